@@ -1,0 +1,56 @@
+"""What the stagewise loop asks of a weak learner, of any kind.
+
+A `Learner` holds settings only. It prepares a view once (bins it, moves it to the device), a
+`Trainer` then fits one weak learner a round on the prepared rows, and what comes out predicts on
+anything prepared the same way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from usboost.views import View
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a round's learner is fitted to, by weighted mean squared error.
+
+    Attributes
+    ----------
+    values : float array of shape (n, D)
+    weights : float array of shape (n,) or (n, D), or None for equal weights
+    """
+
+    values: np.ndarray
+    weights: np.ndarray | None = None
+
+
+@runtime_checkable
+class FittedLearner(Protocol):
+    """One weak learner after fitting."""
+
+    kind: str
+
+    def predict(self, prepared: Any) -> np.ndarray:
+        """float32 (n, D) on a view prepared by its learner."""
+        ...
+
+    def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Arrays for safetensors, and what else `from_arrays` needs, as JSON."""
+        ...
+
+
+class Trainer(Protocol):
+    def fit(self, target: Target, *, seed: int, start: FittedLearner | None) -> FittedLearner: ...
+
+
+class Learner(Protocol):
+    """Settings of a weak learner; stateless, so one object serves every round and fit."""
+
+    def prepare(self, view: View) -> Any: ...
+
+    def trainer(self, prepared: Any, n_outputs: int) -> Trainer: ...

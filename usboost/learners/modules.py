@@ -1,0 +1,106 @@
+"""Torch modules that networks are built of, and the JSON specification they are built from."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from usboost.errors import UsboostError
+from usboost.views import Table, View
+
+Tensors = tuple[torch.Tensor, ...]
+
+
+def view_spec(view: View) -> dict[str, Any]:
+    """What a network must know of a view to read it: JSON."""
+    if isinstance(view, Table):
+        return {"view": "table", "n_numeric": view.n_numeric, "cardinalities": list(view.cardinalities)}
+    raise UsboostError(f"no network reads a view of type {type(view).__name__}")
+
+
+def view_tensors(view: View, device: torch.device) -> Tensors:
+    """The view as row-aligned tensors on the device."""
+    if isinstance(view, Table):
+        offsets = np.cumsum([0, *view.cardinalities])[:-1].astype(np.int32)
+        return (
+            torch.from_numpy(np.ascontiguousarray(view.numeric)).to(device),
+            torch.from_numpy(view.codes + offsets).to(device),
+        )
+    raise UsboostError(f"no network reads a view of type {type(view).__name__}")
+
+
+class TableLinear(nn.Module):
+    """A linear layer on standardised numbers and one-hot categories.
+
+    The one-hot part is a sum of weight rows looked up by code, so no dense matrix of zeros and ones
+    is ever made. Reads ``(numeric float32 (n, p), codes int32 (n, q))``; codes are positions in the
+    concatenated categories.
+    """
+
+    def __init__(self, n_numeric: int, cardinalities: list[int], width: int) -> None:
+        super().__init__()
+        self.n_numeric, self.n_codes = n_numeric, sum(cardinalities)
+        self.n_columns = n_numeric + len(cardinalities)
+        self.weight = nn.Parameter(torch.empty(width, n_numeric))
+        self.lookup = nn.Parameter(torch.empty(self.n_codes, width))
+        self.bias = nn.Parameter(torch.empty(width))
+
+    def reset(self, generator: torch.Generator) -> None:
+        # fan-in is the number of columns: each category column lights up one weight row
+        bound = 1 / math.sqrt(max(self.n_columns, 1))
+        for parameter in (self.weight, self.lookup, self.bias):
+            nn.init.uniform_(parameter, -bound, bound, generator=generator)
+
+    def forward(self, tensors: Tensors) -> torch.Tensor:
+        numeric, codes = tensors
+        out = functional.linear(numeric, self.weight, self.bias)
+        if codes.shape[1]:
+            out = out + functional.embedding_bag(codes, self.lookup, mode="sum")
+        return out
+
+
+class Linear(nn.Linear):
+    """`nn.Linear` whose initial weights come from a given generator."""
+
+    def reset(self, generator: torch.Generator) -> None:
+        bound = 1 / math.sqrt(max(self.in_features, 1))
+        nn.init.uniform_(self.weight, -bound, bound, generator=generator)
+        nn.init.uniform_(self.bias, -bound, bound, generator=generator)
+
+
+def table_network(spec: dict[str, Any], widths: list[int]) -> nn.Sequential:
+    """Fully connected layers of the given widths on a table, ReLU between them (FCk1+k2 in the paper)."""
+    if not widths:
+        raise UsboostError("a network needs at least one layer width")
+    layers: list[nn.Module] = [TableLinear(spec["n_numeric"], spec["cardinalities"], widths[0])]
+    for previous, width in zip(widths, widths[1:], strict=False):
+        layers += [nn.ReLU(), Linear(previous, width)]
+    return nn.Sequential(*layers)
+
+
+def dense_network(widths: list[int]) -> nn.Sequential:
+    """Fully connected layers from ``widths[0]`` inputs to ``widths[-1]`` outputs, ReLU between them."""
+    layers: list[nn.Module] = []
+    for previous, width in zip(widths, widths[1:], strict=False):
+        layers += [Linear(previous, width), nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
+
+
+def branch(spec: dict[str, Any], widths: list[int]) -> nn.Module:
+    """The network that reads one view; its last width is its output."""
+    if spec["view"] == "table":
+        return table_network(spec, widths)
+    raise UsboostError(f"no network reads a view called {spec['view']!r}")
+
+
+def initialise(module: nn.Module, seed: int) -> None:
+    """Draw all initial weights from one seed, without touching torch's global generator."""
+    generator = torch.Generator().manual_seed(seed)
+    for part in module.modules():
+        if isinstance(part, (TableLinear, Linear)):
+            part.reset(generator)

@@ -1,0 +1,140 @@
+"""Neural networks as weak learners."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from torch import nn
+
+from usboost.errors import UsboostError
+from usboost.learners.base import FittedLearner, Target
+from usboost.learners.modules import Tensors, branch, initialise, view_spec, view_tensors
+from usboost.learners.training import make_optimizer, pick_device, run, run_epoch
+from usboost.views import View
+
+
+@dataclass(frozen=True)
+class PreparedTensors:
+    """A view as tensors on the device, with the specification that a network for it needs."""
+
+    tensors: Tensors
+    spec: dict[str, Any]
+    device: torch.device
+
+
+@dataclass(frozen=True)
+class FittedNetwork:
+    """One trained network: its specification and its weights, float32 on the CPU."""
+
+    spec: dict[str, Any]
+    weights: dict[str, np.ndarray]
+    kind: ClassVar[str] = "network"
+
+    def predict(self, prepared: PreparedTensors) -> np.ndarray:
+        return run(self.module(prepared.device), [prepared.tensors])
+
+    def module(self, device: torch.device) -> nn.Module:
+        network = branch(self.spec["input"], self.spec["widths"])
+        network.load_state_dict({name: torch.from_numpy(array) for name, array in self.weights.items()})
+        return network.to(device)
+
+    def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        return dict(self.weights), {"spec": self.spec}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> FittedNetwork:
+        return cls(meta["spec"], arrays)
+
+
+class NetworkLearner(BaseEstimator):
+    """A small network fitted by (weighted) mean squared error.
+
+    Parameters
+    ----------
+    hidden : sequence of int
+        Widths of the hidden layers: (100, 50) is the paper's FC100+50.
+    optimizer : {"rmsprop", "sgd", "adam"}
+    learning_rate : float
+    batch_size : int
+    epochs : int
+        Passes over the training rows per round (not given by the paper).
+    start : {"fresh", "warm"}
+        Whether a round's network starts from new random weights or from the last round's (not
+        given by the paper).
+    device : str
+        "auto", "cpu", "cuda" or any torch device.
+    """
+
+    def __init__(
+        self,
+        hidden: tuple[int, ...] = (100, 50),
+        optimizer: str = "rmsprop",
+        learning_rate: float = 1e-3,
+        batch_size: int = 512,
+        epochs: int = 1,
+        start: str = "fresh",
+        device: str = "auto",
+    ) -> None:
+        self.hidden = hidden
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.epochs = epochs
+        self.start = start
+        self.device = device
+
+    def prepare(self, view: View) -> PreparedTensors:
+        device = pick_device(self.device)
+        return PreparedTensors(view_tensors(view, device), view_spec(view), device)
+
+    def trainer(self, prepared: PreparedTensors, n_outputs: int) -> NetworkTrainer:
+        if self.start not in ("fresh", "warm"):
+            raise UsboostError(f"a network starts 'fresh' or 'warm', not {self.start!r}")
+        return NetworkTrainer(self, prepared, n_outputs)
+
+
+class NetworkTrainer:
+    """Fits one network a round to that round's target."""
+
+    def __init__(self, learner: NetworkLearner, prepared: PreparedTensors, n_outputs: int) -> None:
+        self._learner, self._prepared = learner, prepared
+        self._spec = {"input": prepared.spec, "widths": [*learner.hidden, n_outputs]}
+        self._network = branch(self._spec["input"], self._spec["widths"]).to(prepared.device)
+
+    def fit(self, target: Target, *, seed: int, start: FittedLearner | None = None) -> FittedNetwork:
+        learner, network, device = self._learner, self._network, self._prepared.device
+        if learner.start == "warm" and isinstance(start, FittedNetwork):
+            network.load_state_dict({name: torch.from_numpy(array) for name, array in start.weights.items()})
+        else:
+            initialise(network, seed)
+        targets = [torch.from_numpy(np.ascontiguousarray(target.values, dtype=np.float32)).to(device)]
+        if target.weights is not None:
+            weights = np.broadcast_to(target.weights.reshape(len(target.values), -1), target.values.shape)
+            weights = (weights / weights.mean()).astype(np.float32)
+            targets.append(torch.from_numpy(weights).to(device))
+        optimizer = make_optimizer(learner.optimizer, network.parameters(), learner.learning_rate)
+        generator = torch.Generator().manual_seed(seed)
+        network.train()
+        for _ in range(learner.epochs):
+            run_epoch(
+                network,
+                [self._prepared.tensors],
+                _squared_error,
+                tuple(targets),
+                optimizer,
+                learner.batch_size,
+                generator,
+            )
+        weights_now = {
+            name: tensor.detach().cpu().numpy().copy() for name, tensor in network.state_dict().items()
+        }
+        return FittedNetwork(self._spec, weights_now)
+
+
+def _squared_error(outputs: torch.Tensor, targets: Tensors) -> torch.Tensor:
+    error = (outputs - targets[0]).square()
+    return (error * targets[1]).mean() if len(targets) > 1 else error.mean()

@@ -1,0 +1,290 @@
+"""Regression trees as weak learners: grown by LightGBM or scikit-learn, kept as plain arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from usboost.errors import UsboostError
+from usboost.learners.base import FittedLearner, Target
+from usboost.views import Table, View
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A binary regression tree over the columns of a float32 matrix.
+
+    Attributes
+    ----------
+    feature : int32 (nodes,)
+        Column tested at each inner node; node 0 is the root.
+    threshold : float32 (nodes,)
+        Rows with ``x <= threshold`` go left; unused at categorical nodes.
+    left, right : int32 (nodes,)
+        Child node, or ``~leaf`` for a leaf.
+    value : float32 (leaves, k)
+        Leaf values.
+    categories : int32 (c,) and category_start : int32 (nodes + 1,)
+        Codes that go left at each categorical node; an empty range means a numeric node.
+    """
+
+    feature: np.ndarray
+    threshold: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+    value: np.ndarray
+    categories: np.ndarray
+    category_start: np.ndarray
+
+    def leaves(self, matrix: np.ndarray) -> np.ndarray:
+        """Leaf index of every row, int32 (n,). The matrix is float32 (n, p), column-major for speed."""
+        if len(self.feature) == 0:
+            return np.zeros(len(matrix), dtype=np.int32)
+        return self._descend(matrix, 0, np.arange(len(self.value), dtype=np.int32))
+
+    def predict(self, matrix: np.ndarray) -> np.ndarray:
+        """Leaf values of every row, float32 (n, k)."""
+        if len(self.feature) == 0:
+            return np.repeat(self.value, len(matrix), axis=0)
+        if self.value.shape[1] == 1:
+            return self._descend(matrix, 0, self.value[:, 0])[:, None]
+        return self.value[self.leaves(matrix)]
+
+    def _descend(self, matrix: np.ndarray, node: int, leaf_value: np.ndarray) -> np.ndarray:
+        # whole columns and selects: for shallow trees far faster than walking row by row
+        sides = [
+            leaf_value[~child] if child < 0 else self._descend(matrix, child, leaf_value)
+            for child in (int(self.left[node]), int(self.right[node]))
+        ]
+        return np.where(self._goes_left(matrix, node), *sides)
+
+    def _goes_left(self, matrix: np.ndarray, node: int) -> np.ndarray:
+        column = matrix[:, self.feature[node]]
+        start, stop = self.category_start[node], self.category_start[node + 1]
+        if start == stop:
+            return column <= self.threshold[node]
+        codes = self.categories[start:stop]
+        table = np.zeros(int(max(codes.max(), column.max(initial=0))) + 1, dtype=bool)
+        table[codes] = True
+        return table[column.astype(np.intp)]
+
+    @classmethod
+    def constant(cls, value: float) -> Tree:
+        """A tree of a single leaf."""
+        return cls._build([], np.full((1, 1), value, dtype=np.float32))
+
+    @classmethod
+    def from_lightgbm(cls, dumped: dict[str, Any], scale: float = 1.0) -> Tree:
+        """From one ``tree_info`` entry of ``Booster.dump_model()``; leaf values are multiplied by `scale`."""
+        nodes: list[tuple[int, float, int, int, list[int]]] = []
+        values: list[float] = []
+
+        def visit(node: dict[str, Any]) -> int:
+            if "split_feature" not in node:
+                values.append(node["leaf_value"] * scale)
+                return ~(len(values) - 1)
+            index = len(nodes)
+            nodes.append((0, 0.0, 0, 0, []))
+            categorical = node["decision_type"] == "=="
+            codes = [int(code) for code in node["threshold"].split("||")] if categorical else []
+            threshold = 0.0 if categorical else node["threshold"]
+            left, right = visit(node["left_child"]), visit(node["right_child"])
+            nodes[index] = (node["split_feature"], threshold, left, right, codes)
+            return index
+
+        visit(dumped["tree_structure"])
+        return cls._build(nodes, np.asarray(values, dtype=np.float32)[:, None])
+
+    @classmethod
+    def from_sklearn(cls, tree: Any, scale: float = 1.0) -> Tree:
+        """From the ``tree_`` of a scikit-learn regression tree."""
+        inner = np.flatnonzero(tree.children_left >= 0)
+        leaf = np.flatnonzero(tree.children_left < 0)
+        renumber = np.empty(tree.node_count, dtype=np.int64)
+        renumber[inner] = np.arange(len(inner))
+        renumber[leaf] = ~np.arange(len(leaf))
+        nodes = [
+            (
+                int(tree.feature[i]),
+                float(tree.threshold[i]),
+                int(renumber[tree.children_left[i]]),
+                int(renumber[tree.children_right[i]]),
+                [],
+            )
+            for i in inner
+        ]
+        return cls._build(nodes, (tree.value[leaf, :, 0] * scale).astype(np.float32))
+
+    @classmethod
+    def _build(cls, nodes: Sequence[tuple[int, float, int, int, list[int]]], value: np.ndarray) -> Tree:
+        threshold64 = np.asarray([node[1] for node in nodes], dtype=np.float64)
+        threshold = threshold64.astype(np.float32)
+        # for float32 x, x <= t holds exactly when x <= the largest float32 that is not above t
+        too_high = threshold.astype(np.float64) > threshold64
+        threshold[too_high] = np.nextafter(threshold[too_high], np.float32(-np.inf))
+        codes = [node[4] for node in nodes]
+        return cls(
+            feature=np.asarray([node[0] for node in nodes], dtype=np.int32),
+            threshold=threshold,
+            left=np.asarray([node[2] for node in nodes], dtype=np.int32),
+            right=np.asarray([node[3] for node in nodes], dtype=np.int32),
+            value=value,
+            categories=np.asarray([code for part in codes for code in part], dtype=np.int32),
+            category_start=np.cumsum([0, *map(len, codes)], dtype=np.int32),
+        )
+
+
+_TREE_FIELDS = ("feature", "threshold", "left", "right", "value", "categories", "category_start")
+
+
+@dataclass(frozen=True)
+class FittedTrees:
+    """The trees of one round, their outputs side by side: one tree per output, or one for all."""
+
+    trees: tuple[Tree, ...]
+    kind: ClassVar[str] = "trees"
+
+    def predict(self, prepared: PreparedTable) -> np.ndarray:
+        outputs = [tree.predict(prepared.matrix) for tree in self.trees]
+        return outputs[0] if len(outputs) == 1 else np.concatenate(outputs, axis=1)
+
+    def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        arrays = {
+            f"{i}.{name}": getattr(tree, name) for i, tree in enumerate(self.trees) for name in _TREE_FIELDS
+        }
+        return arrays, {"trees": len(self.trees)}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> FittedTrees:
+        return cls(
+            tuple(
+                Tree(**{name: arrays[f"{i}.{name}"] for name in _TREE_FIELDS}) for i in range(meta["trees"])
+            )
+        )
+
+
+@dataclass(frozen=True)
+class PreparedTable:
+    """A table as trees read it: float32 (n, p), column-major."""
+
+    matrix: np.ndarray
+    categorical: tuple[int, ...]
+
+
+class TreeLearner(BaseEstimator):
+    """A shallow regression tree fitted by (weighted) mean squared error.
+
+    Parameters
+    ----------
+    max_depth : int
+    min_samples_leaf : int
+    engine : {"lightgbm", "sklearn"}
+        "lightgbm" bins the view once and grows one tree per output in milliseconds, with native
+        splits on categories. "sklearn" is the paper's: one exact `DecisionTreeRegressor` with all
+        outputs in its leaves, categories taken as ordinals.
+    max_bin : int
+        Bins per column (LightGBM).
+    num_threads : int
+        One by default: at these sizes the tree then costs milliseconds and leaves the other cores
+        to the network that trains beside it.
+    """
+
+    def __init__(
+        self,
+        max_depth: int = 3,
+        min_samples_leaf: int = 20,
+        engine: str = "lightgbm",
+        max_bin: int = 255,
+        num_threads: int = 1,
+    ) -> None:
+        self.max_depth = max_depth
+        self.min_samples_leaf = min_samples_leaf
+        self.engine = engine
+        self.max_bin = max_bin
+        self.num_threads = num_threads
+
+    def prepare(self, view: View) -> PreparedTable:
+        if not isinstance(view, Table):
+            raise UsboostError(f"a tree reads tables, not {type(view).__name__}; give this view a network")
+        return PreparedTable(view.matrix(), view.categorical)
+
+    def trainer(self, prepared: PreparedTable, n_outputs: int) -> LightGBMTrainer | SklearnTrainer:
+        if self.engine == "lightgbm":
+            return LightGBMTrainer(self, prepared, n_outputs)
+        if self.engine == "sklearn":
+            return SklearnTrainer(self, prepared)
+        raise UsboostError(f"there is no tree engine {self.engine!r}; choose 'lightgbm' or 'sklearn'")
+
+
+class LightGBMTrainer:
+    """Grows one tree per output and round on columns that are binned once."""
+
+    def __init__(self, learner: TreeLearner, prepared: PreparedTable, n_outputs: int) -> None:
+        import lightgbm
+
+        self._parameters = {
+            "objective": "none",
+            "learning_rate": 1.0,
+            "max_depth": learner.max_depth,
+            "num_leaves": 2**learner.max_depth,
+            "min_data_in_leaf": learner.min_samples_leaf,
+            "min_sum_hessian_in_leaf": 1e-10,
+            "max_bin": learner.max_bin,
+            "cat_l2": 0.0,  # leaf values are the plain (weighted) means, as in any regression tree
+            "num_threads": learner.num_threads,
+            "boost_from_average": False,
+            "deterministic": True,
+            "force_col_wise": True,
+            "verbose": -1,
+        }
+        self._dataset = lightgbm.Dataset(
+            prepared.matrix, params=self._parameters, categorical_feature=list(prepared.categorical)
+        ).construct()
+        self._boosters = [lightgbm.Booster(self._parameters, self._dataset) for _ in range(n_outputs)]
+
+    def fit(self, target: Target, *, seed: int, start: FittedLearner | None = None) -> FittedTrees:
+        return FittedTrees(tuple(self._grow(j, target) for j in range(len(self._boosters))))
+
+    def _grow(self, output: int, target: Target) -> Tree:
+        values = target.values[:, output]
+        hessian = np.ones(len(values), dtype=np.float32)
+        gradient = -values.astype(np.float32)
+        if target.weights is not None:
+            column = target.weights if target.weights.ndim == 1 else target.weights[:, output]
+            # only ratios matter; a mean of one keeps LightGBM's absolute thresholds out of the way
+            hessian = (column / column.mean()).astype(np.float32)
+            gradient *= hessian
+        booster = self._boosters[output]
+        before = booster.num_trees()
+        booster.update(fobj=lambda predictions, dataset: (gradient, hessian))
+        grown = booster.dump_model(start_iteration=before, num_iteration=1)["tree_info"]
+        if booster.num_trees() == before or grown[0]["num_leaves"] <= 1:  # nothing worth splitting
+            return Tree.constant(np.average(values, weights=hessian))
+        return Tree.from_lightgbm(grown[0])
+
+
+class SklearnTrainer:
+    """The paper's tree: scikit-learn's exact splits, all outputs in one tree."""
+
+    def __init__(self, learner: TreeLearner, prepared: PreparedTable) -> None:
+        self._learner, self._matrix = learner, np.ascontiguousarray(prepared.matrix)
+
+    def fit(self, target: Target, *, seed: int, start: FittedLearner | None = None) -> FittedTrees:
+        from sklearn.tree import DecisionTreeRegressor
+
+        def grow(values: np.ndarray, weights: np.ndarray | None) -> Tree:
+            tree = DecisionTreeRegressor(
+                max_depth=self._learner.max_depth,
+                min_samples_leaf=self._learner.min_samples_leaf,
+                random_state=seed % 2**32,
+            ).fit(self._matrix, values, sample_weight=weights)
+            return Tree.from_sklearn(tree.tree_)
+
+        if target.weights is not None and target.weights.ndim == 2:
+            columns = range(target.values.shape[1])
+            return FittedTrees(tuple(grow(target.values[:, j], target.weights[:, j]) for j in columns))
+        return FittedTrees((grow(target.values, target.weights),))

@@ -1,0 +1,212 @@
+"""Losses in the papers' notation: risk, targets of the weak learners, and the risk along directions.
+
+A loss sees predictions ``f`` of shape (n, D) and encoded labels; every array is float64, because
+margins are exponentiated. Papers and their misprints: docs/methods.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+# (risk, gradient of shape (V,), Hessian of shape (V, V)) at a step vector of shape (V,)
+Expansion = tuple[float, np.ndarray, np.ndarray]
+
+
+class Line(Protocol):
+    """The risk R(f + Σ_v step_v · direction_v) as a function of the V steps."""
+
+    def risk(self, steps: np.ndarray) -> float: ...
+
+    def expand(self, steps: np.ndarray) -> Expansion: ...
+
+
+class Loss(Protocol):
+    """What the stagewise loop needs to know of a loss."""
+
+    @property
+    def n_outputs(self) -> int: ...
+
+    def risk(self, f: np.ndarray, y: np.ndarray) -> float: ...
+
+    def line(self, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray]) -> Line: ...
+
+
+def simplex_codewords(n_classes: int) -> np.ndarray:
+    """Codewords of shape (M, M − 1) whose differences have the inner products of the unit vectors'.
+
+    The targets w of the codeword loss sum to zero over the classes, so they live in a space of
+    M − 1 dimensions; these rows are the unit vectors of R^M in an orthonormal basis of it. For two
+    classes they are −1/√2 and 1/√2: one scalar regression instead of two.
+    """
+    basis = np.zeros((n_classes, n_classes - 1))
+    for j in range(1, n_classes):
+        basis[:j, j - 1] = -1.0
+        basis[j, j - 1] = j
+        basis[:, j - 1] /= np.sqrt(j * (j + 1))
+    return basis
+
+
+@dataclass(frozen=True)
+class CodewordExponential:
+    """Multi-class exponential loss with codewords (US §3.2, after GD-MCBoost).
+
+    L(y, f) = Σ_k exp(−½⟨f, y − y^k⟩), with the risk R(f) its mean over samples. The term of the
+    own class is the constant 1, so R(0) = M and R ≥ 1.
+
+    Parameters
+    ----------
+    codewords : float64 array of shape (M, D)
+        Class k's codeword y^k. `unit` is the paper's (D = M), `simplex` the same loss in the
+        D = M − 1 coordinates in which its targets live: all inner products ⟨f, y − y^k⟩ agree.
+    """
+
+    codewords: np.ndarray
+
+    @classmethod
+    def unit(cls, n_classes: int) -> CodewordExponential:
+        return cls(np.eye(n_classes))
+
+    @classmethod
+    def simplex(cls, n_classes: int) -> CodewordExponential:
+        return cls(simplex_codewords(n_classes))
+
+    @property
+    def n_classes(self) -> int:
+        return self.codewords.shape[0]
+
+    @property
+    def n_outputs(self) -> int:
+        return self.codewords.shape[1]
+
+    def scores(self, f: np.ndarray) -> np.ndarray:
+        """⟨f, y^k⟩ for every class: float64 (n, M). The prediction is the arg max."""
+        return f @ self.codewords.T
+
+    def margins(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """⟨f_i, y_i − y^k⟩ over the M − 1 other classes k: float64 (n, M − 1).
+
+        Column j stands for class (c_i + 1 + j) mod M, so that no column is the trivial k = c_i.
+        """
+        scores = self.scores(f)
+        own = np.take_along_axis(scores, y[:, None], axis=1)
+        return own - np.take_along_axis(scores, self._others(y), axis=1)
+
+    def _others(self, y: np.ndarray) -> np.ndarray:
+        return (y[:, None] + np.arange(1, self.n_classes)) % self.n_classes
+
+    def _combine(self, coefficients: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Σ_{k≠c_i} coefficient_ik (y_i − y^k): (n, D) from coefficients (n, M − 1)."""
+        out = coefficients.sum(axis=1, keepdims=True) * self.codewords[y]
+        others = self._others(y)
+        for j in range(coefficients.shape[1]):
+            out -= coefficients[:, j : j + 1] * self.codewords[others[:, j]]
+        return out
+
+    def weights(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """e_ik = exp(−½⟨f_i, y_i − y^k⟩) over the other classes, as `margins` orders them."""
+        with np.errstate(over="ignore"):
+            return np.exp(-0.5 * self.margins(f, y))
+
+    def risk(self, f: np.ndarray, y: np.ndarray) -> float:
+        """R(f) = 1 + mean_i Σ_{k≠c_i} e_ik."""
+        return 1.0 + float(self.weights(f, y).sum(axis=1).mean())
+
+    def w(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """w_i = ½ Σ_k (y_i − y^k) e_ik, the negative gradient per sample (US equation 1)."""
+        return self._combine(0.5 * self.weights(f, y), y)
+
+    def w_tilde(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """w̃_i = Σ_k (y_i − y^k) e_ik^½ (US equation 5)."""
+        return self._combine(np.sqrt(self.weights(f, y)), y)
+
+    def w_hat(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """ŵ_i = Σ_k ‖y_i − y^k‖² e_ik = 2 Σ_{k≠c_i} e_ik, of shape (n,) (US §3.2.2)."""
+        return 2.0 * self.weights(f, y).sum(axis=1)
+
+    def hessian(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """H_i = ¼ Σ_k e_ik (y_i − y^k)(y_i − y^k)ᵀ: (n, D, D)."""
+        e, others = self.weights(f, y), self._others(y)
+        out = np.zeros((len(y), self.n_outputs, self.n_outputs))
+        for j in range(e.shape[1]):
+            difference = self.codewords[y] - self.codewords[others[:, j]]
+            out += 0.25 * e[:, j, None, None] * difference[:, :, None] * difference[:, None, :]
+        return out
+
+    def newton_direction(self, y: np.ndarray) -> np.ndarray:
+        """The zero-sum d_i = 2(y_i − 1/M) that solves H_i d_i = w_i, whatever f is: (n, D)."""
+        return 2.0 * (self.codewords - self.codewords.mean(axis=0))[y]
+
+    def line(self, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray]) -> _ExponentialLine:
+        return _ExponentialLine(
+            self.weights(f, y), np.stack([-0.5 * self.margins(d, y) for d in directions])
+        )
+
+    def probabilities(self, f: np.ndarray) -> np.ndarray:
+        """softmax of the scores, (n, M): at the risk's minimiser f_k − f_c = log(p_k/p_c)."""
+        scores = self.scores(f)
+        scores -= scores.max(axis=1, keepdims=True)
+        np.exp(scores, out=scores)
+        return scores / scores.sum(axis=1, keepdims=True)
+
+
+class _ExponentialLine:
+    """1 + mean_i Σ_k e_ik exp(Σ_v step_v u_vik), with u_v = −½ margins of direction v."""
+
+    def __init__(self, weights: np.ndarray, slopes: np.ndarray) -> None:
+        self._n = len(weights)
+        self._weights = weights.ravel()
+        self._slopes = slopes.reshape(len(slopes), -1)
+
+    def _terms(self, steps: np.ndarray) -> np.ndarray:
+        terms = steps @ self._slopes
+        with np.errstate(over="ignore"):
+            np.exp(terms, out=terms)
+        terms *= self._weights
+        return terms
+
+    def risk(self, steps: np.ndarray) -> float:
+        return 1.0 + float(self._terms(steps).sum()) / self._n
+
+    def expand(self, steps: np.ndarray) -> Expansion:
+        terms = self._terms(steps)
+        weighted = self._slopes * terms
+        gradient = weighted.sum(axis=1) / self._n
+        return 1.0 + float(terms.sum()) / self._n, gradient, weighted @ self._slopes.T / self._n
+
+
+@dataclass(frozen=True)
+class Squared:
+    """L(y, f) = ‖y − f‖² with targets y of shape (n, m) (BNN); the risk is its mean."""
+
+    n_outputs: int
+
+    def risk(self, f: np.ndarray, y: np.ndarray) -> float:
+        return float(np.square(y - f).sum(axis=1).mean())
+
+    def newton_target(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """−(∇²L)⁻¹∇L = y − f."""
+        return y - f
+
+    def line(self, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray]) -> _QuadraticLine:
+        return _QuadraticLine(y - f, directions)
+
+
+class _QuadraticLine:
+    """mean_i ‖r_i − Σ_v step_v d_vi‖²: one Newton step from anywhere is the exact minimum."""
+
+    def __init__(self, residual: np.ndarray, directions: list[np.ndarray]) -> None:
+        flat = np.stack([d.ravel() for d in directions])
+        n = len(residual)
+        self._constant = float(np.square(residual).sum()) / n
+        self._linear = flat @ residual.ravel() / n
+        self._quadratic = flat @ flat.T / n
+
+    def risk(self, steps: np.ndarray) -> float:
+        return float(self._constant - 2 * steps @ self._linear + steps @ self._quadratic @ steps)
+
+    def expand(self, steps: np.ndarray) -> Expansion:
+        gradient = 2 * (self._quadratic @ steps - self._linear)
+        return self.risk(steps), gradient, 2 * self._quadratic

@@ -1,0 +1,280 @@
+"""The training flow's scores and traces, read into tables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+from pydantic import BaseModel, Field, ValidationError
+
+from usboost.errors import UsboostError
+
+COLUMNS = (
+    "dataset",
+    "model",
+    "seed",
+    "split",
+    "metric",
+    "value",
+    "relative_improvement_pct",
+    "rounds",
+    "fit_seconds",
+)
+MODEL_NAMES = {
+    "baseline": "Baseline",
+    "bfv_dnn": "BFV+DNN",
+    "2wl": "2WL",
+    "2wl_fix": "2WL_Fix",
+    "2wl2o": "2WL2O",
+    "2wl2o_fix": "2WL2O_Fix",
+    "1wl_s": "1WL_S",
+    "1wl_u": "1WL_U",
+    "gbm": "GBM alone",
+}
+DATASET_NAMES = {"ci_a": "CI-A", "ci_b": "CI-B", "ct": "CT", "mi": "MI", "rw": "RW"}
+LOWER_IS_BETTER = frozenset({"log_loss"})
+TRACE_COLUMNS = ("seconds", "risk_train", "risk_val", "f1_val", "accuracy_val", "epsilon", "delta")
+
+_SPLITS = ("train", "val", "test")
+_METRICS = ("f1", "accuracy", "auc", "log_loss")
+_KEY = ["dataset", "seed", "split", "metric"]
+
+Scores = dict[str, dict[str, float | None]]
+
+
+class SeedScores(BaseModel):
+    """One fit: what it cost and its scores, {split: {metric: value}}."""
+
+    seed: int
+    rounds: int | None = None
+    best_round: int | None = None
+    fit_seconds: float | None = None
+    scores: Scores
+    gbm: Scores | None = None
+
+
+class CellScores(BaseModel):
+    """One `scores.json`: every seed of one model on one dataset."""
+
+    dataset: str
+    model: str
+    profile: Literal["demo", "paper"]
+    seeds: list[SeedScores] = Field(min_length=1)
+
+
+def model_name(model: str) -> str:
+    """The name a table prints; an unknown model is shown as it is."""
+    return MODEL_NAMES.get(model, model)
+
+
+def dataset_name(dataset: str) -> str:
+    """The name a table prints; an unknown dataset is shown as it is."""
+    return DATASET_NAMES.get(dataset, dataset)
+
+
+def table_order(models: Iterable[str]) -> list[str]:
+    """Models without repetition: the known ones in table order, then the others as given."""
+    given = list(dict.fromkeys(models))
+    return [m for m in MODEL_NAMES if m in given] + [m for m in given if m not in MODEL_NAMES]
+
+
+def read_cell(results: Path, dataset: str, model: str) -> CellScores | None:
+    """The scores of one model on one dataset; None if the training flow has not written them.
+
+    ``gbm`` is the GBM inside BFV+DNN unless it has a folder of its own.
+
+    Raises
+    ------
+    UsboostError
+        If the file is not what the training flow writes, or lies in another cell's folder.
+    """
+    path = Path(results) / dataset / model / "scores.json"
+    if not path.is_file():
+        return _gbm_alone(read_cell(results, dataset, "bfv_dnn")) if model == "gbm" else None
+    try:
+        cell = CellScores.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the file"
+        raise UsboostError(f"{path}: {where}: {first['msg']}; train this model again") from error
+    if (cell.dataset, cell.model) != (dataset, model):
+        raise UsboostError(
+            f"{path} holds the scores of {cell.model} on {cell.dataset}; move it to that folder or train again"
+        )
+    seeds = [fit.seed for fit in cell.seeds]
+    if len(set(seeds)) < len(seeds):
+        raise UsboostError(f"{path} holds a seed twice among {seeds}; train this model again")
+    return cell
+
+
+def _gbm_alone(cell: CellScores | None) -> CellScores | None:
+    fits = [fit for fit in cell.seeds if fit.gbm] if cell else []
+    if cell is None or not fits:
+        return None
+    # rounds and seconds belong to the network trained on its leaf values, so they stay empty
+    alone = [SeedScores(seed=fit.seed, scores=fit.gbm or {}) for fit in fits]
+    return CellScores(dataset=cell.dataset, model="gbm", profile=cell.profile, seeds=alone)
+
+
+def missing(results: Path, datasets: Sequence[str], models: Sequence[str]) -> list[tuple[str, str]]:
+    """The (dataset, model) cells without scores, in table order."""
+    cells = [(dataset, model) for dataset in dict.fromkeys(datasets) for model in table_order(models)]
+    return [(dataset, model) for dataset, model in cells if read_cell(results, dataset, model) is None]
+
+
+def profiles(results: Path, datasets: Sequence[str], models: Sequence[str]) -> set[str]:
+    """The profiles, "demo" or "paper", behind the cells and the baselines they are compared with."""
+    cells = (read_cell(results, d, m) for d in datasets for m in ("baseline", *models))
+    return {cell.profile for cell in cells if cell is not None}
+
+
+def collect(results: Path, datasets: Sequence[str], models: Sequence[str]) -> pd.DataFrame:
+    """Every score as one row, beside its relative improvement over the baseline.
+
+    Parameters
+    ----------
+    results : folder
+        Holds ``<dataset>/<model>/scores.json``.
+    datasets, models : names of folders
+        What to read; cells not there are skipped (`missing` lists them). With ``bfv_dnn`` comes
+        ``gbm``, the GBM inside it, where it was scored.
+
+    Returns
+    -------
+    DataFrame with the columns `COLUMNS`
+        Sorted by dataset (as given), model (`table_order`), seed, split and metric.
+        ``relative_improvement_pct`` is 100 · (value − baseline) / |baseline| for the same dataset,
+        seed, split and metric, with the sign turned for metrics that are better when lower; NaN
+        where there is no baseline or it is 0.
+
+    Raises
+    ------
+    UsboostError
+        If no cell has scores, or a scores file cannot be read.
+    """
+    datasets = list(dict.fromkeys(datasets))
+    models = table_order([*models, "gbm"] if "bfv_dnn" in models else models)
+    frame = _rows(read_cell(results, d, m) for d in datasets for m in models)
+    if frame.empty:
+        raise UsboostError(
+            f"there is no scores.json under {results} for any of the datasets {', '.join(datasets) or '(none)'} "
+            f"and models {', '.join(models) or '(none)'}; run the training flow first"
+        )
+    baselines = _rows(read_cell(results, dataset, "baseline") for dataset in datasets)
+    baselines = baselines[[*_KEY, "value"]].rename(columns={"value": "baseline"})
+    frame = frame.merge(baselines, on=_KEY, how="left", validate="many_to_one")
+    sign = np.where(frame["metric"].isin(LOWER_IS_BETTER), -1.0, 1.0)
+    base = frame["baseline"].where(frame["baseline"] != 0)
+    # + 0.0: a turned sign makes no −0 of the baseline's own zero
+    frame["relative_improvement_pct"] = 100.0 * sign * (frame["value"] - base) / base.abs() + 0.0
+    ranks = {
+        "dataset": _rank(datasets),
+        "model": _rank(models),
+        "split": _rank(_ordered(_SPLITS, frame["split"])),
+        "metric": _rank(_ordered(_METRICS, frame["metric"])),
+    }
+    by = ["dataset", "model", "seed", "split", "metric"]
+    frame = frame.sort_values(by, key=lambda column: column.map(ranks.get(column.name, lambda value: value)))
+    return frame[list(COLUMNS)].reset_index(drop=True)
+
+
+def _rows(cells: Iterable[CellScores | None]) -> pd.DataFrame:
+    rows = [
+        (cell.dataset, cell.model, fit.seed, split, metric, value, fit.rounds, fit.fit_seconds)
+        for cell in cells
+        if cell is not None
+        for fit in cell.seeds
+        for split, scores in fit.scores.items()
+        for metric, value in scores.items()
+    ]
+    frame = pd.DataFrame(rows, columns=[c for c in COLUMNS if c != "relative_improvement_pct"])
+    return frame.astype(
+        {"seed": "int64", "value": "float64", "rounds": "Int64", "fit_seconds": "float64"}
+        | {name: "str" for name in ("dataset", "model", "split", "metric")}
+    )
+
+
+def _rank(names: Sequence[str]) -> dict[str, int]:
+    return {name: position for position, name in enumerate(names)}
+
+
+def _ordered(known: Sequence[str], present: Iterable[str]) -> list[str]:
+    return [*known, *sorted(set(present) - set(known))]
+
+
+def write_csv(frame: pd.DataFrame, path: Path) -> None:
+    """Write what `collect` returns as CSV: floats with 6 significant digits, NaN empty, atomically."""
+    write_atomically(path, frame.to_csv(index=False, float_format="%.6g", lineterminator="\n").encode())
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file by way of a temporary sibling, so that a reader never sees half of it."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sibling = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        sibling.write_bytes(content)
+        sibling.replace(path)
+    finally:
+        sibling.unlink(missing_ok=True)
+
+
+def table3(frame: pd.DataFrame, split: str, metric: str) -> pd.DataFrame:
+    """Mean and standard deviation over seeds, per dataset and model, of one metric on one split.
+
+    Returns
+    -------
+    DataFrame in the order of `frame`
+        Columns dataset, model, and for each of ``value`` and ``improvement`` (in %): ``_mean``,
+        ``_std`` (over n − 1; NaN for one seed) and ``_seeds``, the number of seeds that have one.
+    """
+    cut = frame[(frame["split"] == split) & (frame["metric"] == metric)]
+    cells = cut.groupby(["dataset", "model"], sort=False)
+    summary = {}
+    for name, column in (("value", "value"), ("improvement", "relative_improvement_pct")):
+        summary |= {
+            f"{name}_mean": cells[column].mean(),
+            f"{name}_std": cells[column].std(ddof=1),
+            f"{name}_seeds": cells[column].count(),
+        }
+    return pd.DataFrame(summary).reset_index()
+
+
+def read_trace(results: Path, dataset: str, model: str) -> pd.DataFrame | None:
+    """One model's `trace.parquet`, long over rounds; None if there is none.
+
+    Every column of `TRACE_COLUMNS` is there (NaN where the file has none), sorted by seed and round,
+    and the boolean ``best`` marks the round each seed's scores come from: ``best_round`` of
+    scores.json, or the highest ``f1_val`` where that is not given.
+
+    Raises
+    ------
+    UsboostError
+        If the file cannot be read or has no seed and round.
+    """
+    path = Path(results) / dataset / model / "trace.parquet"
+    if not path.is_file():
+        return None
+    try:
+        trace = pd.read_parquet(path)
+    except (OSError, ValueError) as error:
+        raise UsboostError(f"{path} is not a Parquet file; train this model again") from error
+    absent = [name for name in ("seed", "round") if name not in trace]
+    if absent:
+        raise UsboostError(f"{path} has no column {absent[0]!r}; train this model again")
+    for name in TRACE_COLUMNS:
+        trace[name] = trace[name].astype("float64") if name in trace else np.nan
+    trace = trace.sort_values(["seed", "round"], ignore_index=True)
+    cell = read_cell(results, dataset, model)
+    rounds = {fit.seed: fit.best_round for fit in cell.seeds} if cell else {}
+    trace["best"] = False
+    for seed, one in trace.groupby("seed"):
+        best = one.index[one["round"] == rounds[seed]] if rounds.get(seed) is not None else one.index[:0]
+        if best.empty and one["f1_val"].notna().any():
+            best = pd.Index([one["f1_val"].idxmax()])
+        trace.loc[best, "best"] = True
+    return trace

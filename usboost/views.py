@@ -1,0 +1,140 @@
+"""The modalities of a sample: row-aligned views that weak learners read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from usboost.errors import UsboostError
+
+
+class View(Protocol):
+    """Anything with a length and row indexing: one modality of n samples."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: Any) -> View: ...
+
+
+@dataclass(frozen=True)
+class Table:
+    """Numeric and categorical columns of n samples, encoded.
+
+    Attributes
+    ----------
+    numeric : float32 array of shape (n, p)
+        Numeric columns, already scaled by the encoder; finite.
+    codes : int32 array of shape (n, q)
+        Categories as codes; 0 stands for a value the training split did not hold.
+    cardinalities : tuple of q ints
+        Number of codes of each categorical column, code 0 included.
+    names : tuple of p + q column names, numeric first.
+    """
+
+    numeric: np.ndarray
+    codes: np.ndarray
+    cardinalities: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
+
+    @classmethod
+    def from_numeric(cls, values: np.ndarray, names: tuple[str, ...] = ()) -> Table:
+        """A table without categories, from an array of shape (n, p)."""
+        values = np.ascontiguousarray(values, dtype=np.float32)
+        if values.ndim != 2:
+            raise UsboostError(f"a numeric view needs two dimensions (rows, columns), not {values.ndim}")
+        return cls(values, np.empty((len(values), 0), dtype=np.int32), (), names)
+
+    def __post_init__(self) -> None:
+        if len(self.numeric) != len(self.codes):
+            raise UsboostError(
+                f"numeric columns have {len(self.numeric)} rows but categorical ones {len(self.codes)}"
+            )
+        if self.codes.shape[1] != len(self.cardinalities):
+            raise UsboostError(
+                f"{self.codes.shape[1]} categorical columns but {len(self.cardinalities)} cardinalities"
+            )
+        if not self.names:
+            object.__setattr__(self, "names", tuple(f"x{j}" for j in range(self.n_columns)))
+
+    def __len__(self) -> int:
+        return len(self.numeric)
+
+    def __getitem__(self, rows: Any) -> Table:
+        return Table(self.numeric[rows], self.codes[rows], self.cardinalities, self.names)
+
+    @property
+    def n_numeric(self) -> int:
+        return self.numeric.shape[1]
+
+    @property
+    def n_columns(self) -> int:
+        return self.numeric.shape[1] + self.codes.shape[1]
+
+    @property
+    def categorical(self) -> tuple[int, ...]:
+        """Positions of the categorical columns in `matrix`."""
+        return tuple(range(self.n_numeric, self.n_columns))
+
+    def matrix(self) -> np.ndarray:
+        """All columns side by side as trees read them: float32 (n, p + q), column-major."""
+        out = np.empty((len(self), self.n_columns), dtype=np.float32, order="F")
+        out[:, : self.n_numeric] = self.numeric
+        out[:, self.n_numeric :] = self.codes
+        return out
+
+
+class Views:
+    """Row-aligned views of the same n samples, by name.
+
+    ``views["U"]`` is one view; ``views[rows]`` with a slice, mask or index array is the same
+    views of fewer samples, so scikit-learn's splitters can cut them.
+
+    Raises
+    ------
+    UsboostError
+        If there is no view, or their numbers of rows differ.
+    """
+
+    def __init__(self, views: Mapping[str, View] | None = None, **named: View) -> None:
+        self._views: dict[str, View] = {**(views or {}), **named}
+        if not self._views:
+            raise UsboostError("at least one view is needed")
+        lengths = {name: len(view) for name, view in self._views.items()}
+        if len(set(lengths.values())) > 1:
+            rows = ", ".join(f"{name} has {n}" for name, n in lengths.items())
+            raise UsboostError(f"the views' rows do not match: {rows}")
+        self._n = next(iter(lengths.values()))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._views)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(samples, views): what scikit-learn's splitters ask for."""
+        return self._n, len(self._views)
+
+    def __len__(self) -> int:
+        return self._n
+
+    def __iter__(self) -> Iterator[Views]:
+        return (self[i : i + 1] for i in range(self._n))
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str):
+            if key not in self._views:
+                raise UsboostError(f"there is no view {key!r}; the views are {', '.join(self.names)}")
+            return self._views[key]
+        if isinstance(key, (int, np.integer)):
+            key = slice(key, key + 1)
+        return Views({name: view[key] for name, view in self._views.items()})
+
+    def with_view(self, name: str, view: View) -> Views:
+        """The same samples with one view added or replaced."""
+        return Views({**self._views, name: view})
+
+    def __repr__(self) -> str:
+        return f"Views({', '.join(self.names)}; {self._n} rows)"
