@@ -11,6 +11,8 @@ from typing import Protocol
 
 import numpy as np
 
+from usboost.errors import UsboostError
+
 # (risk, gradient of shape (V,), Hessian of shape (V, V)) at a step vector of shape (V,)
 Expansion = tuple[float, np.ndarray, np.ndarray]
 
@@ -21,6 +23,14 @@ class Line(Protocol):
     def risk(self, steps: np.ndarray) -> float: ...
 
     def expand(self, steps: np.ndarray) -> Expansion: ...
+
+
+class ClosedFormLine(Line, Protocol):
+    """A line whose lowest point has a formula."""
+
+    def minimiser(self) -> np.ndarray:
+        """The steps of the lowest risk, (V,); infinite where the risk falls for ever."""
+        ...
 
 
 class Loss(Protocol):
@@ -139,10 +149,8 @@ class CodewordExponential:
         """The zero-sum d_i = 2(y_i − 1/M) that solves H_i d_i = w_i, whatever f is: (n, D)."""
         return 2.0 * (self.codewords - self.codewords.mean(axis=0))[y]
 
-    def line(self, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray]) -> _ExponentialLine:
-        return _ExponentialLine(
-            self.weights(f, y), np.stack([-0.5 * self.margins(d, y) for d in directions])
-        )
+    def line(self, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray]) -> ExponentialLine:
+        return ExponentialLine(self.weights(f, y), np.stack([-0.5 * self.margins(d, y) for d in directions]))
 
     def probabilities(self, f: np.ndarray) -> np.ndarray:
         """softmax of the scores, (n, M): at the risk's minimiser f_k − f_c = log(p_k/p_c)."""
@@ -152,11 +160,13 @@ class CodewordExponential:
         return scores / scores.sum(axis=1, keepdims=True)
 
 
-class _ExponentialLine:
-    """1 + mean_i Σ_k e_ik exp(Σ_v step_v u_vik), with u_v = −½ margins of direction v."""
+class ExponentialLine:
+    """constant + scale · mean_i Σ_k e_ik exp(Σ_v step_v u_vik), with u_v = −½ margins of direction v."""
 
-    def __init__(self, weights: np.ndarray, slopes: np.ndarray) -> None:
-        self._n = len(weights)
+    def __init__(
+        self, weights: np.ndarray, slopes: np.ndarray, constant: float = 1.0, scale: float = 1.0
+    ) -> None:
+        self._constant, self._scale = constant, scale / len(weights)
         self._weights = weights.ravel()
         self._slopes = slopes.reshape(len(slopes), -1)
 
@@ -168,13 +178,14 @@ class _ExponentialLine:
         return terms
 
     def risk(self, steps: np.ndarray) -> float:
-        return 1.0 + float(self._terms(steps).sum()) / self._n
+        return self._constant + self._scale * float(self._terms(steps).sum())
 
     def expand(self, steps: np.ndarray) -> Expansion:
         terms = self._terms(steps)
         weighted = self._slopes * terms
-        gradient = weighted.sum(axis=1) / self._n
-        return 1.0 + float(terms.sum()) / self._n, gradient, weighted @ self._slopes.T / self._n
+        gradient = self._scale * weighted.sum(axis=1)
+        risk = self._constant + self._scale * float(terms.sum())
+        return risk, gradient, self._scale * weighted @ self._slopes.T
 
 
 @dataclass(frozen=True)
@@ -193,20 +204,47 @@ class Squared:
     def line(self, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray]) -> _QuadraticLine:
         return _QuadraticLine(y - f, directions)
 
+    def probabilities(self, f: np.ndarray) -> np.ndarray:
+        """With one-hot targets f estimates the class probabilities; the nearest point that is one, (n, m).
+
+        The Euclidean projection on the simplex: every row loses the same amount from each entry and
+        is cut at 0, so the order of the classes stays.
+        """
+        falling = -np.sort(-f, axis=1)
+        excess = (np.cumsum(falling, axis=1) - 1) / np.arange(1, f.shape[1] + 1)
+        kept = (falling > excess).sum(axis=1, keepdims=True)
+        return np.maximum(f - np.take_along_axis(excess, kept - 1, axis=1), 0.0)
+
 
 class _QuadraticLine:
     """mean_i ‖r_i − Σ_v step_v d_vi‖²: one Newton step from anywhere is the exact minimum."""
 
     def __init__(self, residual: np.ndarray, directions: list[np.ndarray]) -> None:
-        flat = np.stack([d.ravel() for d in directions])
-        n = len(residual)
-        self._constant = float(np.square(residual).sum()) / n
-        self._linear = flat @ residual.ravel() / n
-        self._quadratic = flat @ flat.T / n
+        self._residual, self._n = residual.ravel(), len(residual)
+        self._directions = np.stack([d.ravel() for d in directions])
+        self._linear = self._directions @ self._residual / self._n
+        self._quadratic = self._directions @ self._directions.T / self._n
 
     def risk(self, steps: np.ndarray) -> float:
-        return float(self._constant - 2 * steps @ self._linear + steps @ self._quadratic @ steps)
+        # the expanded square would cancel to noise, even below 0, where the fit is nearly exact
+        return float(np.square(self._residual - steps @ self._directions).sum()) / self._n
 
     def expand(self, steps: np.ndarray) -> Expansion:
         gradient = 2 * (self._quadratic @ steps - self._linear)
         return self.risk(steps), gradient, 2 * self._quadratic
+
+    def minimiser(self) -> np.ndarray:
+        """γ = Σ_i ⟨r_i, h_i⟩ / Σ_i ‖h_i‖² (BNN equation 3); the normal equations for more directions."""
+        refuse_zero(np.diag(self._quadratic))
+        if len(self._linear) == 1 or not np.isfinite(self._quadratic).all():
+            return self._linear / np.diag(self._quadratic)
+        return np.linalg.pinv(self._quadratic, hermitian=True) @ self._linear
+
+
+def refuse_zero(lengths: np.ndarray) -> None:
+    """Raises `UsboostError` if a direction's length, one of (V,), is zero: it has no best step."""
+    if not np.all(lengths):
+        raise UsboostError(
+            "a weak learner's outputs are all zero, so it has no step; its targets may be fitted already "
+            "(use fewer rounds), or the learner cannot learn (use another one)"
+        )

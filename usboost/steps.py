@@ -6,14 +6,15 @@ directions (`usboost.losses.Line`), ``steps`` a float64 array of shape (V,).
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, cast
 
 import numpy as np
 
 from usboost.errors import UsboostError
-from usboost.losses import Line
+from usboost.losses import ClosedFormLine, Line
 
 
 class StepRule(Protocol):
@@ -44,12 +45,14 @@ class Bayes:
 
     def search(self, line: Line, n_steps: int, seed: int) -> np.ndarray:
         from skopt import gp_minimize  # barely maintained: only this function knows it
+        from threadpoolctl import threadpool_limits
 
         def log_risk(steps: list[float]) -> float:
             # same minimiser; the surrogate cannot fit a risk that spans hundreds of decades
             return float(np.log(min(line.risk(np.asarray(steps)), 1e100)))
 
-        with warnings.catch_warnings():
+        # thirty points make tiny matrices, for which a second BLAS thread only costs
+        with warnings.catch_warnings(), threadpool_limits(1):
             warnings.simplefilter("ignore")  # "the objective has been evaluated at this point before"
             result = gp_minimize(
                 log_risk,
@@ -113,15 +116,36 @@ class Newton:
         return None
 
 
+@dataclass(frozen=True)
+class ClosedForm:
+    """The loss's own formula for the lowest point: BNN's γ (equation 3), Earlyboost's α (12 and 25).
+
+    Parameters
+    ----------
+    lowest, highest : float
+        The step is cut to this range; the risk is convex, so that is its best step in the range.
+        Earlyboost assumes 0 < α < ∞: 0 is for a frame no better than chance, `highest` for one
+        without an error.
+    """
+
+    lowest: float = -math.inf
+    highest: float = math.inf
+
+    def search(self, line: Line, n_steps: int, seed: int) -> np.ndarray:
+        if not hasattr(line, "minimiser"):
+            raise UsboostError("this loss has no closed-form step; use the step rule 'newton'")
+        return np.clip(cast(ClosedFormLine, line).minimiser(), self.lowest, self.highest)
+
+
 def step_rule(name: str, **settings: object) -> StepRule:
-    """The rule called `name`: "fixed", "bayes" or "newton", with its settings.
+    """The rule called `name`: "fixed", "bayes", "newton" or "closed", with its settings.
 
     Raises
     ------
     UsboostError
         If there is no such rule or it has no such setting.
     """
-    rules: dict[str, type] = {"fixed": Fixed, "bayes": Bayes, "newton": Newton}
+    rules: dict[str, type] = {"fixed": Fixed, "bayes": Bayes, "newton": Newton, "closed": ClosedForm}
     if name not in rules:
         raise UsboostError(f"there is no step rule {name!r}; choose one of {', '.join(rules)}")
     try:

@@ -64,7 +64,9 @@ class Categorical:
         for value, count in zip(names, np.bincount(codes, minlength=len(names)), strict=True):
             if count:
                 counts[value] = counts.get(value, 0) + int(count)
-        return cls(name, tuple(sorted(counts, key=lambda value: (-counts[value], value is None, value or ""))))
+        return cls(
+            name, tuple(sorted(counts, key=lambda value: (-counts[value], value is None, value or "")))
+        )
 
     def __call__(self, column: pd.Series) -> np.ndarray:
         """Codes of shape (n,); 0 for a value the training split did not hold."""
@@ -114,7 +116,11 @@ class TableEncoder:
             raise UsboostError("an encoder needs at least one training row")
         for name in columns:
             _column(frame, name)
-        nominal = {name for name in columns if _is_nominal(frame[name])} if categorical is None else set(categorical)
+        nominal = (
+            {name for name in columns if _is_nominal(frame[name])}
+            if categorical is None
+            else set(categorical)
+        )
         return cls(
             tuple(Numeric.fit(name, _numbers(frame, name)) for name in columns if name not in nominal),
             tuple(Categorical.fit(name, frame[name]) for name in columns if name in nominal),
@@ -123,7 +129,7 @@ class TableEncoder:
     @property
     def names(self) -> tuple[str, ...]:
         """The columns in the order of the encoded table: numeric ones first."""
-        return tuple(column.name for column in (*self.numeric, *self.categorical))
+        return tuple(c.name for c in self.numeric) + tuple(c.name for c in self.categorical)
 
     def transform(self, frame: pd.DataFrame) -> Table:
         """Encode the n rows of any split.
@@ -151,9 +157,7 @@ class TableEncoder:
         """The encoder as JSON holds it; `from_dict` makes an equal one."""
         return {
             "kind": "table",
-            "numeric": [
-                {"name": c.name, "log": c.log, "mean": c.mean, "std": c.std} for c in self.numeric
-            ],
+            "numeric": [{"name": c.name, "log": c.log, "mean": c.mean, "std": c.std} for c in self.numeric],
             "categorical": [{"name": c.name, "values": list(c.values)} for c in self.categorical],
         }
 
@@ -184,7 +188,9 @@ def _signed_log(values: np.ndarray) -> np.ndarray:
 
 def _column(frame: pd.DataFrame, name: str) -> pd.Series:
     if name not in frame.columns:
-        raise UsboostError(f"column {name!r} is missing from the data; it has {', '.join(map(str, frame.columns))}")
+        raise UsboostError(
+            f"column {name!r} is missing from the data; it has {', '.join(map(str, frame.columns))}"
+        )
     return frame[name]
 
 
@@ -194,8 +200,9 @@ def _is_nominal(column: pd.Series) -> bool:
 
 def _numbers(frame: pd.DataFrame, name: str) -> np.ndarray:
     """A numeric column as finite float64 of shape (n,)."""
+    column = _column(frame, name)
     try:
-        values = _column(frame, name).to_numpy(dtype=np.float64, na_value=np.nan)
+        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
     except (TypeError, ValueError):
         raise UsboostError(f"column {name!r} is numeric but holds something that is not a number") from None
     bad = int(len(values) - np.isfinite(values).sum())

@@ -104,10 +104,16 @@ def _download(source: str, file: RemoteFile, place: Path) -> None:
 
     def fetch(url: str, output_file: str, _: pooch.Pooch) -> None:
         pooch.HTTPDownloader()(url, output_file, _)
-        if file.sha256 and (found := content_sha256(Path(output_file))) != file.sha256:
+        if file.sha256 is None:
+            return
+        try:
+            found = content_sha256(Path(output_file))
+        except UsboostError:
+            found = "none, for it is a damaged gzip file"
+        if found != file.sha256:
             raise UsboostError(
-                f"what {url} sent as {file.name} has SHA-256 {found}, not {file.sha256}, so it was not kept; "
-                f"put the right {file.name} into $USBOOST_DATA/{source}/"
+                f"{file.name} from {url} was not kept, its SHA-256 should be {file.sha256} but is {found}; "
+                f"put the right one into $USBOOST_DATA/{source}/"
             )
 
     store = pooch.create(place, base_url="", registry={file.name: None}, urls={file.name: file.url})
@@ -121,5 +127,7 @@ def _download(source: str, file: RemoteFile, place: Path) -> None:
             failure = error
             status = getattr(error.response, "status_code", None)
             if status is not None and 400 <= status < 500:
-                raise UsboostError(f"{file.name} is missing and the server answered {status}: {advice}") from None
+                raise UsboostError(
+                    f"{file.name} is missing and the server answered {status}: {advice}"
+                ) from None
     raise UsboostError(f"{file.name} is missing and could not be downloaded: {advice}") from failure

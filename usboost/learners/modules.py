@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -78,7 +79,7 @@ def table_network(spec: dict[str, Any], widths: list[int]) -> nn.Sequential:
     if not widths:
         raise UsboostError("a network needs at least one layer width")
     layers: list[nn.Module] = [TableLinear(spec["n_numeric"], spec["cardinalities"], widths[0])]
-    for previous, width in zip(widths, widths[1:], strict=False):
+    for previous, width in pairwise(widths):
         layers += [nn.ReLU(), Linear(previous, width)]
     return nn.Sequential(*layers)
 
@@ -86,7 +87,7 @@ def table_network(spec: dict[str, Any], widths: list[int]) -> nn.Sequential:
 def dense_network(widths: list[int]) -> nn.Sequential:
     """Fully connected layers from ``widths[0]`` inputs to ``widths[-1]`` outputs, ReLU between them."""
     layers: list[nn.Module] = []
-    for previous, width in zip(widths, widths[1:], strict=False):
+    for previous, width in pairwise(widths):
         layers += [Linear(previous, width), nn.ReLU()]
     return nn.Sequential(*layers[:-1])
 

@@ -13,7 +13,8 @@ from torch import nn
 from usboost.errors import UsboostError
 from usboost.learners.base import FittedLearner, Target
 from usboost.learners.modules import Tensors, branch, initialise, view_spec, view_tensors
-from usboost.learners.training import make_optimizer, pick_device, run, run_epoch
+from usboost.learners.optimizers import make_optimizer
+from usboost.learners.training import pick_device, run, run_epoch
 from usboost.views import View
 
 
@@ -102,7 +103,7 @@ class NetworkTrainer:
 
     def __init__(self, learner: NetworkLearner, prepared: PreparedTensors, n_outputs: int) -> None:
         self._learner, self._prepared = learner, prepared
-        self._spec = {"input": prepared.spec, "widths": [*learner.hidden, n_outputs]}
+        self._spec: dict[str, Any] = {"input": prepared.spec, "widths": [*learner.hidden, n_outputs]}
         self._network = branch(self._spec["input"], self._spec["widths"]).to(prepared.device)
 
     def fit(self, target: Target, *, seed: int, start: FittedLearner | None = None) -> FittedNetwork:
@@ -116,7 +117,7 @@ class NetworkTrainer:
             weights = np.broadcast_to(target.weights.reshape(len(target.values), -1), target.values.shape)
             weights = (weights / weights.mean()).astype(np.float32)
             targets.append(torch.from_numpy(weights).to(device))
-        optimizer = make_optimizer(learner.optimizer, network.parameters(), learner.learning_rate)
+        optimizer = make_optimizer(learner.optimizer, network, learner.learning_rate)
         generator = torch.Generator().manual_seed(seed)
         network.train()
         for _ in range(learner.epochs):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -10,6 +10,7 @@ from torch import nn
 
 from usboost.errors import UsboostError
 from usboost.learners.modules import Tensors
+from usboost.learners.optimizers import Optimizer
 
 PREDICTION_ROWS = 16_384
 
@@ -27,26 +28,12 @@ def pick_device(name: str) -> torch.device:
     return device
 
 
-def make_optimizer(
-    name: str, parameters: Iterator[nn.Parameter], learning_rate: float
-) -> torch.optim.Optimizer:
-    """The paper's two optimizers, "sgd" and "rmsprop", and "adam"."""
-    parameters_list = list(parameters)
-    if name == "sgd":
-        return torch.optim.SGD(parameters_list, lr=learning_rate, foreach=True)
-    if name == "rmsprop":
-        return torch.optim.RMSprop(parameters_list, lr=learning_rate, foreach=True)
-    if name == "adam":
-        return torch.optim.Adam(parameters_list, lr=learning_rate, fused=True)
-    raise UsboostError(f"there is no optimizer {name!r}; choose 'sgd', 'rmsprop' or 'adam'")
-
-
 def run_epoch(
     network: Callable[..., torch.Tensor],
     inputs: list[Tensors],
     loss: Callable[[torch.Tensor, Tensors], torch.Tensor],
     targets: Tensors,
-    optimizer: torch.optim.Optimizer,
+    optimizer: Optimizer,
     batch_size: int,
     generator: torch.Generator,
 ) -> float:
@@ -68,7 +55,7 @@ def run_epoch(
         rows = slice(start, start + batch_size)
         outputs = network(*(tuple(tensor[rows] for tensor in view) for view in shuffled))
         value = loss(outputs, tuple(tensor[rows] for tensor in shuffled_targets))
-        optimizer.zero_grad(set_to_none=True)
+        optimizer.zero_grad()
         value.backward()
         optimizer.step()
         total += value.detach() * len(outputs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -107,7 +108,7 @@ class Tree:
         renumber = np.empty(tree.node_count, dtype=np.int64)
         renumber[inner] = np.arange(len(inner))
         renumber[leaf] = ~np.arange(len(leaf))
-        nodes = [
+        nodes: list[tuple[int, float, int, int, list[int]]] = [
             (
                 int(tree.feature[i]),
                 float(tree.threshold[i]),
@@ -220,12 +221,28 @@ class TreeLearner(BaseEstimator):
         raise UsboostError(f"there is no tree engine {self.engine!r}; choose 'lightgbm' or 'sklearn'")
 
 
+def quiet_lightgbm() -> Any:
+    """The lightgbm module, silent in this thread.
+
+    Its verbosity is per thread and set whenever parameters are read, so a thread that only grows
+    trees has to read some once.
+    """
+    import lightgbm
+
+    if not getattr(_QUIET, "here", False):
+        lightgbm.Dataset(np.zeros((2, 1)), params={"verbose": -1}).construct()
+        _QUIET.here = True
+    return lightgbm
+
+
+_QUIET = threading.local()
+
+
 class LightGBMTrainer:
     """Grows one tree per output and round on columns that are binned once."""
 
     def __init__(self, learner: TreeLearner, prepared: PreparedTable, n_outputs: int) -> None:
-        import lightgbm
-
+        lightgbm = quiet_lightgbm()
         self._parameters = {
             "objective": "none",
             "learning_rate": 1.0,
@@ -247,6 +264,7 @@ class LightGBMTrainer:
         self._boosters = [lightgbm.Booster(self._parameters, self._dataset) for _ in range(n_outputs)]
 
     def fit(self, target: Target, *, seed: int, start: FittedLearner | None = None) -> FittedTrees:
+        quiet_lightgbm()
         return FittedTrees(tuple(self._grow(j, target) for j in range(len(self._boosters))))
 
     def _grow(self, output: int, target: Target) -> Tree:

@@ -103,7 +103,7 @@ def read_cell(results: Path, dataset: str, model: str) -> CellScores | None:
         raise UsboostError(f"{path}: {where}: {first['msg']}; train this model again") from error
     if (cell.dataset, cell.model) != (dataset, model):
         raise UsboostError(
-            f"{path} holds the scores of {cell.model} on {cell.dataset}; move it to that folder or train again"
+            f"{path} holds the scores of {cell.model} on {cell.dataset}; move it there or train again"
         )
     seeds = [fit.seed for fit in cell.seeds]
     if len(set(seeds)) < len(seeds):
@@ -161,8 +161,8 @@ def collect(results: Path, datasets: Sequence[str], models: Sequence[str]) -> pd
     frame = _rows(read_cell(results, d, m) for d in datasets for m in models)
     if frame.empty:
         raise UsboostError(
-            f"there is no scores.json under {results} for any of the datasets {', '.join(datasets) or '(none)'} "
-            f"and models {', '.join(models) or '(none)'}; run the training flow first"
+            f"there is no scores.json under {results} for the datasets {', '.join(datasets) or '(none)'} "
+            f"and the models {', '.join(models) or '(none)'}; run the training flow first"
         )
     baselines = _rows(read_cell(results, dataset, "baseline") for dataset in datasets)
     baselines = baselines[[*_KEY, "value"]].rename(columns={"value": "baseline"})
@@ -194,7 +194,7 @@ def _rows(cells: Iterable[CellScores | None]) -> pd.DataFrame:
     frame = pd.DataFrame(rows, columns=[c for c in COLUMNS if c != "relative_improvement_pct"])
     return frame.astype(
         {"seed": "int64", "value": "float64", "rounds": "Int64", "fit_seconds": "float64"}
-        | {name: "str" for name in ("dataset", "model", "split", "metric")}
+        | dict.fromkeys(("dataset", "model", "split", "metric"), "str")
     )
 
 
@@ -234,7 +234,7 @@ def table3(frame: pd.DataFrame, split: str, metric: str) -> pd.DataFrame:
     """
     cut = frame[(frame["split"] == split) & (frame["metric"] == metric)]
     cells = cut.groupby(["dataset", "model"], sort=False)
-    summary = {}
+    summary: dict[str, pd.Series] = {}
     for name, column in (("value", "value"), ("improvement", "relative_improvement_pct")):
         summary |= {
             f"{name}_mean": cells[column].mean(),

@@ -1,0 +1,68 @@
+# usboost: every target in a line with `make help`.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+DATASETS ?= ci_a ci_b
+ROUNDS ?=
+SEEDS ?=
+WORKSPACE ?= paper
+
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+export USBOOST_HOME ?= $(CURDIR)/.usboost
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet -c constraints.txt -e '.[dev]'
+	touch $@
+
+.PHONY: install
+install: $(READY) ## create .venv and install everything into it
+
+.PHONY: run
+run: $(READY) ## make the demo's datasets, models and report (dvc repro), and say where to look
+	dvc repro --quiet
+	@python -m flows.workspace where
+
+.PHONY: paper
+paper: $(READY) ## the same on the real files: make paper DATASETS="ci_a ci_b" [ROUNDS=100] [SEEDS=1]
+	python -m flows.workspace make $(WORKSPACE) --profile paper $(addprefix --dataset ,$(DATASETS)) \
+	  $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEEDS),--seeds $(SEEDS))
+	cd $(WORKSPACE) && dvc repro
+	@cd $(WORKSPACE) && python -m flows.workspace where
+
+.PHONY: ui
+ui: $(READY) ## open the two UIs on loopback until Ctrl-C: MLflow and Prefect
+	python -m flows.ui
+
+.PHONY: test
+test: $(READY) ## all tests
+	python -m pytest
+
+.PHONY: test-fast
+test-fast: $(READY) ## the tests that take seconds
+	python -m pytest -m "not slow"
+
+.PHONY: lint
+lint: $(READY) ## ruff and mypy
+	ruff check .
+	ruff format --check .
+	mypy
+
+.PHONY: format
+format: $(READY) ## format the code
+	ruff check --fix .
+	ruff format .
+
+.PHONY: clean
+clean: ## remove what running made, not .venv
+	rm -rf data/raw data/prepared data/features data/results reports dvc.lock .usboost paper

@@ -1,0 +1,45 @@
+"""Fit the GBM on S and write boosted feature vectors, for every seed; score the GBM alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from flows import runtime
+
+runtime.configure()
+
+import typer  # noqa: E402
+from prefect import flow  # noqa: E402
+from pydantic import Field  # noqa: E402
+
+from tasks.features import features_folder, fit_features  # noqa: E402
+from usboost import settings as params  # noqa: E402
+from usboost.files import replacing  # noqa: E402
+
+
+@flow(name="features", flow_run_name="features-{dataset}")
+def features(
+    dataset: Annotated[str, Field(description="prepared dataset, e.g. ci_a")],
+    seeds: Annotated[
+        int | None, Field(description="number of seeds; empty: as params.yaml says", ge=1)
+    ] = None,
+) -> Path:
+    """Write data/features/<dataset>/seed-<n>: the GBM, its features per split, its scores."""
+    settings = params.load()
+    with replacing(features_folder(dataset)) as fresh:
+        for seed in range(seeds or settings.sizes.seeds):
+            fit_features(dataset, seed, settings, Path("data/prepared") / dataset, fresh / f"seed-{seed}")
+    return features_folder(dataset)
+
+
+def main(
+    dataset: Annotated[str, typer.Argument(help="prepared dataset, e.g. ci_a")],
+    seeds: Annotated[int | None, typer.Option(help="number of seeds; params.yaml's if not given")] = None,
+) -> None:
+    """Write data/features/<dataset>: a GBM per seed and its boosted feature vectors."""
+    runtime.run(lambda: features(dataset, seeds))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,35 @@
+"""Make a dataset's prepared form from its raw files: splits as Parquet, and a card."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from flows import runtime
+
+runtime.configure()
+
+import typer  # noqa: E402
+from prefect import flow  # noqa: E402
+from pydantic import Field  # noqa: E402
+
+from tasks.data import prepare_dataset  # noqa: E402
+from usboost import settings as params  # noqa: E402
+
+
+@flow(name="prepare", flow_run_name="prepare-{dataset}")
+def prepare(dataset: Annotated[str, Field(description="dataset to prepare, e.g. ci_a")]) -> dict[str, int]:
+    """Make data/prepared/<dataset> from data/raw/<dataset>; rows per split."""
+    card = prepare_dataset(
+        dataset, params.load(), Path("data/raw") / dataset, Path("data/prepared") / dataset
+    )
+    return {split: entry["rows"] for split, entry in card["splits"].items()}
+
+
+def main(dataset: Annotated[str, typer.Argument(help="dataset to prepare, e.g. ci_a")]) -> None:
+    """Make data/prepared/<dataset> from data/raw/<dataset>."""
+    runtime.run(lambda: prepare(dataset))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,31 @@
+"""Write reports/results.csv, reports/index.html and the figures from all results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from flows import runtime
+
+runtime.configure()
+
+import typer  # noqa: E402
+from prefect import flow  # noqa: E402
+
+from tasks.report import write  # noqa: E402
+from usboost import settings as params  # noqa: E402
+
+
+@flow(name="report")
+def report() -> Path:
+    """Gather all results of this run into reports/."""
+    settings = params.load()
+    return write(settings.run.datasets, settings.model_names, Path("reports"))
+
+
+def main() -> None:
+    """Write reports/: results.csv, index.html and figures."""
+    runtime.run(report)
+
+
+if __name__ == "__main__":
+    typer.run(main)

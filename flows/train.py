@@ -1,0 +1,51 @@
+"""Fit one model on one dataset over the seeds, an MLflow run each; write its scores and traces."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+from flows import runtime
+
+runtime.configure()
+
+import typer  # noqa: E402
+from prefect import flow  # noqa: E402
+from pydantic import Field  # noqa: E402
+
+from tasks.training import fit_seed, results_folder, write_results  # noqa: E402
+from usboost import settings as params  # noqa: E402
+
+
+@flow(name="train", flow_run_name="train-{dataset}-{model}")
+def train(
+    dataset: Annotated[str, Field(description="prepared dataset, e.g. ci_a")],
+    model: Annotated[str, Field(description="a model of params.yaml, e.g. 2wl")],
+    seeds: Annotated[
+        int | None, Field(description="number of seeds; empty: as params.yaml says", ge=1)
+    ] = None,
+) -> Path:
+    """Fit and score a model; data/results/<dataset>/<model>."""
+    settings = params.load()
+    settings.model(model)
+    chosen = list(range(seeds or settings.sizes.seeds))
+    folder = results_folder(dataset, model)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{model}.", suffix=".tmp", dir=folder.parent) as partial:
+        for seed in chosen:
+            fit_seed(dataset, model, seed, settings, Path(partial))
+        return write_results(dataset, model, settings.profile, chosen, Path(partial), folder)
+
+
+def main(
+    dataset: Annotated[str, typer.Argument(help="prepared dataset, e.g. ci_a")],
+    model: Annotated[str, typer.Argument(help="a model of params.yaml, e.g. 2wl")],
+    seeds: Annotated[int | None, typer.Option(help="number of seeds; params.yaml's if not given")] = None,
+) -> None:
+    """Fit one model on one dataset over the seeds; data/results/<dataset>/<model>."""
+    runtime.run(lambda: train(dataset, model, seeds))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,110 @@
+"""The steps of the features flow: a GBM per seed, its boosted feature vectors as Parquet, its scores."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from usboost import metrics, models
+from usboost.bfv import BoostedFeatures, GradientBoostedTrees
+from usboost.datasets import store
+from usboost.errors import UsboostError
+from usboost.persistence import save_gbm
+from usboost.settings import Settings
+from usboost.views import Table
+
+ROWS = 32_768
+
+
+def features_folder(dataset: str) -> Path:
+    return Path("data/features") / dataset
+
+
+@task(cache_policy=NO_CACHE, task_run_name="{dataset}-seed{seed}")
+def fit_features(dataset: str, seed: int, settings: Settings, folder: Path, out: Path) -> Path:
+    """Fit the GBM on S; write ``gbm/``, ``<split>.parquet`` and ``scores.json`` (of the GBM alone)."""
+    learner = models.boosted_features(dataset, settings, seed)
+    views, y = store.read(folder, "train")
+    gbm = learner.fit(views["S"], y).gbm_
+    out.mkdir(parents=True)
+    save_gbm(gbm, out / "gbm")
+    if settings.features.out_of_fold:
+        write_features(
+            _out_of_fold(learner, views["S"], y, gbm, settings.features.folds), out / "train.parquet"
+        )
+    else:
+        write_features(gbm.chunks(views["S"], ROWS), out / "train.parquet")
+    scores = {}
+    for split in ("val", "test"):
+        views, y = store.read(folder, split)
+        write_features(gbm.chunks(views["S"], ROWS), out / f"{split}.parquet")
+        scores[split] = metrics.score(y, gbm.probabilities(views["S"]))
+    (out / "scores.json").write_text(json.dumps(scores))
+    return out
+
+
+def _out_of_fold(
+    learner: BoostedFeatures, table: Table, y: np.ndarray, gbm: GradientBoostedTrees, folds: int
+) -> Iterator[np.ndarray]:
+    values = np.empty((len(y), gbm.n_features), dtype=np.float32)
+    for rows, block in learner.out_of_fold(table, y, folds):
+        values[rows] = block
+    for start in range(0, len(values), ROWS):
+        yield values[start : start + ROWS]
+
+
+def write_features(blocks: Iterable[np.ndarray], path: Path) -> None:
+    """Write blocks of a BFV matrix, float32 (rows, n_features), as one Parquet file.
+
+    A column has as many values as its tree has leaves, so dictionaries shrink it to a few bits a row.
+    """
+    writer: pq.ParquetWriter | None = None
+    try:
+        for block in blocks:
+            table = pa.table(
+                [pa.array(column) for column in block.T], names=[f"{j}" for j in range(block.shape[1])]
+            )
+            writer = writer or pq.ParquetWriter(
+                path, table.schema, compression="zstd", write_statistics=False
+            )
+            writer.write_table(table)
+    finally:
+        if writer is not None:
+            writer.close()
+
+
+def read_features(folder: Path, split: str, rows: int) -> Table:
+    """The BFVs of one split as a table of `rows` rows.
+
+    Raises
+    ------
+    UsboostError
+        If the file is missing or damaged, or has another number of rows than the split.
+    """
+    path = folder / f"{split}.parquet"
+    try:
+        with pq.ParquetFile(path) as file:
+            if file.metadata.num_rows != rows:
+                raise UsboostError(
+                    f"{path} has {file.metadata.num_rows} rows but the split {split!r} {rows}; "
+                    "run features again"
+                )
+            out = np.empty((rows, file.metadata.num_columns), dtype=np.float32)
+            start = 0
+            for group in range(file.num_row_groups):
+                table = file.read_row_group(group)
+                for j, column in enumerate(table.columns):
+                    out[start : start + len(table), j] = column.to_numpy()
+                start += len(table)
+    except FileNotFoundError:
+        raise UsboostError(f"{path} is missing; run the features flow first") from None
+    except (pa.ArrowException, OSError) as error:
+        raise UsboostError(f"{path} is damaged or truncated ({error}); run features again") from error
+    return Table.from_numeric(out)

@@ -1,0 +1,237 @@
+"""MLflow: one run per dataset × model × seed, rounds in batches, every weak learner, the model."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import pandas as pd
+import yaml
+from mlflow.entities import Metric, Param
+from mlflow.tracking import MlflowClient
+from mlflow.types import ColSpec, Schema
+
+from usboost.boosting import Round, Stage
+from usboost.callbacks import Callback
+from usboost.persistence import STAGES_PER_SHARD, write_stages
+
+FLUSH_ROUNDS = 50
+BATCH = 1000  # metrics in one request, the server's limit
+
+# how the round's metrics are called in MLflow: the papers' letters for the two papers' views
+NAMES = {"step_U": "epsilon", "step_S": "delta"}
+
+
+def experiment_id(name: str) -> str:
+    """The experiment of that name, made if need be; a local store keeps artifacts beside its database."""
+    experiment = mlflow.get_experiment_by_name(name)
+    if experiment:
+        return str(experiment.experiment_id)
+    store = mlflow.get_tracking_uri()
+    local = Path(store.removeprefix("sqlite:///")).parent if store.startswith("sqlite:///") else None
+    return mlflow.create_experiment(name, (local / "mlartifacts" / name).as_uri() if local else None)
+
+
+@contextmanager
+def tracked_run(experiment: str, name: str, tags: Mapping[str, str]) -> Iterator[str]:
+    """An MLflow run: its id; FAILED with the error's sentence when the block raises."""
+    client = MlflowClient()
+    run = client.create_run(experiment_id(experiment), run_name=name, tags=dict(tags))
+    run_id = run.info.run_id
+    try:
+        yield run_id
+    except BaseException as error:
+        client.set_tag(run_id, "error", str(error)[:500] or type(error).__name__)
+        client.set_terminated(run_id, status="KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED")
+        raise
+    client.set_terminated(run_id, status="FINISHED")
+
+
+def log_parameters(run_id: str, parameters: Mapping[str, Any]) -> None:
+    """All parameters, nested ones by dotted names."""
+    params = [Param(key, str(value)[:500]) for key, value in _flat(parameters)]
+    MlflowClient().log_batch(run_id, params=params)
+
+
+def _flat(parameters: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in parameters.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def log_scores(run_id: str, scores: Mapping[str, Mapping[str, float]], **more: float) -> None:
+    """Final scores as ``test_f1`` and the like."""
+    now = int(time.time() * 1000)
+    values = {f"{split}_{metric}": v for split, metrics in scores.items() for metric, v in metrics.items()}
+    metrics = [Metric(key, float(value), now, 0) for key, value in {**values, **more}.items()]
+    MlflowClient().log_batch(run_id, metrics=metrics)
+
+
+class MLflowCallback(Callback):
+    """Logs rounds in batches of `FLUSH_ROUNDS`, weak learners in shards of `STAGES_PER_SHARD`.
+
+    One request per round would cost more than many a round; `seconds` holds the time spent here.
+    """
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        self.seconds = 0.0
+        self._client = MlflowClient()
+        self._metrics: list[Metric] = []
+        self._stages: list[Stage] = []
+        self._described: list[dict[str, Any]] = []
+
+    def on_round(self, happened: Round) -> bool:
+        started = time.perf_counter()
+        now = int(time.time() * 1000)
+        values = {NAMES.get(key, key): value for key, value in happened.metrics.items()}
+        values |= {f"seconds_{part}": spent for part, spent in happened.seconds.items()}
+        self._metrics += [Metric(key, float(value), now, happened.index) for key, value in values.items()]
+        if happened.stage is not None:
+            self._stages.append(happened.stage)
+        if happened.index % FLUSH_ROUNDS == 0:
+            self._flush_metrics()
+        if len(self._stages) == STAGES_PER_SHARD:
+            self._flush_stages()
+        self.seconds += time.perf_counter() - started
+        return False
+
+    def on_fit_end(self) -> None:
+        started = time.perf_counter()
+        self._flush_metrics()
+        self._flush_stages()
+        self.seconds += time.perf_counter() - started
+
+    def _flush_metrics(self) -> None:
+        for start in range(0, len(self._metrics), BATCH):
+            self._client.log_batch(self.run_id, metrics=self._metrics[start : start + BATCH])
+        self._metrics = []
+
+    def _flush_stages(self) -> None:
+        if not self._stages:
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            self._described += write_stages(self._stages, Path(folder), start=len(self._described))
+            (Path(folder) / "stages.json").write_text(json.dumps(self._described))
+            self._client.log_artifacts(self.run_id, folder, "learners")
+        self._stages = []
+
+
+def log_model(run_id: str, model: Path, card: Mapping[str, Any], example: pd.DataFrame) -> str:
+    """Log the fitted model as a pyfunc that takes raw rows; its URI.
+
+    The model folder and the encoders go as artifacts, the library's code with them, so that
+    ``mlflow.pyfunc.load_model`` works in any process and nothing is pickled.
+    """
+    root = Path(__file__).resolve().parent.parent
+    with tempfile.TemporaryDirectory() as folder:
+        card_file = Path(folder) / "card.json"
+        card_file.write_text(json.dumps({key: card[key] for key in ("classes", "views", "encoders")}))
+        with mlflow.start_run(run_id=run_id):
+            logged = mlflow.pyfunc.log_model(
+                name="model",
+                python_model=str(root / "tasks" / "served_model.py"),
+                artifacts={"model": str(model), "card": str(card_file)},
+                code_paths=[str(root / "usboost")],
+                signature=signature(card),
+                input_example=raw_rows(example, card),
+                pip_requirements=requirements(root),
+            )
+    return str(logged.model_uri)
+
+
+def signature(card: Mapping[str, Any]) -> mlflow.models.ModelSignature:
+    """Raw columns in; label and one probability per class out."""
+    columns = card["columns"]
+    inputs: list[Any] = [
+        ColSpec("double", name)
+        if columns[name]["kind"] == "continuous"
+        else ColSpec("string", name, required=False)
+        for view in card["views"].values()
+        for name in view
+    ]
+    outputs: list[Any] = [ColSpec("string", "label")]
+    outputs += [ColSpec("double", f"p_{name}") for name in card["classes"]]
+    return mlflow.models.ModelSignature(inputs=Schema(inputs), outputs=Schema(outputs))
+
+
+def raw_rows(frame: pd.DataFrame, card: Mapping[str, Any]) -> pd.DataFrame:
+    """Rows of a prepared frame as a client would send them: plain numbers and strings."""
+    out = {}
+    for name in (name for view in card["views"].values() for name in view):
+        continuous = card["columns"][name]["kind"] == "continuous"
+        column = frame[name].astype("float64" if continuous else object)
+        out[name] = column if continuous else column.where(column.notna(), None)
+    return pd.DataFrame(out)
+
+
+def requirements(root: Path) -> list[str]:
+    """The pinned packages that prediction needs."""
+    wanted = ("lightgbm", "numpy", "pandas", "pyarrow", "safetensors", "scikit-learn", "torch", "torchvision")
+    from importlib.metadata import version
+
+    return [f"{name}=={version(name)}" for name in wanted]
+
+
+def lineage(stage: str, inputs: Mapping[str, Path]) -> dict[str, str]:
+    """Tags that say where a run comes from: code, DVC stage and inputs, Prefect flow run."""
+    from prefect import runtime
+
+    tags = {"stage": os.environ.get("DVC_STAGE", stage)}
+    if os.environ.get("DVC_EXP_NAME"):
+        tags["dvc_experiment"] = os.environ["DVC_EXP_NAME"]
+    tags |= _git(Path(__file__).resolve().parent)
+    tags |= {f"input.{name}": _digest(path) for name, path in inputs.items()}
+    if runtime.flow_run.id:
+        tags["prefect.flow_run_id"] = str(runtime.flow_run.id)
+        tags["prefect.flow_run_name"] = str(runtime.flow_run.name)
+    return tags
+
+
+def _git(folder: Path) -> dict[str, str]:
+    def ask(*words: str) -> str:
+        return subprocess.run(
+            ["git", "-C", str(folder), *words], capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    try:
+        dirty = bool(ask("status", "--porcelain", "--untracked-files=no"))
+        return {"git.commit": ask("rev-parse", "HEAD"), "git.dirty": str(dirty).lower()}
+    except (OSError, subprocess.CalledProcessError):
+        return {}
+
+
+def _digest(path: Path) -> str:
+    """The digest DVC has recorded for a path, else one of the card in it."""
+    try:
+        lock = yaml.safe_load(Path("dvc.lock").read_text())
+        for stage in lock.get("stages", {}).values():
+            for out in stage.get("outs", []):
+                if out["path"] == path.as_posix():
+                    return f"md5:{out['md5']}"
+    except (OSError, yaml.YAMLError, AttributeError, KeyError):
+        pass
+    files = [path / "card.json", path / "features.json"]
+    known = next((file for file in files if file.is_file()), None)
+    return f"sha256:{hashlib.sha256(known.read_bytes()).hexdigest()}" if known else "unknown"
+
+
+def history_frame(history: list[dict[str, float]], seed: int) -> pd.DataFrame:
+    """A fit's rounds as the report reads them: one row a round, the papers' letters for the steps."""
+    frame = pd.DataFrame(history).rename(columns=NAMES)
+    for name in ("risk_val", "f1_val", "accuracy_val", "epsilon", "delta"):
+        if name not in frame:
+            frame[name] = float("nan")
+    frame.insert(0, "seed", seed)
+    return frame.astype({"round": "int64"})

@@ -1,0 +1,138 @@
+"""The steps of training: read what is prepared, fit one seed, score it, write the results."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from tasks import tracking
+from tasks.features import features_folder, read_features
+from usboost import metrics, models
+from usboost.boosted_features import BFV
+from usboost.callbacks import Progress
+from usboost.datasets import store
+from usboost.files import replacing
+from usboost.persistence import load_gbm, save
+from usboost.settings import Settings
+from usboost.views import Views
+
+SPLITS = ("train", "val", "test")
+
+
+def prepared_folder(dataset: str) -> Path:
+    return Path("data/prepared") / dataset
+
+
+def results_folder(dataset: str, model: str) -> Path:
+    return Path("data/results") / dataset / model
+
+
+@task(cache_policy=NO_CACHE, task_run_name="{dataset}-{model}-seed{seed}")
+def fit_seed(dataset: str, model: str, seed: int, settings: Settings, out: Path) -> dict[str, Any]:
+    """Fit one model with one seed inside its MLflow run; leaves ``seed-<n>.json`` and its trace in `out`.
+
+    Raises
+    ------
+    UsboostError
+        If data or parameters do not allow it; the MLflow run is then FAILED.
+    """
+    inputs = {"prepared": prepared_folder(dataset)}
+    if model == "bfv_dnn":
+        inputs["features"] = features_folder(dataset)
+    tags = tracking.lineage(f"train@{dataset}-{model}", inputs)
+    tags |= {"dataset": dataset, "model": model, "seed": str(seed), "profile": settings.profile}
+    with tracking.tracked_run(
+        f"usboost-{settings.profile}", f"{dataset} {model} seed {seed}", tags
+    ) as run_id:
+        record = _fit(dataset, model, seed, settings, out, run_id)
+    return record
+
+
+def _fit(dataset: str, model: str, seed: int, settings: Settings, out: Path, run_id: str) -> dict[str, Any]:
+    splits = {split: store.read(prepared_folder(dataset), split) for split in SPLITS}
+    gbm_scores: dict[str, Any] = {}
+    if model == "bfv_dnn":
+        splits, gbm_scores = _with_features(dataset, seed, splits)
+        estimator = models.build(
+            model, dataset, settings, seed, gbm=load_gbm(features_folder(dataset) / f"seed-{seed}" / "gbm")
+        )
+    else:
+        estimator = models.build(model, dataset, settings, seed)
+    _log_parameters(run_id, dataset, model, seed, settings, estimator)
+    logger = tracking.MLflowCallback(run_id)
+    estimator.set_params(callbacks=[Progress(f"{dataset} {model} seed {seed}"), logger])
+    started = time.perf_counter()
+    estimator.fit(*splits["train"], validation=splits["val"])
+    fit_seconds = time.perf_counter() - started - logger.seconds
+    scores = {
+        split: metrics.score(y, estimator.predict_proba(views))
+        for split, (views, y) in splits.items()
+        if split != "train"
+    }
+    tracking.log_scores(
+        run_id,
+        scores,
+        best_round=estimator.best_round_,
+        rounds=len(estimator.history_),
+        fit_seconds=fit_seconds,
+        logging_seconds=logger.seconds,
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        save(estimator, Path(folder) / "model")
+        example = store.read_frame(prepared_folder(dataset), "val").head(2)
+        tracking.log_model(run_id, Path(folder) / "model", store.read_card(prepared_folder(dataset)), example)
+    record = {
+        "seed": seed,
+        "rounds": len(estimator.history_),
+        "best_round": estimator.best_round_,
+        "fit_seconds": fit_seconds,
+        "scores": scores,
+        **gbm_scores,
+    }
+    (out / f"seed-{seed}.json").write_text(json.dumps(record))
+    tracking.history_frame(estimator.history_, seed).to_parquet(out / f"seed-{seed}.parquet", index=False)
+    return record
+
+
+def _with_features(dataset: str, seed: int, splits: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    folder = features_folder(dataset) / f"seed-{seed}"
+    out: dict[str, tuple[Views, Any]] = {}
+    for split, (views, y) in splits.items():
+        out[split] = (views.with_view(BFV, read_features(folder, split, len(y))), y)
+    return out, {"gbm": json.loads((folder / "scores.json").read_text())}
+
+
+def _log_parameters(
+    run_id: str, dataset: str, model: str, seed: int, settings: Settings, estimator: Any
+) -> None:
+    given = estimator.get_params(deep=False)
+    for name in ("callbacks", "gbm"):
+        given.pop(name, None)
+    for name, learner in (given.get("learners") or {}).items():
+        given[f"learner_{name}"] = learner.get_params()
+    given.pop("learners", None)
+    nested = {k: v.get_params(deep=False) if hasattr(v, "get_params") else v for k, v in given.items()}
+    tracking.log_parameters(
+        run_id, {"dataset": dataset, "model": model, "seed": seed, "profile": settings.profile, **nested}
+    )
+
+
+@task(cache_policy=NO_CACHE)
+def write_results(
+    dataset: str, model: str, profile: str, seeds: list[int], partial: Path, folder: Path
+) -> Path:
+    """Gather the seeds' records and traces into ``scores.json`` and ``trace.parquet`` of the cell."""
+    records = [json.loads((partial / f"seed-{seed}.json").read_text()) for seed in seeds]
+    traces = [pd.read_parquet(partial / f"seed-{seed}.parquet") for seed in seeds]
+    document = {"dataset": dataset, "model": model, "profile": profile, "seeds": records}
+    with replacing(folder) as fresh:
+        (fresh / "scores.json").write_text(json.dumps(document, indent=1) + "\n")
+        pd.concat(traces, ignore_index=True).to_parquet(fresh / "trace.parquet", index=False)
+    return folder

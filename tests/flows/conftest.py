@@ -1,0 +1,102 @@
+"""A tiny workspace, run for real: dvc, a Prefect server and an MLflow store in temporary folders."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+
+SIZES = {
+    "seeds": 1,
+    "data": {
+        "seed": 0,
+        "rows_train": 700,
+        "rows_test": 400,
+        "elimination_rows": 300,
+        "elimination_tolerance": 0.3,
+    },
+    "features": {"trees": 8},
+    "networks": {"epochs": 2, "optimizer": "rmsprop", "learning_rate": 0.003, "batch_size": None},
+    "boosting": {"rounds": 3, "step": "newton", "batch_size": 64},
+}
+
+
+class Workspace:
+    """A folder with params.yaml and dvc.yaml, and commands run in it."""
+
+    def __init__(self, folder: Path, home: Path) -> None:
+        self.folder = folder
+        self.environment = {
+            **os.environ,
+            "USBOOST_HOME": str(home),
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "OMP_NUM_THREADS": "1",
+        }
+        for name in ("MLFLOW_TRACKING_URI", "PREFECT_HOME", "USBOOST_DATA", "DVC_STAGE"):
+            self.environment.pop(name, None)
+
+    def run(self, *words: str, check: bool = True, **environment: str) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            words,
+            cwd=self.folder,
+            env={**self.environment, **environment},
+            capture_output=True,
+            text=True,
+            timeout=900,
+        )
+        if check and done.returncode:
+            raise AssertionError(f"{words} failed:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
+        return done
+
+    def flow(self, name: str, *words: str, **options) -> subprocess.CompletedProcess[str]:
+        return self.run(sys.executable, "-m", f"flows.{name}", *words, **options)
+
+    def copy(self, folder: Path) -> Workspace:
+        """The same workspace, as it is, in another folder."""
+        shutil.copytree(self.folder, folder, dirs_exist_ok=True)
+        return Workspace(folder, Path(self.environment["USBOOST_HOME"]))
+
+    def params(self, change) -> None:
+        """Edit params.yaml with a function of the parsed document."""
+        path = self.folder / "params.yaml"
+        document = yaml.safe_load(path.read_text())
+        change(document)
+        path.write_text(yaml.safe_dump(document, sort_keys=False))
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="session")
+def reproduced(tmp_path_factory, home) -> Workspace:
+    """A workspace after `dvc repro` on tiny demo data: ci_a and ci_b, three models."""
+    folder = tmp_path_factory.mktemp("workspace")
+    document = yaml.safe_load((ROOT / "params.yaml").read_text())
+    document["profiles"]["demo"] = SIZES
+    document["run"]["boosting"] = ["2wl"]
+    document["run"]["datasets"] = ["ci_a", "ci_b"]
+    document["code"] = str(ROOT)
+    (folder / "params.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
+    shutil.copy(ROOT / "dvc.yaml", folder)
+    shutil.copy(ROOT / ".dvcignore", folder)
+    workspace = Workspace(folder, home)
+    workspace.run("dvc", "init", "--quiet", "--no-scm")
+    workspace.run("dvc", "config", "core.analytics", "false")
+    workspace.run("dvc", "config", "core.check_update", "false")
+    workspace.run("dvc", "repro")
+    return workspace
+
+
+@pytest.fixture
+def workspace(reproduced, tmp_path) -> Workspace:
+    """A copy that a test may spoil."""
+    return reproduced.copy(tmp_path / "copy")

@@ -1,0 +1,204 @@
+"""The whole pipeline on tiny data: dvc, flows, MLflow, report."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from usboost.datasets import store
+from usboost.persistence import read_stages
+
+pytestmark = pytest.mark.slow
+
+COLUMNS = ["dataset", "model", "seed", "split", "metric", "value"]
+COLUMNS += ["relative_improvement_pct", "rounds", "fit_seconds"]
+
+
+def runs(workspace) -> pd.DataFrame:
+    """Every MLflow run, asked in another process as a person would."""
+    code = (
+        "import mlflow, sys; r = mlflow.search_runs(search_all_experiments=True); "
+        "r['experiment'] = [mlflow.get_experiment(e).name for e in r.experiment_id]; r.to_json(sys.stdout)"
+    )
+    database = f"sqlite:///{workspace.environment['USBOOST_HOME']}/mlflow.db"
+    done = workspace.run(sys.executable, "-c", code, MLFLOW_TRACKING_URI=database)
+    return pd.DataFrame(json.loads(done.stdout))
+
+
+def test_results_hold_every_model(reproduced):
+    results = pd.read_csv(reproduced.folder / "reports/results.csv")
+    assert list(results.columns) == COLUMNS
+    assert set(results.model) == {"baseline", "bfv_dnn", "gbm", "2wl"}
+    assert set(results.dataset) == {"ci_a", "ci_b"}
+    assert set(results.split) == {"val", "test"}
+    assert set(results.metric) == {"f1", "accuracy", "log_loss", "auc"}
+    page = (reproduced.folder / "reports/index.html").read_text()
+    assert "demo data" in page.lower()
+
+
+def test_nothing_is_stale_afterwards_and_one_models_parameter_reruns_that_model(workspace):
+    assert "didn't change" in workspace.run("dvc", "status").stdout or "up to date" in workspace.run(
+        "dvc", "repro"
+    ).stdout + workspace.run("dvc", "repro").stderr
+    workspace.params(lambda p: p["models"]["2wl"].update(shrinkage=0.5))
+    stale = json.loads(workspace.run("dvc", "status", "--json").stdout)
+    assert set(stale) == {"boosting@ci_a-2wl", "boosting@ci_b-2wl"}
+    workspace.params(lambda p: p["models"]["2wl"].pop("shrinkage"))
+    workspace.params(lambda p: p["table1"]["ci_a"].update(fusion="concat"))
+    stale = json.loads(workspace.run("dvc", "status", "--json").stdout)
+    assert set(stale) == {"baseline@ci_a", "bfv_dnn@ci_a"}
+
+
+def test_equal_seeds_give_equal_results(workspace):
+    before = pd.read_csv(workspace.folder / "reports/results.csv")
+    for model in ("baseline", "bfv_dnn", "2wl"):
+        workspace.flow("train", "ci_a", model)
+    workspace.flow("report")
+    after = pd.read_csv(workspace.folder / "reports/results.csv")
+    pd.testing.assert_frame_equal(before.drop(columns="fit_seconds"), after.drop(columns="fit_seconds"))
+
+
+def test_every_run_is_complete_in_mlflow(reproduced):
+    table = runs(reproduced)
+    table = table[table["tags.dvc"].isna() if "tags.dvc" in table else slice(None)]
+    row = table[(table["tags.model"] == "2wl") & (table["tags.dataset"] == "ci_a")].iloc[-1]
+    assert row["status"] == "FINISHED"
+    assert row["experiment"] == "usboost-demo"
+    for name in ("risk_train", "risk_val", "f1_val", "epsilon", "delta", "fit_error_U", "fit_error_S"):
+        assert np.isfinite(row[f"metrics.{name}"])
+    for name in ("seconds_fit_U", "seconds_fit_S", "seconds_step", "test_f1", "val_auc", "best_round"):
+        assert np.isfinite(row[f"metrics.{name}"])
+    assert row["params.target"] == "gradient"
+    assert row["params.learner_S.max_depth"] == "3"
+    assert row["tags.stage"] == "boosting@ci_a-2wl"
+    assert row["tags.input.prepared"].startswith("md5:")
+    assert len(row["tags.prefect.flow_run_id"]) == 36
+
+
+def test_the_logged_model_predicts_the_same_in_another_process(reproduced):
+    """Raw rows through mlflow.pyfunc equal the scores in results.csv; every weak learner loads again."""
+    table = runs(reproduced)
+    row = table[(table["tags.model"] == "2wl") & (table["tags.dataset"] == "ci_b")].iloc[-1]
+    frame = store.read_frame(reproduced.folder / "data/prepared/ci_b", "test")
+    frame.drop(columns="label").astype(object).to_parquet(reproduced.folder / "rows.parquet")
+    code = f"""
+import mlflow, pandas as pd
+from pathlib import Path
+client = mlflow.MlflowClient()
+run = client.get_run("{row["run_id"]}")
+(output,) = run.outputs.model_outputs
+model = mlflow.pyfunc.load_model(f"models:/{{output.model_id}}")
+assert model.metadata.signature is not None
+rows = pd.read_parquet("rows.parquet")
+model.predict(rows).to_parquet("predicted.parquet")
+mlflow.artifacts.download_artifacts(run_id=run.info.run_id, artifact_path="learners", dst_path="kept")
+"""
+    database = f"sqlite:///{reproduced.environment['USBOOST_HOME']}/mlflow.db"
+    folder = reproduced.folder
+    environment = {**reproduced.environment, "MLFLOW_TRACKING_URI": database}
+    environment.pop("PYTHONPATH", None)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    predicted = pd.read_parquet(folder / "predicted.parquet")
+    classes = store.read_card(folder / "data/prepared/ci_b")["classes"]
+    assert list(predicted.columns) == ["label", *[f"p_{name}" for name in classes]]
+    accuracy = np.mean(predicted["label"].map(classes.index) == frame["label"])
+    results = pd.read_csv(folder / "reports/results.csv")
+    cell = results.query("dataset == 'ci_b' and model == '2wl' and split == 'test' and metric == 'accuracy'")
+    assert accuracy == pytest.approx(cell["value"].item(), abs=1e-6)
+    stages = list(read_stages(json.loads((folder / "kept/learners/stages.json").read_text()), folder / "kept/learners"))
+    assert len(stages) == 3
+    assert set(stages[0].steps) == {"U", "S"}
+
+
+def spoil(path, how):
+    data = path.read_bytes()
+    path.unlink()
+    path.write_bytes(how(data))
+
+
+def snapshot(folder):
+    return {str(p): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("flow", "change", "said"),
+    [
+        (
+            ("prepare", "ci_a"),
+            lambda w: spoil(w.folder / "data/raw/ci_a/census-income.data.gz", lambda b: b[: len(b) // 2]),
+            "census-income.data.gz",
+        ),
+        (
+            ("train", "ci_a", "2wl"),
+            lambda w: spoil(w.folder / "data/prepared/ci_a/val.parquet", lambda b: b[:-200]),
+            "val.parquet",
+        ),
+        (
+            ("train", "ci_a", "bfv_dnn"),
+            lambda w: (w.folder / "data/features/ci_a/seed-0/val.parquet").replace(
+                w.folder / "data/features/ci_a/seed-0/train.parquet"
+            ),
+            "train.parquet",
+        ),
+        (("train", "ci_a", "3wl"), lambda w: None, "3wl"),
+        (("train", "ci_z", "2wl"), lambda w: None, "ci_z"),
+        (("fetch", "ci_z"), lambda w: None, "ci_z"),
+        (
+            ("train", "ci_a", "2wl"),
+            lambda w: w.params(lambda p: p["boosting"].update(shrinkage=-1)),
+            "boosting.shrinkage",
+        ),
+        (
+            ("train", "ci_a", "2wl"),
+            lambda w: w.params(lambda p: p["models"]["2wl"].update(colour="red")),
+            "models.2wl.colour",
+        ),
+        (
+            ("fetch", "ci_a"),
+            lambda w: w.params(lambda p: p.update(profile="paper")),
+            "census-income.data.gz",
+        ),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_loses_nothing(workspace, flow, change, said):
+    change(workspace)
+    kept = snapshot(workspace.folder / "data"), snapshot(workspace.folder / "reports")
+    done = workspace.flow(*flow, check=False, https_proxy="http://127.0.0.1:9")
+    assert done.returncode == 1, done.stdout + done.stderr
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    assert [line for line in lines if line.startswith("error:")] == lines[-1:], done.stderr
+    assert said in lines[-1]
+    assert (snapshot(workspace.folder / "data"), snapshot(workspace.folder / "reports")) == kept
+
+
+def test_a_failing_fit_leaves_a_failed_run(workspace):
+    workspace.params(lambda p: p["boosting"].update(fixed_step=1e9))
+    workspace.params(lambda p: p["models"]["2wl"].update(step="fixed"))
+    before = snapshot(workspace.folder / "data/results")
+    done = workspace.flow("train", "ci_a", "2wl", check=False)
+    assert done.returncode == 1
+    assert "no longer finite in round" in done.stderr
+    failed = runs(workspace).query("status == 'FAILED' and `tags.model` == '2wl'")
+    assert any("no longer finite" in text for text in failed["tags.error"])
+    assert snapshot(workspace.folder / "data/results") == before
+
+
+def test_a_failing_stage_fails_dvc_and_keeps_the_lock(workspace):
+    lock = (workspace.folder / "dvc.lock").read_text()
+    workspace.params(lambda p: p["boosting"].update(fixed_step=1e9))
+    workspace.params(lambda p: p["models"]["2wl"].update(step="fixed"))
+    done = workspace.run("dvc", "repro", "boosting@ci_a-2wl", check=False)
+    assert done.returncode != 0
+    locked = yaml.safe_load((workspace.folder / "dvc.lock").read_text())["stages"]["boosting@ci_a-2wl"]
+    assert locked == yaml.safe_load(lock)["stages"]["boosting@ci_a-2wl"]
+    assert os.path.exists(workspace.folder / "data/results/ci_a/2wl/scores.json")

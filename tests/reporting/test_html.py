@@ -1,0 +1,220 @@
+"""The page: what it says, what it must not say, and that it stands alone."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests.reporting import DATASETS, MODELS, fit, write_card, write_cell, write_results
+from usboost.errors import UsboostError
+from usboost.reporting import paper
+from usboost.reporting.html import render, write_report
+from usboost.reporting.results import collect, missing
+
+
+class _Page(HTMLParser):
+    """Visible text, by words, and every tag with its attributes."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.pieces: list[str] = []
+        self.heads: dict[str, str] = {}
+        self._inside = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._inside = tag
+
+    def handle_data(self, data: str) -> None:
+        if self._inside in ("title", "h1") and data.strip():
+            self.heads.setdefault(self._inside, data)
+        if self._inside != "style":
+            self.pieces.append(data)
+
+    @property
+    def text(self) -> str:
+        return re.sub(r"\s+", " ", " ".join(self.pieces))
+
+
+def _published(text: str) -> set[str]:
+    """The paper's numbers that stand in a text, signed as the page prints them."""
+    numbers = {f"{v:+.2f}".replace("-", "−") for row in paper.IMPROVEMENT.values() for v in row.values()}
+    return {number for number in numbers if re.search(rf"(?<!\d){re.escape(number)}(?!\d)", text)}
+
+
+def _page(results: Path, datasets: list[str], models: list[str], profiles: set[str], **more: object) -> str:
+    frame = collect(results, datasets, models)
+    absent = missing(results, datasets, models)
+    return render(frame, datasets=datasets, models=models, profiles=profiles, absent=absent, **more)
+
+
+def _flat(results: Path, profile: str) -> None:
+    """Every model 50 % above the baseline on every dataset, so that no gain equals a published one."""
+    for dataset in paper.DATASETS:
+        write_cell(results, dataset, "baseline", [fit(0, 0.5), fit(1, 0.52)], profile)
+        for model in MODELS[1:]:
+            write_cell(results, dataset, model, [fit(0, 0.75), fit(1, 0.78)], profile)
+
+
+def test_real_data_print_the_papers_numbers(tmp_path: Path) -> None:
+    _flat(tmp_path, "paper")
+    page = _Page(_page(tmp_path, list(paper.DATASETS), list(MODELS), {"paper"}))
+    assert _published(page.text) == {
+        f"{v:+.2f}".replace("-", "−") for row in paper.IMPROVEMENT.values() for v in row.values()
+    }
+    assert "single runs" in page.text and "mean of 5" in page.text
+    assert "demo" not in page.text.lower()
+
+
+@pytest.mark.parametrize("where", ["every cell", "one cell", "a card"])
+def test_demo_data_are_named_and_never_beside_the_papers_numbers(tmp_path: Path, where: str) -> None:
+    results, prepared = tmp_path / "results", tmp_path / "prepared"
+    _flat(results, "demo" if where == "every cell" else "paper")
+    if where == "one cell":
+        write_cell(results, "mi", "1wl_u", [fit(0, 0.75), fit(1, 0.78)], "demo")
+    write_card(prepared, "mi", "demo" if where == "a card" else "paper")
+    out = write_report(
+        results, prepared, tmp_path / "out", datasets=paper.DATASETS, models=MODELS, title="My own title"
+    )
+    page = _Page(out.read_text(encoding="utf-8"))
+    assert "demo data" in page.heads["title"] and "demo data" in page.heads["h1"]
+    assert "My own title" in page.heads["h1"]
+    assert _published(page.text) == set()
+    assert "paper reports" not in page.text and "single runs" not in page.text
+
+
+def test_numbers_of_both_splits(tmp_path: Path) -> None:
+    write_cell(tmp_path, "ct", "baseline", [fit(0, 0.5), fit(1, 0.5)], "demo")
+    write_cell(tmp_path, "ct", "2wl", [fit(0, 0.6), fit(1, 0.7)], "demo")
+    text = _Page(_page(tmp_path, ["ct"], ["baseline", "2wl"], {"demo"})).text
+    test, validation = text.split("Validation split")
+    assert re.search(r"2WL 0\.6500 ± 0\.0707 \+30\.00 ± 14\.14", test)
+    assert re.search(r"2WL 0\.6600 ± 0\.0707 \+29\.41 ± 13\.86", validation)
+    assert "over 2 seeds" in test and "F1" in test
+
+
+def test_one_seed_is_said_in_the_table(tmp_path: Path) -> None:
+    write_cell(tmp_path, "ct", "baseline", [fit(0, 0.5)], "demo")
+    write_cell(tmp_path, "ct", "2wl", [fit(0, 0.6)], "demo")
+    text = _Page(_page(tmp_path, ["ct"], ["baseline", "2wl"], {"demo"})).text
+    assert re.search(r"2WL 0\.6000 1 seed \+20\.00", text)
+    assert "1 seed, so no spread" in text and "±" not in text
+
+
+def test_a_cell_with_fewer_seeds_says_so(tmp_path: Path) -> None:
+    write_cell(tmp_path, "ct", "baseline", [fit(s, 0.5) for s in range(3)], "demo")
+    write_cell(tmp_path, "ct", "1wl_s", [fit(s, 0.6) for s in range(3)], "demo")
+    write_cell(tmp_path, "ct", "2wl", [fit(s, 0.6) for s in range(2)], "demo")
+    text = _Page(_page(tmp_path, ["ct"], ["baseline", "2wl", "1wl_s"], {"demo"})).text
+    assert re.search(r"2WL 0\.6000 ± 0\.0000 2 seeds", text) and "over 3 seeds" in text
+
+
+def test_missing_cells_are_named(tmp_path: Path) -> None:
+    write_cell(tmp_path, "ct", "baseline", [fit(0, 0.5)], "demo")
+    text = _Page(_page(tmp_path, ["ct", "ci_a"], ["baseline", "2wl"], {"demo"})).text
+    assert "3 cells have no scores yet" in text
+    assert "2WL on CT" in text and "Baseline on CI-A" in text and "2WL on CI-A" in text
+
+
+def test_data_are_escaped(tmp_path: Path) -> None:
+    evil = "<script>alert(1)</script>"
+    write_cell(tmp_path, "ct", "baseline", [fit(0, 0.5)], "demo")
+    write_cell(tmp_path, "ct", "<b>lgbm", [fit(0, 0.6)], "demo")
+    card = {
+        "profile": "demo",
+        evil: evil,
+        "columns": {evil: {"view": evil, "why": f"\" onload='{evil}'"}},
+        "class_counts": {evil: 3},
+        "elimination": [{"removed": evil, evil: [evil, {evil: evil}]}],
+    }
+    html = _page(tmp_path, ["ct"], ["baseline", "<b>lgbm"], {"demo"}, cards={"ct": card}, title=evil)
+    tags = _Page(html).tags
+    assert "<script" not in html and "<b>lgbm" not in html
+    assert html.count("&lt;script&gt;") > 8
+    assert not [attrs for _, attrs in tags if any(name.startswith("on") for name in attrs)]
+
+
+def test_any_card_is_shown(tmp_path: Path) -> None:
+    write_cell(tmp_path, "ct", "baseline", [fit(0, 0.5)], "demo")
+    digest = "ab" * 32
+    card = {
+        "rows": {"train": 196294},
+        "class_counts": {"train": {"cat": 3, "dog": 1}},
+        "columns": [{"name": "age", "view": "S", "reason": "random half"}, {"name": "sex", "view": "U"}],
+        "sources": {"raw.gz": digest},
+        "odd": [1, 2.5, None, True],
+        "empty": {},
+        "nothing": [],
+        "encoders": {"U": {"secret": 1}},
+    }
+    html = _page(tmp_path, ["ct"], ["baseline"], {"demo"}, cards={"ct": card})
+    text = _Page(html).text
+    for piece in ("train: 196,294", "3 (75.0%)", "S: 1 · U: 1", "random half", "1, 2.5, –, yes", "abababab"):
+        assert piece in text
+    assert "secret" not in text and f'title="{digest}"' in html
+
+
+def test_report_on_disk_stands_alone_and_repeats_itself(tmp_path: Path) -> None:
+    results, prepared = tmp_path / "results", tmp_path / "prepared"
+    write_results(results, datasets=["ci_b"], models=("baseline", "bfv_dnn", "2wl", "1wl_u"))
+    write_card(prepared, "ci_b")
+    pages = [
+        write_report(
+            results, prepared, tmp_path / name, datasets=["ci_b", "mi"], models=("baseline", "2wl", "1wl_u")
+        )
+        for name in ("one", "two")
+    ]
+    for path in sorted(tmp_path.glob("one/**/*.*")):
+        assert path.read_bytes() == (tmp_path / "two" / path.relative_to(tmp_path / "one")).read_bytes()
+    html = pages[0].read_text(encoding="utf-8")
+    assert not re.search(r"https?:|url\(|@import|//", re.sub(r"base64,[\w+/=]+", "", html))
+    tags = _Page(html).tags
+    assert {tag for tag, _ in tags}.isdisjoint({"script", "link", "iframe", "object"})
+    links = [attrs.get("src") or attrs.get("href") or "" for tag, attrs in tags if tag in ("img", "a")]
+    assert all(link.startswith(("data:image/svg+xml;base64,", "#")) for link in links)
+    anchors = {attrs["id"] for _, attrs in tags if "id" in attrs}
+    assert {link[1:] for link in links if link.startswith("#")} <= anchors
+    images = [attrs for tag, attrs in tags if tag == "img"]
+    pngs = list((tmp_path / "one" / "figures").iterdir())
+    assert len(images) == len(pngs) == 7
+    assert all(attrs["alt"] for attrs in images)
+    csv = pd.read_csv(tmp_path / "one" / "results.csv")
+    assert set(csv["model"]) == {"baseline", "2wl", "1wl_u"} and set(csv["dataset"]) == {"ci_b"}
+    assert not list(tmp_path.glob("**/*.tmp"))
+
+
+def test_the_gbm_stands_beside_bfv_dnn(tmp_path: Path) -> None:
+    gbm = {"val": {"f1": 0.41}, "test": {"f1": 0.4}}
+    write_cell(tmp_path, "ct", "baseline", [fit(0, 0.5)], "demo")
+    write_cell(tmp_path, "ct", "bfv_dnn", [fit(0, 0.6, gbm=gbm)], "demo")
+    text = _Page(_page(tmp_path, ["ct"], ["baseline", "bfv_dnn"], {"demo"})).text
+    assert re.search(r"GBM alone 0\.4000 1 seed −20\.00", text)
+
+
+def test_the_short_step_of_2wl2o_fix_is_explained(tmp_path: Path) -> None:
+    write_cell(tmp_path, "ct", "2wl2o_fix", [fit(0, 0.5)], "demo")
+    write_cell(tmp_path, "ct", "2wl", [fit(0, 0.5)], "demo")
+    assert "about ten times less" in _page(tmp_path, ["ct"], ["2wl2o_fix"], {"demo"})
+    assert "about ten times less" not in _page(tmp_path, ["ct"], ["2wl"], {"demo"})
+
+
+def test_nothing_is_written_when_there_is_nothing_to_report(tmp_path: Path) -> None:
+    with pytest.raises(UsboostError, match="run the training flow first"):
+        write_report(tmp_path, tmp_path, tmp_path / "out", datasets=DATASETS, models=MODELS)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_broken_card_is_named(tmp_path: Path) -> None:
+    write_cell(tmp_path / "results", "ct", "2wl", [fit(0, 0.5)], "demo")
+    (tmp_path / "ct").mkdir()
+    for text, message in (("{", "is not JSON"), (json.dumps([1]), "is not a data card")):
+        (tmp_path / "ct" / "card.json").write_text(text)
+        with pytest.raises(UsboostError, match=message):
+            write_report(tmp_path / "results", tmp_path, tmp_path / "out", datasets=["ct"], models=["2wl"])

@@ -1,0 +1,190 @@
+"""Boosted feature vectors: the leaf values a sample falls into, tree by tree (US §3.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.model_selection import StratifiedKFold
+
+from usboost.errors import UsboostError
+from usboost.learners.trees import Tree, quiet_lightgbm
+from usboost.views import Table
+
+
+@dataclass(frozen=True)
+class GradientBoostedTrees:
+    """A fitted GBM as plain trees: what BFVs are read from, whatever engine grew it.
+
+    Attributes
+    ----------
+    trees : list of N·T trees, stage by stage, classes inside; T = 1 for two classes, else M
+    initial : float64 (T,) raw score before the first stage
+    learning_rate : float
+        raw score = initial + learning_rate · Σ_stages leaf value
+    n_classes : M
+    """
+
+    trees: list[Tree]
+    initial: np.ndarray
+    learning_rate: float
+    n_classes: int
+
+    @property
+    def trees_per_stage(self) -> int:
+        return len(self.initial)
+
+    @property
+    def n_features(self) -> int:
+        """Length of a BFV: N·M, or N for two classes."""
+        return len(self.trees)
+
+    def features(self, table: Table, rows: slice = slice(None)) -> np.ndarray:
+        """BFV(x) of the rows, float32 (n, N·T), columns by stage and then class."""
+        matrix = np.asfortranarray(table[rows].matrix())
+        out = np.empty((len(matrix), self.n_features), dtype=np.float32)
+        for j, tree in enumerate(self.trees):
+            out[:, j] = tree.predict(matrix)[:, 0]
+        return out
+
+    def chunks(self, table: Table, rows: int = 32_768) -> Iterator[np.ndarray]:
+        """The BFVs in blocks of rows, so that the full matrix never has to exist."""
+        for start in range(0, len(table), rows):
+            yield self.features(table, slice(start, start + rows))
+
+    def raw_score(self, table: Table) -> np.ndarray:
+        """initial + learning_rate · Σ BFV per class: float64 (n, T)."""
+        sums = [
+            block.reshape(len(block), -1, self.trees_per_stage).sum(axis=1, dtype=np.float64)
+            for block in self.chunks(table)
+        ]
+        return self.initial + self.learning_rate * np.concatenate(sums)
+
+    def probabilities(self, table: Table) -> np.ndarray:
+        """Class probabilities of the GBM alone, float64 (n, M)."""
+        raw = self.raw_score(table)
+        if self.n_classes == 2:
+            positive = 1 / (1 + np.exp(-raw[:, 0]))
+            return np.column_stack([1 - positive, positive])
+        raw -= raw.max(axis=1, keepdims=True)
+        exponentials = np.exp(raw)
+        return exponentials / exponentials.sum(axis=1, keepdims=True)
+
+
+class BoostedFeatures(BaseEstimator):
+    """Fits a GBM on a table and gives its boosted feature vectors.
+
+    Parameters
+    ----------
+    n_trees : int
+        N, the GBM's stages ("BFV trees").
+    max_depth : int
+    learning_rate : float
+    min_samples_leaf : int
+    engine : {"lightgbm", "sklearn"}
+        "sklearn" is the paper's `GradientBoostingClassifier`, categories taken as ordinals.
+    num_threads : int
+        0 for all cores (LightGBM).
+    random_state : int
+
+    Attributes
+    ----------
+    gbm_ : GradientBoostedTrees
+    """
+
+    def __init__(
+        self,
+        n_trees: int = 500,
+        max_depth: int = 3,
+        learning_rate: float = 0.1,
+        min_samples_leaf: int = 20,
+        engine: str = "lightgbm",
+        num_threads: int = 0,
+        random_state: int = 0,
+    ) -> None:
+        self.n_trees = n_trees
+        self.max_depth = max_depth
+        self.learning_rate = learning_rate
+        self.min_samples_leaf = min_samples_leaf
+        self.engine = engine
+        self.num_threads = num_threads
+        self.random_state = random_state
+
+    def fit(self, table: Table, y: np.ndarray) -> BoostedFeatures:
+        """Fit the GBM to a table of n rows and codes 0..M−1 of shape (n,)."""
+        if self.engine not in ("lightgbm", "sklearn"):
+            raise UsboostError(f"there is no GBM engine {self.engine!r}; choose 'lightgbm' or 'sklearn'")
+        n_classes = int(y.max()) + 1
+        grow = self._fit_lightgbm if self.engine == "lightgbm" else self._fit_sklearn
+        self.gbm_ = grow(table, y, n_classes)
+        return self
+
+    def transform(self, table: Table) -> np.ndarray:
+        """BFV(x), float32 (n, N·M), or (n, N) for two classes."""
+        return self.gbm_.features(table)
+
+    def out_of_fold(
+        self, table: Table, y: np.ndarray, n_folds: int = 5
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Row numbers and BFVs, fold by fold, each from a GBM that never saw those rows.
+
+        In-sample leaf values (the paper's) are optimistic: the network is then trained on features
+        that are better than those it meets later. Columns mean different trees in each fold, so
+        what the folds share is each column's place in the sequence of stages.
+        """
+        folds = StratifiedKFold(n_folds, shuffle=True, random_state=self.random_state)
+        for seen, unseen in folds.split(np.zeros(len(y)), y):
+            yield (
+                unseen,
+                BoostedFeatures(**self.get_params()).fit(table[seen], y[seen]).transform(table[unseen]),
+            )
+
+    def _fit_lightgbm(self, table: Table, y: np.ndarray, n_classes: int) -> GradientBoostedTrees:
+        lightgbm = quiet_lightgbm()
+        priors = np.maximum(np.bincount(y, minlength=n_classes), 1) / len(y)
+        binary = n_classes == 2
+        initial = np.array([np.log(priors[1] / priors[0])]) if binary else np.log(priors)
+        parameters: dict[str, Any] = {
+            "objective": "binary" if binary else "multiclass",
+            "num_class": 1 if binary else n_classes,
+            "learning_rate": self.learning_rate,
+            "max_depth": self.max_depth,
+            "num_leaves": 2**self.max_depth,
+            "min_data_in_leaf": self.min_samples_leaf,
+            "num_threads": self.num_threads,
+            "seed": self.random_state,
+            "boost_from_average": False,  # the initial score stays apart from the first tree
+            "deterministic": True,
+            "force_col_wise": True,
+            "verbose": -1,
+        }
+        dataset = lightgbm.Dataset(
+            table.matrix(),
+            label=y,
+            # LightGBM reads initial scores class by class
+            init_score=np.repeat(initial, len(y)),
+            params=parameters,
+            categorical_feature=list(table.categorical),
+        )
+        booster = lightgbm.train(parameters, dataset, num_boost_round=self.n_trees)
+        grown = booster.dump_model()["tree_info"]
+        trees = [Tree.from_lightgbm(tree, scale=1 / self.learning_rate) for tree in grown]
+        return GradientBoostedTrees(trees, initial, self.learning_rate, n_classes)
+
+    def _fit_sklearn(self, table: Table, y: np.ndarray, n_classes: int) -> GradientBoostedTrees:
+        from sklearn.ensemble import GradientBoostingClassifier
+
+        gbm = GradientBoostingClassifier(
+            n_estimators=self.n_trees,
+            max_depth=self.max_depth,
+            learning_rate=self.learning_rate,
+            min_samples_leaf=self.min_samples_leaf,
+            random_state=self.random_state,
+        ).fit(np.ascontiguousarray(table.matrix()), y)
+        priors = np.bincount(y, minlength=n_classes) / len(y)
+        initial = np.array([np.log(priors[1] / priors[0])]) if n_classes == 2 else np.log(priors)
+        trees = [Tree.from_sklearn(tree.tree_) for stage in gbm.estimators_ for tree in stage]
+        return GradientBoostedTrees(trees, initial, self.learning_rate, n_classes)

@@ -1,0 +1,94 @@
+"""Softmax cross-entropy as a loss of the stagewise loop: the second loss of boosted networks (BNN)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from usboost.losses import Expansion, refuse_zero, simplex_codewords
+
+
+@dataclass(frozen=True)
+class SoftmaxCrossEntropy:
+    """L(y, f) = −Σ_k y_k log p_k with p = softmax(F): BNN's general form with a second loss.
+
+    Targets y are rows of class probabilities, one-hot as a rule, of shape (n, M). The Hessian
+    diag(p) − ppᵀ in the M scores F is singular along (1, …, 1), which changes no p. So f holds M − 1
+    coordinates: F = B f with the orthonormal zero-sum basis B of `simplex_codewords`, in which the
+    Hessian Bᵀ(diag(p) − ppᵀ)B has an inverse. What it gives is the pseudo-inverse's answer in F.
+
+    Parameters
+    ----------
+    n_classes : int
+        M.
+    limit : float
+        No 1/p_k in a target is larger than M · limit. For a badly misclassified sample the Newton
+        target y_k / p_k has no bound, and one such sample would be all that a least squares fit sees
+        (LogitBoost cuts its working responses for the same reason).
+    """
+
+    n_classes: int
+    limit: float = 4.0
+
+    @property
+    def n_outputs(self) -> int:
+        return self.n_classes - 1
+
+    @property
+    def _basis(self) -> np.ndarray:
+        return simplex_codewords(self.n_classes)
+
+    def scores(self, f: np.ndarray) -> np.ndarray:
+        """F = B f, which sums to zero over the classes: (n, M)."""
+        return f @ self._basis.T
+
+    def _log_p(self, f: np.ndarray) -> np.ndarray:
+        scores = self.scores(f)
+        scores -= scores.max(axis=1, keepdims=True)
+        return scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
+
+    def risk(self, f: np.ndarray, y: np.ndarray) -> float:
+        return float(-(y * self._log_p(f)).sum(axis=1).mean())
+
+    def newton_target(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """−(∇²L)⁻¹∇L, (n, M − 1).
+
+        (diag(p) − ppᵀ) d = y − p is solved by d_k = y_k / p_k + any constant; Bᵀ takes the zero-sum one.
+        """
+        largest = np.log(self.n_classes * self.limit)
+        return (y * np.exp(np.minimum(-self._log_p(f), largest))) @ self._basis
+
+    def line(self, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray]) -> _CrossEntropyLine:
+        refuse_zero(np.array([np.any(d) for d in directions]))
+        return _CrossEntropyLine(self.scores(f), y, np.stack([self.scores(d) for d in directions]))
+
+    def probabilities(self, f: np.ndarray) -> np.ndarray:
+        """softmax(F), (n, M)."""
+        return np.exp(self._log_p(f))
+
+
+class _CrossEntropyLine:
+    """mean_i [log Σ_k exp(F_k + Σ_v step_v d_vk) − Σ_k y_k (F_k + Σ_v step_v d_vk)]."""
+
+    def __init__(self, scores: np.ndarray, y: np.ndarray, directions: np.ndarray) -> None:
+        self._scores, self._y, self._directions = scores, y, directions
+
+    def risk(self, steps: np.ndarray) -> float:
+        return self._evaluate(steps)[0]
+
+    def _evaluate(self, steps: np.ndarray) -> tuple[float, np.ndarray]:
+        scores = self._scores + np.tensordot(steps, self._directions, axes=1)
+        scores -= scores.max(axis=1, keepdims=True)
+        exponentials = np.exp(scores)
+        total = exponentials.sum(axis=1, keepdims=True)
+        risk = float((np.log(total[:, 0]) - (self._y * scores).sum(axis=1)).mean())
+        return risk, exponentials / total
+
+    def expand(self, steps: np.ndarray) -> Expansion:
+        risk, p = self._evaluate(steps)
+        n = len(p)
+        gradient = np.einsum("nk,vnk->v", p - self._y, self._directions) / n
+        means = np.einsum("nk,vnk->vn", p, self._directions)
+        second = np.einsum("nk,unk,vnk->uv", p, self._directions, self._directions)
+        return risk, gradient, (second - means @ means.T) / n

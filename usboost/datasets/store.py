@@ -1,0 +1,199 @@
+"""A dataset in its prepared form: one Parquet file per split and a card that describes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from usboost.datasets.encoding import TableEncoder
+from usboost.datasets.sources import sha256
+from usboost.errors import UsboostError
+from usboost.files import replacing
+from usboost.views import Views
+
+LABEL = "label"
+"""The column of class codes 0..M-1 in every split."""
+
+FORMAT = 1
+"""Version of the prepared form; a reader refuses another one."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A dataset cut into splits and views, not yet encoded.
+
+    Attributes
+    ----------
+    splits : frames by split name; raw values (float32 numbers, pandas categories) and `LABEL`.
+    views : names of the columns of each view.
+    classes : class names by code.
+    card : what there is to know about the dataset, as JSON holds it (see `describe`).
+    """
+
+    splits: dict[str, pd.DataFrame]
+    views: dict[str, list[str]]
+    classes: list[str]
+    card: dict[str, Any]
+
+
+def describe(
+    splits: Mapping[str, pd.DataFrame],
+    views: Mapping[str, Sequence[str]],
+    classes: Sequence[str],
+    *,
+    dataset: str,
+    profile: str,
+    seed: int,
+    columns: Mapping[str, Mapping[str, Any]],
+    sources: Mapping[str, str],
+    **more: Any,
+) -> dict[str, Any]:
+    """The card of a dataset; the encoders in it are fitted on the split called ``train``.
+
+    Parameters
+    ----------
+    splits, views, classes : as in `Prepared`.
+    dataset, profile, seed : what was prepared, "demo" or "paper", and with which seed.
+    columns : for each column its ``view`` (or None), ``kind`` and ``why`` it is there.
+    sources : SHA-256 of each raw file, by file name.
+    more : further entries of the card.
+
+    Returns
+    -------
+    dict with ``format, dataset, profile, seed, classes, splits, views, columns, sources, encoders``
+    and the entries of ``more``; ``splits`` holds ``rows`` and the ``classes``' counts.
+    """
+    counts = {name: np.bincount(frame[LABEL], minlength=len(classes)) for name, frame in splits.items()}
+    return {
+        "format": FORMAT,
+        "dataset": dataset,
+        "profile": profile,
+        "seed": seed,
+        "classes": list(classes),
+        "splits": {
+            name: {"rows": len(frame), "classes": dict(zip(classes, counts[name].tolist(), strict=True))}
+            for name, frame in splits.items()
+        },
+        "views": {view: list(names) for view, names in views.items()},
+        "columns": {name: dict(entry) for name, entry in columns.items()},
+        "sources": dict(sources),
+        "encoders": {
+            view: TableEncoder.fit(splits["train"], names).to_dict() for view, names in views.items()
+        },
+        **more,
+    }
+
+
+def write(prepared: Prepared, folder: Path) -> None:
+    """Write the splits as ``<split>.parquet`` and the card as ``card.json``.
+
+    An earlier folder of that name is replaced as a whole, after everything has been written beside
+    it; when anything fails it stays as it was. Files that are already there are never edited, since
+    DVC may have linked them to its cache.
+
+    Raises
+    ------
+    UsboostError
+        If ``folder`` is a file.
+    """
+    with replacing(Path(folder)) as fresh:
+        card = {**prepared.card, "splits": {}}
+        for split, frame in prepared.splits.items():
+            path = fresh / f"{split}.parquet"
+            pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), path, compression="zstd")
+            card["splits"][split] = {**prepared.card["splits"][split], "sha256": sha256(path)}
+        text = json.dumps(card, indent=1, ensure_ascii=False, allow_nan=False)
+        (fresh / "card.json").write_text(text + "\n", encoding="utf-8")
+
+
+def read_card(folder: Path) -> dict[str, Any]:
+    """The card of a prepared dataset.
+
+    Raises
+    ------
+    UsboostError
+        If there is none, it is not JSON, or it is of another format.
+    """
+    path = Path(folder) / "card.json"
+    try:
+        card = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UsboostError(f"{path} is missing; prepare the dataset first") from None
+    except ValueError as error:
+        raise UsboostError(f"{path} is not valid JSON ({error}); prepare the dataset again") from None
+    if not isinstance(card, dict) or card.get("format") != FORMAT:
+        raise UsboostError(f"{path} is not a card of format {FORMAT}; prepare the dataset again")
+    missing = [key for key in ("splits", "views", "encoders") if not isinstance(card.get(key), dict)]
+    if missing:
+        raise UsboostError(f"{path} lacks {', '.join(missing)}; prepare the dataset again")
+    return card
+
+
+def read_frame(folder: Path, split: str) -> pd.DataFrame:
+    """The raw values of one split, checked against the card: n rows, views' columns and `LABEL`.
+
+    Raises
+    ------
+    UsboostError
+        If the card or the Parquet file is missing, cut short or changed, has another number of rows
+        than the card says, or lacks a column of a view.
+    """
+    return _load(Path(folder), read_card(folder), split)
+
+
+def read(folder: Path, split: str) -> tuple[Views, np.ndarray]:
+    """One split as learners read it.
+
+    Returns
+    -------
+    The views of n samples, each encoded by its encoder in the card, and int64 labels of shape (n,).
+
+    Raises
+    ------
+    UsboostError
+        As `read_frame`, or if the card has no encoder for a view.
+    """
+    folder = Path(folder)
+    card = read_card(folder)
+    frame = _load(folder, card, split)
+    tables = {}
+    for view in card["views"]:
+        if view not in card["encoders"]:
+            raise UsboostError(f"{folder / 'card.json'} has no encoder for view {view!r}; prepare again")
+        tables[view] = TableEncoder.from_dict(card["encoders"][view]).transform(frame)
+    return Views(tables), frame[LABEL].to_numpy(dtype=np.int64)
+
+
+def _load(folder: Path, card: Mapping[str, Any], split: str) -> pd.DataFrame:
+    if split not in card["splits"]:
+        raise UsboostError(f"{folder} has no split {split!r}; its splits are {', '.join(card['splits'])}")
+    path, promised = folder / f"{split}.parquet", card["splits"][split]
+    try:
+        with pq.ParquetFile(path) as file:
+            columns, rows = set(file.schema_arrow.names), file.metadata.num_rows
+    except FileNotFoundError:
+        raise UsboostError(f"{path} is missing; prepare the dataset again") from None
+    except (pa.ArrowException, OSError) as error:
+        raise UsboostError(f"{path} is damaged or truncated ({error}); prepare the dataset again") from error
+    if rows != promised["rows"]:
+        raise UsboostError(
+            f"{path} has {rows} rows but the card says {promised['rows']}; prepare the dataset again"
+        )
+    for view, names in card["views"].items():
+        if absent := [name for name in names if name not in columns]:
+            raise UsboostError(
+                f"{path} lacks column {absent[0]!r} of view {view!r}; prepare the dataset again"
+            )
+    if LABEL not in columns:
+        raise UsboostError(f"{path} lacks the column {LABEL!r}; prepare the dataset again")
+    if sha256(path) != promised["sha256"]:
+        raise UsboostError(f"{path} is not the file the card describes; prepare the dataset again")
+    return pq.read_table(path).to_pandas()

@@ -1,0 +1,59 @@
+"""Files and folders that are replaced whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from usboost.errors import UsboostError
+
+
+@contextmanager
+def replacing(folder: Path) -> Iterator[Path]:
+    """A new folder beside `folder` to write to, which takes its place when the block succeeds.
+
+    When anything fails the earlier folder stays as it was. Files that are there are never edited,
+    since DVC may have linked them to its cache.
+
+    Raises
+    ------
+    UsboostError
+        If `folder` is a file.
+    """
+    folder = Path(folder)
+    if folder.exists() and not folder.is_dir():
+        raise UsboostError(f"{folder} is a file, so no folder can be written there; name another one")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".tmp", dir=folder.parent))
+    fresh, old = work / "new", work / "old"
+    fresh.mkdir()
+    try:
+        yield fresh
+        if folder.exists():
+            folder.replace(old)
+        try:
+            fresh.replace(folder)
+        except BaseException:
+            if old.exists():
+                old.replace(folder)
+            raise
+    finally:
+        # should the earlier folder not have come back, it is kept where it is
+        if folder.exists() or not old.exists():
+            shutil.rmtree(work, ignore_errors=True)
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file under another name, then put it in place."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        partial.write_bytes(content)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,0 +1,196 @@
+"""Two-branch networks: the papers' baseline, and the network half of BFV+DNN."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from usboost.base import Validation, ViewsClassifier, as_views
+from usboost.boosting import Round
+from usboost.callbacks import Callback, improves, tell, watched
+from usboost.errors import UsboostError
+from usboost.learners.modules import (
+    Linear,
+    Tensors,
+    branch,
+    dense_network,
+    initialise,
+    view_spec,
+    view_tensors,
+)
+from usboost.learners.optimizers import make_optimizer
+from usboost.learners.training import pick_device, run, run_epoch
+from usboost.metrics import accuracy, f1
+from usboost.views import Views
+
+
+class TwoBranchNetwork(nn.Module):
+    """DNN1 on one view, DNN2 on the other, fusion, DNN3, one logit per class (US Figure 1).
+
+    Fusion by "concat" joins the two embeddings; by "product" multiplies them element by element,
+    and where their widths differ a linear layer first brings the first to the second's.
+    """
+
+    def __init__(self, spec: Mapping[str, Any]) -> None:
+        super().__init__()
+        widths = [list(spec["dnn1"]), list(spec["dnn2"])]
+        self.first, self.second = (branch(view, w) for view, w in zip(spec["inputs"], widths))
+        one, two = (w[-1] for w in widths)
+        self.product = spec["fusion"] == "product"
+        self.match = Linear(one, two) if self.product and one != two else nn.Identity()
+        fused = two if self.product else one + two
+        self.joint = dense_network([fused, *spec["dnn3"], spec["n_classes"]])
+
+    def forward(self, first: Tensors, second: Tensors) -> torch.Tensor:
+        one = self.match(functional.relu(self.first(first)))
+        two = functional.relu(self.second(second))
+        return self.joint(one * two if self.product else torch.cat((one, two), dim=1))
+
+
+@dataclass(frozen=True)
+class FittedTwoBranch:
+    """A trained two-branch network: its specification and weights, float32 on the CPU."""
+
+    spec: dict[str, Any]
+    weights: dict[str, np.ndarray]
+
+    def logits(self, views: Views, device: torch.device) -> np.ndarray:
+        """float32 (n, M)."""
+        network = TwoBranchNetwork(self.spec)
+        network.load_state_dict({name: torch.from_numpy(array) for name, array in self.weights.items()})
+        inputs = [view_tensors(views[name], device) for name in self.spec["views"]]
+        return run(network.to(device), inputs)
+
+
+class TwoBranchNetworkClassifier(ViewsClassifier):
+    """A network with one branch per view, fused (the papers' baseline).
+
+    Parameters
+    ----------
+    views : pair of view names, DNN1's and DNN2's
+    dnn1, dnn2 : widths of the branches; dnn3 : hidden widths after the fusion
+    fusion : {"concat", "product"}
+    optimizer : {"rmsprop", "sgd", "adam"}; learning_rate, batch_size
+    n_epochs : at most this many epochs
+    patience : epochs without a better validation F1 before stopping, or None
+    validation_fraction : share of the training samples set aside when `fit` gets no validation data
+    device : "auto", "cpu", "cuda"
+    random_state : int
+    callbacks : sequence of Callback, optional
+
+    Attributes
+    ----------
+    classes_, history_, best_round_ (an epoch), network_ (FittedTwoBranch of the best epoch)
+    """
+
+    def __init__(
+        self,
+        views: Sequence[str] = ("U", "S"),
+        dnn1: Sequence[int] = (100, 50),
+        dnn2: Sequence[int] = (100, 50),
+        dnn3: Sequence[int] = (25,),
+        fusion: str = "concat",
+        optimizer: str = "rmsprop",
+        learning_rate: float = 1e-3,
+        batch_size: int = 128,
+        n_epochs: int = 30,
+        patience: int | None = 5,
+        validation_fraction: float = 0.1,
+        device: str = "auto",
+        random_state: int = 0,
+        callbacks: Sequence[Callback] | None = None,
+    ) -> None:
+        self.views = views
+        self.dnn1 = dnn1
+        self.dnn2 = dnn2
+        self.dnn3 = dnn3
+        self.fusion = fusion
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.n_epochs = n_epochs
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.device = device
+        self.random_state = random_state
+        self.callbacks = callbacks
+
+    @property
+    def n_rounds(self) -> int:
+        """Epochs, under the name callbacks know."""
+        return self.n_epochs
+
+    def _fit(
+        self, views: Views, codes: np.ndarray, validation: Validation | None, callbacks: list[Callback]
+    ) -> None:
+        if self.fusion not in ("concat", "product"):
+            raise UsboostError(f"fusion is 'concat' or 'product', not {self.fusion!r}")
+        device = pick_device(self.device)
+        spec = {
+            "views": list(self.views),
+            "inputs": [view_spec(views[name]) for name in self.views],
+            "dnn1": list(self.dnn1),
+            "dnn2": list(self.dnn2),
+            "dnn3": list(self.dnn3),
+            "fusion": self.fusion,
+            "n_classes": len(self.classes_),
+        }
+        network = TwoBranchNetwork(spec).to(device)
+        initialise(network, self.random_state)
+        inputs = [view_tensors(views[name], device) for name in self.views]
+        targets = (torch.from_numpy(codes.astype(np.int64)).to(device),)
+        held_out = [view_tensors(validation[0][name], device) for name in self.views] if validation else None
+        optimizer = make_optimizer(self.optimizer, network, self.learning_rate)
+        generator = torch.Generator().manual_seed(self.random_state)
+        best: dict[str, float] | None = None
+        with watched(self, callbacks):
+            for epoch in range(1, self.n_epochs + 1):
+                start = time.perf_counter()
+                loss = run_epoch(
+                    network, inputs, _cross_entropy, targets, optimizer, self.batch_size, generator
+                )
+                trained = time.perf_counter()
+                if not np.isfinite(loss):
+                    raise UsboostError(
+                        f"the training loss is no longer finite in epoch {epoch}; lower the learning rate"
+                    )
+                metrics = {"risk_train": loss}
+                if held_out is not None and validation is not None:
+                    metrics |= self._evaluate(run(network, held_out), validation[1])
+                if held_out is None or improves(metrics, best, self.monitor):
+                    best = metrics
+                    weights = {k: v.detach().cpu().numpy().copy() for k, v in network.state_dict().items()}
+                    self.network_ = FittedTwoBranch(spec, weights)
+                ended = time.perf_counter()
+                seconds = {"fit": trained - start, "validation": ended - trained, "total": ended - start}
+                if tell(callbacks, Round(epoch, None, metrics, seconds)):
+                    break
+
+    @staticmethod
+    def _evaluate(logits: np.ndarray, y: np.ndarray) -> dict[str, float]:
+        predicted = logits.argmax(axis=1)
+        risk = float(functional.cross_entropy(torch.from_numpy(logits), torch.from_numpy(y)))
+        return {
+            "risk_val": risk,
+            "f1_val": f1(y, predicted, logits.shape[1]),
+            "accuracy_val": accuracy(y, predicted),
+        }
+
+    def predict_proba(self, X: Views | Mapping[str, Any]) -> np.ndarray:
+        """Class probabilities, float64 (n, M), columns as in ``classes_``."""
+        self._check_fitted()
+        logits = self.network_.logits(as_views(X), pick_device(self.device)).astype(np.float64)
+        logits -= logits.max(axis=1, keepdims=True)
+        exponentials = np.exp(logits)
+        return exponentials / exponentials.sum(axis=1, keepdims=True)
+
+
+def _cross_entropy(outputs: torch.Tensor, targets: Tensors) -> torch.Tensor:
+    return functional.cross_entropy(outputs, targets[0])

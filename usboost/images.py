@@ -1,0 +1,192 @@
+"""Pictures as a view: decoded in memory where they fit, else encoded and decoded on demand."""
+
+from __future__ import annotations
+
+import io
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from PIL import Image
+
+from usboost.errors import UsboostError
+
+MODES = {1: "L", 3: "RGB"}
+"""Pillow's mode of the images by number of channels."""
+
+_BLOCK = 16  # images a thread decodes at a time; fewer than two blocks are not worth a thread
+
+
+@dataclass(frozen=True, eq=False)
+class Images:
+    """n pictures of one size in memory.
+
+    Attributes
+    ----------
+    pixels : uint8 array of shape (n, C, H, W), C being 1 (grey) or 3 (red, green, blue).
+
+    Raises
+    ------
+    UsboostError
+        If the array is of another type or shape.
+    """
+
+    pixels: np.ndarray
+
+    def __post_init__(self) -> None:
+        if self.pixels.dtype != np.uint8 or self.pixels.ndim != 4 or self.pixels.shape[1] not in MODES:
+            raise UsboostError(
+                "images must be uint8 of shape (n, 1 or 3, height, width), "
+                f"not {self.pixels.dtype} of shape {self.pixels.shape}"
+            )
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    def __getitem__(self, rows: Any) -> Images:
+        return Images(self.pixels[_selection(rows)])
+
+    @property
+    def channels(self) -> int:
+        return self.pixels.shape[1]
+
+    @property
+    def height(self) -> int:
+        return self.pixels.shape[2]
+
+    @property
+    def width(self) -> int:
+        return self.pixels.shape[3]
+
+    def decode(self, rows: Any = None) -> np.ndarray:
+        """The pixels of some rows (all by default): uint8 (k, C, H, W), as `EncodedImages.decode`."""
+        return self.pixels if rows is None else self.pixels[_selection(rows)]
+
+
+class EncodedImages:
+    """n pictures of one size as PNG or JPEG bytes, decoded when they are asked for.
+
+    Parameters
+    ----------
+    column : binary Arrow array of N >= n encoded images without nulls, in memory or memory-mapped.
+    channels, height, width : of every image; C is 1 or 3.
+    rows : positions in `column` of the n images, int64 of shape (n,); all of them by default.
+
+    Raises
+    ------
+    UsboostError
+        If the column is not binary, holds nulls, or there are other than 1 or 3 channels.
+    """
+
+    def __init__(
+        self,
+        column: pa.ChunkedArray | pa.Array,
+        *,
+        channels: int,
+        height: int,
+        width: int,
+        rows: np.ndarray | None = None,
+    ) -> None:
+        if not (pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)):
+            raise UsboostError(f"encoded images must be a binary column, not {column.type}")
+        if column.null_count:
+            raise UsboostError(f"{column.null_count} of {len(column)} encoded images are missing")
+        if channels not in MODES:
+            raise UsboostError(f"images must have 1 or 3 channels, not {channels}")
+        self.channels, self.height, self.width = channels, height, width
+        self._column = column
+        self._rows = np.arange(len(column)) if rows is None else rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, rows: Any) -> EncodedImages:
+        return EncodedImages(
+            self._column,
+            channels=self.channels,
+            height=self.height,
+            width=self.width,
+            rows=self._rows[_selection(rows)],
+        )
+
+    @property
+    def decoded_bytes(self) -> int:
+        """What `decode` of all rows takes: n · C · H · W."""
+        return len(self) * self.channels * self.height * self.width
+
+    def encoded(self, row: int) -> bytes:
+        """The PNG or JPEG bytes of one row."""
+        return self._column[int(self._rows[row])].as_py()
+
+    def decode(self, rows: Any = None, *, threads: int | None = None) -> np.ndarray:
+        """The pixels of some rows (all by default).
+
+        Parameters
+        ----------
+        rows : slice, mask or positions.
+        threads : how many decode at once, since Pillow lets go of the interpreter lock; by default
+            one per processor, at most 8. Small requests are decoded in the calling thread.
+
+        Returns
+        -------
+        uint8 array of shape (k, C, H, W).
+
+        Raises
+        ------
+        UsboostError
+            If an image is damaged or not of the size or mode that all of them should have.
+        """
+        chosen = self._rows if rows is None else self._rows[_selection(rows)]
+        out = np.empty((len(chosen), self.channels, self.height, self.width), dtype=np.uint8)
+        blocks = range(0, len(chosen), _BLOCK)
+        threads = min(threads or min(8, os.cpu_count() or 1), len(blocks))
+
+        def fill(first: int) -> None:
+            for k in range(first, min(first + _BLOCK, len(chosen))):
+                out[k] = self._pixels(int(chosen[k]))
+
+        if threads <= 1:
+            for first in blocks:
+                fill(first)
+        else:
+            # A pool a call, since one kept for later would not survive a DataLoader's fork.
+            with ThreadPoolExecutor(threads) as pool:
+                for _ in pool.map(fill, blocks):
+                    pass
+        return out
+
+    def _pixels(self, position: int) -> np.ndarray:
+        data = self._column[position].as_py()
+        try:
+            with Image.open(io.BytesIO(data), formats=("PNG", "JPEG")) as image:
+                found = (MODES[self.channels], self.width, self.height)
+                if (image.mode, *image.size) != found:
+                    raise UsboostError(
+                        f"image {position} is {image.mode} of {image.width} x {image.height} pixels, "
+                        f"not {found[0]} of {self.width} x {self.height}; prepare the dataset again"
+                    )
+                pixels = np.asarray(image)
+        except UsboostError:
+            raise
+        # A damaged file can make Pillow's decoders raise nearly anything.
+        except Exception as error:
+            raise UsboostError(
+                f"image {position} cannot be decoded ({error}); prepare the dataset again"
+            ) from error
+        return pixels[None] if self.channels == 1 else pixels.transpose(2, 0, 1)
+
+
+def fitting(encoded: EncodedImages, budget: int) -> Images | EncodedImages:
+    """The images decoded when that takes at most `budget` bytes, else as they are."""
+    return Images(encoded.decode()) if encoded.decoded_bytes <= budget else encoded
+
+
+def _selection(rows: Any) -> Any:
+    """Rows as numpy takes them without dropping the first axis."""
+    if isinstance(rows, (int, np.integer)) and not isinstance(rows, bool):
+        # Position -1 is the last row: a slice -1:0 would be empty.
+        return slice(rows, rows + 1 or None)
+    return rows

@@ -1,0 +1,60 @@
+"""What is scored, in one place."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.metrics import log_loss, roc_auc_score
+
+
+def confusion(y: np.ndarray, predicted: np.ndarray, n_classes: int) -> np.ndarray:
+    """Counts of shape (M, M): row = true class, column = predicted."""
+    return np.bincount(y * n_classes + predicted, minlength=n_classes**2).reshape(n_classes, n_classes)
+
+
+def f1(y: np.ndarray, predicted: np.ndarray, n_classes: int) -> float:
+    """F1 of class 1 for two classes, macro-averaged over classes for more (the paper does not say).
+
+    A class that is neither present nor predicted counts 0, as in scikit-learn.
+    """
+    counts = confusion(y, predicted, n_classes)
+    correct = np.diag(counts).astype(float)
+    denominator = counts.sum(axis=0) + counts.sum(axis=1)
+    per_class = np.divide(2 * correct, denominator, out=np.zeros(n_classes), where=denominator > 0)
+    return float(per_class[1] if n_classes == 2 else per_class.mean())
+
+
+def accuracy(y: np.ndarray, predicted: np.ndarray) -> float:
+    return float(np.mean(y == predicted))
+
+
+def score(y: np.ndarray, probabilities: np.ndarray) -> dict[str, float]:
+    """F1, accuracy, log-loss (nats) and AUC of class probabilities.
+
+    Parameters
+    ----------
+    y : int array of shape (n,), classes 0..M−1
+    probabilities : float array of shape (n, M)
+
+    Returns
+    -------
+    dict with keys "f1", "accuracy", "log_loss", "auc"
+        AUC is one-vs-rest macro for more than two classes, and NaN where the split holds fewer
+        classes than the model.
+    """
+    n_classes = probabilities.shape[1]
+    predicted = probabilities.argmax(axis=1)
+    clipped = np.clip(probabilities.astype(np.float64), 1e-12, None)
+    clipped /= clipped.sum(axis=1, keepdims=True)
+    labels = np.arange(n_classes)
+    if len(np.unique(y)) < n_classes:
+        auc = float("nan")
+    elif n_classes == 2:
+        auc = float(roc_auc_score(y, clipped[:, 1]))
+    else:
+        auc = float(roc_auc_score(y, clipped, multi_class="ovr", labels=labels))
+    return {
+        "f1": f1(y, predicted, n_classes),
+        "accuracy": accuracy(y, predicted),
+        "log_loss": float(log_loss(y, clipped, labels=labels)),
+        "auc": auc,
+    }

@@ -1,0 +1,110 @@
+"""The named models of the papers' tables: name → configured, unfitted estimator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from usboost.bfv import BoostedFeatures, GradientBoostedTrees
+from usboost.boosted_features import BoostedFeatureNetworkClassifier
+from usboost.fusion import TwoBranchNetworkClassifier
+from usboost.learners.base import Learner
+from usboost.learners.networks import NetworkLearner
+from usboost.learners.trees import TreeLearner
+from usboost.settings import Settings
+from usboost.two_weak_learner import TwoWeakLearnerClassifier
+
+TARGETS = {"first": "gradient", "second": "second_order", "newton": "newton"}
+
+
+def build(
+    name: str, dataset: str, settings: Settings, seed: int, gbm: GradientBoostedTrees | None = None
+) -> Any:
+    """The model called `name` as Tables 1 and 2 configure it for a dataset.
+
+    Parameters
+    ----------
+    gbm : the GBM of BFV+DNN, where it has been fitted before
+
+    Raises
+    ------
+    UsboostError
+        If params.yaml has no such model, or its tables no such dataset.
+    """
+    settings.model(name)
+    if name == "baseline":
+        return two_branch(dataset, settings, seed)
+    if name == "bfv_dnn":
+        return BoostedFeatureNetworkClassifier(
+            boosted_features(dataset, settings, seed),
+            two_branch(dataset, settings, seed),
+            gbm=gbm,
+            random_state=seed,
+        )
+    return boosting(name, dataset, settings, seed)
+
+
+def two_branch(dataset: str, settings: Settings, seed: int) -> TwoBranchNetworkClassifier:
+    """The baseline: Table 1 with S itself as the second branch's input."""
+    table, sizes = settings.networks_of(dataset), settings.sizes.networks
+    return TwoBranchNetworkClassifier(
+        dnn1=table.dnn1,
+        dnn2=table.dnn2,
+        dnn3=table.dnn3,
+        fusion=table.fusion,
+        optimizer=sizes.optimizer or table.optimizer,
+        learning_rate=sizes.learning_rate or table.learning_rate,
+        batch_size=sizes.batch_size or table.batch_size,
+        n_epochs=sizes.epochs,
+        patience=settings.networks.patience,
+        device=settings.device,
+        random_state=seed,
+    )
+
+
+def boosted_features(dataset: str, settings: Settings, seed: int) -> BoostedFeatures:
+    """The GBM whose leaf values are the BFV."""
+    chosen = settings.features
+    return BoostedFeatures(
+        n_trees=settings.sizes.features.trees or settings.networks_of(dataset).bfv_trees,
+        max_depth=chosen.max_depth,
+        learning_rate=chosen.learning_rate,
+        engine=chosen.engine,
+        random_state=seed,
+    )
+
+
+def boosting(name: str, dataset: str, settings: Settings, seed: int) -> TwoWeakLearnerClassifier:
+    """A boosting model: Table 2, the section `boosting`, and what the model itself changes of it."""
+    model, table, sizes = settings.model(name), settings.boosting_of(dataset), settings.sizes.boosting
+    changes = {
+        key: value
+        for key in type(settings.boosting).model_fields
+        if (value := getattr(model, key, None)) is not None
+    }
+    chosen = settings.boosting.model_copy(update=changes)
+    learners: dict[str, Learner] = {
+        "U": NetworkLearner(
+            hidden=tuple(table.dnn),
+            optimizer=table.optimizer,
+            learning_rate=table.learning_rate,
+            batch_size=sizes.batch_size or table.batch_size,
+            epochs=chosen.epochs_per_round,
+            start=chosen.start,
+            device=settings.device,
+        ),
+        "S": TreeLearner(max_depth=table.tree_depth, engine=chosen.tree_engine),
+    }
+    step = sizes.step if model.step == "searched" else model.step
+    step_settings = {"fixed": {"value": chosen.fixed_step}, "bayes": chosen.bayes.model_dump(), "newton": {}}
+    full_length = table.rounds.second if model.order == "second" else table.rounds.first
+    return TwoWeakLearnerClassifier(
+        learners={view: learners[view] for view in model.views},
+        target=TARGETS[model.order],
+        n_inner=table.n_inner,
+        step=step,
+        step_settings=step_settings[step],
+        n_rounds=min(sizes.rounds or full_length, full_length),
+        shrinkage=chosen.shrinkage,
+        patience=chosen.patience,
+        random_state=seed,
+    )

@@ -1,0 +1,254 @@
+"""Models to files and back: JSON for settings, safetensors for arrays, nothing that can run code.
+
+A model is a folder: ``model.json`` and ``arrays-00000.safetensors``, … Boosting models keep their
+stages in shards, so that every weak learner can be read alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+from sklearn.base import BaseEstimator
+
+from usboost.bfv import BoostedFeatures, GradientBoostedTrees
+from usboost.boosted_features import BoostedFeatureNetworkClassifier
+from usboost.boosting import Stage
+from usboost.errors import UsboostError
+from usboost.files import replacing
+from usboost.fusion import FittedTwoBranch, TwoBranchNetworkClassifier
+from usboost.learners.networks import FittedNetwork, NetworkLearner
+from usboost.learners.trees import FittedTrees, Tree, TreeLearner
+from usboost.two_weak_learner import TwoWeakLearnerClassifier
+
+FORMAT = 1
+STAGES_PER_SHARD = 200
+
+Arrays = dict[str, np.ndarray]
+
+# the only classes a file can name
+_SETTINGS: dict[str, type] = {
+    cls.__name__: cls
+    for cls in (
+        BoostedFeatureNetworkClassifier,
+        BoostedFeatures,
+        NetworkLearner,
+        TreeLearner,
+        TwoBranchNetworkClassifier,
+        TwoWeakLearnerClassifier,
+    )
+}
+_LEARNERS: dict[str, Any] = {cls.kind: cls for cls in (FittedNetwork, FittedTrees)}
+_NOT_KEPT = ("callbacks", "gbm")
+
+
+def save(model: BaseEstimator, folder: Path) -> None:
+    """Write a fitted classifier to a folder, whole or not at all.
+
+    Raises
+    ------
+    UsboostError
+        If the model's class has no file form.
+    """
+    with replacing(folder) as partial:
+        document: dict[str, Any] = {"format": FORMAT, "settings": settings_to_json(model)}
+        document["classes"] = model.classes_.tolist()
+        document["best_round"] = model.best_round_
+        document["n_features_in"] = model.n_features_in_
+        if isinstance(model, TwoWeakLearnerClassifier):
+            document["stages"] = write_stages(model.stages_, partial)
+        elif isinstance(model, TwoBranchNetworkClassifier):
+            document["network"] = model.network_.spec
+            _write_arrays(model.network_.weights, partial / "network.safetensors")
+        elif isinstance(model, BoostedFeatureNetworkClassifier):
+            document["network"] = model.network_.network_.spec
+            arrays = {**model.network_.network_.weights, "bfv.mean": model.mean_, "bfv.scale": model.scale_}
+            _write_arrays(arrays, partial / "network.safetensors")
+            save_gbm(model.gbm_, partial / "gbm")
+        else:
+            raise UsboostError(f"{type(model).__name__} has no file form")
+        (partial / "model.json").write_text(json.dumps(document, indent=1))
+
+
+def load(folder: Path) -> Any:
+    """Read a classifier that `save` wrote; it predicts the same.
+
+    Raises
+    ------
+    UsboostError
+        If a file is missing, cut short, or names a class or format that is not ours.
+    """
+    document = _read_json(folder / "model.json")
+    try:
+        if document["format"] != FORMAT:
+            raise UsboostError(f"{folder / 'model.json'} has format {document['format']}, not {FORMAT}")
+        model = settings_from_json(document["settings"])
+        model.classes_ = np.asarray(document["classes"])
+        model.best_round_ = document["best_round"]
+        model.n_features_in_ = document["n_features_in"]
+        if isinstance(model, TwoWeakLearnerClassifier):
+            model.stages_ = list(read_stages(document["stages"], folder))
+        else:
+            arrays = _read_arrays(folder / "network.safetensors")
+            if isinstance(model, BoostedFeatureNetworkClassifier):
+                model.mean_, model.scale_ = arrays.pop("bfv.mean"), arrays.pop("bfv.scale")
+                model.gbm_ = load_gbm(folder / "gbm")
+                network = model.network or TwoBranchNetworkClassifier()
+                network.classes_, network.best_round_ = np.arange(len(model.classes_)), 0
+                network.network_ = FittedTwoBranch(document["network"], arrays)
+                model.network_ = network
+            else:
+                model.network_ = FittedTwoBranch(document["network"], arrays)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise UsboostError(f"{folder / 'model.json'} is not a usboost model: {error!r}") from error
+    return model
+
+
+def write_stages(stages: list[Stage], folder: Path, start: int = 0) -> list[dict[str, Any]]:
+    """Write stages as shards; what `read_stages` needs besides them, as JSON."""
+    described: list[dict[str, Any]] = []
+    shard: Arrays = {}
+    for index, stage in enumerate(stages, start):
+        name = f"arrays-{index // STAGES_PER_SHARD:05d}.safetensors"
+        entry: dict[str, Any] = {"file": name, "learners": {}}
+        for view, learner in stage.learners.items():
+            arrays, meta = learner.to_arrays()
+            shard |= {f"{index}/{view}/{key}": value for key, value in arrays.items()}
+            step = stage.steps[view]
+            entry["learners"][view] = {"step": step, "kind": learner.kind, "meta": meta}
+        described.append(entry)
+        if index + 1 == start + len(stages) or (index + 1) % STAGES_PER_SHARD == 0:
+            _write_arrays(shard, folder / name)
+            shard = {}
+    return described
+
+
+def read_stages(described: list[dict[str, Any]], folder: Path, start: int = 0) -> Iterator[Stage]:
+    """The stages that `write_stages` wrote, in order."""
+    loaded, by_owner = "", {}
+    for index, entry in enumerate(described, start):
+        if entry["file"] != loaded:
+            loaded, by_owner = entry["file"], _group(_read_arrays(folder / Path(entry["file"]).name))
+        learners, steps = {}, {}
+        for view, kept in entry["learners"].items():
+            if kept["kind"] not in _LEARNERS:
+                raise UsboostError(
+                    f"{folder / 'model.json'} names an unknown kind of learner, {kept['kind']!r}"
+                )
+            learners[view] = _LEARNERS[kept["kind"]].from_arrays(by_owner[f"{index}/{view}"], kept["meta"])
+            steps[view] = float(kept["step"])
+        yield Stage(learners, steps)
+
+
+def save_gbm(gbm: GradientBoostedTrees, folder: Path) -> None:
+    """Write a GBM's trees; `load_gbm` reads them."""
+    with replacing(folder) as partial:
+        arrays, meta = FittedTrees(tuple(gbm.trees)).to_arrays()
+        document = {
+            **meta,
+            "initial": gbm.initial.tolist(),
+            "learning_rate": gbm.learning_rate,
+            "n_classes": gbm.n_classes,
+        }
+        _write_arrays(_concatenated(arrays, meta["trees"]), partial / "trees.safetensors")
+        (partial / "gbm.json").write_text(json.dumps(document))
+
+
+def load_gbm(folder: Path) -> GradientBoostedTrees:
+    """Read a GBM that `save_gbm` wrote."""
+    document = _read_json(folder / "gbm.json")
+    arrays = _read_arrays(folder / "trees.safetensors")
+    try:
+        return GradientBoostedTrees(
+            _split_trees(arrays),
+            np.asarray(document["initial"], dtype=np.float64),
+            float(document["learning_rate"]),
+            int(document["n_classes"]),
+        )
+    except (KeyError, IndexError, ValueError, TypeError) as error:
+        raise UsboostError(f"{folder} is not a GBM that usboost wrote: {error!r}") from error
+
+
+def _concatenated(arrays: Arrays, n_trees: int) -> Arrays:
+    """Thousands of trees in one array per field, with where each begins."""
+    out: Arrays = {}
+    for name in (field.name for field in fields(Tree)):
+        parts = [arrays[f"{i}.{name}"] for i in range(n_trees)]
+        out[name] = np.concatenate(parts)
+        out[f"{name}.start"] = np.cumsum([0, *map(len, parts)], dtype=np.int64)
+    return out
+
+
+def _split_trees(arrays: Arrays) -> list[Tree]:
+    names = [field.name for field in fields(Tree)]
+    parts = {name: np.split(arrays[name], arrays[f"{name}.start"][1:-1]) for name in names}
+    return [Tree(**{name: parts[name][i] for name in names}) for i in range(len(parts[names[0]]))]
+
+
+def settings_to_json(estimator: BaseEstimator) -> dict[str, Any]:
+    """Class name and constructor arguments, estimators inside them included."""
+    if type(estimator).__name__ not in _SETTINGS:
+        raise UsboostError(f"{type(estimator).__name__} has no file form")
+    parameters = estimator.get_params(deep=False)
+    kept = {name: _plain(value) for name, value in parameters.items() if name not in _NOT_KEPT}
+    return {"class": type(estimator).__name__, "parameters": kept}
+
+
+def settings_from_json(document: Mapping[str, Any]) -> Any:
+    """The unfitted estimator that `settings_to_json` described."""
+    if document["class"] not in _SETTINGS:
+        raise UsboostError(
+            f"a model file names the class {document['class']!r}, which is not one of usboost's"
+        )
+    parameters = {name: _estimators(value) for name, value in document["parameters"].items()}
+    return _SETTINGS[document["class"]](**parameters)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseEstimator):
+        return settings_to_json(value)
+    if isinstance(value, Mapping):
+        return {key: _plain(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(part) for part in value]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _estimators(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        if set(value) == {"class", "parameters"}:
+            return settings_from_json(value)
+        return {key: _estimators(part) for key, part in value.items()}
+    return value
+
+
+def _group(arrays: Arrays) -> dict[str, Arrays]:
+    grouped: dict[str, Arrays] = {}
+    for key, array in arrays.items():
+        index, view, name = key.split("/", 2)
+        grouped.setdefault(f"{index}/{view}", {})[name] = array
+    return grouped
+
+
+def _write_arrays(arrays: Arrays, path: Path) -> None:
+    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path)
+
+
+def _read_arrays(path: Path) -> Arrays:
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise UsboostError(f"{path} cannot be read as safetensors: {error}") from error
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_text())
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise UsboostError(f"{path} cannot be read: {error}") from error

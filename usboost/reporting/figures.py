@@ -1,0 +1,349 @@
+"""Figures of the training flow's traces: performance against runtime, steps and risks per round."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from usboost.errors import UsboostError
+from usboost.reporting.results import model_name, table_order
+
+# {model: long frame as `results.read_trace` returns it}
+Traces = Mapping[str, pd.DataFrame]
+
+
+class NothingToDraw(UsboostError):
+    """No trace holds what a figure shows."""
+
+
+INK, MUTED, GRID = "#1c2128", "#5d6673", "#dfe3e8"
+# what a dark page turns them into; the colours of the models are legible on both
+_DARK = {
+    INK: "#e6e8eb",
+    MUTED: "#a2abb7",
+    GRID: "#363d47",
+    "#0072b2": "#4d9fd6",
+    "#7a828e": "#98a1ad",
+    "#882255": "#c9669a",
+    "#ffffff": "#14181e",
+}
+_STYLE: dict[Any, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 10,
+    "axes.titlesize": 11,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.titlecolor": INK,
+    "axes.labelcolor": MUTED,
+    "axes.edgecolor": MUTED,
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.7,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "text.color": INK,
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+    "svg.hashsalt": "usboost",
+    "svg.fonttype": "path",
+}
+_SIZE = {1: (5.0, 3.7), 2: (5.0, 4.5)}  # inches, by number of panels
+_POINTS = 300  # of one line; more cannot be seen and would only fatten the page
+
+
+Line = str | tuple[float, tuple[float, ...]]  # as matplotlib takes a line style
+_DASHED: Line = (0, (4, 1.5))
+_DOTTED: Line = (0, (6, 1.5, 1, 1.5))
+
+
+@dataclass(frozen=True)
+class _Look:
+    color: str
+    marker: str
+    line: Line = "-"
+
+
+# Okabe and Ito's colours; a fixed-step model has the colour of its searched one, dashed
+_LOOKS = {
+    "baseline": _Look("#7a828e", "s"),
+    "bfv_dnn": _Look("#cc8a00", "D"),
+    "2wl": _Look("#0072b2", "o"),
+    "2wl_fix": _Look("#0072b2", "o", _DASHED),
+    "2wl2o": _Look("#d55e00", "^"),
+    "2wl2o_fix": _Look("#d55e00", "^", _DASHED),
+    "1wl_s": _Look("#009e73", "v"),
+    "1wl_u": _Look("#c0669b", "d"),
+}
+_OTHER_LOOKS = (
+    _Look("#882255", "X", _DOTTED),
+    _Look("#44aa99", "p", _DOTTED),
+    _Look("#999933", "h", _DOTTED),
+    _Look("#6a3fb5", "*", _DOTTED),
+)
+
+FIRST_SECOND = ("2wl", "2wl2o")
+ONE_TWO = ("1wl_s", "1wl_u", "2wl", "2wl2o")
+FIXED_SEARCHED = ("2wl", "2wl_fix", "2wl2o", "2wl2o_fix")
+
+
+def first_second_order(traces: Traces, title: str, **lines: float | None) -> Figure:
+    """2WL and 2WL2O: validation F1 against runtime (US Fig. 3); keywords as in `performance`."""
+    return performance(_only(traces, FIRST_SECOND.__contains__), title, **lines)
+
+
+def one_two_learners(traces: Traces, title: str, **lines: float | None) -> Figure:
+    """1WL_S, 1WL_U, 2WL and 2WL2O: validation F1 against runtime (US Fig. 4)."""
+    return performance(_only(traces, ONE_TWO.__contains__), title, **lines)
+
+
+def fixed_searched(traces: Traces, title: str, **lines: float | None) -> Figure:
+    """2WL and 2WL2O with fixed and searched steps: validation F1 against runtime (US Fig. 5)."""
+    return performance(_only(traces, FIXED_SEARCHED.__contains__), title, **lines)
+
+
+def further_models(traces: Traces, title: str, **lines: float | None) -> Figure:
+    """The models in none of those figures: validation F1 against runtime."""
+    return performance(_only(traces, lambda model: model not in {*ONE_TWO, *FIXED_SEARCHED}), title, **lines)
+
+
+def performance(
+    traces: Traces, title: str, *, baseline: float | None = None, ceiling: float | None = None
+) -> Figure:
+    """Validation F1 against runtime in minutes; a marker on each seed's best round.
+
+    With several seeds, each is a thin line, and a thick one joins the medians of the rounds that all
+    of them reached.
+
+    Parameters
+    ----------
+    traces : {model: frame}
+        Long over rounds with columns seed, round, seconds, f1_val and, if known, the boolean best.
+        A model without finite values is left out.
+    title : what stands above the figure, printed as it is.
+    baseline, ceiling : values drawn as horizontal lines
+        The baseline's best validation F1, and 1 − label noise, which bounds the accuracy.
+
+    Raises
+    ------
+    NothingToDraw
+        If no model has finite seconds and F1.
+    """
+    shown = _with_finite(traces, ("seconds", "f1_val"))
+    with mpl.rc_context(_STYLE):
+        fig, (ax,) = _canvas(title, 1)
+        extra: dict[str, Line2D] = {}
+        for value, label, dashes in (
+            (baseline, "Baseline, best round", (1, 1.5)),
+            (ceiling, "1 − label noise", (6, 2)),
+        ):
+            if value is not None and np.isfinite(value):
+                line = ax.axhline(value, color=MUTED, linewidth=1.2, linestyle=(0, dashes), zorder=1.5)
+                extra[label] = line
+        for model, trace in shown.items():
+            _curves(ax, trace.assign(minutes=trace["seconds"] / 60), "minutes", "f1_val", _look(model, shown))
+        ax.set_xlabel("runtime, minutes")
+        ax.set_ylabel("F1, validation")
+        ax.set_xlim(left=0)
+        _legend(fig, shown, extra)
+    return fig
+
+
+def steps(traces: Traces, title: str) -> Figure:
+    """The steps per round: ε of the network on U above, δ of the tree on S below; 0 is marked.
+
+    A model without a finite step is left out; `NothingToDraw` if none is left.
+    """
+    return _per_round(traces, title, {"epsilon": "ε, network on U", "delta": "δ, tree on S"}, zero=True)
+
+
+def risk(traces: Traces, title: str) -> Figure:
+    """Training risk above, validation risk below, per round (per epoch for the two-branch networks).
+
+    Risks compare between models of one loss only; `NothingToDraw` if no model has a finite one.
+    """
+    return _per_round(traces, title, {"risk_train": "risk, training", "risk_val": "risk, validation"})
+
+
+def risk_boosting(traces: Traces, title: str) -> Figure:
+    """The codeword exponential risks of the one- and two-learner models."""
+    return risk(_only(traces, _boosted), title)
+
+
+def risk_others(traces: Traces, title: str) -> Figure:
+    """The risks of every other model, each in its own loss."""
+    return risk(_only(traces, lambda model: not _boosted(model)), title)
+
+
+def _per_round(traces: Traces, title: str, panels: Mapping[str, str], *, zero: bool = False) -> Figure:
+    shown = _with_finite(traces, *((column,) for column in panels))
+    with mpl.rc_context(_STYLE):
+        fig, axes = _canvas(title, len(panels))
+        for ax, (column, label) in zip(axes, panels.items(), strict=True):
+            ax.set_ylabel(label)
+            if zero:
+                ax.axhline(0, color=MUTED, linewidth=0.8, zorder=1.5)
+            for model, trace in shown.items():
+                if column in trace:
+                    _curves(ax, trace, "round", column, _look(model, shown))
+        axes[-1].set_xlabel("round")
+        axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
+        _legend(fig, shown, {})
+    return fig
+
+
+def to_svg(fig: Figure) -> str:
+    """The figure as one ``<svg>`` element that follows a dark page; the same bytes every time."""
+    buffer = io.StringIO()
+    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    with mpl.rc_context(_STYLE):
+        fig.savefig(buffer, format="svg", transparent=True, metadata=nothing)
+    # a hundredth of a point is finer than any screen, and halves the page
+    svg = re.sub(r' d="[^"]*"', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path.group()), buffer.getvalue())
+    rules = "".join(
+        f'[style*="{prop}: {light}"]{{{prop}:{dark}!important}}'
+        for light, dark in _DARK.items()
+        for prop in ("fill", "stroke")
+    )
+    style = f"<style>@media (prefers-color-scheme: dark){{{rules}}}</style>"
+    return re.sub(r"(<svg[^>]*>)", lambda tag: tag.group(1) + style, svg[svg.index("<svg") :], count=1)
+
+
+def to_png(fig: Figure) -> bytes:
+    """The figure as a PNG on white, 160 dots per inch; the same bytes every time."""
+    buffer = io.BytesIO()
+    with mpl.rc_context(_STYLE):
+        fig.savefig(buffer, format="png", dpi=160, facecolor="white", metadata={"Software": None})
+    return buffer.getvalue()
+
+
+PERFORMANCE: dict[str, Callable[..., Figure]] = {
+    "order": first_second_order,
+    "learners": one_two_learners,
+    "steps": fixed_searched,
+    "others": further_models,
+}
+PER_ROUND: dict[str, Callable[..., Figure]] = {
+    "epsilon_delta": steps,
+    "risk_boosting": risk_boosting,
+    "risk_others": risk_others,
+}
+
+
+def draw(
+    traces: Traces, title: str, *, baseline: float | None = None, ceiling: float | None = None
+) -> dict[str, Figure]:
+    """Every figure of `PERFORMANCE` and `PER_ROUND` that these traces can fill; parameters as there."""
+    figures = {}
+    for name, function in PERFORMANCE.items():
+        with suppress(NothingToDraw):
+            figures[name] = function(traces, title, baseline=baseline, ceiling=ceiling)
+    for name, function in PER_ROUND.items():
+        with suppress(NothingToDraw):
+            figures[name] = function(traces, title)
+    return figures
+
+
+def _only(traces: Traces, keep: Callable[[str], bool]) -> Traces:
+    return {model: trace for model, trace in traces.items() if keep(model)}
+
+
+def _boosted(model: str) -> bool:
+    return model.startswith(("1wl", "2wl"))
+
+
+def _with_finite(traces: Traces, *alternatives: tuple[str, ...]) -> Traces:
+    """Traces, in table order, with a row in which all columns of some alternative are finite."""
+
+    def usable(trace: pd.DataFrame) -> bool:
+        return any(
+            set(columns) <= set(trace) and bool(np.isfinite(trace[list(columns)]).all(axis=1).any())
+            for columns in alternatives
+        )
+
+    shown = {model: traces[model] for model in table_order(traces) if usable(traces[model])}
+    if not shown:
+        wanted = " or ".join(" and ".join(columns) for columns in alternatives)
+        raise NothingToDraw(
+            f"no trace of {', '.join(traces) or 'any model'} has finite values of {wanted}; "
+            "choose models whose trace has them"
+        )
+    return shown
+
+
+def _look(model: str, shown: Traces) -> _Look:
+    unknown = [name for name in shown if name not in _LOOKS]
+    return _LOOKS.get(model) or _OTHER_LOOKS[unknown.index(model) % len(_OTHER_LOOKS)]
+
+
+def _canvas(title: str, panels: int) -> tuple[Figure, list[Axes]]:
+    fig = Figure(figsize=_SIZE[panels], layout="constrained")
+    FigureCanvasAgg(fig)
+    axes = list(fig.subplots(panels, 1, sharex=True, squeeze=False)[:, 0])
+    axes[0].set_title(_plain(title), pad=9)
+    return fig, axes
+
+
+def _curves(ax: Axes, trace: pd.DataFrame, x: str, y: str, look: _Look) -> None:
+    finite = trace[np.isfinite(trace[x]) & np.isfinite(trace[y])]
+    seeds = [one for _, one in finite.groupby("seed")]
+    for one in seeds:
+        width, alpha, line = (1.6, 1.0, look.line) if len(seeds) == 1 else (0.8, 0.4, "-")
+        drawn = _thin(one)
+        ax.plot(drawn[x], drawn[y], linestyle=line, color=look.color, linewidth=width, alpha=alpha)
+        best = one[one["best"]] if "best" in one else one[:0]
+        mark: dict[str, Any] = {
+            "markersize": 6.5,
+            "markeredgecolor": "white",
+            "markeredgewidth": 0.8,
+            "zorder": 4,
+        }
+        ax.plot(best[x], best[y], look.marker, color=look.color, clip_on=False, **mark)
+    if len(seeds) > 1:
+        rounds = finite.assign(at=finite["round"]).groupby("at")
+        reached = rounds["seed"].nunique() == len(seeds)
+        median = _thin(rounds[[x, y]].median()[reached])
+        ax.plot(median[x], median[y], linestyle=look.line, color=look.color, linewidth=1.8)
+
+
+def _thin(frame: pd.DataFrame) -> pd.DataFrame:
+    """At most `_POINTS` rows, evenly, the first and the last among them."""
+    if len(frame) <= _POINTS:
+        return frame
+    return frame.iloc[np.unique(np.linspace(0, len(frame) - 1, _POINTS).round().astype(int))]
+
+
+def _legend(fig: Figure, shown: Traces, extra: Mapping[str, Line2D]) -> None:
+    handles: list[Line2D] = []
+    for model in shown:
+        look = _look(model, shown)
+        line = Line2D([], [], color=look.color, linewidth=1.8, marker=look.marker)
+        line.set(
+            linestyle=look.line, markersize=5.5, markeredgecolor="white", label=_plain(model_name(model))
+        )
+        handles.append(line)
+    for label, line in extra.items():
+        line.set_label(label)
+        handles.append(line)
+    columns = min(len(handles), 4 if len(handles) > 6 else 3)
+    fig.legend(handles=handles, loc="outside lower left", ncols=columns, handlelength=2.9, columnspacing=1.2)
+
+
+def _plain(text: str) -> str:
+    """Text that matplotlib prints as it is: a dollar sign would start a formula."""
+    return text.replace("$", r"\$")

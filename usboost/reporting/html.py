@@ -1,0 +1,336 @@
+"""The report as one self-contained page, and everything the report flow writes."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from usboost.errors import UsboostError
+from usboost.reporting import figures, paper
+from usboost.reporting.results import (
+    collect,
+    dataset_name,
+    missing,
+    model_name,
+    profiles,
+    read_trace,
+    table3,
+    table_order,
+    write_atomically,
+    write_csv,
+)
+
+METRIC_NAMES = {"f1": "F1", "accuracy": "accuracy", "auc": "AUC", "log_loss": "log-loss"}
+DEMO = "demo data"
+
+_FIRST = ("profile", "seed", "splits", "rows", "class_counts", "columns", "elimination")
+_HIDDEN = ("dataset", "format", "encoders")
+_ROWS = 300  # of one table of a data card
+_DIGEST = re.compile(r"(sha256:)?[0-9a-f]{32,}")
+
+
+def write_report(
+    results: Path,
+    prepared: Path,
+    out: Path,
+    *,
+    datasets: Sequence[str],
+    models: Sequence[str],
+    title: str | None = None,
+) -> Path:
+    """Write ``results.csv``, ``index.html`` and ``figures/*.png``, each atomically.
+
+    Parameters
+    ----------
+    results : folder with ``<dataset>/<model>/scores.json`` and ``trace.parquet``.
+    prepared : folder with ``<dataset>/card.json``.
+    out : folder to write into; made if need be.
+    datasets, models : what the report is about; cells without scores are named on the page.
+    title : of the page; "demo data" is added when any cell is from the demo profile.
+
+    Returns
+    -------
+    The path of ``index.html``. Equal inputs give equal bytes.
+
+    Raises
+    ------
+    UsboostError
+        If no cell has scores or a file cannot be read; then nothing is written.
+    """
+    results, prepared, out = Path(results), Path(prepared), Path(out)
+    frame = collect(results, datasets, models)
+    used = profiles(results, datasets, models)
+    cards = {d: card for d in datasets if (card := _read_card(prepared / d / "card.json")) is not None}
+    demo = is_demo(used, cards)
+    pngs: dict[str, bytes] = {}
+    svgs: dict[str, dict[str, str]] = {}
+    for dataset in dict.fromkeys(datasets):
+        traces = {m: t for m in table_order(models) if (t := read_trace(results, dataset, m)) is not None}
+        label = f"{dataset_name(dataset)} · {DEMO}" if demo else dataset_name(dataset)
+        noise = cards.get(dataset, {}).get("label_noise")
+        drawn = figures.draw(
+            traces,
+            label,
+            baseline=_best_f1(traces.get("baseline")),
+            ceiling=1 - noise if isinstance(noise, float) else None,
+        )
+        for name, figure in drawn.items():
+            svgs.setdefault(name, {})[dataset] = figures.to_svg(figure)
+            pngs[f"{re.sub(r'[^A-Za-z0-9_.-]', '_', dataset)}_{name}.png"] = figures.to_png(figure)
+    page = render(
+        frame,
+        datasets=datasets,
+        models=models,
+        profiles=used,
+        absent=missing(results, datasets, models),
+        cards=cards,
+        drawings=svgs,
+        title=title,
+    )
+    write_csv(frame, out / "results.csv")
+    for name, png in pngs.items():
+        write_atomically(out / "figures" / name, png)
+    write_atomically(out / "index.html", page.encode())
+    return out / "index.html"
+
+
+def is_demo(used: set[str], cards: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether any cell or data card is of the demo profile, so that the paper's numbers must not show."""
+    return "demo" in used or any(card.get("profile") == "demo" for card in cards.values())
+
+
+def render(
+    frame: pd.DataFrame,
+    *,
+    datasets: Sequence[str],
+    models: Sequence[str],
+    profiles: set[str],
+    absent: Sequence[tuple[str, str]] = (),
+    cards: Mapping[str, Mapping[str, Any]] | None = None,
+    drawings: Mapping[str, Mapping[str, str]] | None = None,
+    title: str | None = None,
+) -> str:
+    """The page: HTML that asks nothing of the network and runs no script.
+
+    Parameters
+    ----------
+    frame : what `collect` returns.
+    datasets, models : the columns and rows of the tables.
+    profiles : the profiles behind the frame's cells; with "demo" among them (or in a card) the title
+        says so and nothing of the paper is printed.
+    absent : (dataset, model) cells without scores.
+    cards : data cards by dataset.
+    drawings : {figure: {dataset: SVG}}, figures named as in `figures.draw`.
+    title : of the page.
+    """
+    cards = cards or {}
+    demo = is_demo(profiles, cards)
+    title = title or "usboost report"
+    if demo and DEMO not in title.lower():
+        title = f"{title}: {DEMO}"
+    datasets = list(dict.fromkeys(datasets))
+    rows = table_order([*models, *frame["model"]])
+    environment = Environment(
+        loader=PackageLoader("usboost.reporting"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["data_uri"] = _data_uri
+    environment.filters["dataset"] = dataset_name
+    environment.filters["model"] = model_name
+    return environment.get_template("report.html.j2").render(
+        title=title,
+        demo=demo,
+        profiles=sorted(profiles),
+        datasets=datasets,
+        models=rows,
+        seeds=sorted(int(seed) for seed in frame["seed"].unique()),
+        metrics={d: METRIC_NAMES[paper.metric(d)] for d in datasets},
+        test=_table(frame, datasets, rows, "test", published=not demo),
+        validation=_table(frame, datasets, rows, "val", published=False),
+        details={d: _details(frame[frame["dataset"] == d]) for d in datasets},
+        detail_metrics=[METRIC_NAMES.get(m, m) for m in frame["metric"].unique()],
+        absent=absent,
+        cards={d: _card(cards[d]) if d in cards else None for d in datasets},
+        drawings=drawings or {},
+        noisy=any("label_noise" in card for card in cards.values()),
+    )
+
+
+def _table(
+    frame: pd.DataFrame, datasets: Sequence[str], models: Sequence[str], split: str, *, published: bool
+) -> dict[str, Any]:
+    """Table 3's layout: a row per model, a cell per dataset (None where it has no score)."""
+    cells: dict[tuple[str, str], dict[str, Any]] = {}
+    best: dict[str, dict[str, Any]] = {}
+    for dataset in datasets:
+        summary = table3(frame[frame["dataset"] == dataset], split, paper.metric(dataset))
+        summary = summary[summary["value_seeds"] > 0]
+        for row in summary.itertuples():
+            cells[dataset, row.model] = {
+                "model": row.model,
+                "value": f"{row.value_mean:.4f}",
+                "spread": _spread(row.value_std, 4),
+                "seeds": int(row.value_seeds),
+                "gain": _signed(row.improvement_mean),
+                "gain_spread": _spread(row.improvement_std, 2),
+                "gain_seeds": int(row.improvement_seeds),
+                "sign": "" if row.model == "baseline" else _sign(row.improvement_mean),
+                "best": False,
+            }
+        if len(summary):
+            best[dataset] = cells[dataset, summary.loc[summary["value_mean"].idxmax(), "model"]]
+            best[dataset]["best"] = True
+    numbers = {key: paper.improvement(*key) for key in ((d, m) for d in datasets for m in models)}
+    counts = [cell["seeds"] for cell in cells.values()]
+    return {
+        "cells": cells,
+        "best": best,
+        "seeds": max(set(counts), key=counts.count) if counts else 0,
+        "paper": {key: _signed(value) for key, value in numbers.items()} if published else {},
+    }
+
+
+def _details(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """One dataset's test split: per model, cost and every metric as (mean, spread)."""
+    fits = frame.drop_duplicates(["model", "seed"]).groupby("model", sort=False)
+    rounds, seconds = fits["rounds"].mean(), fits["fit_seconds"].mean()
+    summaries = [table3(frame, "test", metric).set_index("model") for metric in frame["metric"].unique()]
+    return [
+        {
+            "model": model,
+            "rounds": "–" if pd.isna(rounds[model]) else f"{rounds[model]:,.0f}",
+            "minutes": "–" if pd.isna(seconds[model]) else f"{seconds[model] / 60:,.2f}",
+            "values": [
+                (f"{s.value_mean[model]:.4f}", _spread(s.value_std[model], 4))
+                if model in s.index and s.value_seeds[model]
+                else ("–", "")
+                for s in summaries
+            ],
+        }
+        for model in rounds.index
+    ]
+
+
+def _signed(value: float | None) -> str:
+    if value is None or not np.isfinite(value):
+        return "–"
+    text = f"{value:+.2f}".replace("-", "−")
+    return "0.00" if text[1:] == "0.00" else text
+
+
+def _sign(value: float) -> str:
+    return {"+": "up", "−": "down"}.get(_signed(value)[0], "") if np.isfinite(value) else ""
+
+
+def _spread(value: float, digits: int) -> str:
+    return f"± {value:.{digits}f}" if np.isfinite(value) else ""
+
+
+def _best_f1(trace: pd.DataFrame | None) -> float | None:
+    return None if trace is None else float(trace.loc[trace["best"], "f1_val"].median())
+
+
+def _data_uri(svg: str) -> str:
+    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
+
+
+def _read_card(path: Path) -> dict[str, Any] | None:
+    if not path.is_file():
+        return None
+    try:
+        card = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UsboostError(f"{path} is not JSON; prepare the dataset again") from error
+    if not isinstance(card, dict):
+        raise UsboostError(f"{path} is not a data card; prepare the dataset again")
+    return card
+
+
+def _card(card: Mapping[str, Any]) -> dict[str, Any]:
+    """A data card as facts, (label, cell), and blocks, each a table: whatever keys it has."""
+    hidden = {*_HIDDEN, *(["views"] if "columns" in card else [])}
+    keys = [k for k in _FIRST if k in card] + [k for k in card if k not in {*_FIRST, *hidden}]
+    facts, blocks = [], []
+    for key in keys:
+        records = _records(_with_shares(key, card[key]))
+        if records is None:
+            facts.append((_label(key), _cell(card[key], key)))
+            continue
+        head = list(dict.fromkeys(name for record in records for name in record))
+        views = pd.Series([str(r.get("view") or "neither") for r in records]).value_counts(sort=False)
+        blocks.append(
+            {
+                "title": "Backward elimination" if key == "elimination" else _label(key),
+                "lead": [(view, int(n)) for view, n in views.items()] if "view" in head else [],
+                "head": [_label(name) for name in head],
+                "rows": [[_cell(r.get(name), name) for name in head] for r in records[:_ROWS]],
+                "more": max(0, len(records) - _ROWS),
+            }
+        )
+    return {"facts": facts, "blocks": blocks}
+
+
+def _records(value: Any) -> list[dict[str, Any]] | None:
+    """The rows of a table; None for what is said in one line."""
+    if isinstance(value, Mapping) and value and all(isinstance(v, Mapping) for v in value.values()):
+        return [{"": name, **_flat(entry)} for name, entry in value.items()]
+    if isinstance(value, Mapping) and value and all(_DIGEST.fullmatch(str(v)) for v in value.values()):
+        return [{"file": name, "digest": digest} for name, digest in value.items()]
+    if isinstance(value, list) and value and all(isinstance(v, Mapping) for v in value):
+        return [_flat(entry) for entry in value]
+    return None
+
+
+def _flat(entry: Mapping[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in entry.items():
+        value = _with_shares(key, value)
+        flat |= {f"{key}: {k}": v for k, v in value.items()} if isinstance(value, Mapping) else {key: value}
+    return flat
+
+
+def _with_shares(key: str, value: Any) -> Any:
+    """Counts of classes with their shares; anything else as it is."""
+    if key not in ("classes", "class_counts") or not isinstance(value, Mapping):
+        return value
+    if not all(isinstance(n, int) for n in value.values()):
+        return {name: _with_shares(key, counts) for name, counts in value.items()}
+    total = sum(value.values()) or 1
+    return {name: f"{n:,} ({n / total:.1%})" for name, n in value.items()}
+
+
+def _label(key: str) -> str:
+    """A key of ours as words; a name that comes from the data stays as it is."""
+    return key.replace("_", " ").capitalize() if re.fullmatch(r"[a-z_]+", key) else key
+
+
+def _cell(value: Any, key: str = "") -> dict[str, Any]:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value is None:
+        text = "–"
+    elif isinstance(value, bool):
+        text = "yes" if value else "no"
+    elif isinstance(value, int):
+        text = str(value) if "seed" in key else f"{value:,}"
+    elif isinstance(value, float):
+        text = f"{value:.6g}"
+    elif isinstance(value, Mapping):
+        text = " · ".join(f"{name}: {_cell(v, str(name))['text']}" for name, v in value.items())
+    elif isinstance(value, list):
+        text = ", ".join(_cell(v, key)["text"] for v in value[:40])
+        text += f" and {len(value) - 40} more" if len(value) > 40 else ""
+    else:
+        text = str(value)
+    digest = bool(_DIGEST.fullmatch(text))
+    return {"text": f"{text[:14]}…" if digest else text, "full": text, "number": number, "digest": digest}

@@ -1,0 +1,202 @@
+"""params.yaml, read and validated once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from usboost.errors import UsboostError
+
+Positive = Annotated[int, Field(ge=1)]
+Rate = Annotated[float, Field(gt=0)]
+
+
+class Section(BaseModel):
+    """A section of params.yaml: unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Run(Section):
+    datasets: list[str]
+    boosting: list[str]
+
+
+class DataSizes(Section):
+    seed: int
+    rows_train: Positive | None
+    rows_test: Positive | None
+    elimination_rows: Positive
+    elimination_tolerance: Annotated[float, Field(ge=0)]
+
+
+class FeatureSizes(Section):
+    trees: Positive | None
+
+
+class NetworkSizes(Section):
+    epochs: Positive
+    optimizer: Literal["sgd", "rmsprop", "adam"] | None
+    learning_rate: Rate | None
+    batch_size: Positive | None
+
+
+class BoostingSizes(Section):
+    rounds: Positive | None
+    step: Literal["newton", "bayes", "fixed"]
+    batch_size: Positive | None
+
+
+class Profile(Section):
+    seeds: Positive
+    data: DataSizes
+    features: FeatureSizes
+    networks: NetworkSizes
+    boosting: BoostingSizes
+
+
+class Table1(Section):
+    dnn1: list[Positive]
+    dnn2: list[Positive]
+    dnn3: list[Positive]
+    fusion: Literal["concat", "product"]
+    optimizer: Literal["sgd", "rmsprop", "adam"]
+    learning_rate: Rate
+    batch_size: Positive
+    bfv_trees: Positive
+
+
+class Rounds(Section):
+    first: Positive
+    second: Positive
+
+
+class Table2(Section):
+    dnn: list[Positive]
+    tree_depth: Positive
+    optimizer: Literal["sgd", "rmsprop", "adam"]
+    learning_rate: Rate
+    batch_size: Positive
+    rounds: Rounds
+    n_inner: Positive
+
+
+class Bayes(Section):
+    n_random: Positive = 10
+    n_guided: int = Field(20, ge=0)
+    bounds: tuple[float, float] = (0.0, 10.0)
+
+
+class Boosting(Section):
+    epochs_per_round: Positive
+    start: Literal["fresh", "warm"]
+    shrinkage: Rate
+    patience: Positive | None
+    tree_engine: Literal["lightgbm", "sklearn"]
+    fixed_step: float
+    bayes: Bayes
+
+
+class Networks(Section):
+    patience: Positive | None
+
+
+class Features(Section):
+    engine: Literal["lightgbm", "sklearn"]
+    max_depth: Positive
+    learning_rate: Rate
+    out_of_fold: bool
+    folds: Annotated[int, Field(ge=2)]
+
+
+class Model(Section):
+    """One model: what it is, and what of `boosting` differs for it."""
+
+    views: list[str] = ["U", "S"]
+    order: Literal["first", "second", "newton"] = "first"
+    step: Literal["searched", "fixed", "newton", "bayes"] = "searched"
+    epochs_per_round: Positive | None = None
+    start: Literal["fresh", "warm"] | None = None
+    shrinkage: Rate | None = None
+    patience: Positive | None = None
+    tree_engine: Literal["lightgbm", "sklearn"] | None = None
+    fixed_step: float | None = None
+    bayes: Bayes | None = None
+
+
+class Settings(Section):
+    """The whole of params.yaml."""
+
+    profile: Literal["demo", "paper"]
+    code: str
+    run: Run
+    profiles: dict[str, Profile]
+    table1: dict[str, Table1]
+    table2: dict[str, Table2]
+    boosting: Boosting
+    networks: Networks
+    features: Features
+    device: str
+    models: dict[str, Model]
+
+    @property
+    def sizes(self) -> Profile:
+        """What the profile in force sets."""
+        return _entry(self.profiles, "profiles", self.profile)
+
+    @property
+    def seeds(self) -> list[int]:
+        return list(range(self.sizes.seeds))
+
+    @property
+    def model_names(self) -> list[str]:
+        """Every model of this run, in table order."""
+        return ["baseline", "bfv_dnn", *self.run.boosting]
+
+    def model(self, name: str) -> Model:
+        return _entry(self.models, "models", name)
+
+    def networks_of(self, dataset: str) -> Table1:
+        return _entry(self.table1, "table1", dataset)
+
+    def boosting_of(self, dataset: str) -> Table2:
+        return _entry(self.table2, "table2", dataset)
+
+
+T = TypeVar("T")
+
+
+def _entry(section: dict[str, T], key: str, name: str) -> T:
+    if name not in section:
+        raise UsboostError(f"params.yaml has no {key}.{name}; it has {', '.join(section)}")
+    return section[name]
+
+
+def load(path: Path = Path("params.yaml")) -> Settings:
+    """Read and check params.yaml.
+
+    Raises
+    ------
+    UsboostError
+        If the file is missing, is no YAML, or a key is unknown, missing or of the wrong kind.
+    """
+    try:
+        document = yaml.safe_load(path.read_text())
+    except FileNotFoundError:
+        raise UsboostError(f"{path} is missing; run from the project's folder or a workspace") from None
+    except yaml.YAMLError as error:
+        raise UsboostError(f"{path} is not valid YAML: {error}") from error
+    return parse(document, path)
+
+
+def parse(document: Any, path: Path = Path("params.yaml")) -> Settings:
+    """Settings from the parsed YAML."""
+    try:
+        return Settings.model_validate(document)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise UsboostError(f"{path}: {key}: {first['msg']}") from None

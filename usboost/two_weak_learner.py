@@ -1,0 +1,152 @@
+"""Two-weak-learner gradient boosting (US Algorithms 1 and 2), and its relatives with one or more views."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from usboost.base import Validation, ViewsClassifier, as_views
+from usboost.boosting import StagewiseLoop, advance
+from usboost.callbacks import Callback
+from usboost.learners.base import Learner
+from usboost.learners.networks import NetworkLearner
+from usboost.learners.trees import TreeLearner
+from usboost.losses import CodewordExponential
+from usboost.metrics import accuracy, f1
+from usboost.steps import step_rule
+from usboost.targets import target_rule
+from usboost.views import Views
+
+
+class TwoWeakLearnerClassifier(ViewsClassifier):
+    """Gradient boosting with one weak learner per view (2WL, 2WL2O, 1WL, 2WL-Newton).
+
+    f ← f + ε·g(x_U) + δ·h(x_S), on the codeword exponential loss.
+
+    Parameters
+    ----------
+    learners : dict of view name to learner, optional
+        Default: a network on view "U" and a tree of depth 3 on view "S". One entry makes a
+        one-weak-learner model, three a third modality; all steps are searched jointly.
+    target : {"gradient", "second_order", "newton"}
+        2WL, 2WL2O as published, 2WL-Newton.
+    n_inner : int
+        N₂: fits per round of the second-order methods.
+    step : {"newton", "bayes", "fixed"}
+    step_settings : dict, optional
+        Settings of the step rule, e.g. ``{"value": 0.1}`` for "fixed".
+    n_rounds : int
+        N (or N₁): at most this many rounds.
+    shrinkage : float
+        Factor on every searched step.
+    patience : int or None
+        Rounds without a better validation F1 before stopping; the best round is restored.
+    validation_fraction : float
+        Share of the training samples set aside when `fit` is given no validation data.
+    random_state : int
+    callbacks : sequence of Callback, optional
+
+    Attributes
+    ----------
+    classes_ : array of the M labels
+    stages_ : list of Stage, up to the best round
+    history_ : list of dicts, every round's metrics
+    best_round_ : int
+    """
+
+    def __init__(
+        self,
+        learners: Mapping[str, Learner] | None = None,
+        target: str = "gradient",
+        n_inner: int = 1,
+        step: str = "newton",
+        step_settings: Mapping[str, Any] | None = None,
+        n_rounds: int = 100,
+        shrinkage: float = 1.0,
+        patience: int | None = 20,
+        validation_fraction: float = 0.1,
+        random_state: int = 0,
+        callbacks: Sequence[Callback] | None = None,
+    ) -> None:
+        self.learners = learners
+        self.target = target
+        self.n_inner = n_inner
+        self.step = step
+        self.step_settings = step_settings
+        self.n_rounds = n_rounds
+        self.shrinkage = shrinkage
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.random_state = random_state
+        self.callbacks = callbacks
+
+    def _learners(self) -> dict[str, Learner]:
+        return dict(self.learners) if self.learners else {"U": NetworkLearner(), "S": TreeLearner()}
+
+    def _loss(self) -> CodewordExponential:
+        return CodewordExponential.simplex(len(self.classes_))
+
+    def _fit(
+        self, views: Views, codes: np.ndarray, validation: Validation | None, callbacks: list[Callback]
+    ) -> None:
+        loss = self._loss()
+
+        def evaluate(f: np.ndarray, y: np.ndarray) -> dict[str, float]:
+            predicted = loss.scores(f).argmax(axis=1)
+            return {"f1": f1(y, predicted, loss.n_classes), "accuracy": accuracy(y, predicted)}
+
+        self.stages_ = StagewiseLoop(
+            loss=loss,
+            learners=self._learners(),
+            target=target_rule(self.target, self.n_inner),
+            step=step_rule(self.step, **(self.step_settings or {})),
+            n_rounds=self.n_rounds,
+            shrinkage=self.shrinkage,
+            evaluate=evaluate,
+            seed=self.random_state,
+            callbacks=callbacks,
+        ).run(views, codes, validation)
+
+    def fit(self, X: Any, y: Any, validation: Any = None) -> TwoWeakLearnerClassifier:
+        super().fit(X, y, validation)
+        self.n_rounds_run_ = len(self.stages_)
+        self.stages_ = self.stages_[: self.best_round_]
+        return self
+
+    fit.__doc__ = ViewsClassifier.fit.__doc__
+
+    def _staged_f(self, X: Views | Mapping[str, Any]) -> Iterator[np.ndarray]:
+        self._check_fitted()
+        views = as_views(X)
+        prepared = {name: learner.prepare(views[name]) for name, learner in self._learners().items()}
+        f = np.zeros((len(views), self._loss().n_outputs))
+        for stage in self.stages_:
+            advance(f, stage, prepared)
+            yield f
+
+    def decision_function(self, X: Views | Mapping[str, Any]) -> np.ndarray:
+        """The scores ⟨f, y^k⟩, float64: (n, M), or (n,) with the margin of class 1 when M = 2."""
+        f = np.zeros((len(as_views(X)), self._loss().n_outputs))
+        for f in self._staged_f(X):  # noqa: B007 - the last stage's scores are wanted
+            pass
+        scores = self._loss().scores(f)
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict_proba(self, X: Views | Mapping[str, Any]) -> np.ndarray:
+        """softmax of the scores, float64 (n, M): the link at which the loss is calibrated."""
+        f = np.zeros((len(as_views(X)), self._loss().n_outputs))
+        for f in self._staged_f(X):  # noqa: B007
+            pass
+        return self._loss().probabilities(f)
+
+    def staged_predict(self, X: Views | Mapping[str, Any]) -> Iterator[np.ndarray]:
+        """Predictions (n,) after each kept round."""
+        for f in self._staged_f(X):
+            yield self.classes_[self._loss().scores(f).argmax(axis=1)]
+
+    @property
+    def n_estimators_(self) -> int:
+        """Rounds kept."""
+        return len(self.stages_)
