@@ -25,6 +25,7 @@ from usboost.callbacks import Callback
 from usboost.persistence import STAGES_PER_SHARD, write_stages
 
 FLUSH_ROUNDS = 50
+FLUSH_SECONDS = 20  # slow rounds show up in the UI all the same
 BATCH = 1000  # metrics in one request, the server's limit
 
 # how the round's metrics are called in MLflow: the papers' letters for the two papers' views
@@ -79,7 +80,7 @@ def log_scores(run_id: str, scores: Mapping[str, Mapping[str, float]], **more: f
 
 
 class MLflowCallback(Callback):
-    """Logs rounds in batches of `FLUSH_ROUNDS`, weak learners in shards of `STAGES_PER_SHARD`.
+    """Logs rounds in batches (`FLUSH_ROUNDS`, or `FLUSH_SECONDS`), weak learners in shards of `STAGES_PER_SHARD`.
 
     One request per round would cost more than many a round; `seconds` holds the time spent here.
     """
@@ -87,6 +88,7 @@ class MLflowCallback(Callback):
     def __init__(self, run_id: str) -> None:
         self.run_id = run_id
         self.seconds = 0.0
+        self._flushed = time.perf_counter()
         self._client = MlflowClient()
         self._metrics: list[Metric] = []
         self._stages: list[Stage] = []
@@ -100,7 +102,7 @@ class MLflowCallback(Callback):
         self._metrics += [Metric(key, float(value), now, happened.index) for key, value in values.items()]
         if happened.stage is not None:
             self._stages.append(happened.stage)
-        if happened.index % FLUSH_ROUNDS == 0:
+        if happened.index % FLUSH_ROUNDS == 0 or started - self._flushed > FLUSH_SECONDS:
             self._flush_metrics()
         if len(self._stages) == STAGES_PER_SHARD:
             self._flush_stages()
@@ -117,6 +119,7 @@ class MLflowCallback(Callback):
         for start in range(0, len(self._metrics), BATCH):
             self._client.log_batch(self.run_id, metrics=self._metrics[start : start + BATCH])
         self._metrics = []
+        self._flushed = time.perf_counter()
 
     def _flush_stages(self) -> None:
         if not self._stages:
