@@ -16,14 +16,13 @@ from usboost.base import Validation, ViewsClassifier, as_views
 from usboost.boosting import Round
 from usboost.callbacks import Callback, improves, tell, watched
 from usboost.errors import UsboostError
+from usboost.learners.backbones import Backbone, ImageNetwork
+from usboost.learners.batches import Batches, Tensors, prepare_view
 from usboost.learners.modules import (
     Linear,
-    Tensors,
     branch,
     dense_network,
     initialise,
-    view_spec,
-    view_tensors,
 )
 from usboost.learners.optimizers import make_optimizer
 from usboost.learners.training import pick_device, run, run_epoch
@@ -61,11 +60,10 @@ class FittedTwoBranch:
     spec: dict[str, Any]
     weights: dict[str, np.ndarray]
 
-    def logits(self, views: Views, device: torch.device) -> np.ndarray:
-        """float32 (n, M)."""
+    def logits(self, inputs: Sequence[Batches], device: torch.device) -> np.ndarray:
+        """float32 (n, M), from the rows of the two views in the specification's order."""
         network = TwoBranchNetwork(self.spec)
         network.load_state_dict({name: torch.from_numpy(array) for name, array in self.weights.items()})
-        inputs = [view_tensors(views[name], device) for name in self.spec["views"]]
         return run(network.to(device), inputs)
 
 
@@ -82,6 +80,7 @@ class TwoBranchNetworkClassifier(ViewsClassifier):
     patience : epochs without a better validation F1 before stopping, or None
     validation_fraction : share of the training samples set aside when `fit` gets no validation data
     device : "auto", "cpu", "cuda"
+    backbone : Backbone, optional; how pictures are read, a small CNN by default
     random_state : int
     callbacks : sequence of Callback, optional
 
@@ -104,6 +103,7 @@ class TwoBranchNetworkClassifier(ViewsClassifier):
         patience: int | None = 5,
         validation_fraction: float = 0.1,
         device: str = "auto",
+        backbone: Backbone | None = None,
         random_state: int = 0,
         callbacks: Sequence[Callback] | None = None,
     ) -> None:
@@ -119,6 +119,7 @@ class TwoBranchNetworkClassifier(ViewsClassifier):
         self.patience = patience
         self.validation_fraction = validation_fraction
         self.device = device
+        self.backbone = backbone
         self.random_state = random_state
         self.callbacks = callbacks
 
@@ -133,9 +134,10 @@ class TwoBranchNetworkClassifier(ViewsClassifier):
         if self.fusion not in ("concat", "product"):
             raise UsboostError(f"fusion is 'concat' or 'product', not {self.fusion!r}")
         device = pick_device(self.device)
+        prepared = self._prepare(views)
         spec = {
             "views": list(self.views),
-            "inputs": [view_spec(views[name]) for name in self.views],
+            "inputs": [spec for spec, _ in prepared],
             "dnn1": list(self.dnn1),
             "dnn2": list(self.dnn2),
             "dnn3": list(self.dnn3),
@@ -144,9 +146,12 @@ class TwoBranchNetworkClassifier(ViewsClassifier):
         }
         network = TwoBranchNetwork(spec).to(device)
         initialise(network, self.random_state)
-        inputs = [view_tensors(views[name], device) for name in self.views]
+        for part in network.modules():
+            if self.backbone is not None and isinstance(part, ImageNetwork):
+                self.backbone.load_weights(part)
+        inputs = [rows for _, rows in prepared]
         targets = (torch.from_numpy(codes.astype(np.int64)).to(device),)
-        held_out = [view_tensors(validation[0][name], device) for name in self.views] if validation else None
+        held_out = [rows for _, rows in self._prepare(validation[0])] if validation else None
         optimizer = make_optimizer(self.optimizer, network, self.learning_rate)
         generator = torch.Generator().manual_seed(self.random_state)
         best: dict[str, float] | None = None
@@ -173,6 +178,10 @@ class TwoBranchNetworkClassifier(ViewsClassifier):
                 if tell(callbacks, Round(epoch, None, metrics, seconds)):
                     break
 
+    def _prepare(self, views: Views) -> list[tuple[dict[str, Any], Batches]]:
+        device = pick_device(self.device)
+        return [prepare_view(views[name], device, self.backbone) for name in self.views]
+
     @staticmethod
     def _evaluate(logits: np.ndarray, y: np.ndarray) -> dict[str, float]:
         predicted = logits.argmax(axis=1)
@@ -186,7 +195,8 @@ class TwoBranchNetworkClassifier(ViewsClassifier):
     def predict_proba(self, X: Views | Mapping[str, Any]) -> np.ndarray:
         """Class probabilities, float64 (n, M), columns as in ``classes_``."""
         self._check_fitted()
-        logits = self.network_.logits(as_views(X), pick_device(self.device)).astype(np.float64)
+        inputs = [rows for _, rows in self._prepare(as_views(X))]
+        logits = self.network_.logits(inputs, pick_device(self.device)).astype(np.float64)
         logits -= logits.max(axis=1, keepdims=True)
         exponentials = np.exp(logits)
         return exponentials / exponentials.sum(axis=1, keepdims=True)

@@ -23,6 +23,7 @@ from usboost.boosting import Stage
 from usboost.errors import UsboostError
 from usboost.files import replacing
 from usboost.fusion import FittedTwoBranch, TwoBranchNetworkClassifier
+from usboost.learners.backbones import Backbone
 from usboost.learners.networks import FittedNetwork, NetworkLearner
 from usboost.learners.trees import FittedTrees, Tree, TreeLearner
 from usboost.two_weak_learner import TwoWeakLearnerClassifier
@@ -38,6 +39,7 @@ _SETTINGS: dict[str, type] = {
     for cls in (
         BoostedFeatureNetworkClassifier,
         BoostedFeatures,
+        Backbone,
         NetworkLearner,
         TreeLearner,
         TwoBranchNetworkClassifier,
@@ -100,6 +102,7 @@ def load(folder: Path) -> Any:
                 model.mean_, model.scale_ = arrays.pop("bfv.mean"), arrays.pop("bfv.scale")
                 model.gbm_ = load_gbm(folder / "gbm")
                 network = model.network or TwoBranchNetworkClassifier()
+                network.set_params(views=document["network"]["views"])
                 network.classes_, network.best_round_ = np.arange(len(model.classes_)), 0
                 network.network_ = FittedTwoBranch(document["network"], arrays)
                 model.network_ = network

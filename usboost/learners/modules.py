@@ -6,33 +6,12 @@ import math
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
 
 from usboost.errors import UsboostError
-from usboost.views import Table, View
-
-Tensors = tuple[torch.Tensor, ...]
-
-
-def view_spec(view: View) -> dict[str, Any]:
-    """What a network must know of a view to read it: JSON."""
-    if isinstance(view, Table):
-        return {"view": "table", "n_numeric": view.n_numeric, "cardinalities": list(view.cardinalities)}
-    raise UsboostError(f"no network reads a view of type {type(view).__name__}")
-
-
-def view_tensors(view: View, device: torch.device) -> Tensors:
-    """The view as row-aligned tensors on the device."""
-    if isinstance(view, Table):
-        offsets = np.cumsum([0, *view.cardinalities])[:-1].astype(np.int32)
-        return (
-            torch.from_numpy(np.ascontiguousarray(view.numeric)).to(device),
-            torch.from_numpy(view.codes + offsets).to(device),
-        )
-    raise UsboostError(f"no network reads a view of type {type(view).__name__}")
+from usboost.learners.backbones import ImageNetwork
 
 
 class TableLinear(nn.Module):
@@ -57,7 +36,7 @@ class TableLinear(nn.Module):
         for parameter in (self.weight, self.lookup, self.bias):
             nn.init.uniform_(parameter, -bound, bound, generator=generator)
 
-    def forward(self, tensors: Tensors) -> torch.Tensor:
+    def forward(self, tensors: tuple[torch.Tensor, ...]) -> torch.Tensor:
         numeric, codes = tensors
         out = functional.linear(numeric, self.weight, self.bias)
         if codes.shape[1]:
@@ -96,6 +75,8 @@ def branch(spec: dict[str, Any], widths: list[int]) -> nn.Module:
     """The network that reads one view; its last width is its output."""
     if spec["view"] == "table":
         return table_network(spec, widths)
+    if spec["view"] == "image":
+        return ImageNetwork(spec, widths)
     raise UsboostError(f"no network reads a view called {spec['view']!r}")
 
 
@@ -105,3 +86,11 @@ def initialise(module: nn.Module, seed: int) -> None:
     for part in module.modules():
         if isinstance(part, (TableLinear, Linear)):
             part.reset(generator)
+        elif isinstance(part, nn.Conv2d):
+            nn.init.kaiming_normal_(part.weight, nonlinearity="relu", generator=generator)
+            if part.bias is not None:
+                nn.init.zeros_(part.bias)
+        elif isinstance(part, (nn.GroupNorm, nn.BatchNorm2d)):
+            part.reset_parameters()
+        elif isinstance(part, ImageNetwork):
+            part.generator.manual_seed(seed)

@@ -11,18 +11,20 @@ from sklearn.base import BaseEstimator
 from torch import nn
 
 from usboost.errors import UsboostError
+from usboost.learners.backbones import Backbone, ImageNetwork
 from usboost.learners.base import FittedLearner, Target
-from usboost.learners.modules import Tensors, branch, initialise, view_spec, view_tensors
+from usboost.learners.batches import Batches, Tensors, prepare_view
+from usboost.learners.modules import branch, initialise
 from usboost.learners.optimizers import make_optimizer
 from usboost.learners.training import pick_device, run, run_epoch
 from usboost.views import View
 
 
 @dataclass(frozen=True)
-class PreparedTensors:
-    """A view as tensors on the device, with the specification that a network for it needs."""
+class PreparedView:
+    """A view's rows on the device, with the specification that a network for it needs."""
 
-    tensors: Tensors
+    rows: Batches
     spec: dict[str, Any]
     device: torch.device
 
@@ -35,8 +37,8 @@ class FittedNetwork:
     weights: dict[str, np.ndarray]
     kind: ClassVar[str] = "network"
 
-    def predict(self, prepared: PreparedTensors) -> np.ndarray:
-        return run(self.module(prepared.device), [prepared.tensors])
+    def predict(self, prepared: PreparedView) -> np.ndarray:
+        return run(self.module(prepared.device), [prepared.rows])
 
     def module(self, device: torch.device) -> nn.Module:
         network = branch(self.spec["input"], self.spec["widths"])
@@ -52,7 +54,7 @@ class FittedNetwork:
 
 
 class NetworkLearner(BaseEstimator):
-    """A small network fitted by (weighted) mean squared error.
+    """A network on a table or on pictures, fitted by (weighted) mean squared error.
 
     Parameters
     ----------
@@ -68,6 +70,8 @@ class NetworkLearner(BaseEstimator):
         given by the paper).
     device : str
         "auto", "cpu", "cuda" or any torch device.
+    backbone : Backbone, optional
+        How pictures are read; a small CNN by default. The hidden layers come after it.
     """
 
     def __init__(
@@ -79,6 +83,7 @@ class NetworkLearner(BaseEstimator):
         epochs: int = 1,
         start: str = "fresh",
         device: str = "auto",
+        backbone: Backbone | None = None,
     ) -> None:
         self.hidden = hidden
         self.optimizer = optimizer
@@ -87,12 +92,14 @@ class NetworkLearner(BaseEstimator):
         self.epochs = epochs
         self.start = start
         self.device = device
+        self.backbone = backbone
 
-    def prepare(self, view: View) -> PreparedTensors:
+    def prepare(self, view: View) -> PreparedView:
         device = pick_device(self.device)
-        return PreparedTensors(view_tensors(view, device), view_spec(view), device)
+        spec, rows = prepare_view(view, device, self.backbone)
+        return PreparedView(rows, spec, device)
 
-    def trainer(self, prepared: PreparedTensors, n_outputs: int) -> NetworkTrainer:
+    def trainer(self, prepared: PreparedView, n_outputs: int) -> NetworkTrainer:
         if self.start not in ("fresh", "warm"):
             raise UsboostError(f"a network starts 'fresh' or 'warm', not {self.start!r}")
         return NetworkTrainer(self, prepared, n_outputs)
@@ -101,7 +108,7 @@ class NetworkLearner(BaseEstimator):
 class NetworkTrainer:
     """Fits one network a round to that round's target."""
 
-    def __init__(self, learner: NetworkLearner, prepared: PreparedTensors, n_outputs: int) -> None:
+    def __init__(self, learner: NetworkLearner, prepared: PreparedView, n_outputs: int) -> None:
         self._learner, self._prepared = learner, prepared
         self._spec: dict[str, Any] = {"input": prepared.spec, "widths": [*learner.hidden, n_outputs]}
         self._network = branch(self._spec["input"], self._spec["widths"]).to(prepared.device)
@@ -112,6 +119,8 @@ class NetworkTrainer:
             network.load_state_dict({name: torch.from_numpy(array) for name, array in start.weights.items()})
         else:
             initialise(network, seed)
+            if learner.backbone is not None and isinstance(network, ImageNetwork):
+                learner.backbone.load_weights(network)
         targets = [torch.from_numpy(np.ascontiguousarray(target.values, dtype=np.float32)).to(device)]
         if target.weights is not None:
             weights = np.broadcast_to(target.weights.reshape(len(target.values), -1), target.values.shape)
@@ -123,7 +132,7 @@ class NetworkTrainer:
         for _ in range(learner.epochs):
             run_epoch(
                 network,
-                [self._prepared.tensors],
+                [self._prepared.rows],
                 _squared_error,
                 tuple(targets),
                 optimizer,

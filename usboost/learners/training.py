@@ -1,18 +1,19 @@
-"""How networks are trained and run here: tensors resident on the device, batches by index."""
+"""How networks are trained and run here: batches of rows by index, no loader processes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 from torch import nn
 
 from usboost.errors import UsboostError
-from usboost.learners.modules import Tensors
+from usboost.learners.batches import Batches, Resident, Tensors
 from usboost.learners.optimizers import Optimizer
 
 PREDICTION_ROWS = 16_384
+IMAGE_ROWS = 512
 
 
 def pick_device(name: str) -> torch.device:
@@ -30,7 +31,7 @@ def pick_device(name: str) -> torch.device:
 
 def run_epoch(
     network: Callable[..., torch.Tensor],
-    inputs: list[Tensors],
+    inputs: Sequence[Batches],
     loss: Callable[[torch.Tensor, Tensors], torch.Tensor],
     targets: Tensors,
     optimizer: Optimizer,
@@ -42,34 +43,40 @@ def run_epoch(
     Parameters
     ----------
     network : called with one tuple of tensors per view
-    inputs : one tuple of row-aligned tensors per view
+    inputs : the views' rows
     loss : (outputs, batch of targets) -> scalar
+    targets : row-aligned tensors on the device
     """
     n = len(targets[0])
-    # one gather per epoch instead of one per batch: batches are then plain slices
     order = torch.randperm(n, generator=generator).to(targets[0].device)
-    shuffled = [tuple(tensor[order] for tensor in view) for view in inputs]
-    shuffled_targets = tuple(tensor[order] for tensor in targets)
-    total = torch.zeros((), dtype=torch.float64)
-    for start in range(0, n, batch_size):
-        rows = slice(start, start + batch_size)
-        outputs = network(*(tuple(tensor[rows] for tensor in view) for view in shuffled))
-        value = loss(outputs, tuple(tensor[rows] for tensor in shuffled_targets))
+    batches = order.split(batch_size)
+    total = torch.zeros((), dtype=torch.float64, device=targets[0].device)
+    for index, rows in enumerate(batches):
+        tensors = [view.batch(rows) for view in inputs]
+        if index + 1 < len(batches):
+            for view in inputs:
+                view.expect(batches[index + 1])
+        outputs = network(*tensors)
+        value = loss(outputs, tuple(tensor[rows] for tensor in targets))
         optimizer.zero_grad()
         value.backward()
         optimizer.step()
-        total += value.detach() * len(outputs)
+        total += value.detach() * len(rows)
     return float(total) / n
 
 
 @torch.no_grad()
-def run(network: nn.Module, inputs: list[Tensors]) -> np.ndarray:
+def run(network: nn.Module, inputs: Sequence[Batches]) -> np.ndarray:
     """The network's outputs on all rows, in evaluation mode: float32 (n, D)."""
+    was_training = network.training
     network.eval()
-    n = len(inputs[0][0])
+    n = len(inputs[0])
+    rows_at_once = (
+        PREDICTION_ROWS if all(isinstance(v, Resident) and v.is_table for v in inputs) else IMAGE_ROWS
+    )
     parts = [
-        network(*(tuple(tensor[start : start + PREDICTION_ROWS] for tensor in view) for view in inputs))
-        for start in range(0, n, PREDICTION_ROWS)
+        network(*(view.batch(slice(start, min(start + rows_at_once, n))) for view in inputs))
+        for start in range(0, n, rows_at_once)
     ]
-    network.train()
+    network.train(was_training)
     return torch.cat(parts).cpu().numpy() if parts else np.empty((0, 1), dtype=np.float32)

@@ -1,0 +1,281 @@
+"""Convolutional backbones: what turns a picture into a feature vector."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save
+from sklearn.base import BaseEstimator
+from torch import nn
+from torch.nn import functional
+
+from usboost.errors import UsboostError
+from usboost.files import write_atomically
+from usboost.images import EncodedImages, Images
+
+AUGMENTATIONS = ("none", "flip", "flip_shift")
+SHIFT = 8  # a shifted picture moves by at most 1/SHIFT of its side
+EMBEDDING_ROWS = 256
+IMAGENET = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])  # mean and deviation that torchvision trained with
+
+
+class SmallCNN(nn.Sequential):
+    """Three convolutions for small pictures and small machines: 256 features.
+
+    Group normalisation, because it needs no running statistics: a weak learner may see one epoch.
+    """
+
+    n_features = 256
+
+    def __init__(self, channels: int) -> None:
+        layers: list[nn.Module] = []
+        for before, after in ((channels, 16), (16, 32), (32, 64)):
+            layers += [nn.Conv2d(before, after, 3, padding=1), nn.GroupNorm(4, after)]
+            layers += [nn.ReLU(), nn.MaxPool2d(2)]
+        super().__init__(*layers, nn.AdaptiveAvgPool2d(2), nn.Flatten())
+
+
+def _torchvision(name: str) -> tuple[nn.Module, int]:
+    """The convolutional part of a torchvision network, averaged over positions, and its width."""
+    import torchvision
+
+    if name == "vgg16":
+        return nn.Sequential(torchvision.models.vgg16().features, nn.AdaptiveAvgPool2d(1), nn.Flatten()), 512
+    resnet = torchvision.models.resnet50()
+    return nn.Sequential(*list(resnet.children())[:-1], nn.Flatten()), 2048
+
+
+class ImageNetwork(nn.Module):
+    """A backbone on uint8 pictures (n, C, H, W), then fully connected layers of the given widths."""
+
+    def __init__(self, spec: dict[str, Any], widths: list[int]) -> None:
+        super().__init__()
+        from usboost.learners.modules import dense_network
+
+        self.spec = spec
+        self.generator = torch.Generator()
+        if spec["backbone"] == "small_cnn":
+            self.backbone: nn.Module = SmallCNN(spec["channels"])
+            n_features = SmallCNN.n_features
+        else:
+            self.backbone, n_features = _torchvision(spec["backbone"])
+        self.head: nn.Module = nn.Identity()
+        if widths:
+            self.head = nn.Sequential(nn.ReLU(), dense_network([n_features, *widths]))
+        mean, deviation = IMAGENET if spec["imagenet"] else ([0.5], [0.25])
+        self.mean: torch.Tensor
+        self.deviation: torch.Tensor
+        self.register_buffer("mean", torch.tensor(mean).view(1, -1, 1, 1), persistent=False)
+        self.register_buffer("deviation", torch.tensor(deviation).view(1, -1, 1, 1), persistent=False)
+
+    def forward(self, tensors: tuple[torch.Tensor, ...]) -> torch.Tensor:
+        pictures = tensors[0].float().div_(255)
+        if self.training and self.spec["augment"] != "none":
+            pictures = self._augmented(pictures)
+        size = self.spec["size"]
+        if size and tuple(pictures.shape[-2:]) != (size, size):
+            pictures = functional.interpolate(pictures, (size, size), mode="bilinear", antialias=True)
+        if self.spec["backbone"] != "small_cnn" and pictures.shape[1] == 1:
+            pictures = pictures.expand(-1, 3, -1, -1)
+        pictures = (pictures - self.mean) / self.deviation
+        pictures = pictures.contiguous(memory_format=torch.channels_last)
+        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=pictures.is_cuda):
+            out = self.head(self.backbone(pictures))
+        return out.float()
+
+    def _augmented(self, pictures: torch.Tensor) -> torch.Tensor:
+        flip = torch.rand(len(pictures), generator=self.generator) < 0.5
+        pictures = torch.where(flip.view(-1, 1, 1, 1).to(pictures.device), pictures.flip(-1), pictures)
+        if self.spec["augment"] == "flip_shift":
+            most = max(pictures.shape[-1] // SHIFT, 1)
+            across, down = torch.randint(-most, most + 1, (2,), generator=self.generator).tolist()
+            # one shift a batch: a roll of what was padded by repeating the border
+            padded = functional.pad(pictures, (most, most, most, most), mode="replicate")
+            height, width = pictures.shape[-2:]
+            top, left = most + down, most + across
+            pictures = padded[:, :, top : top + height, left : left + width]
+        return pictures
+
+
+class Backbone(BaseEstimator):
+    """How a network reads pictures.
+
+    Parameters
+    ----------
+    name : {"small_cnn", "vgg16", "resnet50"}
+        "small_cnn" has random weights and suits CPUs; the others are torchvision's.
+    pretrained : bool or str
+        Start from torchvision's IMAGENET1K weights (True: from torch's cache, downloaded if need be)
+        or from a state dict in a file (a path, ``.pth`` or ``.safetensors``).
+    finetune : {"all", "head"}
+        "head" freezes the backbone: its embeddings are computed once and cached, and a boosting
+        round costs a head.
+    size : int or None
+        Side in pixels that pictures are resized to before the backbone; None keeps theirs.
+    augment : {"none", "flip", "flip_shift"}
+        Of training pictures, with "all" only.
+    cache : str or None
+        Folder for embeddings, by digest of pictures and weights.
+    """
+
+    def __init__(
+        self,
+        name: str = "small_cnn",
+        pretrained: bool | str = False,
+        finetune: str = "all",
+        size: int | None = None,
+        augment: str = "none",
+        cache: str | None = None,
+    ) -> None:
+        self.name = name
+        self.pretrained = pretrained
+        self.finetune = finetune
+        self.size = size
+        self.augment = augment
+        self.cache = cache
+
+    def spec(self, view: Images | EncodedImages) -> dict[str, Any]:
+        """What `ImageNetwork` is built from: JSON."""
+        if self.name not in ("small_cnn", "vgg16", "resnet50"):
+            raise UsboostError(f"there is no backbone {self.name!r}; choose small_cnn, vgg16 or resnet50")
+        if self.finetune not in ("all", "head"):
+            raise UsboostError(f"fine-tuning is of 'all' or the 'head', not {self.finetune!r}")
+        if self.augment not in AUGMENTATIONS:
+            raise UsboostError(f"augmentation is one of {', '.join(AUGMENTATIONS)}, not {self.augment!r}")
+        if self.name == "small_cnn" and self.pretrained:
+            raise UsboostError(
+                "small_cnn has no pretrained weights; set pretrained: false"
+            )
+        return {
+            "view": "image",
+            "channels": view.channels,
+            "backbone": self.name,
+            "size": self.size,
+            "augment": self.augment,
+            "imagenet": bool(self.pretrained) and view.channels in (1, 3),
+        }
+
+    def load_weights(self, network: ImageNetwork) -> None:
+        """Put the pretrained weights, if any, into a network's backbone."""
+        if self.pretrained:
+            weights = read_weights(self.name, self.pretrained)
+            load_backbone(network.backbone, self.name, weights, str(self.pretrained))
+
+    def embed(self, view: Images | EncodedImages, device: torch.device) -> np.ndarray:
+        """The frozen backbone's features of every picture, float32 (n, d), from the cache if there."""
+        from usboost.learners.modules import initialise
+
+        network = ImageNetwork(self.spec(view), [])
+        initialise(network, 0)
+        self.load_weights(network)
+        file = self._cache_file(view, network)
+        if file is not None and file.is_file():
+            try:
+                return load_file(file)["embeddings"]
+            except (OSError, SafetensorError, KeyError):
+                file.unlink()  # cut short: made again below
+        network.to(device).eval()
+        parts = []
+        with torch.no_grad():
+            for start in range(0, len(view), EMBEDDING_ROWS):
+                pixels = view.decode(slice(start, min(start + EMBEDDING_ROWS, len(view))))
+                parts.append(network((torch.from_numpy(pixels).to(device),)).cpu().numpy())
+        out = np.concatenate(parts) if parts else np.empty((0, 1), dtype=np.float32)
+        if file is not None:
+            write_atomically(file, save({"embeddings": out}))
+        return out
+
+    def _cache_file(self, view: Images | EncodedImages, network: ImageNetwork) -> Path | None:
+        if self.cache is None:
+            return None
+        digest = hashlib.sha256(f"{self.name} {self.size} {len(view)} {view.channels}".encode())
+        for tensor in network.state_dict().values():
+            digest.update(tensor.numpy().tobytes())
+        for start in range(0, len(view), 4096):
+            digest.update(view.decode(slice(start, min(start + 4096, len(view)))).tobytes())
+        return Path(self.cache) / f"{self.name}-{digest.hexdigest()[:32]}.safetensors"
+
+
+def weights_file(name: str) -> tuple[Path, str]:
+    """Where torch keeps torchvision's IMAGENET1K weights of a backbone, and where they are published."""
+    from torchvision.models import ResNet50_Weights, VGG16_Weights
+
+    weights = {"vgg16": VGG16_Weights.IMAGENET1K_V1, "resnet50": ResNet50_Weights.IMAGENET1K_V2}[name]
+    return Path(torch.hub.get_dir()) / "checkpoints" / Path(weights.url).name, weights.url
+
+
+def read_weights(name: str, pretrained: bool | str) -> dict[str, torch.Tensor]:
+    """A state dict from a file, or from torch's cache (downloaded if it is not there).
+
+    Raises
+    ------
+    UsboostError
+        If the file is missing and cannot be downloaded, or holds anything but tensors.
+    """
+    path = Path(pretrained) if isinstance(pretrained, str) else weights_file(name)[0]
+    if not path.is_file():
+        if isinstance(pretrained, str):
+            raise UsboostError(
+                f"the weights {path} are missing; give another path or pretrained: false"
+            )
+        _download(name, path)
+    try:
+        if path.suffix == ".safetensors":
+            return {key: torch.from_numpy(array) for key, array in load_file(path).items()}
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise UsboostError(f"{path} is not a state dict of tensors: {type(error).__name__}") from error
+
+
+def _download(name: str, path: Path) -> None:
+    import pooch
+
+    url = weights_file(name)[1]
+    digest = path.stem.rsplit("-", 1)[-1]
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        arrived = Path(pooch.retrieve(url, known_hash=None, fname=f".{path.name}.tmp", path=path.parent))
+        if not hashlib.sha256(arrived.read_bytes()).hexdigest().startswith(digest):
+            arrived.unlink()
+            raise UsboostError(f"what arrived from {url} is not {path.name}; try again")
+        arrived.replace(path)
+    except (OSError, ValueError) as error:
+        if isinstance(error, UsboostError):
+            raise
+        raise UsboostError(
+            f"the pretrained weights {path} are missing and {url} cannot be reached; "
+            "put the file there, give its path as pretrained, or set pretrained: false"
+        ) from error
+
+
+def load_backbone(backbone: nn.Module, name: str, weights: dict[str, torch.Tensor], source: str) -> None:
+    """Load a torchvision state dict of the whole network into its convolutional part.
+
+    Raises
+    ------
+    UsboostError
+        If the weights are of another network.
+    """
+    if name == "vgg16":
+        kept = {
+            f"0.{k.removeprefix('features.')}": v for k, v in weights.items() if k.startswith("features.")
+        }
+    else:
+        import torchvision
+
+        whole = torchvision.models.resnet50()
+        positions = {child: str(i) for i, (child, _) in enumerate(whole.named_children())}
+        kept = {
+            f"{positions[k.split('.')[0]]}.{k.split('.', 1)[1]}": v
+            for k, v in weights.items()
+            if k.split(".")[0] in positions and not k.startswith("fc.")
+        }
+    try:
+        backbone.load_state_dict(kept)
+    except RuntimeError as error:
+        raise UsboostError(f"the weights {source!r} are not those of {name}: {str(error)[:120]}") from None
