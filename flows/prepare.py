@@ -21,7 +21,11 @@ from usboost import settings as params  # noqa: E402
 def prepare(dataset: Annotated[str, Field(description="dataset to prepare, e.g. ci_a")]) -> dict[str, int]:
     """Make data/prepared/<dataset> from data/raw/<dataset>; rows per split."""
     card = prepare_dataset(
-        dataset, params.load(), Path("data/raw") / dataset, Path("data/prepared") / dataset
+        dataset,
+        params.load(),
+        Path("data/raw") / dataset,
+        Path("data/prepared") / dataset,
+        Path("data/work") / dataset,
     )
     return {split: entry["rows"] for split, entry in card["splits"].items()}
 

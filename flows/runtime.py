@@ -79,9 +79,8 @@ def prefect_api() -> Iterator[None]:
     is started when none answers and ends by itself a minute after the last flow. (The in-process API
     costs several seconds a flow and loses task records at exit.)
     """
-    from prefect.settings import PREFECT_API_URL, PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
-
     from prefect.events.worker import EventsWorker
+    from prefect.settings import PREFECT_API_URL, PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 
     # the heartbeat's thread costs a second when a flow ends, and nobody watches a local run for it
     changes: dict[Any, Any] = {PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
+from rich.console import Console
+from rich.progress import Progress
 
 from usboost.datasets import store
 from usboost.datasets.catalog import dataset as named
-from usboost.datasets.sources import find_source
 from usboost.errors import UsboostError
 from usboost.files import replacing
 from usboost.settings import Settings
@@ -34,23 +36,32 @@ def _worth_retrying(task: Any, run: Any, state: Any) -> bool:
 @task(cache_policy=NO_CACHE, retries=2, retry_delay_seconds=[5, 30], retry_condition_fn=_worth_retrying)
 def obtain_raw(dataset: str, settings: Settings, folder: Path, cache: Path) -> Path:
     """Put the raw files of a dataset into `folder`: generated (demo), or found or downloaded (paper)."""
-    source, sizes = named(dataset), settings.sizes.data
+    source, sizes = named(dataset), settings.data_of(dataset)
     with replacing(folder) as fresh:
-        if settings.profile == "demo":
+        if settings.generated(dataset):
             source.write_demo(
-                fresh, rows_train=sizes.rows_train or 6000, rows_test=sizes.rows_test or 3000, seed=sizes.seed
+                fresh,
+                rows_train=sizes.rows_train or 6000,
+                rows_test=sizes.rows_test or 3000,
+                seed=settings.data_seed,
             )
         else:
-            own = os.environ.get("USBOOST_DATA")
-            place = find_source(source.source, source.files, folder=Path(own) if own else None, cache=cache)
-            for file in source.files:
-                shutil.copyfile(place / file.name, fresh / file.name)
+            source.obtain(fresh, settings, cache)
     return folder
 
 
 @task(cache_policy=NO_CACHE)
-def prepare_dataset(dataset: str, settings: Settings, raw: Path, folder: Path) -> dict[str, Any]:
-    """Make the prepared form of a dataset; its card."""
-    prepared = named(dataset).prepare(raw, profile=settings.profile, sizes=settings.sizes.data)
+def prepare_dataset(dataset: str, settings: Settings, raw: Path, folder: Path, work: Path) -> dict[str, Any]:
+    """Make the prepared form of a dataset; its card. `work` keeps what a stopped preparation had made."""
+    with shown_progress(f"preparing {dataset}") as progress:
+        prepared = named(dataset).prepare(raw, settings, work, progress)
     store.write(prepared, folder)
     return store.read_card(folder)
+
+
+@contextmanager
+def shown_progress(label: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar for (done, total) calls on a terminal; silent elsewhere."""
+    with Progress(disable=not sys.stderr.isatty(), console=Console(stderr=True)) as bar:
+        task = bar.add_task(label, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

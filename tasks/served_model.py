@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 from typing import Any
 
 import mlflow
+import numpy as np
 import pandas as pd
 from mlflow.pyfunc import PythonModel, PythonModelContext
 
@@ -20,6 +22,7 @@ class ServedModel(PythonModel):
 
         card = json.loads(Path(context.artifacts["card"]).read_text())
         self.classes = card["classes"]
+        self.images = card.get("images")
         self.encoders = {view: TableEncoder.from_dict(spec) for view, spec in card["encoders"].items()}
         self.model = load(Path(context.artifacts["model"]))
 
@@ -29,11 +32,28 @@ class ServedModel(PythonModel):
         """One row per input row: ``label`` and ``p_<class>``."""
         from usboost.views import Views
 
-        views = Views({name: encoder.transform(model_input) for name, encoder in self.encoders.items()})
-        probabilities = self.model.predict_proba(views)
+        views = {name: encoder.transform(model_input) for name, encoder in self.encoders.items()}
+        if self.images:
+            views[self.images["view"]] = self._pictures(model_input)
+        probabilities = self.model.predict_proba(Views(views))
         out = pd.DataFrame(probabilities, columns=[f"p_{name}" for name in self.classes])
         out.insert(0, "label", [self.classes[code] for code in probabilities.argmax(axis=1)])
         return out
+
+    def _pictures(self, rows: pd.DataFrame) -> Any:
+        """The column ``image``, any picture file as bytes or base64, as the model was trained on it."""
+        from usboost.datasets.image_sources import load
+        from usboost.images import Images
+
+        decoded = [
+            load(
+                base64.b64decode(cell) if isinstance(cell, str) else bytes(cell),
+                size=self.images["size"][0],
+                channels=self.images["channels"],
+            )
+            for cell in rows["image"]
+        ]
+        return Images(np.stack(decoded))
 
 
 mlflow.models.set_model(ServedModel())

@@ -80,7 +80,7 @@ def log_scores(run_id: str, scores: Mapping[str, Mapping[str, float]], **more: f
 
 
 class MLflowCallback(Callback):
-    """Logs rounds in batches (`FLUSH_ROUNDS`, or `FLUSH_SECONDS`), weak learners in shards of `STAGES_PER_SHARD`.
+    """Logs rounds in batches (`FLUSH_ROUNDS`, or `FLUSH_SECONDS`), weak learners in shards.
 
     One request per round would cost more than many a round; `seconds` holds the time spent here.
     """
@@ -140,7 +140,9 @@ def log_model(run_id: str, model: Path, card: Mapping[str, Any], example: pd.Dat
     root = Path(__file__).resolve().parent.parent
     with tempfile.TemporaryDirectory() as folder:
         card_file = Path(folder) / "card.json"
-        card_file.write_text(json.dumps({key: card[key] for key in ("classes", "views", "encoders")}))
+        kept = {key: card[key] for key in ("classes", "views", "encoders", "images") if key in card}
+        kept.get("images", {}).pop("splits", None)
+        card_file.write_text(json.dumps(kept))
         with mlflow.start_run(run_id=run_id):
             logged = mlflow.pyfunc.log_model(
                 name="model",
@@ -148,7 +150,7 @@ def log_model(run_id: str, model: Path, card: Mapping[str, Any], example: pd.Dat
                 artifacts={"model": str(model), "card": str(card_file)},
                 code_paths=[str(root / "usboost")],
                 signature=signature(card),
-                input_example=raw_rows(example, card),
+                input_example=example,
                 pip_requirements=requirements(root),
             )
     return str(logged.model_uri)
@@ -164,18 +166,24 @@ def signature(card: Mapping[str, Any]) -> mlflow.models.ModelSignature:
         for view in card["views"].values()
         for name in view
     ]
+    if "images" in card:
+        inputs.append(ColSpec("binary", "image"))
     outputs: list[Any] = [ColSpec("string", "label")]
     outputs += [ColSpec("double", f"p_{name}") for name in card["classes"]]
     return mlflow.models.ModelSignature(inputs=Schema(inputs), outputs=Schema(outputs))
 
 
-def raw_rows(frame: pd.DataFrame, card: Mapping[str, Any]) -> pd.DataFrame:
-    """Rows of a prepared frame as a client would send them: plain numbers and strings."""
+def raw_rows(
+    frame: pd.DataFrame, card: Mapping[str, Any], pictures: list[bytes] | None = None
+) -> pd.DataFrame:
+    """Rows of a prepared frame as a client would send them: plain numbers, strings and picture files."""
     out = {}
     for name in (name for view in card["views"].values() for name in view):
         continuous = card["columns"][name]["kind"] == "continuous"
         column = frame[name].astype("float64" if continuous else object)
         out[name] = column if continuous else column.where(column.notna(), None)
+    if pictures is not None:
+        out["image"] = pd.Series(pictures, index=frame.index, dtype=object)
     return pd.DataFrame(out)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow.parquet as pq
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
@@ -47,10 +48,9 @@ def fit_seed(dataset: str, model: str, seed: int, settings: Settings, out: Path)
     if model == "bfv_dnn":
         inputs["features"] = features_folder(dataset)
     tags = tracking.lineage(f"train@{dataset}-{model}", inputs)
-    tags |= {"dataset": dataset, "model": model, "seed": str(seed), "profile": settings.profile}
-    with tracking.tracked_run(
-        f"usboost-{settings.profile}", f"{dataset} {model} seed {seed}", tags
-    ) as run_id:
+    profile = store.read_card(prepared_folder(dataset))["profile"]
+    tags |= {"dataset": dataset, "model": model, "seed": str(seed), "profile": profile}
+    with tracking.tracked_run(f"usboost-{profile}", f"{dataset} {model} seed {seed}", tags) as run_id:
         record = _fit(dataset, model, seed, settings, out, run_id)
     return record
 
@@ -86,8 +86,8 @@ def _fit(dataset: str, model: str, seed: int, settings: Settings, out: Path, run
     )
     with tempfile.TemporaryDirectory() as folder:
         save(estimator, Path(folder) / "model")
-        example = store.read_frame(prepared_folder(dataset), "val").head(2)
-        tracking.log_model(run_id, Path(folder) / "model", store.read_card(prepared_folder(dataset)), example)
+        card = store.read_card(prepared_folder(dataset))
+        tracking.log_model(run_id, Path(folder) / "model", card, _example(dataset, card))
     record = {
         "seed": seed,
         "rounds": len(estimator.history_),
@@ -99,6 +99,16 @@ def _fit(dataset: str, model: str, seed: int, settings: Settings, out: Path, run
     (out / f"seed-{seed}.json").write_text(json.dumps(record))
     tracking.history_frame(estimator.history_, seed).to_parquet(out / f"seed-{seed}.parquet", index=False)
     return record
+
+
+def _example(dataset: str, card: dict[str, Any]) -> pd.DataFrame:
+    """Two raw validation rows, as a client sends them."""
+    rows = store.read_frame(prepared_folder(dataset), "val").head(2)
+    if "images" not in card:
+        return tracking.raw_rows(rows, card)
+    shard = card["images"]["splits"]["val"]["shards"][0]["file"]
+    table = pq.read_table(prepared_folder(dataset) / "images" / "val" / shard, columns=["image"])
+    return tracking.raw_rows(rows, card, table["image"].slice(0, len(rows)).to_pylist())
 
 
 def _with_features(dataset: str, seed: int, splits: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -125,12 +135,11 @@ def _log_parameters(
 
 
 @task(cache_policy=NO_CACHE)
-def write_results(
-    dataset: str, model: str, profile: str, seeds: list[int], partial: Path, folder: Path
-) -> Path:
+def write_results(dataset: str, model: str, seeds: list[int], partial: Path, folder: Path) -> Path:
     """Gather the seeds' records and traces into ``scores.json`` and ``trace.parquet`` of the cell."""
     records = [json.loads((partial / f"seed-{seed}.json").read_text()) for seed in seeds]
     traces = [pd.read_parquet(partial / f"seed-{seed}.parquet") for seed in seeds]
+    profile = store.read_card(prepared_folder(dataset))["profile"]
     document = {"dataset": dataset, "model": model, "profile": profile, "seeds": records}
     with replacing(folder) as fresh:
         (fresh / "scores.json").write_text(json.dumps(document, indent=1) + "\n")

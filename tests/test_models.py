@@ -56,6 +56,8 @@ def test_a_model_may_change_what_boosting_says():
 
 
 def test_rounds_of_the_profile_cap_the_papers():
-    sizes = PAPER.sizes.model_copy(update={"boosting": PAPER.sizes.boosting.model_copy(update={"rounds": 100})})
+    sizes = PAPER.sizes.model_copy(
+        update={"boosting": PAPER.sizes.boosting.model_copy(update={"rounds": 100})}
+    )
     capped = PAPER.model_copy(update={"profiles": {"paper": sizes}})
     assert models.build("2wl2o", "ci_b", capped, seed=0).n_rounds == 100

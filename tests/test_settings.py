@@ -18,11 +18,21 @@ def document():
 def test_tables_1_and_2_as_the_paper_prints_them():
     loaded = settings.load(PARAMS)
     ci_a, ci_b = loaded.networks_of("ci_a"), loaded.networks_of("ci_b")
-    assert (ci_a.fusion, ci_a.optimizer, ci_a.learning_rate, ci_a.batch_size) == ("product", "sgd", 0.001, 128)
+    assert (ci_a.fusion, ci_a.optimizer, ci_a.learning_rate, ci_a.batch_size) == (
+        "product",
+        "sgd",
+        0.001,
+        128,
+    )
     assert (ci_a.bfv_trees, ci_b.bfv_trees) == (2000, 1500)
     assert (ci_b.dnn1, ci_b.dnn2, ci_b.dnn3, ci_b.fusion) == ([100, 50], [100, 50], [25], "concat")
     ci_a, ci_b = loaded.boosting_of("ci_a"), loaded.boosting_of("ci_b")
-    assert (ci_a.rounds.first, ci_a.rounds.second, ci_b.rounds.first, ci_b.rounds.second) == (2000, 2100, 3500, 750)
+    assert (ci_a.rounds.first, ci_a.rounds.second, ci_b.rounds.first, ci_b.rounds.second) == (
+        2000,
+        2100,
+        3500,
+        750,
+    )
     assert (ci_a.batch_size, ci_b.batch_size, ci_a.tree_depth, ci_a.n_inner) == (512, 128, 3, 1)
     assert loaded.profile == "demo"
 

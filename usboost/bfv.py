@@ -74,6 +74,29 @@ class GradientBoostedTrees:
         return exponentials / exponentials.sum(axis=1, keepdims=True)
 
 
+def log_odds(y: np.ndarray, n_classes: int) -> np.ndarray:
+    """The raw score before the first stage, float64 (T,): log-odds of class 1, or every class's log share."""
+    shares = np.maximum(np.bincount(y, minlength=n_classes), 1) / len(y)
+    return np.array([np.log(shares[1] / shares[0])]) if n_classes == 2 else np.log(shares)
+
+
+def lightgbm_parameters(n_classes: int) -> dict[str, Any]:
+    """LightGBM's parameters for a classifier that gives equal trees for equal seeds."""
+    return {
+        "objective": "binary" if n_classes == 2 else "multiclass",
+        "num_class": 1 if n_classes == 2 else n_classes,
+        "boost_from_average": False,  # the initial score stays apart from the first tree
+        "deterministic": True,
+        "force_col_wise": True,
+        "verbose": -1,
+    }
+
+
+def lightgbm_threads(rows: int) -> int:
+    """All cores (0) where a tree takes long enough; one below, where threads that spin only cost."""
+    return 0 if rows > 50_000 else 1
+
+
 class BoostedFeatures(BaseEstimator):
     """Fits a GBM on a table and gives its boosted feature vectors.
 
@@ -87,7 +110,7 @@ class BoostedFeatures(BaseEstimator):
     engine : {"lightgbm", "sklearn"}
         "sklearn" is the paper's `GradientBoostingClassifier`, categories taken as ordinals.
     num_threads : int
-        0 for all cores (LightGBM).
+        LightGBM's; 0 chooses by the number of rows.
     random_state : int
 
     Attributes
@@ -144,34 +167,27 @@ class BoostedFeatures(BaseEstimator):
 
     def _fit_lightgbm(self, table: Table, y: np.ndarray, n_classes: int) -> GradientBoostedTrees:
         lightgbm = quiet_lightgbm()
-        priors = np.maximum(np.bincount(y, minlength=n_classes), 1) / len(y)
-        binary = n_classes == 2
-        initial = np.array([np.log(priors[1] / priors[0])]) if binary else np.log(priors)
-        parameters: dict[str, Any] = {
-            "objective": "binary" if binary else "multiclass",
-            "num_class": 1 if binary else n_classes,
+        initial = log_odds(y, n_classes)
+        parameters = lightgbm_parameters(n_classes) | {
             "learning_rate": self.learning_rate,
             "max_depth": self.max_depth,
             "num_leaves": 2**self.max_depth,
             "min_data_in_leaf": self.min_samples_leaf,
-            "num_threads": self.num_threads,
+            "num_threads": self.num_threads or lightgbm_threads(len(y)),
             "seed": self.random_state,
-            "boost_from_average": False,  # the initial score stays apart from the first tree
-            "deterministic": True,
-            "force_col_wise": True,
-            "verbose": -1,
         }
         dataset = lightgbm.Dataset(
             table.matrix(),
             label=y,
-            # LightGBM reads initial scores class by class
-            init_score=np.repeat(initial, len(y)),
+            init_score=np.repeat(initial, len(y)),  # LightGBM reads them class by class
             params=parameters,
             categorical_feature=list(table.categorical),
         )
         booster = lightgbm.train(parameters, dataset, num_boost_round=self.n_trees)
         grown = booster.dump_model()["tree_info"]
         trees = [Tree.from_lightgbm(tree, scale=1 / self.learning_rate) for tree in grown]
+        # LightGBM stops when nothing is left to split; the stages it leaves out add nothing
+        trees += [Tree.constant(0.0)] * (self.n_trees * len(initial) - len(trees))
         return GradientBoostedTrees(trees, initial, self.learning_rate, n_classes)
 
     def _fit_sklearn(self, table: Table, y: np.ndarray, n_classes: int) -> GradientBoostedTrees:
@@ -184,7 +200,8 @@ class BoostedFeatures(BaseEstimator):
             min_samples_leaf=self.min_samples_leaf,
             random_state=self.random_state,
         ).fit(np.ascontiguousarray(table.matrix()), y)
-        priors = np.bincount(y, minlength=n_classes) / len(y)
-        initial = np.array([np.log(priors[1] / priors[0])]) if n_classes == 2 else np.log(priors)
+        initial = log_odds(y, n_classes)
+        if n_classes > 2:
+            initial -= initial.mean()  # scikit-learn starts from centred log shares
         trees = [Tree.from_sklearn(tree.tree_) for stage in gbm.estimators_ for tree in stage]
         return GradientBoostedTrees(trees, initial, self.learning_rate, n_classes)

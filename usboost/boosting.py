@@ -78,7 +78,7 @@ def steps_and_fit_errors(
 ) -> dict[str, float]:
     """Every view's step and the weighted mean squared error of its learner's fit."""
     metrics = {f"step_{name}": step for name, step in stage.steps.items()}
-    errors = [_fit_error(target, output) for target, output in zip(targets, outputs)]
+    errors = [fit_error(target, output) for target, output in zip(targets, outputs)]
     return metrics | {f"fit_error_{name}": error for name, error in zip(stage.steps, errors)}
 
 
@@ -132,7 +132,8 @@ class StagewiseLoop:
         Raises
         ------
         UsboostError
-            If the risk is no longer finite, or there is no step; the message names the round.
+            If a learner's outputs or the risk are not finite, or there is no step; the message names
+            the round.
         """
         on_train = self._start(train, y)
         on_validation = self._start(*validation) if validation else None
@@ -192,11 +193,12 @@ class StagewiseLoop:
                 )
                 for name, target, seed in zip(names, targets, seeds)
             ]
-            fitted, outputs = zip(*[fit.result() for fit in fits])
-            with clock("step"), _naming(index):
-                line = self.loss.line(train.f, train.y, [output.astype(np.float64) for output in outputs])
-                steps = self.step.search(line, len(names), (step_seed + inner) % 2**32)
-                risk = line.risk(steps)
+            with _naming(index):
+                fitted, outputs = zip(*[fit.result() for fit in fits])
+                with clock("step"):
+                    line = self.loss.line(train.f, train.y, [out.astype(np.float64) for out in outputs])
+                    steps = self.step.search(line, len(names), (step_seed + inner) % 2**32)
+                    risk = line.risk(steps)
             if inner == 0 or risk < best_risk:
                 best_risk, best_steps, best_line = risk, steps, line
                 best_fitted, best_outputs, best_targets = fitted, outputs, targets
@@ -231,7 +233,12 @@ class StagewiseLoop:
         with clock(f"fit_{name}"):
             fitted = trainer.fit(target, seed=seed, start=start)
         with clock(f"predict_{name}"):
-            return fitted, fitted.predict(prepared)
+            output = fitted.predict(prepared)
+        if not np.isfinite(output).all():
+            raise UsboostError(
+                f"the weak learner of view {name!r} gives NaN or infinity; lower its learning rate"
+            )
+        return fitted, output
 
     @staticmethod
     def _check(index: int, risk: float, steps: np.ndarray) -> None:
@@ -254,10 +261,11 @@ def _naming(index: int) -> Iterator[None]:
 def advance(f: np.ndarray, stage: Stage, prepared: Mapping[str, Any]) -> None:
     """f ← f + Σ_v step_v · learner_v, in place; f is float64 (n, D)."""
     for name, learner in stage.learners.items():
-        f += stage.steps[name] * learner.predict(prepared[name])
+        # a plain float would leave the product of a float32 output in float32
+        f += np.float64(stage.steps[name]) * learner.predict(prepared[name])
 
 
-def _fit_error(target: Target, output: np.ndarray) -> float:
+def fit_error(target: Target, output: np.ndarray) -> float:
     """Weighted mean squared error of a learner on its target, summed over outputs."""
     error = np.square(target.values - output)
     if target.weights is not None:

@@ -24,12 +24,12 @@ class SoftmaxCrossEntropy:
         M.
     limit : float
         No 1/p_k in a target is larger than M · limit. For a badly misclassified sample the Newton
-        target y_k / p_k has no bound, and one such sample would be all that a least squares fit sees
-        (LogitBoost cuts its working responses for the same reason).
+        target y_k / p_k has no bound, and where all samples count the same, one such sample would be
+        all that a least squares fit sees (LogitBoost cuts its working responses for this reason).
     """
 
     n_classes: int
-    limit: float = 4.0
+    limit: float = 1e3
 
     @property
     def n_outputs(self) -> int:
@@ -58,6 +58,16 @@ class SoftmaxCrossEntropy:
         """
         largest = np.log(self.n_classes * self.limit)
         return (y * np.exp(np.minimum(-self._log_p(f), largest))) @ self._basis
+
+    def curvature(self, target: np.ndarray, f: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """dᵀ∇²L d / ‖d‖² along a target d of shape (n, M − 1): how much missing it costs, (n,).
+
+        For one-hot targets it is p_c (1 − p_c) · M / (M − 1) with c the own class.
+        """
+        p, d = self.probabilities(f), self.scores(target)
+        mean = (p * d).sum(axis=1, keepdims=True)
+        lengths = np.maximum(np.square(target).sum(axis=1), np.finfo(float).tiny)
+        return (p * np.square(d - mean)).sum(axis=1) / lengths
 
     def line(self, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray]) -> _CrossEntropyLine:
         refuse_zero(np.array([np.any(d) for d in directions]))

@@ -201,8 +201,15 @@ class Squared:
         """−(∇²L)⁻¹∇L = y − f."""
         return y - f
 
+    def curvature(self, target: np.ndarray, f: np.ndarray, y: np.ndarray) -> None:
+        """The same everywhere: None."""
+
     def line(self, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray]) -> _QuadraticLine:
         return _QuadraticLine(y - f, directions)
+
+    def scores(self, f: np.ndarray) -> np.ndarray:
+        """f itself: with one-hot targets the prediction is the arg max."""
+        return f
 
     def probabilities(self, f: np.ndarray) -> np.ndarray:
         """With one-hot targets f estimates the class probabilities; the nearest point that is one, (n, m).

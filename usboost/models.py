@@ -7,10 +7,12 @@ from typing import Any
 from usboost.bfv import BoostedFeatures, GradientBoostedTrees
 from usboost.boosted_features import BoostedFeatureNetworkClassifier
 from usboost.fusion import TwoBranchNetworkClassifier
+from usboost.learners.backbones import Backbone
 from usboost.learners.base import Learner
 from usboost.learners.networks import NetworkLearner
 from usboost.learners.trees import TreeLearner
-from usboost.settings import Settings
+from usboost.outsider import LightGBMOutsider
+from usboost.settings import BoostingSizes, NetworkSizes, Settings, Table1, Table2
 from usboost.two_weak_learner import TwoWeakLearnerClassifier
 
 TARGETS = {"first": "gradient", "second": "second_order", "newton": "newton"}
@@ -40,14 +42,49 @@ def build(
             gbm=gbm,
             random_state=seed,
         )
+    if name in settings.run.outsiders:
+        return outsider(name, dataset, settings, seed)
     return boosting(name, dataset, settings, seed)
+
+
+def backbone(
+    table: Table1 | Table2, sizes: NetworkSizes | BoostingSizes, settings: Settings
+) -> Backbone | None:
+    """How pictures are read: the table's backbone unless the profile names another; None for tables."""
+    if table.backbone is None:
+        return None
+    name = sizes.backbone or table.backbone
+    pretrained = settings.pictures.pretrained
+    chosen = table.pretrained if pretrained is None else pretrained
+    return Backbone(
+        name,
+        pretrained=chosen if name != "small_cnn" else False,
+        finetune=settings.pictures.finetune,
+        size=settings.pictures.size,
+        augment=settings.pictures.augment,
+        cache="data/embeddings",
+    )
+
+
+def outsider(name: str, dataset: str, settings: Settings, seed: int) -> LightGBMOutsider:
+    """LightGBM on the model's views; pictures as embeddings of the boosting models' backbone, frozen."""
+    table, chosen = settings.boosting_of(dataset), settings.outsiders
+    return LightGBMOutsider(
+        views=settings.model(name).views,
+        n_trees=chosen.n_trees,
+        learning_rate=chosen.learning_rate,
+        patience=chosen.patience,
+        backbone=backbone(table, settings.sizes.boosting, settings),
+        device=settings.device,
+        random_state=seed,
+    )
 
 
 def two_branch(dataset: str, settings: Settings, seed: int) -> TwoBranchNetworkClassifier:
     """The baseline: Table 1 with S itself as the second branch's input."""
     table, sizes = settings.networks_of(dataset), settings.sizes.networks
     return TwoBranchNetworkClassifier(
-        dnn1=table.dnn1,
+        dnn1=(table.backbone and sizes.head) or table.dnn1,
         dnn2=table.dnn2,
         dnn3=table.dnn3,
         fusion=table.fusion,
@@ -57,6 +94,7 @@ def two_branch(dataset: str, settings: Settings, seed: int) -> TwoBranchNetworkC
         n_epochs=sizes.epochs,
         patience=settings.networks.patience,
         device=settings.device,
+        backbone=backbone(table, sizes, settings),
         random_state=seed,
     )
 
@@ -84,13 +122,14 @@ def boosting(name: str, dataset: str, settings: Settings, seed: int) -> TwoWeakL
     chosen = settings.boosting.model_copy(update=changes)
     learners: dict[str, Learner] = {
         "U": NetworkLearner(
-            hidden=tuple(table.dnn),
-            optimizer=table.optimizer,
-            learning_rate=table.learning_rate,
+            hidden=tuple((table.backbone and sizes.head) or table.dnn),
+            optimizer=sizes.optimizer or table.optimizer,
+            learning_rate=sizes.learning_rate or table.learning_rate,
             batch_size=sizes.batch_size or table.batch_size,
             epochs=chosen.epochs_per_round,
             start=chosen.start,
             device=settings.device,
+            backbone=backbone(table, sizes, settings),
         ),
         "S": TreeLearner(max_depth=table.tree_depth, engine=chosen.tree_engine),
     }

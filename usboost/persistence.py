@@ -16,16 +16,22 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 from sklearn.base import BaseEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
 
 from usboost.bfv import BoostedFeatures, GradientBoostedTrees
 from usboost.boosted_features import BoostedFeatureNetworkClassifier
+from usboost.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
 from usboost.boosting import Stage
+from usboost.earlyboost import EarlyBoostClassifier
 from usboost.errors import UsboostError
 from usboost.files import replacing
 from usboost.fusion import FittedTwoBranch, TwoBranchNetworkClassifier
 from usboost.learners.backbones import Backbone
+from usboost.learners.classifiers import FittedClassifiers
 from usboost.learners.networks import FittedNetwork, NetworkLearner
 from usboost.learners.trees import FittedTrees, Tree, TreeLearner
+from usboost.outsider import LightGBMOutsider
 from usboost.two_weak_learner import TwoWeakLearnerClassifier
 
 FORMAT = 1
@@ -39,14 +45,27 @@ _SETTINGS: dict[str, type] = {
     for cls in (
         BoostedFeatureNetworkClassifier,
         BoostedFeatures,
+        BoostedNetworkClassifier,
+        BoostedNetworkRegressor,
         Backbone,
+        DecisionTreeClassifier,
+        EarlyBoostClassifier,
+        LightGBMOutsider,
+        LogisticRegression,
         NetworkLearner,
         TreeLearner,
         TwoBranchNetworkClassifier,
         TwoWeakLearnerClassifier,
     )
 }
-_LEARNERS: dict[str, Any] = {cls.kind: cls for cls in (FittedNetwork, FittedTrees)}
+_LEARNERS: dict[str, Any] = {cls.kind: cls for cls in (FittedClassifiers, FittedNetwork, FittedTrees)}
+_STAGEWISE = (
+    BoostedNetworkClassifier,
+    BoostedNetworkRegressor,
+    EarlyBoostClassifier,
+    TwoWeakLearnerClassifier,
+)
+_FITTED = ("classes_", "n_outputs_", "flat_")
 _NOT_KEPT = ("callbacks", "gbm")
 
 
@@ -60,11 +79,17 @@ def save(model: BaseEstimator, folder: Path) -> None:
     """
     with replacing(folder) as partial:
         document: dict[str, Any] = {"format": FORMAT, "settings": settings_to_json(model)}
-        document["classes"] = model.classes_.tolist()
+        document["fitted"] = {
+            name: value.tolist() if isinstance(value := getattr(model, name), np.ndarray) else value
+            for name in _FITTED
+            if hasattr(model, name)
+        }
         document["best_round"] = model.best_round_
         document["n_features_in"] = model.n_features_in_
-        if isinstance(model, TwoWeakLearnerClassifier):
+        if isinstance(model, _STAGEWISE):
             document["stages"] = write_stages(model.stages_, partial)
+        elif isinstance(model, LightGBMOutsider):
+            save_gbm(model.gbm_, partial / "gbm")
         elif isinstance(model, TwoBranchNetworkClassifier):
             document["network"] = model.network_.spec
             _write_arrays(model.network_.weights, partial / "network.safetensors")
@@ -91,11 +116,16 @@ def load(folder: Path) -> Any:
         if document["format"] != FORMAT:
             raise UsboostError(f"{folder / 'model.json'} has format {document['format']}, not {FORMAT}")
         model = settings_from_json(document["settings"])
-        model.classes_ = np.asarray(document["classes"])
+        for name, value in document["fitted"].items():
+            if name not in _FITTED:
+                raise UsboostError(f"{folder / 'model.json'} sets {name!r}, which is not part of a model")
+            setattr(model, name, np.asarray(value) if name == "classes_" else value)
         model.best_round_ = document["best_round"]
         model.n_features_in_ = document["n_features_in"]
-        if isinstance(model, TwoWeakLearnerClassifier):
+        if isinstance(model, _STAGEWISE):
             model.stages_ = list(read_stages(document["stages"], folder))
+        elif isinstance(model, LightGBMOutsider):
+            model.gbm_ = load_gbm(folder / "gbm")
         else:
             arrays = _read_arrays(folder / "network.safetensors")
             if isinstance(model, BoostedFeatureNetworkClassifier):

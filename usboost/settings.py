@@ -12,6 +12,8 @@ from usboost.errors import UsboostError
 
 Positive = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(gt=0)]
+OptimizerName = Literal["sgd", "rmsprop", "adam"]
+BackboneName = Literal["small_cnn", "vgg16", "resnet50"]
 
 
 class Section(BaseModel):
@@ -22,15 +24,41 @@ class Section(BaseModel):
 
 class Run(Section):
     datasets: list[str]
+    outsiders: list[str]
     boosting: list[str]
 
 
 class DataSizes(Section):
-    seed: int
-    rows_train: Positive | None
-    rows_test: Positive | None
-    elimination_rows: Positive
-    elimination_tolerance: Annotated[float, Field(ge=0)]
+    """How much of a dataset is made; null rows are all there are."""
+
+    rows_train: Positive | None = None
+    rows_test: Positive | None = None
+    image_size: Positive = 64
+    elimination_rows: Positive = 40_000
+    elimination_tolerance: Annotated[float, Field(ge=0)] = 0.01
+
+
+class Custom(Section):
+    table: str | None
+    label: str
+    image: str | None
+    split_column: str | None
+    categorical: list[str]
+    drop: list[str]
+    channels: Literal[1, 3]
+
+
+class Pictures(Section):
+    finetune: Literal["all", "head"]
+    pretrained: str | bool | None
+    size: Positive | None
+    augment: Literal["none", "flip", "flip_shift"]
+
+
+class Outsiders(Section):
+    n_trees: Positive
+    learning_rate: Rate
+    patience: Positive
 
 
 class FeatureSizes(Section):
@@ -39,31 +67,39 @@ class FeatureSizes(Section):
 
 class NetworkSizes(Section):
     epochs: Positive
-    optimizer: Literal["sgd", "rmsprop", "adam"] | None
+    optimizer: OptimizerName | None
     learning_rate: Rate | None
     batch_size: Positive | None
+    backbone: BackboneName | None
+    head: list[Positive] | None
 
 
 class BoostingSizes(Section):
     rounds: Positive | None
     step: Literal["newton", "bayes", "fixed"]
+    optimizer: OptimizerName | None
+    learning_rate: Rate | None
     batch_size: Positive | None
+    backbone: BackboneName | None
+    head: list[Positive] | None
 
 
 class Profile(Section):
     seeds: Positive
-    data: DataSizes
+    data: dict[str, DataSizes]
     features: FeatureSizes
     networks: NetworkSizes
     boosting: BoostingSizes
 
 
 class Table1(Section):
+    backbone: BackboneName | None = None
+    pretrained: bool = False
     dnn1: list[Positive]
     dnn2: list[Positive]
     dnn3: list[Positive]
     fusion: Literal["concat", "product"]
-    optimizer: Literal["sgd", "rmsprop", "adam"]
+    optimizer: OptimizerName
     learning_rate: Rate
     batch_size: Positive
     bfv_trees: Positive
@@ -75,9 +111,11 @@ class Rounds(Section):
 
 
 class Table2(Section):
+    backbone: BackboneName | None = None
+    pretrained: bool = False
     dnn: list[Positive]
     tree_depth: Positive
-    optimizer: Literal["sgd", "rmsprop", "adam"]
+    optimizer: OptimizerName
     learning_rate: Rate
     batch_size: Positive
     rounds: Rounds
@@ -134,12 +172,17 @@ class Settings(Section):
     code: str
     run: Run
     profiles: dict[str, Profile]
+    data_seed: int
+    custom: Custom
+    pictures: Pictures
+    mi_source: Literal["auto", "ilsvrc2012", "tiny_imagenet_200"]
     table1: dict[str, Table1]
     table2: dict[str, Table2]
     boosting: Boosting
     networks: Networks
     features: Features
     device: str
+    outsiders: Outsiders
     models: dict[str, Model]
 
     @property
@@ -154,7 +197,14 @@ class Settings(Section):
     @property
     def model_names(self) -> list[str]:
         """Every model of this run, in table order."""
-        return ["baseline", "bfv_dnn", *self.run.boosting]
+        return ["baseline", "bfv_dnn", *self.run.boosting, *self.run.outsiders]
+
+    def generated(self, dataset: str) -> bool:
+        """Whether a dataset's raw files are generated: in the demo, unless it is a person's own table."""
+        return self.profile == "demo" and not (dataset == "custom" and self.custom.table)
+
+    def data_of(self, dataset: str) -> DataSizes:
+        return _entry(self.sizes.data, f"profiles.{self.profile}.data", dataset)
 
     def model(self, name: str) -> Model:
         return _entry(self.models, "models", name)

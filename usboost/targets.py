@@ -89,17 +89,30 @@ class NewtonDirection:
 
 @dataclass(frozen=True)
 class NewtonTarget:
-    """BNN's general form: every learner is fitted to −(∇²L_i)⁻¹∇L_i, each sample counting the same.
+    """BNN's general form: every learner is fitted to −(∇²L_i)⁻¹∇L_i.
 
     For the squared loss this is the residual y − f.
+
+    Parameters
+    ----------
+    weighted : bool
+        Whether a sample counts by the curvature of its loss along its target, as in the expansion
+        (7) that the target minimises (ours), or all count the same (the paper's, and the same thing
+        for the squared loss). Without, samples that the model got badly wrong have targets without
+        bound and decide the fit.
     """
 
+    weighted: bool = True
     n_inner: int = 1
 
     def targets(
         self, loss: Squared | SoftmaxCrossEntropy, f: np.ndarray, y: np.ndarray, n_views: int
     ) -> TargetsAt:
-        target = Target(loss.newton_target(f, y))
+        values = loss.newton_target(f, y)
+        weights = loss.curvature(values, f, y) if self.weighted else None
+        if weights is not None:  # positive, so that their mean is
+            weights = np.maximum(weights, max(1e-12 * float(weights.max()), np.finfo(float).tiny))
+        target = Target(values, weights)
         return lambda steps: [target] * n_views
 
 

@@ -78,6 +78,17 @@ class Table:
         """Positions of the categorical columns in `matrix`."""
         return tuple(range(self.n_numeric, self.n_columns))
 
+    def beside(self, other: Table) -> Table:
+        """The columns of both tables of the same rows: numeric ones first, as always."""
+        names = [*self.names[: self.n_numeric], *other.names[: other.n_numeric]]
+        names += [*self.names[self.n_numeric :], *other.names[other.n_numeric :]]
+        return Table(
+            np.concatenate((self.numeric, other.numeric), axis=1),
+            np.concatenate((self.codes, other.codes), axis=1),
+            (*self.cardinalities, *other.cardinalities),
+            tuple(names),
+        )
+
     def matrix(self) -> np.ndarray:
         """All columns side by side as trees read them: float32 (n, p + q), column-major."""
         out = np.empty((len(self), self.n_columns), dtype=np.float32, order="F")

@@ -13,19 +13,14 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 
-SIZES = {
-    "seeds": 1,
-    "data": {
-        "seed": 0,
-        "rows_train": 700,
-        "rows_test": 400,
-        "elimination_rows": 300,
-        "elimination_tolerance": 0.3,
-    },
-    "features": {"trees": 8},
-    "networks": {"epochs": 2, "optimizer": "rmsprop", "learning_rate": 0.003, "batch_size": None},
-    "boosting": {"rounds": 3, "step": "newton", "batch_size": 64},
+DATA = {
+    "ci_a": {"rows_train": 700, "rows_test": 400},
+    "ci_b": {"rows_train": 700, "rows_test": 400, "elimination_rows": 300, "elimination_tolerance": 0.3},
+    "ct": {"rows_train": 250, "rows_test": 50, "image_size": 24},
+    "mi": {"rows_train": 200, "rows_test": 50, "image_size": 24},
+    "custom": {"rows_train": 120, "rows_test": 40, "image_size": 24},
 }
+DATASETS = ["ci_a", "ci_b", "custom"]
 
 
 class Workspace:
@@ -78,12 +73,13 @@ def home(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def reproduced(tmp_path_factory, home) -> Workspace:
-    """A workspace after `dvc repro` on tiny demo data: ci_a and ci_b, three models."""
+    """A workspace after `dvc repro` on tiny demo data: two tables and one with pictures, four models."""
     folder = tmp_path_factory.mktemp("workspace")
     document = yaml.safe_load((ROOT / "params.yaml").read_text())
-    document["profiles"]["demo"] = SIZES
-    document["run"]["boosting"] = ["2wl"]
-    document["run"]["datasets"] = ["ci_a", "ci_b"]
+    sizes = document["profiles"]["demo"]
+    sizes["seeds"], sizes["data"], sizes["features"]["trees"] = 1, DATA, 8
+    sizes["networks"]["epochs"], sizes["boosting"]["rounds"], sizes["boosting"]["batch_size"] = 2, 3, 64
+    document["run"] = {"datasets": DATASETS, "boosting": ["2wl"], "outsiders": ["lgbm"]}
     document["code"] = str(ROOT)
     (folder / "params.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
     shutil.copy(ROOT / "dvc.yaml", folder)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 
@@ -35,8 +34,8 @@ def runs(workspace) -> pd.DataFrame:
 def test_results_hold_every_model(reproduced):
     results = pd.read_csv(reproduced.folder / "reports/results.csv")
     assert list(results.columns) == COLUMNS
-    assert set(results.model) == {"baseline", "bfv_dnn", "gbm", "2wl"}
-    assert set(results.dataset) == {"ci_a", "ci_b"}
+    assert set(results.model) == {"baseline", "bfv_dnn", "gbm", "2wl", "lgbm"}
+    assert set(results.dataset) == {"ci_a", "ci_b", "custom"}
     assert set(results.split) == {"val", "test"}
     assert set(results.metric) == {"f1", "accuracy", "log_loss", "auc"}
     page = (reproduced.folder / "reports/index.html").read_text()
@@ -47,7 +46,7 @@ def test_nothing_is_stale_afterwards_and_one_models_parameter_reruns_that_model(
     assert json.loads(workspace.run("dvc", "status", "--json").stdout) == {}
     workspace.params(lambda p: p["models"]["2wl"].update(shrinkage=0.5))
     stale = json.loads(workspace.run("dvc", "status", "--json").stdout)
-    assert set(stale) == {"boosting@ci_a-2wl", "boosting@ci_b-2wl"}
+    assert set(stale) == {"boosting@ci_a-2wl", "boosting@ci_b-2wl", "boosting@custom-2wl"}
     workspace.params(lambda p: p["models"]["2wl"].pop("shrinkage"))
     workspace.params(lambda p: p["table1"]["ci_a"].update(fusion="concat"))
     stale = json.loads(workspace.run("dvc", "status", "--json").stdout)
@@ -112,7 +111,8 @@ mlflow.artifacts.download_artifacts(run_id=run.info.run_id, artifact_path="learn
     results = pd.read_csv(folder / "reports/results.csv")
     cell = results.query("dataset == 'ci_b' and model == '2wl' and split == 'test' and metric == 'accuracy'")
     assert accuracy == pytest.approx(cell["value"].item(), abs=1e-6)
-    stages = list(read_stages(json.loads((folder / "kept/learners/stages.json").read_text()), folder / "kept/learners"))
+    kept = folder / "kept/learners"
+    stages = list(read_stages(json.loads((kept / "stages.json").read_text()), kept))
     assert len(stages) == 3
     assert set(stages[0].steps) == {"U", "S"}
 
@@ -198,4 +198,4 @@ def test_a_failing_stage_fails_dvc_and_keeps_the_lock(workspace):
     assert done.returncode != 0
     locked = yaml.safe_load((workspace.folder / "dvc.lock").read_text())["stages"]["boosting@ci_a-2wl"]
     assert locked == yaml.safe_load(lock)["stages"]["boosting@ci_a-2wl"]
-    assert os.path.exists(workspace.folder / "data/results/ci_a/2wl/scores.json")
+    assert (workspace.folder / "data/results/ci_a/2wl/scores.json").exists()

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import os
+import shutil
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
-from usboost.datasets import census, census_demo
-from usboost.datasets.sources import RemoteFile
+from usboost.datasets import census, census_demo, ct, custom, custom_demo, imagenet, imagenet_demo
+from usboost.datasets.sources import RemoteFile, find_source, sha256
 from usboost.datasets.store import Prepared
 from usboost.errors import UsboostError
-from usboost.settings import DataSizes
+from usboost.settings import Settings
 
+POINTER = "source.json"
+"""Stands in a raw folder for files that are too large to copy: where they are, and a digest."""
 
-class WriteDemo(Protocol):
-    def __call__(self, folder: Path, *, rows_train: int, rows_test: int, seed: int) -> None: ...
-
-
-class Prepare(Protocol):
-    def __call__(self, raw: Path, *, profile: str, sizes: DataSizes) -> Prepared: ...
+Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -29,34 +29,149 @@ class Dataset:
 
     Attributes
     ----------
-    source : name of the raw files' folder
-    files : the raw files
-    write_demo : writes generated files of the same names and format
-    prepare : makes the prepared form of a folder of raw files
+    write_demo : (folder, rows_train=, rows_test=, seed=) writes generated files of the real format
+    obtain : (folder, settings, cache) puts the real raw files, or a pointer to them, into a folder
+    prepare : (raw, settings, work, progress) makes the prepared form
     """
 
-    source: str
-    files: Sequence[RemoteFile]
-    write_demo: WriteDemo
-    prepare: Prepare
+    write_demo: Callable[..., None]
+    obtain: Callable[[Path, Settings, Path], None]
+    prepare: Callable[[Path, Settings, Path, Progress | None], Prepared]
 
 
-def _prepare_census(raw: Path, *, split: Literal["ci_a", "ci_b"], profile: str, sizes: DataSizes) -> Prepared:
+def own_folder() -> Path | None:
+    """A person's folder of raw files, USBOOST_DATA."""
+    named = os.environ.get("USBOOST_DATA")
+    return Path(named) if named else None
+
+
+def _copy(folder: Path, settings: Settings, cache: Path, *, source: str, files: Sequence[RemoteFile]) -> None:
+    place = find_source(source, files, folder=own_folder(), cache=cache)
+    for file in files:
+        shutil.copyfile(place / file.name, folder / file.name)
+
+
+def _point(folder: Path, target: Path, digest: str) -> None:
+    (folder / POINTER).write_text(json.dumps({"path": str(target.resolve()), "digest": digest}))
+
+
+def _raw(folder: Path) -> Path:
+    """The raw files: the folder itself, or where its pointer leads."""
+    pointer = folder / POINTER
+    if not pointer.is_file():
+        return folder
+    path = Path(json.loads(pointer.read_text())["path"])
+    if not path.exists():
+        raise UsboostError(f"{path}, which {pointer} points to, is gone; fetch again")
+    return path
+
+
+def _census(
+    raw: Path, settings: Settings, work: Path, progress: Progress | None, *, split: Literal["ci_a", "ci_b"]
+) -> Prepared:
+    sizes = settings.data_of(split)
     train, test = (raw / file.name for file in census.FILES)
     return census.prepare(
         train,
         test,
         split=split,
-        seed=sizes.seed,
-        profile=profile,
+        seed=settings.data_seed,
+        profile=settings.profile,
         rows=sizes.elimination_rows,
         tolerance=sizes.elimination_tolerance,
     )
 
 
+def _ct(raw: Path, settings: Settings, work: Path, progress: Progress | None) -> Prepared:
+    sizes = settings.data_of("ct")
+    return ct.prepare(
+        raw,
+        seed=settings.data_seed,
+        profile=settings.profile,
+        rows=sizes.rows_train if settings.profile == "paper" else None,
+        image_size=sizes.image_size,
+        work=work,
+        workers=os.cpu_count() or 1,
+        progress=progress,
+    )
+
+
+def _obtain_imagenet(folder: Path, settings: Settings, cache: Path) -> None:
+    names = ("ilsvrc2012", "tiny_imagenet_200") if settings.mi_source == "auto" else (settings.mi_source,)
+    own = own_folder()
+    for name in names:
+        if own is not None and (own / name).is_dir():
+            place = own / name
+            listed = sorted((p.name, p.stat().st_size) for p in place.iterdir())
+            _point(folder, place, repr(listed))
+            return
+    wanted = " or ".join(names)
+    raise UsboostError(
+        f"ImageNet cannot be downloaded without an account; put {wanted} into the folder "
+        "that USBOOST_DATA names"
+    )
+
+
+def _mi(raw: Path, settings: Settings, work: Path, progress: Progress | None) -> Prepared:
+    sizes = settings.data_of("mi")
+    wanted = {"train": sizes.rows_train, "val": sizes.rows_test, "test": sizes.rows_test}
+    real = settings.profile == "paper"
+    return imagenet.prepare(
+        _raw(raw),
+        seed=settings.data_seed,
+        profile=settings.profile,
+        size=sizes.image_size,
+        limits={split: rows for split, rows in wanted.items() if rows} if real else None,
+        work=work,
+        workers=os.cpu_count() or 1,
+        progress=progress,
+    )
+
+
+def _obtain_custom(folder: Path, settings: Settings, cache: Path) -> None:
+    named = settings.custom.table
+    if named is None:
+        raise UsboostError("params.yaml: custom.table is empty; give the path of your table")
+    table = Path(named).expanduser()
+    if not table.is_file():
+        raise UsboostError(f"the table {table}, which params.yaml names as custom.table, does not exist")
+    _point(folder, table, sha256(table))
+
+
+def _custom(raw: Path, settings: Settings, work: Path, progress: Progress | None) -> Prepared:
+    chosen, sizes = settings.custom, settings.data_of("custom")
+    demo = settings.generated("custom")
+    return custom.prepare(
+        raw / custom_demo.TABLE if demo else _raw(raw),
+        label=custom_demo.LABEL if demo else chosen.label,
+        image=custom_demo.IMAGE if demo else chosen.image,
+        split_column=custom_demo.SPLIT if demo else chosen.split_column,
+        categorical=chosen.categorical,
+        drop=chosen.drop,
+        seed=settings.data_seed,
+        profile="demo" if demo else "paper",
+        size=sizes.image_size,
+        channels=chosen.channels,
+        work=work,
+        workers=os.cpu_count() or 1,
+        progress=progress,
+    )
+
+
 DATASETS: dict[str, Dataset] = {
-    name: Dataset(census.SOURCE, census.FILES, census_demo.write_demo, partial(_prepare_census, split=name))
-    for name in ("ci_a", "ci_b")
+    "ci_a": Dataset(
+        census_demo.write_demo,
+        partial(_copy, source=census.SOURCE, files=census.FILES),
+        partial(_census, split="ci_a"),
+    ),
+    "ci_b": Dataset(
+        census_demo.write_demo,
+        partial(_copy, source=census.SOURCE, files=census.FILES),
+        partial(_census, split="ci_b"),
+    ),
+    "ct": Dataset(ct.write_demo, partial(_copy, source="covertype", files=ct.FILES), _ct),
+    "mi": Dataset(imagenet_demo.write_demo, _obtain_imagenet, _mi),
+    "custom": Dataset(custom_demo.write_demo, _obtain_custom, _custom),
 }
 
 

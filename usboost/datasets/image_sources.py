@@ -4,9 +4,8 @@ Every picture becomes an 8-bit square, grey or red-green-blue:
 
 - turned upright as its EXIF orientation says; of an animation the first frame;
 - transparency is laid on white; CMYK and the like become RGB; 16-bit values are divided by 257;
-- the largest centred square is scaled to the size asked for (bilinear, antialiased), which is the same
-  as scaling the shorter side to the size and cropping the centre. A square picture that has the size
-  already keeps its pixels.
+- the shorter side is scaled to the size asked for (bilinear, antialiased) and the centre cropped; a square
+  picture that has the size already keeps its pixels.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ import io
 import stat
 import warnings
 import zipfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from os import stat_result
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image, ImageOps
 
@@ -77,15 +76,15 @@ def identity(source: Source) -> str:
     return f"{text}|{source.column}|{source.row}" if isinstance(source, ParquetRow) else text
 
 
-def read(source: Path | tuple[Path, str] | bytes) -> bytes:
-    """The bytes of a picture.
+def read(source: Path | tuple[Path, str] | bytes, name: str | None = None) -> bytes:
+    """The bytes of a picture, called `name` in errors.
 
     Raises
     ------
     UsboostError
         If it is missing, empty, larger than `LARGEST_FILE`, or in a damaged archive.
     """
-    name = name_of(source)
+    name = name or name_of(source)
     if isinstance(source, bytes):
         data, size = source, len(source)
     elif isinstance(source, tuple):
@@ -143,7 +142,8 @@ def square(data: bytes, name: str, *, size: int, channels: int) -> Image.Image:
             with Image.open(io.BytesIO(data), formats=FORMATS) as image:
                 # A JPEG much larger than needed is decoded at a half, quarter or eighth of its size.
                 image.draft(None, (2 * size, 2 * size))
-                return _uniform(ImageOps.exif_transpose(image), name, size).convert(MODES[channels])
+                upright = ImageOps.exif_transpose(image)
+                return _uniform(upright, image.format, name, size).convert(MODES[channels])
     except UsboostError:
         raise
     except (Image.DecompressionBombWarning, Image.DecompressionBombError):
@@ -154,7 +154,9 @@ def square(data: bytes, name: str, *, size: int, channels: int) -> Image.Image:
         raise UsboostError(f"{name} is no picture in a known format ({', '.join(FORMATS)})") from None
     # A damaged file can make Pillow's decoders raise nearly anything.
     except Exception as error:
-        raise UsboostError(f"{name} cannot be read as a picture ({error}); replace or leave it out") from error
+        raise UsboostError(
+            f"{name} cannot be read as a picture ({error}); replace or leave it out"
+        ) from error
 
 
 def inside(folder: Path, relative: str, name: str) -> Path:
@@ -203,27 +205,32 @@ class ParquetReader:
 
     def __init__(self, path: Path, column: str) -> None:
         self._path, self._column = path, column
-        self._file = pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20)
-        self._batches = self._file.iter_batches(batch_size=64, columns=[column])
-        self._first, self._values = 0, pa.array([], pa.binary())
+        self._first = 0
+        self._values: list[bytes | None] = []
+        self._batches = self._pass()
 
     def __call__(self, row: int) -> bytes:
-        """The bytes of one row; rows before the last one asked for start a new pass."""
+        """The bytes of one row; a row before those at hand starts a new pass."""
         if row < self._first:
-            self.__init__(self._path, self._column)  # type: ignore[misc]
+            self._first, self._values, self._batches = 0, [], self._pass()
         while row >= self._first + len(self._values):
             self._first += len(self._values)
-            self._values = next(self._batches).column(0)
-        value = self._values[row - self._first].as_py()
-        return b"" if value is None else value
+            self._values = next(self._batches)
+        return self._values[row - self._first] or b""
+
+    def _pass(self) -> Iterator[list[bytes | None]]:
+        with pq.ParquetFile(self._path, pre_buffer=False, buffer_size=1 << 20) as file:
+            for batch in file.iter_batches(batch_size=32, columns=[self._column]):
+                yield batch.column(0).to_pylist()
 
 
-def _uniform(image: Image.Image, name: str, size: int) -> Image.Image:
+def _uniform(image: Image.Image, format: str | None, name: str, size: int) -> Image.Image:
     """A square image in mode L or RGB."""
-    if image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM")):
-        image = Image.fromarray(((np.asarray(image).astype(np.int64) + 128) // 257).clip(0, 255).astype(np.uint8))
+    if image.mode.startswith("I;16") or (image.mode == "I" and format in ("PNG", "PPM")):
+        values = (np.asarray(image).astype(np.int64) + 128) // 257
+        image = Image.fromarray(values.clip(0, 255).astype(np.uint8))
     elif image.mode in ("I", "F"):
-        raise UsboostError(f"{name} has 32-bit pixels, whose black and white are unknown; convert it to 8 bits")
+        raise UsboostError(f"{name} has 32-bit pixels, whose white is unknown; convert it to 8 bits")
     if image.mode in ("LA", "La", "RGBA", "RGBa", "PA") or "transparency" in image.info:
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
@@ -250,9 +257,14 @@ def _member(archive: Path, member: str) -> zipfile.ZipInfo:
         raise UsboostError(f"{archive} holds no file {member}") from None
 
 
-@lru_cache(maxsize=4)
 def _archive(path: Path) -> zipfile.ZipFile:
-    """An open archive; its list of members takes long to read when there are many."""
+    status = _status(path)
+    return _opened(path, status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=4)
+def _opened(path: Path, _size: int, _time: int) -> zipfile.ZipFile:
+    """An open archive, kept while its file stays the same; a long list of members is slow to read."""
     try:
         return zipfile.ZipFile(path)
     except (zipfile.BadZipFile, OSError) as error:

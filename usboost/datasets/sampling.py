@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 
-def stratified_order(labels: ArrayLike, seed: int | Sequence[int]) -> np.ndarray:
+def stratified_order(labels: ArrayLike, seed: int) -> np.ndarray:
     """The rows in a random order in which every class is spread evenly.
 
     A class of m rows gets the places (k + u) / m for k = 0..m−1, u uniform in [0, 1), in a random
@@ -18,7 +18,6 @@ def stratified_order(labels: ArrayLike, seed: int | Sequence[int]) -> np.ndarray
     Parameters
     ----------
     labels : of shape (n,), anything `numpy.unique` takes.
-    seed : as `numpy.random.default_rng` takes it.
 
     Returns
     -------
@@ -33,7 +32,7 @@ def stratified_order(labels: ArrayLike, seed: int | Sequence[int]) -> np.ndarray
     return by_class[np.argsort(place, kind="stable")]
 
 
-def stratified_sample(labels: ArrayLike, size: int | None, seed: int | Sequence[int]) -> np.ndarray:
+def stratified_sample(labels: ArrayLike, size: int | None, seed: int) -> np.ndarray:
     """`size` random rows in their order, with the classes' shares; all of them when None or too few."""
     n = len(np.asarray(labels))
     if size is None or size >= n:
@@ -41,7 +40,7 @@ def stratified_sample(labels: ArrayLike, size: int | None, seed: int | Sequence[
     return np.sort(stratified_order(labels, seed)[:size])
 
 
-def stratified_parts(labels: ArrayLike, shares: Sequence[float], seed: int | Sequence[int]) -> list[np.ndarray]:
+def stratified_parts(labels: ArrayLike, shares: Sequence[float], seed: int) -> list[np.ndarray]:
     """Random parts of about the given shares, each with the classes' shares and its rows in order.
 
     The last part gets what rounding leaves.

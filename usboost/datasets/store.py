@@ -1,9 +1,9 @@
-"""A dataset in its prepared form: one Parquet file per split and a card that describes them."""
+"""A dataset in its prepared form: one Parquet file per split, images in shards, and a card about them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,14 +13,18 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from usboost.datasets import image_store
 from usboost.datasets.encoding import TableEncoder
 from usboost.datasets.sources import sha256
 from usboost.errors import UsboostError
 from usboost.files import replacing
-from usboost.views import Views
+from usboost.views import View, Views
 
 LABEL = "label"
 """The column of class codes 0..M-1 in every split."""
+
+CLEAN = "clean_label"
+"""The column of class codes before any was switched, where labels are; in no view."""
 
 FORMAT = 1
 """Version of the prepared form; a reader refuses another one."""
@@ -35,13 +39,16 @@ class Prepared:
     splits : frames by split name; raw values (float32 numbers, pandas categories) and `LABEL`.
     views : names of the columns of each view.
     classes : class names by code.
-    card : what there is to know about the dataset, as JSON holds it (see `describe`).
+    card : what there is to know about the dataset, as JSON holds it (see `describe`). Its entry ``images``,
+        of a dataset with pictures, is one of `image_store.entry`.
+    images : folder with a folder of image shards for each split, or None.
     """
 
     splits: dict[str, pd.DataFrame]
     views: dict[str, list[str]]
     classes: list[str]
     card: dict[str, Any]
+    images: Path | None = None
 
 
 def describe(
@@ -92,24 +99,40 @@ def describe(
     }
 
 
-def write(prepared: Prepared, folder: Path) -> None:
-    """Write the splits as ``<split>.parquet`` and the card as ``card.json``.
+def write(prepared: Prepared, folder: Path, images: Path | None = None) -> None:
+    """Write the splits as ``<split>.parquet``, the images as shards and the card as ``card.json``.
 
     An earlier folder of that name is replaced as a whole, after everything has been written beside
     it; when anything fails it stays as it was. Files that are already there are never edited, since
     DVC may have linked them to its cache.
 
+    Parameters
+    ----------
+    images : folder with a folder of image shards for each split; by default that of ``prepared``. The
+        shards are linked, not copied (see `image_store.place`).
+
     Raises
     ------
     UsboostError
-        If ``folder`` is a file.
+        If ``folder`` is a file, the images are not one for each row, or there are images where the card
+        describes none or the other way round.
     """
+    images, about = images or prepared.images, prepared.card.get("images")
+    if (images is None) != (about is None):
+        raise UsboostError(
+            "the card describes images, but no folder of them was given"
+            if images is None
+            else f"there are images in {images}, but the card does not describe them"
+        )
     with replacing(Path(folder)) as fresh:
         card = {**prepared.card, "splits": {}}
         for split, frame in prepared.splits.items():
             path = fresh / f"{split}.parquet"
             pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), path, compression="zstd")
             card["splits"][split] = {**prepared.card["splits"][split], "sha256": sha256(path)}
+        if images is not None and about is not None:
+            rows = {split: len(frame) for split, frame in prepared.splits.items()}
+            card["images"] = image_store.place(images, about, rows, fresh)
         text = json.dumps(card, indent=1, ensure_ascii=False, allow_nan=False)
         (fresh / "card.json").write_text(text + "\n", encoding="utf-8")
 
@@ -149,27 +172,50 @@ def read_frame(folder: Path, split: str) -> pd.DataFrame:
     return _load(Path(folder), read_card(folder), split)
 
 
-def read(folder: Path, split: str) -> tuple[Views, np.ndarray]:
+def read(
+    folder: Path,
+    split: str,
+    *,
+    views: Collection[str] | None = None,
+    image_budget: int = image_store.BUDGET,
+) -> tuple[Views, np.ndarray]:
     """One split as learners read it.
+
+    Parameters
+    ----------
+    views : names of the views wanted, all by default; a tree needs no pictures read.
+    image_budget : bytes of pixels up to which images are decoded into memory (see
+        `image_store.read_view`).
 
     Returns
     -------
-    The views of n samples, each encoded by its encoder in the card, and int64 labels of shape (n,).
+    The views of n samples, the images first (`Images` or `EncodedImages`), each table encoded by its
+    encoder in the card, and int64 labels of shape (n,).
 
     Raises
     ------
     UsboostError
-        As `read_frame`, or if the card has no encoder for a view.
+        As `read_frame`, or if a view is unknown, the card has no encoder for one, or an image shard is
+        missing, damaged or not the one that the card describes.
     """
     folder = Path(folder)
     card = read_card(folder)
     frame = _load(folder, card, split)
-    tables = {}
-    for view in card["views"]:
+    pictures = card.get("images")
+    names = [*([pictures["view"]] if pictures else []), *card["views"]]
+    if unknown := [view for view in views or () if view not in names]:
+        raise UsboostError(f"{folder} has no view {unknown[0]!r}; its views are {', '.join(names)}")
+    found: dict[str, View] = {}
+    for view in names:
+        if views is not None and view not in views:
+            continue
+        if pictures and view == pictures["view"]:
+            found[view] = image_store.read_view(folder, pictures, split, len(frame), budget=image_budget)
+            continue
         if view not in card["encoders"]:
             raise UsboostError(f"{folder / 'card.json'} has no encoder for view {view!r}; prepare again")
-        tables[view] = TableEncoder.from_dict(card["encoders"][view]).transform(frame)
-    return Views(tables), frame[LABEL].to_numpy(dtype=np.int64)
+        found[view] = TableEncoder.from_dict(card["encoders"][view]).transform(frame)
+    return Views(found), frame[LABEL].to_numpy(dtype=np.int64)
 
 
 def _load(folder: Path, card: Mapping[str, Any], split: str) -> pd.DataFrame:

@@ -59,11 +59,12 @@ class ImageNetwork(nn.Module):
 
         self.spec = spec
         self.generator = torch.Generator()
-        if spec["backbone"] == "small_cnn":
-            self.backbone: nn.Module = SmallCNN(spec["channels"])
-            n_features = SmallCNN.n_features
-        else:
-            self.backbone, n_features = _torchvision(spec["backbone"])
+        self.backbone: nn.Module
+        with torch.random.fork_rng(devices=[]):  # `initialise` draws the weights that count
+            if spec["backbone"] == "small_cnn":
+                self.backbone, n_features = SmallCNN(spec["channels"]), SmallCNN.n_features
+            else:
+                self.backbone, n_features = _torchvision(spec["backbone"])
         self.head: nn.Module = nn.Identity()
         if widths:
             self.head = nn.Sequential(nn.ReLU(), dense_network([n_features, *widths]))
@@ -148,9 +149,7 @@ class Backbone(BaseEstimator):
         if self.augment not in AUGMENTATIONS:
             raise UsboostError(f"augmentation is one of {', '.join(AUGMENTATIONS)}, not {self.augment!r}")
         if self.name == "small_cnn" and self.pretrained:
-            raise UsboostError(
-                "small_cnn has no pretrained weights; set pretrained: false"
-            )
+            raise UsboostError("small_cnn has no pretrained weights; set pretrained: false")
         return {
             "view": "image",
             "channels": view.channels,
@@ -220,9 +219,7 @@ def read_weights(name: str, pretrained: bool | str) -> dict[str, torch.Tensor]:
     path = Path(pretrained) if isinstance(pretrained, str) else weights_file(name)[0]
     if not path.is_file():
         if isinstance(pretrained, str):
-            raise UsboostError(
-                f"the weights {path} are missing; give another path or pretrained: false"
-            )
+            raise UsboostError(f"the weights {path} are missing; give another path or pretrained: false")
         _download(name, path)
     try:
         if path.suffix == ".safetensors":

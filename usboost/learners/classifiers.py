@@ -144,7 +144,8 @@ class ClassifierLearner(BaseEstimator):
 
     def trainer(self, prepared: PreparedFrame, n_outputs: int) -> ClassifierTrainer:
         estimator = DecisionTreeClassifier(max_depth=3) if self.estimator is None else self.estimator
-        if not (is_classifier(estimator) and has_fit_parameter(estimator, "sample_weight")):
+        is_one = isinstance(estimator, BaseEstimator) and is_classifier(estimator)
+        if not (is_one and has_fit_parameter(estimator, "sample_weight")):
             raise UsboostError(
                 f"{type(estimator).__name__} is not a classifier whose fit takes sample_weight"
             )

@@ -47,6 +47,9 @@ class TableLinear(nn.Module):
 class Linear(nn.Linear):
     """`nn.Linear` whose initial weights come from a given generator."""
 
+    def reset_parameters(self) -> None:
+        """Nothing yet: `reset` draws them, and torch's global generator is left alone."""
+
     def reset(self, generator: torch.Generator) -> None:
         bound = 1 / math.sqrt(max(self.in_features, 1))
         nn.init.uniform_(self.weight, -bound, bound, generator=generator)

@@ -251,6 +251,7 @@ class LightGBMTrainer:
             "min_data_in_leaf": learner.min_samples_leaf,
             "min_sum_hessian_in_leaf": 1e-10,
             "max_bin": learner.max_bin,
+            "min_data_per_group": learner.min_samples_leaf,
             "cat_l2": 0.0,  # leaf values are the plain (weighted) means, as in any regression tree
             "num_threads": learner.num_threads,
             "boost_from_average": False,

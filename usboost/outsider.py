@@ -1,0 +1,129 @@
+"""The honest outsider: LightGBM on the structured columns, or on them plus everything else."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from usboost.base import Validation, ViewsClassifier, as_views
+from usboost.bfv import GradientBoostedTrees, lightgbm_parameters, lightgbm_threads, log_odds
+from usboost.boosting import Round
+from usboost.callbacks import Callback, tell, watched
+from usboost.images import EncodedImages, Images
+from usboost.learners.backbones import Backbone
+from usboost.learners.training import pick_device
+from usboost.learners.trees import Tree, quiet_lightgbm
+from usboost.metrics import accuracy, f1
+from usboost.views import Table, Views
+
+
+class LightGBMOutsider(ViewsClassifier):
+    """A LightGBM classifier on one or more views, early-stopped on the validation log-loss.
+
+    Parameters
+    ----------
+    views : names of the views it reads; tables as they are, pictures as frozen embeddings
+    n_trees : at most this many stages; learning_rate, num_leaves, min_samples_leaf as LightGBM's
+    patience : stages without a better validation log-loss before stopping
+    validation_fraction, random_state, callbacks : as everywhere
+    backbone : Backbone, optional; what embeds pictures (always frozen here)
+    device : where pictures are embedded
+
+    Attributes
+    ----------
+    classes_, history_ (one entry: the fit is LightGBM's own loop), gbm_ : GradientBoostedTrees
+    """
+
+    def __init__(
+        self,
+        views: Sequence[str] = ("U", "S"),
+        n_trees: int = 2000,
+        learning_rate: float = 0.05,
+        num_leaves: int = 31,
+        min_samples_leaf: int = 20,
+        patience: int = 50,
+        validation_fraction: float = 0.1,
+        backbone: Backbone | None = None,
+        device: str = "auto",
+        random_state: int = 0,
+        callbacks: Sequence[Callback] | None = None,
+    ) -> None:
+        self.views = views
+        self.n_trees = n_trees
+        self.learning_rate = learning_rate
+        self.num_leaves = num_leaves
+        self.min_samples_leaf = min_samples_leaf
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.backbone = backbone
+        self.device = device
+        self.random_state = random_state
+        self.callbacks = callbacks
+
+    @property
+    def n_rounds(self) -> int:
+        return 1
+
+    def _fit(
+        self, views: Views, codes: np.ndarray, validation: Validation | None, callbacks: list[Callback]
+    ) -> None:
+        lightgbm = quiet_lightgbm()
+        started = time.perf_counter()
+        n_classes = len(self.classes_)
+        initial = log_odds(codes, n_classes)
+        parameters = lightgbm_parameters(n_classes) | {
+            "learning_rate": self.learning_rate,
+            "num_leaves": self.num_leaves,
+            "min_data_in_leaf": self.min_samples_leaf,
+            "seed": self.random_state,
+            "num_threads": lightgbm_threads(len(codes)),
+        }
+
+        def dataset(table: Table, y: np.ndarray, reference: Any = None) -> Any:
+            return lightgbm.Dataset(
+                table.matrix(),
+                label=y,
+                init_score=np.repeat(initial, len(y)),
+                params=parameters,
+                categorical_feature=list(table.categorical),
+                reference=reference,
+            )
+
+        train = dataset(self._table(views), codes)
+        held = [dataset(self._table(validation[0]), validation[1], train)] if validation else []
+        stops = [lightgbm.early_stopping(self.patience, verbose=False)] if held else []
+        booster = lightgbm.train(parameters, train, self.n_trees, valid_sets=held, callbacks=stops)
+        best = booster.best_iteration if held and booster.best_iteration > 0 else booster.current_iteration()
+        grown = booster.dump_model(num_iteration=best)["tree_info"]
+        trees = [Tree.from_lightgbm(tree, scale=1 / self.learning_rate) for tree in grown]
+        self.gbm_ = GradientBoostedTrees(trees, initial, self.learning_rate, n_classes)
+        metrics: dict[str, float] = {"risk_train": float("nan")}
+        if validation:
+            predicted = self.gbm_.probabilities(self._table(validation[0])).argmax(axis=1)
+            metrics["f1_val"] = f1(validation[1], predicted, n_classes)
+            metrics["accuracy_val"] = accuracy(validation[1], predicted)
+        with watched(self, callbacks):
+            tell(callbacks, Round(1, None, metrics, {"total": time.perf_counter() - started}))
+
+    def _table(self, views: Views) -> Table:
+        """The chosen views side by side."""
+        tables = []
+        for name in self.views:
+            view = views[name]
+            if isinstance(view, (Images, EncodedImages)):
+                embedded = (self.backbone or Backbone()).embed(view, pick_device(self.device))
+                names = tuple(f"{name}_embedding_{j}" for j in range(embedded.shape[1]))
+                view = Table.from_numeric(embedded, names)
+            tables.append(view)
+        joined = tables[0]
+        for table in tables[1:]:
+            joined = joined.beside(table)
+        return joined
+
+    def predict_proba(self, X: Views | Mapping[str, Any]) -> np.ndarray:
+        """Class probabilities, float64 (n, M), columns as in ``classes_``."""
+        self._check_fitted()
+        return self.gbm_.probabilities(self._table(as_views(X)))
