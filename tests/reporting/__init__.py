@@ -138,7 +138,7 @@ def write_card(prepared: Path, dataset: str, profile: str = "demo", **more: Any)
         card["columns"] = [
             {"name": f"x{j}", "view": "S", "reason": "drawn at random beside the image"} for j in range(40)
         ]
-        card["label_noise"] = 0.09
+        card["noise"] = {"rate": 0.09, "why": "switched at random"}
     card["sources"] = {"census-income.data.gz": digest, "census-income.test.gz": digest[::-1]}
     (prepared / dataset).mkdir(parents=True, exist_ok=True)
     (prepared / dataset / "card.json").write_text(json.dumps(card | more))

@@ -38,10 +38,10 @@ def test_every_figure_shows_its_models(traces: dict[str, pd.DataFrame]) -> None:
         "order": ["2WL", "2WL2O", *lines],
         "learners": ["2WL", "2WL2O", "1WL_S", "1WL_U", *lines],
         "steps": ["2WL", "2WL_Fix", "2WL2O", "2WL2O_Fix", *lines],
-        "others": ["Baseline", "BFV+DNN", "lgbm", *lines],
-        "epsilon_delta": ["2WL", "2WL_Fix", "2WL2O", "2WL2O_Fix", "1WL_S", "1WL_U", "lgbm"],
+        "others": ["Baseline", "BFV+DNN", "LightGBM on all", *lines],
+        "epsilon_delta": ["2WL", "2WL_Fix", "2WL2O", "2WL2O_Fix", "1WL_S", "1WL_U", "LightGBM on all"],
         "risk_boosting": ["2WL", "2WL_Fix", "2WL2O", "2WL2O_Fix", "1WL_S", "1WL_U"],
-        "risk_others": ["Baseline", "BFV+DNN", "lgbm"],
+        "risk_others": ["Baseline", "BFV+DNN", "LightGBM on all"],
     }
 
 

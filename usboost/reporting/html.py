@@ -14,6 +14,7 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from usboost.errors import UsboostError
+from usboost.files import write_atomically
 from usboost.reporting import figures, paper
 from usboost.reporting.results import (
     collect,
@@ -24,12 +25,14 @@ from usboost.reporting.results import (
     read_trace,
     table3,
     table_order,
-    write_atomically,
     write_csv,
 )
+from usboost.reporting.samples import sample_pictures
 
 METRIC_NAMES = {"f1": "F1", "accuracy": "accuracy", "auc": "AUC", "log_loss": "log-loss"}
 DEMO = "demo data"
+HALVES = ("bfv_dnn", "1wl_s", "1wl_u", "2wl", "2wl2o")
+"""The paper's Table 4: one-learner against two-learner models."""
 
 _FIRST = ("profile", "seed", "splits", "rows", "class_counts", "columns", "elimination")
 _HIDDEN = ("dataset", "format", "encoders")
@@ -75,12 +78,12 @@ def write_report(
     for dataset in dict.fromkeys(datasets):
         traces = {m: t for m in table_order(models) if (t := read_trace(results, dataset, m)) is not None}
         label = f"{dataset_name(dataset)} · {DEMO}" if demo else dataset_name(dataset)
-        noise = cards.get(dataset, {}).get("label_noise")
+        noise = _noise(cards.get(dataset, {}))
         drawn = figures.draw(
             traces,
             label,
             baseline=_best_f1(traces.get("baseline")),
-            ceiling=1 - noise if isinstance(noise, float) else None,
+            ceiling=1 - noise if noise else None,
         )
         for name, figure in drawn.items():
             svgs.setdefault(name, {})[dataset] = figures.to_svg(figure)
@@ -94,6 +97,7 @@ def write_report(
         cards=cards,
         drawings=svgs,
         title=title,
+        pictures={d: shown for d, card in cards.items() if (shown := sample_pictures(prepared / d, card))},
     )
     write_csv(frame, out / "results.csv")
     for name, png in pngs.items():
@@ -117,6 +121,7 @@ def render(
     cards: Mapping[str, Mapping[str, Any]] | None = None,
     drawings: Mapping[str, Mapping[str, str]] | None = None,
     title: str | None = None,
+    pictures: Mapping[str, list[tuple[str, list[str]]]] | None = None,
 ) -> str:
     """The page: HTML that asks nothing of the network and runs no script.
 
@@ -130,8 +135,10 @@ def render(
     cards : data cards by dataset.
     drawings : {figure: {dataset: SVG}}, figures named as in `figures.draw`.
     title : of the page.
+    pictures : by dataset, each class's name and sample pictures as data URIs.
     """
     cards = cards or {}
+    pictured = [d for d in dict.fromkeys(datasets) if "images" in cards.get(d, {})]
     demo = is_demo(profiles, cards)
     title = title or "usboost report"
     if demo and DEMO not in title.lower():
@@ -163,8 +170,19 @@ def render(
         absent=absent,
         cards={d: _card(cards[d]) if d in cards else None for d in datasets},
         drawings=drawings or {},
-        noisy=any("label_noise" in card for card in cards.values()),
+        noisy=any(_noise(card) for card in cards.values()),
+        pictures=pictures or {},
+        halves=_table(frame, pictured, [m for m in HALVES if m in rows], "test", published=not demo),
+        pictured=pictured,
+        half_models=[m for m in HALVES if m in rows],
     )
+
+
+def _noise(card: Mapping[str, Any]) -> float | None:
+    """The share of labels that were switched at random, if the card tells of any."""
+    noise = card.get("noise")
+    rate = noise.get("rate") if isinstance(noise, Mapping) else None
+    return rate if isinstance(rate, float) else None
 
 
 def _table(
@@ -175,7 +193,7 @@ def _table(
     best: dict[str, dict[str, Any]] = {}
     for dataset in datasets:
         summary = table3(frame[frame["dataset"] == dataset], split, paper.metric(dataset))
-        summary = summary[summary["value_seeds"] > 0]
+        summary = summary[(summary["value_seeds"] > 0) & summary["model"].isin(models)]
         for row in summary.itertuples():
             cells[dataset, row.model] = {
                 "model": row.model,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
@@ -12,6 +11,7 @@ import pandas as pd
 from pydantic import BaseModel, Field, ValidationError
 
 from usboost.errors import UsboostError
+from usboost.files import write_atomically
 
 COLUMNS = (
     "dataset",
@@ -34,8 +34,12 @@ MODEL_NAMES = {
     "1wl_s": "1WL_S",
     "1wl_u": "1WL_U",
     "gbm": "GBM alone",
+    "lgbm_s": "LightGBM on S",
+    "lgbm": "LightGBM on all",
+    "bnn": "BNN",
+    "earlyboost": "Earlyboost",
 }
-DATASET_NAMES = {"ci_a": "CI-A", "ci_b": "CI-B", "ct": "CT", "mi": "MI", "rw": "RW"}
+DATASET_NAMES = {"ci_a": "CI-A", "ci_b": "CI-B", "ct": "CT", "mi": "MI", "rw": "RW", "custom": "your table"}
 LOWER_IS_BETTER = frozenset({"log_loss"})
 TRACE_COLUMNS = ("seconds", "risk_train", "risk_val", "f1_val", "accuracy_val", "epsilon", "delta")
 
@@ -209,18 +213,6 @@ def _ordered(known: Sequence[str], present: Iterable[str]) -> list[str]:
 def write_csv(frame: pd.DataFrame, path: Path) -> None:
     """Write what `collect` returns as CSV: floats with 6 significant digits, NaN empty, atomically."""
     write_atomically(path, frame.to_csv(index=False, float_format="%.6g", lineterminator="\n").encode())
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file by way of a temporary sibling, so that a reader never sees half of it."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    sibling = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        sibling.write_bytes(content)
-        sibling.replace(path)
-    finally:
-        sibling.unlink(missing_ok=True)
 
 
 def table3(frame: pd.DataFrame, split: str, metric: str) -> pd.DataFrame:

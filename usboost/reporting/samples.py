@@ -1,0 +1,53 @@
+"""Sample pictures of each class of a prepared dataset (the paper's Figure 2)."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from PIL import Image
+
+from usboost.datasets.store import CLEAN, LABEL
+
+PER_CLASS = 6
+SIDE = 128  # pixels shown; smaller pictures are enlarged without blurring
+
+
+def sample_pictures(folder: Path, card: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
+    """For each class, its name and up to `PER_CLASS` training pictures as PNG data URIs.
+
+    The class is that before any label was switched, where the dataset keeps it. Empty where the
+    dataset has no pictures, or they cannot be read.
+    """
+    if "images" not in card:
+        return []
+    try:
+        shard = card["images"]["splits"]["train"]["shards"][0]["file"]
+        pictures = pq.read_table(folder / "images" / "train" / shard, columns=["image"])["image"]
+        names = pq.read_schema(folder / "train.parquet").names
+        column = CLEAN if CLEAN in names else LABEL
+        labels = pq.read_table(folder / "train.parquet", columns=[column])[column].to_numpy()[: len(pictures)]
+    except (OSError, KeyError, IndexError, pa.ArrowException):
+        return []
+    out = []
+    for code, name in enumerate(card["classes"]):
+        rows = [int(row) for row in (labels == code).nonzero()[0][:PER_CLASS]]
+        out.append((str(name), [_data_uri(pictures[row].as_py()) for row in rows]))
+    return out
+
+
+def _data_uri(encoded: bytes) -> str:
+    with Image.open(io.BytesIO(encoded)) as opened:
+        image = opened.convert("RGB" if opened.mode == "RGB" else "L")
+    scale = max(1, SIDE // max(image.size))
+    shown = image.resize((image.width * scale, image.height * scale), Image.Resampling.NEAREST)
+    if max(shown.size) > SIDE:
+        shown.thumbnail((SIDE, SIDE))
+    out = io.BytesIO()
+    shown.save(out, "PNG", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(out.getvalue()).decode()
