@@ -19,7 +19,8 @@ from usboost import settings as params  # noqa: E402
 def report() -> Path:
     """Gather all results of this run into reports/."""
     settings = params.load()
-    return write(settings.run.datasets, settings.model_names, Path("reports"))
+    cells = [(cell.dataset, cell.model) for cell in settings.run.further.values()]
+    return write(settings.run.datasets, settings.model_names, cells, Path("reports"))
 
 
 def main() -> None:

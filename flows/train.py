@@ -14,7 +14,8 @@ import typer  # noqa: E402
 from prefect import flow  # noqa: E402
 from pydantic import Field  # noqa: E402
 
-from tasks.training import fit_seed, results_folder, write_results  # noqa: E402
+from tasks.folders import results_folder  # noqa: E402
+from tasks.training import fit_seed, write_results  # noqa: E402
 from usboost import settings as params  # noqa: E402
 
 

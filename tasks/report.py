@@ -11,7 +11,9 @@ from usboost.reporting.html import write_report
 
 
 @task(cache_policy=NO_CACHE)
-def write(datasets: list[str], models: list[str], out: Path) -> Path:
+def write(datasets: list[str], models: list[str], cells: list[tuple[str, str]], out: Path) -> Path:
     """Write results.csv, index.html and figures to `out`."""
-    write_report(Path("data/results"), Path("data/prepared"), out, datasets=datasets, models=models)
+    write_report(
+        Path("data/results"), Path("data/prepared"), out, datasets=datasets, models=models, cells=cells
+    )
     return out

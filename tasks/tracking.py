@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import mlflow
+import numpy as np
 import pandas as pd
 import yaml
 from mlflow.entities import Metric, Param
@@ -63,6 +64,15 @@ def log_parameters(run_id: str, parameters: Mapping[str, Any]) -> None:
     MlflowClient().log_batch(run_id, params=params)
 
 
+def log_estimator(run_id: str, estimator: Any, **more: Any) -> None:
+    """An estimator's parameters, those of estimators inside it included."""
+    given = {k: v for k, v in estimator.get_params(deep=False).items() if k not in ("callbacks", "gbm")}
+    for name, learner in (given.pop("learners", None) or {}).items():
+        given[f"learner_{name}"] = learner
+    nested = {k: v.get_params(deep=False) if hasattr(v, "get_params") else v for k, v in given.items()}
+    log_parameters(run_id, {**more, **nested})
+
+
 def _flat(parameters: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in parameters.items():
         if isinstance(value, Mapping):
@@ -77,6 +87,20 @@ def log_scores(run_id: str, scores: Mapping[str, Mapping[str, float]], **more: f
     values = {f"{split}_{metric}": v for split, metrics in scores.items() for metric, v in metrics.items()}
     metrics = [Metric(key, float(value), now, 0) for key, value in {**values, **more}.items()]
     MlflowClient().log_batch(run_id, metrics=metrics)
+
+
+def log_trace(run_id: str, trace: pd.DataFrame) -> None:
+    """Every number of a trace, its rows in order as steps: for fits that are logged when they are done."""
+    now = int(time.time() * 1000)
+    values = trace.drop(columns=["seed", "round"]).select_dtypes("number")
+    logged = [
+        Metric(str(name), float(value), now, step)
+        for name in values
+        for step, value in enumerate(values[name], start=1)
+        if np.isfinite(value)
+    ]
+    for start in range(0, len(logged), BATCH):
+        MlflowClient().log_batch(run_id, metrics=logged[start : start + BATCH])
 
 
 class MLflowCallback(Callback):

@@ -13,26 +13,20 @@ import pyarrow.parquet as pq
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from tasks import tracking
+from tasks import cross_validation, early, tracking
 from tasks.features import features_folder, read_features
+from tasks.folders import prepared_folder
 from usboost import metrics, models
 from usboost.boosted_features import BFV
 from usboost.callbacks import Progress
 from usboost.datasets import store
+from usboost.earlyboost import EarlyBoostClassifier
 from usboost.files import replacing
 from usboost.persistence import load_gbm, save
 from usboost.settings import Settings
 from usboost.views import Views
 
 SPLITS = ("train", "val", "test")
-
-
-def prepared_folder(dataset: str) -> Path:
-    return Path("data/prepared") / dataset
-
-
-def results_folder(dataset: str, model: str) -> Path:
-    return Path("data/results") / dataset / model
 
 
 @task(cache_policy=NO_CACHE, task_run_name="{dataset}-{model}-seed{seed}")
@@ -56,6 +50,8 @@ def fit_seed(dataset: str, model: str, seed: int, settings: Settings, out: Path)
 
 
 def _fit(dataset: str, model: str, seed: int, settings: Settings, out: Path, run_id: str) -> dict[str, Any]:
+    if store.read_card(prepared_folder(dataset)).get("folds"):
+        return cross_validation.fit_folds(dataset, model, seed, settings, out, run_id)
     splits = {split: store.read(prepared_folder(dataset), split) for split in SPLITS}
     gbm_scores: dict[str, Any] = {}
     if model == "bfv_dnn":
@@ -65,7 +61,7 @@ def _fit(dataset: str, model: str, seed: int, settings: Settings, out: Path, run
         )
     else:
         estimator = models.build(model, dataset, settings, seed)
-    _log_parameters(run_id, dataset, model, seed, settings, estimator)
+    tracking.log_estimator(run_id, estimator, dataset=dataset, model=model, seed=seed)
     logger = tracking.MLflowCallback(run_id)
     estimator.set_params(callbacks=[Progress(f"{dataset} {model} seed {seed}"), logger])
     started = time.perf_counter()
@@ -76,6 +72,8 @@ def _fit(dataset: str, model: str, seed: int, settings: Settings, out: Path, run
         for split, (views, y) in splits.items()
         if split != "train"
     }
+    if isinstance(estimator, EarlyBoostClassifier):
+        early.add_scores(estimator, settings, splits, scores)
     tracking.log_scores(
         run_id,
         scores,
@@ -117,21 +115,6 @@ def _with_features(dataset: str, seed: int, splits: dict[str, Any]) -> tuple[dic
     for split, (views, y) in splits.items():
         out[split] = (views.with_view(BFV, read_features(folder, split, len(y))), y)
     return out, {"gbm": json.loads((folder / "scores.json").read_text())}
-
-
-def _log_parameters(
-    run_id: str, dataset: str, model: str, seed: int, settings: Settings, estimator: Any
-) -> None:
-    given = estimator.get_params(deep=False)
-    for name in ("callbacks", "gbm"):
-        given.pop(name, None)
-    for name, learner in (given.get("learners") or {}).items():
-        given[f"learner_{name}"] = learner.get_params()
-    given.pop("learners", None)
-    nested = {k: v.get_params(deep=False) if hasattr(v, "get_params") else v for k, v in given.items()}
-    tracking.log_parameters(
-        run_id, {"dataset": dataset, "model": model, "seed": seed, "profile": settings.profile, **nested}
-    )
 
 
 @task(cache_policy=NO_CACHE)

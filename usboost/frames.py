@@ -78,7 +78,8 @@ def as_sequences(X: Any, n_features: int | None = None, n_frames: int | None = N
     Parameters
     ----------
     X : numeric array (n, T, d); array or DataFrame (n, T) for d = 1; or a list of n arrays of shape
-        (T_i, d), or (T_i,) for d = 1, whose lengths may differ
+        (T_i, d), or (T_i,) for d = 1, whose lengths may differ; or Views of T numeric tables, the
+        frames in the order of their names
     n_features, n_frames : what a fitted model was trained on; d must be the former, and no sequence
         may be longer than the latter
 
@@ -90,6 +91,10 @@ def as_sequences(X: Any, n_features: int | None = None, n_frames: int | None = N
     """
     if isinstance(X, Sequences):
         taken = X
+    elif isinstance(X, Views):
+        frames = [X[name].numeric for name in sorted(X.names)]
+        values = np.stack(frames, axis=1).astype(np.float64)
+        taken = Sequences(values, np.full(len(values), values.shape[1]))
     elif isinstance(X, (list, tuple)) or (isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 1):
         taken = _from_list(X)
     else:

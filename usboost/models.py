@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
+
 from usboost.bfv import BoostedFeatures, GradientBoostedTrees
 from usboost.boosted_features import BoostedFeatureNetworkClassifier
+from usboost.boosted_network import BoostedNetworkClassifier
+from usboost.earlyboost import EarlyBoostClassifier
 from usboost.fusion import TwoBranchNetworkClassifier
 from usboost.learners.backbones import Backbone
 from usboost.learners.base import Learner
@@ -42,6 +47,10 @@ def build(
             gbm=gbm,
             random_state=seed,
         )
+    if name == "bnn":
+        return boosted_network(settings, seed)
+    if name == "earlyboost":
+        return early(settings, seed)
     if name in settings.run.outsiders:
         return outsider(name, dataset, settings, seed)
     return boosting(name, dataset, settings, seed)
@@ -64,6 +73,29 @@ def backbone(
         augment=settings.pictures.augment,
         cache="data/embeddings",
     )
+
+
+def boosted_network(settings: Settings, seed: int) -> BoostedNetworkClassifier:
+    """Damião's boosted neural networks: one hidden layer, closed-form γ."""
+    chosen = settings.bnn
+    network = NetworkLearner(
+        hidden=(chosen.hidden,),
+        optimizer="adam",
+        learning_rate=0.01,
+        batch_size=32,
+        epochs=chosen.epochs,
+        device=settings.device,
+    )
+    return BoostedNetworkClassifier(chosen.loss, network, n_rounds=chosen.rounds, random_state=seed)
+
+
+def early(settings: Settings, seed: int) -> EarlyBoostClassifier:
+    """Earlyboost for two classes, Earlyboost.MH for more."""
+    chosen = settings.earlyboost
+    weak: Any = DecisionTreeClassifier(max_depth=chosen.max_depth)
+    if chosen.estimator == "logistic":
+        weak = LogisticRegression()
+    return EarlyBoostClassifier(weak, random_state=seed)
 
 
 def outsider(name: str, dataset: str, settings: Settings, seed: int) -> LightGBMOutsider:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ VIEW = "x"
 
 
 def as_table(X: Any, n_columns: int | None = None) -> Table:
-    """X as a table: a `Table` or the view "x" as it is, else an array or DataFrame (n, p) of finite numbers.
+    """X as a table: a `Table` as it is, Views' tables side by side, else an array (n, p) of numbers.
 
     Raises
     ------
@@ -23,7 +24,7 @@ def as_table(X: Any, n_columns: int | None = None) -> Table:
         If X is not numeric or finite, or has not `n_columns` columns.
     """
     if isinstance(X, Views):
-        X = X[VIEW]
+        X = X[VIEW] if VIEW in X.names else reduce(Table.beside, (X[name] for name in X.names))
     if not isinstance(X, Table):
         names = tuple(map(str, X.columns)) if isinstance(X, pd.DataFrame) else ()
         try:

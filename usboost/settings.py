@@ -25,6 +25,8 @@ class Section(BaseModel):
 class Run(Section):
     datasets: list[str]
     outsiders: list[str]
+    further_datasets: list[str]
+    further: dict[str, Cell]
     boosting: list[str]
 
 
@@ -53,6 +55,27 @@ class Pictures(Section):
     pretrained: str | bool | None
     size: Positive | None
     augment: Literal["none", "flip", "flip_shift"]
+
+
+class BoostedNetworks(Section):
+    loss: Literal["squared", "cross_entropy"]
+    hidden: Positive
+    epochs: Positive
+    rounds: Positive
+
+
+class Early(Section):
+    estimator: Literal["tree", "logistic"]
+    max_depth: Positive
+    trigger: Literal["probability", "margin"]
+    threshold: float
+
+
+class Cell(Section):
+    """A model on a dataset, for the models that do not run on all."""
+
+    dataset: str
+    model: str
 
 
 class Outsiders(Section):
@@ -183,6 +206,8 @@ class Settings(Section):
     features: Features
     device: str
     outsiders: Outsiders
+    bnn: BoostedNetworks
+    earlyboost: Early
     models: dict[str, Model]
 
     @property
@@ -201,7 +226,10 @@ class Settings(Section):
 
     def generated(self, dataset: str) -> bool:
         """Whether a dataset's raw files are generated: in the demo, unless it is a person's own table."""
-        return self.profile == "demo" and not (dataset == "custom" and self.custom.table)
+        real = ("iris", "digits_rows", "pendigits", "gunpoint")
+        return (
+            self.profile == "demo" and dataset not in real and not (dataset == "custom" and self.custom.table)
+        )
 
     def data_of(self, dataset: str) -> DataSizes:
         return _entry(self.sizes.data, f"profiles.{self.profile}.data", dataset)

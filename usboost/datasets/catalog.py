@@ -11,7 +11,17 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from usboost.datasets import census, census_demo, ct, custom, custom_demo, imagenet, imagenet_demo
+from usboost.datasets import (
+    census,
+    census_demo,
+    ct,
+    custom,
+    custom_demo,
+    imagenet,
+    imagenet_demo,
+    prepared_sequences,
+    sequences,
+)
 from usboost.datasets.sources import RemoteFile, find_source, sha256
 from usboost.datasets.store import Prepared
 from usboost.errors import UsboostError
@@ -172,6 +182,48 @@ DATASETS: dict[str, Dataset] = {
     "ct": Dataset(ct.write_demo, partial(_copy, source="covertype", files=ct.FILES), _ct),
     "mi": Dataset(imagenet_demo.write_demo, _obtain_imagenet, _mi),
     "custom": Dataset(custom_demo.write_demo, _obtain_custom, _custom),
+}
+
+
+def _bundled(folder: Path, *arguments: object, **settings: object) -> None:
+    """Nothing to obtain: scikit-learn brings the data."""
+    (folder / "bundled.txt").write_text("bundled with scikit-learn\n")
+
+
+def _further(raw: Path, settings: Settings, work: Path, progress: Progress | None, *, name: str) -> Prepared:
+    seed = settings.data_seed
+    if name == "iris":
+        x, y = sequences.iris()
+        return prepared_sequences.prepare_table(x, y, dataset=name, profile="paper", seed=seed, folds=5)
+    if name == "digits_rows":
+        split = sequences.digits_rows(seed=seed)
+    elif name == "pendigits":
+        split = sequences.pendigits(raw)
+    else:
+        split = sequences.ts_split(raw, "GunPoint")
+    digests = {path.name: sha256(path) for path in sorted(raw.iterdir())}
+    return prepared_sequences.prepare(split, dataset=name, profile="paper", seed=seed, sources=digests)
+
+
+GUNPOINT_FILES = (
+    RemoteFile(
+        "GunPoint_TRAIN.ts", "https://www.timeseriesclassification.com/aeon-toolkit/GunPoint_TRAIN.ts"
+    ),
+    RemoteFile("GunPoint_TEST.ts", "https://www.timeseriesclassification.com/aeon-toolkit/GunPoint_TEST.ts"),
+)
+DATASETS |= {
+    "iris": Dataset(_bundled, _bundled, partial(_further, name="iris")),
+    "digits_rows": Dataset(_bundled, _bundled, partial(_further, name="digits_rows")),
+    "pendigits": Dataset(
+        _bundled,
+        partial(_copy, source="pendigits", files=sequences.PENDIGITS_FILES),
+        partial(_further, name="pendigits"),
+    ),
+    "gunpoint": Dataset(
+        _bundled,
+        partial(_copy, source="gunpoint", files=GUNPOINT_FILES),
+        partial(_further, name="gunpoint"),
+    ),
 }
 
 

@@ -16,12 +16,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from usboost.errors import UsboostError
 from usboost.files import write_atomically
 from usboost.reporting import figures, paper
+from usboost.reporting.further import Further, further
 from usboost.reporting.results import (
     collect,
     dataset_name,
     missing,
     model_name,
     profiles,
+    read_cell,
     read_trace,
     table3,
     table_order,
@@ -48,6 +50,7 @@ def write_report(
     datasets: Sequence[str],
     models: Sequence[str],
     title: str | None = None,
+    cells: Sequence[tuple[str, str]] = (),
 ) -> Path:
     """Write ``results.csv``, ``index.html`` and ``figures/*.png``, each atomically.
 
@@ -58,6 +61,7 @@ def write_report(
     out : folder to write into; made if need be.
     datasets, models : what the report is about; cells without scores are named on the page.
     title : of the page; "demo data" is added when any cell is from the demo profile.
+    cells : (dataset, model) pairs of the other two papers, in a section of their own.
 
     Returns
     -------
@@ -90,6 +94,7 @@ def write_report(
             pngs[f"{re.sub(r'[^A-Za-z0-9_.-]', '_', dataset)}_{name}.png"] = figures.to_png(figure)
     page = render(
         frame,
+        others=further(results, cells),
         datasets=datasets,
         models=models,
         profiles=used,
@@ -99,7 +104,8 @@ def write_report(
         title=title,
         pictures={d: shown for d, card in cards.items() if (shown := sample_pictures(prepared / d, card))},
     )
-    write_csv(frame, out / "results.csv")
+    extra = [collect(results, [d], [m]) for d, m in cells if read_cell(results, d, m) is not None]
+    write_csv(pd.concat([frame, *[part[part["model"] != "baseline"] for part in extra]]), out / "results.csv")
     for name, png in pngs.items():
         write_atomically(out / "figures" / name, png)
     write_atomically(out / "index.html", page.encode())
@@ -122,6 +128,7 @@ def render(
     drawings: Mapping[str, Mapping[str, str]] | None = None,
     title: str | None = None,
     pictures: Mapping[str, list[tuple[str, list[str]]]] | None = None,
+    others: Further | None = None,
 ) -> str:
     """The page: HTML that asks nothing of the network and runs no script.
 
@@ -135,6 +142,7 @@ def render(
     cards : data cards by dataset.
     drawings : {figure: {dataset: SVG}}, figures named as in `figures.draw`.
     title : of the page.
+    others : the cells of the other two papers.
     pictures : by dataset, each class's name and sample pictures as data URIs.
     """
     cards = cards or {}
@@ -172,6 +180,7 @@ def render(
         drawings=drawings or {},
         noisy=any(_noise(card) for card in cards.values()),
         pictures=pictures or {},
+        others=others,
         halves=_table(frame, pictured, [m for m in HALVES if m in rows], "test", published=not demo),
         pictured=pictured,
         half_models=[m for m in HALVES if m in rows],

@@ -40,6 +40,12 @@ MODEL_NAMES = {
     "earlyboost": "Earlyboost",
 }
 DATASET_NAMES = {"ci_a": "CI-A", "ci_b": "CI-B", "ct": "CT", "mi": "MI", "rw": "RW", "custom": "your table"}
+DATASET_NAMES |= {
+    "iris": "Iris",
+    "digits_rows": "digits by rows",
+    "pendigits": "pen digits",
+    "gunpoint": "GunPoint",
+}
 LOWER_IS_BETTER = frozenset({"log_loss"})
 TRACE_COLUMNS = ("seconds", "risk_train", "risk_val", "f1_val", "accuracy_val", "epsilon", "delta")
 

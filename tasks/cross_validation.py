@@ -1,0 +1,69 @@
+"""Small tables are scored by stratified k-fold; a seed is one repetition."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.model_selection import StratifiedKFold
+
+from tasks import tracking
+from tasks.folders import prepared_folder
+from usboost import metrics, models
+from usboost.callbacks import Progress
+from usboost.datasets import store
+from usboost.datasets.encoding import TableEncoder
+from usboost.settings import Settings
+from usboost.views import Views
+
+
+def fit_folds(
+    dataset: str, model: str, seed: int, settings: Settings, out: Path, run_id: str
+) -> dict[str, Any]:
+    """Fit and score a model on every fold of one repetition; the mean of the folds is the seed's score.
+
+    Encoders are fitted on each fold's training rows only. Rounds of fold k are logged after those of
+    the folds before it.
+    """
+    card = store.read_card(prepared_folder(dataset))
+    frame = store.read_frame(prepared_folder(dataset), "train")
+    y = frame[store.LABEL].to_numpy(dtype=np.int64)
+    folds = StratifiedKFold(card["folds"], shuffle=True, random_state=seed)
+    scored, traces, seconds = [], [], 0.0
+    for number, (seen, unseen) in enumerate(folds.split(y, y)):
+        fitted, held = frame.iloc[seen], frame.iloc[unseen]
+        encoders = {view: TableEncoder.fit(fitted, names) for view, names in card["views"].items()}
+        views, views_held = (
+            Views({view: encoder.transform(rows) for view, encoder in encoders.items()})
+            for rows in (fitted, held)
+        )
+        estimator = models.build(model, dataset, settings, seed)
+        if number == 0:
+            tracking.log_estimator(run_id, estimator, dataset=dataset, model=model, seed=seed)
+        label = f"{dataset} {model} repetition {seed} fold {number}"
+        estimator.set_params(callbacks=[Progress(label)])
+        started = time.perf_counter()
+        estimator.fit(views, y[seen])
+        seconds += time.perf_counter() - started
+        scored.append(metrics.score(y[unseen], estimator.predict_proba(views_held)))
+        traces.append(tracking.history_frame(estimator.history_, seed).assign(fold=number))
+    scores = {"test": {name: float(np.mean([fold[name] for fold in scored])) for name in scored[0]}}
+    rounds = max(len(trace) for trace in traces)
+    tracking.log_scores(run_id, scores, rounds=rounds, fit_seconds=seconds, folds=len(scored))
+    trace = pd.concat(traces, ignore_index=True)
+    tracking.log_trace(run_id, trace)
+    record = {
+        "seed": seed,
+        "rounds": rounds,
+        "best_round": rounds,
+        "fit_seconds": seconds,
+        "scores": scores,
+    }
+    (out / f"seed-{seed}.json").write_text(json.dumps(record))
+    mean = trace.groupby("round", as_index=False).mean(numeric_only=True).drop(columns="fold")
+    mean.astype({"seed": "int64", "round": "int64"}).to_parquet(out / f"seed-{seed}.parquet", index=False)
+    return record

@@ -1,0 +1,13 @@
+"""Where each step's outputs lie in a workspace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def prepared_folder(dataset: str) -> Path:
+    return Path("data/prepared") / dataset
+
+
+def results_folder(dataset: str, model: str) -> Path:
+    return Path("data/results") / dataset / model
