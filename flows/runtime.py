@@ -38,6 +38,7 @@ def configure() -> None:
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": str(START_SECONDS),
         "PREFECT_RESULTS_PERSIST_BY_DEFAULT": "false",
+        "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",
         "PREFECT_LOGGING_LEVEL": "CRITICAL",  # errors are raised, and told in one sentence
         "DO_NOT_TRACK": "1",
         "MLFLOW_DISABLE_TELEMETRY": "true",
