@@ -302,10 +302,10 @@ def test_pictures_and_a_table_come_back(tmp_path):
     views = Views(U=images, S=make_views(n=80)[0]["S"])
     model = TwoWeakLearnerClassifier(
         {
-            "U": NetworkLearner(hidden=(4,), batch_size=32, backbone=Backbone(augment="flip_shift")),
+            "U": NetworkLearner(hidden=(8,), batch_size=16, backbone=Backbone(augment="flip_shift")),
             "S": TreeLearner(),
         },
-        n_rounds=2,
+        n_rounds=6,
         validation_fraction=0,
     ).fit(views, y)
     save(model, tmp_path / "model")
