@@ -159,7 +159,7 @@ def boosting(name: str, dataset: str, settings: Settings, seed: int) -> TwoWeakL
             learning_rate=sizes.learning_rate or table.learning_rate,
             batch_size=sizes.batch_size or table.batch_size,
             epochs=chosen.epochs_per_round,
-            start=chosen.start,
+            start=model.start or sizes.start or chosen.start,
             device=settings.device,
             backbone=backbone(table, sizes, settings),
         ),

@@ -100,6 +100,7 @@ class NetworkSizes(Section):
 class BoostingSizes(Section):
     rounds: Positive | None
     step: Literal["newton", "bayes", "fixed"]
+    start: Literal["fresh", "warm"] | None
     optimizer: OptimizerName | None
     learning_rate: Rate | None
     batch_size: Positive | None
