@@ -359,7 +359,7 @@ def test_a_failing_save_keeps_the_earlier_model(tmp_path, monkeypatch):
     model = TwoWeakLearnerClassifier({"S": TreeLearner()}, n_rounds=2).fit(views, y)
     save(model, tmp_path / "model")
     before = {p.name: p.read_bytes() for p in (tmp_path / "model").iterdir()}
-    model.classes_ = None
+    model.stages_ = [*model.stages_, object()]
     with pytest.raises(AttributeError):
         save(model, tmp_path / "model")
     assert {p.name: p.read_bytes() for p in (tmp_path / "model").iterdir()} == before

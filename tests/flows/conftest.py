@@ -19,6 +19,8 @@ DATA = {
     "ct": {"rows_train": 250, "rows_test": 50, "image_size": 24},
     "mi": {"rows_train": 200, "rows_test": 50, "image_size": 24},
     "custom": {"rows_train": 120, "rows_test": 40, "image_size": 24},
+    "iris": {},
+    "digits_rows": {},
 }
 DATASETS = ["ci_a", "ci_b", "custom"]
 
@@ -79,7 +81,17 @@ def reproduced(tmp_path_factory, home) -> Workspace:
     sizes = document["profiles"]["demo"]
     sizes["seeds"], sizes["data"], sizes["features"]["trees"] = 1, DATA, 8
     sizes["networks"]["epochs"], sizes["boosting"]["rounds"], sizes["boosting"]["batch_size"] = 2, 3, 64
-    document["run"] = {"datasets": DATASETS, "boosting": ["2wl"], "outsiders": ["lgbm"]}
+    document["run"] = {
+        "datasets": DATASETS,
+        "boosting": ["2wl"],
+        "outsiders": ["lgbm"],
+        "further_datasets": ["iris", "digits_rows"],
+        "further": {
+            "iris-bnn": {"dataset": "iris", "model": "bnn"},
+            "digits_rows-earlyboost": {"dataset": "digits_rows", "model": "earlyboost"},
+        },
+    }
+    document["bnn"] = {"loss": "squared", "hidden": 4, "epochs": 2, "rounds": 2}
     document["code"] = str(ROOT)
     (folder / "params.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
     shutil.copy(ROOT / "dvc.yaml", folder)

@@ -34,12 +34,21 @@ def runs(workspace) -> pd.DataFrame:
 def test_results_hold_every_model(reproduced):
     results = pd.read_csv(reproduced.folder / "reports/results.csv")
     assert list(results.columns) == COLUMNS
-    assert set(results.model) == {"baseline", "bfv_dnn", "gbm", "2wl", "lgbm"}
-    assert set(results.dataset) == {"ci_a", "ci_b", "custom"}
-    assert set(results.split) == {"val", "test"}
-    assert set(results.metric) == {"f1", "accuracy", "log_loss", "auc"}
+    us = results[results.dataset.isin(["ci_a", "ci_b", "custom"])]
+    assert set(us.model) == {"baseline", "bfv_dnn", "gbm", "2wl", "lgbm"}
+    assert set(us.dataset) == {"ci_a", "ci_b", "custom"}
+    assert set(us.split) == {"val", "test"}
+    assert set(us.metric) == {"f1", "accuracy", "log_loss", "auc"}
+    others = set(zip(results.dataset, results.model, strict=True)) - set(
+        zip(us.dataset, us.model, strict=True)
+    )
+    assert others == {("iris", "bnn"), ("digits_rows", "earlyboost")}
+    early = results[results.model == "earlyboost"]
+    assert {"accuracy", "earliness", "harmonic_mean"} <= set(early.metric)
     page = (reproduced.folder / "reports/index.html").read_text()
     assert "demo data" in page.lower()
+    assert page.count("A training picture of class") >= 3
+    assert "Accuracy over time" in page
 
 
 def test_nothing_is_stale_afterwards_and_one_models_parameter_reruns_that_model(workspace):
