@@ -55,6 +55,8 @@ def make(
     sizes = document["profiles"][profile]
     if datasets:
         document["run"]["datasets"] = datasets
+    if profile == "paper" and "ci_a" in document["run"]["datasets"]:
+        document["run"]["further"]["ci_a-bnn"] = {"dataset": "ci_a", "model": "bnn"}
     if rounds:
         sizes["boosting"]["rounds"] = rounds
     if seeds:
