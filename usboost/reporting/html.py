@@ -286,6 +286,8 @@ def _read_card(path: Path) -> dict[str, Any] | None:
 
 def _card(card: Mapping[str, Any]) -> dict[str, Any]:
     """A data card as facts, (label, cell), and blocks, each a table: whatever keys it has."""
+    if isinstance(card.get("images"), Mapping):  # its shards and their digests are for machines
+        card = {**card, "images": {k: v for k, v in card["images"].items() if k != "splits"}}
     hidden = {*_HIDDEN, *(["views"] if "columns" in card else [])}
     keys = [k for k in _FIRST if k in card] + [k for k in card if k not in {*_FIRST, *hidden}]
     facts, blocks = [], []
