@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.model_selection import StratifiedKFold
 
 from usboost.errors import UsboostError
+from usboost.learners.forest import Forest
 from usboost.learners.trees import Tree, quiet_lightgbm
 from usboost.views import Table
 
@@ -44,11 +46,11 @@ class GradientBoostedTrees:
 
     def features(self, table: Table, rows: slice = slice(None)) -> np.ndarray:
         """BFV(x) of the rows, float32 (n, N·T), columns by stage and then class."""
-        matrix = np.asfortranarray(table[rows].matrix())
-        out = np.empty((len(matrix), self.n_features), dtype=np.float32)
-        for j, tree in enumerate(self.trees):
-            out[:, j] = tree.predict(matrix)[:, 0]
-        return out
+        return self._forest.leaf_values(table[rows].matrix())
+
+    @cached_property
+    def _forest(self) -> Forest:
+        return Forest(self.trees)
 
     def chunks(self, table: Table, rows: int = 32_768) -> Iterator[np.ndarray]:
         """The BFVs in blocks of rows, so that the full matrix never has to exist."""
@@ -57,11 +59,10 @@ class GradientBoostedTrees:
 
     def raw_score(self, table: Table) -> np.ndarray:
         """initial + learning_rate · Σ BFV per class: float64 (n, T)."""
-        sums = [
-            block.reshape(len(block), -1, self.trees_per_stage).sum(axis=1, dtype=np.float64)
-            for block in self.chunks(table)
-        ]
-        return self.initial + self.learning_rate * np.concatenate(sums)
+        matrix = table.matrix()
+        classes = [self.trees[k :: self.trees_per_stage] for k in range(self.trees_per_stage)]
+        sums = [Forest(trees).weighted_sum(matrix, np.ones(len(trees))) for trees in classes]
+        return self.initial + self.learning_rate * np.concatenate(sums, axis=1)
 
     def probabilities(self, table: Table) -> np.ndarray:
         """Class probabilities of the GBM alone, float64 (n, M)."""

@@ -15,7 +15,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils.validation import check_is_fitted
 
 from usboost.base import Validation, ViewsClassifier
-from usboost.boosting import Scores, Stage, StagewiseLoop, advance, fit_error
+from usboost.boosting import Scores, Stage, StagewiseLoop, advance, ensemble_scores, fit_error
 from usboost.callbacks import Callback, EarlyStopping, History
 from usboost.cross_entropy import SoftmaxCrossEntropy
 from usboost.errors import UsboostError
@@ -92,9 +92,9 @@ class _BoostedNetwork(BaseEstimator):
             yield f
 
     def _f(self, X: Any) -> np.ndarray:
-        for f in self._staged_f(X):  # noqa: B007 - the last stage's predictions are wanted
-            pass
-        return f
+        table = as_table(X, self.n_features_in_)
+        prepared = {VIEW: self._learner().prepare(table)}
+        return ensemble_scores(self.stages_, prepared, (len(table), self._loss().n_outputs))
 
 
 class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):

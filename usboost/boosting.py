@@ -17,7 +17,7 @@ import numpy as np
 
 from usboost.callbacks import Callback, tell, watched
 from usboost.errors import UsboostError
-from usboost.learners.base import FittedLearner, Learner, Target, Trainer
+from usboost.learners.base import FittedLearner, Learner, Target, Trainer, weighted_sum
 from usboost.losses import Loss
 from usboost.steps import StepRule
 from usboost.targets import TargetRule
@@ -263,6 +263,19 @@ def advance(f: np.ndarray, stage: Stage, prepared: Mapping[str, Any]) -> None:
     for name, learner in stage.learners.items():
         # a plain float would leave the product of a float32 output in float32
         f += np.float64(stage.steps[name]) * learner.predict(prepared[name])
+
+
+def ensemble_scores(
+    stages: Sequence[Stage], prepared: Mapping[str, Any], shape: tuple[int, int]
+) -> np.ndarray:
+    """f = Σ_stages Σ_v step_v · learner_v, float64 of the given shape (n, D); all stages at once."""
+    f = np.zeros(shape)
+    for name, rows in prepared.items():
+        having = [stage for stage in stages if name in stage.learners]
+        if having:
+            learners = [stage.learners[name] for stage in having]
+            f += weighted_sum(learners, [stage.steps[name] for stage in having], rows)
+    return f
 
 
 def fit_error(target: Target, output: np.ndarray) -> float:

@@ -158,9 +158,8 @@ class TwoBranchNetworkClassifier(ViewsClassifier):
         with watched(self, callbacks):
             for epoch in range(1, self.n_epochs + 1):
                 start = time.perf_counter()
-                loss = run_epoch(
-                    network, inputs, _cross_entropy, targets, optimizer, self.batch_size, generator
-                )
+                order = torch.randperm(len(codes), generator=generator)
+                loss = run_epoch(network, inputs, _cross_entropy, targets, optimizer, self.batch_size, order)
                 trained = time.perf_counter()
                 if not np.isfinite(loss):
                     raise UsboostError(

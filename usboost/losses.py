@@ -100,19 +100,26 @@ class CodewordExponential:
 
         Column j stands for class (c_i + 1 + j) mod M, so that no column is the trivial k = c_i.
         """
+        if self.n_outputs == 1:
+            return f * self._difference(y, 0)
         scores = self.scores(f)
-        own = np.take_along_axis(scores, y[:, None], axis=1)
-        return own - np.take_along_axis(scores, self._others(y), axis=1)
+        row = np.arange(0, scores.size, self.n_classes)
+        own, flat = scores.take(row + y), scores.ravel()
+        return own[:, None] - flat.take(row[:, None] + self._others(y))
 
     def _others(self, y: np.ndarray) -> np.ndarray:
-        return (y[:, None] + np.arange(1, self.n_classes)) % self.n_classes
+        classes = np.arange(self.n_classes)
+        return ((classes[:, None] + classes[1:]) % self.n_classes).take(y, axis=0)
+
+    def _difference(self, y: np.ndarray, j: int) -> np.ndarray:
+        """y_i − y^k for column j of the other classes: (n, D)."""
+        return (self.codewords - np.roll(self.codewords, -1 - j, axis=0)).take(y, axis=0)
 
     def _combine(self, coefficients: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Σ_{k≠c_i} coefficient_ik (y_i − y^k): (n, D) from coefficients (n, M − 1)."""
-        out = coefficients.sum(axis=1, keepdims=True) * self.codewords[y]
-        others = self._others(y)
-        for j in range(coefficients.shape[1]):
-            out -= coefficients[:, j : j + 1] * self.codewords[others[:, j]]
+        out = coefficients[:, :1] * self._difference(y, 0)
+        for j in range(1, coefficients.shape[1]):
+            out += coefficients[:, j : j + 1] * self._difference(y, j)
         return out
 
     def weights(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -138,10 +145,10 @@ class CodewordExponential:
 
     def hessian(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
         """H_i = ¼ Σ_k e_ik (y_i − y^k)(y_i − y^k)ᵀ: (n, D, D)."""
-        e, others = self.weights(f, y), self._others(y)
+        e = self.weights(f, y)
         out = np.zeros((len(y), self.n_outputs, self.n_outputs))
         for j in range(e.shape[1]):
-            difference = self.codewords[y] - self.codewords[others[:, j]]
+            difference = self._difference(y, j)
             out += 0.25 * e[:, j, None, None] * difference[:, :, None] * difference[:, None, :]
         return out
 
@@ -150,7 +157,10 @@ class CodewordExponential:
         return 2.0 * (self.codewords - self.codewords.mean(axis=0))[y]
 
     def line(self, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray]) -> ExponentialLine:
-        return ExponentialLine(self.weights(f, y), np.stack([-0.5 * self.margins(d, y) for d in directions]))
+        slopes = np.empty((len(directions), len(y), self.n_classes - 1))
+        for slope, direction in zip(slopes, directions):
+            np.multiply(self.margins(direction, y), -0.5, out=slope)
+        return ExponentialLine(self.weights(f, y), slopes)
 
     def probabilities(self, f: np.ndarray) -> np.ndarray:
         """softmax of the scores, (n, M): at the risk's minimiser f_k − f_c = log(p_k/p_c)."""
@@ -169,9 +179,10 @@ class ExponentialLine:
         self._constant, self._scale = constant, scale / len(weights)
         self._weights = weights.ravel()
         self._slopes = slopes.reshape(len(slopes), -1)
+        self._work = np.empty((2, self._weights.size))
 
     def _terms(self, steps: np.ndarray) -> np.ndarray:
-        terms = steps @ self._slopes
+        terms = np.matmul(steps, self._slopes, out=self._work[0])
         with np.errstate(over="ignore"):
             np.exp(terms, out=terms)
         terms *= self._weights
@@ -181,11 +192,12 @@ class ExponentialLine:
         return self._constant + self._scale * float(self._terms(steps).sum())
 
     def expand(self, steps: np.ndarray) -> Expansion:
-        terms = self._terms(steps)
-        weighted = self._slopes * terms
-        gradient = self._scale * weighted.sum(axis=1)
+        terms, weighted = self._terms(steps), self._work[1]
         risk = self._constant + self._scale * float(terms.sum())
-        return risk, gradient, self._scale * weighted @ self._slopes.T
+        gradient, hessian = self._slopes @ terms, np.empty((len(steps), len(steps)))
+        for v, slope in enumerate(self._slopes):  # one buffer, not a second matrix of slopes
+            hessian[v] = self._slopes @ np.multiply(slope, terms, out=weighted)
+        return risk, self._scale * gradient, self._scale * (hessian + hessian.T) / 2
 
 
 @dataclass(frozen=True)

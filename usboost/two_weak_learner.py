@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from usboost.base import Validation, ViewsClassifier, as_views
-from usboost.boosting import StagewiseLoop, advance
+from usboost.boosting import StagewiseLoop, advance, ensemble_scores
 from usboost.callbacks import Callback
 from usboost.learners.base import Learner
 from usboost.learners.networks import NetworkLearner
@@ -117,10 +117,17 @@ class TwoWeakLearnerClassifier(ViewsClassifier):
 
     fit.__doc__ = ViewsClassifier.fit.__doc__
 
-    def _staged_f(self, X: Views | Mapping[str, Any]) -> Iterator[np.ndarray]:
+    def _prepare(self, views: Views) -> dict[str, Any]:
         self._check_fitted()
+        return {name: learner.prepare(views[name]) for name, learner in self._learners().items()}
+
+    def _f(self, X: Views | Mapping[str, Any]) -> np.ndarray:
         views = as_views(X)
-        prepared = {name: learner.prepare(views[name]) for name, learner in self._learners().items()}
+        return ensemble_scores(self.stages_, self._prepare(views), (len(views), self._loss().n_outputs))
+
+    def _staged_f(self, X: Views | Mapping[str, Any]) -> Iterator[np.ndarray]:
+        views = as_views(X)
+        prepared = self._prepare(views)
         f = np.zeros((len(views), self._loss().n_outputs))
         for stage in self.stages_:
             advance(f, stage, prepared)
@@ -128,18 +135,12 @@ class TwoWeakLearnerClassifier(ViewsClassifier):
 
     def decision_function(self, X: Views | Mapping[str, Any]) -> np.ndarray:
         """The scores ⟨f, y^k⟩, float64: (n, M), or (n,) with the margin of class 1 when M = 2."""
-        f = np.zeros((len(as_views(X)), self._loss().n_outputs))
-        for f in self._staged_f(X):  # noqa: B007 - the last stage's scores are wanted
-            pass
-        scores = self._loss().scores(f)
+        scores = self._loss().scores(self._f(X))
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict_proba(self, X: Views | Mapping[str, Any]) -> np.ndarray:
         """softmax of the scores, float64 (n, M): the link at which the loss is calibrated."""
-        f = np.zeros((len(as_views(X)), self._loss().n_outputs))
-        for f in self._staged_f(X):  # noqa: B007
-            pass
-        return self._loss().probabilities(f)
+        return self._loss().probabilities(self._f(X))
 
     def staged_predict(self, X: Views | Mapping[str, Any]) -> Iterator[np.ndarray]:
         """Predictions (n,) after each kept round."""

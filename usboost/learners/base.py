@@ -7,6 +7,7 @@ anything prepared the same way.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -54,3 +55,22 @@ class Learner(Protocol):
     def prepare(self, view: View) -> Any: ...
 
     def trainer(self, prepared: Any, n_outputs: int) -> Trainer: ...
+
+
+def sum_one_by_one(learners: Sequence[Any], steps: Sequence[float], prepared: Any) -> np.ndarray:
+    """Σ_k step_k · learner_k(x), float64 (n, D)."""
+    total: np.ndarray | None = None
+    for learner, step in zip(learners, steps):
+        # a plain float would leave the product of a float32 output in float32
+        part = np.float64(step) * learner.predict(prepared)
+        total = part if total is None else np.add(total, part, out=total)
+    if total is None:
+        raise ValueError("no learner to sum")
+    return total
+
+
+def weighted_sum(learners: Sequence[FittedLearner], steps: Sequence[float], prepared: Any) -> np.ndarray:
+    """The same, by the learners' own way of doing many at once where they have one."""
+    kinds = {type(learner) for learner in learners}
+    together = getattr(next(iter(kinds)), "weighted_sum", None) if len(kinds) == 1 else None
+    return (together or sum_one_by_one)(learners, steps, prepared)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,8 +12,9 @@ from sklearn.base import BaseEstimator
 from torch import nn
 
 from usboost.errors import UsboostError
+from usboost.learners import by_hand, stacked
 from usboost.learners.backbones import Backbone, ImageNetwork
-from usboost.learners.base import FittedLearner, Target
+from usboost.learners.base import FittedLearner, Target, sum_one_by_one
 from usboost.learners.batches import Batches, Tensors, prepare_view
 from usboost.learners.modules import branch, initialise
 from usboost.learners.optimizers import make_optimizer
@@ -38,7 +40,19 @@ class FittedNetwork:
     kind: ClassVar[str] = "network"
 
     def predict(self, prepared: PreparedView) -> np.ndarray:
-        return run(self.module(prepared.device), [prepared.rows])
+        network = self.module(prepared.device)
+        fast = by_hand.written_out(network, prepared.rows)
+        return by_hand.predict(*fast) if fast else run(network, [prepared.rows])
+
+    @classmethod
+    def weighted_sum(
+        cls, learners: Sequence[FittedNetwork], steps: Sequence[float], prepared: PreparedView
+    ) -> np.ndarray:
+        """Σ_k step_k · network_k(x), float64 (n, D): stacked where they are tables on the CPU."""
+        fast = by_hand.written_out(learners[0].module(prepared.device), prepared.rows)
+        if fast and all(learner.spec == learners[0].spec for learner in learners):
+            return stacked.weighted_sum([learner.weights for learner in learners], steps, fast[1])
+        return sum_one_by_one(learners, steps, prepared)
 
     def module(self, device: torch.device) -> nn.Module:
         network = branch(self.spec["input"], self.spec["widths"])
@@ -128,17 +142,16 @@ class NetworkTrainer:
             targets.append(torch.from_numpy(weights).to(device))
         optimizer = make_optimizer(learner.optimizer, network, learner.learning_rate)
         generator = torch.Generator().manual_seed(seed)
+        rows, fast = self._prepared.rows, by_hand.written_out(network, self._prepared.rows)
         network.train()
         for _ in range(learner.epochs):
-            run_epoch(
-                network,
-                [self._prepared.rows],
-                _squared_error,
-                tuple(targets),
-                optimizer,
-                learner.batch_size,
-                generator,
-            )
+            order = torch.randperm(len(rows), generator=generator)
+            if fast:
+                by_hand.train_epoch(*fast, targets, optimizer, learner.batch_size, order)
+            else:
+                run_epoch(
+                    network, [rows], _squared_error, tuple(targets), optimizer, learner.batch_size, order
+                )
         weights_now = {
             name: tensor.detach().cpu().numpy().copy() for name, tensor in network.state_dict().items()
         }

@@ -36,9 +36,9 @@ def run_epoch(
     targets: Tensors,
     optimizer: Optimizer,
     batch_size: int,
-    generator: torch.Generator,
+    order: torch.Tensor,
 ) -> float:
-    """One pass over the rows in random order; the mean training loss of the pass.
+    """One pass over the rows in the given order; the mean training loss of the pass.
 
     Parameters
     ----------
@@ -46,10 +46,9 @@ def run_epoch(
     inputs : the views' rows
     loss : (outputs, batch of targets) -> scalar
     targets : row-aligned tensors on the device
+    order : row numbers, int64
     """
-    n = len(targets[0])
-    order = torch.randperm(n, generator=generator).to(targets[0].device)
-    batches = order.split(batch_size)
+    batches = order.to(targets[0].device).split(batch_size)
     total = torch.zeros((), dtype=torch.float64, device=targets[0].device)
     for index, rows in enumerate(batches):
         tensors = [view.batch(rows) for view in inputs]
@@ -62,7 +61,7 @@ def run_epoch(
         value.backward()
         optimizer.step()
         total += value.detach() * len(rows)
-    return float(total) / n
+    return float(total) / len(order)
 
 
 @torch.no_grad()

@@ -11,7 +11,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from usboost.errors import UsboostError
-from usboost.learners.base import FittedLearner, Target
+from usboost.learners.base import FittedLearner, Target, sum_one_by_one
+from usboost.learners.forest import Forest
 from usboost.views import Table, View
 
 
@@ -152,6 +153,20 @@ class FittedTrees:
     def predict(self, prepared: PreparedTable) -> np.ndarray:
         outputs = [tree.predict(prepared.matrix) for tree in self.trees]
         return outputs[0] if len(outputs) == 1 else np.concatenate(outputs, axis=1)
+
+    @classmethod
+    def weighted_sum(
+        cls, learners: Sequence[FittedTrees], steps: Sequence[float], prepared: PreparedTable
+    ) -> np.ndarray:
+        """Σ_k step_k · trees_k(x), float64 (n, D): all trees on one block of rows after another."""
+        counts = {len(learner.trees) for learner in learners}
+        if len(counts) > 1:
+            return sum_one_by_one(learners, steps, prepared)
+        outputs = zip(*(learner.trees for learner in learners))
+        weights = np.asarray(steps, dtype=np.float64)
+        return np.concatenate(
+            [Forest(trees).weighted_sum(prepared.matrix, weights) for trees in outputs], axis=1
+        )
 
     def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         arrays = {
