@@ -1,9 +1,15 @@
 """Target rules against the papers' equations."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from tests.conftest import make_views
 from usboost.errors import UsboostError
+from usboost.learners.base import Target
+from usboost.learners.networks import NetworkLearner
+from usboost.learners.trees import TreeLearner
 from usboost.losses import CodewordExponential
 from usboost.targets import Gradient, NewtonDirection, SecondOrder, target_rule
 
@@ -65,3 +71,51 @@ def test_names():
     assert target_rule("second_order", 3) == SecondOrder(n_inner=3)
     with pytest.raises(UsboostError, match="no target rule 'third'"):
         target_rule("third")
+
+
+def test_trimming_leaves_out_the_lightest():
+    """Per output: those left out hold at most the mass, and one more would hold too much."""
+    rng = np.random.default_rng(0)
+    loss = CodewordExponential.simplex(3)
+    y = rng.integers(0, 3, 400)
+    f = rng.normal(size=(400, 2))
+    (plain,) = target_rule("newton").targets(loss, f, y, 1)(np.ones(1))
+    (target,) = target_rule("newton", trim=0.1).targets(loss, f, y, 1)(np.ones(1))
+    np.testing.assert_array_equal(target.weights, plain.weights)
+    for weights, out, fitted in zip(target.weights.T, target.left_out.T, target.fit_weights.T):
+        mass = weights[out].sum() / weights.sum()
+        assert 0 < mass <= 0.1 < mass + weights[~out].min() / weights.sum()
+        assert weights[out].max() <= weights[~out].min()
+        np.testing.assert_array_equal(fitted, np.where(out, 0, weights))
+
+
+def test_trimming_needs_weights_and_a_share():
+    loss, y = CodewordExponential.simplex(2), np.array([0, 1])
+    with pytest.raises(UsboostError, match="carry weights"):
+        target_rule("gradient", trim=0.1).targets(loss, np.zeros((2, 1)), y, 1)(np.ones(1))
+    with pytest.raises(UsboostError, match="share of the weight"):
+        target_rule("newton", trim=1.0)
+
+
+@pytest.mark.parametrize("engine", ["lightgbm", "sklearn"])
+def test_learners_do_not_see_what_is_left_out(engine):
+    """A network and a tree fitted with rows left out are those fitted to the other rows alone."""
+    views, _ = make_views(n=300)
+    coarse = views["S"].numeric.round()  # the same bins with and without the rows
+    views = views.with_view("S", replace(views["S"], numeric=coarse))
+    rng = np.random.default_rng(1)
+    values, weights = rng.normal(size=(300, 1)), rng.uniform(0.5, 2, (300, 1))
+    out = np.arange(300) % 3 == 0
+    target = Target(np.where(out[:, None], 1e3, values), weights, out[:, None])
+    others = Target(values[~out], weights[~out])
+    learners = {
+        "S": TreeLearner(min_samples_leaf=1, max_depth=2, engine=engine),
+        "U": NetworkLearner(hidden=(6,), batch_size=200, epochs=2, device="cpu"),
+    }
+    for name, learner in learners.items():
+        everything, kept = learner.prepare(views[name]), learner.prepare(views[name][~out])
+        got = learner.trainer(everything, 1).fit(target, seed=3, start=None)
+        expected = learner.trainer(kept, 1).fit(others, seed=3, start=None)
+        np.testing.assert_allclose(
+            got.predict(kept), expected.predict(kept), rtol=1e-4, atol=1e-4, err_msg=name
+        )

@@ -22,7 +22,7 @@ from usboost.learners.base import Learner, Target
 from usboost.learners.classifiers import ClassifierLearner
 from usboost.metrics import accuracy, f1
 from usboost.steps import ClosedForm
-from usboost.targets import WeightedSigns
+from usboost.targets import WeightedSigns, trimmed
 from usboost.views import Views
 
 
@@ -52,6 +52,8 @@ class EarlyBoostClassifier(ViewsClassifier):
     max_alpha : float, optional
         The largest α_t. Default: ½ log(2nD − 1) for n sequences and D = 1 or K classifiers a frame,
         what half of one wrong decision among equally weighted ones would give.
+    trim : float
+        Share of the weight whose lightest holders sit a frame's fit out (`Trimmed`); 0 for none.
     random_state : int
     callbacks : sequence of Callback, optional
 
@@ -81,12 +83,14 @@ class EarlyBoostClassifier(ViewsClassifier):
         estimator: Any = None,
         algorithm: str = "auto",
         max_alpha: float | None = None,
+        trim: float = 0.0,
         random_state: int = 0,
         callbacks: Sequence[Callback] | None = None,
     ) -> None:
         self.estimator = estimator
         self.algorithm = algorithm
         self.max_alpha = max_alpha
+        self.trim = trim
         self.random_state = random_state
         self.callbacks = callbacks
 
@@ -164,7 +168,7 @@ class EarlyBoostClassifier(ViewsClassifier):
         self.stages_ = StagewiseLoop(
             loss=loss,
             learners=learners,
-            target=WeightedSigns(),
+            target=trimmed(WeightedSigns(), self.trim),
             step=ClosedForm(lowest=0.0, highest=cap),
             n_rounds=len(views.names),
             evaluate=evaluate,

@@ -176,6 +176,7 @@ def boosting(name: str, dataset: str, settings: Settings, seed: int) -> TwoWeakL
         step_settings=step_settings[step],
         n_rounds=min(sizes.rounds or full_length, full_length),
         shrinkage=chosen.shrinkage,
+        trim=chosen.trim,
         patience=chosen.patience,
         random_state=seed,
     )

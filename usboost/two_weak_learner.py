@@ -41,6 +41,8 @@ class TwoWeakLearnerClassifier(ViewsClassifier):
         N (or N₁): at most this many rounds.
     shrinkage : float
         Factor on every searched step.
+    trim : float
+        Share of the samples' weight whose lightest holders sit a round out, for ``target="newton"``.
     patience : int or None
         Rounds without a better validation F1 before stopping; the best round is restored.
     validation_fraction : float
@@ -65,6 +67,7 @@ class TwoWeakLearnerClassifier(ViewsClassifier):
         step_settings: Mapping[str, Any] | None = None,
         n_rounds: int = 100,
         shrinkage: float = 1.0,
+        trim: float = 0.0,
         patience: int | None = 20,
         validation_fraction: float = 0.1,
         random_state: int = 0,
@@ -77,6 +80,7 @@ class TwoWeakLearnerClassifier(ViewsClassifier):
         self.step_settings = step_settings
         self.n_rounds = n_rounds
         self.shrinkage = shrinkage
+        self.trim = trim
         self.patience = patience
         self.validation_fraction = validation_fraction
         self.random_state = random_state
@@ -100,7 +104,7 @@ class TwoWeakLearnerClassifier(ViewsClassifier):
         self.stages_ = StagewiseLoop(
             loss=loss,
             learners=self._learners(),
-            target=target_rule(self.target, self.n_inner),
+            target=target_rule(self.target, self.n_inner, self.trim),
             step=step_rule(self.step, **(self.step_settings or {})),
             n_rounds=self.n_rounds,
             shrinkage=self.shrinkage,

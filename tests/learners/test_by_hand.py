@@ -92,3 +92,14 @@ def test_it_is_for_tables_on_the_cpu():
     assert by_hand.written_out(torch.nn.Linear(2, 1), rows) is None
     prepared = NetworkLearner(device="cpu").prepare(Table.from_numeric(np.zeros((3, 2))))
     assert by_hand.written_out(network, prepared.rows)
+
+
+def test_the_look_ups_gradient_is_that_of_dense_one_hot_inputs():
+    network, rows, *_ = problem(50, 2, [4, 3], [6, 2], 3)
+    numeric, codes = rows.tensors
+    one_hot = torch.zeros(50, 7).scatter_(1, codes.long(), 1.0)
+    layer = network[0]
+    dense = numeric @ layer.weight.T + one_hot @ layer.lookup + layer.bias
+    (expected,) = torch.autograd.grad(dense.square().sum(), layer.lookup)
+    (got,) = torch.autograd.grad(layer(rows.tensors).square().sum(), layer.lookup)
+    torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)

@@ -24,10 +24,20 @@ class Target:
     ----------
     values : float array of shape (n, D)
     weights : float array of shape (n,) or (n, D), or None for equal weights
+    left_out : bool array of the weights' shape, or None
+        Samples that the learner does not see in this round.
     """
 
     values: np.ndarray
     weights: np.ndarray | None = None
+    left_out: np.ndarray | None = None
+
+    @property
+    def fit_weights(self) -> np.ndarray | None:
+        """The weights that a learner fits with: 0 for those left out."""
+        if self.weights is None or self.left_out is None:
+            return self.weights
+        return np.where(self.left_out, 0.0, self.weights)
 
 
 @runtime_checkable

@@ -11,11 +11,10 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from scipy.sparse import csc_array
 from torch import nn
 
 from usboost.learners.batches import Batches, Resident
-from usboost.learners.modules import Linear, TableLinear
+from usboost.learners.modules import Linear, TableLinear, one_hot
 from usboost.learners.optimizers import Optimizer
 from usboost.learners.threads import one_thread_each
 
@@ -102,7 +101,7 @@ class TableNetwork:
             np.dot(gradient.T, numeric, out=first.weight_gradient)
         np.dot(ones, gradient, out=first.bias_gradient)
         if codes.shape[1] and self._first.lookup.grad is not None:
-            self._first.lookup.grad.numpy()[:] = _one_hot(codes, self._first.n_codes) @ gradient
+            self._first.lookup.grad.numpy()[:] = one_hot(codes, self._first.n_codes) @ gradient
 
 
 class _Layer:
@@ -112,14 +111,6 @@ class _Layer:
         self.weight, self.bias = weight.detach().numpy(), bias.detach().numpy()
         if weight.grad is not None and bias.grad is not None:
             self.weight_gradient, self.bias_gradient = weight.grad.numpy(), bias.grad.numpy()
-
-
-def _one_hot(codes: np.ndarray, n_codes: int) -> csc_array:
-    """(n_codes, rows): column i has a one for each code of row i."""
-    rows, columns = codes.shape
-    ones = np.ones(codes.size, dtype=np.float32)
-    starts = np.arange(0, codes.size + 1, columns, dtype=np.int32)
-    return csc_array((ones, codes.reshape(-1), starts), shape=(n_codes, rows))
 
 
 def train_epoch(

@@ -164,7 +164,8 @@ class ClassifierTrainer:
             raise UsboostError(
                 "a classifier learns targets −1 and 1; use a regression tree or a network with this loss"
             )
-        weights = np.ones(len(values)) if target.weights is None else target.weights
+        given = target.fit_weights
+        weights = np.ones(len(values)) if given is None else given
         weights = np.broadcast_to(weights.reshape(len(values), -1), values.shape)
         columns = range(values.shape[1])
         return FittedClassifiers(tuple(self._fit_column(values[:, k], weights[:, k], seed) for k in columns))

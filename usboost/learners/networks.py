@@ -136,16 +136,23 @@ class NetworkTrainer:
             if learner.backbone is not None and isinstance(network, ImageNetwork):
                 learner.backbone.load_weights(network)
         targets = [torch.from_numpy(np.ascontiguousarray(target.values, dtype=np.float32)).to(device)]
-        if target.weights is not None:
-            weights = np.broadcast_to(target.weights.reshape(len(target.values), -1), target.values.shape)
-            weights = (weights / weights.mean()).astype(np.float32)
+        taking_part = torch.arange(len(target.values))
+        if (given := target.fit_weights) is not None:
+            weights = np.broadcast_to(given.reshape(len(target.values), -1), target.values.shape)
+            present = weights.any(axis=1)
+            taking_part = taking_part[torch.from_numpy(present)]
+            weights = (weights / weights[present].mean()).astype(np.float32)
             targets.append(torch.from_numpy(weights).to(device))
         optimizer = make_optimizer(learner.optimizer, network, learner.learning_rate)
         generator = torch.Generator().manual_seed(seed)
         rows, fast = self._prepared.rows, by_hand.written_out(network, self._prepared.rows)
         network.train()
         for _ in range(learner.epochs):
-            order = torch.randperm(len(rows), generator=generator)
+            order = torch.randperm(
+                len(rows) if taking_part is None else len(taking_part), generator=generator
+            )
+            if taking_part is not None:
+                order = taking_part[order]
             if fast:
                 by_hand.train_epoch(*fast, targets, optimizer, learner.batch_size, order)
             else:

@@ -284,11 +284,11 @@ class LightGBMTrainer:
         return FittedTrees(tuple(self._grow(j, target) for j in range(len(self._boosters))))
 
     def _grow(self, output: int, target: Target) -> Tree:
-        values = target.values[:, output]
+        values, weights = target.values[:, output], target.fit_weights
         hessian = np.ones(len(values), dtype=np.float32)
         gradient = -values.astype(np.float32)
-        if target.weights is not None:
-            column = target.weights if target.weights.ndim == 1 else target.weights[:, output]
+        if weights is not None:
+            column = weights if weights.ndim == 1 else weights[:, output]
             # only ratios matter; a mean of one keeps LightGBM's absolute thresholds out of the way
             hessian = (column / column.mean()).astype(np.float32)
             gradient *= hessian
@@ -318,7 +318,8 @@ class SklearnTrainer:
             ).fit(self._matrix, values, sample_weight=weights)
             return Tree.from_sklearn(tree.tree_)
 
-        if target.weights is not None and target.weights.ndim == 2:
+        weights = target.fit_weights
+        if weights is not None and weights.ndim == 2:
             columns = range(target.values.shape[1])
-            return FittedTrees(tuple(grow(target.values[:, j], target.weights[:, j]) for j in columns))
-        return FittedTrees((grow(target.values, target.weights),))
+            return FittedTrees(tuple(grow(target.values[:, j], weights[:, j]) for j in columns))
+        return FittedTrees((grow(target.values, weights),))
