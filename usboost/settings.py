@@ -15,11 +15,13 @@ Rate = Annotated[float, Field(gt=0)]
 OptimizerName = Literal["sgd", "rmsprop", "adam"]
 BackboneName = Literal["small_cnn", "vgg16", "resnet50"]
 
+_MOST_VALUES = 100_000
+
 
 class Section(BaseModel):
     """A section of params.yaml: unknown keys are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Run(Section):
@@ -156,6 +158,7 @@ class Boosting(Section):
     epochs_per_round: Positive
     start: Literal["fresh", "warm"]
     shrinkage: Rate
+    trim: Annotated[float, Field(ge=0, lt=1)] = 0.0
     patience: Positive | None
     tree_engine: Literal["lightgbm", "sklearn"]
     fixed_step: float
@@ -183,10 +186,23 @@ class Model(Section):
     epochs_per_round: Positive | None = None
     start: Literal["fresh", "warm"] | None = None
     shrinkage: Rate | None = None
+    trim: Annotated[float, Field(ge=0, lt=1)] | None = None
     patience: Positive | None = None
     tree_engine: Literal["lightgbm", "sklearn"] | None = None
     fixed_step: float | None = None
     bayes: Bayes | None = None
+
+
+class Experiment(Section):
+    """How a grid of datasets × models × seeds is run."""
+
+    runner: Literal["threads", "processes", "dask", "deployments"] = "threads"
+    workers: Positive = 2
+    dask_address: str | None = None
+    deployment: str = "train-cell/default"
+    gpu_slots: Positive = 1
+    retries: Annotated[int, Field(ge=0)] = 1
+    lost_after: Rate = 120.0
 
 
 class Settings(Section):
@@ -209,6 +225,7 @@ class Settings(Section):
     outsiders: Outsiders
     bnn: BoostedNetworks
     earlyboost: Early
+    experiment: Experiment = Experiment()
     models: dict[str, Model]
 
     @property
@@ -263,12 +280,35 @@ def load(path: Path = Path("params.yaml")) -> Settings:
         If the file is missing, is no YAML, or a key is unknown, missing or of the wrong kind.
     """
     try:
-        document = yaml.safe_load(path.read_text())
+        text = path.read_text(encoding="utf-8")
+        _refuse_bomb(yaml.compose(text, yaml.SafeLoader), path)
+        document = yaml.safe_load(text)
+    except UsboostError:
+        raise
     except FileNotFoundError:
         raise UsboostError(f"{path} is missing; run from the project's folder or a workspace") from None
-    except yaml.YAMLError as error:
+    except OSError as error:
+        raise UsboostError(f"{path} cannot be read: {error.strerror}") from None
+    # PyYAML lets what its constructors of numbers and dates raise pass
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UsboostError(f"{path} is not valid YAML: {error}") from error
     return parse(document, path)
+
+
+def _refuse_bomb(node: yaml.Node | None, path: Path) -> None:
+    """A few lines of aliases of aliases (``*``) can stand for more values than memory holds."""
+    sizes: dict[int, int] = {}
+
+    def size(node: Any) -> int:
+        if id(node) not in sizes:
+            sizes[id(node)] = _MOST_VALUES + 1  # what an alias inside itself finds
+            value = node.value if isinstance(node, yaml.CollectionNode) else ()
+            parts = (part for pair in value for part in (pair if isinstance(pair, tuple) else (pair,)))
+            sizes[id(node)] = 1 + sum(map(size, parts))
+        return sizes[id(node)]
+
+    if node is not None and size(node) > _MOST_VALUES:
+        raise UsboostError(f"{path} has aliases that stand for over {_MOST_VALUES:,} values; write them out")
 
 
 def parse(document: Any, path: Path = Path("params.yaml")) -> Settings:
