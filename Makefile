@@ -52,6 +52,10 @@ test: $(READY) ## all tests
 test-fast: $(READY) ## the tests that take seconds
 	python -m pytest -m "not slow"
 
+.PHONY: bench
+bench: $(READY) ## measure speed and memory, as ratios (USBOOST_DATA: the real census files)
+	python -m benchmarks.bench
+
 .PHONY: lint
 lint: $(READY) ## ruff and mypy
 	ruff check .

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from usboost.errors import UsboostError
+
 if TYPE_CHECKING:
     from usboost.learners.trees import Tree
 
@@ -100,13 +102,18 @@ class _Columns:
 
     def numbers(self, column: int) -> np.ndarray:
         if column not in self._numbers:
-            self._numbers[column] = np.ascontiguousarray(self._matrix[:, column])
+            self._numbers[column] = np.ascontiguousarray(self._of(column))
         return self._numbers[column]
 
     def codes(self, column: int) -> np.ndarray:
         if column not in self._codes:
-            self._codes[column] = self._matrix[:, column].astype(np.intp)
+            self._codes[column] = self._of(column).astype(np.intp)
         return self._codes[column]
+
+    def _of(self, column: int) -> np.ndarray:
+        if column >= self._matrix.shape[1]:
+            raise UsboostError(f"a tree reads column {column}, but there are {self._matrix.shape[1]}")
+        return self._matrix[:, column]
 
 
 def _for_blocks(matrix: np.ndarray, work: Callable[[slice, _Columns], None]) -> None:

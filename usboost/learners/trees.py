@@ -65,6 +65,8 @@ class Tree:
         return np.where(self._goes_left(matrix, node), *sides)
 
     def _goes_left(self, matrix: np.ndarray, node: int) -> np.ndarray:
+        if self.feature[node] >= matrix.shape[1]:
+            raise UsboostError(f"a tree reads column {self.feature[node]}, but there are {matrix.shape[1]}")
         column = matrix[:, self.feature[node]]
         start, stop = self.category_start[node], self.category_start[node + 1]
         if start == stop:
@@ -266,6 +268,7 @@ class LightGBMTrainer:
             "min_data_in_leaf": learner.min_samples_leaf,
             "min_sum_hessian_in_leaf": 1e-10,
             "max_bin": learner.max_bin,
+            "min_data_in_bin": 1,  # values that few samples have can be split off too
             "min_data_per_group": learner.min_samples_leaf,
             "cat_l2": 0.0,  # leaf values are the plain (weighted) means, as in any regression tree
             "num_threads": learner.num_threads,
