@@ -11,13 +11,15 @@ DATASETS ?= ci_a ci_b
 ROUNDS ?=
 SEEDS ?=
 WORKSPACE ?= paper
+PREFECT_PORT ?= 4200
+MLFLOW_PORT ?= 5000
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export USBOOST_HOME ?= $(CURDIR)/.usboost
 
 .PHONY: help
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -43,6 +45,14 @@ paper: $(READY) ## the same on the real files: make paper DATASETS="ci_a ci_b" [
 .PHONY: ui
 ui: $(READY) ## open the two UIs on loopback until Ctrl-C: MLflow and Prefect
 	python -m flows.ui
+
+.PHONY: services
+services: $(READY) ## start Prefect, MLflow and workers on loopback: [PREFECT_PORT=4200] [MLFLOW_PORT=5000]
+	python -m flows.services start --prefect-port $(PREFECT_PORT) --mlflow-port $(MLFLOW_PORT)
+
+.PHONY: services-stop
+services-stop: $(READY) ## end what `make services` started
+	python -m flows.services stop
 
 .PHONY: test
 test: $(READY) ## all tests

@@ -30,7 +30,7 @@ def features(
     with replacing(features_folder(dataset)) as fresh:
         for seed in range(seeds or settings.sizes.seeds):
             fit_features(dataset, seed, settings, Path("data/prepared") / dataset, fresh / f"seed-{seed}")
-    return features_folder(dataset)
+    return runtime.finished(features_folder(dataset))
 
 
 def main(

@@ -20,7 +20,8 @@ from usboost import settings as params  # noqa: E402
 @flow(name="fetch", flow_run_name="fetch-{dataset}", log_prints=False)
 def fetch(dataset: Annotated[str, Field(description="dataset to fetch, e.g. ci_a")]) -> Path:
     """Put a dataset's raw files into data/raw/<dataset>."""
-    return obtain_raw(dataset, params.load(), Path("data/raw") / dataset, runtime.home() / "downloads")
+    cache = runtime.home() / "downloads"
+    return runtime.finished(obtain_raw(dataset, params.load(), Path("data/raw") / dataset, cache))
 
 
 def main(dataset: Annotated[str, typer.Argument(help="dataset to fetch, e.g. ci_a")]) -> None:

@@ -27,7 +27,7 @@ def prepare(dataset: Annotated[str, Field(description="dataset to prepare, e.g. 
         Path("data/prepared") / dataset,
         Path("data/work") / dataset,
     )
-    return {split: entry["rows"] for split, entry in card["splits"].items()}
+    return runtime.finished({split: entry["rows"] for split, entry in card["splits"].items()})
 
 
 def main(dataset: Annotated[str, typer.Argument(help="dataset to prepare, e.g. ci_a")]) -> None:

@@ -20,7 +20,7 @@ def report() -> Path:
     """Gather all results of this run into reports/."""
     settings = params.load()
     cells = [(cell.dataset, cell.model) for cell in settings.run.further.values()]
-    return write(settings.run.datasets, settings.model_names, cells, Path("reports"))
+    return runtime.finished(write(settings.run.datasets, settings.model_names, cells, Path("reports")))
 
 
 def main() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import socket
 import subprocess
@@ -16,12 +17,17 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from usboost.errors import UsboostError
 
 START_SECONDS = 120
 IDLE_SECONDS = 60
+DRAIN_SECONDS = 10
+
+T = TypeVar("T")
+
+_FINISHED: list[bool] = []
 
 
 def home() -> Path:
@@ -40,24 +46,58 @@ def configure() -> None:
         "PREFECT_RESULTS_PERSIST_BY_DEFAULT": "false",
         "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",
         "PREFECT_LOGGING_LEVEL": "CRITICAL",  # errors are raised, and told in one sentence
+        "DASK_LOGGING__DISTRIBUTED": "error",
         "DO_NOT_TRACK": "1",
         "MLFLOW_DISABLE_TELEMETRY": "true",
         "MLFLOW_LOGGING_LEVEL": "WARNING",
-        "MLFLOW_TRACKING_URI": f"sqlite:///{place / 'mlflow.db'}",
+        # a fit goes on while the server is away, and tries again itself
+        "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+        "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
+        "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
         "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     }
     for name, value in defaults.items():
         os.environ.setdefault(name, value)
+    if "MLFLOW_TRACKING_URI" not in os.environ:
+        services = _services()
+        os.environ["MLFLOW_TRACKING_URI"] = services["mlflow"] if services else f"sqlite:///{place}/mlflow.db"
+    # warns of any event that is left when a flow ends, although they are sent within milliseconds
+    logging.getLogger("EventsWorker").setLevel(logging.ERROR)
+
+
+def _services() -> dict[str, Any] | None:
+    """What `flows.services start` wrote, if both its servers answer."""
+    try:
+        state: dict[str, Any] = json.loads((home() / "services.json").read_text())
+        up = _answers(state["prefect"]) and _answers(state["mlflow"])
+    except (OSError, ValueError, KeyError):
+        return None
+    return state if up else None
 
 
 def run(work: Callable[[], Any]) -> None:
     """Run a flow as a command, with a Prefect server behind it."""
 
     def with_api() -> None:
-        with prefect_api():
-            work()
+        from httpx import TransportError
+
+        try:
+            with prefect_api():
+                work()
+        except TransportError as error:
+            if not _FINISHED:
+                raise UsboostError(
+                    f"Prefect's server does not answer ({error}); start the command again"
+                ) from error
+            print("Prefect's server went away; the work is done, its record there is not", file=sys.stderr)
 
     told(with_api)
+
+
+def finished(result: T) -> T:
+    """The result of a flow whose work is done: what fails after it is Prefect's record alone."""
+    _FINISHED.append(True)
+    return result
 
 
 def told(work: Callable[[], Any]) -> None:
@@ -76,25 +116,40 @@ def told(work: Callable[[], Any]) -> None:
 def prefect_api() -> Iterator[None]:
     """A Prefect server for as long as the block runs.
 
-    PREFECT_API_URL where it is set; else a server on loopback that all flows of this home share. It
-    is started when none answers and ends by itself a minute after the last flow. (The in-process API
-    costs several seconds a flow and loses task records at exit.)
+    PREFECT_API_URL where it is set; else the services' server where they run; else a server on loopback
+    that all flows of this home share. That one is started when none answers and ends by itself a minute
+    after the last flow. (The in-process API costs several seconds a flow and loses task records at exit.)
     """
-    from prefect.events.worker import EventsWorker
     from prefect.settings import PREFECT_API_URL, PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 
     # the heartbeat's thread costs a second when a flow ends, and nobody watches a local run for it
     changes: dict[Any, Any] = {PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}
     if os.environ.get("PREFECT_API_URL"):
         with temporary_settings(changes):
-            yield
+            try:
+                yield
+            finally:
+                _send_last_events()
         return
-    with _lease(), temporary_settings({**changes, PREFECT_API_URL: _answering_url() or _start_server()}):
+    services = _services()
+    url = services["prefect"] if services else None
+    with (
+        _lease(),
+        temporary_settings({**changes, PREFECT_API_URL: url or _answering_url() or _start_server()}),
+    ):
         try:
             yield
         finally:
-            # task records travel as events; send the last ones while the server is surely there
-            EventsWorker.drain_all(timeout=10)
+            _send_last_events()
+
+
+def _send_last_events() -> None:
+    """Task records travel as events: send the last ones while the server is surely there."""
+    from prefect.events.worker import EventsWorker
+
+    drained = EventsWorker.drain_all(timeout=DRAIN_SECONDS)
+    if isinstance(drained, tuple) and drained[1]:
+        print("some task records have not reached the Prefect server", file=sys.stderr)
 
 
 @contextmanager

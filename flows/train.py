@@ -36,7 +36,7 @@ def train(
     with tempfile.TemporaryDirectory(prefix=f".{model}.", suffix=".tmp", dir=folder.parent) as partial:
         for seed in chosen:
             fit_seed(dataset, model, seed, settings, Path(partial))
-        return write_results(dataset, model, chosen, Path(partial), folder)
+        return runtime.finished(write_results(dataset, model, chosen, Path(partial), folder))
 
 
 def main(

@@ -105,6 +105,10 @@ def read_features(folder: Path, split: str, rows: int) -> Table:
                 start += len(table)
     except FileNotFoundError:
         raise UsboostError(f"{path} is missing; run the features flow first") from None
-    except (pa.ArrowException, OSError) as error:
+    except UsboostError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, TypeError) as error:
         raise UsboostError(f"{path} is damaged or truncated ({error}); run features again") from error
+    if not np.isfinite(out).all():
+        raise UsboostError(f"{path} holds values that are not finite; run features again")
     return Table.from_numeric(out)

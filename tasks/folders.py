@@ -11,3 +11,8 @@ def prepared_folder(dataset: str) -> Path:
 
 def results_folder(dataset: str, model: str) -> Path:
     return Path("data/results") / dataset / model
+
+
+def checkpoints_folder(dataset: str, model: str) -> Path:
+    """Of fits that have not ended: no output of a stage, so DVC leaves it alone."""
+    return Path("data/checkpoints") / dataset / model

@@ -18,12 +18,17 @@ class ServedModel(PythonModel):
 
     def load_context(self, context: PythonModelContext) -> None:
         from usboost.datasets.encoding import TableEncoder
+        from usboost.errors import UsboostError
         from usboost.persistence import load
 
-        card = json.loads(Path(context.artifacts["card"]).read_text())
-        self.classes = card["classes"]
-        self.images = card.get("images")
-        self.encoders = {view: TableEncoder.from_dict(spec) for view, spec in card["encoders"].items()}
+        path = Path(context.artifacts["card"])
+        try:
+            card = json.loads(path.read_text())
+            self.classes = [str(name) for name in card["classes"]]
+            self.images = card.get("images")
+            self.encoders = {view: TableEncoder.from_dict(spec) for view, spec in card["encoders"].items()}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise UsboostError(f"{path} is not a card of a model: {error!r}") from error
         self.model = load(Path(context.artifacts["model"]))
 
     def predict(

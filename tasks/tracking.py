@@ -6,10 +6,12 @@ import hashlib
 import json
 import os
 import subprocess
+import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +20,22 @@ import numpy as np
 import pandas as pd
 import yaml
 from mlflow.entities import Metric, Param
+from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 from mlflow.types import ColSpec, Schema
 
+from tasks.patience import away, patiently
 from usboost.boosting import Round, Stage
 from usboost.callbacks import Callback
+from usboost.errors import UsboostError
+from usboost.files import write_atomically
 from usboost.persistence import STAGES_PER_SHARD, write_stages
 
 FLUSH_ROUNDS = 50
 FLUSH_SECONDS = 20  # slow rounds show up in the UI all the same
 BATCH = 1000  # metrics in one request, the server's limit
+
+_LOGGING = threading.Lock()  # MLflow keeps a model that is logged as code in a global
 
 # how the round's metrics are called in MLflow: the papers' letters for the two papers' views
 NAMES = {"step_U": "epsilon", "step_S": "delta"}
@@ -43,30 +51,96 @@ def experiment_id(name: str) -> str:
     return mlflow.create_experiment(name, (local / "mlartifacts" / name).as_uri() if local else None)
 
 
+class Superseded(UsboostError):
+    """Another run has taken this one's place: its results must not count."""
+
+
 @contextmanager
-def tracked_run(experiment: str, name: str, tags: Mapping[str, str]) -> Iterator[str]:
-    """An MLflow run: its id; FAILED with the error's sentence when the block raises."""
+def tracked_run(
+    experiment: str, name: str, tags: Mapping[str, str], kept: Path | None = None
+) -> Iterator[str]:
+    """An MLflow run: its id; FAILED with the error's sentence when the block raises.
+
+    Parameters
+    ----------
+    kept : file, optional
+        Where the run's id is written; the run that it names already is gone on with.
+    """
     client = MlflowClient()
-    run = client.create_run(experiment_id(experiment), run_name=name, tags=dict(tags))
-    run_id = run.info.run_id
+    run_id = patiently("the run", lambda: _kept_run(client, kept))
+    if run_id is None:
+        run = patiently(
+            "the run", lambda: client.create_run(experiment_id(experiment), run_name=name, tags=dict(tags))
+        )
+        run_id = str(run.info.run_id)
+        if kept is not None:
+            document = {"run_id": run_id, "tracking_uri": mlflow.get_tracking_uri()}
+            write_atomically(kept, json.dumps(document).encode())
     try:
         yield run_id
+        patiently("the run's end", lambda: client.set_terminated(run_id, status="FINISHED"))
     except BaseException as error:
-        client.set_tag(run_id, "error", str(error)[:500] or type(error).__name__)
-        client.set_terminated(run_id, status="KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED")
+        with suppress(MlflowException, OSError):  # it may be MLflow that is away
+            client.set_tag(run_id, "error", str(error)[:500] or type(error).__name__)
+            killed = isinstance(error, KeyboardInterrupt | Superseded)
+            client.set_terminated(run_id, status="KILLED" if killed else "FAILED")
         raise
-    client.set_terminated(run_id, status="FINISHED")
+
+
+def _kept_run(client: MlflowClient, kept: Path | None) -> str | None:
+    """The run that a file names, RUNNING again; None if there is none, or this MLflow does not know it."""
+    if kept is None or not kept.exists():
+        return None
+    document = json.loads(kept.read_text())
+    if document["tracking_uri"] != mlflow.get_tracking_uri():
+        return None
+    try:
+        run = client.get_run(document["run_id"])
+    except MlflowException as error:
+        if away(error):
+            raise
+        return None
+    if run.info.lifecycle_stage != "active":
+        return None
+    client.update_run(run.info.run_id, status="RUNNING")
+    if "error" in run.data.tags:
+        client.delete_tag(run.info.run_id, "error")
+    return str(run.info.run_id)
+
+
+def supersede_kept(kept: Path) -> None:
+    """Mark the run that a file names as one that does not count: its fit is not gone on with."""
+    with suppress(OSError, ValueError, KeyError, MlflowException):
+        document = json.loads(kept.read_text())
+        if document["tracking_uri"] == mlflow.get_tracking_uri():
+            client = MlflowClient()
+            client.set_tag(document["run_id"], "superseded", "true")
+            client.set_terminated(document["run_id"], status="KILLED")
+
+
+@contextmanager
+def once(run_id: str, tag: str) -> Iterator[bool]:
+    """True in the block the first time for this run and tag, if the block then ends well."""
+    client, name = MlflowClient(), f"usboost.{tag}"
+    first = patiently("the run", lambda: name not in client.get_run(run_id).data.tags)
+    yield first
+    if first:
+        patiently("the run", lambda: client.set_tag(run_id, name, "true"))
 
 
 def log_parameters(run_id: str, parameters: Mapping[str, Any]) -> None:
     """All parameters, nested ones by dotted names."""
     params = [Param(key, str(value)[:500]) for key, value in _flat(parameters)]
-    MlflowClient().log_batch(run_id, params=params)
+    patiently("the parameters", lambda: MlflowClient().log_batch(run_id, params=params))
 
 
 def log_estimator(run_id: str, estimator: Any, **more: Any) -> None:
     """An estimator's parameters, those of estimators inside it included."""
-    given = {k: v for k, v in estimator.get_params(deep=False).items() if k not in ("callbacks", "gbm")}
+    given = {
+        k: v
+        for k, v in estimator.get_params(deep=False).items()
+        if k not in ("callbacks", "checkpoint", "gbm")
+    }
     for name, learner in (given.pop("learners", None) or {}).items():
         given[f"learner_{name}"] = learner
     nested = {k: v.get_params(deep=False) if hasattr(v, "get_params") else v for k, v in given.items()}
@@ -86,7 +160,7 @@ def log_scores(run_id: str, scores: Mapping[str, Mapping[str, float]], **more: f
     now = int(time.time() * 1000)
     values = {f"{split}_{metric}": v for split, metrics in scores.items() for metric, v in metrics.items()}
     metrics = [Metric(key, float(value), now, 0) for key, value in {**values, **more}.items()]
-    MlflowClient().log_batch(run_id, metrics=metrics)
+    patiently("the scores", lambda: MlflowClient().log_batch(run_id, metrics=metrics))
 
 
 def log_trace(run_id: str, trace: pd.DataFrame) -> None:
@@ -106,53 +180,87 @@ def log_trace(run_id: str, trace: pd.DataFrame) -> None:
 class MLflowCallback(Callback):
     """Logs rounds in batches (`FLUSH_ROUNDS`, or `FLUSH_SECONDS`), weak learners in shards.
 
-    One request per round would cost more than many a round; `seconds` holds the time spent here.
+    One request per round would cost more than many a round; `seconds` holds the time spent here, and
+    `earlier` that of the rounds of processes before this one. While
+    MLflow is away rounds wait here and training goes on; at the end they are sent patiently. A fit
+    that goes on from a checkpoint logs what the run does not have yet.
     """
 
     def __init__(self, run_id: str) -> None:
         self.run_id = run_id
-        self.seconds = 0.0
+        self.seconds = self.earlier = 0.0
         self._flushed = time.perf_counter()
         self._client = MlflowClient()
-        self._metrics: list[Metric] = []
+        self._rounds: list[list[Metric]] = []
         self._stages: list[Stage] = []
         self._described: list[dict[str, Any]] = []
+        self._failed = False
+
+    def on_resume(self, rounds: Sequence[Round]) -> bool:
+        started = time.perf_counter()
+        logged = patiently("its history", lambda: self._client.get_metric_history(self.run_id, "risk_train"))
+        steps = {metric.step for metric in logged}
+        self.earlier = sum(happened.seconds["total"] for happened in rounds)
+        for happened in rounds:
+            self._add(happened, known=happened.index in steps)
+        self.seconds += time.perf_counter() - started
+        return False
 
     def on_round(self, happened: Round) -> bool:
         started = time.perf_counter()
-        now = int(time.time() * 1000)
-        values = {NAMES.get(key, key): value for key, value in happened.metrics.items()}
-        values |= {f"seconds_{part}": spent for part, spent in happened.seconds.items()}
-        self._metrics += [Metric(key, float(value), now, happened.index) for key, value in values.items()]
-        if happened.stage is not None:
-            self._stages.append(happened.stage)
-        if happened.index % FLUSH_ROUNDS == 0 or started - self._flushed > FLUSH_SECONDS:
-            self._flush_metrics()
-        if len(self._stages) == STAGES_PER_SHARD:
-            self._flush_stages()
+        self._add(happened)
+        due = happened.index % FLUSH_ROUNDS == 0 or started - self._flushed > FLUSH_SECONDS
+        if (due and not self._failed) or started - self._flushed > FLUSH_SECONDS:
+            self._try(self._flush_metrics)
+        if len(self._stages) >= STAGES_PER_SHARD and not self._failed:
+            self._try(self._flush_stages)
         self.seconds += time.perf_counter() - started
         return False
 
     def on_fit_end(self) -> None:
+        """Send what is left, patiently unless the fit is failing anyway."""
         started = time.perf_counter()
-        self._flush_metrics()
-        self._flush_stages()
+        seconds = 0.0 if isinstance(sys.exception(), BaseException) else None
+        patiently("the rounds", self._flush_metrics, seconds)
+        patiently("the weak learners", self._flush_stages, seconds)
         self.seconds += time.perf_counter() - started
 
+    def _add(self, happened: Round, known: bool = False) -> None:
+        now = int(time.time() * 1000)
+        values = {NAMES.get(key, key): value for key, value in happened.metrics.items()}
+        values |= {f"seconds_{part}": spent for part, spent in happened.seconds.items()}
+        if not known:
+            self._rounds.append([Metric(k, float(v), now, happened.index) for k, v in values.items()])
+        if happened.stage is not None:
+            self._stages.append(happened.stage)
+
+    def _try(self, send: Callable[[], None]) -> None:
+        try:
+            send()
+            self._failed = False
+        except (MlflowException, OSError) as error:
+            if not away(error):
+                raise
+            self._failed, self._flushed = True, time.perf_counter()
+
     def _flush_metrics(self) -> None:
-        for start in range(0, len(self._metrics), BATCH):
-            self._client.log_batch(self.run_id, metrics=self._metrics[start : start + BATCH])
-        self._metrics = []
+        while self._rounds:
+            # whole rounds in a request, which MLflow takes or leaves whole: none is ever half there
+            count = max(1, min(len(self._rounds), BATCH // max(len(self._rounds[0]), 1)))
+            self._client.log_batch(self.run_id, metrics=[m for each in self._rounds[:count] for m in each])
+            del self._rounds[:count]
         self._flushed = time.perf_counter()
 
     def _flush_stages(self) -> None:
-        if not self._stages:
-            return
-        with tempfile.TemporaryDirectory() as folder:
-            self._described += write_stages(self._stages, Path(folder), start=len(self._described))
-            (Path(folder) / "stages.json").write_text(json.dumps(self._described))
-            self._client.log_artifacts(self.run_id, folder, "learners")
-        self._stages = []
+        while self._stages:
+            shard = self._stages[:STAGES_PER_SHARD]
+            with tempfile.TemporaryDirectory() as folder:
+                described = write_stages(shard, Path(folder), start=len(self._described))
+                document = json.dumps([*self._described, *described])
+                (Path(folder) / "stages.json").write_text(document)
+                self._client.log_artifacts(self.run_id, folder, "learners")
+            self._described += described
+            del self._stages[: len(shard)]
 
 
 def log_model(run_id: str, model: Path, card: Mapping[str, Any], example: pd.DataFrame) -> str:
@@ -167,16 +275,20 @@ def log_model(run_id: str, model: Path, card: Mapping[str, Any], example: pd.Dat
         kept = {key: card[key] for key in ("classes", "views", "encoders", "images") if key in card}
         kept.get("images", {}).pop("splits", None)
         card_file.write_text(json.dumps(kept))
-        with mlflow.start_run(run_id=run_id):
-            logged = mlflow.pyfunc.log_model(
-                name="model",
-                python_model=str(root / "tasks" / "served_model.py"),
-                artifacts={"model": str(model), "card": str(card_file)},
-                code_paths=[str(root / "usboost")],
-                signature=signature(card),
-                input_example=example,
-                pip_requirements=requirements(root),
-            )
+
+        def log() -> Any:
+            with _LOGGING, mlflow.start_run(run_id=run_id):
+                return mlflow.pyfunc.log_model(
+                    name="model",
+                    python_model=str(root / "tasks" / "served_model.py"),
+                    artifacts={"model": str(model), "card": str(card_file)},
+                    code_paths=[str(root / "usboost")],
+                    signature=signature(card),
+                    input_example=example,
+                    pip_requirements=requirements(root),
+                )
+
+        logged = patiently("the model", log)
     return str(logged.model_uri)
 
 
@@ -231,6 +343,8 @@ def lineage(stage: str, inputs: Mapping[str, Path]) -> dict[str, str]:
     if runtime.flow_run.id:
         tags["prefect.flow_run_id"] = str(runtime.flow_run.id)
         tags["prefect.flow_run_name"] = str(runtime.flow_run.name)
+    if runtime.task_run.id:
+        tags["prefect.task_run_id"] = str(runtime.task_run.id)
     return tags
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +18,12 @@ from prefect.cache_policies import NO_CACHE
 
 from tasks import cross_validation, early, tracking
 from tasks.features import features_folder, read_features
-from tasks.folders import prepared_folder
+from tasks.folders import checkpoints_folder, prepared_folder
+from tasks.identity import parts
 from usboost import metrics, models
 from usboost.boosted_features import BFV
 from usboost.callbacks import Progress
+from usboost.checkpoint import Checkpoint
 from usboost.datasets import store
 from usboost.earlyboost import EarlyBoostClassifier
 from usboost.files import replacing
@@ -38,18 +43,62 @@ def fit_seed(dataset: str, model: str, seed: int, settings: Settings, out: Path)
     UsboostError
         If data or parameters do not allow it; the MLflow run is then FAILED.
     """
+    kept = checkpoint(dataset, model, seed, settings)
+    try:
+        with seed_run(dataset, model, seed, kept=kept.folder / "mlflow.json") as run_id:
+            return fit(dataset, model, seed, settings, out, run_id, kept)
+    except BaseException:
+        if not kept.began():
+            kept.clear()
+        raise
+
+
+def checkpoint(dataset: str, model: str, seed: int, settings: Settings) -> Checkpoint:
+    """Where the rounds of a fit are kept until its results are written.
+
+    What a fit with other data, parameters or code left there is not gone on with.
+    """
+    identity = parts(dataset, model, seed, settings)
+    kept = Checkpoint(checkpoints_folder(dataset, model) / f"seed-{seed}", identity)
+    if kept.of_another_fit():
+        print(f"{kept.folder} is of other data, parameters or code; beginning anew", file=sys.stderr)
+        tracking.supersede_kept(kept.folder / "mlflow.json")
+        kept.clear()
+    return kept
+
+
+@contextmanager
+def seed_run(
+    dataset: str, model: str, seed: int, tags: Mapping[str, str] | None = None, kept: Path | None = None
+) -> Iterator[str]:
+    """The MLflow run of one fit, tagged with where its inputs come from (and `tags`); its id.
+
+    The run that the file `kept` names is gone on with.
+    """
     inputs = {"prepared": prepared_folder(dataset)}
     if model == "bfv_dnn":
         inputs["features"] = features_folder(dataset)
-    tags = tracking.lineage(f"train@{dataset}-{model}", inputs)
     profile = store.read_card(prepared_folder(dataset))["profile"]
-    tags |= {"dataset": dataset, "model": model, "seed": str(seed), "profile": profile}
-    with tracking.tracked_run(f"usboost-{profile}", f"{dataset} {model} seed {seed}", tags) as run_id:
-        record = _fit(dataset, model, seed, settings, out, run_id)
-    return record
+    given = tracking.lineage(f"train@{dataset}-{model}", inputs)
+    given |= {"dataset": dataset, "model": model, "seed": str(seed), "profile": profile, **(tags or {})}
+    title = f"{dataset} {model} seed {seed}"
+    with tracking.tracked_run(f"usboost-{profile}", title, given, kept) as run_id:
+        yield run_id
 
 
-def _fit(dataset: str, model: str, seed: int, settings: Settings, out: Path, run_id: str) -> dict[str, Any]:
+def fit(
+    dataset: str,
+    model: str,
+    seed: int,
+    settings: Settings,
+    out: Path,
+    run_id: str,
+    kept: Checkpoint | None = None,
+) -> dict[str, Any]:
+    """Fit and score inside the MLflow run `run_id`; leaves ``seed-<n>.json`` and its trace in `out`.
+
+    Rounds go to the checkpoint `kept` and are gone on from.
+    """
     if store.read_card(prepared_folder(dataset)).get("folds"):
         return cross_validation.fit_folds(dataset, model, seed, settings, out, run_id)
     splits = {split: store.read(prepared_folder(dataset), split) for split in SPLITS}
@@ -64,9 +113,11 @@ def _fit(dataset: str, model: str, seed: int, settings: Settings, out: Path, run
     tracking.log_estimator(run_id, estimator, dataset=dataset, model=model, seed=seed)
     logger = tracking.MLflowCallback(run_id)
     estimator.set_params(callbacks=[Progress(f"{dataset} {model} seed {seed}"), logger])
+    if kept is not None and "checkpoint" in estimator.get_params(deep=False):
+        estimator.set_params(checkpoint=kept)
     started = time.perf_counter()
     estimator.fit(*splits["train"], validation=splits["val"])
-    fit_seconds = time.perf_counter() - started - logger.seconds
+    fit_seconds = time.perf_counter() - started - logger.seconds + logger.earlier
     scores = {
         split: metrics.score(y, estimator.predict_proba(views))
         for split, (views, y) in splits.items()
@@ -74,18 +125,21 @@ def _fit(dataset: str, model: str, seed: int, settings: Settings, out: Path, run
     }
     if isinstance(estimator, EarlyBoostClassifier):
         early.add_scores(estimator, settings, splits, scores)
-    tracking.log_scores(
-        run_id,
-        scores,
-        best_round=estimator.best_round_,
-        rounds=len(estimator.history_),
-        fit_seconds=fit_seconds,
-        logging_seconds=logger.seconds,
-    )
-    with tempfile.TemporaryDirectory() as folder:
-        save(estimator, Path(folder) / "model")
-        card = store.read_card(prepared_folder(dataset))
-        tracking.log_model(run_id, Path(folder) / "model", card, _example(dataset, card))
+    with tracking.once(run_id, "scored") as first:
+        if first:
+            tracking.log_scores(
+                run_id,
+                scores,
+                best_round=estimator.best_round_,
+                rounds=len(estimator.history_),
+                fit_seconds=fit_seconds,
+                logging_seconds=logger.seconds,
+            )
+    with tempfile.TemporaryDirectory() as folder, tracking.once(run_id, "model_logged") as first:
+        if first:
+            save(estimator, Path(folder) / "model")
+            card = store.read_card(prepared_folder(dataset))
+            tracking.log_model(run_id, Path(folder) / "model", card, _example(dataset, card))
     record = {
         "seed": seed,
         "rounds": len(estimator.history_),
@@ -127,4 +181,6 @@ def write_results(dataset: str, model: str, seeds: list[int], partial: Path, fol
     with replacing(folder) as fresh:
         (fresh / "scores.json").write_text(json.dumps(document, indent=1) + "\n")
         pd.concat(traces, ignore_index=True).to_parquet(fresh / "trace.parquet", index=False)
+    for seed in seeds:
+        Checkpoint(checkpoints_folder(dataset, model) / f"seed-{seed}").clear()
     return folder

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from sklearn.tree import DecisionTreeRegressor
 
+from tests.conftest import make_views
 from usboost.boosting import StagewiseLoop
 from usboost.callbacks import Callback
 from usboost.errors import UsboostError
+from usboost.learners.base import Target
 from usboost.learners.networks import NetworkLearner
 from usboost.learners.trees import TreeLearner
 from usboost.losses import CodewordExponential
@@ -236,3 +238,74 @@ def test_labels_of_any_type():
         model = TwoWeakLearnerClassifier({"S": stump()}, n_rounds=2).fit(views, names[y])
         np.testing.assert_array_equal(model.classes_, names)
         assert model.predict(views).dtype == names.dtype
+
+
+def sequence_of(views, y, **changes):
+    settings = {
+        "loss": CodewordExponential.simplex(3),
+        "target": Gradient(),
+        "step": Newton(),
+        "n_rounds": 4,
+    }
+    return StagewiseLoop(**{**settings, **changes}).run(views, y)
+
+
+def test_one_after_another_is_rounds_of_one_view_each():
+    """Tree on S, then tree on U on what is left: two rounds of one learner for each of one after another."""
+    views, y = make_views(3, n=200)
+    trees = {name: TreeLearner(min_samples_leaf=5) for name in ("S", "U")}
+    together = sequence_of(views, y, learners=trees, sequential=True)
+
+    def in_turn(index):
+        name = "US"[index % 2]
+        return {name: trees[name]}
+
+    apart = sequence_of(views, y, n_rounds=8, learners=in_turn)
+    for index, stage in enumerate(together):
+        for offset, name in enumerate(("S", "U")):
+            alone = apart[2 * index + offset]
+            assert stage.steps[name] == pytest.approx(alone.steps[name], rel=1e-6)
+            for mine, other in zip(stage.learners[name].trees, alone.learners[name].trees):
+                np.testing.assert_allclose(mine.value, other.value, rtol=1e-4, atol=1e-6)
+
+
+def test_steps_on_samples_that_learners_did_not_see():
+    views, y = make_views(2, n=300)
+    coarse = Table.from_numeric(views["S"].numeric.round())
+    views, loss = Views(S=coarse), CodewordExponential.simplex(2)
+    learner = TreeLearner(min_samples_leaf=1, max_depth=2)
+    settings = {"loss": loss, "learners": {"S": learner}, "step_fraction": 0.3, "n_rounds": 3, "seed": 4}
+    stages = sequence_of(views, y, **settings)
+    loop = StagewiseLoop(target=Gradient(), step=Newton(), **settings)
+    f = np.zeros((300, 1))
+    masks = []
+    for index, stage in enumerate(stages, start=1):
+        drawn = np.random.SeedSequence((4, index)).generate_state(3).tolist()
+        held = loop._held_out(300, drawn[-1])
+        masks.append(held)
+        assert held.sum() == 90
+        seen = learner.prepare(coarse[~held])
+        expected = learner.trainer(seen, 1).fit(Target(loss.w(f, y)[~held]), seed=0)
+        np.testing.assert_allclose(
+            stage.learners["S"].predict(seen), expected.predict(seen), rtol=1e-3, atol=1e-5
+        )
+        output = stage.learners["S"].predict(learner.prepare(coarse)).astype(np.float64)
+        line = loss.line(f[held], y[held], [output[held]])
+        assert stage.steps["S"] == pytest.approx(Newton().search(line, 1, 0)[0], rel=1e-6)
+        f += stage.steps["S"] * output
+    assert not np.array_equal(masks[0], masks[1])
+
+
+def test_a_learner_that_sees_two_tables_finds_their_interaction():
+    """The label is the sign of a product of a number of U and one of S: no sum of two functions is."""
+    rng = np.random.default_rng(0)
+    u, s = rng.normal(size=(2, 1500, 1)).astype(np.float32)
+    views, y = Views(U=Table.from_numeric(u), S=Table.from_numeric(s)), (u * s > 0)[:, 0].astype(int)
+    trees = {"U": TreeLearner(), "S": TreeLearner()}
+    settings = {"n_rounds": 20, "patience": None, "validation_fraction": 0}
+    apart = TwoWeakLearnerClassifier(trees, **settings).fit(views[:1000], y[:1000])
+    joined = TwoWeakLearnerClassifier({**trees, "S+U": TreeLearner()}, **settings).fit(views[:1000], y[:1000])
+    assert np.mean(apart.predict(views[1000:]) == y[1000:]) < 0.65
+    assert np.mean(joined.predict(views[1000:]) == y[1000:]) > 0.95
+    with pytest.raises(UsboostError, match="no view 'X'"):
+        views.joined(["S+X"])

@@ -65,7 +65,7 @@ def test_a_missing_or_broken_file(tmp_path):
 
 def test_unknown_names():
     loaded = settings.load(PARAMS)
-    with pytest.raises(UsboostError, match=r"no models\.3wl"):
-        loaded.model("3wl")
+    with pytest.raises(UsboostError, match=r"no models\.9wl"):
+        loaded.model("9wl")
     with pytest.raises(UsboostError, match=r"no table1\.ci_z"):
         loaded.networks_of("ci_z")

@@ -12,6 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from usboost.callbacks import Callback, EarlyStopping, History
+from usboost.checkpoint import Checkpoint, identity_of
 from usboost.errors import UsboostError
 from usboost.views import Views
 
@@ -36,6 +37,7 @@ class ViewsClassifier(ClassifierMixin, BaseEstimator):
     """
 
     monitor = "f1_val"
+    _opened: Checkpoint | None = None
 
     def fit(
         self,
@@ -70,13 +72,25 @@ class ViewsClassifier(ClassifierMixin, BaseEstimator):
             raise UsboostError(f"all {len(labels)} labels are {self.classes_[0]!r}; two classes are needed")
         self.n_features_in_ = len(views.names)
         views, codes, held_out = self._split(views, codes, validation)
+        self._opened = self._open_checkpoint([(views, codes), *([held_out] if held_out else [])])
         history = History()
         stopping = EarlyStopping(self.monitor, self.patience) if held_out else None
         watchers: list[Callback] = [history, *([stopping] if stopping else []), *(self.callbacks or [])]
-        self._fit(views, codes, held_out, watchers)
+        try:
+            self._fit(views, codes, held_out, watchers)
+        finally:
+            self._opened = None
         self.history_ = history.rounds
         self.best_round_ = stopping.best_round if stopping else len(history.rounds)
         return self
+
+    def _open_checkpoint(self, samples: Sequence[Validation]) -> Checkpoint | None:
+        given = getattr(self, "checkpoint", None)
+        if given is None:
+            return None
+        opened = given if isinstance(given, Checkpoint) else Checkpoint(given)
+        opened.begin(opened.identity or identity_of(self, samples))
+        return opened
 
     def _split(
         self, views: Views, codes: np.ndarray, validation: tuple[Any, Any] | None
@@ -99,7 +113,8 @@ class ViewsClassifier(ClassifierMixin, BaseEstimator):
     def _encode(self, labels: np.ndarray) -> np.ndarray:
         known = np.isin(labels, self.classes_)
         if not known.all():
-            raise UsboostError(f"label {labels[~known][0]!r} is not among the classes seen in training")
+            label = labels[~known][:1].tolist()[0]
+            raise UsboostError(f"label {label!r} is not among the classes seen in training")
         return np.searchsorted(self.classes_, labels)
 
     def predict(self, X: Views | Mapping[str, Any]) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from sklearn.base import clone
 from usboost.base import Validation, ViewsClassifier, as_views
 from usboost.bfv import BoostedFeatures, GradientBoostedTrees
 from usboost.callbacks import Callback
+from usboost.checkpoint import Checkpoint
 from usboost.errors import UsboostError
 from usboost.fusion import TwoBranchNetworkClassifier
 from usboost.views import Table, Views
@@ -52,6 +54,7 @@ class BoostedFeatureNetworkClassifier(ViewsClassifier):
         validation_fraction: float = 0.1,
         random_state: int = 0,
         callbacks: Sequence[Callback] | None = None,
+        checkpoint: Checkpoint | Path | str | None = None,
     ) -> None:
         self.features = features
         self.network = network
@@ -61,6 +64,7 @@ class BoostedFeatureNetworkClassifier(ViewsClassifier):
         self.validation_fraction = validation_fraction
         self.random_state = random_state
         self.callbacks = callbacks
+        self.checkpoint = checkpoint
 
     @property
     def patience(self) -> int | None:
@@ -95,6 +99,7 @@ class BoostedFeatureNetworkClassifier(ViewsClassifier):
         # the class codes are known, so the network's own label handling is skipped
         network.classes_ = np.arange(len(self.classes_))
         held_out = (self._read(validation[0]), validation[1]) if validation else None
+        network._opened = self._opened
         network._fit(self._read(views, values), codes, held_out, callbacks)
         network.best_round_ = 0  # this classifier's history and best round count
         self.network_ = network

@@ -7,6 +7,7 @@ target, and the loss's own best step γ.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from usboost.base import Validation, ViewsClassifier
 from usboost.boosting import Scores, Stage, StagewiseLoop, advance, ensemble_scores, fit_error
 from usboost.callbacks import Callback, EarlyStopping, History
+from usboost.checkpoint import Checkpoint
 from usboost.cross_entropy import SoftmaxCrossEntropy
 from usboost.errors import UsboostError
 from usboost.learners.base import Learner, Target
@@ -39,6 +41,7 @@ class _BoostedNetwork(BaseEstimator):
     n_rounds: int
     random_state: int
     weighted: bool = True
+    _opened: Checkpoint | None = None
     stages_: list[Stage]
     n_features_in_: int
 
@@ -76,6 +79,7 @@ class _BoostedNetwork(BaseEstimator):
             describe=describe,
             seed=self.random_state,
             callbacks=callbacks,
+            checkpoint=self._opened,
         ).run(views, y, validation)
 
     @property
@@ -123,6 +127,8 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
         paper's way, runs and keeps all rounds.
     random_state : int
     callbacks : sequence of Callback, optional
+    checkpoint : Checkpoint or path, optional
+        A folder in which the fit keeps every round, and from which the same fit goes on.
 
     Attributes
     ----------
@@ -147,6 +153,7 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
         validation_fraction: float = 0.0,
         random_state: int = 0,
         callbacks: Sequence[Callback] | None = None,
+        checkpoint: Checkpoint | Path | str | None = None,
     ) -> None:
         self.loss = loss
         self.learner = learner
@@ -156,6 +163,7 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
         self.validation_fraction = validation_fraction
         self.random_state = random_state
         self.callbacks = callbacks
+        self.checkpoint = checkpoint
 
     def _loss(self) -> Predictor:
         n_classes = len(self.classes_)

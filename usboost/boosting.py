@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from usboost.callbacks import Callback, tell, watched
+from usboost.callbacks import Callback, resume, tell, watched
 from usboost.errors import UsboostError
 from usboost.learners.base import FittedLearner, Learner, Target, Trainer, weighted_sum
 from usboost.losses import Loss
@@ -65,6 +65,17 @@ class Scores:
     prepared: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class _Fitted:
+    """Learners fitted to the same scores, with the steps taken along them and the risk after."""
+
+    learners: dict[str, FittedLearner]
+    steps: dict[str, float]
+    targets: Sequence[Target]
+    outputs: Sequence[np.ndarray]
+    risk: float
+
+
 # learners by view name, the same in every round or those of round 1, 2, …
 Learners = Mapping[str, Learner]
 Schedule = Callable[[int], Learners]
@@ -97,11 +108,19 @@ class StagewiseLoop:
     n_rounds : int
     shrinkage : float
         Factor on every step before it is taken.
+    sequential : bool
+        Whether each learner of a round is fitted to what those before it have left, with a step of
+        its own; else all are fitted to the same scores and the steps are searched jointly.
+    step_fraction : float
+        Share of the samples, drawn anew each round, that learners do not see and on which the steps
+        are searched; 0 searches them on all samples, those that were fitted to.
     initial_step : float
         ε₀ = δ₀ of the second-order targets, anew each round (0.1 in the paper).
     evaluate : (f, y) -> dict of metrics, called on the validation data each round
     describe : what to record of a round besides the risks
     seed : int
+    checkpoint : Checkpoint, optional
+        Where rounds are kept, and gone on from.
     """
 
     loss: Loss
@@ -110,11 +129,14 @@ class StagewiseLoop:
     step: StepRule
     n_rounds: int
     shrinkage: float = 1.0
+    sequential: bool = False
+    step_fraction: float = 0.0
     initial_step: float = 0.1
     evaluate: Any = None
     describe: Describe = steps_and_fit_errors
     seed: int = 0
     callbacks: Sequence[Callback] = ()
+    checkpoint: Any = None
 
     def run(
         self,
@@ -137,34 +159,63 @@ class StagewiseLoop:
         """
         on_train = self._start(train, y)
         on_validation = self._start(*validation) if validation else None
-        learners: Learners = {}
+        both = [scores for scores in (on_train, on_validation) if scores is not None]
         trainers: dict[str, Trainer] = {}
-        stages: list[Stage] = []
         with watched(self, self.callbacks), ThreadPoolExecutor() as pool:
-            for index in range(1, self.n_rounds + 1):
-                before, learners = learners, self.learners_of(index)
-                kept = {name for name, learner in learners.items() if before.get(name) is learner}
-                for scores in filter(None, (on_train, on_validation)):
-                    scores.prepared = {
-                        name: scores.prepared[name] if name in kept else learner.prepare(scores.views[name])
-                        for name, learner in learners.items()
-                    }
+            done = self._resume(both)
+            stages = [happened.stage for happened in done]
+            stop = resume(self.callbacks, done)
+            for index in range(len(stages) + 1, self.n_rounds + 1):
+                if stop:
+                    break
+                kept = self._prepare(index, both)
                 trainers = {
                     name: trainers[name]
-                    if name in kept
+                    if name in kept and name in trainers
                     else learner.trainer(on_train.prepared[name], self.loss.n_outputs)
-                    for name, learner in learners.items()
+                    for name, learner in self.learners_of(index).items()
                 }
                 previous = stages[-1] if stages else None
                 happened = self._round(index, on_train, on_validation, trainers, previous, pool)
                 stages.append(happened.stage)
-                if tell(self.callbacks, happened):
-                    break
+                if self.checkpoint is not None:
+                    self.checkpoint.keep(happened)
+                    if self.checkpoint.state_is_due():
+                        self.checkpoint.keep_state(index, {str(i): scores.f for i, scores in enumerate(both)})
+                stop = tell(self.callbacks, happened)
         return stages
 
     def learners_of(self, index: int) -> Learners:
         """The learners of round `index`, from 1."""
         return self.learners(index) if callable(self.learners) else self.learners
+
+    def _prepare(self, index: int, both: Sequence[Scores]) -> set[str]:
+        """Prepare the views of a round; the names of those that the round before had prepared."""
+        learners = self.learners_of(index)
+        before = self.learners_of(index - 1) if index > 1 else {}
+        known = both[0].prepared
+        kept = {name for name, learner in learners.items() if before.get(name) is learner and name in known}
+        for scores in both:
+            scores.prepared = {
+                name: scores.prepared[name] if name in kept else learner.prepare(scores.views[name])
+                for name, learner in learners.items()
+            }
+        return kept
+
+    def _resume(self, both: Sequence[Scores]) -> list[Round]:
+        """The checkpoint's rounds, and the scores as they were after the last of them."""
+        done = self.checkpoint.rounds()[: self.n_rounds] if self.checkpoint is not None else []
+        state = self.checkpoint.state() if self.checkpoint is not None and done else None
+        start = 0
+        if state is not None and state[0] <= len(done):
+            start = state[0]
+            for i, scores in enumerate(both):
+                scores.f = state[1][str(i)]
+        for happened in done[start:]:
+            self._prepare(happened.index, both)
+            for scores in both:
+                advance(scores.f, happened.stage, scores.prepared)
+        return done
 
     def _start(self, views: Views, y: np.ndarray) -> Scores:
         return Scores(views, y, np.zeros((len(views), self.loss.n_outputs)))
@@ -180,37 +231,24 @@ class StagewiseLoop:
     ) -> Round:
         clock = _Clock()
         names = list(trainers)
-        *seeds, step_seed = np.random.SeedSequence((self.seed, index)).generate_state(len(names) + 1).tolist()
-        with clock("target"):
-            targets_at = self.target.targets(self.loss, train.f, train.y, len(names))
-        steps = np.full(len(names), self.initial_step)
-        best_risk = np.inf
-        for inner in range(max(1, self.target.n_inner)):
-            targets = targets_at(steps)
-            fits = [
-                pool.submit(
-                    self._fit, name, trainers[name], train.prepared[name], target, seed, previous, clock
-                )
-                for name, target, seed in zip(names, targets, seeds)
-            ]
+        drawn = np.random.SeedSequence((self.seed, index)).generate_state(len(names) + 2).tolist()
+        seeds, step_seed = dict(zip(names, drawn)), drawn[len(names)]
+        held_out = self._held_out(len(train.y), drawn[-1])
+        groups = [[name] for name in names] if self.sequential else [names]
+        parts: list[_Fitted] = []
+        for group in groups:
+            chosen = {name: trainers[name] for name in group}
             with _naming(index):
-                fitted, outputs = zip(*[fit.result() for fit in fits])
-                with clock("step"):
-                    line = self.loss.line(train.f, train.y, [out.astype(np.float64) for out in outputs])
-                    steps = self.step.search(line, len(names), (step_seed + inner) % 2**32)
-                    risk = line.risk(steps)
-            if inner == 0 or risk < best_risk:
-                best_risk, best_steps, best_line = risk, steps, line
-                best_fitted, best_outputs, best_targets = fitted, outputs, targets
-        taken = self.shrinkage * best_steps
-        stage = Stage(dict(zip(names, best_fitted)), {n: float(s) for n, s in zip(names, taken)})
-        with clock("update"):
-            for step, output in zip(taken, best_outputs):
-                train.f += step * output
-            risk_train = best_line.risk(taken)
-        self._check(index, risk_train, taken)
-        metrics = {"risk_train": risk_train}
-        metrics |= self.describe(stage, train, best_targets, best_outputs)
+                fitted = self._fit_together(chosen, train, held_out, previous, seeds, step_seed, pool, clock)
+            self._check(index, fitted)
+            parts.append(fitted)
+        stage = Stage({}, {})
+        for part in parts:
+            stage.learners.update(part.learners)
+            stage.steps.update(part.steps)
+        metrics = {"risk_train": parts[-1].risk}
+        targets = [target for part in parts for target in part.targets]
+        metrics |= self.describe(stage, train, targets, [output for part in parts for output in part.outputs])
         if validation is not None:
             with clock("validation"):
                 advance(validation.f, stage, validation.prepared)
@@ -218,6 +256,57 @@ class StagewiseLoop:
                 if self.evaluate is not None:
                     metrics |= {f"{k}_val": v for k, v in self.evaluate(validation.f, validation.y).items()}
         return Round(index, stage, metrics, clock.seconds())
+
+    def _held_out(self, n: int, seed: int) -> np.ndarray | None:
+        """The samples that this round's learners do not see and its steps are searched on: bool (n,)."""
+        if not self.step_fraction:
+            return None
+        count = max(1, round(self.step_fraction * n))
+        out = np.zeros(n, dtype=bool)
+        out[np.random.default_rng(seed).permutation(n)[:count]] = True
+        return out
+
+    def _fit_together(
+        self,
+        trainers: Mapping[str, Trainer],
+        train: Scores,
+        held_out: np.ndarray | None,
+        previous: Stage | None,
+        seeds: Mapping[str, int],
+        step_seed: int,
+        pool: ThreadPoolExecutor,
+        clock: _Clock,
+    ) -> _Fitted:
+        """Fit learners to targets at the present scores, search their steps jointly, and take them."""
+        with clock("target"):
+            targets_at = self.target.targets(self.loss, train.f, train.y, len(trainers))
+        steps = np.full(len(trainers), self.initial_step)
+        best_risk = np.inf
+        on = slice(None) if held_out is None else held_out
+        for inner in range(max(1, self.target.n_inner)):
+            targets = [target.without(held_out) for target in targets_at(steps)]
+            fits = [
+                pool.submit(
+                    self._fit, name, trainer, train.prepared[name], target, seeds[name], previous, clock
+                )
+                for (name, trainer), target in zip(trainers.items(), targets)
+            ]
+            fitted, outputs = zip(*[fit.result() for fit in fits])
+            with clock("step"):
+                directions = [output[on].astype(np.float64) for output in outputs]
+                line = self.loss.line(train.f[on], train.y[on], directions)
+                steps = self.step.search(line, len(trainers), (step_seed + inner) % 2**32)
+                risk = line.risk(steps)
+            if inner == 0 or risk < best_risk:
+                best_risk, best_steps, best_line = risk, steps, line
+                best_fitted, best_outputs, best_targets = fitted, outputs, targets
+        taken = self.shrinkage * best_steps
+        with clock("update"):
+            for step, output in zip(taken, best_outputs):
+                train.f += step * output
+            risk = best_line.risk(taken) if held_out is None else self.loss.risk(train.f, train.y)
+        learners = dict(zip(trainers, best_fitted))
+        return _Fitted(learners, dict(zip(trainers, taken.tolist())), best_targets, best_outputs, risk)
 
     @staticmethod
     def _fit(
@@ -241,10 +330,11 @@ class StagewiseLoop:
         return fitted, output
 
     @staticmethod
-    def _check(index: int, risk: float, steps: np.ndarray) -> None:
-        if not risk < LARGEST_RISK:
+    def _check(index: int, fitted: _Fitted) -> None:
+        if not fitted.risk < LARGEST_RISK:
+            steps = [round(step, 4) for step in fitted.steps.values()]
             raise UsboostError(
-                f"the risk is no longer finite in round {index} (steps {np.round(steps, 4).tolist()}); "
+                f"the risk is no longer finite in round {index} (steps {steps}); "
                 "use a smaller shrinkage or a searched step rule ('newton' never lets the risk rise)"
             )
 

@@ -25,6 +25,16 @@ class Callback:
     def on_fit_begin(self, fit: Any) -> None:
         """Before the first round; `fit` has ``n_rounds``."""
 
+    def on_resume(self, rounds: Sequence[Round]) -> bool:
+        """Before the first new round of a fit that goes on from a checkpoint; True asks it to stop.
+
+        Parameters
+        ----------
+        rounds : those of the checkpoint, in order; by default each goes to `on_round`
+        """
+        answers = [self.on_round(happened) for happened in rounds]
+        return any(answers)
+
     def on_round(self, happened: Round) -> bool:
         """After each round; True asks the fit to stop."""
         return False
@@ -36,6 +46,14 @@ class Callback:
 def tell(callbacks: Sequence[Callback], happened: Round) -> bool:
     """Show a round to every callback; whether any asks to stop (the others still see it)."""
     answers = [callback.on_round(happened) for callback in callbacks]
+    return any(answers)
+
+
+def resume(callbacks: Sequence[Callback], rounds: Sequence[Round]) -> bool:
+    """Show every callback the rounds of a checkpoint; whether any asks to stop."""
+    if not rounds:
+        return False
+    answers = [callback.on_resume(rounds) for callback in callbacks]
     return any(answers)
 
 

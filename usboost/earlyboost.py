@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from usboost.base import Validation, ViewsClassifier
 from usboost.boosting import Scores, Stage, StagewiseLoop, advance
 from usboost.callbacks import Callback
+from usboost.checkpoint import Checkpoint
 from usboost.errors import UsboostError
 from usboost.exponential import Exponential
 from usboost.frames import Frame, as_sequences, frame_name
@@ -56,6 +58,8 @@ class EarlyBoostClassifier(ViewsClassifier):
         Share of the weight whose lightest holders sit a frame's fit out (`Trimmed`); 0 for none.
     random_state : int
     callbacks : sequence of Callback, optional
+    checkpoint : Checkpoint or path, optional
+        A folder in which the fit keeps every round, and from which the same fit goes on.
 
     Attributes
     ----------
@@ -86,6 +90,7 @@ class EarlyBoostClassifier(ViewsClassifier):
         trim: float = 0.0,
         random_state: int = 0,
         callbacks: Sequence[Callback] | None = None,
+        checkpoint: Checkpoint | Path | str | None = None,
     ) -> None:
         self.estimator = estimator
         self.algorithm = algorithm
@@ -93,6 +98,7 @@ class EarlyBoostClassifier(ViewsClassifier):
         self.trim = trim
         self.random_state = random_state
         self.callbacks = callbacks
+        self.checkpoint = checkpoint
 
     def fit(self, X: Any, y: Any, validation: tuple[Any, Any] | None = None) -> EarlyBoostClassifier:
         """Fit to n sequences and their labels.
@@ -175,6 +181,7 @@ class EarlyBoostClassifier(ViewsClassifier):
             describe=describe,
             seed=self.random_state,
             callbacks=callbacks,
+            checkpoint=self._opened,
         ).run(views, self._signs(codes), (validation[0], self._signs(validation[1])) if validation else None)
 
     def _loss(self) -> Exponential:

@@ -22,13 +22,16 @@ def replacing(folder: Path) -> Iterator[Path]:
     Raises
     ------
     UsboostError
-        If `folder` is a file.
+        If `folder` is a file, or nothing can be written beside it.
     """
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise UsboostError(f"{folder} is a file, so no folder can be written there; name another one")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".tmp", dir=folder.parent))
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".tmp", dir=folder.parent))
+    except OSError as error:
+        raise UsboostError(f"{folder} cannot be written: {error.strerror}; choose another place") from error
     fresh, old = work / "new", work / "old"
     fresh.mkdir()
     try:
@@ -48,12 +51,21 @@ def replacing(folder: Path) -> Iterator[Path]:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file under another name, then put it in place."""
+    """Write a file under another name, then put it in place.
+
+    Raises
+    ------
+    UsboostError
+        If it cannot be written; an earlier file stays as it was.
+    """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        partial.write_bytes(content)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            partial.write_bytes(content)
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+    except OSError as error:
+        raise UsboostError(f"{path} cannot be written: {error.strerror}") from error

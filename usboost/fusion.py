@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from torch.nn import functional
 
 from usboost.base import Validation, ViewsClassifier, as_views
 from usboost.boosting import Round
-from usboost.callbacks import Callback, improves, tell, watched
+from usboost.callbacks import Callback, improves, resume, tell, watched
+from usboost.checkpoint import Checkpoint
 from usboost.errors import UsboostError
 from usboost.learners.backbones import Backbone, ImageNetwork
 from usboost.learners.batches import Batches, Tensors, prepare_view
@@ -24,7 +26,7 @@ from usboost.learners.modules import (
     dense_network,
     initialise,
 )
-from usboost.learners.optimizers import make_optimizer
+from usboost.learners.optimizers import Optimizer, make_optimizer
 from usboost.learners.training import pick_device, run, run_epoch
 from usboost.metrics import accuracy, f1
 from usboost.views import Views
@@ -83,6 +85,8 @@ class TwoBranchNetworkClassifier(ViewsClassifier):
     backbone : Backbone, optional; how pictures are read, a small CNN by default
     random_state : int
     callbacks : sequence of Callback, optional
+    checkpoint : Checkpoint or path, optional
+        A folder in which the fit keeps every round, and from which the same fit goes on.
 
     Attributes
     ----------
@@ -106,6 +110,7 @@ class TwoBranchNetworkClassifier(ViewsClassifier):
         backbone: Backbone | None = None,
         random_state: int = 0,
         callbacks: Sequence[Callback] | None = None,
+        checkpoint: Checkpoint | Path | str | None = None,
     ) -> None:
         self.views = views
         self.dnn1 = dnn1
@@ -122,6 +127,7 @@ class TwoBranchNetworkClassifier(ViewsClassifier):
         self.backbone = backbone
         self.random_state = random_state
         self.callbacks = callbacks
+        self.checkpoint = checkpoint
 
     @property
     def n_rounds(self) -> int:
@@ -154,9 +160,15 @@ class TwoBranchNetworkClassifier(ViewsClassifier):
         held_out = [rows for _, rows in self._prepare(validation[0])] if validation else None
         optimizer = make_optimizer(self.optimizer, network, self.learning_rate)
         generator = torch.Generator().manual_seed(self.random_state)
-        best: dict[str, float] | None = None
+        kept = _Kept(network, optimizer, generator)
         with watched(self, callbacks):
-            for epoch in range(1, self.n_epochs + 1):
+            done, weights, best = kept.restore(self._opened)
+            if weights:
+                self.network_ = FittedTwoBranch(spec, weights)
+            stop = resume(callbacks, done)
+            for epoch in range(len(done) + 1, self.n_epochs + 1):
+                if stop:
+                    break
                 start = time.perf_counter()
                 order = torch.randperm(len(codes), generator=generator)
                 loss = run_epoch(network, inputs, _cross_entropy, targets, optimizer, self.batch_size, order)
@@ -174,8 +186,9 @@ class TwoBranchNetworkClassifier(ViewsClassifier):
                     self.network_ = FittedTwoBranch(spec, weights)
                 ended = time.perf_counter()
                 seconds = {"fit": trained - start, "validation": ended - trained, "total": ended - start}
-                if tell(callbacks, Round(epoch, None, metrics, seconds)):
-                    break
+                happened = Round(epoch, None, metrics, seconds)
+                kept.keep(self._opened, happened, self.network_.weights, best)
+                stop = tell(callbacks, happened)
 
     def _prepare(self, views: Views) -> list[tuple[dict[str, Any], Batches]]:
         device = pick_device(self.device)
@@ -199,6 +212,58 @@ class TwoBranchNetworkClassifier(ViewsClassifier):
         logits -= logits.max(axis=1, keepdims=True)
         exponentials = np.exp(logits)
         return exponentials / exponentials.sum(axis=1, keepdims=True)
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What a checkpoint keeps of a network in training, epoch by epoch."""
+
+    network: nn.Module
+    optimizer: Optimizer
+    generator: torch.Generator
+
+    def keep(
+        self,
+        checkpoint: Checkpoint | None,
+        happened: Round,
+        best_weights: Mapping[str, np.ndarray],
+        best: Mapping[str, float] | None,
+    ) -> None:
+        if checkpoint is None:
+            return
+        arrays = {f"best/{name}": array for name, array in best_weights.items()}
+        arrays |= {f"now/{name}": tensor.cpu().numpy() for name, tensor in self._tensors().items()}
+        arrays |= {f"drawn/{i}": each.get_state().numpy() for i, each in enumerate(self._generators())}
+        # one file holds all that the next epoch needs; the epoch's own file may be missing after it
+        described = {"metrics": happened.metrics, "seconds": happened.seconds}
+        checkpoint.keep_state(happened.index, arrays, {"best": best, "round": described})
+        checkpoint.keep(happened)
+
+    def restore(
+        self, checkpoint: Checkpoint | None
+    ) -> tuple[list[Round], dict[str, np.ndarray], dict[str, float] | None]:
+        """The epochs done, the best weights so far and their metrics."""
+        state = checkpoint.state() if checkpoint is not None else None
+        if checkpoint is None or state is None:
+            return [], {}, None
+        index, arrays, more = state
+        done = checkpoint.rounds()[:index]
+        if len(done) < index:
+            done.append(Round(index, None, more["round"]["metrics"], more["round"]["seconds"]))
+        for name, tensor in self._tensors().items():
+            tensor.copy_(torch.from_numpy(arrays[f"now/{name}"]).reshape(tensor.shape))
+        for i, generator in enumerate(self._generators()):
+            generator.set_state(torch.from_numpy(arrays[f"drawn/{i}"]))
+        best = {name[5:]: array for name, array in arrays.items() if name.startswith("best/")}
+        return done, best, more["best"]
+
+    def _tensors(self) -> dict[str, torch.Tensor]:
+        tensors = {f"network/{name}": tensor for name, tensor in self.network.state_dict().items()}
+        return tensors | {f"optimizer/{name}": tensor for name, tensor in self.optimizer.state().items()}
+
+    def _generators(self) -> list[torch.Generator]:
+        parts = self.network.modules()
+        return [self.generator, *(part.generator for part in parts if isinstance(part, ImageNetwork))]
 
 
 def _cross_entropy(outputs: torch.Tensor, targets: Tensors) -> torch.Tensor:

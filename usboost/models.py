@@ -164,6 +164,7 @@ def boosting(name: str, dataset: str, settings: Settings, seed: int) -> TwoWeakL
             backbone=backbone(table, sizes, settings),
         ),
         "S": TreeLearner(max_depth=table.tree_depth, engine=chosen.tree_engine),
+        "S+U": TreeLearner(max_depth=table.tree_depth, engine=chosen.tree_engine),
     }
     step = sizes.step if model.step == "searched" else model.step
     step_settings = {"fixed": {"value": chosen.fixed_step}, "bayes": chosen.bayes.model_dump(), "newton": {}}
@@ -176,6 +177,8 @@ def boosting(name: str, dataset: str, settings: Settings, seed: int) -> TwoWeakL
         step_settings=step_settings[step],
         n_rounds=min(sizes.rounds or full_length, full_length),
         shrinkage=chosen.shrinkage,
+        sequential=chosen.sequential,
+        step_fraction=chosen.step_fraction,
         trim=chosen.trim,
         patience=chosen.patience,
         random_state=seed,

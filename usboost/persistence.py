@@ -6,7 +6,9 @@ stages in shards, so that every weak learner can be read alone.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -23,15 +25,24 @@ from usboost.bfv import BoostedFeatures, GradientBoostedTrees
 from usboost.boosted_features import BoostedFeatureNetworkClassifier
 from usboost.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
 from usboost.boosting import Stage
+from usboost.checked import (
+    check_gbm,
+    check_learner,
+    check_settings,
+    check_two_branch,
+    contained_cache,
+)
 from usboost.earlyboost import EarlyBoostClassifier
 from usboost.errors import UsboostError
 from usboost.files import replacing
+from usboost.frames import frame_name
 from usboost.fusion import FittedTwoBranch, TwoBranchNetworkClassifier
 from usboost.learners.backbones import Backbone
 from usboost.learners.classifiers import FittedClassifiers
 from usboost.learners.networks import FittedNetwork, NetworkLearner
 from usboost.learners.trees import FittedTrees, Tree, TreeLearner
 from usboost.outsider import LightGBMOutsider
+from usboost.plain import VIEW
 from usboost.two_weak_learner import TwoWeakLearnerClassifier
 
 FORMAT = 1
@@ -65,8 +76,11 @@ _STAGEWISE = (
     EarlyBoostClassifier,
     TwoWeakLearnerClassifier,
 )
+_WHOLE = (BoostedFeatureNetworkClassifier, LightGBMOutsider, TwoBranchNetworkClassifier)
 _FITTED = ("classes_", "n_outputs_", "flat_")
-_NOT_KEPT = ("callbacks", "gbm")
+_NOT_KEPT = ("callbacks", "checkpoint", "gbm")
+_FILE = re.compile(r"(gbm/)?[a-z0-9-]+\.(safetensors|json)")
+_MOST_CLASSES = 100_000
 
 
 def save(model: BaseEstimator, folder: Path) -> None:
@@ -100,6 +114,7 @@ def save(model: BaseEstimator, folder: Path) -> None:
             save_gbm(model.gbm_, partial / "gbm")
         else:
             raise UsboostError(f"{type(model).__name__} has no file form")
+        document["files"] = _digests(partial)
         (partial / "model.json").write_text(json.dumps(document, indent=1))
 
 
@@ -109,21 +124,26 @@ def load(folder: Path) -> Any:
     Raises
     ------
     UsboostError
-        If a file is missing, cut short, or names a class or format that is not ours.
+        If a file is missing, cut short or changed, names a class or format that is not ours, or holds
+        what no model can hold (see `usboost.checked`).
     """
     document = _read_json(folder / "model.json")
     try:
         if document["format"] != FORMAT:
             raise UsboostError(f"{folder / 'model.json'} has format {document['format']}, not {FORMAT}")
+        _check_digests(document, folder)
         model = settings_from_json(document["settings"])
+        if not (isinstance(model, (*_STAGEWISE, *_WHOLE)) and isinstance(document["fitted"], dict)):
+            raise UsboostError(f"{folder / 'model.json'} does not describe a fitted model")
         for name, value in document["fitted"].items():
             if name not in _FITTED:
                 raise UsboostError(f"{folder / 'model.json'} sets {name!r}, which is not part of a model")
-            setattr(model, name, np.asarray(value) if name == "classes_" else value)
-        model.best_round_ = document["best_round"]
-        model.n_features_in_ = document["n_features_in"]
+            setattr(model, name, _fitted(name, value))
+        model.best_round_ = int(document["best_round"])
+        model.n_features_in_ = int(document["n_features_in"])
         if isinstance(model, _STAGEWISE):
             model.stages_ = list(read_stages(document["stages"], folder))
+            _check_stages(model)
         elif isinstance(model, LightGBMOutsider):
             model.gbm_ = load_gbm(folder / "gbm")
         else:
@@ -135,12 +155,81 @@ def load(folder: Path) -> Any:
                 network.set_params(views=document["network"]["views"])
                 network.classes_, network.best_round_ = np.arange(len(model.classes_)), 0
                 network.network_ = FittedTwoBranch(document["network"], arrays)
+                check_two_branch(network.network_, len(model.classes_))
+                for array in (model.mean_, model.scale_):
+                    if array.shape != (model.gbm_.n_features,) or array.dtype != np.float32:
+                        raise UsboostError("the means of the boosted features are not one for each tree")
                 model.network_ = network
             else:
+                if len(model.views) != 2:
+                    raise UsboostError(f"it reads {len(model.views)} views, not two")
                 model.network_ = FittedTwoBranch(document["network"], arrays)
-    except (KeyError, TypeError, AttributeError) as error:
+                check_two_branch(model.network_, len(model.classes_))
+        if hasattr(model, "gbm_") and model.gbm_.n_classes != len(model.classes_):
+            raise UsboostError(f"its GBM tells {model.gbm_.n_classes} classes apart")
+    except UsboostError as error:
+        where = str(folder)
+        raise (error if where in str(error) else UsboostError(f"{folder}: {error}")) from None
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise UsboostError(f"{folder / 'model.json'} is not a usboost model: {error!r}") from error
     return model
+
+
+def _fitted(name: str, value: Any) -> Any:
+    """An attribute of a fitted model as JSON holds it."""
+    if name == "n_outputs_":
+        return int(value)
+    if name == "flat_":
+        return bool(value)
+    scalars = isinstance(value, list) and all(isinstance(part, (str, int, float)) for part in value)
+    if not scalars or not 2 <= len(set(value)) == len(value) <= _MOST_CLASSES:
+        raise UsboostError("its classes are not two or more different labels")
+    classes = np.asarray(value)
+    if classes.dtype.kind not in "biufU" or classes.tolist() != value:
+        raise UsboostError("its classes are of different types")
+    return classes
+
+
+def _check_stages(model: Any) -> None:
+    """Every weak learner is sound and fits the model's classes and views."""
+    if not model.stages_:
+        raise UsboostError("it has no stages")
+    n_outputs = model._loss().n_outputs
+    for index, stage in enumerate(model.stages_, start=1):
+        if isinstance(model, TwoWeakLearnerClassifier):
+            wanted = set(model._learners())
+        else:
+            wanted = {frame_name(index)} if isinstance(model, EarlyBoostClassifier) else {VIEW}
+        if not stage.learners or not set(stage.learners) <= wanted:
+            raise UsboostError(f"stage {index} reads views {sorted(stage.learners)}, not {sorted(wanted)}")
+        for view, learner in stage.learners.items():
+            columns = model.n_features_in_ if isinstance(model, EarlyBoostClassifier) else None
+            check_learner(learner, n_outputs, columns)
+            if not np.isfinite(stage.steps[view]):
+                raise UsboostError(f"the step of stage {index} is {stage.steps[view]}")
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    """SHA-256 of each file in a folder, by its path there."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): _sha256(path) for path in files}
+
+
+def _check_digests(document: Mapping[str, Any], folder: Path) -> None:
+    for name, digest in document.get("files", {}).items():
+        if not _FILE.fullmatch(name):
+            raise UsboostError(f"{folder} lists {name!r}, which is no file of a model")
+        try:
+            found = _sha256(folder / name)
+        except OSError as error:
+            raise UsboostError(f"{folder / name} cannot be read: {error.strerror}") from None
+        if found != digest:
+            raise UsboostError(f"{folder / name} is not the file that was saved; copy or train it again")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def write_stages(stages: list[Stage], folder: Path, start: int = 0) -> list[dict[str, Any]]:
@@ -174,7 +263,8 @@ def read_stages(described: list[dict[str, Any]], folder: Path, start: int = 0) -
                 raise UsboostError(
                     f"{folder / 'model.json'} names an unknown kind of learner, {kept['kind']!r}"
                 )
-            learners[view] = _LEARNERS[kept["kind"]].from_arrays(by_owner[f"{index}/{view}"], kept["meta"])
+            arrays = by_owner[f"{index}/{view}"]
+            learners[view] = _LEARNERS[kept["kind"]].from_arrays(arrays, kept["meta"])
             steps[view] = float(kept["step"])
         yield Stage(learners, steps)
 
@@ -190,21 +280,33 @@ def save_gbm(gbm: GradientBoostedTrees, folder: Path) -> None:
             "n_classes": gbm.n_classes,
         }
         _write_arrays(_concatenated(arrays, meta["trees"]), partial / "trees.safetensors")
+        document["files"] = _digests(partial)
         (partial / "gbm.json").write_text(json.dumps(document))
 
 
 def load_gbm(folder: Path) -> GradientBoostedTrees:
-    """Read a GBM that `save_gbm` wrote."""
+    """Read a GBM that `save_gbm` wrote.
+
+    Raises
+    ------
+    UsboostError
+        If a file is missing, cut short or changed, or holds what is no GBM.
+    """
     document = _read_json(folder / "gbm.json")
-    arrays = _read_arrays(folder / "trees.safetensors")
     try:
-        return GradientBoostedTrees(
-            _split_trees(arrays),
+        _check_digests(document, folder)
+        gbm = GradientBoostedTrees(
+            _split_trees(_read_arrays(folder / "trees.safetensors")),
             np.asarray(document["initial"], dtype=np.float64),
             float(document["learning_rate"]),
             int(document["n_classes"]),
         )
-    except (KeyError, IndexError, ValueError, TypeError) as error:
+        check_gbm(gbm)
+        return gbm
+    except UsboostError as error:
+        where = str(folder)
+        raise (error if where in str(error) else UsboostError(f"{folder}: {error}")) from None
+    except (KeyError, IndexError, ValueError, TypeError, AttributeError, OverflowError) as error:
         raise UsboostError(f"{folder} is not a GBM that usboost wrote: {error!r}") from error
 
 
@@ -220,6 +322,17 @@ def _concatenated(arrays: Arrays, n_trees: int) -> Arrays:
 
 def _split_trees(arrays: Arrays) -> list[Tree]:
     names = [field.name for field in fields(Tree)]
+    for name in names:
+        starts = arrays[f"{name}.start"]
+        if starts.ndim != 1 or starts.dtype != np.int64 or len(starts) != len(arrays["value.start"]):
+            raise UsboostError(f"where each tree's {name} starts is not one number for each tree")
+        if (
+            not len(starts)
+            or starts[0] != 0
+            or starts[-1] != len(arrays[name])
+            or (np.diff(starts) < 0).any()
+        ):
+            raise UsboostError(f"the trees' {name} is not cut where they start")
     parts = {name: np.split(arrays[name], arrays[f"{name}.start"][1:-1]) for name in names}
     return [Tree(**{name: parts[name][i] for name in names}) for i in range(len(parts[names[0]]))]
 
@@ -235,11 +348,14 @@ def settings_to_json(estimator: BaseEstimator) -> dict[str, Any]:
 
 def settings_from_json(document: Mapping[str, Any]) -> Any:
     """The unfitted estimator that `settings_to_json` described."""
-    if document["class"] not in _SETTINGS:
+    if not isinstance(document["class"], str) or document["class"] not in _SETTINGS:
         raise UsboostError(
             f"a model file names the class {document['class']!r}, which is not one of usboost's"
         )
     parameters = {name: _estimators(value) for name, value in document["parameters"].items()}
+    check_settings(_SETTINGS[document["class"]], parameters)
+    if document["class"] == "Backbone":
+        parameters = contained_cache(parameters)
     return _SETTINGS[document["class"]](**parameters)
 
 
@@ -264,6 +380,8 @@ def _estimators(value: Any) -> Any:
 def _group(arrays: Arrays) -> dict[str, Arrays]:
     grouped: dict[str, Arrays] = {}
     for key, array in arrays.items():
+        if key.count("/") < 2:
+            raise UsboostError(f"an array is called {key!r}, which is no part of a weak learner")
         index, view, name = key.split("/", 2)
         grouped.setdefault(f"{index}/{view}", {})[name] = array
     return grouped
@@ -276,12 +394,16 @@ def _write_arrays(arrays: Arrays, path: Path) -> None:
 def _read_arrays(path: Path) -> Arrays:
     try:
         return load_file(path)
-    except (OSError, SafetensorError) as error:
+    # numpy refuses some headers that safetensors lets pass
+    except (OSError, SafetensorError, ValueError, TypeError, KeyError) as error:
         raise UsboostError(f"{path} cannot be read as safetensors: {error}") from error
 
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        return json.loads(path.read_text())
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        document = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError) as error:
         raise UsboostError(f"{path} cannot be read: {error}") from error
+    if not isinstance(document, dict):
+        raise UsboostError(f"{path} does not hold a JSON object")
+    return document

@@ -158,6 +158,8 @@ class Boosting(Section):
     epochs_per_round: Positive
     start: Literal["fresh", "warm"]
     shrinkage: Rate
+    sequential: bool = False
+    step_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.0
     trim: Annotated[float, Field(ge=0, lt=1)] = 0.0
     patience: Positive | None
     tree_engine: Literal["lightgbm", "sklearn"]
@@ -186,6 +188,8 @@ class Model(Section):
     epochs_per_round: Positive | None = None
     start: Literal["fresh", "warm"] | None = None
     shrinkage: Rate | None = None
+    sequential: bool | None = None
+    step_fraction: Annotated[float, Field(ge=0, lt=1)] | None = None
     trim: Annotated[float, Field(ge=0, lt=1)] | None = None
     patience: Positive | None = None
     tree_engine: Literal["lightgbm", "sklearn"] | None = None

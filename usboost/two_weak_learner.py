@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from usboost.base import Validation, ViewsClassifier, as_views
 from usboost.boosting import StagewiseLoop, advance, ensemble_scores
 from usboost.callbacks import Callback
+from usboost.checkpoint import Checkpoint
 from usboost.learners.base import Learner
 from usboost.learners.networks import NetworkLearner
 from usboost.learners.trees import TreeLearner
@@ -29,7 +31,8 @@ class TwoWeakLearnerClassifier(ViewsClassifier):
     ----------
     learners : dict of view name to learner, optional
         Default: a network on view "U" and a tree of depth 3 on view "S". One entry makes a
-        one-weak-learner model, three a third modality; all steps are searched jointly.
+        one-weak-learner model, three a third modality; all steps are searched jointly. A learner named
+        "S+U" reads those tables side by side, and so sees what depends on both.
     target : {"gradient", "second_order", "newton"}
         2WL, 2WL2O as published, 2WL-Newton.
     n_inner : int
@@ -41,6 +44,12 @@ class TwoWeakLearnerClassifier(ViewsClassifier):
         N (or N₁): at most this many rounds.
     shrinkage : float
         Factor on every searched step.
+    sequential : bool
+        Whether each view's learner is fitted to what those before it in `learners` have left, with
+        its own step (``{"S": tree, "U": network}``: tree first, network on the refreshed residual).
+    step_fraction : float
+        Share of the samples, drawn anew each round, that learners do not see and on which the steps
+        are searched; 0, the paper's way, searches on the samples that were fitted to.
     trim : float
         Share of the samples' weight whose lightest holders sit a round out, for ``target="newton"``.
     patience : int or None
@@ -49,6 +58,8 @@ class TwoWeakLearnerClassifier(ViewsClassifier):
         Share of the training samples set aside when `fit` is given no validation data.
     random_state : int
     callbacks : sequence of Callback, optional
+    checkpoint : Checkpoint or path, optional
+        A folder in which the fit keeps every round, and from which the same fit goes on.
 
     Attributes
     ----------
@@ -67,11 +78,14 @@ class TwoWeakLearnerClassifier(ViewsClassifier):
         step_settings: Mapping[str, Any] | None = None,
         n_rounds: int = 100,
         shrinkage: float = 1.0,
+        sequential: bool = False,
+        step_fraction: float = 0.0,
         trim: float = 0.0,
         patience: int | None = 20,
         validation_fraction: float = 0.1,
         random_state: int = 0,
         callbacks: Sequence[Callback] | None = None,
+        checkpoint: Checkpoint | Path | str | None = None,
     ) -> None:
         self.learners = learners
         self.target = target
@@ -80,11 +94,14 @@ class TwoWeakLearnerClassifier(ViewsClassifier):
         self.step_settings = step_settings
         self.n_rounds = n_rounds
         self.shrinkage = shrinkage
+        self.sequential = sequential
+        self.step_fraction = step_fraction
         self.trim = trim
         self.patience = patience
         self.validation_fraction = validation_fraction
         self.random_state = random_state
         self.callbacks = callbacks
+        self.checkpoint = checkpoint
 
     def _learners(self) -> dict[str, Learner]:
         return dict(self.learners) if self.learners else {"U": NetworkLearner(), "S": TreeLearner()}
@@ -95,7 +112,8 @@ class TwoWeakLearnerClassifier(ViewsClassifier):
     def _fit(
         self, views: Views, codes: np.ndarray, validation: Validation | None, callbacks: list[Callback]
     ) -> None:
-        loss = self._loss()
+        loss, names = self._loss(), self._learners()
+        held_out = (validation[0].joined(names), validation[1]) if validation else None
 
         def evaluate(f: np.ndarray, y: np.ndarray) -> dict[str, float]:
             predicted = loss.scores(f).argmax(axis=1)
@@ -108,10 +126,13 @@ class TwoWeakLearnerClassifier(ViewsClassifier):
             step=step_rule(self.step, **(self.step_settings or {})),
             n_rounds=self.n_rounds,
             shrinkage=self.shrinkage,
+            sequential=self.sequential,
+            step_fraction=self.step_fraction,
             evaluate=evaluate,
             seed=self.random_state,
             callbacks=callbacks,
-        ).run(views, codes, validation)
+            checkpoint=self._opened,
+        ).run(views.joined(names), codes, held_out)
 
     def fit(self, X: Any, y: Any, validation: Any = None) -> TwoWeakLearnerClassifier:
         super().fit(X, y, validation)
@@ -123,7 +144,8 @@ class TwoWeakLearnerClassifier(ViewsClassifier):
 
     def _prepare(self, views: Views) -> dict[str, Any]:
         self._check_fitted()
-        return {name: learner.prepare(views[name]) for name, learner in self._learners().items()}
+        joined = views.joined(self._learners())
+        return {name: learner.prepare(joined[name]) for name, learner in self._learners().items()}
 
     def _f(self, X: Views | Mapping[str, Any]) -> np.ndarray:
         views = as_views(X)

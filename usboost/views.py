@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -146,6 +146,27 @@ class Views:
     def with_view(self, name: str, view: View) -> Views:
         """The same samples with one view added or replaced."""
         return Views({**self._views, name: view})
+
+    def joined(self, names: Iterable[str]) -> Views:
+        """The same samples with a view for each name like "S+U": those tables side by side.
+
+        Raises
+        ------
+        UsboostError
+            If a part is not there, or is no table.
+        """
+        out = self
+        for name in names:
+            if "+" not in name or name in out.names:
+                continue
+            first, *others = (self[part] for part in name.split("+"))
+            for part in (first, *others):
+                if not isinstance(part, Table):
+                    raise UsboostError(f"view {name!r} joins tables, not {type(part).__name__}")
+            for other in others:
+                first = first.beside(other)
+            out = out.with_view(name, first)
+        return out
 
     def __repr__(self) -> str:
         return f"Views({', '.join(self.names)}; {self._n} rows)"

@@ -156,7 +156,7 @@ def snapshot(folder):
             ),
             "train.parquet",
         ),
-        (("train", "ci_a", "3wl"), lambda w: None, "3wl"),
+        (("train", "ci_a", "9wl"), lambda w: None, "9wl"),
         (("train", "ci_z", "2wl"), lambda w: None, "ci_z"),
         (("fetch", "ci_z"), lambda w: None, "ci_z"),
         (

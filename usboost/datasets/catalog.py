@@ -70,7 +70,10 @@ def _raw(folder: Path) -> Path:
     pointer = folder / POINTER
     if not pointer.is_file():
         return folder
-    path = Path(json.loads(pointer.read_text())["path"])
+    try:
+        path = Path(json.loads(pointer.read_text())["path"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise UsboostError(f"{pointer} is damaged ({error!r}); fetch again") from None
     if not path.exists():
         raise UsboostError(f"{path}, which {pointer} points to, is gone; fetch again")
     return path

@@ -6,9 +6,7 @@ label. CI-A cuts the 40 features at random into U and S; CI-B gives the most inf
 
 from __future__ import annotations
 
-import gzip
 import re
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -20,7 +18,7 @@ import pyarrow.csv
 
 from usboost.datasets.elimination import backward_elimination
 from usboost.datasets.encoding import TableEncoder
-from usboost.datasets.sources import RemoteFile, sha256
+from usboost.datasets.sources import RemoteFile, sha256, unzipped
 from usboost.datasets.store import LABEL, Prepared, describe
 from usboost.errors import UsboostError
 
@@ -196,15 +194,7 @@ def prepare(
 
 def _lines(path: Path) -> list[bytes]:
     """The raw lines of a file, without the blank ones at its end."""
-    try:
-        raw = path.read_bytes()
-        if raw.startswith(b"\x1f\x8b"):
-            raw = gzip.decompress(raw)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise UsboostError(f"{path} is a damaged or truncated gzip file ({error}); fetch it again") from None
-    except OSError as error:
-        raise UsboostError(f"{path} cannot be read: {error.strerror}") from None
-    raw = raw.rstrip()
+    raw = unzipped(path).rstrip()
     if not raw:
         raise UsboostError(f"{path} is empty; fetch it again")
     # What was stripped from the last line may have made it differ from its duplicate.

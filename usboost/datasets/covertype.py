@@ -7,8 +7,6 @@ switches 9 % of the labels only then, so that a switched row's image still shows
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +15,7 @@ import pyarrow as pa
 import pyarrow.csv
 from numpy.typing import ArrayLike
 
+from usboost.datasets.sources import unzipped
 from usboost.errors import UsboostError
 
 SOURCE = "covertype"
@@ -251,15 +250,7 @@ def _hillshade(slope: np.ndarray, aspect: np.ndarray, azimuth: float, altitude: 
 
 def _content(path: Path) -> bytes:
     """The file's text, unzipped if need be, without blank lines at its end."""
-    try:
-        raw = path.read_bytes()
-        if raw.startswith(b"\x1f\x8b"):
-            raw = gzip.decompress(raw)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise UsboostError(f"{path} is a damaged or truncated gzip file ({error}); fetch it again") from None
-    except OSError as error:
-        raise UsboostError(f"{path} cannot be read: {error.strerror}") from None
-    if not (raw := raw.rstrip()):
+    if not (raw := unzipped(path).rstrip()):
         raise UsboostError(f"{path} is empty; fetch it again")
     return raw
 

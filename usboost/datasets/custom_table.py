@@ -23,6 +23,9 @@ MISSING = ("", "NA", "N/A", "na", "n/a", "NaN", "nan", "NULL", "null", "None", "
 TEXT_LENGTH = 24
 """Mean number of characters above which a column of mostly distinct strings is text."""
 
+LARGEST = 500_000_000
+"""Values of a Parquet table above which it is refused: a small file can stand for any number of rows."""
+
 _FEW = 20  # of fewer strings nothing can be said about how often they repeat
 _INDEX = re.compile(r"__index_level_\d+__")
 
@@ -129,8 +132,12 @@ def _schema(path: Path) -> pa.Schema:
 
 def _declared(schema: pa.Schema) -> list[str]:
     """Columns that were categories in pandas; Parquet itself keeps that for strings only."""
-    columns = (schema.pandas_metadata or {}).get("columns", [])
-    return [column["name"] for column in columns if column.get("pandas_type") == "categorical"]
+    try:
+        columns = (schema.pandas_metadata or {}).get("columns", [])
+        return [column["name"] for column in columns if column.get("pandas_type") == "categorical"]
+    # a note of pandas' that is damaged tells nothing
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return []
 
 
 def _check_names(
@@ -153,7 +160,16 @@ def _check_names(
 def _load(path: Path, names: list[str]) -> pa.Table:
     try:
         if not is_csv(path):
-            return pq.read_table(path, columns=names)
+            with pq.ParquetFile(path) as file:
+                if file.metadata.num_rows * len(names) > LARGEST:
+                    raise UsboostError(
+                        f"{path} has {file.metadata.num_rows:,} rows of {len(names)} columns, more than the "
+                        f"{LARGEST:,} values that a table may have"
+                    )
+            table = pq.read_table(path, columns=names)
+            # text that is not UTF-8 would be found only when a value is looked at
+            table.validate(full=True)
+            return table
         return pyarrow.csv.read_csv(
             path,
             parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
@@ -163,7 +179,9 @@ def _load(path: Path, names: list[str]) -> pa.Table:
                 strings_can_be_null=False,
             ),
         )
-    except (pa.ArrowException, OSError) as error:
+    except UsboostError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         raise UsboostError(f"{path} is damaged or not what its name says: {error}") from None
 
 

@@ -22,6 +22,7 @@ from os import stat_result
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image, ImageOps
 
@@ -91,8 +92,9 @@ def read(source: Path | tuple[Path, str] | bytes, name: str | None = None) -> by
         info = _member(*source)
         size = info.file_size
         try:
-            data = _archive(source[0]).read(info) if size <= LARGEST_FILE else b""
-        except (zipfile.BadZipFile, RuntimeError, NotImplementedError, OSError, EOFError) as error:
+            data = unpack(_archive(source[0]), info) if size <= LARGEST_FILE else b""
+        # zlib, bz2 and lzma each have errors of their own
+        except Exception as error:
             raise UsboostError(f"{name} cannot be unzipped ({error}); replace the archive") from error
     else:
         status = _status(source)
@@ -215,7 +217,12 @@ class ParquetReader:
             self._first, self._values, self._batches = 0, [], self._pass()
         while row >= self._first + len(self._values):
             self._first += len(self._values)
-            self._values = next(self._batches)
+            try:
+                self._values = next(self._batches)
+            except StopIteration:
+                raise UsboostError(f"{self._path} has no row {row + 1}; it is damaged") from None
+            except (pa.ArrowException, OSError, ValueError) as error:
+                raise UsboostError(f"{self._path}: column {self._column!r} is damaged ({error})") from error
         return self._values[row - self._first] or b""
 
     def _pass(self) -> Iterator[list[bytes | None]]:
@@ -243,6 +250,12 @@ def _uniform(image: Image.Image, format: str | None, name: str, size: int) -> Im
     return image.resize((size, size), Image.Resampling.BILINEAR, box=box)
 
 
+def unpack(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
+    """A member's bytes: no more are unpacked than the directory says, which `ZipFile.read` would do."""
+    with archive.open(info) as member:
+        return member.read(info.file_size)
+
+
 def _status(path: Path) -> stat_result:
     try:
         return path.stat()
@@ -267,5 +280,5 @@ def _opened(path: Path, _size: int, _time: int) -> zipfile.ZipFile:
     """An open archive, kept while its file stays the same; a long list of members is slow to read."""
     try:
         return zipfile.ZipFile(path)
-    except (zipfile.BadZipFile, OSError) as error:
+    except Exception as error:  # zipfile raises nearly anything for a damaged directory
         raise UsboostError(f"{path} cannot be opened as a zip archive: {error}") from None

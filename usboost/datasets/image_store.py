@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from usboost.datasets.card import Pictures
 from usboost.datasets.sources import sha256
 from usboost.errors import UsboostError
 from usboost.images import EncodedImages, Images
@@ -110,6 +111,7 @@ def read_view(
         If a shard is missing, cut short, changed, or its rows do not follow the shard before.
     """
     try:
+        Pictures.model_validate(about)
         height, width = about["size"]
         shape = {"channels": about["channels"], "height": height, "width": width}
         promised = about["splits"][split]["shards"]
@@ -141,8 +143,8 @@ def read_view(
 def _checked_rows(path: Path, first: int) -> int:
     """The number of rows of a shard that must start at `first`."""
     try:
-        rows = pq.read_table(path, columns=["row"])["row"].to_numpy()
-    except (pa.ArrowException, OSError, KeyError) as error:
+        rows = pq.read_table(path, columns=["row"])["row"].cast(pa.int64()).to_numpy()
+    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
         raise UsboostError(f"{path} is damaged or truncated ({error}); make its images again") from error
     if not np.array_equal(rows, np.arange(first, first + len(rows))):
         raise UsboostError(f"{path} does not hold the rows from {first} on, in order; make its images again")
@@ -159,7 +161,10 @@ def _columns(shards: Sequence[tuple[Path, Mapping[str, Any]]]) -> Iterator[pa.Ch
         if count != promised["rows"]:
             raise UsboostError(f"{path} has {count} rows, not {promised['rows']}; prepare the dataset again")
         first += count
-        yield pq.read_table(path, columns=["image"])["image"].cast(pa.binary())
+        try:
+            yield pq.read_table(path, columns=["image"])["image"].cast(pa.binary())
+        except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+            raise UsboostError(f"{path} is damaged ({error}); prepare the dataset again") from error
 
 
 def _mapped(columns: Iterator[pa.ChunkedArray]) -> list[pa.Array]:

@@ -139,8 +139,11 @@ def _flat_labels(tree: Tree, beside: Path) -> tuple[dict[str, str], str]:
         return {_stem(row[0]): row[1] for row in fields if len(row) > 1}, ANNOTATIONS
     if (file := _beside(tree, beside, SOLUTION)) is not None:
         rows = csv.reader(io.StringIO(decoded(file.read_bytes(), str(file))))
-        next(rows, None)
-        return {row[0]: row[1].split()[0] for row in rows if len(row) > 1 and row[1].split()}, SOLUTION
+        try:
+            next(rows, None)
+            return {row[0]: row[1].split()[0] for row in rows if len(row) > 1 and row[1].split()}, SOLUTION
+        except csv.Error as error:
+            raise UsboostError(f"{file} is not a CSV file ({error})") from None
     if (file := _beside(tree, beside, TRUTH)) is not None:
         if (meta := _beside(tree, beside, META)) is None:
             raise UsboostError(
@@ -194,6 +197,9 @@ def _meta(path: Path) -> dict[int, str]:
 def _index(beside: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:
     path = beside / INDEX
     reader = csv.DictReader(io.StringIO(decoded(path.read_bytes(), str(path))))
-    if absent := [name for name in columns if name not in (reader.fieldnames or ())]:
-        raise UsboostError(f"{path} has no column {absent[0]!r}")
-    return [row for row in reader if all(row[name] for name in columns)]
+    try:
+        if absent := [name for name in columns if name not in (reader.fieldnames or ())]:
+            raise UsboostError(f"{path} has no column {absent[0]!r}")
+        return [row for row in reader if all(row[name] for name in columns)]
+    except csv.Error as error:
+        raise UsboostError(f"{path} is not a CSV file ({error})") from None

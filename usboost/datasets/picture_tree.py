@@ -10,9 +10,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
-from usboost.datasets.image_sources import Source, is_contained
+from usboost.datasets.image_sources import Source, is_contained, unpack
 from usboost.datasets.sources import sha256
 from usboost.errors import UsboostError
+
+LARGEST_TEXT = 1 << 28
+"""Bytes of a text file in an archive above which it is refused, before it is unzipped."""
 
 
 class Tree(Protocol):
@@ -58,8 +61,14 @@ class Folder:
     def _names(self, path: str, *, folders: bool) -> list[str]:
         if not (self.path / path).is_dir():
             return []
-        with os.scandir(self.path / path) as entries:
-            return sorted(entry.name for entry in entries if entry.is_dir() == folders)
+        with os.scandir(self.path / path) as found:
+            entries = list(found)
+        if path:  # train/ and val/ themselves may be links, to another disk for instance
+            root = (self.path / path.split("/")[0]).resolve()
+            for entry in entries:
+                if entry.is_symlink() and not Path(entry.path).resolve().is_relative_to(root):
+                    raise UsboostError(f"{entry.path} is a link that leads out of {root}; remove it")
+        return sorted(entry.name for entry in entries if entry.is_dir() == folders)
 
 
 class Zip:
@@ -70,7 +79,7 @@ class Zip:
         try:
             with zipfile.ZipFile(path) as archive:
                 names = [name for name in archive.namelist() if not name.endswith("/")]
-        except (zipfile.BadZipFile, OSError) as error:
+        except Exception as error:  # zipfile raises nearly anything for a damaged directory
             raise UsboostError(f"{path} cannot be opened as a zip archive: {error}; fetch it again") from None
         names = [name for name in names if not name.startswith("__MACOSX/")]
         if outside := [name for name in names if not is_contained(name)]:
@@ -103,8 +112,16 @@ class Zip:
         folder, _, file = path.rpartition("/")
         if file not in self._files.get(folder, ()):
             return None
-        with zipfile.ZipFile(self.path) as archive:
-            return decoded(archive.read(self._top + path), f"{path} in {self.path}")
+        name = f"{path} in {self.path}"
+        try:
+            with zipfile.ZipFile(self.path) as archive:
+                info = archive.getinfo(self._top + path)
+                data = unpack(archive, info) if info.file_size <= LARGEST_TEXT else None
+        except Exception as error:
+            raise UsboostError(f"{name} cannot be unzipped ({error}); fetch the archive again") from error
+        if data is None:
+            raise UsboostError(f"{name} has {info.file_size:,} bytes, more than a list of labels may have")
+        return decoded(data, name)
 
     def source(self, path: str) -> Source:
         return self.path, self._top + path

@@ -101,7 +101,7 @@ def read_pendigits(path: Path | str) -> tuple[np.ndarray, np.ndarray]:
     rows: list[list[int]] = []
     for number, line in _lines(path):
         fields = [field.strip() for field in line.split(",")]
-        if not all(field.isdecimal() for field in fields):
+        if not all(field.isdecimal() and len(field) < 10 for field in fields):
             raise UsboostError(f"{path}, line {number}: not whole numbers separated by commas")
         row = [int(field) for field in fields]
         if len(row) != 17:

@@ -18,6 +18,9 @@ from usboost.errors import UsboostError
 ATTEMPTS = 3
 """How often a download is tried when the connection fails."""
 
+LARGEST = 1 << 29
+"""Bytes that a raw text file may hold; the published ones hold a fifth of it."""
+
 PAUSE = 1.0
 """Seconds before the second attempt; doubled before each further one."""
 
@@ -68,6 +71,28 @@ def find_source(source: str, files: Sequence[RemoteFile], *, folder: Path | None
         if not (place / file.name).is_file():
             _download(source, file, place)
     return place
+
+
+def unzipped(path: Path, most: int = LARGEST) -> bytes:
+    """The content of a raw file, gzipped or not.
+
+    Raises
+    ------
+    UsboostError
+        If it is missing, a damaged gzip file, or holds more than `most` bytes; no more are unpacked.
+    """
+    try:
+        with path.open("rb") as stream:
+            zipped = stream.read(2) == b"\x1f\x8b"
+        with gzip.open(path) if zipped else path.open("rb") as stream:
+            content = stream.read(most + 1)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise UsboostError(f"{path} is a damaged or truncated gzip file ({error}); fetch it again") from None
+    except OSError as error:
+        raise UsboostError(f"{path} cannot be read: {error.strerror}") from None
+    if len(content) > most:
+        raise UsboostError(f"{path} holds more than the {most:,} bytes such a file may have; fetch it again")
+    return content
 
 
 def sha256(path: Path) -> str:
@@ -130,4 +155,6 @@ def _download(source: str, file: RemoteFile, place: Path) -> None:
                 raise UsboostError(
                     f"{file.name} is missing and the server answered {status}: {advice}"
                 ) from None
+        except OSError as error:  # of our disk, so trying again is useless
+            raise UsboostError(f"{place / file.name} cannot be written: {error}; {advice}") from None
     raise UsboostError(f"{file.name} is missing and could not be downloaded: {advice}") from failure

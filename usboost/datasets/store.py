@@ -13,6 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from usboost.datasets import card as cards
 from usboost.datasets import image_store
 from usboost.datasets.encoding import TableEncoder
 from usboost.datasets.sources import sha256
@@ -150,13 +151,16 @@ def read_card(folder: Path) -> dict[str, Any]:
         card = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UsboostError(f"{path} is missing; prepare the dataset first") from None
-    except ValueError as error:
+    except OSError as error:
+        raise UsboostError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
         raise UsboostError(f"{path} is not valid JSON ({error}); prepare the dataset again") from None
     if not isinstance(card, dict) or card.get("format") != FORMAT:
         raise UsboostError(f"{path} is not a card of format {FORMAT}; prepare the dataset again")
     missing = [key for key in ("splits", "views", "encoders") if not isinstance(card.get(key), dict)]
     if missing:
         raise UsboostError(f"{path} lacks {', '.join(missing)}; prepare the dataset again")
+    cards.check(card, path)
     return card
 
 
@@ -215,7 +219,19 @@ def read(
         if view not in card["encoders"]:
             raise UsboostError(f"{folder / 'card.json'} has no encoder for view {view!r}; prepare again")
         found[view] = TableEncoder.from_dict(card["encoders"][view]).transform(frame)
-    return Views(found), frame[LABEL].to_numpy(dtype=np.int64)
+    return Views(found), _labels(frame, card, folder / f"{split}.parquet")
+
+
+def _labels(frame: pd.DataFrame, card: Mapping[str, Any], path: Path) -> np.ndarray:
+    """int64 codes of classes that the card names."""
+    labels = frame[LABEL]
+    if not pd.api.types.is_integer_dtype(labels.dtype) or labels.isna().any():
+        raise UsboostError(f"{path}: {LABEL!r} must be codes of classes; prepare the dataset again")
+    codes = labels.to_numpy(dtype=np.int64)
+    most = len(card["classes"]) if card.get("classes") else None
+    if len(codes) and (codes.min() < 0 or (most is not None and codes.max() >= most)):
+        raise UsboostError(f"{path}: {LABEL!r} holds codes of no class; prepare the dataset again")
+    return codes
 
 
 def _load(folder: Path, card: Mapping[str, Any], split: str) -> pd.DataFrame:
@@ -227,7 +243,7 @@ def _load(folder: Path, card: Mapping[str, Any], split: str) -> pd.DataFrame:
             columns, rows = set(file.schema_arrow.names), file.metadata.num_rows
     except FileNotFoundError:
         raise UsboostError(f"{path} is missing; prepare the dataset again") from None
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise UsboostError(f"{path} is damaged or truncated ({error}); prepare the dataset again") from error
     if rows != promised["rows"]:
         raise UsboostError(
@@ -242,4 +258,8 @@ def _load(folder: Path, card: Mapping[str, Any], split: str) -> pd.DataFrame:
         raise UsboostError(f"{path} lacks the column {LABEL!r}; prepare the dataset again")
     if sha256(path) != promised["sha256"]:
         raise UsboostError(f"{path} is not the file the card describes; prepare the dataset again")
-    return pq.read_table(path).to_pandas()
+    try:
+        return pq.read_table(path).to_pandas()
+    # pandas' own notes in the file may hold anything
+    except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise UsboostError(f"{path} is damaged or truncated ({error}); prepare the dataset again") from error

@@ -60,7 +60,7 @@ class _Header:
         if name not in self.values:
             return None
         value = " ".join(self.values[name])
-        if not value.isdecimal() or int(value) < 1:
+        if not value.isdecimal() or len(value) > 9 or int(value) < 1:
             raise UsboostError(f"{path}: {name} must be a positive whole number, not {value!r}")
         return int(value)
 

@@ -176,9 +176,12 @@ class Backbone(BaseEstimator):
         file = self._cache_file(view, network)
         if file is not None and file.is_file():
             try:
-                return load_file(file)["embeddings"]
-            except (OSError, SafetensorError, KeyError):
-                file.unlink()  # cut short: made again below
+                kept = load_file(file)["embeddings"]
+                if kept.dtype == np.float32 and kept.ndim == 2 and len(kept) == len(view):
+                    return kept
+            except (OSError, SafetensorError, KeyError, ValueError, TypeError):
+                pass
+            file.unlink()  # cut short or something else: made again below
         network.to(device).eval()
         parts = []
         with torch.no_grad():
@@ -225,9 +228,13 @@ def read_weights(name: str, pretrained: bool | str) -> dict[str, torch.Tensor]:
     try:
         if path.suffix == ".safetensors":
             return {key: torch.from_numpy(array) for key, array in load_file(path).items()}
-        return torch.load(path, map_location="cpu", weights_only=True)
+        weights = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         raise UsboostError(f"{path} is not a state dict of tensors: {type(error).__name__}") from error
+    named = isinstance(weights, dict) and all(isinstance(key, str) for key in weights)
+    if not named or not all(isinstance(value, torch.Tensor) for value in weights.values()):
+        raise UsboostError(f"{path} is not a state dict of tensors; give another path")
+    return weights
 
 
 def _download(name: str, path: Path) -> None:

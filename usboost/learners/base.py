@@ -24,7 +24,7 @@ class Target:
     ----------
     values : float array of shape (n, D)
     weights : float array of shape (n,) or (n, D), or None for equal weights
-    left_out : bool array of the weights' shape, or None
+    left_out : bool array of the weights' shape, or (n,), or None
         Samples that the learner does not see in this round.
     """
 
@@ -35,9 +35,22 @@ class Target:
     @property
     def fit_weights(self) -> np.ndarray | None:
         """The weights that a learner fits with: 0 for those left out."""
-        if self.weights is None or self.left_out is None:
+        if self.left_out is None:
             return self.weights
-        return np.where(self.left_out, 0.0, self.weights)
+        if self.weights is None:
+            return np.where(self.left_out, 0.0, 1.0)
+        left_out = self.left_out
+        if left_out.ndim < self.weights.ndim:
+            left_out = left_out[:, None]
+        return np.where(left_out, 0.0, self.weights)
+
+    def without(self, rows: np.ndarray | None) -> Target:
+        """The same with more samples left out: bool (n,), or None for none."""
+        if rows is None:
+            return self
+        if self.left_out is not None:
+            rows = self.left_out | (rows if self.left_out.ndim == 1 else rows[:, None])
+        return Target(self.values, self.weights, rows)
 
 
 @runtime_checkable

@@ -116,6 +116,13 @@ def branch(spec: dict[str, Any], widths: list[int]) -> nn.Module:
     raise UsboostError(f"no network reads a view called {spec['view']!r}")
 
 
+def reseed(module: nn.Module, seed: int) -> None:
+    """Let what a module draws while it trains (augmentation) follow from a seed."""
+    for part in module.modules():
+        if isinstance(part, ImageNetwork):
+            part.generator.manual_seed(seed)
+
+
 def initialise(module: nn.Module, seed: int) -> None:
     """Draw all initial weights from one seed, without touching torch's global generator."""
     generator = torch.Generator().manual_seed(seed)
@@ -128,5 +135,4 @@ def initialise(module: nn.Module, seed: int) -> None:
                 nn.init.zeros_(part.bias)
         elif isinstance(part, (nn.GroupNorm, nn.BatchNorm2d)):
             part.reset_parameters()
-        elif isinstance(part, ImageNetwork):
-            part.generator.manual_seed(seed)
+    reseed(module, seed)

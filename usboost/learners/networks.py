@@ -16,7 +16,7 @@ from usboost.learners import by_hand, stacked
 from usboost.learners.backbones import Backbone, ImageNetwork
 from usboost.learners.base import FittedLearner, Target, sum_one_by_one
 from usboost.learners.batches import Batches, Tensors, prepare_view
-from usboost.learners.modules import branch, initialise
+from usboost.learners.modules import branch, initialise, reseed
 from usboost.learners.optimizers import make_optimizer
 from usboost.learners.training import pick_device, run, run_epoch
 from usboost.views import View
@@ -131,6 +131,7 @@ class NetworkTrainer:
         learner, network, device = self._learner, self._network, self._prepared.device
         if learner.start == "warm" and isinstance(start, FittedNetwork):
             network.load_state_dict({name: torch.from_numpy(array) for name, array in start.weights.items()})
+            reseed(network, seed)
         else:
             initialise(network, seed)
             if learner.backbone is not None and isinstance(network, ImageNetwork):

@@ -22,6 +22,10 @@ class Optimizer(Protocol):
 
     def step(self) -> None: ...
 
+    def state(self) -> dict[str, torch.Tensor]:
+        """What the next steps depend on, the parameters apart: tensors that change in place."""
+        ...
+
 
 class _Flat:
     """Makes a module's trainable parameters, and their gradients, views of one vector each."""
@@ -41,6 +45,9 @@ class _Flat:
     def zero_grad(self) -> None:
         self.gradient.zero_()
 
+    def state(self) -> dict[str, torch.Tensor]:
+        return {}
+
 
 class SGD(_Flat):
     """θ ← θ − η g."""
@@ -56,6 +63,9 @@ class RMSprop(_Flat):
         super().__init__(module, learning_rate)
         self._square = torch.zeros_like(self.values)
 
+    def state(self) -> dict[str, torch.Tensor]:
+        return {"square": self._square}
+
     def step(self) -> None:
         self._square.mul_(0.99).addcmul_(self.gradient, self.gradient, value=0.01)
         self.values.addcdiv_(self.gradient, self._square.sqrt().add_(1e-8), value=-self.learning_rate)
@@ -67,15 +77,19 @@ class Adam(_Flat):
     def __init__(self, module: nn.Module, learning_rate: float) -> None:
         super().__init__(module, learning_rate)
         self._mean, self._square = torch.zeros_like(self.values), torch.zeros_like(self.values)
-        self._steps = 0
+        self._count = torch.zeros((), dtype=torch.int64)
+
+    def state(self) -> dict[str, torch.Tensor]:
+        return {"mean": self._mean, "square": self._square, "count": self._count}
 
     def step(self) -> None:
-        self._steps += 1
+        self._count += 1
+        steps = int(self._count)
         self._mean.lerp_(self.gradient, 0.1)
         self._square.mul_(0.999).addcmul_(self.gradient, self.gradient, value=0.001)
-        correction = (1 - 0.999**self._steps) ** 0.5
+        correction = (1 - 0.999**steps) ** 0.5
         denominator = (self._square.sqrt() / correction).add_(1e-8)
-        self.values.addcdiv_(self._mean, denominator, value=-self.learning_rate / (1 - 0.9**self._steps))
+        self.values.addcdiv_(self._mean, denominator, value=-self.learning_rate / (1 - 0.9**steps))
 
 
 def make_optimizer(name: str, module: nn.Module, learning_rate: float) -> Optimizer:

@@ -277,7 +277,7 @@ def _read_card(path: Path) -> dict[str, Any] | None:
         return None
     try:
         card = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UsboostError(f"{path} is not JSON; prepare the dataset again") from error
     if not isinstance(card, dict):
         raise UsboostError(f"{path} is not a data card; prepare the dataset again")

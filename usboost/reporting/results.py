@@ -259,13 +259,16 @@ def read_trace(results: Path, dataset: str, model: str) -> pd.DataFrame | None:
         return None
     try:
         trace = pd.read_parquet(path)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsboostError(f"{path} is not a Parquet file; train this model again") from error
     absent = [name for name in ("seed", "round") if name not in trace]
     if absent:
         raise UsboostError(f"{path} has no column {absent[0]!r}; train this model again")
     for name in TRACE_COLUMNS:
-        trace[name] = trace[name].astype("float64") if name in trace else np.nan
+        try:
+            trace[name] = trace[name].astype("float64") if name in trace else np.nan
+        except (ValueError, TypeError):
+            raise UsboostError(f"{path}: {name!r} is not a number; train this model again") from None
     trace = trace.sort_values(["seed", "round"], ignore_index=True)
     cell = read_cell(results, dataset, model)
     rounds = {fit.seed: fit.best_round for fit in cell.seeds} if cell else {}

@@ -15,6 +15,7 @@ from PIL import Image
 from usboost.datasets.store import CLEAN, LABEL
 
 PER_CLASS = 6
+LARGEST_SIDE = 4096
 SIDE = 128  # pixels shown; smaller pictures are enlarged without blurring
 
 
@@ -27,22 +28,27 @@ def sample_pictures(folder: Path, card: Mapping[str, Any]) -> list[tuple[str, li
     if "images" not in card:
         return []
     try:
-        shard = card["images"]["splits"]["train"]["shards"][0]["file"]
+        shard = Path(card["images"]["splits"]["train"]["shards"][0]["file"]).name
         pictures = pq.read_table(folder / "images" / "train" / shard, columns=["image"])["image"]
         names = pq.read_schema(folder / "train.parquet").names
         column = CLEAN if CLEAN in names else LABEL
         labels = pq.read_table(folder / "train.parquet", columns=[column])[column].to_numpy()[: len(pictures)]
-    except (OSError, KeyError, IndexError, pa.ArrowException):
+    except (OSError, KeyError, IndexError, TypeError, ValueError, pa.ArrowException):
         return []
     out = []
     for code, name in enumerate(card["classes"]):
         rows = [int(row) for row in (labels == code).nonzero()[0][:PER_CLASS]]
-        out.append((str(name), [_data_uri(pictures[row].as_py()) for row in rows]))
+        try:
+            out.append((str(name), [_data_uri(pictures[row].as_py()) for row in rows]))
+        except Exception:  # a damaged picture can make Pillow's decoders raise nearly anything
+            return []
     return out
 
 
 def _data_uri(encoded: bytes) -> str:
-    with Image.open(io.BytesIO(encoded)) as opened:
+    with Image.open(io.BytesIO(encoded), formats=("PNG", "JPEG")) as opened:
+        if max(opened.size) > LARGEST_SIDE:
+            raise ValueError("a sample picture is larger than prepared ones are")
         image = opened.convert("RGB" if opened.mode == "RGB" else "L")
     scale = max(1, SIDE // max(image.size))
     shown = image.resize((image.width * scale, image.height * scale), Image.Resampling.NEAREST)

@@ -1,0 +1,179 @@
+"""Fit a grid of datasets × models × seeds side by side, and compare."""
+
+from __future__ import annotations
+
+import fcntl
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Literal
+
+from flows import runtime
+
+runtime.configure()
+
+import mlflow  # noqa: E402
+import pandas as pd  # noqa: E402
+import typer  # noqa: E402
+from prefect import flow  # noqa: E402
+from prefect import runtime as prefect_runtime  # noqa: E402
+from pydantic import Field  # noqa: E402
+from rich.console import Console  # noqa: E402
+from rich.table import Table  # noqa: E402
+
+from tasks import comparison, deployed, fan_out, machine, tracking  # noqa: E402
+from tasks.experiment import Cell, experiment_folder, fit_cell, grid, settle  # noqa: E402
+from tasks.folders import prepared_folder  # noqa: E402
+from tasks.identity import fingerprint  # noqa: E402
+from usboost import settings as params  # noqa: E402
+from usboost.datasets import store  # noqa: E402
+from usboost.errors import UsboostError  # noqa: E402
+
+Runner = Literal["threads", "processes", "dask", "deployments"]
+NAME = "^[a-z0-9]+(-[a-z0-9]+)*$"
+
+
+class Incomplete(UsboostError):
+    """Cells of an experiment are missing; what there is has been compared."""
+
+
+@flow(name="experiment", flow_run_name="experiment-{name}")
+def experiment(
+    datasets: Annotated[
+        list[str] | None, Field(description="prepared datasets, e.g. ci_a; empty: params.yaml's run.datasets")
+    ] = None,
+    models: Annotated[
+        list[str] | None, Field(description="models, e.g. 2wl; empty: all of params.yaml's run")
+    ] = None,
+    seeds: Annotated[
+        int | None, Field(description="number of seeds; empty: as params.yaml says", ge=1)
+    ] = None,
+    runner: Annotated[
+        Runner | None,
+        Field(description="what runs the cells; empty: params.yaml's experiment.runner"),
+    ] = None,
+    workers: Annotated[
+        int | None, Field(description="cells at a time; empty: params.yaml's experiment.workers", ge=1)
+    ] = None,
+    name: Annotated[
+        str, Field(description="name of the experiment and of its folder in data/experiments", pattern=NAME)
+    ] = "grid",
+) -> Path:
+    """Fit every cell that is not there yet, and compare; data/experiments/<name>.
+
+    Cells whose data, settings and code version have not changed are skipped. A cell that fails leaves
+    the others alone; the comparison names it.
+    """
+    settings = params.load()
+    changes = {key: value for key, value in {"runner": runner, "workers": workers}.items() if value}
+    settings = settings.model_copy(update={"experiment": settings.experiment.model_copy(update=changes)})
+    cells = grid(
+        datasets or settings.run.datasets,
+        models or settings.model_names,
+        seeds or settings.sizes.seeds,
+        settings,
+    )
+    with alone(name):
+        for dataset in dict.fromkeys(cell.dataset for cell in cells):
+            # makes MLflow's store before several processes would
+            tracking.experiment_id(f"usboost-{store.read_card(prepared_folder(dataset))['profile']}")
+        done = settle(name, cells)
+        todo = [cell for cell in cells if cell not in done]
+        if done:
+            print(f"{len(done)} of {len(cells)} cells are as they were and are skipped")
+        reasons = run_cells(name, todo, settings)
+        missing = [cell for cell in cells if cell not in settle(name, cells)]
+        comparison.compare(name, cells, reasons)
+    if missing:
+        first = missing[0]
+        raise Incomplete(
+            f"{len(missing)} of {len(cells)} cells are missing, {first.name} because: "
+            f"{reasons.get(first, 'it was not run').rstrip('.')}; "
+            f"see {experiment_folder(name)}/comparison.md, and run the experiment again for those"
+        )
+    return experiment_folder(name)
+
+
+def run_cells(name: str, cells: list[Cell], settings: params.Settings) -> dict[Cell, str]:
+    """Run the cells as the settings say; why those failed that failed."""
+    if settings.experiment.runner == "deployments":
+        return deployed.run_cells(name, cells, settings.experiment, print)
+    return fan_out.run_cells(name, cells, settings)
+
+
+@contextmanager
+def alone(name: str) -> Iterator[None]:
+    """Refuse to run an experiment twice at a time in one workspace."""
+    experiment_folder(name).mkdir(parents=True, exist_ok=True)
+    with (experiment_folder(name) / ".lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsboostError(
+                f"the experiment {name} is running in this folder; wait for it, or give another --name"
+            ) from None
+        yield
+
+
+@flow(name="train-cell", flow_run_name="{name}-{dataset}-{model}-seed{seed}")
+def train_cell(
+    dataset: Annotated[str, Field(description="prepared dataset, e.g. ci_a")],
+    model: Annotated[str, Field(description="a model of params.yaml, e.g. 2wl")],
+    seed: Annotated[int, Field(description="seed of the fit", ge=0)] = 0,
+    name: Annotated[str, Field(description="experiment that the cell belongs to", pattern=NAME)] = "grid",
+    expected: Annotated[str, Field(description="fingerprint that the cell must have; empty: any")] = "",
+) -> str:
+    """Fit one cell of an experiment, as a worker does; the id of its MLflow run."""
+    settings = params.load()
+    chosen = settings.experiment
+    cell = Cell(dataset, model, seed, expected or fingerprint(dataset, model, seed, settings))
+    task = fit_cell.with_options(retries=chosen.retries)
+    with deployed.beating(prefect_runtime.flow_run.id, chosen.lost_after / 4):
+        return str(task(name, cell, settings, mlflow.get_tracking_uri(), machine.thread_share(1)))
+
+
+def show(name: str) -> None:
+    """Print the comparison of an experiment."""
+    frame = pd.read_csv(experiment_folder(name) / "comparison.csv", dtype={"missing": object})
+    frame["missing"] = frame["missing"].fillna("")
+    table = Table(*comparison.HEADINGS, title=f"experiment {name}, {comparison.SPLIT} split")
+    for row in comparison.printed(frame):
+        table.add_row(*row)
+    Console().print(table)
+
+
+def checked(name: str) -> str:
+    """The name, if Prefect's artifacts and the file system can have it."""
+    if not re.match(NAME, name):
+        raise typer.BadParameter("lower-case letters, digits and single dashes, e.g. first-grid")
+    return name
+
+
+def main(
+    dataset: Annotated[list[str] | None, typer.Option(help="a prepared dataset; may be repeated")] = None,
+    model: Annotated[list[str] | None, typer.Option(help="a model; may be repeated")] = None,
+    seeds: Annotated[int | None, typer.Option(help="number of seeds; params.yaml's if not given")] = None,
+    runner: Annotated[
+        Runner | None, typer.Option(help="what runs the cells; params.yaml's if not given")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(help="cells at a time; params.yaml's if not given")] = None,
+    name: Annotated[
+        str, typer.Option(help="name of the experiment and of its folder", callback=checked)
+    ] = "grid",
+) -> None:
+    """Fit datasets × models × seeds side by side; data/experiments/<name>, and a comparison."""
+
+    def work() -> None:
+        try:
+            experiment(dataset, model, seeds, runner, workers, name)
+        except Incomplete:
+            show(name)
+            raise
+        show(name)
+
+    runtime.run(work)
+
+
+if __name__ == "__main__":
+    typer.run(main)

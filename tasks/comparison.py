@@ -1,0 +1,139 @@
+"""An experiment's end: its scores gathered, compared and shown, and what is missing named."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from prefect.artifacts import create_markdown_artifact, create_table_artifact
+
+from tasks.experiment import Cell, experiment_folder, record_of, run_address
+from usboost.files import write_atomically
+from usboost.reporting import results
+
+SPLIT = "test"
+METRICS = ("f1", "accuracy")
+
+
+def compare(name: str, cells: Sequence[Cell], reasons: Mapping[Cell, str]) -> pd.DataFrame:
+    """Write and show the comparison of an experiment.
+
+    Leaves ``comparison.csv``, ``comparison.md`` and each model's ``scores.json`` in the experiment's
+    folder, and a table and a text on the page of the flow run.
+
+    Parameters
+    ----------
+    reasons : why a cell is missing, in a sentence
+
+    Returns
+    -------
+    DataFrame
+        One row per dataset and model: ``<metric>_mean``, ``<metric>_std`` over the seeds (NaN for one),
+        ``improvement_mean`` (of the F1 over the baseline, in %), ``seeds``, ``fit_seconds_mean`` and
+        ``missing``, the seeds without a result.
+    """
+    folder = experiment_folder(name)
+    records = {cell: record for cell in cells if (record := record_of(name, cell))}
+    gather(folder, cells, records)
+    missing = [cell for cell in cells if cell not in records]
+    frame = table(folder, cells, missing)
+    write_atomically(folder / "comparison.csv", frame.to_csv(index=False, float_format="%.6g").encode())
+    text = markdown(name, frame, records, {cell: reasons.get(cell, "it was not run") for cell in missing})
+    write_atomically(folder / "comparison.md", text.encode())
+    rows = json.loads(frame.to_json(orient="records"))
+    key = name.replace("_", "-").lower()
+    create_table_artifact(rows, key=f"comparison-{key}", description=f"Experiment {name}, {SPLIT} split")
+    create_markdown_artifact(text, key=f"summary-{key}")
+    return frame
+
+
+def gather(folder: Path, cells: Sequence[Cell], records: Mapping[Cell, dict[str, Any]]) -> None:
+    """Write each model's ``scores.json`` as the training flow does, from the cells that are there."""
+    for dataset, model in dict.fromkeys((cell.dataset, cell.model) for cell in cells):
+        seeds = [r for cell, r in records.items() if (cell.dataset, cell.model) == (dataset, model)]
+        file = folder / dataset / model / "scores.json"
+        if not seeds:
+            file.unlink(missing_ok=True)
+            continue
+        document = {"dataset": dataset, "model": model, "profile": seeds[0]["profile"], "seeds": seeds}
+        write_atomically(file, (json.dumps(document, indent=1) + "\n").encode())
+
+
+def table(folder: Path, cells: Sequence[Cell], missing: Sequence[Cell]) -> pd.DataFrame:
+    """Mean and spread over the seeds, a row for each dataset and model of the grid."""
+    datasets = list(dict.fromkeys(cell.dataset for cell in cells))
+    models = list(dict.fromkeys(cell.model for cell in cells))
+    out = pd.DataFrame(
+        [(dataset, model) for dataset in datasets for model in results.table_order(models)],
+        columns=["dataset", "model"],
+    )
+    empty = [f"{metric}_{part}" for metric in METRICS for part in ("mean", "std")]
+    empty += ["improvement_mean", "fit_seconds_mean"]
+    if len(missing) < len(cells):
+        frame = results.collect(folder, datasets, models)
+        for metric in METRICS:
+            cut = results.table3(frame, SPLIT, metric)
+            names = {"value_mean": f"{metric}_mean", "value_std": f"{metric}_std"}
+            if metric == METRICS[0]:
+                names["improvement_mean"] = "improvement_mean"
+            cut = cut[["dataset", "model", *names]].rename(columns=names)
+            out = out.merge(cut, on=["dataset", "model"], how="left")
+        fits = frame.drop_duplicates(["dataset", "model", "seed"]).groupby(["dataset", "model"])
+        seconds = fits["fit_seconds"].mean().rename("fit_seconds_mean").reset_index()
+        out = out.merge(seconds, on=["dataset", "model"], how="left")
+    out = out.reindex(columns=["dataset", "model", *empty])
+    absent = {
+        pair: [cell.seed for cell in missing if (cell.dataset, cell.model) == pair]
+        for pair in zip(out["dataset"], out["model"], strict=True)
+    }
+    total = len({cell.seed for cell in cells})
+    out["seeds"] = [total - len(seeds) for seeds in absent.values()]
+    out["missing"] = [" ".join(str(seed) for seed in seeds) for seeds in absent.values()]
+    return out
+
+
+def spread(mean: float, std: float) -> str:
+    """``mean ± std`` as a table prints it; a dash where there is nothing."""
+    if pd.isna(mean):
+        return "–"
+    return f"{mean:.4f}" if pd.isna(std) else f"{mean:.4f} ± {std:.4f}"
+
+
+def printed(frame: pd.DataFrame) -> list[list[str]]:
+    """The comparison's rows as text, under `HEADINGS`."""
+    rows = []
+    for row in frame.to_dict("records"):
+        gain, seconds = row["improvement_mean"], row["fit_seconds_mean"]
+        rows.append(
+            [
+                results.dataset_name(row["dataset"]),
+                results.model_name(row["model"]),
+                *(spread(row[f"{metric}_mean"], row[f"{metric}_std"]) for metric in METRICS),
+                "–" if pd.isna(gain) else f"{gain:+.2f}",
+                "–" if pd.isna(seconds) else f"{seconds:.1f}",
+                str(row["seeds"]) + (f" (without {row['missing']})" if row["missing"] else ""),
+            ]
+        )
+    return rows
+
+
+HEADINGS = ["dataset", "model", "F1", "accuracy", "% over baseline", "fit, s", "seeds"]
+
+
+def markdown(
+    name: str, frame: pd.DataFrame, records: Mapping[Cell, dict[str, Any]], missing: Mapping[Cell, str]
+) -> str:
+    """The comparison as a page: the table, what is missing and why, the cells' MLflow runs."""
+    lines = [f"# Experiment {name}", "", f"Scores on the {SPLIT} split, mean ± spread over the seeds.", ""]
+    lines += ["| " + " | ".join(row) + " |" for row in (HEADINGS, ["---"] * len(HEADINGS), *printed(frame))]
+    lines += ["", "## Missing", ""] if missing else []
+    lines += [f"- {cell.name}: {reason}" for cell, reason in missing.items()]
+    lines += ["", "## MLflow runs", ""] if records else []
+    for cell, record in records.items():
+        run_id = record["mlflow_run_id"]
+        address = run_address(run_id)
+        lines.append(f"- {cell.name}: " + (f"[{run_id}]({address})" if address else f"`{run_id}`"))
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,57 @@
+"""What decides a fit's result: its data, its configured model, its seed and the code."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from tasks.features import features_folder
+from tasks.folders import prepared_folder
+from usboost import models
+from usboost.checkpoint import code_digest, described
+from usboost.errors import UsboostError
+from usboost.settings import Settings
+
+
+def parts(dataset: str, model: str, seed: int, settings: Settings) -> dict[str, Any]:
+    """Everything that a fit comes from, as JSON.
+
+    The model's parameters are all that it has of params.yaml, so a setting that does not reach it
+    does not change them.
+
+    Raises
+    ------
+    UsboostError
+        If the dataset is not prepared, the model unknown, or BFV+DNN's features are not there.
+    """
+    card = prepared_folder(dataset) / "card.json"
+    if not card.is_file():
+        raise UsboostError(f"{card} is missing; run `python -m flows.prepare {dataset}` first")
+    found: dict[str, Any] = {
+        "code": code_digest(),
+        "data": _sha(card),
+        "model": described(models.build(model, dataset, settings, seed)),
+        "seed": seed,
+    }
+    if model == "earlyboost":
+        found["scored"] = settings.earlyboost.model_dump()
+    if model == "bfv_dnn":
+        folder = features_folder(dataset) / f"seed-{seed}"
+        if not (folder / "gbm").is_dir():
+            words = f"python -m flows.features {dataset} --seeds {seed + 1}"
+            raise UsboostError(f"{folder} is missing, and bfv_dnn needs it; run `{words}` first")
+        files = [folder / "scores.json", *sorted((folder / "gbm").iterdir())]
+        found["features"] = [_sha(file) for file in files]
+    return found
+
+
+def fingerprint(dataset: str, model: str, seed: int, settings: Settings) -> str:
+    """A digest of `parts`."""
+    text = json.dumps(parts(dataset, model, seed, settings), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _sha(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

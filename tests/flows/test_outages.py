@@ -1,0 +1,175 @@
+"""MLflow away, locked or unwritable in the middle of a fit: training goes on, nothing is logged twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from pathlib import Path
+
+import mlflow
+import pytest
+from mlflow.tracking import MlflowClient
+
+from flows.runtime import free_port
+from tasks import patience, tracking
+from tests.conftest import make_views
+from usboost.callbacks import Callback
+from usboost.checkpoint import Checkpoint
+from usboost.learners.networks import NetworkLearner
+from usboost.learners.trees import TreeLearner
+from usboost.two_weak_learner import TwoWeakLearnerClassifier
+
+pytestmark = pytest.mark.slow
+
+ROUNDS = 12
+
+
+class Server:
+    """A real MLflow server that can be ended and started again on the same store."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.port, self.process = folder, free_port(), None
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        store, artifacts = f"sqlite:///{self.folder / 'mlflow.db'}", self.folder / "artifacts"
+        words = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", store, "--serve-artifacts"]
+        words += ["--artifacts-destination", str(artifacts), "--host", "127.0.0.1", "--port", str(self.port)]
+        words += ["--workers", "1"]
+        self.process = subprocess.Popen(
+            words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline:
+            try:
+                with urllib.request.urlopen(f"{self.url}/health", timeout=2):
+                    return
+            except OSError:
+                time.sleep(0.2)
+        raise AssertionError("the MLflow server did not start")
+
+    def end(self) -> None:
+        if self.process is not None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+            self.process = None
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    found = Server(tmp_path_factory.mktemp("mlflow"))
+    found.start()
+    yield found
+    found.end()
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Rounds are sent one by one, and a request to a server that is gone fails at once."""
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "5")
+    monkeypatch.setattr(tracking, "FLUSH_ROUNDS", 1)
+    monkeypatch.setattr(tracking, "FLUSH_SECONDS", 0.2)
+    before = mlflow.get_tracking_uri()
+    yield
+    mlflow.set_tracking_uri(before)
+
+
+class At(Callback):
+    """Does something after a round."""
+
+    def __init__(self, **work) -> None:
+        self.work = {int(name.removeprefix("round_")): each for name, each in work.items()}
+
+    def on_round(self, happened) -> bool:
+        self.work.get(happened.index, lambda: None)()
+        return False
+
+
+def model(**settings):
+    learners = {"U": NetworkLearner((4,), device="cpu"), "S": TreeLearner()}
+    return TwoWeakLearnerClassifier(learners, n_rounds=ROUNDS, patience=None, **settings)
+
+
+def fit(folder: Path, *watchers: Callback) -> tuple[str, TwoWeakLearnerClassifier]:
+    """A fit in its MLflow run, kept in a folder: the run's id and the model."""
+    kept = Checkpoint(folder / "kept")
+    with tracking.tracked_run("outages", "fit", {}, folder / "mlflow.json") as run_id:
+        fitted = model(callbacks=[*watchers, tracking.MLflowCallback(run_id)], checkpoint=kept)
+        return run_id, fitted.fit(*make_views(n=200))
+
+
+def assert_logged_once(run_id: str, fitted) -> None:
+    client = MlflowClient()
+    assert client.get_run(run_id).info.status == "FINISHED"
+    logged = client.get_metric_history(run_id, "risk_train")
+    assert [metric.step for metric in sorted(logged, key=lambda m: m.step)] == list(range(1, ROUNDS + 1))
+    by_step = {metric.step: metric.value for metric in logged}
+    for row in fitted.history_:
+        assert by_step[row["round"]] == row["risk_train"]
+    names = [item.path for item in client.list_artifacts(run_id, "learners")]
+    assert names == ["learners/arrays-00000.safetensors", "learners/stages.json"]
+    text = mlflow.artifacts.load_text(f"runs:/{run_id}/learners/stages.json")
+    assert len(json.loads(text)) == ROUNDS
+
+
+def test_a_server_that_is_away_for_a_while(server, impatient, tmp_path):
+    mlflow.set_tracking_uri(server.url)
+    run_id, fitted = fit(tmp_path, At(round_3=server.end, round_9=server.start))
+    assert_logged_once(run_id, fitted)
+
+
+def test_a_server_that_does_not_come_back_costs_the_logging_alone(server, impatient, tmp_path, monkeypatch):
+    """The fit ends in a sentence with everything on disk; the same command then logs it, once."""
+    mlflow.set_tracking_uri(server.url)
+    monkeypatch.setattr(patience, "PATIENCE_SECONDS", 1.0)
+    with pytest.raises(patience.Unlogged, match=r"does not take the rounds .* the same command logs it"):
+        fit(tmp_path, At(round_5=server.end))
+    rounds = len(Checkpoint(tmp_path / "kept").rounds())
+    server.start()
+    assert rounds == ROUNDS
+    monkeypatch.undo()
+    mlflow.set_tracking_uri(server.url)
+    run_id, fitted = fit(tmp_path)
+    assert_logged_once(run_id, fitted)
+    assert run_id == json.loads((tmp_path / "mlflow.json").read_text())["run_id"]
+
+
+def test_a_locked_database(impatient, tmp_path):
+    """Another process holds SQLite's lock for seconds: the rounds wait, and arrive."""
+    mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    MlflowClient().search_experiments()
+    held = threading.Event()
+
+    def hold() -> None:
+        connection = sqlite3.connect(tmp_path / "mlflow.db", isolation_level=None)
+        connection.execute("BEGIN EXCLUSIVE")
+        held.set()
+        time.sleep(7)
+        connection.execute("ROLLBACK")
+        connection.close()
+
+    thread = threading.Thread(target=hold)
+    run_id, fitted = fit(tmp_path, At(round_4=lambda: (thread.start(), held.wait())))
+    thread.join()
+    assert_logged_once(run_id, fitted)
+
+
+def test_an_artifact_store_that_cannot_be_written(impatient, tmp_path, monkeypatch):
+    """A sentence, the rounds kept; with a store that can be written the same run is completed."""
+    monkeypatch.setattr(patience, "PATIENCE_SECONDS", 0.5)
+    mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    blocked = tmp_path / "mlartifacts"
+    blocked.write_text("a file where the store's folder should be")
+    with pytest.raises(patience.Unlogged, match="does not take the weak learners"):
+        fit(tmp_path)
+    blocked.unlink()
+    run_id, fitted = fit(tmp_path)
+    assert_logged_once(run_id, fitted)

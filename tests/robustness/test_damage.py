@@ -1,0 +1,302 @@
+"""Faults on disk and on the way: each is named, and what was there stays."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from benchmarks import valid_inputs
+from tasks.features import read_features, write_features
+from usboost import persistence
+from usboost.datasets import sources, store
+from usboost.datasets.catalog import _raw
+from usboost.datasets.sources import RemoteFile, find_source
+from usboost.errors import UsboostError
+from usboost.files import replacing
+from usboost.learners.backbones import read_weights
+from usboost.reporting.html import write_report
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()
+    }
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Path:
+    valid_inputs.write_prepared(tmp_path / "toy", tmp_path / "work")
+    return tmp_path / "toy"
+
+
+def cut(path: Path, share: float) -> None:
+    data = path.read_bytes()
+    path.unlink()  # it may be a link to a cache
+    path.write_bytes(data[: int(len(data) * share)])
+
+
+@pytest.mark.parametrize("share", [0, 0.2, 0.9, 0.999])
+@pytest.mark.parametrize("file", ["train.parquet", "images/train/images-00000.parquet", "card.json"])
+def test_a_prepared_file_cut_short(toy: Path, file: str, share: float) -> None:
+    cut(toy / file, share)
+    before = contents(toy)
+    with pytest.raises(UsboostError) as error:
+        store.read(toy, "train")
+    assert str(toy / file) in str(error.value)
+    assert contents(toy) == before
+
+
+@pytest.mark.parametrize("share", [0, 0.2, 0.9, 0.999])
+def test_a_file_of_a_model_cut_short(tmp_path: Path, share: float) -> None:
+    for name in ("2wl", "bfv_dnn", "earlyboost"):
+        folder = tmp_path / name
+        for file in sorted(contents_of_saved(name, folder)):
+            persistence.save(valid_inputs.models()[name][0], folder)
+            cut(folder / file, share)
+            before = contents(folder)
+            with pytest.raises(UsboostError) as error:
+                persistence.load(folder)
+            assert str(folder / file) in str(error.value)
+            assert contents(folder) == before
+
+
+def contents_of_saved(name: str, folder: Path) -> dict[str, bytes]:
+    persistence.save(valid_inputs.models()[name][0], folder)
+    return contents(folder)
+
+
+@pytest.mark.parametrize("file", ["arrays-00000.safetensors", "network.safetensors", "trees.safetensors"])
+def test_one_changed_bit_of_a_model_is_seen(tmp_path: Path, file: str) -> None:
+    name = {"arrays-00000.safetensors": "2wl", "network.safetensors": "two_branch"}.get(file, "lightgbm")
+    persistence.save(valid_inputs.models()[name][0], tmp_path / "model")
+    path = next((tmp_path / "model").rglob(file))
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(UsboostError, match=rf"{file} is not the file that was saved"):
+        persistence.load(tmp_path / "model")
+
+
+def test_a_model_saved_before_digests_were_kept_is_read(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    persistence.save(valid_inputs.models()["2wl"][0], folder)
+    document = json.loads((folder / "model.json").read_text())
+    del document["files"]
+    (folder / "model.json").write_text(json.dumps(document))
+    model, views = valid_inputs.models()["2wl"]
+    assert (persistence.load(folder).predict_proba(views) == model.predict_proba(views)).all()
+
+
+CARDS: dict[str, Callable[[dict], object]] = {
+    "no rows": lambda card: card["splits"]["train"].pop("rows"),
+    "rows are text": lambda card: card["splits"]["train"].update(rows="twelve"),
+    "a split is a list": lambda card: card["splits"].update(train=[1]),
+    "no digest": lambda card: card["splits"]["train"].pop("sha256"),
+    "a view is a number": lambda card: card["views"].update(S=3),
+    "a view's column is a number": lambda card: card["views"].update(S=[3]),
+    "an encoder is null": lambda card: card["encoders"].update(S=None),
+    "an encoder lacks a key": lambda card: card["encoders"]["S"]["numeric"][0].pop("mean"),
+    "a mean is NaN": lambda card: card["encoders"]["S"]["numeric"][0].update(mean=float("nan")),
+    "a category is a list": lambda card: card["encoders"]["S"]["categorical"][0].update(values=[[1]]),
+    "the images are a number": lambda card: card.update(images=3),
+    "no size": lambda card: card["images"].pop("size"),
+    "size of text": lambda card: card["images"].update(size=["a", "b"]),
+    "a gigantic size": lambda card: card["images"].update(size=[10**9, 10**9]),
+    "channels of 7": lambda card: card["images"].update(channels=7),
+    "no shards": lambda card: card["images"]["splits"]["train"].pop("shards"),
+    "a shard without digest": lambda card: card["images"]["splits"]["train"]["shards"][0].pop("sha256"),
+    "no class": lambda card: card.update(classes=["only"]),
+    "format 99": lambda card: card.update(format=99),
+}
+
+
+@pytest.mark.parametrize("change", CARDS)
+def test_a_wrong_card(toy: Path, change: str) -> None:
+    card = json.loads((toy / "card.json").read_text())
+    CARDS[change](card)
+    (toy / "card.json").write_text(json.dumps(card))
+    before = contents(toy)
+    with pytest.raises(UsboostError, match=str(toy)):
+        store.read(toy, "train")
+    assert contents(toy) == before
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{", b"[]", b"null", b"\xff\xfe\x00", b"[" * 100_000, b'{"format": 1}']
+)
+def test_a_card_that_is_none(toy: Path, data: bytes) -> None:
+    (toy / "card.json").write_bytes(data)
+    with pytest.raises(UsboostError, match=r"card\.json"):
+        store.read(toy, "train")
+    (toy / "card.json").unlink()
+    (toy / "card.json").mkdir()
+    with pytest.raises(UsboostError, match=r"card\.json cannot be read"):
+        store.read_card(toy)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{", b"[]", b"null", b"\xff\xfe\x00", b"[" * 100_000, b'{"format": 1}']
+)
+def test_a_model_json_that_is_none(tmp_path: Path, data: bytes) -> None:
+    persistence.save(valid_inputs.models()["2wl"][0], tmp_path / "model")
+    (tmp_path / "model" / "model.json").write_bytes(data)
+    with pytest.raises(UsboostError, match=r"model\.json"):
+        persistence.load(tmp_path / "model")
+
+
+def test_boosted_features_cut_short(tmp_path: Path) -> None:
+    import numpy as np
+
+    path = tmp_path / "train.parquet"
+    write_features(iter([np.ones((50, 3), dtype=np.float32)]), path)
+    assert len(read_features(tmp_path, "train", 50)) == 50
+    cut(path, 0.7)
+    with pytest.raises(UsboostError, match=str(path)):
+        read_features(tmp_path, "train", 50)
+
+
+def test_weights_cut_short(tmp_path: Path) -> None:
+    import torch
+
+    torch.save({"features.0.weight": torch.zeros(64, 3, 3, 3)}, tmp_path / "w.pth")
+    cut(tmp_path / "w.pth", 0.6)
+    with pytest.raises(UsboostError, match=str(tmp_path / "w.pth")):
+        read_weights("vgg16", str(tmp_path / "w.pth"))
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"digest": 1}', '{"path": 3}'])
+def test_a_damaged_pointer_to_raw_files(tmp_path: Path, text: str) -> None:
+    (tmp_path / "source.json").write_text(text)
+    with pytest.raises(UsboostError, match=r"source\.json is damaged"):
+        _raw(tmp_path)
+
+
+# Downloads.
+
+CONTENT = b"18, Not in universe\n" * 20_000
+
+
+class Server(ThreadingHTTPServer):
+    """Closes the connection after so many bytes of the content; with or without saying its length."""
+
+    sent: int | None = None
+    says_length = True
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        if self.server.says_length:
+            self.send_header("Content-Length", str(len(CONTENT)))
+        self.end_headers()
+        self.wfile.write(CONTENT[: self.server.sent])
+        self.close_connection = True
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setattr(sources, "PAUSE", 0.01)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with Server(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def remote(server: Server, digest: str | None) -> list[RemoteFile]:
+    return [RemoteFile("raw.data", f"http://127.0.0.1:{server.server_port}/raw.data", digest)]
+
+
+@pytest.mark.parametrize("sent", [0, 1, 1000, len(CONTENT) - 1])
+def test_a_download_that_breaks_off(server: Server, tmp_path: Path, sent: int) -> None:
+    server.sent = sent
+    (tmp_path / "census").mkdir()
+    (tmp_path / "census" / "other.data").write_bytes(b"there before")
+    with pytest.raises(UsboostError, match=r"raw\.data is missing and could not be downloaded") as error:
+        find_source("census", remote(server, None), folder=None, cache=tmp_path)
+    assert isinstance(error.value.__cause__, OSError)  # so that a task tries again later
+    assert contents(tmp_path) == {"census/other.data": b"there before"}
+    server.sent = None
+    find_source("census", remote(server, None), folder=None, cache=tmp_path)
+    assert (tmp_path / "census" / "raw.data").read_bytes() == CONTENT
+
+
+def test_a_download_that_breaks_off_unnoticed_has_the_wrong_digest(server: Server, tmp_path: Path) -> None:
+    server.sent, server.says_length = 1000, False
+    with pytest.raises(UsboostError, match=r"raw\.data .* was not kept, its SHA-256 should be"):
+        find_source("census", remote(server, "0" * 64), folder=None, cache=tmp_path)
+    assert contents(tmp_path) == {}
+
+
+# Folders that cannot be written.
+
+
+@contextmanager
+def read_only() -> Iterator[Path]:
+    """A folder that holds a file and cannot be written by the user whom the test then is."""
+    folder = Path(tempfile.mkdtemp())
+    (folder / "kept" / "a").parent.mkdir()
+    (folder / "kept" / "a").write_bytes(b"before")
+    root = os.geteuid() == 0
+    for path in (folder, folder / "kept"):
+        path.chmod(0o555)
+    try:
+        if root:  # whom no permission stops
+            os.seteuid(65534)
+        yield folder
+    finally:
+        if root:
+            os.seteuid(0)
+        for path in (folder, folder / "kept"):
+            path.chmod(0o755)
+        (folder / "kept" / "a").unlink()
+        (folder / "kept").rmdir()
+        folder.rmdir()
+
+
+def test_a_folder_that_cannot_be_written(server: Server) -> None:
+    model = valid_inputs.models()["2wl"][0]
+    with read_only() as folder:
+        with pytest.raises(UsboostError, match=f"{folder / 'kept'} cannot be written"):
+            persistence.save(model, folder / "kept")
+        with pytest.raises(UsboostError, match="cannot be written"), replacing(folder / "new" / "deep"):
+            raise AssertionError("nothing can be written here")
+        with pytest.raises(UsboostError, match="cannot be written"):
+            find_source("kept", remote(server, None), folder=None, cache=folder)
+        assert contents(folder) == {"kept/a": b"before"}
+
+
+def test_a_report_that_cannot_be_written(tmp_path: Path) -> None:
+    cell = tmp_path / "ct" / "2wl"
+    cell.mkdir(parents=True)
+    scores = {"val": {"f1": 0.5}, "test": {"f1": 0.5}}
+    document = {"dataset": "ct", "model": "2wl", "profile": "demo", "seeds": [{"seed": 0, "scores": scores}]}
+    (cell / "scores.json").write_text(json.dumps(document))
+    (tmp_path / "out").write_text("a file")
+    with pytest.raises(UsboostError, match="out"):
+        write_report(tmp_path, tmp_path, tmp_path / "out", datasets=["ct"], models=["2wl"])
+    assert (tmp_path / "out").read_text() == "a file"
+
+
+def test_something_that_fails_while_a_folder_is_written_leaves_the_earlier_one(tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "a").write_bytes(b"before")
+    with pytest.raises(OSError, match="disk"), replacing(tmp_path / "kept") as fresh:
+        (fresh / "a").write_bytes(b"half")
+        raise OSError("disk full")
+    assert contents(tmp_path) == {"kept/a": b"before"}

@@ -1,0 +1,326 @@
+"""More than 10,000 mutated files through every reader, and those that once broke one."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from benchmarks import fuzz, mutations, valid_inputs
+from tasks.features import read_features
+from usboost import persistence, settings
+from usboost.datasets import image_sources, imagenet, sequences, store
+from usboost.datasets.custom_table import read_table
+from usboost.errors import UsboostError
+
+INPUTS = 10_000
+
+
+def test_no_mutated_file_does_anything_but_succeed_or_raise_our_error() -> None:
+    valid_inputs.models()
+    before = fuzz.peak_memory()
+    outcomes = fuzz.run(INPUTS, seed=0)
+    failures = [failure for one in outcomes.values() for failure in one.failures]
+    assert not failures, "\n\n".join(f"{f.target}, {f.file}\n{f.trace}" for f in failures[:3])
+    assert sum(one.inputs for one in outcomes.values()) >= INPUTS
+    assert max(one.slowest for one in outcomes.values()) < fuzz.SECONDS
+    assert fuzz.peak_memory() - before < fuzz.MEMORY
+    # neither so mild that nothing is refused nor so wild that nothing is read
+    assert all(one.refused > 0 for one in outcomes.values())
+    assert sum(one.refused < one.inputs for one in outcomes.values()) > len(outcomes) - 8
+
+
+def test_the_driver_sees_what_it_should(tmp_path: Path) -> None:
+    def read(folder: Path) -> None:
+        text = (folder / "f").read_bytes()
+        if b"," not in text:
+            raise KeyError("a wrong error")
+        if not text.startswith(b"a"):
+            raise UsboostError("the right one")
+
+    target = fuzz.Target("toy", {"f": b"a,b\nc,d\n"}, read, {"f": (mutations.edited,)})
+    outcome = fuzz._run_target(target, 300, random.Random(0), tmp_path)
+    assert [type(f).__name__ for f in outcome.failures] == ["Failure"]
+    assert "KeyError" in outcome.failures[0].what and b"," not in outcome.failures[0].data
+    assert 0 < outcome.refused < outcome.inputs == 300
+
+
+def test_an_endless_reader_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fuzz, "SECONDS", 0.05)
+
+    def endless(folder: Path) -> None:
+        while True:
+            pass
+
+    with fuzz._alarm():
+        assert isinstance(fuzz.attempt(endless, tmp_path), fuzz.TooSlow)
+
+
+def test_equal_seeds_make_equal_files() -> None:
+    data = valid_inputs.csv_table()
+    for mutate in (mutations.damaged, mutations.edited):
+        one, two = ([mutate(random.Random(k), data, data) for k in range(50)] for _ in range(2))
+        assert one == two and len(set(one)) > 40
+
+
+# What was found, each by the smallest file that shows it.
+
+
+def saved(folder: Path, name: str = "2wl") -> dict[str, Any]:
+    """A model folder without digests, as a stranger would make it; its document."""
+    persistence.save(valid_inputs.models()[name][0], folder)
+    document = json.loads((folder / "model.json").read_text())
+    del document["files"]
+    return document
+
+
+def _set(*keys: Any, value: Any) -> Callable[[dict], None]:
+    def change(document: Any) -> None:
+        for key in keys[:-1]:
+            document = document[key]
+        document[keys[-1]] = value
+
+    return change
+
+
+LEARNER = ("stages", 0, "learners", "U")
+MODELS: dict[str, tuple[str, Callable[[dict], None]]] = {
+    "step of text": ("2wl", _set(*LEARNER, "step", value="x")),
+    "step of NaN": ("2wl", _set(*LEARNER, "step", value=float("nan"))),
+    "no stages": ("2wl", _set("stages", value=[])),
+    "specification of text": ("2wl", _set(*LEARNER, "meta", "spec", value="x")),
+    "no widths": ("2wl", _set(*LEARNER, "meta", "spec", "widths", value=[])),
+    "negative width": ("2wl", _set(*LEARNER, "meta", "spec", "widths", value=[-1, 2])),
+    "cardinalities are a number": ("2wl", _set(*LEARNER, "meta", "spec", "input", "cardinalities", value=1)),
+    "unknown view": ("2wl", _set(*LEARNER, "meta", "spec", "input", "view", value="sound")),
+    "backbone of another shape": (
+        "2wl_pictures",
+        _set(*LEARNER, "meta", "spec", "input", "backbone", value="resnet50"),
+    ),
+    "learners are text": ("2wl", _set("settings", "parameters", "learners", value="x")),
+    "a learner is null": ("2wl", _set("settings", "parameters", "learners", "U", value=None)),
+    "device is a list": (
+        "2wl",
+        _set("settings", "parameters", "learners", "U", "parameters", "device", value=[]),
+    ),
+    "a weak learner as the model": (
+        "2wl",
+        _set("settings", value={"class": "TreeLearner", "parameters": {}}),
+    ),
+    "ragged classes": ("2wl", _set("fitted", "classes_", value=[[1, 2], [3]])),
+    "one class": ("2wl", _set("fitted", "classes_", value=[1])),
+    "classes twice": ("2wl", _set("fitted", "classes_", value=[0, 1, 1])),
+    "rounds of infinity": ("2wl", _set("best_round", value=float("inf"))),
+    "dnn1 of text": ("two_branch", _set("network", "dnn1", value="x")),
+    "three views": ("two_branch", _set("settings", "parameters", "views", value=["U", "S", "T"])),
+    "another number of classes": ("two_branch", _set("network", "n_classes", value=7)),
+    "a stage twice": ("earlyboost", lambda document: document["stages"].insert(0, document["stages"][0])),
+    "columns it was not trained on": ("earlyboost_linear", _set("n_features_in", value=9)),
+    "a GBM of other classes": ("lightgbm", _set("fitted", "classes_", value=[0, 1])),
+}
+
+
+@pytest.mark.parametrize("case", MODELS)
+def test_model_documents(tmp_path: Path, case: str) -> None:
+    name, change = MODELS[case]
+    document = saved(tmp_path / "m", name)
+    change(document)
+    (tmp_path / "m" / "model.json").write_text(json.dumps(document))
+    with pytest.raises(UsboostError, match=str(tmp_path / "m") + "|a model file"):
+        persistence.load(tmp_path / "m")
+
+
+def _value(index: int, value: float) -> Callable[[np.ndarray], np.ndarray]:
+    def change(array: np.ndarray) -> np.ndarray:
+        array = array.copy()
+        array.reshape(-1)[index] = value
+        return array
+
+    return change
+
+
+ARRAYS: dict[str, tuple[str, str, Callable[[np.ndarray], np.ndarray]]] = {
+    "a name without a view": ("2wl", "rename", lambda array: array),
+    "a column below 0": ("2wl", "0/S/0.feature", _value(0, -1)),
+    "a child out of range": ("2wl", "0/S/0.left", _value(0, 2**31 - 1)),
+    "a node that is its own child": ("2wl", "0/S/0.left", _value(0, 0)),
+    "leaf values in one dimension": ("2wl", "0/S/0.value", np.ravel),
+    "a leaf too few": ("2wl", "0/S/0.value", lambda array: array[1:]),
+    "an infinite leaf": ("2wl", "0/S/0.value", _value(0, np.inf)),
+    "thresholds of whole numbers": ("2wl", "0/S/0.threshold", lambda array: array.astype(np.int64)),
+    "a category far too high": ("earlyboost", "0/frame 1/0.categories", lambda array: np.array([2**31 - 1])),
+    "categories that start nowhere": ("2wl", "0/S/0.category_start", _value(-1, 10**6)),
+    "weights of another shape": ("2wl", "0/U/0.weight", np.ravel),
+    "weights of another type": ("2wl", "0/U/0.weight", lambda array: array.astype(np.float64)),
+    "a weight of NaN": ("2wl", "0/U/0.weight", _value(0, np.nan)),
+    "a hyperplane of another length": ("earlyboost_linear", "0/frame 1/0.weights", lambda array: array[:1]),
+}
+
+
+@pytest.mark.parametrize("case", ARRAYS)
+def test_model_arrays(tmp_path: Path, case: str) -> None:
+    name, key, change = ARRAYS[case]
+    document = saved(tmp_path / "m", name)
+    (tmp_path / "m" / "model.json").write_text(json.dumps(document))
+    path = tmp_path / "m" / "arrays-00000.safetensors"
+    arrays = load_file(path)
+    if key == "rename":
+        arrays["x"] = arrays.pop(next(iter(arrays)))
+    else:
+        arrays[key] = np.ascontiguousarray(change(arrays[key]))
+    save_file(arrays, path)
+    with pytest.raises(UsboostError, match=str(tmp_path / "m")):
+        persistence.load(tmp_path / "m")
+
+
+def test_a_gbm_whose_trees_start_nowhere(tmp_path: Path) -> None:
+    persistence.save_gbm(valid_inputs.models()["lightgbm"][0].gbm_, tmp_path / "gbm")
+    document = json.loads((tmp_path / "gbm" / "gbm.json").read_text())
+    del document["files"]
+    (tmp_path / "gbm" / "gbm.json").write_text(json.dumps(document))
+    path = tmp_path / "gbm" / "trees.safetensors"
+    arrays = load_file(path)
+    for name, wrong in (("feature.start", [5, 3]), ("value.start", [0]), ("left.start", [[0]])):
+        save_file({**arrays, name: np.array(wrong)}, path)
+        with pytest.raises(UsboostError, match=str(tmp_path / "gbm")):
+            persistence.load_gbm(tmp_path / "gbm")
+    save_file(arrays, path)
+    for key, value in (
+        ("initial", 3),
+        ("n_classes", 99),
+        ("learning_rate", "x"),
+        ("initial", [float("inf")] * 3),
+    ):
+        (tmp_path / "gbm" / "gbm.json").write_text(json.dumps({**document, key: value}))
+        with pytest.raises(UsboostError, match=str(tmp_path / "gbm")):
+            persistence.load_gbm(tmp_path / "gbm")
+
+
+def test_numbers_of_5000_digits(tmp_path: Path) -> None:
+    path = tmp_path / "p"
+    path.write_text(",".join(["1"] * 16 + ["9" * 5000]))
+    with pytest.raises(UsboostError, match="line 1"):
+        sequences.read_pendigits(path)
+    path.write_text("@dimensions " + "9" * 5000 + "\n@classLabel true a\n@data\n1,2:a\n")
+    with pytest.raises(UsboostError, match="@dimensions"):
+        sequences.read_ts(path)
+    path.write_text("data_seed: " + "9" * 5000)
+    with pytest.raises(UsboostError, match="is not valid YAML"):
+        settings.load(path)
+
+
+@pytest.mark.parametrize(
+    "data", [b"\xff\xfe", b"a: 2001-99-99", b"[" * 50_000, b"a: !!binary x\n", b"? [a]\n: b"]
+)
+def test_params_yaml(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "p").write_bytes(data)
+    with pytest.raises(UsboostError, match=str(tmp_path / "p")):
+        settings.load(tmp_path / "p")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(UsboostError, match="cannot be read"):
+        settings.load(tmp_path / "folder")
+
+
+@pytest.mark.parametrize("notes", [b"{", b'{"columns": 3}', b'{"columns": [3]}', b"\xff", b"[]", b"[" * 9999])
+def test_notes_of_pandas_in_a_parquet_table(tmp_path: Path, notes: bytes) -> None:
+    table = pa.table({"x": [1, 2, 3, 4], "y": ["a", "b", "a", "b"]}).replace_schema_metadata(
+        {"pandas": notes}
+    )
+    pq.write_table(table, tmp_path / "t.parquet")
+    assert len(read_table(tmp_path / "t.parquet", label="y").labels) == 4
+
+
+def test_text_in_parquet_that_is_not_utf8(tmp_path: Path) -> None:
+    values = pa.array([b"\xff\xfe", b"b", b"c", b"d"]).view(pa.string())
+    pq.write_table(pa.table({"x": values, "y": ["a", "b"] * 2}), tmp_path / "t.parquet")
+    with pytest.raises(UsboostError, match=r"t\.parquet is damaged"):
+        read_table(tmp_path / "t.parquet", label="y")
+
+
+def test_a_zip_member_that_does_not_inflate(tmp_path: Path) -> None:
+    name = "tiny/val/val_annotations.txt"
+    members = valid_inputs.tiny_imagenet()
+    data = valid_inputs.zipped(members)
+    at = data.index(name.encode()) + len(name)
+    for damage in (b"\xff" * 8, b"\x07" * 8):
+        (tmp_path / "t.zip").write_bytes(data[:at] + damage + data[at + 8 :])
+        with pytest.raises(UsboostError, match="cannot be unzipped"):
+            imagenet.prepare(tmp_path / "t.zip", seed=0, profile="demo", size=8, work=tmp_path / "w")
+        with pytest.raises(UsboostError, match="cannot be unzipped"):
+            image_sources.read((tmp_path / "t.zip", name))
+
+
+@pytest.mark.parametrize(
+    "column", [["a", "b"], [{"a": 1}] * 2, [b"x", None], [1.0, float("inf")], [[1], [2]]]
+)
+def test_boosted_features_that_are_no_numbers(tmp_path: Path, column: list[Any]) -> None:
+    pq.write_table(pa.table({"0": pa.array(column)}), tmp_path / "train.parquet")
+    with pytest.raises(UsboostError, match=str(tmp_path)):
+        read_features(tmp_path, "train", 2)
+
+
+PREPARED: dict[str, Callable[[pa.Table], pa.Table]] = {
+    "notes of pandas": lambda t: t.replace_schema_metadata({"pandas": b"{"}),
+    "notes that are no text": lambda t: t.replace_schema_metadata({"pandas": b"\xff"}),
+    "labels of text": lambda t: t.set_column(3, "label", pa.array(["a", "b"] * 6)),
+    "labels that are missing": lambda t: t.set_column(3, "label", pa.array([None, 1] * 6)),
+    "labels of no class": lambda t: t.set_column(3, "label", pa.array([0, 7] * 6)),
+    "labels below 0": lambda t: t.set_column(3, "label", pa.array([0, -1] * 6)),
+    "numbers of text": lambda t: t.set_column(0, "weight", pa.array(["x"] * 12)),
+    "numbers that are missing": lambda t: t.set_column(0, "weight", pa.array([None, 1.0] * 6)),
+    "numbers of structs": lambda t: t.set_column(0, "weight", pa.array([{"a": 1}] * 12)),
+}
+
+
+@pytest.mark.parametrize("case", PREPARED)
+def test_prepared_splits(tmp_path: Path, case: str) -> None:
+    valid_inputs.write_prepared(tmp_path / "toy", tmp_path / "work")
+    path = tmp_path / "toy" / "train.parquet"
+    pq.write_table(PREPARED[case](pq.read_table(path)), path)
+    fuzz._right_card(tmp_path / "toy")
+    with pytest.raises(UsboostError):
+        store.read(tmp_path / "toy", "train", views=["S"])
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"row": list(range(8)), "image": [True] * 8},
+        {"row": ["a"] * 8, "image": [b"x"] * 8},
+        {"row": [[0]] * 8, "image": [b"x"] * 8},
+        {"row": list(range(8)), "image": [None] * 8},
+        {"row": list(range(8))},
+        {"image": [b"x"] * 8},
+    ],
+)
+def test_prepared_shards(tmp_path: Path, table: dict[str, Any]) -> None:
+    valid_inputs.write_prepared(tmp_path / "toy", tmp_path / "work")
+    path = tmp_path / "toy" / "images" / "train" / "images-00000.parquet"
+    path.unlink()
+    pq.write_table(pa.table(table), path)
+    fuzz._right_card(tmp_path / "toy")
+    with pytest.raises(UsboostError):
+        store.read(tmp_path / "toy", "train")
+
+
+def test_pictures_in_a_table_whose_pages_are_damaged(tmp_path: Path) -> None:
+    from usboost.datasets.image_sources import ParquetReader
+
+    frame = pd.DataFrame({"picture": [valid_inputs.picture(k) for k in range(40)]})
+    data = valid_inputs.parquet(frame)
+    path = tmp_path / "t.parquet"
+    path.write_bytes(data[:4] + b"\xff" * 200 + data[204:])
+    with pytest.raises(UsboostError, match="column 'picture' is damaged"):
+        ParquetReader(path, "picture")(0)
+    path.write_bytes(data)
+    with pytest.raises(UsboostError, match="has no row 100"):
+        ParquetReader(path, "picture")(99)

@@ -1,0 +1,86 @@
+"""What a prepared dataset's card must hold for its files to be read; anyone may have written it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
+
+from usboost.errors import UsboostError
+
+_Count = Annotated[int, Field(ge=0)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+
+class _Split(_Part):
+    rows: _Count
+    sha256: str
+
+
+class _Numeric(_Part):
+    name: str
+    log: bool
+    mean: FiniteFloat
+    std: Annotated[FiniteFloat, Field(ge=0)]
+
+
+class _Categorical(_Part):
+    name: str
+    values: list[str | None]
+
+
+class _Encoder(_Part):
+    numeric: list[_Numeric]
+    categorical: list[_Categorical]
+
+
+class _Named(_Part):
+    view: str
+
+
+class _Card(_Part):
+    splits: dict[str, _Split]
+    views: dict[str, list[str]]
+    encoders: dict[str, _Encoder]
+    classes: list[str] = []
+    images: _Named | None = None
+
+
+class _Shard(_Part):
+    file: Annotated[str, Field(pattern=r"^images-[0-9]+\.parquet$")]
+    rows: _Count
+    bytes: _Count
+    sha256: str
+
+
+class _Shards(_Part):
+    shards: list[_Shard]
+
+
+class Pictures(_Part):
+    """The entry ``images``; a shard's name is a name, not a path out of the folder."""
+
+    view: str
+    size: Annotated[list[Annotated[int, Field(ge=1, le=65_535)]], Field(min_length=2, max_length=2)]
+    channels: Literal[1, 3]
+    splits: dict[str, _Shards]
+
+
+def check(card: dict[str, Any], path: Path) -> None:
+    """Refuse a card that lacks something or holds it in another form.
+
+    Raises
+    ------
+    UsboostError
+        Naming the file and the first entry that is wrong.
+    """
+    try:
+        _Card.model_validate(card)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise UsboostError(f"{path}: {where}: {first['msg']}; prepare the dataset again") from None
