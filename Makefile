@@ -66,6 +66,14 @@ test-fast: $(READY) ## the tests that take seconds
 bench: $(READY) ## measure speed and memory, as ratios (USBOOST_DATA: the real census files)
 	python -m benchmarks.bench
 
+.PHONY: fuzz
+fuzz: $(READY) ## 200,000 mutated files through every reader
+	python -m benchmarks.fuzz --inputs 200000
+
+.PHONY: kill
+kill: $(READY) ## SIGKILL training processes 200 times and compare what they end with
+	python -m benchmarks.kill --kills 200
+
 .PHONY: lint
 lint: $(READY) ## ruff and mypy
 	ruff check .

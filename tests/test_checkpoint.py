@@ -3,6 +3,7 @@
 import errno
 import itertools
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import save
 from sklearn.base import clone
 
 from tests.conftest import make_views
@@ -271,3 +273,31 @@ def test_signals_are_what_the_driver_sends():
     time.sleep(0.1)
     child.send_signal(signal.SIGKILL)
     assert child.wait() == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("file", ["identity.json", "round-000002.safetensors", "state.safetensors"])
+def test_no_code_comes_from_a_checkpoint(tmp_path, file):
+    """A pickle in the place of each file is refused, and not run."""
+    marker = tmp_path / "ran"
+
+    class Bomb:
+        def __reduce__(self):
+            return (Path.touch, (marker,))
+
+    model, (views, y) = MODELS["2wl"]
+    folder = tmp_path / "kept"
+    clone(model).set_params(checkpoint=folder, n_rounds=3).fit(views, y)
+    (folder / file).write_bytes(pickle.dumps(Bomb()))
+    with pytest.raises(UsboostError, match=file):
+        clone(model).set_params(checkpoint=folder, n_rounds=3).fit(views, y)
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize("document", ["{}", '{"index": "x", "metrics": 3, "seconds": []}', "[]", "nonsense"])
+def test_a_round_that_is_none(tmp_path, document):
+    model, (views, y) = MODELS["2wl"]
+    clone(model).set_params(checkpoint=tmp_path, n_rounds=2).fit(views, y)
+    data = save({"a": np.zeros(2)}, metadata={"document": document})
+    (tmp_path / "round-000001.safetensors").write_bytes(data)
+    with pytest.raises(UsboostError, match=r"round-000001.safetensors is damaged"):
+        clone(model).set_params(checkpoint=tmp_path, n_rounds=2).fit(views, y)

@@ -190,8 +190,8 @@ def check_tree(tree: Tree) -> None:
         raise UsboostError("a tree has a category code out of range")
 
 
-def check_learner(learner: Any, n_outputs: int, n_columns: int | None = None) -> None:
-    """A weak learner has what its kind needs, `n_outputs` outputs, and reads `n_columns` columns if given.
+def check_learner(learner: Any, n_outputs: int | None, n_columns: int | None = None) -> None:
+    """A weak learner has what its kind needs, `n_outputs` outputs and reads `n_columns` columns, if given.
 
     Raises
     ------
@@ -219,7 +219,7 @@ def check_learner(learner: Any, n_outputs: int, n_columns: int | None = None) ->
                     raise UsboostError("a hyperplane holds a number that is not finite, or too many or few")
     else:
         raise UsboostError(f"a {type(learner).__name__} cannot come from a file")
-    if found != n_outputs:
+    if n_outputs not in (None, found):
         raise UsboostError(f"a weak learner has {found} outputs where {n_outputs} are needed")
 
 

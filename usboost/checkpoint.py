@@ -132,7 +132,10 @@ class Checkpoint:
         if not path.exists():
             return None
         arrays, document = _read(path)
-        return int(document["index"]), arrays, document["more"]
+        try:
+            return int(document["index"]), arrays, dict(document["more"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise _damaged(path, error) from error
 
     def clear(self) -> None:
         """Remove the folder: the fit is done and its result elsewhere."""
@@ -142,21 +145,38 @@ class Checkpoint:
         return self.folder / f"round-{index:06d}.safetensors"
 
     def _read_round(self, index: int) -> Round:
-        arrays, document = _read(self._file(index))
-        stage = None
-        if "stage" in document:
-            learners, steps = {}, {}
-            for view, entry in document["stage"].items():
-                own = {name.split("/", 1)[1]: a for name, a in arrays.items() if name.startswith(f"{view}/")}
-                learners[view] = _KINDS[entry["kind"]].from_arrays(own, entry["meta"])
-                steps[view] = float(entry["step"])
-            stage = Stage(learners, steps)
-        return Round(index, stage, document["metrics"], document["seconds"])
+        path = self._file(index)
+        arrays, document = _read(path)
+        try:
+            return _round_of(arrays, document)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            raise _damaged(path, error) from error
 
     @staticmethod
     def _write(path: Path, arrays: Arrays, document: Mapping[str, Any]) -> None:
         contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
         write_atomically(path, save(contiguous, metadata={"document": json.dumps(document)}))
+
+
+def _round_of(arrays: Arrays, document: Mapping[str, Any]) -> Round:
+    from usboost.checked import check_learner  # it knows the networks that keep checkpoints
+
+    stage = None
+    if "stage" in document:
+        learners, steps = {}, {}
+        for view, entry in document["stage"].items():
+            own = {name.split("/", 1)[1]: a for name, a in arrays.items() if name.startswith(f"{view}/")}
+            learners[view] = _KINDS[entry["kind"]].from_arrays(own, entry["meta"])
+            check_learner(learners[view], None)
+            steps[view] = float(entry["step"])
+        stage = Stage(learners, steps)
+    return Round(int(document["index"]), stage, dict(document["metrics"]), dict(document["seconds"]))
+
+
+def _damaged(path: Path, error: Exception) -> UsboostError:
+    return UsboostError(
+        f"{path} is damaged ({type(error).__name__}); remove its folder to begin the fit anew"
+    )
 
 
 def _read(path: Path) -> tuple[Arrays, dict[str, Any]]:
@@ -165,9 +185,7 @@ def _read(path: Path) -> tuple[Arrays, dict[str, Any]]:
             names = list(file.keys())
             return {name: file.get_tensor(name) for name in names}, json.loads(file.metadata()["document"])
     except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise UsboostError(
-            f"{path} is damaged ({type(error).__name__}); remove its folder to begin the fit anew"
-        ) from error
+        raise _damaged(path, error) from error
 
 
 def _read_json(path: Path) -> Any:

@@ -132,7 +132,7 @@ def train_epoch(
     numeric, codes = (tensor.numpy() for tensor in rows.tensors)
     values, *weights = (tensor.numpy() for tensor in targets)
     picked = order.numpy()
-    with one_thread_each():
+    with one_thread_each(), np.errstate(over="ignore", invalid="ignore"):  # told by its outputs
         for start in range(0, len(picked), batch_size):
             batch = picked[start : start + batch_size]
             inputs = numeric.take(batch, axis=0), codes.take(batch, axis=0)
@@ -150,7 +150,7 @@ def predict(network: nn.Sequential, rows: Resident) -> np.ndarray:
     by_hand = TableNetwork(network)
     numeric, codes = (tensor.numpy() for tensor in rows.tensors)
     out = np.empty((len(rows), by_hand.n_outputs), dtype=np.float32)
-    with one_thread_each():
+    with one_thread_each(), np.errstate(over="ignore", invalid="ignore"):
         for start in range(0, len(rows), PREDICTION_ROWS):
             block = slice(start, start + PREDICTION_ROWS)
             out[block] = by_hand.forward(numeric[block], codes[block])[-1]

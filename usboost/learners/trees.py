@@ -268,6 +268,7 @@ class LightGBMTrainer:
             "min_data_in_leaf": learner.min_samples_leaf,
             "min_sum_hessian_in_leaf": 1e-10,
             "max_bin": learner.max_bin,
+            "feature_pre_filter": False,
             "min_data_in_bin": 1,  # values that few samples have can be split off too
             "min_data_per_group": learner.min_samples_leaf,
             "cat_l2": 0.0,  # leaf values are the plain (weighted) means, as in any regression tree
@@ -277,6 +278,11 @@ class LightGBMTrainer:
             "force_col_wise": True,
             "verbose": -1,
         }
+        self._n_outputs = n_outputs
+        self._boosters: list[Any] = []
+        lowest, highest = prepared.matrix.min(axis=0), prepared.matrix.max(axis=0)
+        if not (lowest < highest).any():  # LightGBM refuses to grow on columns that all are constant
+            return
         self._dataset = lightgbm.Dataset(
             prepared.matrix, params=self._parameters, categorical_feature=list(prepared.categorical)
         ).construct()
@@ -284,7 +290,7 @@ class LightGBMTrainer:
 
     def fit(self, target: Target, *, seed: int, start: FittedLearner | None = None) -> FittedTrees:
         quiet_lightgbm()
-        return FittedTrees(tuple(self._grow(j, target) for j in range(len(self._boosters))))
+        return FittedTrees(tuple(self._grow(j, target) for j in range(self._n_outputs)))
 
     def _grow(self, output: int, target: Target) -> Tree:
         values, weights = target.values[:, output], target.fit_weights
@@ -295,6 +301,8 @@ class LightGBMTrainer:
             # only ratios matter; a mean of one keeps LightGBM's absolute thresholds out of the way
             hessian = (column / column.mean()).astype(np.float32)
             gradient *= hessian
+        if not self._boosters:
+            return Tree.constant(np.average(values, weights=hessian))
         booster = self._boosters[output]
         before = booster.num_trees()
         booster.update(fobj=lambda predictions, dataset: (gradient, hessian))
