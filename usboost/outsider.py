@@ -12,6 +12,7 @@ from usboost.base import Validation, ViewsClassifier, as_views
 from usboost.bfv import GradientBoostedTrees, lightgbm_parameters, lightgbm_threads, log_odds
 from usboost.boosting import Round
 from usboost.callbacks import Callback, tell, watched
+from usboost.errors import UsboostError
 from usboost.images import EncodedImages, Images
 from usboost.learners.backbones import Backbone
 from usboost.learners.training import pick_device
@@ -110,6 +111,8 @@ class LightGBMOutsider(ViewsClassifier):
 
     def _table(self, views: Views) -> Table:
         """The chosen views side by side."""
+        if not self.views:
+            raise UsboostError("views names no view; give one or more")
         tables = []
         for name in self.views:
             view = views[name]

@@ -17,6 +17,9 @@ from usboost.datasets.encoding import TableEncoder
 from usboost.datasets.image_sources import load
 from usboost.datasets.store import Prepared
 from usboost.errors import UsboostError
+from usboost.learners.networks import NetworkLearner
+from usboost.learners.trees import TreeLearner
+from usboost.two_weak_learner import TwoWeakLearnerClassifier
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +52,7 @@ def test_the_demo_is_prepared_with_its_pictures(demo: Path, tmp_path: Path) -> N
     assert views["S"].names == ("weight", "weight_missing", "hardness", "colour", "line")
 
 
-def test_paths_and_bytes_give_the_same_rows(demo: Path, tmp_path: Path) -> None:
+def test_paths_and_bytes_give_the_same_rows_and_model(demo: Path, tmp_path: Path) -> None:
     table = pd.read_csv(demo / "table.csv")
     pictures = [(demo / path).read_bytes() for path in table["picture"]]
     table.assign(picture=pictures).to_parquet(tmp_path / "table.parquet", row_group_size=50)
@@ -62,6 +65,13 @@ def test_paths_and_bytes_give_the_same_rows(demo: Path, tmp_path: Path) -> None:
     )
     cards = [store.read_card(tmp_path / f"p{number}") for number in range(2)]
     assert {key for key in cards[0] if cards[0][key] != cards[1][key]} == {"sources"}
+    predictions = []
+    for number in range(2):
+        train = store.read(tmp_path / f"p{number}", "train")
+        learners = {"U": NetworkLearner((4,), device="cpu"), "S": TreeLearner()}
+        model = TwoWeakLearnerClassifier(learners, n_rounds=2).fit(*train)
+        predictions.append(model.predict_proba(train[0]))
+    np.testing.assert_array_equal(*predictions)
 
 
 def test_equal_arguments_write_equal_demos(demo: Path, tmp_path: Path) -> None:

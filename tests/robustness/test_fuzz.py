@@ -20,7 +20,11 @@ from tasks.features import read_features
 from usboost import persistence, settings
 from usboost.datasets import image_sources, imagenet, sequences, store
 from usboost.datasets.custom_table import read_table
+from usboost.datasets.encoding import TableEncoder
 from usboost.errors import UsboostError
+from usboost.learners.training import pick_device
+from usboost.outsider import LightGBMOutsider
+from usboost.views import Table, Views
 
 INPUTS = 10_000
 
@@ -324,3 +328,13 @@ def test_pictures_in_a_table_whose_pages_are_damaged(tmp_path: Path) -> None:
     path.write_bytes(data)
     with pytest.raises(UsboostError, match="has no row 100"):
         ParquetReader(path, "picture")(99)
+
+
+def test_a_device_a_list_of_views_and_a_category_that_are_none() -> None:
+    with pytest.raises(UsboostError, match="there is no device None"):
+        pick_device(None)  # type: ignore[arg-type]
+    views = Views(S=Table.from_numeric(np.zeros((4, 1))))
+    with pytest.raises(UsboostError, match="names no view"):
+        LightGBMOutsider(views=(), validation_fraction=0).fit(views, [0, 1, 0, 1])
+    with pytest.raises(UsboostError, match="'c' holds lists or records"):
+        TableEncoder.fit(pd.DataFrame({"c": [{"a": 1}, {"b": 2}]}), ["c"])

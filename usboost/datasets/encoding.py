@@ -220,7 +220,10 @@ def _factorise(column: pd.Series) -> tuple[np.ndarray, list[str | None]]:
         # The dictionary is mapped, not the rows; −1 is pandas' code of a missing value.
         codes, values = column.cat.codes.to_numpy(), column.cat.categories
     else:
-        codes, values = pd.factorize(column, use_na_sentinel=True)
+        try:
+            codes, values = pd.factorize(column, use_na_sentinel=True)
+        except TypeError:
+            raise UsboostError(f"column {column.name!r} holds lists or records, not categories") from None
     names: list[str | None] = [_nominal(value) for value in values]
     return np.where(codes < 0, len(names), codes).astype(np.intp), [*names, None]
 

@@ -22,7 +22,7 @@ def pick_device(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
-    except RuntimeError as error:
+    except (RuntimeError, TypeError) as error:
         raise UsboostError(f"there is no device {name!r}; use 'auto', 'cpu' or 'cuda'") from error
     if device.type == "cuda" and not torch.cuda.is_available():
         raise UsboostError("device 'cuda' was asked for but no CUDA device is there; use 'auto' or 'cpu'")
