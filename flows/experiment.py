@@ -40,30 +40,25 @@ class Incomplete(UsboostError):
 
 @flow(name="experiment", flow_run_name="experiment-{name}")
 def experiment(
-    datasets: Annotated[
-        list[str] | None, Field(description="prepared datasets, e.g. ci_a; empty: params.yaml's run.datasets")
-    ] = None,
-    models: Annotated[
-        list[str] | None, Field(description="models, e.g. 2wl; empty: all of params.yaml's run")
-    ] = None,
-    seeds: Annotated[
-        int | None, Field(description="number of seeds; empty: as params.yaml says", ge=1)
-    ] = None,
-    runner: Annotated[
-        Runner | None,
-        Field(description="what runs the cells; empty: params.yaml's experiment.runner"),
-    ] = None,
-    workers: Annotated[
-        int | None, Field(description="cells at a time; empty: params.yaml's experiment.workers", ge=1)
-    ] = None,
-    name: Annotated[
-        str, Field(description="name of the experiment and of its folder in data/experiments", pattern=NAME)
-    ] = "grid",
+    datasets: list[str] | None = None,
+    models: list[str] | None = None,
+    seeds: Annotated[int | None, Field(ge=1)] = None,
+    runner: Runner | None = None,
+    workers: Annotated[int | None, Field(ge=1)] = None,
+    name: Annotated[str, Field(pattern=NAME)] = "grid",
 ) -> Path:
     """Fit every cell that is not there yet, and compare; data/experiments/<name>.
 
-    Cells whose data, settings and code version have not changed are skipped. A cell that fails leaves
-    the others alone; the comparison names it.
+    Cells whose data, settings and code have not changed are skipped. A cell that fails leaves the
+    others alone; the comparison names it.
+
+    Args:
+        datasets: prepared datasets, e.g. ci_a; empty: params.yaml's run.datasets
+        models: models, e.g. 2wl; empty: all of params.yaml's run
+        seeds: number of seeds; empty: as params.yaml says
+        runner: what runs the cells; empty: params.yaml's experiment.runner
+        workers: cells at a time; empty: params.yaml's experiment.workers
+        name: name of the experiment and of its folder in data/experiments
     """
     settings = params.load()
     changes = {key: value for key, value in {"runner": runner, "workers": workers}.items() if value}
@@ -118,13 +113,21 @@ def alone(name: str) -> Iterator[None]:
 
 @flow(name="train-cell", flow_run_name="{name}-{dataset}-{model}-seed{seed}")
 def train_cell(
-    dataset: Annotated[str, Field(description="prepared dataset, e.g. ci_a")],
-    model: Annotated[str, Field(description="a model of params.yaml, e.g. 2wl")],
-    seed: Annotated[int, Field(description="seed of the fit", ge=0)] = 0,
-    name: Annotated[str, Field(description="experiment that the cell belongs to", pattern=NAME)] = "grid",
-    expected: Annotated[str, Field(description="fingerprint that the cell must have; empty: any")] = "",
+    dataset: str,
+    model: str,
+    seed: Annotated[int, Field(ge=0)] = 0,
+    name: Annotated[str, Field(pattern=NAME)] = "grid",
+    expected: str = "",
 ) -> str:
-    """Fit one cell of an experiment, as a worker does; the id of its MLflow run."""
+    """Fit one cell of an experiment, as a worker does; the id of its MLflow run.
+
+    Args:
+        dataset: prepared dataset, e.g. ci_a
+        model: a model of params.yaml, e.g. 2wl
+        seed: seed of the fit
+        name: experiment that the cell belongs to
+        expected: fingerprint that the cell must have; empty: any
+    """
     settings = params.load()
     chosen = settings.experiment
     cell = Cell(dataset, model, seed, expected or fingerprint(dataset, model, seed, settings))

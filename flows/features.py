@@ -19,13 +19,13 @@ from usboost.files import replacing  # noqa: E402
 
 
 @flow(name="features", flow_run_name="features-{dataset}")
-def features(
-    dataset: Annotated[str, Field(description="prepared dataset, e.g. ci_a")],
-    seeds: Annotated[
-        int | None, Field(description="number of seeds; empty: as params.yaml says", ge=1)
-    ] = None,
-) -> Path:
-    """Write data/features/<dataset>/seed-<n>: the GBM, its features per split, its scores."""
+def features(dataset: str, seeds: Annotated[int | None, Field(ge=1)] = None) -> Path:
+    """Write data/features/<dataset>/seed-<n>: the GBM, its features per split, its scores.
+
+    Args:
+        dataset: prepared dataset, e.g. ci_a
+        seeds: number of seeds; empty: as params.yaml says
+    """
     settings = params.load()
     with replacing(features_folder(dataset)) as fresh:
         for seed in range(seeds or settings.sizes.seeds):

@@ -11,15 +11,18 @@ runtime.configure()
 
 import typer  # noqa: E402
 from prefect import flow  # noqa: E402
-from pydantic import Field  # noqa: E402
 
 from tasks.data import prepare_dataset  # noqa: E402
 from usboost import settings as params  # noqa: E402
 
 
 @flow(name="prepare", flow_run_name="prepare-{dataset}")
-def prepare(dataset: Annotated[str, Field(description="dataset to prepare, e.g. ci_a")]) -> dict[str, int]:
-    """Make data/prepared/<dataset> from data/raw/<dataset>; rows per split."""
+def prepare(dataset: str) -> dict[str, int]:
+    """Make data/prepared/<dataset> from data/raw/<dataset>; rows per split.
+
+    Args:
+        dataset: dataset to prepare, e.g. ci_a
+    """
     card = prepare_dataset(
         dataset,
         params.load(),

@@ -20,14 +20,14 @@ from usboost import settings as params  # noqa: E402
 
 
 @flow(name="train", flow_run_name="train-{dataset}-{model}")
-def train(
-    dataset: Annotated[str, Field(description="prepared dataset, e.g. ci_a")],
-    model: Annotated[str, Field(description="a model of params.yaml, e.g. 2wl")],
-    seeds: Annotated[
-        int | None, Field(description="number of seeds; empty: as params.yaml says", ge=1)
-    ] = None,
-) -> Path:
-    """Fit and score a model; data/results/<dataset>/<model>."""
+def train(dataset: str, model: str, seeds: Annotated[int | None, Field(ge=1)] = None) -> Path:
+    """Fit and score a model; data/results/<dataset>/<model>.
+
+    Args:
+        dataset: prepared dataset, e.g. ci_a
+        model: a model of params.yaml, e.g. 2wl
+        seeds: number of seeds; empty: as params.yaml says
+    """
     settings = params.load()
     settings.model(model)
     chosen = list(range(seeds or settings.sizes.seeds))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -10,6 +12,8 @@ import time
 import pandas as pd
 import pytest
 
+from flows import runtime
+from flows.runtime import free_port
 from tests.flows.test_pipeline import runs
 
 pytestmark = pytest.mark.slow
@@ -78,3 +82,41 @@ def test_changed_parameters_begin_anew(workspace):
     new = logged[~logged.run_id.isin(known)].sort_values("status")
     assert list(new.status) == ["FINISHED", "KILLED"]
     assert new["tags.superseded"].tolist()[1] == "true"
+
+
+def test_a_flow_without_its_prefect_server(workspace):
+    """Prefect's server dies in the middle: the work is done all the same, and a sentence says what is not."""
+    workspace.params(longer)
+    port = free_port()
+    server = subprocess.Popen(
+        [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)],
+        env=workspace.environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    url = f"http://127.0.0.1:{port}/api"
+    try:
+        deadline = time.monotonic() + 120
+        while not runtime._answers(url) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        flow = subprocess.Popen(
+            [sys.executable, "-m", "flows.train", "ci_a", "2wl"],
+            cwd=workspace.folder,
+            env={**workspace.environment, "PREFECT_API_URL": url, "PREFECT_CLIENT_MAX_RETRIES": "1"},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        path = workspace.folder / "data/checkpoints/ci_a/2wl/seed-0/round-000003.safetensors"
+        while not path.exists() and flow.poll() is None:
+            time.sleep(0.005)
+    finally:
+        os.killpg(server.pid, signal.SIGKILL)
+        server.wait()
+    _, told = flow.communicate(timeout=200)
+    assert flow.returncode == 0, told
+    assert "Prefect's server went away; the work is done" in told
+    assert "Traceback" not in told
+    scores = json.loads((workspace.folder / "data/results/ci_a/2wl/scores.json").read_text())
+    assert scores["seeds"][0]["rounds"] == 30
