@@ -55,12 +55,16 @@ services-stop: $(READY) ## end what `make services` started
 	python -m flows.services stop
 
 .PHONY: test
-test: $(READY) ## all tests
+test: $(READY) ## all tests but the longest
 	python -m pytest
 
 .PHONY: test-fast
 test-fast: $(READY) ## the tests that take seconds
-	python -m pytest -m "not slow"
+	python -m pytest -m "not slow and not long"
+
+.PHONY: test-long
+test-long: $(READY) ## the tests that take minutes: grids on every runner, workers that are killed
+	python -m pytest -m long
 
 .PHONY: bench
 bench: $(READY) ## measure speed and memory, as ratios (USBOOST_DATA: the real census files)

@@ -54,6 +54,7 @@ def configure() -> None:
         "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
         "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
         "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # half a dozen processes for jobs of language models
         "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     }
     for name, value in defaults.items():

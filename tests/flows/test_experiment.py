@@ -68,6 +68,7 @@ def pages(grids):
     return json.loads(grids.run(sys.executable, "-c", ASK).stdout)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("runner", RUNNERS[1:])
 def test_every_task_runner_gives_the_same_numbers(grids, runner):
@@ -83,6 +84,7 @@ def test_every_task_runner_gives_the_same_numbers(grids, runner):
         pd.testing.assert_frame_equal(*numbers)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_comparison_is_the_seeds_mean_and_spread(grids):
     folder = grids.folder / "data/experiments/dask"
@@ -101,6 +103,7 @@ def test_the_comparison_is_the_seeds_mean_and_spread(grids):
     assert all(cell in text for cell in CELLS)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_mlflow_and_prefect_know_each_other(grids, pages):
     """One finished run per cell; Prefect's records are complete; links lead both ways."""
@@ -126,6 +129,7 @@ def test_mlflow_and_prefect_know_each_other(grids, pages):
             assert mine.loc[cell, "run_id"] in link
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_only_what_changed_runs_again_and_failures_stay_alone(grids):
     def change(p):
@@ -263,6 +267,7 @@ print(max(sum(a <= start < b for a, b in spans) for start, _ in spans), len(span
 """
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_gpu_is_given_to_as_many_trainings_as_it_has_slots(reproduced):
     for slots in ("1", "2"):

@@ -1,0 +1,118 @@
+"""The services on loopback, started and stopped for real; a worker takes a training."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import sys
+import urllib.request
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.flows.conftest import ROOT, Workspace
+
+pytestmark = pytest.mark.slow
+
+
+def ask(url: str, body: dict | None = None) -> dict | list:
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=20) as reply:
+        return json.load(reply)
+
+
+def marked(home: Path) -> list[int]:
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("USBOOST_SERVICES") == str(home):
+                found.append(process.pid)
+        except (psutil.Error, OSError):
+            continue
+    return found
+
+
+@pytest.fixture(scope="module")
+def services(reproduced, tmp_path_factory):
+    copy = reproduced.copy(tmp_path_factory.mktemp("services") / "copy")
+    for name in ("flows", "tasks", "usboost"):
+        (copy.folder / name).symlink_to(ROOT / name)
+    shutil.copy(ROOT / "prefect.yaml", copy.folder)
+    own = Workspace(copy.folder, tmp_path_factory.mktemp("home") / "of services")
+    own.environment |= {"PREFECT_WORKER_QUERY_SECONDS": "2"}
+    own.environment.pop("PREFECT_API_URL", None)
+    try:
+        own.flow("services", "start", "--prefect-port", "0", "--mlflow-port", "0")
+        own.home = Path(own.environment["USBOOST_HOME"])
+        own.state = json.loads((own.home / "services.json").read_text())
+        yield own
+    finally:
+        own.flow("services", "stop", check=False)
+
+
+def test_everything_answers(services):
+    assert services.flow("services", "status").stdout.count(" answers") == 4
+
+
+def test_parameters_are_described_for_the_ui(services):
+    found = ask(f"{services.state['prefect']}/deployments/filter", {})
+    names = {each["entrypoint"].split(":")[1]: each for each in found}
+    assert set(names) == {"prepare", "features", "train", "experiment", "train_cell"}
+    for each in found:
+        properties = each["parameter_openapi_schema"]["properties"]
+        assert properties and each["description"]
+        assert all(value.get("description") for value in properties.values()), each["entrypoint"]
+    assert names["train"]["work_pool_name"] == names["train_cell"]["work_pool_name"] == "gpu"
+    assert {names[name]["work_pool_name"] for name in ("prepare", "features", "experiment")} == {"cpu"}
+
+
+def test_a_worker_trains_and_the_runs_link_both_ways(services):
+    services.run(
+        *(sys.executable, "-m", "prefect", "deployment", "run", "train/default", "--watch"),
+        *("-p", "dataset=ci_a", "-p", "model=2wl"),
+        PREFECT_API_URL=services.state["prefect"],
+    )
+    runs = ask(f"{services.state['prefect']}/flow_runs/filter", {})
+    trained = next(run for run in runs if run["parameters"].get("model") == "2wl")
+    assert trained["state_type"] == "COMPLETED"
+    tasks = ask(f"{services.state['prefect']}/task_runs/filter", {})
+    assert {each["state_type"] for each in tasks if each["flow_run_id"] == trained["id"]} == {"COMPLETED"}
+    api = f"{services.state['mlflow']}/api/2.0/mlflow"
+    experiment = ask(f"{api}/experiments/get-by-name?experiment_name=usboost-demo")
+    body = {"experiment_ids": [experiment["experiment"]["experiment_id"]]}
+    (run,) = ask(f"{api}/runs/search", body)["runs"]
+    assert run["info"]["status"] == "FINISHED"
+    tags = {each["key"]: each["value"] for each in run["data"]["tags"]}
+    assert tags["prefect.flow_run_id"] == trained["id"]
+
+
+def test_a_second_start_is_refused(services):
+    again = services.flow("services", "start", "--prefect-port", "0", "--mlflow-port", "0", check=False)
+    assert again.returncode == 1
+    assert "run already" in again.stderr
+    assert len(again.stderr.strip().splitlines()) == 1
+
+
+def test_a_taken_port_is_refused(reproduced, tmp_path):
+    shutil.copy(ROOT / "prefect.yaml", tmp_path)
+    shutil.copy(reproduced.folder / "params.yaml", tmp_path)
+    own = Workspace(tmp_path, tmp_path / "home")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        done = own.flow("services", "start", "--prefect-port", port, "--mlflow-port", "0", check=False)
+    assert done.returncode == 1
+    assert f"port {port}" in done.stderr
+    assert marked(tmp_path / "home") == []
+
+
+def test_stop_ends_all_also_after_a_crash_and_again(services):
+    psutil.Process(services.state["workers"][0]["pid"]).kill()
+    services.flow("services", "stop")
+    assert marked(services.home) == []
+    assert not (services.home / "services.json").exists()
+    assert services.flow("services", "stop").stdout.startswith("0 processes")
