@@ -222,7 +222,7 @@ def test_other_data_is_another_cell(bare):
     ("words", "said"),
     [
         ((["ci_z"], ["2wl"], 1), "python -m flows.prepare ci_z"),
-        ((["ci_a"], ["3wl"], 1), "no models.3wl"),
+        ((["ci_a"], ["9wl"], 1), "no models.9wl"),
         ((["ci_a"], ["bfv_dnn"], 2), "python -m flows.features ci_a --seeds"),
     ],
 )
