@@ -162,7 +162,9 @@ def zipped(members: dict[str, bytes]) -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in members.items():
-            archive.writestr(name, data)
+            info = zipfile.ZipInfo(name)  # dated 1980, so that equal members give equal bytes
+            info.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(info, data)
     return out.getvalue()
 
 

@@ -225,7 +225,7 @@ def test_torchvision_weights_from_its_cache(name, tmp_path, monkeypatch):
     other = "resnet50" if name == "vgg16" else "vgg16"
     from usboost.learners.backbones import ImageNetwork
 
-    spec = Backbone(other).spec(images)
+    spec = Backbone(other, size=32).spec(images)
     with pytest.raises(UsboostError, match=f"are not those of {other}"):
         load_backbone(ImageNetwork(spec, []).backbone, other, read_weights(name, True), str(path))
 
@@ -364,3 +364,11 @@ def test_a_failing_save_keeps_the_earlier_model(tmp_path, monkeypatch):
         save(model, tmp_path / "model")
     assert {p.name: p.read_bytes() for p in (tmp_path / "model").iterdir()} == before
     assert [p.name for p in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize(("side", "size"), [(7, None), (40, 4)])
+def test_pictures_that_are_too_small_are_refused(side, size):
+    view = Images(np.zeros((3, 1, side, side), dtype=np.uint8))
+    with pytest.raises(UsboostError, match="8 pixels a side or more"):
+        Backbone("small_cnn", size=size).spec(view)
+    assert Backbone("small_cnn", size=8).spec(view)["size"] == 8

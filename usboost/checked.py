@@ -15,7 +15,15 @@ from typing import Annotated, Any, Literal, get_type_hints
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapter, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PydanticUserError,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
@@ -23,7 +31,7 @@ from sklearn.tree import DecisionTreeClassifier
 from usboost.bfv import BoostedFeatures, GradientBoostedTrees
 from usboost.errors import UsboostError
 from usboost.fusion import FittedTwoBranch, TwoBranchNetwork, TwoBranchNetworkClassifier
-from usboost.learners.backbones import Backbone
+from usboost.learners.backbones import SMALLEST, Backbone
 from usboost.learners.classifiers import FittedClassifiers, Hyperplane, SignTree
 from usboost.learners.modules import branch
 from usboost.learners.networks import FittedNetwork, NetworkLearner
@@ -67,6 +75,12 @@ class _ImageInput(_Spec):
     size: Annotated[int, Field(ge=1, le=4096)] | None
     augment: Literal["none", "flip", "flip_shift"]
     imagenet: bool
+
+    @model_validator(mode="after")
+    def _large_enough(self) -> _ImageInput:
+        if self.size is not None and self.size < SMALLEST[self.backbone]:
+            raise ValueError(f"size {self.size} is too small for {self.backbone}")
+        return self
 
 
 _Input = Annotated[_TableInput | _ImageInput, Field(discriminator="view")]

@@ -139,6 +139,8 @@ def load(folder: Path) -> Any:
             if name not in _FITTED:
                 raise UsboostError(f"{folder / 'model.json'} sets {name!r}, which is not part of a model")
             setattr(model, name, _fitted(name, value))
+        if isinstance(model, BoostedNetworkRegressor) and not hasattr(model, "flat_"):
+            raise UsboostError(f"{folder / 'model.json'} lacks flat_; save the model again")
         model.best_round_ = int(document["best_round"])
         model.n_features_in_ = int(document["n_features_in"])
         if isinstance(model, _STAGEWISE):

@@ -69,7 +69,11 @@ def test_an_endless_reader_is_stopped(tmp_path: Path, monkeypatch: pytest.Monkey
         assert isinstance(fuzz.attempt(endless, tmp_path), fuzz.TooSlow)
 
 
-def test_equal_seeds_make_equal_files() -> None:
+def test_equal_seeds_make_equal_files(tmp_path: Path) -> None:
+    one, two = (fuzz.targets(tmp_path) for _ in range(2))
+    archives = ("zip", "gz", "CSV", "Parquet")
+    for first, second in zip(one, two, strict=True):
+        assert first.files == second.files or not first.name.endswith(archives)
     data = valid_inputs.csv_table()
     for mutate in (mutations.damaged, mutations.edited):
         one, two = ([mutate(random.Random(k), data, data) for k in range(50)] for _ in range(2))
@@ -109,6 +113,14 @@ MODELS: dict[str, tuple[str, Callable[[dict], None]]] = {
     "backbone of another shape": (
         "2wl_pictures",
         _set(*LEARNER, "meta", "spec", "input", "backbone", value="resnet50"),
+    ),
+    "pictures of one pixel": (
+        "2wl_pictures",
+        _set(*LEARNER, "meta", "spec", "input", "size", value=1),
+    ),
+    "a regressor that does not say its shape": (
+        "bnn_regressor",
+        lambda document: document["fitted"].pop("flat_"),
     ),
     "learners are text": ("2wl", _set("settings", "parameters", "learners", value="x")),
     "a learner is null": ("2wl", _set("settings", "parameters", "learners", "U", value=None)),

@@ -21,6 +21,7 @@ from usboost.images import EncodedImages, Images
 AUGMENTATIONS = ("none", "flip", "flip_shift")
 SHIFT = 8  # a shifted picture moves by at most 1/SHIFT of its side
 EMBEDDING_ROWS = 256
+SMALLEST = {"small_cnn": 8, "vgg16": 32, "resnet50": 1}  # pixels a side that its poolings leave one of
 IMAGENET = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])  # mean and deviation that torchvision trained with
 
 
@@ -151,6 +152,12 @@ class Backbone(BaseEstimator):
             raise UsboostError(f"augmentation is one of {', '.join(AUGMENTATIONS)}, not {self.augment!r}")
         if self.name == "small_cnn" and self.pretrained:
             raise UsboostError("small_cnn has no pretrained weights; set pretrained: false")
+        side = self.size or min(view.height, view.width)
+        if side < SMALLEST[self.name]:
+            least = SMALLEST[self.name]
+            raise UsboostError(
+                f"{self.name} reads pictures of {least} pixels a side or more, not {side}; set size"
+            )
         return {
             "view": "image",
             "channels": view.channels,
