@@ -52,7 +52,7 @@ def result(workspace, model):
     return scores, trace[[name for name in trace if not name.startswith("seconds")]]
 
 
-@pytest.mark.parametrize("model", ["2wl", "baseline"])
+@pytest.mark.parametrize("model", ["2wl", pytest.param("baseline", marks=pytest.mark.long)])
 def test_a_killed_flow_goes_on(workspace, tmp_path, model):
     workspace.params(longer)
     whole = workspace.copy(tmp_path / "whole")
@@ -71,6 +71,7 @@ def test_a_killed_flow_goes_on(workspace, tmp_path, model):
     assert not (workspace.folder / "data/checkpoints/ci_a" / model / "seed-0").exists()
 
 
+@pytest.mark.long
 def test_changed_parameters_begin_anew(workspace):
     workspace.params(longer)
     known = set(runs(workspace).run_id)
@@ -84,6 +85,7 @@ def test_changed_parameters_begin_anew(workspace):
     assert new["tags.superseded"].tolist()[1] == "true"
 
 
+@pytest.mark.long
 def test_a_flow_without_its_prefect_server(workspace):
     """Prefect's server dies in the middle: the work is done all the same, and a sentence says what is not."""
     workspace.params(longer)
