@@ -211,24 +211,21 @@ def zip_members(rng: random.Random, data: bytes, other: bytes) -> bytes:
         return valid_inputs.zipped(members)
 
 
+def _plain_and_gzipped(name: str, content: bytes, read: Callable[[Path], object]) -> list[Target]:
+    """A text file's reader, given the file as it is and compressed."""
+    packed = gzip.compress(content, 1, mtime=0)
+    return [
+        Target(name, {"c": content}, lambda f: read(f / "c"), {"c": (edited,)}, share=1.5),
+        Target(f"{name} gz", {"c": packed}, lambda f: read(f / "c"), {"c": (damaged, gzipped(edited))}),
+    ]
+
+
 def targets(work: Path) -> list[Target]:
     """Every reader with its valid inputs; `work` is a folder for what they write."""
-    text, people, cells = (edited,), valid_inputs.census(), valid_inputs.cover()
+    text = (edited,)
     found = [
-        Target("census", {"c": people}, lambda f: census.read(f / "c"), {"c": text}, share=1.5),
-        Target(
-            "census gz",
-            {"c": gzip.compress(people, 1, mtime=0)},
-            lambda f: census.read(f / "c"),
-            {"c": (damaged, gzipped(edited))},
-        ),
-        Target("covertype", {"c": cells}, lambda f: covertype.read(f / "c"), {"c": text}, share=1.5),
-        Target(
-            "covertype gz",
-            {"c": gzip.compress(cells, 1, mtime=0)},
-            lambda f: covertype.read(f / "c"),
-            {"c": (damaged, gzipped(edited))},
-        ),
+        *_plain_and_gzipped("census", valid_inputs.census(), census.read),
+        *_plain_and_gzipped("covertype", valid_inputs.cover(), covertype.read),
         Target(
             "pen digits",
             {"p": valid_inputs.pendigits()},

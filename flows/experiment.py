@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -69,7 +66,8 @@ def experiment(
         seeds or settings.sizes.seeds,
         settings,
     )
-    with alone(name):
+    running = f"the experiment {name} is running in this folder; wait for it, or give another --name"
+    with runtime.alone(experiment_folder(name) / ".lock", running):
         for dataset in dict.fromkeys(cell.dataset for cell in cells):
             # makes MLflow's store before several processes would
             tracking.experiment_id(f"usboost-{store.read_card(prepared_folder(dataset))['profile']}")
@@ -95,20 +93,6 @@ def run_cells(name: str, cells: list[Cell], settings: params.Settings) -> dict[C
     if settings.experiment.runner == "deployments":
         return deployed.run_cells(name, cells, settings.experiment, print)
     return fan_out.run_cells(name, cells, settings)
-
-
-@contextmanager
-def alone(name: str) -> Iterator[None]:
-    """Refuse to run an experiment twice at a time in one workspace."""
-    experiment_folder(name).mkdir(parents=True, exist_ok=True)
-    with (experiment_folder(name) / ".lock").open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UsboostError(
-                f"the experiment {name} is running in this folder; wait for it, or give another --name"
-            ) from None
-        yield
 
 
 @flow(name="train-cell", flow_run_name="{name}-{dataset}-{model}-seed{seed}")

@@ -35,6 +35,18 @@ def home() -> Path:
     return Path(os.environ.get("USBOOST_HOME", ".usboost")).resolve()
 
 
+@contextmanager
+def alone(lock: Path, sentence: str) -> Iterator[None]:
+    """Hold the file `lock`, or refuse with `sentence` while another process holds it."""
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("a") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsboostError(sentence) from None
+        yield
+
+
 def configure() -> None:
     """Local, quiet and offline defaults for Prefect and MLflow; what is set already stays."""
     place = home()

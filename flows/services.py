@@ -5,14 +5,12 @@ They outlive the terminal; `stop` ends them. All they keep lies under $USBOOST_H
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,18 +27,10 @@ POOLS = ("cpu", "gpu")
 app = typer.Typer(help=__doc__, no_args_is_help=True)
 
 
-@contextmanager
-def _alone() -> Iterator[None]:
+def _alone() -> AbstractContextManager[None]:
     """One start or stop of this home at a time."""
-    stack.folder().mkdir(parents=True, exist_ok=True)
-    with (stack.folder() / "lock").open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UsboostError(
-                f"another command starts or stops the services of {runtime.home()}; wait for it"
-            ) from None
-        yield
+    busy = f"another command starts or stops the services of {runtime.home()}; wait for it"
+    return runtime.alone(stack.folder() / "lock", busy)
 
 
 def up(

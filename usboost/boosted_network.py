@@ -6,6 +6,7 @@ target, and the loss's own best step γ.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ Predictor = Squared | SoftmaxCrossEntropy
 Evaluate = Callable[[np.ndarray, np.ndarray], dict[str, float]]
 
 
-class _BoostedNetwork(BaseEstimator):
+class _BoostedNetwork(BaseEstimator, ABC):
     """What the classifier and the regressor share."""
 
     learner: Learner | None
@@ -48,8 +49,9 @@ class _BoostedNetwork(BaseEstimator):
     def _learner(self) -> Learner:
         return NetworkLearner((16,), "adam", 0.01, 32, 30) if self.learner is None else self.learner
 
+    @abstractmethod
     def _loss(self) -> Predictor:
-        raise NotImplementedError
+        """What the networks' sum is to make small."""
 
     def _boost(
         self,

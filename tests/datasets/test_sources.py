@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
+from tests.serving import serving
 from usboost.datasets import sources
 from usboost.datasets.sources import RemoteFile, content_sha256, find_source, sha256
 from usboost.errors import UsboostError
@@ -49,14 +49,8 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setattr(sources, "PAUSE", 0.01)
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with Server() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    with serving(Server(), monkeypatch) as server:
         yield server
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,8 +14,9 @@ import pytest
 
 from benchmarks import valid_inputs
 from tasks.features import read_features, write_features
+from tests.serving import serving
 from usboost import persistence
-from usboost.datasets import sources, store
+from usboost.datasets import store
 from usboost.datasets.catalog import _raw
 from usboost.datasets.sources import RemoteFile, find_source
 from usboost.errors import UsboostError
@@ -208,14 +208,8 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setattr(sources, "PAUSE", 0.01)
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with Server(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    with serving(Server(("127.0.0.1", 0), Handler), monkeypatch) as server:
         yield server
-        server.shutdown()
-        thread.join()
 
 
 def remote(server: Server, digest: str | None) -> list[RemoteFile]:

@@ -120,12 +120,15 @@ def test_a_gbm(tmp_path: Path, bombs: list[bytes]) -> None:
     persistence.save_gbm(valid_inputs.models()["lightgbm"][0].gbm_, tmp_path / "gbm")
     for name in ("gbm.json", "trees.safetensors"):
         refused(lambda: persistence.load_gbm(tmp_path / "gbm"), tmp_path / "gbm" / name, bombs)
+    again = persistence.load_gbm(tmp_path / "gbm")
+    assert len(again.trees) == len(valid_inputs.models()["lightgbm"][0].gbm_.trees)
 
 
 def test_boosted_features(tmp_path: Path, bombs: list[bytes]) -> None:
     path = tmp_path / "train.parquet"
-    path.touch()
+    pd.DataFrame({"bfv_0": [0.5, -0.5, 1.0]}).to_parquet(path)
     refused(lambda: read_features(tmp_path, "train", 3), path, bombs)
+    assert read_features(tmp_path, "train", 3).numeric[:, 0].tolist() == [0.5, -0.5, 1.0]
 
 
 def test_a_prepared_dataset(tmp_path: Path, bombs: list[bytes]) -> None:
@@ -320,9 +323,14 @@ def test_the_artifacts_of_a_served_model(tmp_path: Path, bombs: list[bytes]) -> 
     class Context:
         artifacts: ClassVar = {"card": str(tmp_path / "toy" / "card.json"), "model": str(tmp_path / "model")}
 
-    ServedModel().load_context(Context())
+    served = ServedModel()
+    served.load_context(Context())
     for path in (tmp_path / "toy" / "card.json", *(tmp_path / "model").iterdir()):
         refused(lambda: ServedModel().load_context(Context()), path, bombs)
+    again = ServedModel()
+    again.load_context(Context())
+    assert again.classes == served.classes
+    assert len(again.model.stages_) == 2
 
 
 def _calls() -> Iterator[tuple[Path, ast.AST]]:
