@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 from prefect import task
@@ -118,11 +119,12 @@ def fit(
     started = time.perf_counter()
     estimator.fit(*splits["train"], validation=splits["val"])
     fit_seconds = time.perf_counter() - started - logger.seconds + logger.earlier
-    scores = {
-        split: metrics.score(y, estimator.predict_proba(views))
-        for split, (views, y) in splits.items()
-        if split != "train"
+    predicted = {
+        split: (y, estimator.predict_proba(views)) for split, (views, y) in splits.items() if split != "train"
     }
+    scores = {split: metrics.score(y, probabilities) for split, (y, probabilities) in predicted.items()}
+    if len(estimator.classes_) == 2:
+        _add_tuned_f1(scores, predicted)
     if isinstance(estimator, EarlyBoostClassifier):
         early.add_scores(estimator, settings, splits, scores)
     with tracking.once(run_id, "scored") as first:
@@ -151,6 +153,17 @@ def fit(
     (out / f"seed-{seed}.json").write_text(json.dumps(record))
     tracking.history_frame(estimator.history_, seed).to_parquet(out / f"seed-{seed}.parquet", index=False)
     return record
+
+
+def _add_tuned_f1(
+    scores: dict[str, dict[str, float]], predicted: Mapping[str, tuple[np.ndarray, np.ndarray]]
+) -> None:
+    """F1 at the threshold that is best on the validation split, beside F1 at ½."""
+    y, probabilities = predicted["val"]
+    threshold = metrics.best_threshold(y, probabilities[:, 1])
+    for split, (y, probabilities) in predicted.items():
+        tuned = (probabilities[:, 1] >= threshold).astype(int)
+        scores[split]["f1_tuned"] = metrics.f1(y, tuned, 2)
 
 
 def _example(dataset: str, card: dict[str, Any]) -> pd.DataFrame:

@@ -31,7 +31,13 @@ from usboost.reporting.results import (
 )
 from usboost.reporting.samples import sample_pictures
 
-METRIC_NAMES = {"f1": "F1", "accuracy": "accuracy", "auc": "AUC", "log_loss": "log-loss"}
+METRIC_NAMES = {
+    "f1": "F1",
+    "f1_tuned": "F1 at the validation's best threshold",
+    "accuracy": "accuracy",
+    "auc": "AUC",
+    "log_loss": "log-loss",
+}
 DEMO = "demo data"
 HALVES = ("bfv_dnn", "1wl_s", "1wl_u", "2wl", "2wl2o")
 """The paper's Table 4: one-learner against two-learner models."""

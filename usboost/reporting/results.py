@@ -50,7 +50,7 @@ LOWER_IS_BETTER = frozenset({"log_loss"})
 TRACE_COLUMNS = ("seconds", "risk_train", "risk_val", "f1_val", "accuracy_val", "epsilon", "delta")
 
 _SPLITS = ("train", "val", "test")
-_METRICS = ("f1", "accuracy", "auc", "log_loss")
+_METRICS = ("f1", "f1_tuned", "accuracy", "auc", "log_loss")
 _KEY = ["dataset", "seed", "split", "metric"]
 
 Scores = dict[str, dict[str, float | None]]
