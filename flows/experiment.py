@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from flows import runtime
 
@@ -27,7 +28,7 @@ from usboost import settings as params  # noqa: E402
 from usboost.datasets import store  # noqa: E402
 from usboost.errors import UsboostError  # noqa: E402
 
-Runner = Literal["threads", "processes", "dask", "deployments"]
+Runner = Literal["configured", "threads", "processes", "dask", "deployments"]
 NAME = "^[a-z0-9]+(-[a-z0-9]+)*$"
 
 
@@ -37,11 +38,11 @@ class Incomplete(UsboostError):
 
 @flow(name="experiment", flow_run_name="experiment-{name}")
 def experiment(
-    datasets: list[str] | None = None,
-    models: list[str] | None = None,
-    seeds: Annotated[int | None, Field(ge=1)] = None,
-    runner: Runner | None = None,
-    workers: Annotated[int | None, Field(ge=1)] = None,
+    datasets: Sequence[str] = (),
+    models: Sequence[str] = (),
+    seeds: Annotated[int, Field(ge=0)] = 0,
+    runner: Runner = "configured",
+    workers: Annotated[int, Field(ge=0)] = 0,
     name: Annotated[str, Field(pattern=NAME)] = "grid",
 ) -> Path:
     """Fit every cell that is not there yet, and compare; data/experiments/<name>.
@@ -52,13 +53,15 @@ def experiment(
     Args:
         datasets: prepared datasets, e.g. ci_a; empty: params.yaml's run.datasets
         models: models, e.g. 2wl; empty: all of params.yaml's run
-        seeds: number of seeds; empty: as params.yaml says
-        runner: what runs the cells; empty: params.yaml's experiment.runner
-        workers: cells at a time; empty: params.yaml's experiment.workers
+        seeds: number of seeds; 0: as params.yaml says
+        runner: what runs the cells; configured: as params.yaml's experiment.runner says
+        workers: cells at a time; 0: as params.yaml's experiment.workers says
         name: name of the experiment and of its folder in data/experiments
     """
     settings = params.load()
-    changes = {key: value for key, value in {"runner": runner, "workers": workers}.items() if value}
+    changes: dict[str, Any] = {"workers": workers} if workers else {}
+    if runner != "configured":
+        changes["runner"] = runner
     settings = settings.model_copy(update={"experiment": settings.experiment.model_copy(update=changes)})
     cells = grid(
         datasets or settings.run.datasets,
@@ -140,11 +143,9 @@ def checked(name: str) -> str:
 def main(
     dataset: Annotated[list[str] | None, typer.Option(help="a prepared dataset; may be repeated")] = None,
     model: Annotated[list[str] | None, typer.Option(help="a model; may be repeated")] = None,
-    seeds: Annotated[int | None, typer.Option(help="number of seeds; params.yaml's if not given")] = None,
-    runner: Annotated[
-        Runner | None, typer.Option(help="what runs the cells; params.yaml's if not given")
-    ] = None,
-    workers: Annotated[int | None, typer.Option(help="cells at a time; params.yaml's if not given")] = None,
+    seeds: Annotated[int, typer.Option(min=0, help="number of seeds; 0: as params.yaml says")] = 0,
+    runner: Annotated[Runner, typer.Option(help="what runs the cells")] = "configured",
+    workers: Annotated[int, typer.Option(min=0, help="cells at a time; 0: as params.yaml says")] = 0,
     name: Annotated[
         str, typer.Option(help="name of the experiment and of its folder", callback=checked)
     ] = "grid",
@@ -153,7 +154,7 @@ def main(
 
     def work() -> None:
         try:
-            experiment(dataset, model, seeds, runner, workers, name)
+            experiment(dataset or (), model or (), seeds, runner, workers, name)
         except Incomplete:
             show(name)
             raise

@@ -19,12 +19,12 @@ from usboost.files import replacing  # noqa: E402
 
 
 @flow(name="features", flow_run_name="features-{dataset}")
-def features(dataset: str, seeds: Annotated[int | None, Field(ge=1)] = None) -> Path:
+def features(dataset: str, seeds: Annotated[int, Field(ge=0)] = 0) -> Path:
     """Write data/features/<dataset>/seed-<n>: the GBM, its features per split, its scores.
 
     Args:
         dataset: prepared dataset, e.g. ci_a
-        seeds: number of seeds; empty: as params.yaml says
+        seeds: number of seeds; 0: as params.yaml says
     """
     settings = params.load()
     with replacing(features_folder(dataset)) as fresh:
@@ -35,7 +35,7 @@ def features(dataset: str, seeds: Annotated[int | None, Field(ge=1)] = None) -> 
 
 def main(
     dataset: Annotated[str, typer.Argument(help="prepared dataset, e.g. ci_a")],
-    seeds: Annotated[int | None, typer.Option(help="number of seeds; params.yaml's if not given")] = None,
+    seeds: Annotated[int, typer.Option(min=0, help="number of seeds; 0: as params.yaml says")] = 0,
 ) -> None:
     """Write data/features/<dataset>: a GBM per seed and its boosted feature vectors."""
     runtime.run(lambda: features(dataset, seeds))

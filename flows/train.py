@@ -20,13 +20,13 @@ from usboost import settings as params  # noqa: E402
 
 
 @flow(name="train", flow_run_name="train-{dataset}-{model}")
-def train(dataset: str, model: str, seeds: Annotated[int | None, Field(ge=1)] = None) -> Path:
+def train(dataset: str, model: str, seeds: Annotated[int, Field(ge=0)] = 0) -> Path:
     """Fit and score a model; data/results/<dataset>/<model>.
 
     Args:
         dataset: prepared dataset, e.g. ci_a
         model: a model of params.yaml, e.g. 2wl
-        seeds: number of seeds; empty: as params.yaml says
+        seeds: number of seeds; 0: as params.yaml says
     """
     settings = params.load()
     settings.model(model)
@@ -42,7 +42,7 @@ def train(dataset: str, model: str, seeds: Annotated[int | None, Field(ge=1)] = 
 def main(
     dataset: Annotated[str, typer.Argument(help="prepared dataset, e.g. ci_a")],
     model: Annotated[str, typer.Argument(help="a model of params.yaml, e.g. 2wl")],
-    seeds: Annotated[int | None, typer.Option(help="number of seeds; params.yaml's if not given")] = None,
+    seeds: Annotated[int, typer.Option(min=0, help="number of seeds; 0: as params.yaml says")] = 0,
 ) -> None:
     """Fit one model on one dataset over the seeds; data/results/<dataset>/<model>."""
     runtime.run(lambda: train(dataset, model, seeds))

@@ -46,7 +46,9 @@ def compare(name: str, cells: Sequence[Cell], reasons: Mapping[Cell, str]) -> pd
     rows = json.loads(frame.to_json(orient="records"))
     key = name.replace("_", "-").lower()
     create_table_artifact(rows, key=f"comparison-{key}", description=f"Experiment {name}, {SPLIT} split")
-    create_markdown_artifact(text, key=f"summary-{key}")
+    create_markdown_artifact(
+        text, key=f"summary-{key}", description="The table, what is missing, MLflow runs"
+    )
     return frame
 
 

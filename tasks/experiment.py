@@ -219,6 +219,8 @@ def link_run(cell: Cell, run_id: str) -> None:
     """Show the MLflow run on the page of the Prefect run that fits the cell."""
     address, key = run_address(run_id), f"mlflow-{cell.key}"
     if address:
-        create_link_artifact(address, link_text=f"MLflow run of {cell.name}", key=key)
+        create_link_artifact(
+            address, link_text=f"MLflow run of {cell.name}", key=key, description="MLflow run"
+        )
     else:
         create_markdown_artifact(f"MLflow run `{run_id}` of {cell.name} (`make ui` shows it)", key=key)
