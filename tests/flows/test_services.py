@@ -65,6 +65,7 @@ def test_parameters_are_described_for_the_ui(services):
         properties = each["parameter_openapi_schema"]["properties"]
         assert properties and each["description"]
         assert all(value.get("description") for value in properties.values()), each["entrypoint"]
+        assert all(value.get("type") for value in properties.values()), "the UI shows no type of a union"
     assert names["train"]["work_pool_name"] == names["train_cell"]["work_pool_name"] == "gpu"
     assert {names[name]["work_pool_name"] for name in ("prepare", "features", "experiment")} == {"cpu"}
 
