@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,6 +32,7 @@ def make(
     datasets: list[str] | None = None,
     rounds: int | None = None,
     seeds: int | None = None,
+    changes: Mapping[str, Any] | None = None,
 ) -> Path:
     """Make or update a workspace: the checkout's dvc.yaml, its params.yaml with these changes.
 
@@ -38,6 +40,7 @@ def make(
     ----------
     rounds : at most this many boosting rounds
     seeds : number of seeds
+    changes : other values by dotted key, e.g. ``{"boosting.patience": 60}``
 
     Raises
     ------
@@ -61,6 +64,8 @@ def make(
         sizes["boosting"]["rounds"] = rounds
     if seeds:
         sizes["seeds"] = seeds
+    for key, value in (changes or {}).items():
+        _set(document, key, value)
     params.parse(document, folder / "params.yaml")
     if not (folder / ".dvc").exists():
         for words in (
@@ -75,6 +80,28 @@ def make(
     return folder
 
 
+def _set(document: dict[str, Any], key: str, value: Any) -> None:
+    """Change the value at a dotted key that params.yaml has."""
+    *sections, last = key.split(".")
+    found: Any = document
+    for section in sections:
+        found = found.get(section) if isinstance(found, dict) else None
+    if not isinstance(found, dict) or last not in found:
+        raise UsboostError(f"params.yaml has no key {key}; change one that it has")
+    found[last] = value
+
+
+def _changes(given: list[str] | None) -> dict[str, Any]:
+    """``["boosting.patience=60"]`` as a mapping; values are YAML."""
+    pairs = [change.partition("=") for change in given or []]
+    if bad := [key for key, equals, _ in pairs if not equals]:
+        raise UsboostError(f"--set {bad[0]} gives no value; write --set key=value")
+    try:
+        return {key: yaml.safe_load(value) for key, _, value in pairs}
+    except yaml.YAMLError:
+        raise UsboostError("a value given with --set is not valid YAML") from None
+
+
 @app.command("make")
 def make_command(
     folder: Annotated[Path, typer.Argument(help="folder of the workspace")],
@@ -82,9 +109,21 @@ def make_command(
     dataset: Annotated[list[str] | None, typer.Option(help="a dataset to run; may be repeated")] = None,
     rounds: Annotated[int | None, typer.Option(help="at most this many boosting rounds")] = None,
     seeds: Annotated[int | None, typer.Option(help="number of seeds")] = None,
+    change: Annotated[
+        list[str] | None, typer.Option("--set", help="key=value of params.yaml; may be repeated")
+    ] = None,
 ) -> None:
     """Make or update a workspace from the checkout's params.yaml and dvc.yaml."""
-    runtime.told(lambda: make(folder, profile=profile, datasets=dataset, rounds=rounds, seeds=seeds))
+    runtime.told(
+        lambda: make(
+            folder,
+            profile=profile,
+            datasets=dataset,
+            rounds=rounds,
+            seeds=seeds,
+            changes=_changes(change),
+        )
+    )
 
 
 @app.command()

@@ -116,3 +116,18 @@ def test_an_all_zero_direction_is_refused() -> None:
     loss, f, y = problem(3, seed=0)
     with pytest.raises(UsboostError, match="outputs are all zero"):
         loss.line(f, y, [np.zeros_like(f)])
+
+
+@given(n_classes=st.integers(2, 5), seed=st.integers(0, 1000))
+def test_w_and_hessian_are_the_risks_derivatives(n_classes: int, seed: int) -> None:
+    loss, f, y = problem(n_classes, seed, n=3)
+    step = 1e-5
+    for i in range(len(f)):
+        one, label = f[i : i + 1], y[i : i + 1]
+        for d in range(n_classes - 1):
+            moved = np.zeros_like(one)
+            moved[0, d] = step
+            slope = (loss.risk(one + moved, label) - loss.risk(one - moved, label)) / (2 * step)
+            np.testing.assert_allclose(-loss.w(one, label)[0, d], slope, rtol=1e-5, atol=1e-8)
+            change = (loss.w(one - moved, label) - loss.w(one + moved, label)) / (2 * step)
+            np.testing.assert_allclose(loss.hessian(one, label)[0, d], change[0], rtol=1e-4, atol=1e-8)

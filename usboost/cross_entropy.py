@@ -1,4 +1,4 @@
-"""Softmax cross-entropy as a loss of the stagewise loop: the second loss of boosted networks (BNN)."""
+"""Softmax cross-entropy as a loss of the stagewise loop: BNN's second loss, and one for weak learners."""
 
 from __future__ import annotations
 
@@ -50,6 +50,21 @@ class SoftmaxCrossEntropy:
 
     def risk(self, f: np.ndarray, y: np.ndarray) -> float:
         return float(-(y * self._log_p(f)).sum(axis=1).mean())
+
+    def labels(self, codes: np.ndarray) -> np.ndarray:
+        """Class codes (n,) as this loss takes labels: one-hot rows (n, M)."""
+        return np.eye(self.n_classes)[codes]
+
+    def w(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """The negative gradient per sample, Bᵀ(y − p): (n, M − 1)."""
+        return (y - self.probabilities(f)) @ self._basis
+
+    def hessian(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Bᵀ(diag(p) − ppᵀ)B: (n, M − 1, M − 1), with no p below 1/(M · limit)."""
+        p = np.maximum(self.probabilities(f), 1 / (self.n_classes * self.limit))
+        p /= p.sum(axis=1, keepdims=True)
+        mean = p @ self._basis
+        return np.einsum("mc,nm,md->ncd", self._basis, p, self._basis) - mean[:, :, None] * mean[:, None, :]
 
     def newton_target(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
         """−(∇²L)⁻¹∇L, (n, M − 1).

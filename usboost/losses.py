@@ -91,6 +91,10 @@ class CodewordExponential:
     def n_outputs(self) -> int:
         return self.codewords.shape[1]
 
+    def labels(self, codes: np.ndarray) -> np.ndarray:
+        """Class codes (n,) as this loss takes labels: as they are."""
+        return codes
+
     def scores(self, f: np.ndarray) -> np.ndarray:
         """⟨f, y^k⟩ for every class: float64 (n, M). The prediction is the arg max."""
         return f @ self.codewords.T

@@ -11,6 +11,7 @@ from usboost.bfv import BoostedFeatures, GradientBoostedTrees
 from usboost.boosted_features import BoostedFeatureNetworkClassifier
 from usboost.boosted_network import BoostedNetworkClassifier
 from usboost.earlyboost import EarlyBoostClassifier
+from usboost.errors import UsboostError
 from usboost.fusion import TwoBranchNetworkClassifier
 from usboost.learners.backbones import Backbone
 from usboost.learners.base import Learner
@@ -152,20 +153,22 @@ def boosting(name: str, dataset: str, settings: Settings, seed: int) -> TwoWeakL
         if (value := getattr(model, key, None)) is not None
     }
     chosen = settings.boosting.model_copy(update=changes)
-    learners: dict[str, Learner] = {
-        "U": NetworkLearner(
-            hidden=tuple((table.backbone and sizes.head) or table.dnn),
-            optimizer=sizes.optimizer or table.optimizer,
-            learning_rate=sizes.learning_rate or table.learning_rate,
-            batch_size=sizes.batch_size or table.batch_size,
-            epochs=chosen.epochs_per_round,
-            start=model.start or sizes.start or chosen.start,
-            device=settings.device,
-            backbone=backbone(table, sizes, settings),
-        ),
-        "S": TreeLearner(max_depth=table.tree_depth, engine=chosen.tree_engine),
-        "S+U": TreeLearner(max_depth=table.tree_depth, engine=chosen.tree_engine),
-    }
+    network = NetworkLearner(
+        hidden=tuple(model.network.hidden or (table.backbone and sizes.head) or table.dnn),
+        optimizer=sizes.optimizer or table.optimizer,
+        learning_rate=model.network.learning_rate or sizes.learning_rate or table.learning_rate,
+        batch_size=model.network.batch_size or sizes.batch_size or table.batch_size,
+        epochs=chosen.epochs_per_round,
+        start=model.start or sizes.start or chosen.start,
+        device=settings.device,
+        backbone=backbone(table, sizes, settings),
+    )
+    tree = TreeLearner(max_depth=table.tree_depth, engine=chosen.tree_engine)
+    tree.set_params(**model.tree.model_dump(exclude_none=True))
+    # views side by side: the first of them says whose kind of learner reads them
+    learners: dict[str, Learner] = {"U": network, "U+S": network, "S": tree, "S+U": tree}
+    if unknown := [view for view in model.views if view not in learners]:
+        raise UsboostError(f"models.{name}.views names {unknown[0]!r}; choose among {', '.join(learners)}")
     step = sizes.step if model.step == "searched" else model.step
     step_settings = {"fixed": {"value": chosen.fixed_step}, "bayes": chosen.bayes.model_dump(), "newton": {}}
     full_length = table.rounds.second if model.order == "second" else table.rounds.first
@@ -180,6 +183,8 @@ def boosting(name: str, dataset: str, settings: Settings, seed: int) -> TwoWeakL
         sequential=chosen.sequential,
         step_fraction=chosen.step_fraction,
         trim=chosen.trim,
+        loss=model.loss,
+        monitor=f"{model.monitor}_val",
         patience=chosen.patience,
         random_state=seed,
     )

@@ -179,10 +179,31 @@ class Features(Section):
     folds: Annotated[int, Field(ge=2)]
 
 
+class TreeChanges(Section):
+    """What a model changes of its trees; see `usboost.learners.trees.TreeLearner`."""
+
+    max_depth: Positive | None = None
+    max_leaves: Annotated[int, Field(ge=2)] | None = None
+    min_samples_leaf: Positive | None = None
+    category_l2: Annotated[float, Field(ge=0)] | None = None
+
+
+class NetworkChanges(Section):
+    """What a model changes of its networks; see `usboost.learners.networks.NetworkLearner`."""
+
+    hidden: list[Positive] | None = None
+    learning_rate: Rate | None = None
+    batch_size: Positive | None = None
+
+
 class Model(Section):
-    """One model: what it is, and what of `boosting` differs for it."""
+    """One model: what it is, and what of Table 2 and `boosting` differs for it."""
 
     views: list[str] = ["U", "S"]
+    loss: Literal["exponential", "cross_entropy"] = "exponential"
+    monitor: Literal["f1", "accuracy", "risk"] = "f1"
+    tree: TreeChanges = TreeChanges()
+    network: NetworkChanges = NetworkChanges()
     order: Literal["first", "second", "newton"] = "first"
     step: Literal["searched", "fixed", "newton", "bayes"] = "searched"
     epochs_per_round: Positive | None = None

@@ -22,6 +22,9 @@ from usboost.losses import CodewordExponential, Squared
 TargetsAt = Callable[[np.ndarray], list[Target]]
 
 
+Differentiable = CodewordExponential | SoftmaxCrossEntropy
+
+
 class TargetRule(Protocol):
     @property
     def n_inner(self) -> int:
@@ -37,7 +40,7 @@ class Gradient:
 
     n_inner: int = 1
 
-    def targets(self, loss: CodewordExponential, f: np.ndarray, y: np.ndarray, n_views: int) -> TargetsAt:
+    def targets(self, loss: Differentiable, f: np.ndarray, y: np.ndarray, n_views: int) -> TargetsAt:
         target = Target(loss.w(f, y))
         return lambda steps: [target] * n_views
 
@@ -73,14 +76,14 @@ class SecondOrder:
 class NewtonDirection:
     """2WL-Newton (ours): the exact Newton direction in the metric of the loss's Hessian.
 
-    For two classes the weighted least squares fit of d_i = 2(y_i − 1/M) with weight e_i (Gentle
-    AdaBoost). For more classes the Hessian's diagonal stands for it: per output, the target
-    w / H with weight H.
+    For two classes the weighted least squares fit of w/H with weight H: Gentle AdaBoost with the
+    exponential loss, where w/H = 2(y_i − 1/M), and LogitBoost with cross-entropy. For more classes the
+    Hessian's diagonal stands for it: per output, the target w / H with weight H.
     """
 
     n_inner: int = 1
 
-    def targets(self, loss: CodewordExponential, f: np.ndarray, y: np.ndarray, n_views: int) -> TargetsAt:
+    def targets(self, loss: Differentiable, f: np.ndarray, y: np.ndarray, n_views: int) -> TargetsAt:
         diagonal = np.einsum("ndd->nd", loss.hessian(f, y))
         floor = 1e-12 * diagonal.max()
         target = Target(loss.w(f, y) / np.maximum(diagonal, floor), np.maximum(diagonal, floor))

@@ -12,6 +12,8 @@ from usboost.base import Validation, ViewsClassifier, as_views
 from usboost.boosting import StagewiseLoop, advance, ensemble_scores
 from usboost.callbacks import Callback
 from usboost.checkpoint import Checkpoint
+from usboost.cross_entropy import SoftmaxCrossEntropy
+from usboost.errors import UsboostError
 from usboost.learners.base import Learner
 from usboost.learners.networks import NetworkLearner
 from usboost.learners.trees import TreeLearner
@@ -25,7 +27,7 @@ from usboost.views import Views
 class TwoWeakLearnerClassifier(ViewsClassifier):
     """Gradient boosting with one weak learner per view (2WL, 2WL2O, 1WL, 2WL-Newton).
 
-    f ← f + ε·g(x_U) + δ·h(x_S), on the codeword exponential loss.
+    f ← f + ε·g(x_U) + δ·h(x_S), on the codeword exponential loss or on cross-entropy.
 
     Parameters
     ----------
@@ -52,8 +54,11 @@ class TwoWeakLearnerClassifier(ViewsClassifier):
         are searched; 0, the paper's way, searches on the samples that were fitted to.
     trim : float
         Share of the samples' weight whose lightest holders sit a round out, for ``target="newton"``.
+    loss : {"exponential", "cross_entropy"}
+        The papers' codeword loss, or one that wrong labels do not carry away (ours).
     patience : int or None
-        Rounds without a better validation F1 before stopping; the best round is restored.
+        Rounds without a better `monitor` before stopping; the best round is restored.
+    monitor : {"f1_val", "risk_val", "accuracy_val"}
     validation_fraction : float
         Share of the training samples set aside when `fit` is given no validation data.
     random_state : int
@@ -81,7 +86,9 @@ class TwoWeakLearnerClassifier(ViewsClassifier):
         sequential: bool = False,
         step_fraction: float = 0.0,
         trim: float = 0.0,
+        loss: str = "exponential",
         patience: int | None = 20,
+        monitor: str = "f1_val",
         validation_fraction: float = 0.1,
         random_state: int = 0,
         callbacks: Sequence[Callback] | None = None,
@@ -97,7 +104,9 @@ class TwoWeakLearnerClassifier(ViewsClassifier):
         self.sequential = sequential
         self.step_fraction = step_fraction
         self.trim = trim
+        self.loss = loss
         self.patience = patience
+        self.monitor = monitor
         self.validation_fraction = validation_fraction
         self.random_state = random_state
         self.callbacks = callbacks
@@ -106,18 +115,31 @@ class TwoWeakLearnerClassifier(ViewsClassifier):
     def _learners(self) -> dict[str, Learner]:
         return dict(self.learners) if self.learners else {"U": NetworkLearner(), "S": TreeLearner()}
 
-    def _loss(self) -> CodewordExponential:
-        return CodewordExponential.simplex(len(self.classes_))
+    def _loss(self) -> CodewordExponential | SoftmaxCrossEntropy:
+        if self.loss == "exponential":
+            return CodewordExponential.simplex(len(self.classes_))
+        if self.loss == "cross_entropy":
+            if self.target == "second_order":
+                raise UsboostError(
+                    "target 'second_order' is the papers' expansion of the exponential loss; with "
+                    "loss='cross_entropy' choose 'newton' or 'gradient'"
+                )
+            return SoftmaxCrossEntropy(len(self.classes_))
+        raise UsboostError(f"there is no loss {self.loss!r}; choose 'exponential' or 'cross_entropy'")
 
     def _fit(
         self, views: Views, codes: np.ndarray, validation: Validation | None, callbacks: list[Callback]
     ) -> None:
         loss, names = self._loss(), self._learners()
-        held_out = (validation[0].joined(names), validation[1]) if validation else None
+        held_out = (validation[0].joined(names), loss.labels(validation[1])) if validation else None
+        held_codes = validation[1] if validation else codes[:0]
 
         def evaluate(f: np.ndarray, y: np.ndarray) -> dict[str, float]:
             predicted = loss.scores(f).argmax(axis=1)
-            return {"f1": f1(y, predicted, loss.n_classes), "accuracy": accuracy(y, predicted)}
+            return {
+                "f1": f1(held_codes, predicted, loss.n_classes),
+                "accuracy": accuracy(held_codes, predicted),
+            }
 
         self.stages_ = StagewiseLoop(
             loss=loss,
@@ -132,7 +154,7 @@ class TwoWeakLearnerClassifier(ViewsClassifier):
             seed=self.random_state,
             callbacks=callbacks,
             checkpoint=self._opened,
-        ).run(views.joined(names), codes, held_out)
+        ).run(views.joined(names), loss.labels(codes), held_out)
 
     def fit(self, X: Any, y: Any, validation: Any = None) -> TwoWeakLearnerClassifier:
         super().fit(X, y, validation)

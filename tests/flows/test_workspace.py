@@ -33,3 +33,28 @@ def test_a_paper_workspace(tmp_path):
 def test_an_unknown_profile(tmp_path):
     with pytest.raises(UsboostError, match="no profile 'test'"):
         workspace.make(tmp_path / "paper", profile="test")
+
+
+def test_values_set_by_dotted_keys(tmp_path):
+    changes = {"boosting.patience": 7, "table1.ci_a.dnn3": [5], "profiles.paper.boosting.step": "newton"}
+    made = settings.load(
+        workspace.make(tmp_path / "w", profile="paper", datasets=["ci_a"], changes=changes) / "params.yaml"
+    )
+    assert made.boosting.patience == 7
+    assert made.networks_of("ci_a").dnn3 == [5]
+    assert made.sizes.boosting.step == "newton"
+
+
+@pytest.mark.parametrize("key", ["boosting.patients", "nothing.at.all", "device.cpu", "models.mine"])
+def test_a_key_that_is_not_there(tmp_path, key):
+    with pytest.raises(UsboostError, match=f"no key {key}"):
+        workspace.make(tmp_path / "w", profile="paper", changes={key: 1})
+
+
+def test_set_needs_a_value():
+    assert workspace._changes(["device=cpu", "custom.drop=[a, b]"]) == {
+        "device": "cpu",
+        "custom.drop": ["a", "b"],
+    }
+    with pytest.raises(UsboostError, match="gives no value"):
+        workspace._changes(["device"])

@@ -199,7 +199,12 @@ class TreeLearner(BaseEstimator):
     Parameters
     ----------
     max_depth : int
+    max_leaves : int, optional
+        The splits that gain most are made first, until there are so many leaves; default 2^max_depth.
     min_samples_leaf : int
+    category_l2 : float
+        On splits by category, a leaf's value is drawn to 0 as by so many samples of average weight:
+        what keeps columns of many rare categories from being fitted to noise (LightGBM only).
     engine : {"lightgbm", "sklearn"}
         "lightgbm" bins the view once and grows one tree per output in milliseconds, with native
         splits on categories. "sklearn" is the paper's: one exact `DecisionTreeRegressor` with all
@@ -214,13 +219,17 @@ class TreeLearner(BaseEstimator):
     def __init__(
         self,
         max_depth: int = 3,
+        max_leaves: int | None = None,
         min_samples_leaf: int = 20,
+        category_l2: float = 0.0,
         engine: str = "lightgbm",
         max_bin: int = 255,
         num_threads: int = 1,
     ) -> None:
         self.max_depth = max_depth
+        self.max_leaves = max_leaves
         self.min_samples_leaf = min_samples_leaf
+        self.category_l2 = category_l2
         self.engine = engine
         self.max_bin = max_bin
         self.num_threads = num_threads
@@ -264,14 +273,14 @@ class LightGBMTrainer:
             "objective": "none",
             "learning_rate": 1.0,
             "max_depth": learner.max_depth,
-            "num_leaves": 2**learner.max_depth,
+            "num_leaves": learner.max_leaves or 2**learner.max_depth,
             "min_data_in_leaf": learner.min_samples_leaf,
             "min_sum_hessian_in_leaf": 1e-10,
             "max_bin": learner.max_bin,
             "feature_pre_filter": False,
             "min_data_in_bin": 1,  # values that few samples have can be split off too
             "min_data_per_group": learner.min_samples_leaf,
-            "cat_l2": 0.0,  # leaf values are the plain (weighted) means, as in any regression tree
+            "cat_l2": learner.category_l2,  # 0: leaf values are plain means, as in any regression tree
             "num_threads": learner.num_threads,
             "boost_from_average": False,
             "deterministic": True,
@@ -324,6 +333,7 @@ class SklearnTrainer:
         def grow(values: np.ndarray, weights: np.ndarray | None) -> Tree:
             tree = DecisionTreeRegressor(
                 max_depth=self._learner.max_depth,
+                max_leaf_nodes=self._learner.max_leaves,
                 min_samples_leaf=self._learner.min_samples_leaf,
                 random_state=seed % 2**32,
             ).fit(self._matrix, values, sample_weight=weights)
