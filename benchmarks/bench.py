@@ -22,7 +22,6 @@ from rich.console import Console
 from rich.table import Table
 
 CONSOLE = Console(width=120)
-MARKS = ("<!-- figures -->", "<!-- end of figures -->")
 SIZES, CLASSES = (25_000, 50_000, 100_000, None), (2, 3, 7)
 
 Row = tuple[str, str, str, str, str]
@@ -192,11 +191,11 @@ def machine() -> str:
     )
 
 
-def put(text: str, path: Path) -> None:
-    """Replace what stands between the marks of a page."""
-    page = path.read_text()
-    before, after = page.index(MARKS[0]) + len(MARKS[0]), page.index(MARKS[1])
-    path.write_text(f"{page[:before]}\n\n{text}\n{page[after:]}")
+def between_marks(page: str, name: str, text: str) -> str:
+    """A page with `text` between its marks ``<!-- name -->`` and ``<!-- end of name -->``."""
+    first, last = f"<!-- {name} -->", f"<!-- end of {name} -->"
+    before, after = page.index(first) + len(first), page.index(last)
+    return f"{page[:before]}\n\n{text}\n{page[after:]}"
 
 
 def show(figures: dict[str, Any]) -> None:
@@ -234,7 +233,8 @@ def main() -> None:
     arguments.report.parent.mkdir(parents=True, exist_ok=True)
     arguments.report.write_text(json.dumps(figures, indent=1) + "\n")
     if arguments.page.exists():
-        put(markdown(figures, figures["machine"]), arguments.page)
+        text = markdown(figures, figures["machine"])
+        arguments.page.write_text(between_marks(arguments.page.read_text(), "figures", text))
         if "scaling" in figures:
             draw_scaling(figures["scaling"], arguments.page.parent / "performance-scaling.png")
     show(figures)

@@ -339,7 +339,7 @@ def lineage(stage: str, inputs: Mapping[str, Path]) -> dict[str, str]:
     if os.environ.get("DVC_EXP_NAME"):
         tags["dvc_experiment"] = os.environ["DVC_EXP_NAME"]
     tags |= _git(Path(__file__).resolve().parent)
-    tags |= {f"input.{name}": _digest(path) for name, path in inputs.items()}
+    tags |= {f"input.{name}": digest(path) for name, path in inputs.items()}
     if runtime.flow_run.id:
         tags["prefect.flow_run_id"] = str(runtime.flow_run.id)
         tags["prefect.flow_run_name"] = str(runtime.flow_run.name)
@@ -361,7 +361,7 @@ def _git(folder: Path) -> dict[str, str]:
         return {}
 
 
-def _digest(path: Path) -> str:
+def digest(path: Path) -> str:
     """The digest DVC has recorded for a path, else one of the card in it."""
     try:
         lock = yaml.safe_load(Path("dvc.lock").read_text())

@@ -60,7 +60,7 @@ def test_everything_answers(services):
 def test_parameters_are_described_for_the_ui(services):
     found = ask(f"{services.state['prefect']}/deployments/filter", {})
     names = {each["entrypoint"].split(":")[1]: each for each in found}
-    assert set(names) == {"prepare", "features", "train", "experiment", "train_cell"}
+    assert set(names) == {"prepare", "features", "train", "experiment", "train_cell", "promote"}
     for each in found:
         properties = each["parameter_openapi_schema"]["properties"]
         assert properties and each["description"]

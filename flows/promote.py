@@ -1,0 +1,46 @@
+"""Give the best fit of a dataset the registry's alias `champion`, if it beats the model that has it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from flows import runtime
+
+runtime.configure()
+
+import typer  # noqa: E402
+from prefect import flow  # noqa: E402
+
+from tasks import promotion  # noqa: E402
+from usboost import settings as params  # noqa: E402
+
+Metric = Literal["f1", "accuracy", "auc", "log_loss"]
+
+
+@flow(name="promote", flow_run_name="promote-{dataset}")
+def promote(dataset: str, model: str = "", metric: Metric = "f1") -> str:
+    """Register the best fit under the alias `champion` if it beats the one that has it; the model's URI.
+
+    Args:
+        dataset: prepared dataset, e.g. ci_a
+        model: only fits of this model, e.g. 2wl; empty: all models
+        metric: what decides, on the validation split among fits and on the test split against the champion
+    """
+    if model:
+        params.load().model(model)
+    decision = promotion.promote(dataset, model, metric)
+    print(decision.reason)
+    return runtime.finished(decision.uri)
+
+
+def main(
+    dataset: Annotated[str, typer.Argument(help="prepared dataset, e.g. ci_a")],
+    model: Annotated[str, typer.Option(help="only fits of this model; all if not given")] = "",
+    metric: Annotated[Metric, typer.Option(help="what decides")] = "f1",
+) -> None:
+    """Give the best fit the alias champion if it beats the one that has it; prints what to serve."""
+    runtime.run(lambda: print(promote(dataset, model, metric)))
+
+
+if __name__ == "__main__":
+    typer.run(main)
