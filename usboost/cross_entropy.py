@@ -97,23 +97,29 @@ class _CrossEntropyLine:
     """mean_i [log Σ_k exp(F_k + Σ_v step_v d_vk) − Σ_k y_k (F_k + Σ_v step_v d_vk)]."""
 
     def __init__(self, scores: np.ndarray, y: np.ndarray, directions: np.ndarray) -> None:
-        self._scores, self._y, self._directions = scores, y, directions
+        # classes first: sums over a few classes then run along the samples
+        self._scores, self._y = np.ascontiguousarray(scores.T), np.ascontiguousarray(y.T)
+        self._directions = np.ascontiguousarray(np.swapaxes(directions, 1, 2))
 
     def risk(self, steps: np.ndarray) -> float:
         return self._evaluate(steps)[0]
 
     def _evaluate(self, steps: np.ndarray) -> tuple[float, np.ndarray]:
         scores = self._scores + np.tensordot(steps, self._directions, axes=1)
-        scores -= scores.max(axis=1, keepdims=True)
-        exponentials = np.exp(scores)
-        total = exponentials.sum(axis=1, keepdims=True)
-        risk = float((np.log(total[:, 0]) - (self._y * scores).sum(axis=1)).mean())
-        return risk, exponentials / total
+        scores -= scores.max(axis=0)
+        linear = np.vdot(self._y, scores)
+        exponentials = np.exp(scores, out=scores)
+        total = exponentials.sum(axis=0)
+        risk = float(np.log(total).sum() - linear) / len(total)
+        exponentials /= total
+        return risk, exponentials
 
     def expand(self, steps: np.ndarray) -> Expansion:
         risk, p = self._evaluate(steps)
-        n = len(p)
-        gradient = np.einsum("nk,vnk->v", p - self._y, self._directions) / n
-        means = np.einsum("nk,vnk->vn", p, self._directions)
-        second = np.einsum("nk,unk,vnk->uv", p, self._directions, self._directions)
+        n = p.shape[1]
+        flat = self._directions.reshape(len(steps), -1)
+        gradient = flat @ (p - self._y).ravel() / n
+        weighted = p * self._directions
+        means = weighted.sum(axis=1)
+        second = weighted.reshape(len(steps), -1) @ flat.T
         return risk, gradient, (second - means @ means.T) / n
