@@ -115,7 +115,9 @@ def _holder(name: str) -> ModelVersion | None:
 
 def _register(name: str, run: Run, data: str) -> ModelVersion:
     scores = {key: f"{value:.17g}" for key, value in run.data.metrics.items() if key.startswith("test_")}
-    kept: dict[str, str] = {key: run.data.tags[key] for key in ("dataset", "model", "seed") if key in run.data.tags}
+    kept: dict[str, str] = {
+        key: run.data.tags[key] for key in ("dataset", "model", "seed") if key in run.data.tags
+    }
     outputs = run.outputs.model_outputs if run.outputs else []
     tags: dict[str, Any] = {**kept, **scores, "data": data}
     return mlflow.register_model(f"models:/{outputs[0].model_id}", name, tags=tags)

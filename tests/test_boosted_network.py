@@ -102,7 +102,9 @@ def test_the_loop_is_the_papers_algorithm_to_the_letter() -> None:
         gammas.append(sum(delta[i] @ h[i] for i in range(len(y))) / sum(h[i] @ h[i] for i in range(len(y))))
         f = f + gammas[-1] * h
         costs.append(sum((y[i] - f[i]) @ (y[i] - f[i]) for i in range(len(y))))
-    model = BoostedNetworkRegressor(TreeLearner(2, 5, "sklearn"), n_rounds=6).fit(X, y)
+    model = BoostedNetworkRegressor(TreeLearner(2, min_samples_leaf=5, engine="sklearn"), n_rounds=6).fit(
+        X, y
+    )
     np.testing.assert_allclose(model.gammas_, gammas, rtol=1e-6)
     np.testing.assert_allclose(model.predict(X), f, atol=1e-5)
     np.testing.assert_allclose([row["risk_train"] * len(y) for row in model.history_], costs, rtol=1e-6)
@@ -168,9 +170,9 @@ def test_a_full_rank_fit_is_reached_in_one_round_and_the_next_says_so() -> None:
     model = BoostedNetworkRegressor(LeastSquares(), n_rounds=1).fit(X, y)
     np.testing.assert_allclose(model.predict(X), y, atol=1e-12)
     np.testing.assert_allclose(model.predict(np.array([[2.0]])), [5.0])
-    constant = np.array([4.0, 4.0])
+    constant, stump = np.array([4.0, 4.0]), TreeLearner(1, min_samples_leaf=1, engine="sklearn")
     with pytest.raises(UsboostError, match=r"round 2: a weak learner's outputs are all zero"):
-        BoostedNetworkRegressor(TreeLearner(1, 1, "sklearn"), n_rounds=5).fit(X, constant)
+        BoostedNetworkRegressor(stump, n_rounds=5).fit(X, constant)
 
 
 @pytest.mark.parametrize("loss", ["squared", "cross_entropy"])
@@ -232,14 +234,15 @@ def test_the_nearest_probabilities(f: list[float]) -> None:
 def test_early_stopping_keeps_the_best_round() -> None:
     X, y = classes(n=90)
     held, y_held = classes(n=90, seed=3)
-    model = BoostedNetworkClassifier(learner=TreeLearner(4, 1), n_rounds=40, patience=4)
+    model = BoostedNetworkClassifier(learner=TreeLearner(4, min_samples_leaf=1), n_rounds=40, patience=4)
     model.fit(X, y, (held, y_held))
     assert len(model.history_) == model.best_round_ + 4
     assert len(model.gammas_) == model.best_round_
     best = model.history_[model.best_round_ - 1]
     assert model.score(held, y_held) == pytest.approx(best["accuracy_val"])
     X, y = curve()
-    model = BoostedNetworkRegressor(TreeLearner(3, 1), n_rounds=60, patience=3, validation_fraction=0.3)
+    tree = TreeLearner(3, min_samples_leaf=1)
+    model = BoostedNetworkRegressor(tree, n_rounds=60, patience=3, validation_fraction=0.3)
     model.fit(X, y)
     risks = [row["risk_val"] for row in model.history_]
     assert model.best_round_ == int(np.argmin(risks)) + 1 == len(model.stages_)
@@ -315,8 +318,10 @@ def test_data_that_do_not_suit() -> None:
     ):
         with pytest.raises(UsboostError, match=said):
             fit(data, y)
-    with pytest.raises(UsboostError, match="X has 3 columns but the model was trained on 4"):
+    with pytest.raises(UsboostError, match="X has 3 features, but BoostedNetworkClassifier is expecting 4"):
         fit(X, y).predict(X[:, :3])
+    with pytest.raises(UsboostError, match="X has 3 columns but the model was trained on 4"):
+        fit(X, y).predict(Table.from_numeric(X[:, :3]))
     regress = BoostedNetworkRegressor(network(), n_rounds=1).fit
     for target, said in (
         (y[:-1], "X has 150 rows but y has 149"),

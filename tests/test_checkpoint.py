@@ -233,6 +233,28 @@ def test_a_damaged_round_is_named(tmp_path):
         clone(model).set_params(checkpoint=tmp_path, n_rounds=3).fit(views, y)
 
 
+class DiesBeforeRound(Checkpoint):
+    """Stands for a process that dies in round `index`, after its state and before its own file."""
+
+    index = None
+
+    def keep(self, happened):
+        if happened.index == self.index:
+            raise KeyboardInterrupt
+        super().keep(happened)
+
+
+def test_dying_twice_between_a_state_and_its_round_leaves_no_gap(tmp_path):
+    model, (views, y) = MODELS["two branches"]
+    whole = outcome(clone(model).fit(views, y), views)
+    for index in (2, 5):
+        checkpoint = DiesBeforeRound(tmp_path)
+        checkpoint.index = index
+        with pytest.raises(KeyboardInterrupt):
+            TwoBranchNetworkClassifier(**{**model.get_params(), "checkpoint": checkpoint}).fit(views, y)
+    assert_same(outcome(clone(model).set_params(checkpoint=tmp_path).fit(views, y), views), whole)
+
+
 def test_a_full_disk_is_told_and_the_last_checkpoint_stays(tmp_path, monkeypatch):
     model, (views, y) = MODELS["2wl"]
     whole = outcome(clone(model).fit(views, y), views)

@@ -35,6 +35,14 @@ class GradientBoostedTrees:
     learning_rate: float
     n_classes: int
 
+    def __repr__(self) -> str:
+        return f"GradientBoostedTrees({self.n_stages} stages, {self.n_classes} classes)"
+
+    @property
+    def n_stages(self) -> int:
+        """N."""
+        return len(self.trees) // self.trees_per_stage
+
     @property
     def trees_per_stage(self) -> int:
         return len(self.initial)
@@ -63,6 +71,15 @@ class GradientBoostedTrees:
         classes = [self.trees[k :: self.trees_per_stage] for k in range(self.trees_per_stage)]
         sums = [Forest(trees).weighted_sum(matrix, np.ones(len(trees))) for trees in classes]
         return self.initial + self.learning_rate * np.concatenate(sums, axis=1)
+
+    def staged_raw_score(self, table: Table) -> Iterator[np.ndarray]:
+        """The raw score after each stage, float64 (n, T); one array, that the next stage changes."""
+        matrix = table.matrix()
+        raw = np.repeat(self.initial[None, :], len(matrix), axis=0)
+        for start in range(0, len(self.trees), self.trees_per_stage):
+            stage = self.trees[start : start + self.trees_per_stage]
+            raw += self.learning_rate * np.concatenate([tree.predict(matrix) for tree in stage], axis=1)
+            yield raw
 
     def probabilities(self, table: Table) -> np.ndarray:
         """Class probabilities of the GBM alone, float64 (n, M)."""

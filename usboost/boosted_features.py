@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from usboost.callbacks import Callback
 from usboost.checkpoint import Checkpoint
 from usboost.errors import UsboostError
 from usboost.fusion import TwoBranchNetworkClassifier
+from usboost.learners.trees import Tree
 from usboost.views import Table, Views
 
 BFV = "BFV"
@@ -42,6 +43,8 @@ class BoostedFeatureNetworkClassifier(ViewsClassifier):
     ----------
     gbm_ : GradientBoostedTrees
     network_ : fitted TwoBranchNetworkClassifier
+    n_estimators_ : int, the GBM's stages
+    feature_importances_, feature_names_ : of the structured view's columns, in the GBM
     """
 
     def __init__(
@@ -70,6 +73,18 @@ class BoostedFeatureNetworkClassifier(ViewsClassifier):
     def patience(self) -> int | None:
         return (self.network or TwoBranchNetworkClassifier()).patience
 
+    @property
+    def n_estimators_(self) -> int:
+        """Stages of the GBM."""
+        self._check_fitted()
+        return self.gbm_.n_stages
+
+    def _trees(self) -> Iterator[tuple[str, Tree, float]]:
+        return ((self.structured, tree, 1.0) for tree in self.gbm_.trees)
+
+    def _reads(self, n_columns: int) -> Sequence[str]:
+        return (self.network or TwoBranchNetworkClassifier()).views[0], self.structured
+
     def _fit(
         self, views: Views, codes: np.ndarray, validation: Validation | None, callbacks: list[Callback]
     ) -> None:
@@ -89,6 +104,9 @@ class BoostedFeatureNetworkClassifier(ViewsClassifier):
                     f"the GBM given was fitted to {self.gbm.n_classes} classes, "
                     f"the labels have {len(self.classes_)}"
                 )
+        self.columns_ = {}
+        if self.structured in views.names:  # with a GBM and its features given it need not be
+            self.columns_ = {self.structured: views[self.structured].names}
         values = self._values(views)
         # the network reads standardised leaf values, by the training rows' mean and deviation
         self.mean_ = values.mean(axis=0, dtype=np.float64).astype(np.float32)

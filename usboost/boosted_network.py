@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.model_selection import train_test_split
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from usboost.base import Validation, ViewsClassifier
 from usboost.boosting import Scores, Stage, StagewiseLoop, advance, ensemble_scores, fit_error
@@ -29,7 +30,7 @@ from usboost.metrics import accuracy, f1
 from usboost.plain import VIEW, as_table, as_targets
 from usboost.steps import ClosedForm, Newton
 from usboost.targets import NewtonTarget
-from usboost.views import Views
+from usboost.views import Table, Views
 
 Predictor = Squared | SoftmaxCrossEntropy
 Evaluate = Callable[[np.ndarray, np.ndarray], dict[str, float]]
@@ -84,13 +85,33 @@ class _BoostedNetwork(BaseEstimator, ABC):
             checkpoint=self._opened,
         ).run(views, y, validation)
 
+    def _read(self, X: Any, reset: bool = False) -> Table:
+        """X as a table of the columns that the model was fitted to, or of those it is now fitted to."""
+        if isinstance(X, (Table, Views)):
+            table = as_table(X, None if reset else self.n_features_in_)
+            if reset:
+                self.__dict__.pop("feature_names_in_", None)
+                self.n_features_in_ = table.n_columns
+            return table
+        table = as_table(X)
+        try:
+            validate_data(self, X, reset=reset, skip_check_array=True)  # names and number of columns
+        except ValueError as error:
+            raise UsboostError(str(error)) from None
+        return table
+
+    @property
+    def n_estimators_(self) -> int:
+        """Networks kept."""
+        return len(self.stages_)
+
     @property
     def gammas_(self) -> np.ndarray:
         """γ_j of every kept round, float64."""
         return np.array([stage.steps[VIEW] for stage in self.stages_])
 
     def _staged_f(self, X: Any) -> Iterator[np.ndarray]:
-        table = as_table(X, self.n_features_in_)
+        table = self._read(X)
         prepared = {VIEW: self._learner().prepare(table)}
         f = np.zeros((len(table), self._loss().n_outputs))
         for stage in self.stages_:
@@ -98,7 +119,7 @@ class _BoostedNetwork(BaseEstimator, ABC):
             yield f
 
     def _f(self, X: Any) -> np.ndarray:
-        table = as_table(X, self.n_features_in_)
+        table = self._read(X)
         prepared = {VIEW: self._learner().prepare(table)}
         return ensemble_scores(self.stages_, prepared, (len(table), self._loss().n_outputs))
 
@@ -142,7 +163,8 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
         "accuracy_train", "f1_train", with validation data "risk_val", "accuracy_val" and "f1_val", and
         seconds.
     best_round_ : int
-    n_features_in_ : p
+    n_estimators_ : int, the networks kept
+    n_features_in_ : p; feature_names_in_ : its columns' names, if it was fitted to a DataFrame
     """
 
     def __init__(
@@ -166,6 +188,11 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
         self.random_state = random_state
         self.callbacks = callbacks
         self.checkpoint = checkpoint
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = True
+        return tags
 
     def _loss(self) -> Predictor:
         n_classes = len(self.classes_)
@@ -193,9 +220,9 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
         UsboostError
             If X, y or a setting is not usable, or a network's outputs are all zero (it names the round).
         """
-        table = as_table(X)
+        table = self._read(X, reset=True)
         if validation is not None:
-            validation = {VIEW: as_table(validation[0], table.n_columns)}, validation[1]
+            validation = {VIEW: self._read(validation[0])}, validation[1]
         super().fit({VIEW: table}, y, validation)
         self.n_features_in_ = table.n_columns
         self.stages_ = self.stages_[: self.best_round_]
@@ -250,7 +277,8 @@ class BoostedNetworkRegressor(RegressorMixin, _BoostedNetwork):
 
     Attributes
     ----------
-    stages_, gammas_, history_, best_round_, n_features_in_ : as of `BoostedNetworkClassifier`
+    stages_, gammas_, history_, best_round_, n_estimators_, n_features_in_, feature_names_in_
+        As of `BoostedNetworkClassifier`.
     n_outputs_ : m
     flat_ : bool, whether y had the shape (n,)
     """
@@ -271,6 +299,11 @@ class BoostedNetworkRegressor(RegressorMixin, _BoostedNetwork):
         self.random_state = random_state
         self.callbacks = callbacks
 
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
     def _loss(self) -> Squared:
         return Squared(self.n_outputs_)
 
@@ -282,13 +315,13 @@ class BoostedNetworkRegressor(RegressorMixin, _BoostedNetwork):
         X, validation, and the errors raised : as of `BoostedNetworkClassifier.fit`
         y : (n,) or (n, m) finite numbers
         """
-        table, targets = as_table(X), as_targets(y)
-        self.flat_, self.n_outputs_ = np.ndim(y) == 1, targets.shape[1]
+        table, targets = self._read(X, reset=True), as_targets(y)
+        self.flat_, self.n_outputs_ = np.asarray(y).ndim == 1, targets.shape[1]
         if len(targets) != len(table):
             raise UsboostError(f"X has {len(table)} rows but y has {len(targets)}")
         views, held_out = Views({VIEW: table}), None
         if validation is not None:
-            held_out = Views({VIEW: as_table(validation[0], table.n_columns)}), as_targets(validation[1])
+            held_out = Views({VIEW: self._read(validation[0])}), as_targets(validation[1])
         elif self.validation_fraction:
             fit_rows, held_rows = train_test_split(
                 np.arange(len(table)), test_size=self.validation_fraction, random_state=self.random_state
@@ -298,13 +331,22 @@ class BoostedNetworkRegressor(RegressorMixin, _BoostedNetwork):
         history, stopping = History(), EarlyStopping("risk_val", self.patience)
         watchers = [history, *([stopping] if held_out else []), *(self.callbacks or [])]
         self.stages_ = self._boost(views, targets, held_out, lambda f, y: {}, watchers)
-        self.history_, self.n_features_in_ = history.rounds, table.n_columns
+        self.history_ = history.rounds
         self.best_round_ = stopping.best_round if held_out else len(self.stages_)
         self.stages_ = self.stages_[: self.best_round_]
         return self
 
     def predict(self, X: Any) -> np.ndarray:
         """f(x), float64 of the shape that y had: (n,) or (n, m)."""
-        check_is_fitted(self, "best_round_")
+        self._check_fitted()
         f = self._f(X)
         return f[:, 0] if self.flat_ else f
+
+    def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
+        """`predict` after each kept round."""
+        self._check_fitted()
+        for f in self._staged_f(X):
+            yield f[:, 0].copy() if self.flat_ else f.copy()
+
+    def _check_fitted(self) -> None:
+        check_is_fitted(self, "best_round_")

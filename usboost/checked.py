@@ -176,14 +176,17 @@ def check_tree(tree: Tree) -> None:
         "right": (n,),
         "category_start": (n + 1,),
     }
-    kinds = {"threshold": "f", "value": "f"}
+    if tree.gain.size:  # empty where it is not known
+        shapes["gain"] = (n,)
+    kinds = {"threshold": "f", "value": "f", "gain": "f"}
     for name in (*shapes, "value", "categories"):
         array = getattr(tree, name)
         if array.dtype.kind != kinds.get(name, "i") or array.shape != shapes.get(name, array.shape):
             raise UsboostError(f"a tree's {name} is {array.dtype} of shape {array.shape}")
     if tree.value.ndim != 2 or len(tree.value) != n + 1 or not tree.value.shape[1]:
         raise UsboostError(f"a tree of {n} inner nodes has leaf values of shape {tree.value.shape}")
-    if not np.isfinite(tree.value).all() or np.isnan(tree.threshold).any() or (tree.feature < 0).any():
+    finite = np.isfinite(tree.value).all() and np.isfinite(tree.gain).all()
+    if not finite or np.isnan(tree.threshold).any() or (tree.feature < 0).any():
         raise UsboostError("a tree holds a number that is not finite, or a column below 0")
     left, right = tree.left.tolist(), tree.right.tolist()
     if sorted([*left, *right]) != [*range(-n - 1, 0), *range(1, n)][: 2 * n]:

@@ -26,10 +26,13 @@ class SoftmaxCrossEntropy:
         No 1/p_k in a target is larger than M · limit. For a badly misclassified sample the Newton
         target y_k / p_k has no bound, and where all samples count the same, one such sample would be
         all that a least squares fit sees (LogitBoost cuts its working responses for this reason).
+    zero_steps : bool
+        Whether a learner whose outputs are all zero is taken, with any step, or refused.
     """
 
     n_classes: int
     limit: float = 1e3
+    zero_steps: bool = False
 
     @property
     def n_outputs(self) -> int:
@@ -85,7 +88,8 @@ class SoftmaxCrossEntropy:
         return (p * np.square(d - mean)).sum(axis=1) / lengths
 
     def line(self, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray]) -> _CrossEntropyLine:
-        refuse_zero(np.array([np.any(d) for d in directions]))
+        if not self.zero_steps:
+            refuse_zero(np.array([np.any(d) for d in directions]))
         return _CrossEntropyLine(self.scores(f), y, np.stack([self.scores(d) for d in directions]))
 
     def probabilities(self, f: np.ndarray) -> np.ndarray:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.utils import Tags
 
 from usboost.base import Validation, ViewsClassifier
 from usboost.boosting import Scores, Stage, StagewiseLoop, advance
@@ -65,7 +66,7 @@ class EarlyBoostClassifier(ViewsClassifier):
     ----------
     classes_ : array of the K labels
     n_features_in_ : d
-    n_frames_ : T
+    n_frames_, n_estimators_ : T
     stages_ : list of T Stage
     alphas_ : float64 (T,)
         α_t.
@@ -127,9 +128,22 @@ class EarlyBoostClassifier(ViewsClassifier):
         self.r_ = np.array([[row[f"r_{k}"] for k in columns] for row in self.history_])
         return self
 
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        return tags
+
+    def _reads(self, n_columns: int) -> Sequence[str]:
+        return [f"frame {t:09d}" for t in range(1, n_columns + 1)]  # in this order when sorted
+
     @property
     def n_frames_(self) -> int:
         """T."""
+        return len(self.stages_)
+
+    @property
+    def n_estimators_(self) -> int:
+        """Rounds kept: all T."""
         return len(self.stages_)
 
     @property

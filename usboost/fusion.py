@@ -91,6 +91,7 @@ class TwoBranchNetworkClassifier(ViewsClassifier):
     Attributes
     ----------
     classes_, history_, best_round_ (an epoch), network_ (FittedTwoBranch of the best epoch)
+    n_estimators_ : 1, one network
     """
 
     def __init__(
@@ -190,6 +191,15 @@ class TwoBranchNetworkClassifier(ViewsClassifier):
                 kept.keep(self._opened, happened, self.network_.weights, best)
                 stop = tell(callbacks, happened)
 
+    @property
+    def n_estimators_(self) -> int:
+        """One network: that of the best epoch."""
+        self._check_fitted()
+        return 1
+
+    def _reads(self, n_columns: int) -> Sequence[str]:
+        return self.views
+
     def _prepare(self, views: Views) -> list[tuple[dict[str, Any], Batches]]:
         device = pick_device(self.device)
         return [prepare_view(views[name], device, self.backbone) for name in self.views]
@@ -250,6 +260,7 @@ class _Kept:
         done = checkpoint.rounds()[:index]
         if len(done) < index:
             done.append(Round(index, None, more["round"]["metrics"], more["round"]["seconds"]))
+            checkpoint.keep(done[-1])  # else the next epoch's file would leave a gap
         for name, tensor in self._tensors().items():
             tensor.copy_(torch.from_numpy(arrays[f"now/{name}"]).reshape(tensor.shape))
         for i, generator in enumerate(self._generators()):

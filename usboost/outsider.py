@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,8 @@ class LightGBMOutsider(ViewsClassifier):
     Attributes
     ----------
     classes_, history_ (one entry: the fit is LightGBM's own loop), gbm_ : GradientBoostedTrees
+    best_round_ : 1, that entry's; n_estimators_ : int, the stages kept
+    feature_importances_, feature_names_ : of all columns, as ``<view>__<column>`` with several views
     """
 
     def __init__(
@@ -68,6 +71,18 @@ class LightGBMOutsider(ViewsClassifier):
     def n_rounds(self) -> int:
         return 1
 
+    @property
+    def n_estimators_(self) -> int:
+        """Stages kept."""
+        self._check_fitted()
+        return self.gbm_.n_stages
+
+    def _trees(self) -> Iterator[tuple[str, Tree, float]]:
+        return (("+".join(self.views), tree, 1.0) for tree in self.gbm_.trees)
+
+    def _reads(self, n_columns: int) -> Sequence[str]:
+        return self.views
+
     def _fit(
         self, views: Views, codes: np.ndarray, validation: Validation | None, callbacks: list[Callback]
     ) -> None:
@@ -93,7 +108,9 @@ class LightGBMOutsider(ViewsClassifier):
                 reference=reference,
             )
 
-        train = dataset(self._table(views), codes)
+        table = self._table(views)
+        self.columns_ = {"+".join(self.views): table.names}
+        train = dataset(table, codes)
         held = [dataset(self._table(validation[0]), validation[1], train)] if validation else []
         stops = [lightgbm.early_stopping(self.patience, verbose=False)] if held else []
         booster = lightgbm.train(parameters, train, self.n_trees, valid_sets=held, callbacks=stops)
@@ -118,13 +135,20 @@ class LightGBMOutsider(ViewsClassifier):
             view = views[name]
             if isinstance(view, (Images, EncodedImages)):
                 embedded = (self.backbone or Backbone()).embed(view, pick_device(self.device))
-                names = tuple(f"{name}_embedding_{j}" for j in range(embedded.shape[1]))
-                view = Table.from_numeric(embedded, names)
+                view = Table.from_numeric(embedded, tuple(f"embedding_{j}" for j in range(embedded.shape[1])))
+            if len(self.views) > 1:
+                view = replace(view, names=tuple(f"{name}__{column}" for column in view.names))
             tables.append(view)
         joined = tables[0]
         for table in tables[1:]:
             joined = joined.beside(table)
         return joined
+
+    def staged_predict(self, X: Views | Mapping[str, Any]) -> Iterator[np.ndarray]:
+        """Predictions (n,) after each stage kept."""
+        self._check_fitted()
+        for raw in self.gbm_.staged_raw_score(self._table(as_views(X))):
+            yield self.classes_[raw.argmax(axis=1) if raw.shape[1] > 1 else (raw[:, 0] > 0).astype(int)]
 
     def predict_proba(self, X: Views | Mapping[str, Any]) -> np.ndarray:
         """Class probabilities, float64 (n, M), columns as in ``classes_``."""

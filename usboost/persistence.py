@@ -78,6 +78,7 @@ _STAGEWISE = (
 )
 _WHOLE = (BoostedFeatureNetworkClassifier, LightGBMOutsider, TwoBranchNetworkClassifier)
 _FITTED = ("classes_", "n_outputs_", "flat_")
+_NAMES = ("columns", "feature_names_in")  # files from before they were kept have none
 _NOT_KEPT = ("callbacks", "checkpoint", "gbm")
 _FILE = re.compile(r"(gbm/)?[a-z0-9-]+\.(safetensors|json)")
 _MOST_CLASSES = 100_000
@@ -100,6 +101,9 @@ def save(model: BaseEstimator, folder: Path) -> None:
         }
         document["best_round"] = model.best_round_
         document["n_features_in"] = model.n_features_in_
+        for name in _NAMES:
+            if hasattr(model, f"{name}_"):
+                document[name] = _names_to_json(getattr(model, f"{name}_"))
         if isinstance(model, _STAGEWISE):
             document["stages"] = write_stages(model.stages_, partial)
         elif isinstance(model, LightGBMOutsider):
@@ -143,6 +147,9 @@ def load(folder: Path) -> Any:
             raise UsboostError(f"{folder / 'model.json'} lacks flat_; save the model again")
         model.best_round_ = int(document["best_round"])
         model.n_features_in_ = int(document["n_features_in"])
+        for name in _NAMES:
+            if name in document:
+                setattr(model, f"{name}_", _names_from_json(name, document[name]))
         if isinstance(model, _STAGEWISE):
             model.stages_ = list(read_stages(document["stages"], folder))
             _check_stages(model)
@@ -190,6 +197,23 @@ def _fitted(name: str, value: Any) -> Any:
     if classes.dtype.kind not in "biufU" or classes.tolist() != value:
         raise UsboostError("its classes are of different types")
     return classes
+
+
+def _names_to_json(names: Any) -> Any:
+    return dict(names) if isinstance(names, Mapping) else list(names)
+
+
+def _names_from_json(name: str, value: Any) -> Any:
+    """`columns_`, a mapping of view to its columns' names, or `feature_names_in_`, an array of names."""
+    parts = value if name == "columns" else {"": value}
+    if not isinstance(parts, dict) or not all(
+        isinstance(part, list) and part and all(isinstance(each, str) for each in part)
+        for part in parts.values()
+    ):
+        raise UsboostError(f"its {name} are not names")
+    if name == "columns":
+        return {view: tuple(part) for view, part in parts.items()}
+    return np.asarray(value, dtype=object)
 
 
 def _check_stages(model: Any) -> None:
@@ -324,6 +348,8 @@ def _concatenated(arrays: Arrays, n_trees: int) -> Arrays:
 
 def _split_trees(arrays: Arrays) -> list[Tree]:
     names = [field.name for field in fields(Tree)]
+    if "gain" not in arrays:
+        names.remove("gain")
     for name in names:
         starts = arrays[f"{name}.start"]
         if starts.ndim != 1 or starts.dtype != np.int64 or len(starts) != len(arrays["value.start"]):

@@ -16,7 +16,7 @@ from usboost.cross_entropy import SoftmaxCrossEntropy
 from usboost.errors import UsboostError
 from usboost.learners.base import Learner
 from usboost.learners.networks import NetworkLearner
-from usboost.learners.trees import TreeLearner
+from usboost.learners.trees import FittedTrees, Tree, TreeLearner
 from usboost.losses import CodewordExponential
 from usboost.metrics import accuracy, f1
 from usboost.steps import step_rule
@@ -72,6 +72,9 @@ class TwoWeakLearnerClassifier(ViewsClassifier):
     stages_ : list of Stage, up to the best round
     history_ : list of dicts, every round's metrics
     best_round_ : int
+    n_estimators_ : int, the rounds kept
+    feature_importances_, feature_names_ : of the columns of views that trees read
+    columns_ : dict of view to its columns' names, of those views
     """
 
     def __init__(
@@ -124,7 +127,7 @@ class TwoWeakLearnerClassifier(ViewsClassifier):
                     "target 'second_order' is the papers' expansion of the exponential loss; with "
                     "loss='cross_entropy' choose 'newton' or 'gradient'"
                 )
-            return SoftmaxCrossEntropy(len(self.classes_))
+            return SoftmaxCrossEntropy(len(self.classes_), zero_steps=True)
         raise UsboostError(f"there is no loss {self.loss!r}; choose 'exponential' or 'cross_entropy'")
 
     def _fit(
@@ -141,6 +144,7 @@ class TwoWeakLearnerClassifier(ViewsClassifier):
                 "accuracy": accuracy(held_codes, predicted),
             }
 
+        joined = views.joined(names)
         self.stages_ = StagewiseLoop(
             loss=loss,
             learners=self._learners(),
@@ -154,7 +158,9 @@ class TwoWeakLearnerClassifier(ViewsClassifier):
             seed=self.random_state,
             callbacks=callbacks,
             checkpoint=self._opened,
-        ).run(views.joined(names), loss.labels(codes), held_out)
+        ).run(joined, loss.labels(codes), held_out)
+        read = [v for v in names if any(isinstance(stage.learners[v], FittedTrees) for stage in self.stages_)]
+        self.columns_ = {view: joined[view].names for view in read}
 
     def fit(self, X: Any, y: Any, validation: Any = None) -> TwoWeakLearnerClassifier:
         super().fit(X, y, validation)
@@ -168,6 +174,15 @@ class TwoWeakLearnerClassifier(ViewsClassifier):
         self._check_fitted()
         joined = views.joined(self._learners())
         return {name: learner.prepare(joined[name]) for name, learner in self._learners().items()}
+
+    def _trees(self) -> Iterator[tuple[str, Tree, float]]:
+        for stage in self.stages_:
+            for view, learner in stage.learners.items():
+                for tree in learner.trees if isinstance(learner, FittedTrees) else ():
+                    yield view, tree, stage.steps[view]
+
+    def _reads(self, n_columns: int) -> Sequence[str]:
+        return list(dict.fromkeys(part for name in self._learners() for part in name.split("+")))
 
     def _f(self, X: Views | Mapping[str, Any]) -> np.ndarray:
         views = as_views(X)

@@ -139,8 +139,10 @@ class Views:
             if key not in self._views:
                 raise UsboostError(f"there is no view {key!r}; the views are {', '.join(self.names)}")
             return self._views[key]
+        if isinstance(key, tuple) and len(key) == 2 and key[1] is Ellipsis:
+            key = key[0]  # how scikit-learn cuts what has a shape
         if isinstance(key, (int, np.integer)):
-            key = slice(key, key + 1)
+            key = slice(key, key + 1 or None)
         return Views({name: view[key] for name, view in self._views.items()})
 
     def with_view(self, name: str, view: View) -> Views:

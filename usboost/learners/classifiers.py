@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -60,8 +60,6 @@ class Opaque:
 
 Rule = Hyperplane | SignTree | Opaque
 
-_TREE_FIELDS = tuple(field.name for field in fields(Tree))
-
 
 @dataclass(frozen=True)
 class FittedClassifiers:
@@ -95,7 +93,7 @@ class FittedClassifiers:
                 )
             if isinstance(rule, SignTree):
                 kinds.append("tree")
-                arrays |= {f"{k}.{name}": getattr(rule.tree, name) for name in _TREE_FIELDS}
+                arrays |= {f"{k}.{name}": array for name, array in rule.tree.arrays().items()}
             else:
                 kinds.append("hyperplane")
                 arrays |= {f"{k}.weights": rule.weights, f"{k}.intercept": rule.intercept}
@@ -107,7 +105,7 @@ class FittedClassifiers:
         rules: list[Rule] = []
         for k, kind in enumerate(meta["rules"]):
             if kind == "tree":
-                rules.append(SignTree(Tree(**{name: arrays[f"{k}.{name}"] for name in _TREE_FIELDS})))
+                rules.append(SignTree(Tree.from_arrays(arrays, f"{k}.")))
             elif kind == "hyperplane":
                 rules.append(Hyperplane(arrays[f"{k}.weights"], arrays[f"{k}.intercept"]))
             else:

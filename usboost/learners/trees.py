@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,6 +32,10 @@ class Tree:
         Leaf values.
     categories : int32 (c,) and category_start : int32 (nodes + 1,)
         Codes that go left at each categorical node; an empty range means a numeric node.
+    gain : float64 (nodes,), or empty where it is not known
+        By how much each node's split reduced the weighted sum of squared errors that the tree was
+        fitted to, on splits by category as `category_l2` penalises it (for a GBM's trees, the gain
+        that its engine reports).
     """
 
     feature: np.ndarray
@@ -41,6 +45,7 @@ class Tree:
     value: np.ndarray
     categories: np.ndarray
     category_start: np.ndarray
+    gain: np.ndarray = field(default_factory=lambda: np.empty(0))
 
     def leaves(self, matrix: np.ndarray) -> np.ndarray:
         """Leaf index of every row, int32 (n,). The matrix is float32 (n, p), column-major for speed."""
@@ -86,6 +91,7 @@ class Tree:
         """From one ``tree_info`` entry of ``Booster.dump_model()``; leaf values are multiplied by `scale`."""
         nodes: list[tuple[int, float, int, int, list[int]]] = []
         values: list[float] = []
+        gains: list[float] = []
 
         def visit(node: dict[str, Any]) -> int:
             if "split_feature" not in node:
@@ -93,6 +99,7 @@ class Tree:
                 return ~(len(values) - 1)
             index = len(nodes)
             nodes.append((0, 0.0, 0, 0, []))
+            gains.append(node["split_gain"])
             categorical = node["decision_type"] == "=="
             codes = [int(code) for code in node["threshold"].split("||")] if categorical else []
             threshold = 0.0 if categorical else node["threshold"]
@@ -101,7 +108,7 @@ class Tree:
             return index
 
         visit(dumped["tree_structure"])
-        return cls._build(nodes, np.asarray(values, dtype=np.float32)[:, None])
+        return cls._build(nodes, np.asarray(values, dtype=np.float32)[:, None], gains)
 
     @classmethod
     def from_sklearn(cls, tree: Any, scale: float = 1.0) -> Tree:
@@ -121,10 +128,19 @@ class Tree:
             )
             for i in inner
         ]
-        return cls._build(nodes, (tree.value[leaf, :, 0] * scale).astype(np.float32))
+        # impurities are means over rows and outputs
+        error = tree.n_outputs * tree.weighted_n_node_samples * tree.impurity
+        gains = error[inner] - error[tree.children_left[inner]] - error[tree.children_right[inner]]
+        value = (tree.value[leaf, :, 0] * scale).astype(np.float32)
+        return cls._build(nodes, value, np.maximum(gains, 0.0).tolist())
 
     @classmethod
-    def _build(cls, nodes: Sequence[tuple[int, float, int, int, list[int]]], value: np.ndarray) -> Tree:
+    def _build(
+        cls,
+        nodes: Sequence[tuple[int, float, int, int, list[int]]],
+        value: np.ndarray,
+        gains: Sequence[float] = (),
+    ) -> Tree:
         threshold64 = np.asarray([node[1] for node in nodes], dtype=np.float64)
         threshold = threshold64.astype(np.float32)
         # for float32 x, x <= t holds exactly when x <= the largest float32 that is not above t
@@ -139,7 +155,18 @@ class Tree:
             value=value,
             categories=np.asarray([code for part in codes for code in part], dtype=np.int32),
             category_start=np.cumsum([0, *map(len, codes)], dtype=np.int32),
+            gain=np.asarray(gains, dtype=np.float64),
         )
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Its arrays by name; `from_arrays` makes it of them again."""
+        return {name: getattr(self, name) for name in (*_TREE_FIELDS, "gain")}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray], prefix: str = "") -> Tree:
+        """The tree whose arrays are called `prefix` + name; files from before `gain` have none."""
+        gain = {"gain": arrays[f"{prefix}gain"]} if f"{prefix}gain" in arrays else {}
+        return cls(**{name: arrays[prefix + name] for name in _TREE_FIELDS}, **gain)
 
 
 _TREE_FIELDS = ("feature", "threshold", "left", "right", "value", "categories", "category_start")
@@ -172,17 +199,13 @@ class FittedTrees:
 
     def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         arrays = {
-            f"{i}.{name}": getattr(tree, name) for i, tree in enumerate(self.trees) for name in _TREE_FIELDS
+            f"{i}.{name}": array for i, tree in enumerate(self.trees) for name, array in tree.arrays().items()
         }
         return arrays, {"trees": len(self.trees)}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> FittedTrees:
-        return cls(
-            tuple(
-                Tree(**{name: arrays[f"{i}.{name}"] for name in _TREE_FIELDS}) for i in range(meta["trees"])
-            )
-        )
+        return cls(tuple(Tree.from_arrays(arrays, f"{i}.") for i in range(meta["trees"])))
 
 
 @dataclass(frozen=True)
@@ -303,12 +326,13 @@ class LightGBMTrainer:
 
     def _grow(self, output: int, target: Target) -> Tree:
         values, weights = target.values[:, output], target.fit_weights
-        hessian = np.ones(len(values), dtype=np.float32)
+        hessian, mean_weight = np.ones(len(values), dtype=np.float32), 1.0
         gradient = -values.astype(np.float32)
         if weights is not None:
             column = weights if weights.ndim == 1 else weights[:, output]
             # only ratios matter; a mean of one keeps LightGBM's absolute thresholds out of the way
-            hessian = (column / column.mean()).astype(np.float32)
+            mean_weight = float(column.mean())
+            hessian = (column / mean_weight).astype(np.float32)
             gradient *= hessian
         if not self._boosters:
             return Tree.constant(np.average(values, weights=hessian))
@@ -318,7 +342,8 @@ class LightGBMTrainer:
         grown = booster.dump_model(start_iteration=before, num_iteration=1)["tree_info"]
         if booster.num_trees() == before or grown[0]["num_leaves"] <= 1:  # nothing worth splitting
             return Tree.constant(np.average(values, weights=hessian))
-        return Tree.from_lightgbm(grown[0])
+        tree = Tree.from_lightgbm(grown[0])
+        return replace(tree, gain=tree.gain * mean_weight)
 
 
 class SklearnTrainer:
