@@ -20,6 +20,7 @@ from sklearn.model_selection import (
 )
 
 from tests.conftest import make_views
+from tests.small_models import boosting, network, on_features, outsider, two_branches
 from usboost import persistence
 from usboost.adapter import SplitColumns
 from usboost.bfv import BoostedFeatures
@@ -29,35 +30,10 @@ from usboost.callbacks import Callback, History, Progress
 from usboost.checkpoint import Checkpoint
 from usboost.earlyboost import EarlyBoostClassifier
 from usboost.errors import UsboostError
-from usboost.fusion import TwoBranchNetworkClassifier
 from usboost.images import Images
-from usboost.learners.networks import NetworkLearner
 from usboost.learners.trees import TreeLearner
-from usboost.outsider import LightGBMOutsider
 from usboost.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.views import Table, Views
-
-
-def network(**changes: Any) -> NetworkLearner:
-    return NetworkLearner(**{"hidden": (5,), "batch_size": 64, "device": "cpu", **changes})
-
-
-def boosting(**changes: Any) -> TwoWeakLearnerClassifier:
-    learners = {"U": network(), "S": TreeLearner(min_samples_leaf=5)}
-    return TwoWeakLearnerClassifier(**{"learners": learners, "n_rounds": 4, **changes})
-
-
-def two_branches(**changes: Any) -> TwoBranchNetworkClassifier:
-    settings = {"dnn1": (4,), "dnn2": (4,), "dnn3": (4,), "n_epochs": 4, "device": "cpu"}
-    return TwoBranchNetworkClassifier(**{**settings, **changes})
-
-
-def on_features(**changes: Any) -> BoostedFeatureNetworkClassifier:
-    return BoostedFeatureNetworkClassifier(BoostedFeatures(n_trees=6), two_branches(), **changes)
-
-
-def outsider(**changes: Any) -> LightGBMOutsider:
-    return LightGBMOutsider(**{"n_trees": 6, **changes})
 
 
 def networks(**changes: Any) -> BoostedNetworkClassifier:

@@ -12,39 +12,13 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from tests.conftest import make_views
+from tests.small_models import boosting, network, on_features, outsider, two_branches
 from usboost import persistence
-from usboost.bfv import BoostedFeatures
-from usboost.boosted_features import BoostedFeatureNetworkClassifier
 from usboost.errors import UsboostError
-from usboost.fusion import TwoBranchNetworkClassifier
 from usboost.learners.base import Target
-from usboost.learners.networks import NetworkLearner
 from usboost.learners.trees import Tree, TreeLearner
 from usboost.outsider import LightGBMOutsider
-from usboost.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.views import Table, Views
-
-
-def network(**changes: Any) -> NetworkLearner:
-    return NetworkLearner(**{"hidden": (5,), "batch_size": 64, "device": "cpu", **changes})
-
-
-def boosting(**changes: Any) -> TwoWeakLearnerClassifier:
-    learners = {"U": network(), "S": TreeLearner(min_samples_leaf=5)}
-    return TwoWeakLearnerClassifier(**{"learners": learners, "n_rounds": 4, **changes})
-
-
-def two_branches(**changes: Any) -> TwoBranchNetworkClassifier:
-    settings = {"dnn1": (4,), "dnn2": (4,), "dnn3": (4,), "n_epochs": 4, "device": "cpu"}
-    return TwoBranchNetworkClassifier(**{**settings, **changes})
-
-
-def on_features(**changes: Any) -> BoostedFeatureNetworkClassifier:
-    return BoostedFeatureNetworkClassifier(BoostedFeatures(n_trees=6), two_branches(), **changes)
-
-
-def outsider(**changes: Any) -> LightGBMOutsider:
-    return LightGBMOutsider(**{"n_trees": 6, **changes})
 
 
 def gains_by_brute_force(

@@ -26,13 +26,10 @@ import io
 import json
 import math
 import os
-import threading
 import zlib
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import cache
-from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,6 +40,7 @@ from numpy.typing import ArrayLike
 from PIL import Image
 from skimage.draw import disk, ellipse, polygon
 
+from usboost.datasets.processes import spread
 from usboost.errors import UsboostError
 
 KINDS = (("rectangle", "circle", "triangle", "ellipse"), ("triangle",), ("rectangle",))
@@ -264,7 +262,7 @@ def generate(
     done = len(codes) - sum(len(task.codes) for task in missing)
     report = progress or (lambda done, total: None)
     report(done, len(codes))
-    for rows in _written(missing, min(workers, len(missing))):
+    for rows in spread(_Shard.write, missing, min(workers, len(missing))):
         done += rows
         report(done, len(codes))
     return [task.path for task in tasks]
@@ -301,33 +299,6 @@ class _Shard:
         pq.write_table(table, partial, row_group_size=1024, compression="none", use_dictionary=False)
         partial.replace(self.path)
         return len(images)
-
-
-def _written(shards: list[_Shard], workers: int) -> Iterator[int]:
-    """Write the shards, yielding the rows of each as it is done."""
-    if workers <= 1:
-        yield from (shard.write() for shard in shards)
-        return
-    # Spawned, since forking a process with threads (Arrow's, PyTorch's) can deadlock.
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_die_with_parent) as pool:
-        try:
-            for future in as_completed([pool.submit(shard.write) for shard in shards]):
-                yield future.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-
-
-def _die_with_parent() -> None:
-    """End this worker when the process that spawned it is killed; it would wait for work for ever."""
-    parent = parent_process()
-    assert parent is not None
-
-    def watch(sentinel: int) -> None:
-        connection.wait([sentinel])
-        os._exit(1)
-
-    threading.Thread(target=watch, args=(parent.sentinel,), daemon=True).start()
 
 
 def _checked(labels: ArrayLike, seed: int, size: int, shard_rows: int, workers: int) -> np.ndarray:
