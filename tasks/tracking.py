@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -128,9 +129,14 @@ def once(run_id: str, tag: str) -> Iterator[bool]:
         patiently("the run", lambda: client.set_tag(run_id, name, "true"))
 
 
+def key_of(name: str) -> str:
+    """A name as MLflow takes it as a key: views may be called anything, "S+U" for one."""
+    return re.sub(r"[^\w\-. :/]", "-", name)
+
+
 def log_parameters(run_id: str, parameters: Mapping[str, Any]) -> None:
     """All parameters, nested ones by dotted names."""
-    params = [Param(key, str(value)[:500]) for key, value in _flat(parameters)]
+    params = [Param(key_of(name), str(value)[:500]) for name, value in _flat(parameters)]
     patiently("the parameters", lambda: MlflowClient().log_batch(run_id, params=params))
 
 
@@ -168,7 +174,7 @@ def log_trace(run_id: str, trace: pd.DataFrame) -> None:
     now = int(time.time() * 1000)
     values = trace.drop(columns=["seed", "round"]).select_dtypes("number")
     logged = [
-        Metric(str(name), float(value), now, step)
+        Metric(key_of(str(name)), float(value), now, step)
         for name in values
         for step, value in enumerate(values[name], start=1)
         if np.isfinite(value)
@@ -230,7 +236,7 @@ class MLflowCallback(Callback):
         values = {NAMES.get(key, key): value for key, value in happened.metrics.items()}
         values |= {f"seconds_{part}": spent for part, spent in happened.seconds.items()}
         if not known:
-            self._rounds.append([Metric(k, float(v), now, happened.index) for k, v in values.items()])
+            self._rounds.append([Metric(key_of(k), float(v), now, happened.index) for k, v in values.items()])
         if happened.stage is not None:
             self._stages.append(happened.stage)
 
