@@ -1,0 +1,85 @@
+"""Contributions, importances, calibration and worst samples against what is computed by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.small_models import boosting, outsider
+from usboost.understanding import (
+    calibration,
+    expected_calibration_error,
+    view_contributions,
+    view_importance,
+    worst_samples,
+)
+from usboost.views import Table, Views
+
+
+def test_contributions_are_steps_times_output_sizes(two_views):
+    views, y = two_views(3)
+    fitted = boosting(validation_fraction=0, patience=None).fit(views, y)
+    found = view_contributions(fitted, views)
+    assert len(found) == 2 * len(fitted.stages_)
+    for row in found.itertuples():
+        stage, learner = fitted.stages_[row.round - 1], fitted.learners[row.view]
+        outputs = stage.learners[row.view].predict(learner.prepare(views[row.view]))
+        sizes = [sum(float(value) ** 2 for value in output) for output in outputs]
+        expected = abs(stage.steps[row.view]) * np.sqrt(np.mean(sizes))
+        assert row.contribution == pytest.approx(expected, rel=1e-6)
+
+
+def test_only_the_view_that_decides_matters():
+    rng = np.random.default_rng(0)
+    u, s = rng.normal(size=(400, 3)), rng.normal(size=(400, 3))
+    y = np.where(s[:, 0] > 0, "b", "a")
+    views = Views(U=Table.from_numeric(u), S=Table.from_numeric(s))
+    fitted = outsider(n_trees=30).fit(views, y)
+    found = view_importance(fitted, views, y, n_repeats=4).set_index(["view", "metric"])
+    assert found.loc[("S", "accuracy"), "mean"] > 0.3
+    assert found.loc[("S", "log_loss"), "mean"] > 0.3
+    assert abs(found.loc[("U", "accuracy"), "mean"]) < 0.03
+    assert found.loc[("S", "f1"), "std"] > 0
+    again = view_importance(fitted, views, y, n_repeats=4).set_index(["view", "metric"])
+    assert found.equals(again)
+
+
+def test_a_calibrated_forecast_is_inside_its_intervals():
+    rng = np.random.default_rng(1)
+    p = rng.random(20_000)
+    y = (rng.random(20_000) < p).astype(int)
+    bins = calibration(y, np.stack([1 - p, p], axis=1))
+    assert bins["count"].sum() == 20_000
+    inside = (bins["observed_low"] <= bins["predicted"]) & (bins["predicted"] <= bins["observed_high"])
+    assert inside.sum() >= 8
+    assert expected_calibration_error(bins) < 0.02
+    sure = np.stack([p < 0.5, p >= 0.5], axis=1).astype(float)
+    assert expected_calibration_error(calibration(y, sure)) == pytest.approx(0.25, abs=0.02)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=40))
+def test_bins_by_brute_force(rows):
+    y = np.array([label for label, _, _ in rows])
+    raw = np.array([[a, b, 10 - max(a, b)] for _, a, b in rows], dtype=float)
+    p = raw / raw.sum(axis=1, keepdims=True)
+    bins = calibration(y, p, n_bins=5)
+    top, right = p.max(axis=1), p.argmax(axis=1) == y
+    for row in bins.itertuples():
+        inside = (top >= row.low) & ((top < row.high) | (row.high == 1))
+        assert row.count == inside.sum()
+        assert row.predicted == pytest.approx(top[inside].mean())
+        assert row.observed == pytest.approx(right[inside].mean())
+        assert row.observed_low <= row.observed + 1e-9 and row.observed <= row.observed_high + 1e-9
+    assert bins["count"].sum() == len(y)
+
+
+def test_worst_samples_are_the_surest_mistakes():
+    p = np.array([[0.9, 0.1], [0.2, 0.8], [0.4, 0.6], [0.99, 0.01], [0.3, 0.7]])
+    y = np.array([0, 0, 0, 1, 1])
+    found = worst_samples(y, p, n=2)
+    assert found["row"].tolist() == [3, 1]
+    assert found["p_true"].tolist() == [0.01, 0.2]
+    assert found["predicted"].tolist() == [0, 1]
+    assert len(worst_samples(y, p)) == 3

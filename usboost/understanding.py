@@ -1,0 +1,158 @@
+"""What a fitted model has learnt: which view it leans on, how sure it may be, where it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from usboost.base import ViewsClassifier, as_views
+from usboost.errors import UsboostError
+from usboost.metrics import score
+from usboost.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.views import Views
+
+IMPORTANCE_METRICS = ("f1", "accuracy", "log_loss")
+_Z = 1.959963984540054  # 97.5 % point of the normal distribution
+
+
+def view_contributions(classifier: TwoWeakLearnerClassifier, X: Views | Mapping[str, Any]) -> pd.DataFrame:
+    """How far each view's learner moves the predictions, round by round.
+
+    Returns
+    -------
+    DataFrame, one row per kept round and view
+        "round" (from 1), "view", "contribution": |step| · √(mean_i ‖learner(x_i)‖²), ε‖g‖ and δ‖h‖
+        in the papers' letters, in units of f.
+    """
+    prepared = classifier._prepare(as_views(X))
+    rows = []
+    for index, stage in enumerate(classifier.stages_, start=1):
+        for view, learner in stage.learners.items():
+            outputs = learner.predict(prepared[view]).astype(np.float64)
+            size = np.sqrt(np.square(outputs).sum(axis=1).mean())
+            rows.append((index, view, abs(stage.steps[view]) * float(size)))
+    return pd.DataFrame(rows, columns=["round", "view", "contribution"])
+
+
+def view_importance(
+    classifier: ViewsClassifier,
+    X: Views | Mapping[str, Any],
+    y: np.ndarray,
+    n_repeats: int = 5,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """What the scores lose when a view's rows are shuffled, all of its columns or pictures together.
+
+    Parameters
+    ----------
+    y : (n,) labels as `fit` took them
+    n_repeats : shuffles per view
+
+    Returns
+    -------
+    DataFrame with columns view, metric, mean, std
+        For each of `IMPORTANCE_METRICS` the loss caused: score before minus score after, the
+        other way round for the log-loss, so that positive means that the view matters; ``std`` is
+        over the shuffles (NaN for one).
+
+    Raises
+    ------
+    UsboostError
+        If a label is none of the classifier's classes.
+    """
+    views = as_views(X)
+    codes = classifier._encode(np.asarray(y))
+    rng = np.random.default_rng(seed)
+    before = score(codes, classifier.predict_proba(views))
+    rows = []
+    for name in views.names:
+        after = [
+            score(
+                codes,
+                classifier.predict_proba(views.with_view(name, views[name][rng.permutation(len(codes))])),
+            )
+            for _ in range(n_repeats)
+        ]
+        for metric in IMPORTANCE_METRICS:
+            sign = -1.0 if metric == "log_loss" else 1.0
+            losses = [sign * (before[metric] - found[metric]) for found in after]
+            spread = np.std(losses, ddof=1) if n_repeats > 1 else np.nan
+            rows.append((name, metric, float(np.mean(losses)), float(spread)))
+    return pd.DataFrame(rows, columns=["view", "metric", "mean", "std"])
+
+
+def calibration(y: np.ndarray, probabilities: np.ndarray, n_bins: int = 10) -> pd.DataFrame:
+    """Whether what is said with probability p comes true in a share p of the cases.
+
+    Parameters
+    ----------
+    y : int array of shape (n,), classes 0..M−1
+    probabilities : float array of shape (n, M); looked at are those of class 1 for two classes, of
+        the predicted class for more
+    n_bins : bins of equal width on [0, 1]; empty ones are left out
+
+    Returns
+    -------
+    DataFrame, one row per bin that is not empty
+        "low", "high" (the bin), "count", "predicted" (mean probability), "observed" (share that came
+        true) and its 95 % interval after Wilson, "observed_low" and "observed_high".
+    """
+    said, true = _said(y, probabilities)
+    edges = np.linspace(0, 1, n_bins + 1)
+    bins = np.clip(np.searchsorted(edges, said, side="right") - 1, 0, n_bins - 1)
+    rows = []
+    for k in np.unique(bins):
+        inside = bins == k
+        n, share = int(inside.sum()), float(true[inside].mean())
+        centre = (share + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
+        half = _Z * np.sqrt(share * (1 - share) / n + _Z**2 / (4 * n**2)) / (1 + _Z**2 / n)
+        low, high = max(0.0, centre - half), min(1.0, centre + half)
+        rows.append((edges[k], edges[k + 1], n, float(said[inside].mean()), share, low, high))
+    names = ["low", "high", "count", "predicted", "observed", "observed_low", "observed_high"]
+    return pd.DataFrame(rows, columns=names)
+
+
+def expected_calibration_error(bins: pd.DataFrame) -> float:
+    """Mean |predicted − observed| over the samples, from what `calibration` returns."""
+    gaps = (bins["predicted"] - bins["observed"]).abs()
+    return float((gaps * bins["count"]).sum() / bins["count"].sum())
+
+
+def _said(y: np.ndarray, probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The probabilities looked at, and whether what they were given to came true."""
+    if len(y) != len(probabilities):
+        raise UsboostError(f"{len(y)} labels but {len(probabilities)} rows of probabilities")
+    if probabilities.shape[1] == 2:
+        return probabilities[:, 1], y == 1
+    predicted = probabilities.argmax(axis=1)
+    return probabilities[np.arange(len(y)), predicted], predicted == y
+
+
+def worst_samples(y: np.ndarray, probabilities: np.ndarray, n: int = 12) -> pd.DataFrame:
+    """The wrongly classified samples whose own class was given the least probability, worst first.
+
+    Parameters
+    ----------
+    y : int array of shape (n,); probabilities : float array of shape (n, M)
+    n : at most so many
+
+    Returns
+    -------
+    DataFrame with columns row, true, predicted (codes), p_true, p_predicted
+    """
+    predicted = probabilities.argmax(axis=1)
+    rows = np.arange(len(y))
+    frame = pd.DataFrame(
+        {
+            "row": rows,
+            "true": y,
+            "predicted": predicted,
+            "p_true": probabilities[rows, y],
+            "p_predicted": probabilities[rows, predicted],
+        }
+    )
+    wrong = frame[frame["true"] != frame["predicted"]]
+    return wrong.sort_values("p_true", kind="stable").head(n).reset_index(drop=True)
