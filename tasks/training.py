@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import tempfile
 import time
@@ -17,7 +18,7 @@ import pyarrow.parquet as pq
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from tasks import cross_validation, early, tracking
+from tasks import cross_validation, early, tracking, understanding
 from tasks.features import features_folder, read_features
 from tasks.folders import checkpoints_folder, prepared_folder
 from tasks.identity import parts
@@ -142,6 +143,8 @@ def fit(
             save(estimator, Path(folder) / "model")
             card = store.read_card(prepared_folder(dataset))
             tracking.log_model(run_id, Path(folder) / "model", card, _example(dataset, card))
+    if seed == 0:
+        understanding.keep(estimator, dataset, splits["val"], run_id, out)
     record = {
         "seed": seed,
         "rounds": len(estimator.history_),
@@ -194,6 +197,8 @@ def write_results(dataset: str, model: str, seeds: list[int], partial: Path, fol
     with replacing(folder) as fresh:
         (fresh / "scores.json").write_text(json.dumps(document, indent=1) + "\n")
         pd.concat(traces, ignore_index=True).to_parquet(fresh / "trace.parquet", index=False)
+        if (partial / understanding.FOLDER).is_dir():
+            shutil.copytree(partial / understanding.FOLDER, fresh / understanding.FOLDER)
     for seed in seeds:
         Checkpoint(checkpoints_folder(dataset, model) / f"seed-{seed}").clear()
     return folder

@@ -30,6 +30,7 @@ from usboost.reporting.results import (
     write_csv,
 )
 from usboost.reporting.samples import sample_pictures
+from usboost.reporting.understanding import read as read_understanding
 
 METRIC_NAMES = {
     "f1": "F1",
@@ -108,6 +109,7 @@ def write_report(
         cards=cards,
         drawings=svgs,
         title=title,
+        understood={d: found for d in dict.fromkeys(datasets) if (found := _understood(results / d, models))},
         pictures={d: shown for d, card in cards.items() if (shown := sample_pictures(prepared / d, card))},
     )
     extra = [collect(results, [d], [m]) for d, m in cells if read_cell(results, d, m) is not None]
@@ -134,6 +136,7 @@ def render(
     drawings: Mapping[str, Mapping[str, str]] | None = None,
     title: str | None = None,
     pictures: Mapping[str, list[tuple[str, list[str]]]] | None = None,
+    understood: Mapping[str, Mapping[str, Any]] | None = None,
     others: Further | None = None,
 ) -> str:
     """The page: HTML that asks nothing of the network and runs no script.
@@ -149,6 +152,7 @@ def render(
     drawings : {figure: {dataset: SVG}}, figures named as in `figures.draw`.
     title : of the page.
     others : the cells of the other two papers.
+    understood : by dataset and model, what `understanding.read` returns.
     pictures : by dataset, each class's name and sample pictures as data URIs.
     """
     cards = cards or {}
@@ -186,11 +190,18 @@ def render(
         drawings=drawings or {},
         noisy=any(_noise(card) for card in cards.values()),
         pictures=pictures or {},
+        understood=understood or {},
         others=others,
         halves=_table(frame, pictured, [m for m in HALVES if m in rows], "test", published=not demo),
         pictured=pictured,
         half_models=[m for m in HALVES if m in rows],
     )
+
+
+def _understood(folder: Path, models: Sequence[str]) -> dict[str, Any]:
+    """What is known of each model on a dataset, in table order."""
+    found = {model: read_understanding(folder / model / "understanding") for model in table_order(models)}
+    return {model: known for model, known in found.items() if known is not None}
 
 
 def _noise(card: Mapping[str, Any]) -> float | None:
