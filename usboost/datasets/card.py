@@ -33,7 +33,7 @@ class _Categorical(_Part):
     values: list[str | None]
 
 
-class _Encoder(_Part):
+class EncoderCard(_Part):
     numeric: list[_Numeric]
     categorical: list[_Categorical]
 
@@ -45,7 +45,7 @@ class _Named(_Part):
 class _Card(_Part):
     splits: dict[str, _Split]
     views: dict[str, list[str]]
-    encoders: dict[str, _Encoder]
+    encoders: dict[str, EncoderCard]
     classes: list[str] = []
     images: _Named | None = None
 

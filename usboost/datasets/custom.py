@@ -95,7 +95,7 @@ def prepare(
             f"{fewest} or more are needed"
         )
     rows = _split(raw, label, stream(seed, 0))
-    imputation = _imputation(raw.features.iloc[rows["train"]])
+    imputation = imputation_of(raw.features.iloc[rows["train"]])
     frame = complete(raw.features, imputation)
     if clash := list(frame.columns[frame.columns.duplicated()]):
         raise UsboostError(f"{table}: the column {clash[0]!r} is in the way of one to be added; rename it")
@@ -168,7 +168,7 @@ def complete(frame: pd.DataFrame, imputation: Mapping[str, Mapping[str, Any]]) -
     return pd.concat(filled, axis=1)
 
 
-def _imputation(train: pd.DataFrame) -> dict[str, dict[str, Any]]:
+def imputation_of(train: pd.DataFrame) -> dict[str, dict[str, Any]]:
     """For each numeric column what stands for a missing value, and whether a column tells where."""
     rules = {}
     for name in train:

@@ -27,7 +27,7 @@ LARGEST = 500_000_000
 """Values of a Parquet table above which it is refused: a small file can stand for any number of rows."""
 
 _FEW = 20  # of fewer strings nothing can be said about how often they repeat
-_INDEX = re.compile(r"__index_level_\d+__")
+INDEX_COLUMN = re.compile(r"__index_level_\d+__")
 
 
 @dataclass(frozen=True)
@@ -84,12 +84,12 @@ def read_table(
         label, split or path is missing; or the labels are of one class or are no classes.
     """
     path = Path(path)
-    schema = _schema(path)
+    schema = schema_of(path)
     roles = [name for name in (label, image, split_column) if name is not None]
     _check_names(path, schema.names, roles, categorical, drop)
-    pictured = image is not None and _is_binary(schema.field(image).type)
+    pictured = image is not None and is_binary(schema.field(image).type)
     left_out = {*drop, *([image] if pictured else [])}
-    names = [name for name in schema.names if name not in left_out and not _INDEX.fullmatch(name)]
+    names = [name for name in schema.names if name not in left_out and not INDEX_COLUMN.fullmatch(name)]
     table = _load(path, names)
     if not table.num_rows:
         raise UsboostError(f"{path} has no rows")
@@ -97,14 +97,14 @@ def read_table(
     from_csv = is_csv(path)
     nominal = {*categorical, *_declared(schema)}
     features = {
-        name: _feature(path, name, table[name], from_csv, name in nominal)
+        name: feature_of(path, name, table[name], from_csv, name in nominal)
         for name in names
         if name not in roles
     }
-    codes, classes = _labels(path, label, _plain(table[label], from_csv))
+    codes, classes = _labels(path, label, plain_column(table[label], from_csv))
     split = paths = None
     if split_column is not None:
-        split = _splits(path, split_column, _plain(table[split_column], from_csv))
+        split = _splits(path, split_column, plain_column(table[split_column], from_csv))
     if image is not None and not pictured:
         paths = _paths(path, image, table[image], from_csv)
     frame = pd.DataFrame(features, index=pd.RangeIndex(table.num_rows))
@@ -115,7 +115,7 @@ def is_csv(path: Path) -> bool:
     return path.suffix.lower() == ".csv"
 
 
-def _schema(path: Path) -> pa.Schema:
+def schema_of(path: Path) -> pa.Schema:
     """Names and types of the columns; of a CSV all are strings."""
     if not path.is_file():
         raise UsboostError(f"there is no table {path}")
@@ -185,40 +185,40 @@ def _load(path: Path, names: list[str]) -> pa.Table:
         raise UsboostError(f"{path} is damaged or not what its name says: {error}") from None
 
 
-def _kind(column: pa.ChunkedArray) -> pa.DataType:
+def kind_of(column: pa.ChunkedArray) -> pa.DataType:
     """The type of the values, whether or not they are coded by a dictionary."""
     return column.type.value_type if pa.types.is_dictionary(column.type) else column.type
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
     return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
 
-def _plain(column: pa.ChunkedArray, from_csv: bool) -> pd.Series:
+def plain_column(column: pa.ChunkedArray, from_csv: bool) -> pd.Series:
     """Values as pandas holds them, None or NaN where missing; strings without the spaces around them."""
-    kind = _kind(column)
+    kind = kind_of(column)
     series = column.cast(kind).to_pandas()
-    if not _is_text(kind):
+    if not is_text(kind):
         return series
     series = series.str.strip()
     return series.mask(series == "") if from_csv else series
 
 
-def _feature(path: Path, name: str, column: pa.ChunkedArray, from_csv: bool, nominal: bool) -> pd.Series:
+def feature_of(path: Path, name: str, column: pa.ChunkedArray, from_csv: bool, nominal: bool) -> pd.Series:
     """A column as float64 numbers or a category of strings."""
-    kind = _kind(column)
-    if not (_is_text(kind) or _is_number(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)):
+    kind = kind_of(column)
+    if not (is_text(kind) or _is_number(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)):
         raise UsboostError(f"{path}: column {name!r} is of type {kind}; turn it into numbers or drop it")
-    if not nominal and (numbers := _numbers(column, from_csv)) is not None:
+    if not nominal and (numbers := parse_numbers(column, from_csv)) is not None:
         with np.errstate(over="ignore"):
             infinite = np.isinf(numbers.to_numpy().astype(np.float32))
         if infinite.any():
             row = int(infinite.argmax()) + 1
             raise UsboostError(f"{path}, row {row}: column {name!r} holds infinity or a number too large")
         return numbers
-    values = _plain(column, from_csv)
+    values = plain_column(column, from_csv)
     present = values.dropna()
-    if _is_text(kind) and not nominal and len(present) >= _FEW:
+    if is_text(kind) and not nominal and len(present) >= _FEW:
         distinct, length = present.nunique() / len(present), present.str.len().mean()
         if distinct > 0.5 and length > TEXT_LENGTH:
             raise UsboostError(f"{path}: column {name!r} holds text, which is not supported yet; drop it")
@@ -226,8 +226,8 @@ def _feature(path: Path, name: str, column: pa.ChunkedArray, from_csv: bool, nom
             raise UsboostError(
                 f"{path}: nearly every row has its own value of column {name!r}, a name or number; drop it"
             )
-    names = sorted({_text(value) for value in present.unique()})
-    texts = values.map(_text, na_action="ignore")
+    names = sorted({text_of(value) for value in present.unique()})
+    texts = values.map(text_of, na_action="ignore")
     return pd.Series(pd.Categorical(texts, categories=pd.Index(names, dtype="str")))
 
 
@@ -235,10 +235,10 @@ def _is_number(kind: pa.DataType) -> bool:
     return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
 
 
-def _numbers(column: pa.ChunkedArray, from_csv: bool) -> pd.Series | None:
+def parse_numbers(column: pa.ChunkedArray, from_csv: bool) -> pd.Series | None:
     """float64 values, NaN where missing, or None when the column is a category."""
     if from_csv:
-        values = _plain(column, from_csv)
+        values = plain_column(column, from_csv)
         values = values.mask(values.isin(MISSING))
         numbers = pd.to_numeric(values, errors="coerce").astype("float64")
         return numbers if (numbers.notna() == values.notna()).all() else None
@@ -249,7 +249,7 @@ def _numbers(column: pa.ChunkedArray, from_csv: bool) -> pd.Series | None:
 
 def _labels(path: Path, name: str, values: pd.Series) -> tuple[np.ndarray, list[str]]:
     _refuse_missing(path, name, values)
-    texts = values.map(_text)
+    texts = values.map(text_of)
     numbers = pd.to_numeric(texts, errors="coerce").astype("float64")
     if pd.api.types.is_float_dtype(values.dtype) and (numbers % 1 != 0).any():
         raise UsboostError(f"{path}: the label column {name!r} holds fractions, but classes are needed")
@@ -267,7 +267,7 @@ def _labels(path: Path, name: str, values: pd.Series) -> tuple[np.ndarray, list[
 
 def _splits(path: Path, name: str, values: pd.Series) -> np.ndarray:
     _refuse_missing(path, name, values)
-    texts = values.map(_text).to_numpy()
+    texts = values.map(text_of).to_numpy()
     found, wanted = set(texts), {"train", "val", "test"}
     if found != wanted:
         extra = sorted(found - wanted) or sorted(wanted - found)
@@ -279,9 +279,9 @@ def _splits(path: Path, name: str, values: pd.Series) -> np.ndarray:
 
 
 def _paths(path: Path, name: str, column: pa.ChunkedArray, from_csv: bool) -> list[str]:
-    if not _is_text(_kind(column)):
+    if not is_text(kind_of(column)):
         raise UsboostError(f"{path}: the image column {name!r} must hold paths or bytes, not {column.type}")
-    values = _plain(column, from_csv)
+    values = plain_column(column, from_csv)
     _refuse_missing(path, name, values)
     return values.tolist()
 
@@ -292,12 +292,12 @@ def _refuse_missing(path: Path, name: str, values: pd.Series) -> None:
         raise UsboostError(f"{path}, row {row}: column {name!r} is empty; fill it or leave out the row")
 
 
-def _text(value: object) -> str:
+def text_of(value: object) -> str:
     """A value as a class or category is called: 1, 1.0 and "1" are one."""
     if isinstance(value, (float, np.floating)) and float(value).is_integer():
         value = int(value)
     return str(value)
 
 
-def _is_binary(kind: pa.DataType) -> bool:
+def is_binary(kind: pa.DataType) -> bool:
     return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)

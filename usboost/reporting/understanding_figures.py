@@ -49,6 +49,7 @@ def importance(frame: pd.DataFrame, title: str) -> Figure:
             ax.set_xlabel(label)
             ax.xaxis.set_major_locator(MaxNLocator(4))
             ax.grid(axis="y", visible=False)
+            ax.set_axisbelow(True)
         fig.axes[0].set_title(_plain(title), pad=9)
     return fig
 
@@ -76,6 +77,7 @@ def calibration(bins: pd.DataFrame, title: str) -> Figure:
         width = (bins["high"] - bins["low"]) * 0.92
         below.bar((bins["low"] + bins["high"]) / 2, bins["count"], width=width, color=GRID, edgecolor=MUTED)
         below.set(xlabel="predicted probability", ylabel="samples")
+        below.set_axisbelow(True)
         below.yaxis.set_major_locator(MaxNLocator(2, integer=True))
     return fig
 

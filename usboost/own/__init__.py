@@ -1,0 +1,1 @@
+"""A person's own table from the command line: fit, compare, predict, report."""
