@@ -59,7 +59,7 @@ def fit(
     table: TablePath,
     label: Label,
     image: Image = None,
-    model: Annotated[str, typer.Option("--model", help=f"One of {_NAMES}.")] = "2wl_newton",
+    model: Annotated[str, typer.Option("--model", help=f"One of {_NAMES}.")] = "2wl_logistic",
     out: Annotated[Path, typer.Option("--out", help="Folder to save the model in.")] = Path("model"),
     drop: Drop = None,
     categorical: Categorical = None,

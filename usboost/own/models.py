@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from usboost.base import ViewsClassifier
 from usboost.bfv import BoostedFeatures
 from usboost.boosted_features import BoostedFeatureNetworkClassifier
@@ -20,13 +22,18 @@ ROUNDS = {"boosting": 100, "networks": 40, "lightgbm": 2000}
 RATE = 0.003
 BATCH = 128
 
-# by model: views, target, shrinkage
-_BOOSTING: dict[str, tuple[tuple[str, ...], str, float]] = {
-    "2wl": (("U", "S"), "gradient", 1.0),
-    "2wl2o": (("U", "S"), "second_order", 1.0),
-    "2wl_newton": (("U", "S"), "newton", 0.3),
-    "1wl_u": (("U",), "gradient", 1.0),
-    "1wl_s": (("S",), "gradient", 1.0),
+_BOTH = ("U", "S")
+# by model: views, and what of the classifier's parameters is not the papers'
+_BOOSTING: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+    "2wl": (_BOTH, {}),
+    "2wl2o": (_BOTH, {"target": "second_order"}),
+    "2wl_newton": (_BOTH, {"target": "newton", "shrinkage": 0.3}),
+    "2wl_logistic": (
+        _BOTH,
+        {"target": "newton", "shrinkage": 0.3, "loss": "cross_entropy", "monitor": "risk_val"},
+    ),
+    "1wl_u": (("U",), {}),
+    "1wl_s": (("S",), {}),
 }
 
 
@@ -51,7 +58,7 @@ def build(name: str, *, pictures: bool, seed: int = 0, rounds: int | None = None
             ("U", "S") if both else ("S",), n_trees=rounds or ROUNDS["lightgbm"], random_state=seed
         )
     if name in _BOOSTING:
-        read, target, shrinkage = _BOOSTING[name]
+        read, settings = _BOOSTING[name]
         learners: dict[str, Learner] = {
             "U": NetworkLearner(
                 hidden=(32,) if pictures else (100, 50),
@@ -63,11 +70,10 @@ def build(name: str, *, pictures: bool, seed: int = 0, rounds: int | None = None
         }
         return TwoWeakLearnerClassifier(
             {view: learners[view] for view in read},
-            target=target,
             n_rounds=rounds or ROUNDS["boosting"],
-            shrinkage=shrinkage,
             patience=20,
             random_state=seed,
+            **settings,
         )
     network = TwoBranchNetworkClassifier(
         dnn1=(32,) if pictures else (100, 50),
