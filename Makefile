@@ -70,6 +70,11 @@ test-long: $(READY) ## the tests that take minutes: grids on every runner, worke
 bench: $(READY) ## measure speed and memory, as ratios (USBOOST_DATA: the real census files)
 	python -m benchmarks.bench
 
+.PHONY: results
+results: $(READY) ## the models on the real census, several seeds each (hours); docs/results.md
+	python -m benchmarks.results run results
+	python -m benchmarks.results write results
+
 .PHONY: fuzz
 fuzz: $(READY) ## 200,000 mutated files through every reader
 	python -m benchmarks.fuzz --inputs 200000
@@ -91,4 +96,4 @@ format: $(READY) ## format the code
 
 .PHONY: clean
 clean: ## remove what running made, not .venv
-	rm -rf data/raw data/prepared data/features data/results reports dvc.lock .usboost paper
+	rm -rf data/raw data/prepared data/features data/results reports dvc.lock .usboost paper results

@@ -137,14 +137,16 @@ class ClosedForm:
         return np.clip(cast(ClosedFormLine, line).minimiser(), self.lowest, self.highest)
 
 
-def step_rule(name: str, **settings: object) -> StepRule:
-    """The rule called `name`: "fixed", "bayes", "newton" or "closed", with its settings.
+def step_rule(name: str | StepRule, **settings: object) -> StepRule:
+    """The rule called `name`: "fixed", "bayes", "newton" or "closed", with its settings; or a rule itself.
 
     Raises
     ------
     UsboostError
         If there is no such rule or it has no such setting.
     """
+    if not isinstance(name, str):
+        return name
     rules: dict[str, type] = {"fixed": Fixed, "bayes": Bayes, "newton": Newton, "closed": ClosedForm}
     if name not in rules:
         raise UsboostError(f"there is no step rule {name!r}; choose one of {', '.join(rules)}")

@@ -19,7 +19,7 @@ from usboost.learners.networks import NetworkLearner
 from usboost.learners.trees import FittedTrees, Tree, TreeLearner
 from usboost.losses import CodewordExponential
 from usboost.metrics import accuracy, f1
-from usboost.steps import step_rule
+from usboost.steps import StepRule, step_rule
 from usboost.targets import target_rule
 from usboost.views import Views
 
@@ -39,7 +39,7 @@ class TwoWeakLearnerClassifier(ViewsClassifier):
         2WL, 2WL2O as published, 2WL-Newton.
     n_inner : int
         N₂: fits per round of the second-order methods.
-    step : {"newton", "bayes", "fixed"}
+    step : {"newton", "bayes", "fixed"} or StepRule
     step_settings : dict, optional
         Settings of the step rule, e.g. ``{"value": 0.1}`` for "fixed".
     n_rounds : int
@@ -82,7 +82,7 @@ class TwoWeakLearnerClassifier(ViewsClassifier):
         learners: Mapping[str, Learner] | None = None,
         target: str = "gradient",
         n_inner: int = 1,
-        step: str = "newton",
+        step: str | StepRule = "newton",
         step_settings: Mapping[str, Any] | None = None,
         n_rounds: int = 100,
         shrinkage: float = 1.0,

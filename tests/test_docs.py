@@ -1,0 +1,105 @@
+"""The documentation: its examples run, its links lead somewhere, its tables are the parameters."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from pydantic import BaseModel
+
+from usboost.settings import Settings
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+BLOCK = re.compile(r"(<!-- not run: [^>]+ -->\n)?```(\w+)\n(.*?)```", re.S)
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """The page's blocks of a language that are to be run."""
+    found = BLOCK.findall(page.read_text())
+    return [text for marked, name, text in found if name == language and not marked]
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=lambda page: page.name)
+def test_examples_run_as_they_stand(page: Path, tmp_path: Path) -> None:
+    (tmp_path / "example.py").write_text("\n".join(blocks(page, "python")))
+    done = subprocess.run(
+        [sys.executable, "example.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.strip()
+
+
+@pytest.mark.slow
+def test_the_tutorials_commands_run_in_order(tmp_path: Path) -> None:
+    page = ROOT / "docs/tutorial.md"
+    (tmp_path / "data.py").write_text(blocks(page, "python")[0])
+    binaries = Path(sys.executable).parent
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    environment["PATH"] = f"{binaries}:{environment['PATH']}"
+    subprocess.run([sys.executable, "data.py"], cwd=tmp_path, env=environment, check=True)
+    commands = [
+        line for text in blocks(page, "sh") for line in text.splitlines() if line.startswith("usboost")
+    ]
+    assert len(commands) == 4
+    for command in commands:
+        words = [sys.executable, "-m", *command.split()]
+        done = subprocess.run(
+            words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
+        )
+        assert done.returncode == 0, f"{command}\n{done.stderr[-2000:]}"
+    made = {"comparison", "model", "predictions.parquet", "report.html"}
+    assert made <= {path.name for path in tmp_path.iterdir()}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_and_commands_exist(page: Path) -> None:
+    text = page.read_text()
+    links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", re.sub(r"`[^`]*`", "", text))
+    for link in links:
+        assert link.startswith("http") or (page.parent / link).exists(), link
+    for path in re.findall(r"`(docs/[\w.-]+)`", text):
+        assert (ROOT / path).exists(), path
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+    for target in re.findall(r"(?:^|`)make ([a-z][a-z-]*)", text, re.M):
+        assert target in targets, target
+    for module in re.findall(r"python -m ((?:flows|benchmarks)\.\w+)", text):
+        assert importlib.util.find_spec(module), module
+
+
+def keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """The dotted keys of a section; a mapping of sections by name is a ``*``."""
+    for name, field in model.model_fields.items():
+        kind, inside = field.annotation, typing.get_args(field.annotation)
+        sections = [one for one in (kind, *inside) if isinstance(one, type) and issubclass(one, BaseModel)]
+        named = typing.get_origin(kind) is dict and name not in ("further",)
+        if sections and name != "further":
+            yield from keys(sections[0], f"{prefix}{name}." + ("*." if named else ""))
+        else:
+            yield f"{prefix}{name}"
+
+
+def test_every_parameter_has_its_row() -> None:
+    page = (ROOT / "docs/parameters.md").read_text()
+    rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    named = [key for row in rows for key in re.findall(r"`([^`]+)`", row)]
+    assert sorted(named) == sorted(keys(Settings))
+
+
+def test_params_yaml_has_what_it_promises() -> None:
+    """Every section that the page describes is in the file, with a comment or a name that explains it."""
+    document = yaml.safe_load((ROOT / "params.yaml").read_text())
+    assert {key.split(".")[0] for key in keys(Settings)} == set(document)
