@@ -188,7 +188,7 @@ def start(
         str | None, typer.Option(help="Prefect's database, e.g. postgresql+asyncpg://…; default: SQLite")
     ] = None,
     mlflow_db: Annotated[
-        str | None, typer.Option(help="MLflow's database, e.g. postgresql://…; default: SQLite")
+        str | None, typer.Option(help="MLflow's database, e.g. postgresql+psycopg2://…; default: SQLite")
     ] = None,
     artifacts: Annotated[
         str | None, typer.Option(help="MLflow's artifacts, e.g. s3://bucket/path; default: a folder")
