@@ -38,7 +38,7 @@ def test_results_hold_every_model(reproduced):
     assert set(us.model) == {"baseline", "bfv_dnn", "gbm", "2wl", "lgbm"}
     assert set(us.dataset) == {"ci_a", "ci_b", "custom"}
     assert set(us.split) == {"val", "test"}
-    assert set(us.metric) == {"f1", "accuracy", "log_loss", "auc"}
+    assert set(us.metric) == {"f1", "f1_tuned", "accuracy", "log_loss", "auc"}
     others = set(zip(results.dataset, results.model, strict=True)) - set(
         zip(us.dataset, us.model, strict=True)
     )
