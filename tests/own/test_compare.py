@@ -168,7 +168,7 @@ def test_markdown_says_what_it_means(signs):
 
 @pytest.mark.parametrize("width", [80, 200])
 def test_a_terminal_shows_everything(signs, width):
-    models = {"2wl_newton": lambda seed: Noisy(0.2), "lgbm": lambda seed: Noisy(0.21, random_state=1)}
+    models = {"2wl_logistic": lambda seed: Noisy(0.2), "lgbm": lambda seed: Noisy(0.21, random_state=1)}
     comparison = compare(signs, models, folds=3)
     console = Console(width=width, record=True, file=io.StringIO())
     console.print(rendered(comparison, width))
@@ -179,7 +179,7 @@ def test_a_terminal_shows_everything(signs, width):
 
 
 def test_the_command(demo, tmp_path):
-    models = ("baseline", "bfv_dnn", "2wl", "2wl_newton", "lgbm_s", "lgbm")
+    models = ("baseline", "bfv_dnn", "2wl", "2wl_logistic", "lgbm_s", "lgbm")
     result = run("compare", demo, *ROLES, "--folds", 2, "--rounds", 2, "--out", tmp_path / "out", "--jobs", 2)
     assert result.exit_code == 0, result.output
     scores = pd.read_csv(tmp_path / "out" / "comparison.csv")
@@ -201,5 +201,5 @@ def test_without_pictures_and_with_labels_that_mean_nothing(tmp_path):
     result = run("compare", tmp_path / "table.parquet", "--label", "kind", "--rounds", 3, "--folds", 3)
     assert result.exit_code == 0, result.output
     lines = [line for line in result.stdout.splitlines() if re.search(r"\d ± \d", line)]
-    assert {line.split()[0] for line in lines} == {"baseline", "bfv_dnn", "2wl", "2wl_newton", "lgbm"}
+    assert {line.split()[0] for line in lines} == {"baseline", "bfv_dnn", "2wl", "2wl_logistic", "lgbm"}
     assert all("within noise" in line for line in lines[1:])
