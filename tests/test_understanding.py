@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.small_models import boosting, outsider
+from tests.small_models import boosting, network, outsider
+from usboost.errors import UsboostError
+from usboost.learners.trees import TreeLearner
+from usboost.metrics import score
 from usboost.understanding import (
+    IMPORTANCE_METRICS,
     calibration,
     expected_calibration_error,
+    telling_columns,
     view_contributions,
     view_importance,
     worst_samples,
@@ -44,6 +50,40 @@ def test_only_the_view_that_decides_matters():
     assert found.loc[("S", "f1"), "std"] > 0
     again = view_importance(fitted, views, y, n_repeats=4).set_index(["view", "metric"])
     assert found.equals(again)
+
+
+@pytest.mark.parametrize("names", [("U", "S"), ("U+S", "S+U"), ("U", "S", "S+U"), ("S",)])
+def test_a_sum_of_learners_is_shuffled_as_the_model_itself_would_be(two_views, names):
+    views, y = two_views(3, n=150)
+    learners = {name: network() if name.startswith("U") else TreeLearner() for name in names}
+    fitted = boosting(learners=learners, n_rounds=3, validation_fraction=0, patience=None).fit(views, y)
+    found = view_importance(fitted, views, y, n_repeats=2, seed=5)
+    rng, before, expected = np.random.default_rng(5), score(y, fitted.predict_proba(views)), []
+    for view in views.names:
+        after = []
+        for _ in range(2):
+            order = rng.permutation(len(y))
+            shuffled = {name: views[name][order] if name == view else views[name] for name in views.names}
+            after.append(score(y, fitted.predict_proba(shuffled)))
+        for metric in IMPORTANCE_METRICS:
+            losses = [
+                (after[k][metric] - before[metric]) * (1 if metric == "log_loss" else -1) for k in (0, 1)
+            ]
+            expected.append((view, metric, np.mean(losses), np.std(losses, ddof=1)))
+    pd.testing.assert_frame_equal(found, pd.DataFrame(expected, columns=found.columns), atol=1e-9)
+    if names == ("S",):
+        assert (found.loc[found["view"] == "U", ["mean", "std"]] == 0).all(axis=None)
+
+
+def test_what_cannot_be_shuffled_is_said(two_views):
+    views, y = two_views(n=60)
+    fitted = outsider().fit(views, y)
+    with pytest.raises(UsboostError, match="59 labels but 60 rows"):
+        view_importance(fitted, views, y[1:])
+    with pytest.raises(UsboostError, match="n_repeats must be at least 1"):
+        view_importance(fitted, views, y, n_repeats=0)
+    with pytest.raises(UsboostError, match="not among the classes"):
+        view_importance(fitted, views, y + 5)
 
 
 def test_a_calibrated_forecast_is_inside_its_intervals():
@@ -83,3 +123,24 @@ def test_worst_samples_are_the_surest_mistakes():
     assert found["p_true"].tolist() == [0.01, 0.2]
     assert found["predicted"].tolist() == [0, 1]
     assert len(worst_samples(y, p)) == 3
+
+
+def test_telling_columns_are_those_that_go_with_the_class():
+    rng = np.random.default_rng(2)
+    y = rng.integers(0, 3, 600)
+    frame = pd.DataFrame(
+        {
+            "noise": rng.normal(size=600),
+            "constant": 1.0,
+            "each its own": [str(k) for k in range(600)],
+            "category": pd.Categorical(np.array(["x", "y", "z"])[y]),
+            "number": y + rng.normal(size=600),
+            "missing": np.where(y == 1, np.nan, 1.0),
+            "infinite": np.where(y == 2, np.inf, rng.normal(size=600)),
+            "weak": pd.Series(np.where(rng.random(600) < 0.3, y, rng.integers(0, 3, 600)), dtype="category"),
+        }
+    )
+    found = telling_columns(frame, y, n=5)
+    assert found[0] == "category"
+    assert set(found) == {"category", "number", "missing", "infinite", "weak"}
+    assert telling_columns(frame[["noise"]], y) == ["noise"]

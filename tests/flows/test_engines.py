@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -43,36 +44,30 @@ def binaries() -> Path:
 
 
 @pytest.fixture(scope="module")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgres() -> Iterator[str]:
     """A throw-away PostgreSQL on loopback with the databases prefect and mlflow; user, host and port."""
-    programs, folder = binaries(), Path(tmp_path_factory.mktemp("pg"))
-    as_user: list[str] = []
-    if os.geteuid() == 0:  # initdb refuses root
-        shutil.chown(folder, "postgres")
-        for parent in folder.parents:
-            if parent.stat().st_uid == 0 and str(parent).startswith("/tmp/"):
-                parent.chmod(parent.stat().st_mode | 0o055)
-        as_user = ["runuser", "-u", "postgres", "--"]
-    port, data = runtime.free_port(), folder / "data"
+    programs = binaries()
+    # not among pytest's folders, which are root's alone: initdb refuses root
+    with tempfile.TemporaryDirectory(prefix="usboost-postgres-") as name:
+        folder, as_user = Path(name), []
+        if os.geteuid() == 0:
+            shutil.chown(folder, "postgres")
+            as_user = ["runuser", "-u", "postgres", "--"]
+        port, data = runtime.free_port(), folder / "data"
 
-    def call(program: str, *words: str) -> None:
-        subprocess.run(
-            [*as_user, str(programs / program), *words],
-            cwd=folder,
-            check=True,
-            capture_output=True,
-            timeout=120,
-        )
+        def call(program: str, *words: str) -> None:
+            command = [*as_user, str(programs / program), *words]
+            subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=120)
 
-    call("initdb", "-D", str(data), "-U", "team", "--auth=trust", "-E", "UTF8")
-    options = f"-h 127.0.0.1 -p {port} -k {folder}"
-    call("pg_ctl", "-D", str(data), "-w", "-l", str(folder / "log"), "-o", options, "start")
-    try:
-        for database in ("prefect", "mlflow"):
-            call("createdb", "-h", "127.0.0.1", "-p", str(port), "-U", "team", database)
-        yield f"team@127.0.0.1:{port}"
-    finally:
-        call("pg_ctl", "-D", str(data), "-m", "immediate", "stop")
+        call("initdb", "-D", str(data), "-U", "team", "--auth=trust", "-E", "UTF8")
+        options = f"-h 127.0.0.1 -p {port} -k {folder}"
+        call("pg_ctl", "-D", str(data), "-w", "-l", str(folder / "log"), "-o", options, "start")
+        try:
+            for database in ("prefect", "mlflow"):
+                call("createdb", "-h", "127.0.0.1", "-p", str(port), "-U", "team", database)
+            yield f"team@127.0.0.1:{port}"
+        finally:
+            call("pg_ctl", "-D", str(data), "-w", "-m", "fast", "stop")
 
 
 @pytest.fixture(scope="module")

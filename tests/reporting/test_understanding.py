@@ -12,6 +12,7 @@ import pytest
 from tests.conftest import make_views
 from tests.small_models import boosting, outsider
 from usboost.errors import UsboostError
+from usboost.reporting import understanding_figures as drawn
 from usboost.reporting.html import write_report
 from usboost.reporting.understanding import FILE, TABLES, read, understand, write
 
@@ -100,9 +101,64 @@ def test_a_page_escapes_what_comes_from_the_data(kept: Path, tmp_path: Path) -> 
     document = {"dataset": "ct", "model": "2wl", "profile": "demo", "seeds": [{"seed": 0, "scores": scores}]}
     (cell / "scores.json").write_text(json.dumps(document))
     kept.rename(cell / "understanding")
-    page = write_report(
-        tmp_path / "results", tmp_path / "prepared", tmp_path / "out", datasets=["ct"], models=["2wl"]
-    ).read_text()
-    assert "What the models have learnt" in page
+    places = tmp_path / "results", tmp_path / "prepared", tmp_path / "out"
+    page = write_report(*places, datasets=["ct"], models=["2wl"]).read_text()
+    assert "What the models have learnt" in page and page.count('<details class="model">') == 1
     assert "<script>alert" not in page
     assert "&lt;b&gt;age&lt;/b&gt;" in page
+
+
+def _lines(figure) -> dict[str, np.ndarray]:
+    return {line.get_label(): line.get_xydata() for line in figure.axes[0].get_lines()}
+
+
+def test_one_round_is_a_point_that_can_be_seen() -> None:
+    frame = pd.DataFrame({"round": [1, 1], "view": ["U", "S"], "contribution": [0.5, 2.0]})
+    figure = drawn.contributions(frame, "one")
+    assert {name: xy.tolist() for name, xy in _lines(figure).items()} == {"U": [[1, 0.5]], "S": [[1, 2.0]]}
+    assert all(line.get_marker() == "o" for line in figure.axes[0].get_lines())
+
+
+@pytest.mark.parametrize("rounds", [150, 151, 2100])
+def test_many_rounds_are_drawn_as_means_of_neighbours(rounds: int) -> None:
+    values = np.random.default_rng(0).random(rounds)
+    frame = pd.DataFrame({"round": np.arange(1, rounds + 1), "view": "U", "contribution": values})
+    line = _lines(drawn.contributions(frame, "many"))["U"]
+    together = -(-rounds // 150)
+    blocks = [values[k : k + together].mean() for k in range(0, rounds, together)]
+    assert len(line) <= 150
+    np.testing.assert_allclose(line[:, 1], blocks)
+
+
+def test_a_view_that_is_not_read_costs_nothing() -> None:
+    rows = [(view, metric, 0.1 * (view == "S"), 0.0) for view in "US" for metric in ("f1", "log_loss")]
+    figure = drawn.importance(pd.DataFrame(rows, columns=["view", "metric", "mean", "std"]), "cost")
+    assert [[text.get_text() for text in ax.texts] for ax in figure.axes] == [["nothing"], ["nothing"]]
+    assert all(ax.yaxis_inverted() for ax in figure.axes)
+
+
+def test_probabilities_that_are_known_are_not_asked_for_again() -> None:
+    views, y = make_views(n=200)
+    fitted = outsider().fit(views, y)
+    given = np.tile([0.9, 0.1], (200, 1))
+    found = understand(fitted, views, y, ["a", "b"], probabilities=given, asked=np.arange(50), n_repeats=2)
+    assert found.confusion[:, 0].sum() == 200
+    assert found.calibration["count"].tolist() == [200]
+    assert set(found.worst["p_true"]) == {0.1} and (y[found.worst["row"]] == 1).all()
+    alone = understand(fitted, views[:50], y[:50], ["a", "b"], n_repeats=2)
+    pd.testing.assert_frame_equal(found.importance, alone.importance)
+
+
+def test_the_other_papers_cells_are_shown_too(kept: Path, tmp_path: Path) -> None:
+    for dataset, model in (("ct", "2wl"), ("digits_rows", "earlyboost")):
+        cell = tmp_path / "results" / dataset / model
+        cell.mkdir(parents=True)
+        record = {"seed": 0, "scores": {split: {"f1": 0.5, "accuracy": 0.5} for split in ("val", "test")}}
+        document = {"dataset": dataset, "model": model, "profile": "demo", "seeds": [record]}
+        (cell / "scores.json").write_text(json.dumps(document))
+    kept.rename(tmp_path / "results/digits_rows/earlyboost/understanding")
+    places = tmp_path / "results", tmp_path / "prepared", tmp_path / "out"
+    cells = [("digits_rows", "earlyboost")]
+    page = write_report(*places, datasets=["ct"], models=["2wl"], cells=cells).read_text()
+    shown = page[page.index('<h2 id="models">') : page.index('<h2 id="others">')]
+    assert shown.count('<details class="model">') == 1
