@@ -144,7 +144,7 @@ def fit(
             card = store.read_card(prepared_folder(dataset))
             tracking.log_model(run_id, Path(folder) / "model", card, _example(dataset, card))
     if seed == 0:
-        understanding.keep(estimator, dataset, splits["val"], run_id, out)
+        understanding.keep(estimator, dataset, splits["val"], predicted["val"][1], run_id, out)
     record = {
         "seed": seed,
         "rounds": len(estimator.history_),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,40 +15,78 @@ from PIL import Image
 from tasks import tracking
 from tasks.folders import prepared_folder
 from usboost.base import ViewsClassifier
+from usboost.boosted_features import BFV, BoostedFeatureNetworkClassifier
 from usboost.datasets import store
 from usboost.images import EncodedImages, Images
 from usboost.reporting import understanding
+from usboost.understanding import telling_columns
 from usboost.views import Views
 
 FOLDER = "understanding"
-ROWS, PICTURES = 2000, 400  # samples looked at: permuting a view asks the model again and again
+ROWS, PICTURES = 2000, 400  # samples on which the model is asked again, with views shuffled
 SIDE = 128
 
 
 def keep(
-    estimator: ViewsClassifier, dataset: str, validation: tuple[Views, np.ndarray], run_id: str, out: Path
+    estimator: ViewsClassifier,
+    dataset: str,
+    validation: tuple[Views, np.ndarray],
+    probabilities: np.ndarray,
+    run_id: str,
+    out: Path,
 ) -> None:
-    """Look at a fitted model on validation samples; writes ``<out>/understanding`` and MLflow artifacts."""
+    """See what a model has learnt, on the validation split; ``<out>/understanding`` and MLflow artifacts.
+
+    Parameters
+    ----------
+    probabilities : what the model gave for the validation split, (n, M)
+    """
     views, y = validation
     folder = prepared_folder(dataset)
     card = store.read_card(folder)
     pictured = card.get("images", {}).get("view")
-    most = PICTURES if pictured else ROWS
-    chosen = np.arange(len(y))
-    if len(y) > most:
-        chosen = np.sort(np.random.default_rng(0).permutation(len(y))[:most])
-    found = understanding.understand(estimator, views[chosen], y[chosen], [str(c) for c in card["classes"]])
-    frame = store.read_frame(folder, "val").iloc[chosen].drop(columns=store.LABEL, errors="ignore")
+    found = understanding.understand(
+        estimator,
+        _read(estimator, views),
+        y,
+        [str(name) for name in card["classes"]],
+        probabilities=probabilities,
+        asked=_drawn(len(y), PICTURES if pictured else ROWS),
+    )
+    shown = views[pictured] if pictured else None
     pictures: dict[int, bytes] = {}
-    if isinstance(shown := views[pictured] if pictured else None, (Images, EncodedImages)):
-        pictures = _pictures(shown[chosen], found.worst["row"].tolist())
-    understanding.write(found, out / FOLDER, _plain(frame), pictures)
+    if isinstance(shown, (Images, EncodedImages)):
+        pictures = _pictures(shown, found.worst["row"].tolist())
+    understanding.write(found, out / FOLDER, _telling(store.read_frame(folder, "val"), card), pictures)
     with tracking.once(run_id, "understood") as first:
         if first:
             tracking.patiently(
                 "what helps to understand the model",
                 lambda: MlflowClient().log_artifacts(run_id, str(out / FOLDER), FOLDER),
             )
+
+
+def _drawn(n: int, most: int) -> np.ndarray:
+    """Positions of at most so many of n samples, the same every time."""
+    return np.sort(np.random.default_rng(0).permutation(n)[:most])
+
+
+def _read(estimator: ViewsClassifier, views: Views) -> Views:
+    """The views without the table that BFVs stand for, which the model then does not read."""
+    if not (isinstance(estimator, BoostedFeatureNetworkClassifier) and BFV in views.names):
+        return views
+    return Views({name: views[name] for name in views.names if name != estimator.structured})
+
+
+def _telling(frame: pd.DataFrame, card: Mapping[str, Any]) -> pd.DataFrame:
+    """The columns worth showing of a sample; first what its class was before any label was switched."""
+    y = frame[store.LABEL].to_numpy()
+    raw = frame.drop(columns=[store.LABEL, store.CLEAN], errors="ignore")
+    out = raw[telling_columns(raw, y, understanding.COLUMNS)]
+    if store.CLEAN in frame:
+        names = np.asarray([str(name) for name in card["classes"]], dtype=object)
+        out.insert(0, store.CLEAN, names[frame[store.CLEAN].to_numpy()])
+    return _plain(out)
 
 
 def _plain(frame: pd.DataFrame) -> pd.DataFrame:

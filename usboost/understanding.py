@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import reduce
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.metrics import mutual_info_score
 
 from usboost.base import ViewsClassifier, as_views
+from usboost.boosting import ensemble_scores
 from usboost.errors import UsboostError
 from usboost.metrics import score
 from usboost.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.views import Views
 
 IMPORTANCE_METRICS = ("f1", "accuracy", "log_loss")
+_RARE = 5  # samples with a value, below which it says nothing about the class
 _Z = 1.959963984540054  # 97.5 % point of the normal distribution
 
 
@@ -61,27 +65,60 @@ def view_importance(
     Raises
     ------
     UsboostError
-        If a label is none of the classifier's classes.
+        If a label is none of the classifier's classes, there is not one for each row, or nothing is
+        to be shuffled.
     """
     views = as_views(X)
     codes = classifier._encode(np.asarray(y))
+    if len(codes) != len(views):
+        raise UsboostError(f"{len(codes)} labels but {len(views)} rows of views")
+    if n_repeats < 1:
+        raise UsboostError(f"n_repeats must be at least 1, not {n_repeats}")
     rng = np.random.default_rng(seed)
+    boosted = isinstance(classifier, TwoWeakLearnerClassifier)
+    shuffled = _shuffled_sum(classifier, views) if boosted else _shuffled(classifier, views)
     before = score(codes, classifier.predict_proba(views))
     rows = []
     for name in views.names:
-        after = [
-            score(
-                codes,
-                classifier.predict_proba(views.with_view(name, views[name][rng.permutation(len(codes))])),
-            )
-            for _ in range(n_repeats)
-        ]
+        after = [score(codes, shuffled(name, rng.permutation(len(codes)))) for _ in range(n_repeats)]
         for metric in IMPORTANCE_METRICS:
             sign = -1.0 if metric == "log_loss" else 1.0
             losses = [sign * (before[metric] - found[metric]) for found in after]
             spread = np.std(losses, ddof=1) if n_repeats > 1 else np.nan
             rows.append((name, metric, float(np.mean(losses)), float(spread)))
     return pd.DataFrame(rows, columns=["view", "metric", "mean", "std"])
+
+
+# (view, order of its rows) -> class probabilities, (n, M)
+Shuffled = Callable[[str, np.ndarray], np.ndarray]
+
+
+def _shuffled(classifier: ViewsClassifier, views: Views) -> Shuffled:
+    return lambda name, order: classifier.predict_proba(views.with_view(name, views[name][order]))
+
+
+def _shuffled_sum(classifier: TwoWeakLearnerClassifier, views: Views) -> Shuffled:
+    """The same for f = Σ_v f_v(view_v): the learners of a view are asked once, then their sums are shuffled.
+
+    Only learners that read views side by side are asked again.
+    """
+    loss, learners = classifier._loss(), classifier._learners()
+    shape = (len(views), loss.n_outputs)
+    prepared = classifier._prepare(views)
+    parts = {name: ensemble_scores(classifier.stages_, {name: prepared[name]}, shape) for name in learners}
+    reads = {name: [name] if name in views.names else name.split("+") for name in learners}
+
+    def part(learner: str, view: str, order: np.ndarray) -> np.ndarray:
+        if view not in reads[learner]:
+            return parts[learner]
+        if learner == view:
+            return parts[learner][order]
+        joined = views.with_view(view, views[view][order]).joined([learner])[learner]
+        return ensemble_scores(classifier.stages_, {learner: learners[learner].prepare(joined)}, shape)
+
+    return lambda view, order: loss.probabilities(
+        reduce(np.add, (part(learner, view, order) for learner in learners))
+    )
 
 
 def calibration(y: np.ndarray, probabilities: np.ndarray, n_bins: int = 10) -> pd.DataFrame:
@@ -156,3 +193,28 @@ def worst_samples(y: np.ndarray, probabilities: np.ndarray, n: int = 12) -> pd.D
     )
     wrong = frame[frame["true"] != frame["predicted"]]
     return wrong.sort_values("p_true", kind="stable").head(n).reset_index(drop=True)
+
+
+def telling_columns(frame: pd.DataFrame, y: np.ndarray, n: int = 8) -> list[str]:
+    """The columns that say most about the class, most first: those worth showing of a sample.
+
+    Ranked by mutual information with the class, numbers cut at their tenths and rare values taken
+    together, less what chance gives: (k − 1)(M − 1)/2n nats for k values and M classes (Miller and
+    Madow).
+
+    Parameters
+    ----------
+    frame : raw values of n samples; missing ones count as a value
+    y : int array of shape (n,), classes 0..M−1
+    """
+    found: dict[str, float] = {}
+    for name in frame.columns:
+        column = frame[name]
+        if pd.api.types.is_numeric_dtype(column) and column.nunique() > 10:
+            finite = column.where(np.isfinite(column.astype(float)))
+            column = pd.qcut(finite, 10, labels=False, duplicates="drop")
+        codes = pd.factorize(column, use_na_sentinel=False)[0]
+        codes = np.where(np.bincount(codes)[codes] < _RARE, -1, codes)
+        chance = (len(np.unique(codes)) - 1) * (len(np.unique(y)) - 1) / (2 * max(1, len(y)))
+        found[name] = float(mutual_info_score(y, codes)) - chance
+    return sorted(found, key=lambda name: -found[name])[:n]

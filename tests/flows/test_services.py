@@ -14,7 +14,7 @@ import pytest
 
 from tests.flows.conftest import ROOT, Workspace
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 
 def ask(url: str, body: dict | None = None) -> dict | list:

@@ -99,6 +99,9 @@ def write_report(
         for name, figure in drawn.items():
             svgs.setdefault(name, {})[dataset] = figures.to_svg(figure)
             pngs[f"{re.sub(r'[^A-Za-z0-9_.-]', '_', dataset)}_{name}.png"] = figures.to_png(figure)
+    trained = {d: list(models) for d in datasets}
+    for d, m in cells:
+        trained.setdefault(d, []).append(m)
     page = render(
         frame,
         others=further(results, cells),
@@ -109,7 +112,7 @@ def write_report(
         cards=cards,
         drawings=svgs,
         title=title,
-        understood={d: found for d in dict.fromkeys(datasets) if (found := _understood(results / d, models))},
+        understood={d: found for d, ms in trained.items() if (found := _understood(results / d, ms))},
         pictures={d: shown for d, card in cards.items() if (shown := sample_pictures(prepared / d, card))},
     )
     extra = [collect(results, [d], [m]) for d, m in cells if read_cell(results, d, m) is not None]

@@ -43,6 +43,9 @@ TITLES = {
     "confusion": "True and predicted classes",
 }
 _KINDS = {"view": str, "metric": str, "round": int, "count": int, "row": int, "true": int, "predicted": float}
+COLUMNS = 8  # of a sample
+SHUFFLES = 5  # of each view
+_MOST_VIEWS = 4  # a sequence has a view a frame
 _LARGEST = 4_000_000  # bytes of a picture or a table that a page takes
 
 
@@ -80,17 +83,36 @@ class Understanding:
 
 
 def understand(
-    classifier: ViewsClassifier, X: Views, y: np.ndarray, classes: Sequence[str], n_repeats: int = 3
+    classifier: ViewsClassifier,
+    X: Views,
+    y: np.ndarray,
+    classes: Sequence[str],
+    *,
+    probabilities: np.ndarray | None = None,
+    asked: np.ndarray | None = None,
+    n_repeats: int = SHUFFLES,
 ) -> Understanding:
-    """Everything of `Understanding` for samples with codes y, (n,), as the classifier was fitted to."""
-    probabilities = classifier.predict_proba(X)
+    """Everything of `Understanding` for n samples.
+
+    Parameters
+    ----------
+    y : int array of shape (n,), codes as the classifier was fitted to
+    classes : their names
+    probabilities : what the classifier gives for the samples, (n, M), where that is known
+    asked : positions of the samples on which views are shuffled and learners measured, for which the
+        classifier is asked again; all by default
+    n_repeats : shuffles per view
+    """
+    if probabilities is None:
+        probabilities = classifier.predict_proba(X)
+    some, labels = (X, y) if asked is None else (X[asked], y[asked])
     boosted = isinstance(classifier, TwoWeakLearnerClassifier)
-    tables = 1 < len(X.names) <= 4  # a sequence has a view a frame
+    several = 1 < len(X.names) <= _MOST_VIEWS
     return Understanding(
         list(classes),
         confusion(y, probabilities.argmax(axis=1), len(classes)),
-        view_contributions(classifier, X) if boosted else pd.DataFrame(),
-        view_importance(classifier, X, y, n_repeats) if tables else pd.DataFrame(),
+        view_contributions(classifier, some) if boosted else pd.DataFrame(),
+        view_importance(classifier, some, labels, n_repeats) if several else pd.DataFrame(),
         calibration(y, probabilities),
         worst_samples(y, probabilities),
     )
@@ -106,8 +128,8 @@ def write(
 
     Parameters
     ----------
-    rows : raw values of the samples, for those that are shown
-    pictures : PNG or JPEG files by the samples' positions
+    rows : raw values of the samples, for those that are shown; a page shows the first columns
+    pictures : PNG files by the samples' positions
     """
     folder.mkdir(parents=True, exist_ok=True)
     for name in TABLES:

@@ -15,18 +15,38 @@ from matplotlib.ticker import MaxNLocator
 from usboost.reporting.figures import _STYLE, GRID, INK, MUTED, _plain
 
 _VIEWS = ("#0072b2", "#d55e00", "#009e73", "#cc8a00", "#882255", "#44aa99")
+_FEW_ROUNDS = 30  # whose points are marked
+_MOST_POINTS = 150  # of a line
 _MOST_CLASSES = 12  # of a confusion matrix whose cells can still be read
 
 
 def contributions(frame: pd.DataFrame, title: str) -> Figure:
-    """|step| · size of the learner's output, a line a view over the rounds."""
+    """|step| · size of the learner's output, a line a view over the rounds.
+
+    Of many rounds, means of neighbouring ones are drawn.
+    """
     with mpl.rc_context(_STYLE):
         fig, ax = _canvas(title)
+        last = frame["round"].max()
+        together = max(1, int(np.ceil(last / _MOST_POINTS)))
+        marker = "o" if last <= _FEW_ROUNDS else None
         for color, (view, one) in zip(_VIEWS * 9, frame.groupby("view", sort=False)):
-            ax.plot(one["round"], one["contribution"], color=color, linewidth=1.6, label=_plain(str(view)))
-        ax.set(xlabel="round", ylabel="|step| · ‖output‖", ylim=(0, None))
-        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-        ax.legend(loc="upper right")
+            shown = one.groupby((one["round"] - 1) // together)[["round", "contribution"]].mean()
+            ax.plot(
+                shown["round"],
+                shown["contribution"],
+                color=color,
+                linewidth=1.6,
+                marker=marker,
+                markersize=4.5,
+                label=_plain(str(view)),
+            )
+        mean = f", means of {together} rounds" if together > 1 else ""
+        ax.set(xlabel="round", ylabel=f"|step| · ‖output‖{mean}", ylim=(0, None))
+        if last == 1:
+            ax.set(xlim=(0.5, 1.5), xticks=[1])
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        fig.legend(loc="outside lower left", ncols=3)
     return fig
 
 
@@ -44,12 +64,18 @@ def importance(frame: pd.DataFrame, title: str) -> Figure:
             spread = own["std"].fillna(0)
             ax.barh(range(len(views)), own["mean"], xerr=spread, color=colors, height=0.55, ecolor=INK)
             ax.axvline(0, color=MUTED, linewidth=0.8)
+            for place, value, around in zip(range(len(views)), own["mean"], spread):
+                if not (value or around):
+                    ax.annotate(
+                        "nothing", (0, place), (5, 0), textcoords="offset points", va="center", color=MUTED
+                    )
             ax.set_yticks(range(len(views)), [_plain(str(view)) for view in views])
-            ax.invert_yaxis() if not ax.yaxis_inverted() else None
+            ax.tick_params(axis="y", length=0)
             ax.set_xlabel(label)
             ax.xaxis.set_major_locator(MaxNLocator(4))
             ax.grid(axis="y", visible=False)
             ax.set_axisbelow(True)
+        fig.axes[0].invert_yaxis()  # of both panels, which share it
         fig.axes[0].set_title(_plain(title), pad=9)
     return fig
 
@@ -71,6 +97,7 @@ def calibration(bins: pd.DataFrame, title: str) -> Figure:
             markersize=4.5,
             capsize=2.5,
             linewidth=1.4,
+            clip_on=False,
         )
         above.set(xlim=(0, 1), ylim=(0, 1), ylabel="came true")
         above.set_title(_plain(title), pad=9)
