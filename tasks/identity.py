@@ -11,6 +11,7 @@ from tasks.features import features_folder
 from tasks.folders import prepared_folder
 from usboost import models
 from usboost.checkpoint import code_digest, described
+from usboost.datasets import store
 from usboost.errors import UsboostError
 from usboost.settings import Settings
 
@@ -35,6 +36,11 @@ def parts(dataset: str, model: str, seed: int, settings: Settings) -> dict[str, 
         "model": described(models.build(model, dataset, settings, seed)),
         "seed": seed,
     }
+    weights = settings.pictures.pretrained
+    if isinstance(weights, str) and "images" in store.read_card(card.parent):
+        if not Path(weights).is_file():
+            raise UsboostError(f"{weights}, pictures.pretrained of params.yaml, is missing")
+        found["weights"] = _sha(Path(weights))
     if model == "earlyboost":
         found["scored"] = settings.earlyboost.model_dump()
     if model == "bfv_dnn":

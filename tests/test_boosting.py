@@ -4,16 +4,20 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+import torch
 from sklearn.tree import DecisionTreeRegressor
 
 from tests.conftest import make_views
-from usboost.boosting import StagewiseLoop
+from usboost.boosting import StagewiseLoop, bounded
 from usboost.callbacks import Callback
 from usboost.errors import UsboostError
+from usboost.images import Images
+from usboost.learners.backbones import Backbone, embedded
 from usboost.learners.base import Target
 from usboost.learners.networks import NetworkLearner
 from usboost.learners.trees import TreeLearner
 from usboost.losses import CodewordExponential
+from usboost.persistence import load, save
 from usboost.steps import Fixed, Newton
 from usboost.targets import Gradient, NewtonDirection, SecondOrder
 from usboost.two_weak_learner import TwoWeakLearnerClassifier
@@ -309,3 +313,59 @@ def test_a_learner_that_sees_two_tables_finds_their_interaction():
     assert np.mean(joined.predict(views[1000:]) == y[1000:]) > 0.95
     with pytest.raises(UsboostError, match="no view 'X'"):
         views.joined(["S+X"])
+
+
+def test_a_tree_beside_pictures_reads_their_frozen_embeddings(tmp_path):
+    """The label is whether brightness and a number agree: no sum of two functions says so."""
+    rng = np.random.default_rng(0)
+    bright, number = rng.integers(0, 2, 600), rng.normal(size=600).astype(np.float32)
+    pixels = rng.integers(0, 60, (600, 1, 8, 8)).astype(np.uint8) + (
+        100 * bright[:, None, None, None]
+    ).astype("u1")
+    views = Views(U=Images(pixels), S=Table.from_numeric(number[:, None]))
+    y = (bright == (number > 0)).astype(int)
+    backbone = Backbone("small_cnn")
+    learners = {"U": NetworkLearner((4,), backbone=backbone, device="cpu"), "S+U": TreeLearner()}
+    settings = {"n_rounds": 20, "patience": None, "validation_fraction": 0}
+    model = TwoWeakLearnerClassifier(learners, **settings).fit(views[:400], y[:400])
+    assert np.mean(model.predict(views[400:]) == y[400:]) > 0.85
+    apart = TwoWeakLearnerClassifier({"U": learners["U"], "S": TreeLearner()}, **settings)
+    assert np.mean(apart.fit(views[:400], y[:400]).predict(views[400:]) == y[400:]) < 0.65
+    table = embedded(views["U"], backbone, torch.device("cpu"))
+    assert model.columns_["S+U"] == ("x0", *table.names)
+    by_hand = views.with_view("S+U", views["S"].beside(table))
+    np.testing.assert_array_equal(model.predict_proba(by_hand), model.predict_proba(views))
+    save(model, tmp_path / "model")
+    np.testing.assert_array_equal(load(tmp_path / "model").predict_proba(views), model.predict_proba(views))
+
+
+class _Far:
+    """A step rule that knows nothing of the risk."""
+
+    def search(self, line, n_steps, seed):
+        return np.full(n_steps, 64.0)
+
+
+def test_steps_from_held_out_rows_never_double_the_risk_of_all():
+    views, y = two_views(2)
+    rounds = []
+    loop = StagewiseLoop(
+        CodewordExponential.simplex(2),
+        {"S": TreeLearner(max_depth=2)},
+        Gradient(),
+        _Far(),
+        n_rounds=4,
+        step_fraction=0.3,
+        callbacks=[Recorder(rounds)],
+    )
+    stages = loop.run(views, y)
+    risks = [2, *(happened.metrics["risk_train"] for happened in rounds)]
+    assert all(later <= 2 * earlier for earlier, later in pairwise(risks))
+    halvings = [np.log2(64 / stage.steps["S"]) for stage in stages]
+    assert all(number > 0 and number == int(number) for number in halvings)
+    loss = CodewordExponential.simplex(2)
+    line = loss.line(np.zeros((9, 1)), loss.labels(np.zeros(9, dtype=int)), [np.ones((9, 1))])
+    uphill = np.sign(line.expand(np.zeros(1))[1])
+    step = bounded(line, 50 * uphill)
+    assert line.risk(step) <= 2 * line.risk(np.zeros(1)) < line.risk(2 * step)
+    np.testing.assert_array_equal(bounded(line, -uphill), -uphill)

@@ -61,3 +61,17 @@ def test_rounds_of_the_profile_cap_the_papers():
     )
     capped = PAPER.model_copy(update={"profiles": {"paper": sizes}})
     assert models.build("2wl2o", "ci_b", capped, seed=0).n_rounds == 100
+
+
+def test_variants_of_boosted_features():
+    assert models.build("bfv_dnn_oof", "ci_a", PAPER, seed=0).out_of_fold
+    assert models.build("leaf_dnn", "ci_a", PAPER, seed=0).encoding == "numbers"
+    plain = models.build("bfv_dnn", "ci_a", PAPER, seed=0)
+    assert (plain.encoding, plain.out_of_fold) == ("values", False)
+
+
+def test_pictures_pretrained_may_be_a_file_for_the_small_cnn():
+    pictures = LOADED.pictures.model_copy(update={"pretrained": "weights.safetensors"})
+    model = models.build("crossed", "ct", LOADED.model_copy(update={"pictures": pictures}), seed=0)
+    assert model.learners["U+S"].backbone.pretrained == "weights.safetensors"
+    assert models.build("crossed", "ct", LOADED, seed=0).learners["U+S"].backbone.pretrained is False

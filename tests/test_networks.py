@@ -17,7 +17,7 @@ from usboost.earlyboost import EarlyBoostClassifier
 from usboost.errors import UsboostError
 from usboost.fusion import TwoBranchNetworkClassifier
 from usboost.images import EncodedImages, Images
-from usboost.learners.backbones import Backbone, load_backbone, read_weights, weights_file
+from usboost.learners.backbones import Backbone, load_backbone, read_weights, save_backbone, weights_file
 from usboost.learners.base import Target
 from usboost.learners.modules import TableLinear, dense_network, initialise
 from usboost.learners.networks import NetworkLearner
@@ -372,3 +372,27 @@ def test_pictures_that_are_too_small_are_refused(side, size):
     with pytest.raises(UsboostError, match="8 pixels a side or more"):
         Backbone("small_cnn", size=size).spec(view)
     assert Backbone("small_cnn", size=8).spec(view)["size"] == 8
+
+
+def test_a_small_cnn_starts_from_the_weights_of_another_network(tmp_path):
+    images, y = pictures()
+    learner = NetworkLearner((4,), epochs=3, device="cpu")
+    prepared = learner.prepare(images)
+    fitted = learner.trainer(prepared, 1).fit(Target(y[:, None].astype(float)), seed=0)
+    save_backbone(fitted.weights, tmp_path / "small.safetensors")
+    trained = Backbone("small_cnn", pretrained=str(tmp_path / "small.safetensors"))
+    module = fitted.module(torch.device("cpu"))
+    module.head = torch.nn.Identity()
+    with torch.no_grad():
+        expected = module((torch.from_numpy(images.pixels),)).numpy()
+    np.testing.assert_allclose(trained.embed(images, torch.device("cpu")), expected, rtol=1e-5, atol=1e-5)
+    assert not np.allclose(Backbone().embed(images, torch.device("cpu")), expected)
+    warm = NetworkLearner((4,), epochs=1, learning_rate=1e-12, backbone=trained, device="cpu")
+    started = warm.trainer(warm.prepare(images), 1).fit(Target(y[:, None].astype(float)), seed=1)
+    for name, array in started.weights.items():
+        if "backbone" in name:
+            np.testing.assert_allclose(array, fitted.weights[name], atol=1e-6)
+    with pytest.raises(UsboostError, match="published"):
+        Backbone("small_cnn", pretrained=True).spec(images)
+    with pytest.raises(UsboostError, match="without a backbone"):
+        save_backbone({"weight": np.zeros(3)}, tmp_path / "none.safetensors")

@@ -32,8 +32,12 @@ class BoostedFeatureNetworkClassifier(ViewsClassifier):
         The network's settings; its second view is replaced by the BFV.
     structured : str
         Name of the view that the GBM reads.
+    encoding : {"values", "numbers"}
+        What the network reads of a leaf: its value (the paper's BFV), or its number as a category,
+        which the network embeds.
     out_of_fold : bool
-        Train the network on BFVs from GBMs that never saw the row (the paper's are in-sample).
+        Train the network on BFVs from GBMs that never saw the row (the paper's are in-sample);
+        leaf numbers cannot be, as they mean other leaves in every GBM.
     gbm : GradientBoostedTrees, optional
         A GBM fitted before. A view "BFV" in the data given to `fit`, with that GBM's features of the
         same rows, is then read instead of computing them again.
@@ -52,6 +56,7 @@ class BoostedFeatureNetworkClassifier(ViewsClassifier):
         features: BoostedFeatures | None = None,
         network: TwoBranchNetworkClassifier | None = None,
         structured: str = "S",
+        encoding: str = "values",
         out_of_fold: bool = False,
         gbm: GradientBoostedTrees | None = None,
         validation_fraction: float = 0.1,
@@ -62,6 +67,7 @@ class BoostedFeatureNetworkClassifier(ViewsClassifier):
         self.features = features
         self.network = network
         self.structured = structured
+        self.encoding = encoding
         self.out_of_fold = out_of_fold
         self.gbm = gbm
         self.validation_fraction = validation_fraction
@@ -88,15 +94,19 @@ class BoostedFeatureNetworkClassifier(ViewsClassifier):
     def _fit(
         self, views: Views, codes: np.ndarray, validation: Validation | None, callbacks: list[Callback]
     ) -> None:
+        if self.encoding not in ("values", "numbers"):
+            raise UsboostError(f"encoding is 'values' or 'numbers', not {self.encoding!r}")
+        if self.encoding == "numbers" and self.out_of_fold:
+            raise UsboostError("leaf numbers cannot be out of fold: they mean other leaves in every GBM")
         settings = clone(self.features) if self.features is not None else BoostedFeatures()
         if self.gbm is None:
             table = views[self.structured]
             self.gbm_ = settings.fit(table, codes).gbm_
             if self.out_of_fold:
-                values = np.empty((len(codes), self.gbm_.n_features), dtype=np.float32)
+                unseen = np.empty((len(codes), self.gbm_.n_features), dtype=np.float32)
                 for rows, block in settings.out_of_fold(table, codes):
-                    values[rows] = block
-                views = views.with_view(BFV, Table.from_numeric(values))
+                    unseen[rows] = block
+                views = views.with_view(BFV, Table.from_numeric(unseen))
         else:
             self.gbm_ = self.gbm
             if self.gbm.n_classes != len(self.classes_):
@@ -107,11 +117,15 @@ class BoostedFeatureNetworkClassifier(ViewsClassifier):
         self.columns_ = {}
         if self.structured in views.names:  # with a GBM and its features given it need not be
             self.columns_ = {self.structured: views[self.structured].names}
-        values = self._values(views)
-        # the network reads standardised leaf values, by the training rows' mean and deviation
-        self.mean_ = values.mean(axis=0, dtype=np.float64).astype(np.float32)
-        deviation = values.std(axis=0, dtype=np.float64).astype(np.float32)
-        self.scale_ = np.where(deviation > 0, 1 / np.where(deviation > 0, deviation, 1), 0).astype(np.float32)
+        values: np.ndarray | None = None
+        self.mean_ = np.zeros(self.gbm_.n_features, dtype=np.float32)
+        self.scale_ = np.ones_like(self.mean_)
+        if self.encoding == "values":
+            values = self._values(views)
+            # the network reads standardised leaf values, by the training rows' mean and deviation
+            self.mean_ = values.mean(axis=0, dtype=np.float64).astype(np.float32)
+            deviation = values.std(axis=0, dtype=np.float64).astype(np.float32)
+            self.scale_ = np.divide(1, deviation, out=np.zeros_like(deviation), where=deviation > 0)
         network = clone(self.network) if self.network is not None else TwoBranchNetworkClassifier()
         network.set_params(views=(network.views[0], BFV), random_state=self.random_state)
         # the class codes are known, so the network's own label handling is skipped
@@ -129,6 +143,8 @@ class BoostedFeatureNetworkClassifier(ViewsClassifier):
 
     def _read(self, views: Views, values: np.ndarray | None = None) -> Views:
         """The views as the network takes them."""
+        if self.encoding == "numbers":
+            return views.with_view(BFV, self.gbm_.leaf_numbers(views[self.structured]))
         values = self._values(views) if values is None else values
         standardised = (values - self.mean_) * self.scale_
         return views.with_view(BFV, Table.from_numeric(standardised))

@@ -18,13 +18,16 @@ import numpy as np
 from usboost.callbacks import Callback, resume, tell, watched
 from usboost.errors import UsboostError
 from usboost.learners.base import FittedLearner, Learner, Target, Trainer, weighted_sum
-from usboost.losses import Loss
+from usboost.losses import Line, Loss
 from usboost.steps import StepRule
 from usboost.targets import TargetRule
 from usboost.views import Views
 
 LARGEST_RISK = 1e30
 """Beyond this the targets, float32 in the learners, are about to overflow."""
+
+MOST_RISE = 2.0
+"""Steps searched on some samples may raise the risk of all at most by this factor."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,9 @@ class StagewiseLoop:
         its own; else all are fitted to the same scores and the steps are searched jointly.
     step_fraction : float
         Share of the samples, drawn anew each round, that learners do not see and on which the steps
-        are searched; 0 searches them on all samples, those that were fitted to.
+        are searched; 0 searches them on all samples, those that were fitted to. Steps that would
+        more than double the risk of all samples together are halved until they do not: what is best
+        for the samples drawn may send others beyond all bounds.
     initial_step : float
         ε₀ = δ₀ of the second-order targets, anew each round (0.1 in the paper).
     evaluate : (f, y) -> dict of metrics, called on the validation data each round
@@ -302,6 +307,9 @@ class StagewiseLoop:
                 best_fitted, best_outputs, best_targets = fitted, outputs, targets
         taken = self.shrinkage * best_steps
         with clock("update"):
+            if held_out is not None:
+                whole = [output.astype(np.float64) for output in best_outputs]
+                taken = bounded(self.loss.line(train.f, train.y, whole), taken)
             for step, output in zip(taken, best_outputs):
                 train.f += step * output
             risk = best_line.risk(taken) if held_out is None else self.loss.risk(train.f, train.y)
@@ -366,6 +374,14 @@ def ensemble_scores(
             learners = [stage.learners[name] for stage in having]
             f += weighted_sum(learners, [stage.steps[name] for stage in having], rows)
     return f
+
+
+def bounded(line: Line, steps: np.ndarray) -> np.ndarray:
+    """The steps, halved until the risk along the line is at most `MOST_RISE` times that of none."""
+    most = MOST_RISE * line.risk(np.zeros_like(steps))
+    while line.risk(steps) > most:
+        steps = steps / 2
+    return steps
 
 
 def fit_error(target: Target, output: np.ndarray) -> float:

@@ -38,13 +38,15 @@ def build(
     UsboostError
         If params.yaml has no such model, or its tables no such dataset.
     """
-    settings.model(name)
+    chosen = settings.model(name).features
     if name == "baseline":
         return two_branch(dataset, settings, seed)
-    if name == "bfv_dnn":
+    if name == "bfv_dnn" or chosen is not None:
         return BoostedFeatureNetworkClassifier(
             boosted_features(dataset, settings, seed),
             two_branch(dataset, settings, seed),
+            encoding="numbers" if chosen == "leaf_numbers" else "values",
+            out_of_fold=chosen == "out_of_fold",
             gbm=gbm,
             random_state=seed,
         )
@@ -68,7 +70,7 @@ def backbone(
     chosen = table.pretrained if pretrained is None else pretrained
     return Backbone(
         name,
-        pretrained=chosen if name != "small_cnn" else False,
+        pretrained=chosen if name != "small_cnn" or isinstance(chosen, str) else False,
         finetune=settings.pictures.finetune,
         size=settings.pictures.size,
         augment=settings.pictures.augment,

@@ -15,7 +15,7 @@ from usboost.boosting import Round
 from usboost.callbacks import Callback, tell, watched
 from usboost.errors import UsboostError
 from usboost.images import EncodedImages, Images
-from usboost.learners.backbones import Backbone
+from usboost.learners.backbones import Backbone, embedded
 from usboost.learners.training import pick_device
 from usboost.learners.trees import Tree, quiet_lightgbm
 from usboost.metrics import accuracy, f1
@@ -134,8 +134,7 @@ class LightGBMOutsider(ViewsClassifier):
         for name in self.views:
             view = views[name]
             if isinstance(view, (Images, EncodedImages)):
-                embedded = (self.backbone or Backbone()).embed(view, pick_device(self.device))
-                view = Table.from_numeric(embedded, tuple(f"embedding_{j}" for j in range(embedded.shape[1])))
+                view = embedded(view, self.backbone, pick_device(self.device))
             if len(self.views) > 1:
                 view = replace(view, names=tuple(f"{name}__{column}" for column in view.names))
             tables.append(view)

@@ -200,6 +200,7 @@ class Model(Section):
     """One model: what it is, and what of Table 2 and `boosting` differs for it."""
 
     views: list[str] = ["U", "S"]
+    features: Literal["in_sample", "out_of_fold", "leaf_numbers"] | None = None
     loss: Literal["exponential", "cross_entropy"] = "exponential"
     monitor: Literal["f1", "accuracy", "risk"] = "f1"
     tree: TreeChanges = TreeChanges()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,17 @@ from usboost.callbacks import Callback
 from usboost.checkpoint import Checkpoint
 from usboost.cross_entropy import SoftmaxCrossEntropy
 from usboost.errors import UsboostError
+from usboost.images import EncodedImages, Images
+from usboost.learners.backbones import embedded
 from usboost.learners.base import Learner
 from usboost.learners.networks import NetworkLearner
+from usboost.learners.training import pick_device
 from usboost.learners.trees import FittedTrees, Tree, TreeLearner
 from usboost.losses import CodewordExponential
 from usboost.metrics import accuracy, f1
 from usboost.steps import StepRule, step_rule
 from usboost.targets import target_rule
-from usboost.views import Views
+from usboost.views import View, Views
 
 
 class TwoWeakLearnerClassifier(ViewsClassifier):
@@ -34,7 +37,8 @@ class TwoWeakLearnerClassifier(ViewsClassifier):
     learners : dict of view name to learner, optional
         Default: a network on view "U" and a tree of depth 3 on view "S". One entry makes a
         one-weak-learner model, three a third modality; all steps are searched jointly. A learner named
-        "S+U" reads those tables side by side, and so sees what depends on both.
+        "S+U" reads those tables side by side, and so sees what depends on both; of pictures it reads
+        the embeddings of the networks' backbone, frozen.
     target : {"gradient", "second_order", "newton"}
         2WL, 2WL2O as published, 2WL-Newton.
     n_inner : int
@@ -134,7 +138,7 @@ class TwoWeakLearnerClassifier(ViewsClassifier):
         self, views: Views, codes: np.ndarray, validation: Validation | None, callbacks: list[Callback]
     ) -> None:
         loss, names = self._loss(), self._learners()
-        held_out = (validation[0].joined(names), loss.labels(validation[1])) if validation else None
+        held_out = (self._joined(validation[0]), loss.labels(validation[1])) if validation else None
         held_codes = validation[1] if validation else codes[:0]
 
         def evaluate(f: np.ndarray, y: np.ndarray) -> dict[str, float]:
@@ -144,7 +148,7 @@ class TwoWeakLearnerClassifier(ViewsClassifier):
                 "accuracy": accuracy(held_codes, predicted),
             }
 
-        joined = views.joined(names)
+        joined = self._joined(views)
         self.stages_ = StagewiseLoop(
             loss=loss,
             learners=self._learners(),
@@ -170,9 +174,22 @@ class TwoWeakLearnerClassifier(ViewsClassifier):
 
     fit.__doc__ = ViewsClassifier.fit.__doc__
 
+    def _joined(self, views: Views, names: Iterable[str] | None = None) -> Views:
+        """The views with those that several learners read side by side; pictures there as embeddings."""
+        learners = self._learners()
+        network = next((each for each in learners.values() if isinstance(each, NetworkLearner)), None)
+        reader = network or NetworkLearner()
+
+        def as_table(view: View) -> View:
+            if not isinstance(view, (Images, EncodedImages)):
+                return view
+            return embedded(view, reader.backbone, pick_device(reader.device))
+
+        return views.joined(learners if names is None else names, as_table)
+
     def _prepare(self, views: Views) -> dict[str, Any]:
         self._check_fitted()
-        joined = views.joined(self._learners())
+        joined = self._joined(views)
         return {name: learner.prepare(joined[name]) for name, learner in self._learners().items()}
 
     def _trees(self) -> Iterator[tuple[str, Tree, float]]:

@@ -113,7 +113,7 @@ def _shuffled_sum(classifier: TwoWeakLearnerClassifier, views: Views) -> Shuffle
             return parts[learner]
         if learner == view:
             return parts[learner][order]
-        joined = views.with_view(view, views[view][order]).joined([learner])[learner]
+        joined = classifier._joined(views.with_view(view, views[view][order]), [learner])[learner]
         return ensemble_scores(classifier.stages_, {learner: learners[learner].prepare(joined)}, shape)
 
     return lambda view, order: loss.probabilities(

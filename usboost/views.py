@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Protocol
 
 import numpy as np
@@ -149,25 +150,34 @@ class Views:
         """The same samples with one view added or replaced."""
         return Views({**self._views, name: view})
 
-    def joined(self, names: Iterable[str]) -> Views:
+    def joined(self, names: Iterable[str], as_table: Callable[[View], View] | None = None) -> Views:
         """The same samples with a view for each name like "S+U": those tables side by side.
+
+        Parameters
+        ----------
+        as_table : turns a part that is no table, pictures say, into one
 
         Raises
         ------
         UsboostError
-            If a part is not there, or is no table.
+            If a part is not there, or is no table and cannot be made one.
         """
+        tables: dict[str, Table] = {}
+
+        def table(part: str, name: str) -> Table:
+            if part not in tables:
+                view = self[part]
+                found = view if isinstance(view, Table) or as_table is None else as_table(view)
+                if not isinstance(found, Table):
+                    raise UsboostError(f"view {name!r} joins tables, not {type(found).__name__}")
+                tables[part] = found
+            return tables[part]
+
         out = self
         for name in names:
-            if "+" not in name or name in out.names:
-                continue
-            first, *others = (self[part] for part in name.split("+"))
-            for part in (first, *others):
-                if not isinstance(part, Table):
-                    raise UsboostError(f"view {name!r} joins tables, not {type(part).__name__}")
-            for other in others:
-                first = first.beside(other)
-            out = out.with_view(name, first)
+            if "+" in name and name not in out.names:
+                first, *others = (table(part, name) for part in name.split("+"))
+                out = out.with_view(name, reduce(Table.beside, others, first))
         return out
 
     def __repr__(self) -> str:

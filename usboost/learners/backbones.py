@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from torch.nn import functional
 from usboost.errors import UsboostError
 from usboost.files import write_atomically
 from usboost.images import EncodedImages, Images
+from usboost.views import Table
 
 AUGMENTATIONS = ("none", "flip", "flip_shift")
 SHIFT = 8  # a shifted picture moves by at most 1/SHIFT of its side
@@ -111,10 +113,12 @@ class Backbone(BaseEstimator):
     Parameters
     ----------
     name : {"small_cnn", "vgg16", "resnet50"}
-        "small_cnn" has random weights and suits CPUs; the others are torchvision's.
+        "small_cnn" suits CPUs and has random weights unless a file has others; the others are
+        torchvision's.
     pretrained : bool or str
         Start from torchvision's IMAGENET1K weights (True: from torch's cache, downloaded if need be)
-        or from a state dict in a file (a path, ``.pth`` or ``.safetensors``).
+        or from a state dict in a file (a path, ``.pth`` or ``.safetensors``; `save_backbone` writes
+        one).
     finetune : {"all", "head"}
         "head" freezes the backbone: its embeddings are computed once and cached, and a boosting
         round costs a head.
@@ -150,8 +154,8 @@ class Backbone(BaseEstimator):
             raise UsboostError(f"fine-tuning is of 'all' or the 'head', not {self.finetune!r}")
         if self.augment not in AUGMENTATIONS:
             raise UsboostError(f"augmentation is one of {', '.join(AUGMENTATIONS)}, not {self.augment!r}")
-        if self.name == "small_cnn" and self.pretrained:
-            raise UsboostError("small_cnn has no pretrained weights; set pretrained: false")
+        if self.name == "small_cnn" and self.pretrained is True:
+            raise UsboostError("small_cnn has no published weights; set pretrained: false, or to a file")
         side = self.size or min(view.height, view.width)
         if side < SMALLEST[self.name]:
             least = SMALLEST[self.name]
@@ -164,7 +168,7 @@ class Backbone(BaseEstimator):
             "backbone": self.name,
             "size": self.size,
             "augment": self.augment,
-            "imagenet": bool(self.pretrained) and view.channels in (1, 3),
+            "imagenet": self.name != "small_cnn" and bool(self.pretrained) and view.channels in (1, 3),
         }
 
     def load_weights(self, network: ImageNetwork) -> None:
@@ -211,12 +215,29 @@ class Backbone(BaseEstimator):
         return Path(self.cache) / f"{self.name}-{digest.hexdigest()[:32]}.safetensors"
 
 
+def embedded(view: Images | EncodedImages, backbone: Backbone | None, device: torch.device) -> Table:
+    """Pictures as a table of what a frozen backbone (by default a small CNN) makes of them."""
+    values = (backbone or Backbone()).embed(view, device)
+    return Table.from_numeric(values, tuple(f"embedding_{j}" for j in range(values.shape[1])))
+
+
 def weights_file(name: str) -> tuple[Path, str]:
     """Where torch keeps torchvision's IMAGENET1K weights of a backbone, and where they are published."""
     from torchvision.models import ResNet50_Weights, VGG16_Weights
 
     weights = {"vgg16": VGG16_Weights.IMAGENET1K_V1, "resnet50": ResNet50_Weights.IMAGENET1K_V2}[name]
     return Path(torch.hub.get_dir()) / "checkpoints" / Path(weights.url).name, weights.url
+
+
+def save_backbone(weights: Mapping[str, np.ndarray], path: Path) -> None:
+    """Write the small CNN inside a network's weights (`FittedNetwork`'s, `FittedTwoBranch`'s) to a file.
+
+    ``Backbone("small_cnn", pretrained=str(path))`` starts from it; the file is safetensors.
+    """
+    kept = {key.split("backbone.", 1)[1]: value for key, value in weights.items() if "backbone." in key}
+    if not kept:
+        raise UsboostError(f"nothing to write to {path}: these weights are of a network without a backbone")
+    write_atomically(path, save({key: np.ascontiguousarray(value) for key, value in kept.items()}))
 
 
 def read_weights(name: str, pretrained: bool | str) -> dict[str, torch.Tensor]:
@@ -266,14 +287,16 @@ def _download(name: str, path: Path) -> None:
 
 
 def load_backbone(backbone: nn.Module, name: str, weights: dict[str, torch.Tensor], source: str) -> None:
-    """Load a torchvision state dict of the whole network into its convolutional part.
+    """Load a state dict into a backbone: torchvision's of the whole network, or `save_backbone`'s.
 
     Raises
     ------
     UsboostError
         If the weights are of another network.
     """
-    if name == "vgg16":
+    if name == "small_cnn":
+        kept = weights
+    elif name == "vgg16":
         kept = {
             f"0.{k.removeprefix('features.')}": v for k, v in weights.items() if k.startswith("features.")
         }

@@ -75,6 +75,17 @@ class Forest:
         _for_blocks(matrix, block)
         return values
 
+    def leaf_numbers(self, matrix: np.ndarray) -> np.ndarray:
+        """The leaf that each row falls into, tree by tree: int32 (n, T), counted from 0 in every tree."""
+        numbers = np.empty((len(matrix), len(self)), dtype=np.int32)
+
+        def block(rows: slice, columns: _Columns) -> None:
+            for t, plan in enumerate(self._plans):
+                numbers[rows, t] = _leaves(plan, columns)
+
+        _for_blocks(matrix, block)
+        return numbers
+
     def weighted_sum(self, matrix: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Σ_t weight_t · tree_t(x): float64 (n, k) from weights (T,)."""
         n_outputs = self._values[0].shape[1] if self._values else 1

@@ -45,6 +45,9 @@ MODEL_NAMES = {
     "2wl_held_out": "2WL, steps on held-out rows",
     "2wl_tree_first": "2WL, tree first",
     "2wl_warm": "2WL, warm networks",
+    "2wl_bayes": "2WL, Bayesian steps",
+    "bfv_dnn_oof": "BFV+DNN, out of fold",
+    "leaf_dnn": "LightGBM's leaves, embedded",
     "bnn": "BNN",
     "earlyboost": "Earlyboost",
 }
