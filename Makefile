@@ -71,7 +71,7 @@ bench: $(READY) ## measure speed and memory, as ratios (USBOOST_DATA: the real c
 	python -m benchmarks.bench
 
 .PHONY: results
-results: $(READY) ## the models on the real census, several seeds each (hours); docs/results.md
+results: $(READY) ## the models on real data, several seeds each (hours); docs/results.md
 	python -m benchmarks.results run results
 	python -m benchmarks.results write results
 

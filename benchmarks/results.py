@@ -1,8 +1,8 @@
-"""`make results`: the models on the real census, several seeds each; docs/results.md and its figure.
+"""`make results`: the models on real data, several seeds each; docs/results.md and its figure.
 
-``USBOOST_DATA=... python -m benchmarks.results run FOLDER`` makes a workspace and fits every cell as an
-experiment (what is there already is skipped); ``python -m benchmarks.results write FOLDER`` rewrites the
-tables between the marks of docs/results.md from what the folder holds.
+``USBOOST_DATA=... python -m benchmarks.results run FOLDER`` makes a workspace for each part of the plan and
+fits every cell as an experiment (what is there already is skipped); ``--part`` names one part alone.
+``python -m benchmarks.results write FOLDER`` rewrites the tables between the marks of docs/results.md.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +24,19 @@ from scipy import stats
 
 from benchmarks.bench import between_marks
 from flows import workspace
+from usboost import models, settings
+from usboost.datasets import store
+from usboost.learners.backbones import save_backbone
 from usboost.reporting import paper
 from usboost.reporting.results import dataset_name, model_name, table_order
 
 PAGE = Path("docs/results.md")
 FIGURE = Path("docs/results.png")
-SEEDS = 3
+METRICS = {"f1": "F1 at ½", "f1_tuned": "F1 tuned", "log_loss": "log-loss", "auc": "AUC"}
 
 # What differs from params.yaml's `paper` profile: exact steps instead of 30 evaluations of a surrogate,
 # early stopping, the baseline tuned on CI-A's validation half (docs/results.md says among what).
-CHANGES: dict[str, Any] = {
+CENSUS: dict[str, Any] = {
     "boosting.patience": 60,
     "profiles.paper.boosting.step": "newton",
     "networks.patience": 6,
@@ -46,51 +50,189 @@ CHANGES: dict[str, Any] = {
     "table1.ci_a.dnn3": [25],
     "table1.ci_a.fusion": "concat",
 }
-ROUNDS = 500
 
-# name, datasets, models: each an experiment of its own, the most telling first
-PLAN: list[tuple[str, list[str], list[str]]] = [
-    ("main", ["ci_a"], ["lgbm_s", "lgbm", "baseline", "2wl", "2wl_logistic", "2wl_newton"]),
-    ("crossed", ["ci_a"], ["crossed", "3wl"]),
-    ("main-b", ["ci_b"], ["lgbm_s", "lgbm", "baseline", "2wl", "2wl_logistic", "crossed", "3wl"]),
-    ("ablations", ["ci_a"], ["2wl_shrunk", "2wl_held_out", "2wl_tree_first", "2wl_warm"]),
-    ("rest", ["ci_a"], ["bfv_dnn", "1wl_s", "1wl_u", "2wl2o", "2wl_fix", "2wl2o_fix"]),
-    ("rest", ["ci_b"], ["bfv_dnn"]),
-]
-METRICS = {"f1": "F1 at ½", "f1_tuned": "F1 tuned", "log_loss": "log-loss", "auc": "AUC"}
+# Pictures of 32 pixels and a small CNN instead of VGG16 and ResNet50: what two cores can do.
+PICTURES: dict[str, Any] = {
+    "boosting.patience": 15,
+    "networks.patience": 6,
+    "profiles.paper.features.trees": 200,
+    "profiles.paper.data.ct": {"rows_train": 10_000, "image_size": 32},
+    "profiles.paper.data.mi": {"rows_train": 5000, "image_size": 32},
+    "profiles.paper.networks": {
+        "epochs": 40,
+        "optimizer": "rmsprop",
+        "learning_rate": 0.001,
+        "batch_size": 64,
+        "backbone": "small_cnn",
+        "head": [64],
+    },
+    "profiles.paper.boosting": {
+        "rounds": 60,
+        "step": "newton",
+        "start": "warm",
+        "optimizer": "rmsprop",
+        "learning_rate": 0.001,
+        "batch_size": 64,
+        "backbone": "small_cnn",
+        "head": [64],
+    },
+}
+
+# The same pictures as frozen embeddings, for every model alike, of the small CNN inside a baseline.
+EMBEDDED = PICTURES | {
+    "pictures.finetune": "head",
+    "pictures.pretrained": "backbone.safetensors",
+    "boosting.patience": 60,
+    "profiles.paper.boosting": PICTURES["profiles.paper.boosting"] | {"rounds": 500},
+}
+EMBEDDING_SEED = 100
 
 
-def run(folder: Path) -> None:
+@dataclass(frozen=True)
+class Fits:
+    """One experiment: datasets × models × seeds."""
+
+    name: str
+    datasets: list[str]
+    models: list[str]
+    seeds: int = 3
+
+
+@dataclass(frozen=True)
+class Part:
+    """Experiments that share a workspace.
+
+    Attributes
+    ----------
+    suffix : of the models' names in the tables, for models that have another part's name
+    embeds : the part whose baseline embeds this part's pictures
+    """
+
+    changes: Mapping[str, Any]
+    fits: list[Fits]
+    rounds: int | None = None
+    suffix: str = ""
+    embeds: str | None = None
+    datasets: list[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        every = sorted({dataset for fits in self.fits for dataset in fits.datasets})
+        object.__setattr__(self, "datasets", every)
+
+
+CROSSED = ["lgbm", "2wl_shrunk", "2wl_logistic", "3wl", "crossed"]
+WITH_PICTURES = ["lgbm_s", "baseline", "bfv_dnn", "2wl_fix", "1wl_s", "1wl_u", "2wl", "2wl_logistic", "2wl2o"]
+PLAN: dict[str, Part] = {
+    "census": Part(
+        CENSUS,
+        [
+            Fits("main", ["ci_a"], ["lgbm_s", "lgbm", "2wl", "2wl_logistic", "2wl_newton"]),
+            Fits("main", ["ci_a"], ["baseline"], seeds=5),
+            Fits("crossed", ["ci_a"], ["3wl"]),
+            Fits("crossed", ["ci_a"], ["crossed"], seeds=5),
+            Fits("main-b", ["ci_b"], ["lgbm_s", "lgbm", "2wl", "2wl_logistic", "3wl"]),
+            Fits("main-b", ["ci_b"], ["baseline", "crossed"], seeds=5),
+            Fits("ablations", ["ci_a"], ["2wl_shrunk", "2wl_tree_first", "2wl_warm"]),
+            Fits("rest", ["ci_a"], ["1wl_s", "1wl_u", "2wl2o", "2wl_fix", "2wl2o_fix"]),
+            Fits("rest", ["ci_b"], ["1wl_s", "1wl_u", "2wl2o", "2wl_fix"]),
+            Fits("rest", ["ci_a", "ci_b"], ["bfv_dnn"], seeds=5),
+        ],
+        rounds=500,
+    ),
+    "variants": Part(
+        CENSUS,
+        [
+            Fits("variants", ["ci_a"], ["2wl_held_out", "bfv_dnn_oof", "2wl_bayes"]),
+            Fits("leaves", ["ci_a"], ["leaf_dnn"]),
+        ],
+        rounds=500,
+    ),
+    "ct": Part(PICTURES, [Fits("main", ["ct"], WITH_PICTURES)]),
+    "mi": Part(PICTURES, [Fits("main", ["mi"], WITH_PICTURES)]),
+    "ct-embedded": Part(EMBEDDED, [Fits("main", ["ct"], CROSSED)], suffix="@embedded", embeds="ct"),
+    "mi-embedded": Part(EMBEDDED, [Fits("main", ["mi"], CROSSED)], suffix="@embedded", embeds="mi"),
+}
+"""By name of the part and of its workspace, the most telling first."""
+
+
+def run(folder: Path, only: str | None = None) -> None:
     """Fit every cell of the plan that is not there yet."""
-    datasets = sorted({dataset for _, chosen, _ in PLAN for dataset in chosen})
-    workspace.make(folder, profile="paper", datasets=datasets, rounds=ROUNDS, seeds=SEEDS, changes=CHANGES)
-    environment = os.environ | {"PYTHONPATH": str(workspace.ROOT)}
-    subprocess.run(["dvc", "repro", "fetch", "prepare"], cwd=folder, check=True, env=environment)
-    for name, chosen, models in PLAN:
-        if "bfv_dnn" in models:
-            for dataset in chosen:
-                words = [sys.executable, "-m", "flows.features", dataset]
-                subprocess.run(words, cwd=folder, check=True, env=environment)
-        words = [f"--dataset={dataset}" for dataset in chosen] + [f"--model={model}" for model in models]
-        words += ["--runner=processes", f"--workers={os.cpu_count()}", f"--name={name}"]
-        subprocess.run(
-            [sys.executable, "-m", "flows.experiment", *words], cwd=folder, check=True, env=environment
+    for name, part in PLAN.items():
+        if only not in (None, name):
+            continue
+        place = folder / name
+        most = max(fits.seeds for fits in part.fits)
+        workspace.make(
+            place,
+            profile="paper",
+            datasets=part.datasets,
+            rounds=part.rounds,
+            seeds=most,
+            changes=part.changes,
         )
+        environment = os.environ | {"PYTHONPATH": str(workspace.ROOT)}
+
+        def do(*words: str, place: Path = place, environment: Any = environment) -> None:
+            subprocess.run(words, cwd=place, check=True, env=environment)
+
+        do("dvc", "repro", "fetch", "prepare")
+        if part.embeds is not None and not (place / "backbone.safetensors").is_file():
+            embedding_weights(folder / part.embeds, part.datasets[0], place / "backbone.safetensors")
+        for fits in part.fits:
+            if "bfv_dnn" in fits.models:
+                for dataset in fits.datasets:
+                    do(sys.executable, "-m", "flows.features", dataset, "--seeds", str(fits.seeds))
+            words = [f"--dataset={dataset}" for dataset in fits.datasets]
+            words += [f"--model={model}" for model in fits.models]
+            words += [f"--seeds={fits.seeds}", "--runner=processes", f"--workers={os.cpu_count()}"]
+            do(sys.executable, "-m", "flows.experiment", *words, f"--name={fits.name}")
+
+
+def embedding_weights(place: Path, dataset: str, out: Path) -> None:
+    """Train a baseline on the training split, with a seed of its own, and keep its small CNN."""
+    chosen = settings.load(place / "params.yaml")
+    splits = [store.read(place / "data/prepared" / dataset, split) for split in ("train", "val")]
+    baseline = models.build("baseline", dataset, chosen, EMBEDDING_SEED)
+    baseline.fit(*splits[0], validation=splits[1])
+    save_backbone(baseline.network_.weights, out)
 
 
 def read(folder: Path) -> pd.DataFrame:
-    """Every cell that is there: dataset, model, seed, the test scores, rounds, seconds and MLflow run."""
+    """Every cell of the plan that is there: its test scores, rounds, seconds and MLflow run."""
 
     def rows() -> Iterator[dict[str, Any]]:
-        for file in sorted(folder.glob("data/experiments/*/*/*/seed-*/record.json")):
-            record = json.loads(file.read_text())
-            kept = {key: record[key] for key in ("dataset", "model", "seed", "best_round", "fit_seconds")}
-            run_id = record["mlflow_run_id"]
-            yield {**kept, **record["scores"]["test"], "experiment": file.parts[-5], "mlflow_run": run_id}
-            if "gbm" in record:
-                yield {**kept, **record["gbm"]["test"], "model": "gbm", "mlflow_run": run_id}
+        for name, part in PLAN.items():
+            for fits in part.fits:
+                for dataset in fits.datasets:
+                    for model in fits.models:
+                        for seed in range(fits.seeds):
+                            place = folder / name / "data/experiments" / fits.name / dataset / model
+                            yield from cell(place / f"seed-{seed}/record.json", name, part, fits)
+
+    def cell(file: Path, name: str, part: Part, fits: Fits) -> Iterator[dict[str, Any]]:
+        if not file.is_file():
+            return
+        record = json.loads(file.read_text())
+        kept = {key: record[key] for key in ("dataset", "seed", "best_round", "fit_seconds")}
+        kept |= {"experiment": f"{name}/{fits.name}", "mlflow_run": record["mlflow_run_id"]}
+        yield {**kept, "model": record["model"] + part.suffix, **record["scores"]["test"]}
+        if "gbm" in record:
+            yield {**kept, "model": "gbm", **record["gbm"]["test"]}
 
     return pd.DataFrame(rows())
+
+
+def named(model: str) -> str:
+    """The model's name in a table."""
+    plain, _, more = model.partition("@")
+    return f"{model_name(plain)}, on embeddings" if more else model_name(plain)
+
+
+def ordered(models: Sequence[str]) -> list[str]:
+    """The table's order, what stands on embeddings last."""
+    plain = table_order([model for model in models if "@" not in model])
+    other = table_order([model.partition("@")[0] for model in models if "@" in model])
+    return [*plain, *(f"{model}@embedded" for model in other)]
 
 
 def interval(values: Sequence[float] | pd.Series) -> tuple[float, float]:
@@ -127,11 +269,11 @@ def scores(frame: pd.DataFrame, dataset: str) -> str:
     heads = ["model", "seeds", *METRICS.values(), "% of F1 over baseline", "paper's", "best round", "fit, s"]
     lines = ["| " + " | ".join(row) + " |" for row in (heads, ["---"] * len(heads))]
     base = own[own["model"] == "baseline"].set_index("seed")["f1"]
-    for model in table_order(own["model"]):
+    for model in ordered(list(own["model"].unique())):
         cell = own[own["model"] == model]
         gain = 100 * paired(own, model, "baseline", "f1") / base
         published = paper.improvement(dataset, model)
-        row = [model_name(model), str(len(cell)), *(printed(cell[metric]) for metric in METRICS)]
+        row = [named(model), str(len(cell)), *(printed(cell[metric]) for metric in METRICS)]
         row += ["0" if model == "baseline" else printed(gain, 2, sign=True)]
         row += ["–" if published is None else f"{published:+.2f}"]
         alone = model == "gbm"
@@ -147,7 +289,7 @@ def differences(frame: pd.DataFrame, dataset: str, pairs: Sequence[tuple[str, st
     heads = ["", *METRICS.values()]
     lines = ["| " + " | ".join(row) + " |" for row in (heads, ["---"] * len(heads))]
     for model, against in pairs:
-        row = [f"{model_name(model)} − {model_name(against)}"]
+        row = [f"{named(model)} − {named(against)}"]
         for metric in METRICS:
             found = paired(own, model, against, metric)
             mean, half = interval(found) if len(found) else (float("nan"), float("nan"))
@@ -157,7 +299,7 @@ def differences(frame: pd.DataFrame, dataset: str, pairs: Sequence[tuple[str, st
     return "\n".join(lines) + "\n"
 
 
-PAIRS = {
+PAIRS: dict[str, list[tuple[str, str]]] = {
     "ci_a": [
         ("2wl", "1wl_s"),
         ("2wl", "1wl_u"),
@@ -173,10 +315,18 @@ PAIRS = {
         ("2wl_newton", "2wl_shrunk"),
         ("2wl_logistic", "2wl_newton"),
         ("3wl", "2wl_shrunk"),
+        ("2wl_bayes", "2wl"),
+        ("bfv_dnn_oof", "bfv_dnn"),
+        ("leaf_dnn", "bfv_dnn"),
         ("2wl_logistic", "lgbm"),
         ("crossed", "lgbm"),
+        ("crossed", "leaf_dnn"),
     ],
     "ci_b": [
+        ("2wl", "1wl_s"),
+        ("2wl", "1wl_u"),
+        ("2wl2o", "2wl"),
+        ("2wl_fix", "2wl"),
         ("bfv_dnn", "gbm"),
         ("2wl_logistic", "2wl"),
         ("3wl", "2wl"),
@@ -184,6 +334,20 @@ PAIRS = {
         ("crossed", "lgbm"),
     ],
 }
+PAIRS["ct"] = PAIRS["mi"] = [
+    ("2wl", "1wl_s"),
+    ("2wl", "1wl_u"),
+    ("2wl", "baseline"),
+    ("2wl2o", "2wl"),
+    ("2wl_fix", "2wl"),
+    ("2wl_logistic", "2wl"),
+    ("bfv_dnn", "gbm"),
+    ("3wl@embedded", "2wl_shrunk@embedded"),
+    ("2wl_logistic@embedded", "lgbm@embedded"),
+    ("crossed@embedded", "lgbm@embedded"),
+    ("baseline", "lgbm@embedded"),
+    ("2wl_logistic", "lgbm@embedded"),
+]
 
 
 def figure(frame: pd.DataFrame, path: Path) -> None:
@@ -191,7 +355,7 @@ def figure(frame: pd.DataFrame, path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    datasets = [name for name in ("ci_a", "ci_b") if (frame["dataset"] == name).any()]
+    datasets = [name for name in PAIRS if (frame["dataset"] == name).any()]
     shown = ("f1_tuned", "log_loss")
     fig, axes = plt.subplots(
         len(datasets), 2, figsize=(10, 4.2 * len(datasets)), squeeze=False, layout="constrained"
@@ -206,7 +370,7 @@ def figure(frame: pd.DataFrame, path: Path) -> None:
                 colour = "#b2561a" if outsider else "#1f5f8b"
                 ax.plot(values, np.full(len(values), height), "o", color=colour, alpha=0.45, markersize=5)
                 ax.plot([values.mean()] * 2, [height - 0.3, height + 0.3], color=colour, linewidth=2)
-            ax.set_yticks(range(len(order)), [model_name(model) for model in order])
+            ax.set_yticks(range(len(order)), [named(model) for model in order])
             ax.grid(axis="x", alpha=0.3)
             ax.spines[["top", "right"]].set_visible(False)
             better = "lower" if metric == "log_loss" else "higher"
@@ -225,7 +389,7 @@ def runs(frame: pd.DataFrame) -> str:
     own = frame[frame["model"] != "gbm"].sort_values("seed")
     for (experiment, dataset, model), cell in own.groupby(["experiment", "dataset", "model"], sort=False):
         ids = " ".join(f"`{run[:8]}`" for run in cell["mlflow_run"])
-        lines.append(f"| {experiment} | {dataset_name(str(dataset))} | {model_name(str(model))} | {ids} |")
+        lines.append(f"| {experiment} | {dataset_name(str(dataset))} | {named(str(model))} | {ids} |")
     return "\n".join(lines) + "\n"
 
 
@@ -244,8 +408,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=["run", "write"])
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--part", choices=list(PLAN), help="run this part alone")
     given = parser.parse_args()
-    {"run": run, "write": write}[given.what](given.folder)
+    if given.what == "run":
+        run(given.folder.resolve(), given.part)
+    else:
+        write(given.folder)
 
 
 if __name__ == "__main__":
