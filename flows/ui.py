@@ -28,8 +28,10 @@ def main(
         with runtime.prefect_api():
             from prefect.settings import PREFECT_API_URL
 
+            from tasks.tracking import TRAINING_VIEW  # here, because MLflow takes seconds to import
+
             server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            print(f"MLflow   http://127.0.0.1:{port}")
+            print(f"MLflow   http://127.0.0.1:{port}/#/experiments{TRAINING_VIEW}")
             print(f"Prefect  {str(PREFECT_API_URL.value()).removesuffix('/api')}")
             print("Ctrl-C ends both")
             try:

@@ -212,7 +212,7 @@ def run_address(run_id: str) -> str | None:
     if not store_uri.startswith("http"):
         return None
     experiment = MlflowClient().get_run(run_id).info.experiment_id
-    return f"{store_uri.rstrip('/')}/#/experiments/{experiment}/runs/{run_id}"
+    return f"{store_uri.rstrip('/')}/#/experiments/{experiment}/runs/{run_id}{tracking.TRAINING_VIEW}"
 
 
 def link_run(cell: Cell, run_id: str) -> None:

@@ -42,6 +42,10 @@ _LOGGING = threading.Lock()  # MLflow keeps a model that is logged as code in a 
 NAMES = {"step_U": "epsilon", "step_S": "delta"}
 
 
+TRAINING_VIEW = "?workflowType=machine_learning"
+"""At the end of an address: MLflow's pages for models, instead of those for language models."""
+
+
 def experiment_id(name: str) -> str:
     """The experiment of that name, made if need be; a local store keeps artifacts beside its database."""
     experiment = mlflow.get_experiment_by_name(name)
