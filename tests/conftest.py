@@ -11,6 +11,14 @@ from usboost.views import Table, Views
 torch.set_num_threads(1)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With `make test`'s two processes: the flows in one, as they share a workspace, the rest by file."""
+    for item in items:
+        file = item.path.relative_to(item.config.rootpath).as_posix()
+        item.add_marker(pytest.mark.xdist_group("flows" if file.startswith("tests/flows/") else file))
+
+
 def make_views(n_classes: int = 2, n: int = 300, seed: int = 0) -> tuple[Views, np.ndarray]:
     """Two tables with numbers and categories (codes from 1), and labels that depend on both."""
     rng = np.random.default_rng(seed)
