@@ -1,4 +1,4 @@
-"""`make results`: the models on real data, several seeds each; docs/results.md and its figure.
+"""`make results`: the models on real data, several seeds each; docs/results.md and its figures.
 
 ``USBOOST_DATA=... python -m benchmarks.results run FOLDER`` makes a workspace for each part of the plan and
 fits every cell as an experiment (what is there already is skipped); ``--part`` names one part alone.
@@ -31,7 +31,19 @@ from usboost.reporting import paper
 from usboost.reporting.results import dataset_name, model_name, table_order
 
 PAGE = Path("docs/results.md")
-FIGURE = Path("docs/results.png")
+FIGURES = {
+    "docs/results.png": (("ci_a", "ci_b"), "f1_tuned"),
+    "docs/results-pictures.png": (("ct", "mi"), "f1"),
+}
+ROUNDS_FIGURE = Path("docs/results-rounds.png")
+OURS, OUTSIDERS = "#1f5f8b", "#b2561a"
+ROUNDS_SHOWN = {
+    "2wl": "#1f5f8b",
+    "2wl_shrunk": "#3f9b6c",
+    "2wl_held_out": "#8a5aa8",
+    "2wl_fix": "#b2561a",
+    "2wl2o_fix": "#777777",
+}
 METRICS = {"f1": "F1 at ½", "f1_tuned": "F1 tuned", "log_loss": "log-loss", "auc": "AUC"}
 
 # What differs from params.yaml's `paper` profile: exact steps instead of 30 evaluations of a surrogate,
@@ -350,37 +362,69 @@ PAIRS["ct"] = PAIRS["mi"] = [
 ]
 
 
-def figure(frame: pd.DataFrame, path: Path) -> None:
-    """Tuned F1 and log-loss of every model, a dot a seed."""
+def figure(frame: pd.DataFrame, path: Path, datasets: Sequence[str], score: str) -> None:
+    """A score and the log-loss of every model on some datasets, a dot a seed."""
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    datasets = [name for name in PAIRS if (frame["dataset"] == name).any()]
-    shown = ("f1_tuned", "log_loss")
     fig, axes = plt.subplots(
-        len(datasets), 2, figsize=(10, 4.2 * len(datasets)), squeeze=False, layout="constrained"
+        len(datasets), 2, figsize=(10, 4.6 * len(datasets)), squeeze=False, layout="constrained"
     )
     for row, dataset in zip(axes, datasets):
         own = frame[(frame["dataset"] == dataset) & (frame["model"] != "gbm")]
-        order = own.groupby("model")["f1_tuned"].mean().sort_values().index
-        for ax, metric in zip(row, shown):
+        order = own.groupby("model")[score].mean().sort_values().index
+        for ax, metric in zip(row, (score, "log_loss")):
             for height, model in enumerate(order):
                 values = own[own["model"] == model][metric]
-                outsider = model.startswith("lgbm") or model == "baseline"
-                colour = "#b2561a" if outsider else "#1f5f8b"
+                outsider = model.startswith(("lgbm", "leaf_dnn")) or model == "baseline"
+                colour = OUTSIDERS if outsider else OURS
                 ax.plot(values, np.full(len(values), height), "o", color=colour, alpha=0.45, markersize=5)
                 ax.plot([values.mean()] * 2, [height - 0.3, height + 0.3], color=colour, linewidth=2)
             ax.set_yticks(range(len(order)), [named(model) for model in order])
             ax.grid(axis="x", alpha=0.3)
             ax.spines[["top", "right"]].set_visible(False)
             better = "lower" if metric == "log_loss" else "higher"
-            ax.set_xlabel(f"{METRICS[metric]} on the test half ({better} is better)")
+            ax.set_xlabel(f"{METRICS[metric]} on the test rows ({better} is better)")
             if metric == "log_loss":
                 top = own["log_loss"].quantile(0.9) * 1.05
                 ax.set_xlim(right=min(own["log_loss"].max() * 1.02, max(top, 0.14)))
         row[0].set_title(f"{dataset_name(dataset)}: a dot is a seed, a bar the mean", loc="left")
     fig.savefig(path, dpi=110)
     plt.close(fig)
+
+
+def rounds_figure(folder: Path, path: Path) -> None:
+    """Validation risk and F1 over the rounds of CI-A's models on the exponential loss, a line a seed."""
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    fig, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
+    for model, colour in ROUNDS_SHOWN.items():
+        for k, file in enumerate(traces(folder, "ci_a", model)):
+            trace = pd.read_parquet(file)
+            for ax, column in zip(axes, ("risk_val", "f1_val")):
+                label = named(model) if k == 0 else None
+                ax.plot(trace["round"], trace[column], color=colour, linewidth=1.1, alpha=0.8, label=label)
+    axes[0].set_ylim(1.2, 1.6)
+    axes[1].set_ylim(0.3, 0.62)
+    for ax, name in zip(axes, ("Risk on validation", "F1 at ½ on validation")):
+        ax.set(xlabel="round", xscale="log")
+        ax.set_title(name, loc="left")
+        ax.grid(alpha=0.3)
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.xaxis.set_major_formatter("{x:.0f}")
+    fig.legend(*axes[1].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
+    fig.savefig(path, dpi=110)
+    plt.close(fig)
+
+
+def traces(folder: Path, dataset: str, model: str) -> Iterator[Path]:
+    """The traces of a model's cells, seed by seed."""
+    for name, part in PLAN.items():
+        for fits in part.fits:
+            if dataset in fits.datasets and model in fits.models and not part.suffix:
+                place = folder / name / "data/experiments" / fits.name / dataset / model
+                yield from sorted(place.glob("seed-*/trace.parquet"))[: fits.seeds]
 
 
 def runs(frame: pd.DataFrame) -> str:
@@ -394,14 +438,17 @@ def runs(frame: pd.DataFrame) -> str:
 
 
 def write(folder: Path) -> None:
-    """Rewrite the tables and the figure of docs/results.md."""
+    """Rewrite the tables and the figures of docs/results.md."""
     frame = read(folder)
     text = PAGE.read_text()
     for dataset in [name for name in PAIRS if (frame["dataset"] == name).any()]:
         text = between_marks(text, f"{dataset} scores", scores(frame, dataset))
         text = between_marks(text, f"{dataset} differences", differences(frame, dataset, PAIRS[dataset]))
     PAGE.write_text(between_marks(text, "runs", runs(frame)))
-    figure(frame, FIGURE)
+    for path, (datasets, score) in FIGURES.items():
+        if there := [dataset for dataset in datasets if (frame["dataset"] == dataset).any()]:
+            figure(frame, Path(path), there, score)
+    rounds_figure(folder, ROUNDS_FIGURE)
 
 
 def main() -> None:
