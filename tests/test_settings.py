@@ -69,3 +69,10 @@ def test_unknown_names():
         loaded.model("9wl")
     with pytest.raises(UsboostError, match=r"no table1\.ci_z"):
         loaded.networks_of("ci_z")
+
+
+def test_a_network_on_boosted_features_is_no_stage():
+    changed = document()
+    changed["run"]["boosting"].append("leaf_dnn")
+    with pytest.raises(UsboostError, match=r"^params.yaml: run.boosting names leaf_dnn.*--model leaf_dnn"):
+        settings.parse(changed)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from usboost.errors import UsboostError
 
@@ -254,6 +254,16 @@ class Settings(Section):
     experiment: Experiment = Experiment()
     models: dict[str, Model]
 
+    @model_validator(mode="after")
+    def _stages_know_their_models(self) -> Settings:
+        for name in self.run.boosting:
+            if name in self.models and self.models[name].features is not None:
+                raise ValueError(
+                    f"run.boosting names {name}, a network on boosted features, which no stage fits; "
+                    f"run `python -m flows.experiment --model {name}`"
+                )
+        return self
+
     @property
     def sizes(self) -> Profile:
         """What the profile in force sets."""
@@ -343,5 +353,6 @@ def parse(document: Any, path: Path = Path("params.yaml")) -> Settings:
         return Settings.model_validate(document)
     except ValidationError as error:
         first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise UsboostError(f"{path}: {key}: {first['msg']}") from None
+        key = ".".join(map(str, first["loc"]))
+        where = f"{path}: {key}" if key else str(path)
+        raise UsboostError(f"{where}: {first['msg'].removeprefix('Value error, ')}") from None
