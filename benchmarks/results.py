@@ -237,7 +237,7 @@ def read(folder: Path) -> pd.DataFrame:
 def named(model: str) -> str:
     """The model's name in a table."""
     plain, _, more = model.partition("@")
-    return f"{model_name(plain)}, on embeddings" if more else model_name(plain)
+    return f"{model_name(plain)} (embeddings)" if more else model_name(plain)
 
 
 def ordered(models: Sequence[str]) -> list[str]:
@@ -357,8 +357,10 @@ PAIRS["ct"] = PAIRS["mi"] = [
     ("3wl@embedded", "2wl_shrunk@embedded"),
     ("2wl_logistic@embedded", "lgbm@embedded"),
     ("crossed@embedded", "lgbm@embedded"),
+    ("crossed@embedded", "baseline"),
     ("baseline", "lgbm@embedded"),
     ("2wl_logistic", "lgbm@embedded"),
+    ("2wl_fix", "lgbm@embedded"),
 ]
 
 
