@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -66,6 +68,20 @@ def team(reproduced: Workspace, tmp_path: Path) -> Iterator[dict[str, Any]]:
         servers.flow("services", "stop", check=False)
 
 
+def stop(worker: subprocess.Popen[bytes], place: Path) -> None:
+    """End the worker when it has cleared up after its runs; by force if it does not end by itself."""
+    for _ in range(60):
+        if not list(place.rglob("params.yaml")):
+            break
+        time.sleep(1)
+    try:
+        os.killpg(worker.pid, signal.SIGTERM)
+        worker.wait(timeout=60)
+    except subprocess.TimeoutExpired:
+        os.killpg(worker.pid, signal.SIGKILL)
+        worker.wait()
+
+
 def test_a_worker_with_nothing_but_addresses_fits_an_experiment(team: dict[str, Any], tmp_path: Path) -> None:
     here = tmp_path / "asking"
     team["servers"].folder.rename(here)  # a path of the first checkout would lead nowhere
@@ -103,8 +119,7 @@ def test_a_worker_with_nothing_but_addresses_fits_an_experiment(team: dict[str, 
     except AssertionError as error:
         raise AssertionError(f"{error}\n{Path(log.name).read_text()[-3000:]}") from error
     finally:
-        os.killpg(worker.pid, 15)
-        worker.wait(timeout=60)
+        stop(worker, place)
 
     table = pd.read_csv(here / "data/experiments/remote/comparison.csv")
     assert table["seeds"].tolist() == [1] * 4
