@@ -28,11 +28,14 @@ def task_runner(chosen: Experiment) -> TaskRunner[Any]:
     if chosen.runner == "processes":
         return ProcessPoolTaskRunner(max_workers=chosen.workers)
     try:
+        import dask
         from prefect_dask import DaskTaskRunner
     except ImportError:
         raise UsboostError("Dask is not installed; install usboost[dask] or choose another runner") from None
     if chosen.dask_address:
         return DaskTaskRunner(address=chosen.dask_address)
+    # Dask has malloc give every array back at once, and a training then spends half its time getting memory
+    dask.config.set({"distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": None})
     cluster = {
         "n_workers": chosen.workers,
         "threads_per_worker": 1,
