@@ -155,7 +155,7 @@ PLAN: dict[str, Part] = {
         CENSUS,
         [
             Fits("variants", ["ci_a"], ["2wl_held_out", "bfv_dnn_oof", "2wl_bayes"]),
-            Fits("leaves", ["ci_a"], ["leaf_dnn"]),
+            Fits("leaves", ["ci_a", "ci_b"], ["leaf_dnn"]),
         ],
         rounds=500,
     ),
@@ -340,10 +340,12 @@ PAIRS: dict[str, list[tuple[str, str]]] = {
         ("2wl2o", "2wl"),
         ("2wl_fix", "2wl"),
         ("bfv_dnn", "gbm"),
+        ("leaf_dnn", "bfv_dnn"),
         ("2wl_logistic", "2wl"),
         ("3wl", "2wl"),
         ("2wl_logistic", "lgbm"),
         ("crossed", "lgbm"),
+        ("crossed", "leaf_dnn"),
     ],
 }
 PAIRS["ct"] = PAIRS["mi"] = [
