@@ -12,8 +12,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ import pandas as pd
 from scipy import stats
 
 from benchmarks.bench import between_marks
+from benchmarks.results_plan import EMBEDDING_SEED, PAIRS, PLAN, cells
 from flows import workspace
 from usboost import models, settings
 from usboost.datasets import store
@@ -45,126 +45,6 @@ ROUNDS_SHOWN = {
     "2wl2o_fix": "#777777",
 }
 METRICS = {"f1": "F1 at ½", "f1_tuned": "F1 tuned", "log_loss": "log-loss", "auc": "AUC"}
-
-# What differs from params.yaml's `paper` profile: exact steps instead of 30 evaluations of a surrogate,
-# early stopping, the baseline tuned on CI-A's validation half (docs/results.md says among what).
-CENSUS: dict[str, Any] = {
-    "boosting.patience": 60,
-    "profiles.paper.boosting.step": "newton",
-    "networks.patience": 6,
-    "profiles.paper.networks.epochs": 40,
-    "profiles.paper.networks.optimizer": "rmsprop",
-    "profiles.paper.networks.learning_rate": 0.001,
-    "profiles.paper.networks.batch_size": 512,
-    "profiles.paper.features.trees": 500,
-    "table1.ci_a.dnn1": [100, 50],
-    "table1.ci_a.dnn2": [100, 50],
-    "table1.ci_a.dnn3": [25],
-    "table1.ci_a.fusion": "concat",
-}
-
-# Pictures of 32 pixels and a small CNN instead of VGG16 and ResNet50: what two cores can do.
-PICTURES: dict[str, Any] = {
-    "boosting.patience": 15,
-    "networks.patience": 6,
-    "profiles.paper.features.trees": 200,
-    "profiles.paper.data.ct": {"rows_train": 10_000, "image_size": 32},
-    "profiles.paper.data.mi": {"rows_train": 5000, "image_size": 32},
-    "profiles.paper.networks": {
-        "epochs": 40,
-        "optimizer": "rmsprop",
-        "learning_rate": 0.001,
-        "batch_size": 64,
-        "backbone": "small_cnn",
-        "head": [64],
-    },
-    "profiles.paper.boosting": {
-        "rounds": 60,
-        "step": "newton",
-        "start": "warm",
-        "optimizer": "rmsprop",
-        "learning_rate": 0.001,
-        "batch_size": 64,
-        "backbone": "small_cnn",
-        "head": [64],
-    },
-}
-
-# The same pictures as frozen embeddings, for every model alike, of the small CNN inside a baseline.
-EMBEDDED = PICTURES | {
-    "pictures.finetune": "head",
-    "pictures.pretrained": "backbone.safetensors",
-    "boosting.patience": 60,
-    "profiles.paper.boosting": PICTURES["profiles.paper.boosting"] | {"rounds": 500},
-}
-EMBEDDING_SEED = 100
-
-
-@dataclass(frozen=True)
-class Fits:
-    """One experiment: datasets × models × seeds."""
-
-    name: str
-    datasets: list[str]
-    models: list[str]
-    seeds: int = 3
-
-
-@dataclass(frozen=True)
-class Part:
-    """Experiments that share a workspace.
-
-    Attributes
-    ----------
-    suffix : of the models' names in the tables, for models that have another part's name
-    embeds : the part whose baseline embeds this part's pictures
-    """
-
-    changes: Mapping[str, Any]
-    fits: list[Fits]
-    rounds: int | None = None
-    suffix: str = ""
-    embeds: str | None = None
-    datasets: list[str] = field(init=False)
-
-    def __post_init__(self) -> None:
-        every = sorted({dataset for fits in self.fits for dataset in fits.datasets})
-        object.__setattr__(self, "datasets", every)
-
-
-CROSSED = ["lgbm", "2wl_shrunk", "2wl_logistic", "3wl", "crossed"]
-WITH_PICTURES = ["lgbm_s", "baseline", "bfv_dnn", "2wl_fix", "1wl_s", "1wl_u", "2wl", "2wl_logistic", "2wl2o"]
-PLAN: dict[str, Part] = {
-    "census": Part(
-        CENSUS,
-        [
-            Fits("main", ["ci_a"], ["lgbm_s", "lgbm", "2wl", "2wl_logistic", "2wl_newton"]),
-            Fits("main", ["ci_a"], ["baseline"], seeds=5),
-            Fits("crossed", ["ci_a"], ["3wl"]),
-            Fits("crossed", ["ci_a"], ["crossed"], seeds=5),
-            Fits("main-b", ["ci_b"], ["lgbm_s", "lgbm", "2wl", "2wl_logistic", "3wl"]),
-            Fits("main-b", ["ci_b"], ["baseline", "crossed"], seeds=5),
-            Fits("ablations", ["ci_a"], ["2wl_shrunk", "2wl_tree_first", "2wl_warm"]),
-            Fits("rest", ["ci_a"], ["1wl_s", "1wl_u", "2wl2o", "2wl_fix", "2wl2o_fix"]),
-            Fits("rest", ["ci_b"], ["1wl_s", "1wl_u", "2wl2o", "2wl_fix"]),
-            Fits("rest", ["ci_a", "ci_b"], ["bfv_dnn"], seeds=5),
-        ],
-        rounds=500,
-    ),
-    "variants": Part(
-        CENSUS,
-        [
-            Fits("variants", ["ci_a"], ["2wl_held_out", "bfv_dnn_oof", "2wl_bayes"]),
-            Fits("leaves", ["ci_a", "ci_b"], ["leaf_dnn"]),
-        ],
-        rounds=500,
-    ),
-    "ct": Part(PICTURES, [Fits("main", ["ct"], WITH_PICTURES)]),
-    "mi": Part(PICTURES, [Fits("main", ["mi"], WITH_PICTURES)]),
-    "ct-embedded": Part(EMBEDDED, [Fits("main", ["ct"], CROSSED)], suffix="@embedded", embeds="ct"),
-    "mi-embedded": Part(EMBEDDED, [Fits("main", ["mi"], CROSSED)], suffix="@embedded", embeds="mi"),
-}
-"""By name of the part and of its workspace, the most telling first."""
 
 
 def run(folder: Path, only: str | None = None) -> None:
@@ -213,23 +93,16 @@ def read(folder: Path) -> pd.DataFrame:
     """Every cell of the plan that is there: its test scores, rounds, seconds and MLflow run."""
 
     def rows() -> Iterator[dict[str, Any]]:
-        for name, part in PLAN.items():
-            for fits in part.fits:
-                for dataset in fits.datasets:
-                    for model in fits.models:
-                        for seed in range(fits.seeds):
-                            place = folder / name / "data/experiments" / fits.name / dataset / model
-                            yield from cell(place / f"seed-{seed}/record.json", name, part, fits)
-
-    def cell(file: Path, name: str, part: Part, fits: Fits) -> Iterator[dict[str, Any]]:
-        if not file.is_file():
-            return
-        record = json.loads(file.read_text())
-        kept = {key: record[key] for key in ("dataset", "seed", "best_round", "fit_seconds")}
-        kept |= {"experiment": f"{name}/{fits.name}", "mlflow_run": record["mlflow_run_id"]}
-        yield {**kept, "model": record["model"] + part.suffix, **record["scores"]["test"]}
-        if "gbm" in record:
-            yield {**kept, "model": "gbm", **record["gbm"]["test"]}
+        for cell in cells():
+            file = folder / cell.place / "record.json"
+            if not file.is_file():
+                continue
+            record = json.loads(file.read_text())
+            kept = {key: record[key] for key in ("dataset", "seed", "best_round", "fit_seconds")}
+            kept |= {"experiment": cell.experiment, "mlflow_run": record["mlflow_run_id"]}
+            yield {**kept, "model": cell.model + cell.suffix, **record["scores"]["test"]}
+            if "gbm" in record:
+                yield {**kept, "model": "gbm", **record["gbm"]["test"]}
 
     return pd.DataFrame(rows())
 
@@ -311,61 +184,6 @@ def differences(frame: pd.DataFrame, dataset: str, pairs: Sequence[tuple[str, st
     return "\n".join(lines) + "\n"
 
 
-PAIRS: dict[str, list[tuple[str, str]]] = {
-    "ci_a": [
-        ("2wl", "1wl_s"),
-        ("2wl", "1wl_u"),
-        ("2wl2o", "2wl"),
-        ("2wl_fix", "2wl"),
-        ("2wl2o_fix", "2wl2o"),
-        ("bfv_dnn", "gbm"),
-        ("2wl_shrunk", "2wl"),
-        ("2wl_held_out", "2wl"),
-        ("2wl_tree_first", "2wl"),
-        ("2wl_warm", "2wl"),
-        ("2wl_newton", "2wl2o"),
-        ("2wl_newton", "2wl_shrunk"),
-        ("2wl_logistic", "2wl_newton"),
-        ("3wl", "2wl_shrunk"),
-        ("2wl_bayes", "2wl"),
-        ("bfv_dnn_oof", "bfv_dnn"),
-        ("leaf_dnn", "bfv_dnn"),
-        ("2wl_logistic", "lgbm"),
-        ("crossed", "lgbm"),
-        ("crossed", "leaf_dnn"),
-    ],
-    "ci_b": [
-        ("2wl", "1wl_s"),
-        ("2wl", "1wl_u"),
-        ("2wl2o", "2wl"),
-        ("2wl_fix", "2wl"),
-        ("bfv_dnn", "gbm"),
-        ("leaf_dnn", "bfv_dnn"),
-        ("2wl_logistic", "2wl"),
-        ("3wl", "2wl"),
-        ("2wl_logistic", "lgbm"),
-        ("crossed", "lgbm"),
-        ("crossed", "leaf_dnn"),
-    ],
-}
-PAIRS["ct"] = PAIRS["mi"] = [
-    ("2wl", "1wl_s"),
-    ("2wl", "1wl_u"),
-    ("2wl", "baseline"),
-    ("2wl2o", "2wl"),
-    ("2wl_fix", "2wl"),
-    ("2wl_logistic", "2wl"),
-    ("bfv_dnn", "gbm"),
-    ("3wl@embedded", "2wl_shrunk@embedded"),
-    ("2wl_logistic@embedded", "lgbm@embedded"),
-    ("crossed@embedded", "lgbm@embedded"),
-    ("crossed@embedded", "baseline"),
-    ("baseline", "lgbm@embedded"),
-    ("2wl_logistic", "lgbm@embedded"),
-    ("2wl_fix", "lgbm@embedded"),
-]
-
-
 def figure(frame: pd.DataFrame, path: Path, datasets: Sequence[str], score: str) -> None:
     """A score and the log-loss of every model on some datasets, a dot a seed."""
     matplotlib.use("Agg")
@@ -404,7 +222,8 @@ def rounds_figure(folder: Path, path: Path) -> None:
 
     fig, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
     for model, colour in ROUNDS_SHOWN.items():
-        for k, file in enumerate(traces(folder, "ci_a", model)):
+        wanted = [cell for cell in cells() if (cell.dataset, cell.model) == ("ci_a", model)]
+        for k, file in enumerate(folder / cell.place / "trace.parquet" for cell in wanted):
             trace = pd.read_parquet(file)
             for ax, column in zip(axes, ("risk_val", "f1_val")):
                 label = named(model) if k == 0 else None
@@ -420,15 +239,6 @@ def rounds_figure(folder: Path, path: Path) -> None:
     fig.legend(*axes[1].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
     fig.savefig(path, dpi=110)
     plt.close(fig)
-
-
-def traces(folder: Path, dataset: str, model: str) -> Iterator[Path]:
-    """The traces of a model's cells, seed by seed."""
-    for name, part in PLAN.items():
-        for fits in part.fits:
-            if dataset in fits.datasets and model in fits.models and not part.suffix:
-                place = folder / name / "data/experiments" / fits.name / dataset / model
-                yield from sorted(place.glob("seed-*/trace.parquet"))[: fits.seeds]
 
 
 def runs(frame: pd.DataFrame) -> str:

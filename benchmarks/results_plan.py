@@ -1,0 +1,204 @@
+"""What `make results` fits: parts with a workspace each, their models and seeds, and the pairs compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+# What differs from params.yaml's `paper` profile: exact steps instead of 30 evaluations of a surrogate,
+# early stopping, the baseline tuned on CI-A's validation half (docs/results.md says among what).
+CENSUS: dict[str, Any] = {
+    "boosting.patience": 60,
+    "profiles.paper.boosting.step": "newton",
+    "networks.patience": 6,
+    "profiles.paper.networks.epochs": 40,
+    "profiles.paper.networks.optimizer": "rmsprop",
+    "profiles.paper.networks.learning_rate": 0.001,
+    "profiles.paper.networks.batch_size": 512,
+    "profiles.paper.features.trees": 500,
+    "table1.ci_a.dnn1": [100, 50],
+    "table1.ci_a.dnn2": [100, 50],
+    "table1.ci_a.dnn3": [25],
+    "table1.ci_a.fusion": "concat",
+}
+
+# Pictures of 32 pixels and a small CNN instead of VGG16 and ResNet50: what two cores can do.
+PICTURES: dict[str, Any] = {
+    "boosting.patience": 15,
+    "networks.patience": 6,
+    "profiles.paper.features.trees": 200,
+    "profiles.paper.data.ct": {"rows_train": 10_000, "image_size": 32},
+    "profiles.paper.data.mi": {"rows_train": 5000, "image_size": 32},
+    "profiles.paper.networks": {
+        "epochs": 40,
+        "optimizer": "rmsprop",
+        "learning_rate": 0.001,
+        "batch_size": 64,
+        "backbone": "small_cnn",
+        "head": [64],
+    },
+    "profiles.paper.boosting": {
+        "rounds": 60,
+        "step": "newton",
+        "start": "warm",
+        "optimizer": "rmsprop",
+        "learning_rate": 0.001,
+        "batch_size": 64,
+        "backbone": "small_cnn",
+        "head": [64],
+    },
+}
+
+# The same pictures as frozen embeddings, for every model alike, of the small CNN inside a baseline.
+EMBEDDED = PICTURES | {
+    "pictures.finetune": "head",
+    "pictures.pretrained": "backbone.safetensors",
+    "boosting.patience": 60,
+    "profiles.paper.boosting": PICTURES["profiles.paper.boosting"] | {"rounds": 500},
+}
+EMBEDDING_SEED = 100
+
+
+@dataclass(frozen=True)
+class Fits:
+    """One experiment: datasets × models × seeds."""
+
+    name: str
+    datasets: list[str]
+    models: list[str]
+    seeds: int = 3
+
+
+@dataclass(frozen=True)
+class Part:
+    """Experiments that share a workspace.
+
+    Attributes
+    ----------
+    suffix : of the models' names in the tables, for models that have another part's name
+    embeds : the part whose baseline embeds this part's pictures
+    """
+
+    changes: Mapping[str, Any]
+    fits: list[Fits]
+    rounds: int | None = None
+    suffix: str = ""
+    embeds: str | None = None
+    datasets: list[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        every = sorted({dataset for fits in self.fits for dataset in fits.datasets})
+        object.__setattr__(self, "datasets", every)
+
+
+CROSSED = ["lgbm", "2wl_shrunk", "2wl_logistic", "3wl", "crossed"]
+WITH_PICTURES = ["lgbm_s", "baseline", "bfv_dnn", "2wl_fix", "1wl_s", "1wl_u", "2wl", "2wl_logistic", "2wl2o"]
+PLAN: dict[str, Part] = {
+    "census": Part(
+        CENSUS,
+        [
+            Fits("main", ["ci_a"], ["lgbm_s", "lgbm", "2wl", "2wl_logistic", "2wl_newton"]),
+            Fits("main", ["ci_a"], ["baseline"], seeds=5),
+            Fits("crossed", ["ci_a"], ["3wl"]),
+            Fits("crossed", ["ci_a"], ["crossed"], seeds=5),
+            Fits("main-b", ["ci_b"], ["lgbm_s", "lgbm", "2wl", "2wl_logistic", "3wl"]),
+            Fits("main-b", ["ci_b"], ["baseline", "crossed"], seeds=5),
+            Fits("ablations", ["ci_a"], ["2wl_shrunk", "2wl_tree_first", "2wl_warm"]),
+            Fits("rest", ["ci_a"], ["1wl_s", "1wl_u", "2wl2o", "2wl_fix", "2wl2o_fix"]),
+            Fits("rest", ["ci_b"], ["1wl_s", "1wl_u", "2wl2o", "2wl_fix"]),
+            Fits("rest", ["ci_a", "ci_b"], ["bfv_dnn"], seeds=5),
+        ],
+        rounds=500,
+    ),
+    "variants": Part(
+        CENSUS,
+        [
+            Fits("variants", ["ci_a"], ["2wl_held_out", "bfv_dnn_oof", "2wl_bayes"]),
+            Fits("leaves", ["ci_a", "ci_b"], ["leaf_dnn"]),
+        ],
+        rounds=500,
+    ),
+    "ct": Part(PICTURES, [Fits("main", ["ct"], WITH_PICTURES)]),
+    "mi": Part(PICTURES, [Fits("main", ["mi"], WITH_PICTURES)]),
+    "ct-embedded": Part(EMBEDDED, [Fits("main", ["ct"], CROSSED)], suffix="@embedded", embeds="ct"),
+    "mi-embedded": Part(EMBEDDED, [Fits("main", ["mi"], CROSSED)], suffix="@embedded", embeds="mi"),
+}
+"""By name of the part and of its workspace, the most telling first."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One fit of the plan, and where in the results' folder it lies."""
+
+    experiment: str
+    dataset: str
+    model: str
+    seed: int
+    suffix: str
+    place: str
+
+
+def cells() -> Iterator[Cell]:
+    """Every fit of the plan."""
+    for name, part in PLAN.items():
+        for fits in part.fits:
+            for dataset, model, seed in product(fits.datasets, fits.models, range(fits.seeds)):
+                place = f"{name}/data/experiments/{fits.name}/{dataset}/{model}/seed-{seed}"
+                yield Cell(f"{name}/{fits.name}", dataset, model, seed, part.suffix, place)
+
+
+PAIRS: dict[str, list[tuple[str, str]]] = {
+    "ci_a": [
+        ("2wl", "1wl_s"),
+        ("2wl", "1wl_u"),
+        ("2wl2o", "2wl"),
+        ("2wl_fix", "2wl"),
+        ("2wl2o_fix", "2wl2o"),
+        ("bfv_dnn", "gbm"),
+        ("2wl_shrunk", "2wl"),
+        ("2wl_held_out", "2wl"),
+        ("2wl_tree_first", "2wl"),
+        ("2wl_warm", "2wl"),
+        ("2wl_newton", "2wl2o"),
+        ("2wl_newton", "2wl_shrunk"),
+        ("2wl_logistic", "2wl_newton"),
+        ("3wl", "2wl_shrunk"),
+        ("2wl_bayes", "2wl"),
+        ("bfv_dnn_oof", "bfv_dnn"),
+        ("leaf_dnn", "bfv_dnn"),
+        ("2wl_logistic", "lgbm"),
+        ("crossed", "lgbm"),
+        ("crossed", "leaf_dnn"),
+    ],
+    "ci_b": [
+        ("2wl", "1wl_s"),
+        ("2wl", "1wl_u"),
+        ("2wl2o", "2wl"),
+        ("2wl_fix", "2wl"),
+        ("bfv_dnn", "gbm"),
+        ("leaf_dnn", "bfv_dnn"),
+        ("2wl_logistic", "2wl"),
+        ("3wl", "2wl"),
+        ("2wl_logistic", "lgbm"),
+        ("crossed", "lgbm"),
+        ("crossed", "leaf_dnn"),
+    ],
+}
+PAIRS["ct"] = PAIRS["mi"] = [
+    ("2wl", "1wl_s"),
+    ("2wl", "1wl_u"),
+    ("2wl", "baseline"),
+    ("2wl2o", "2wl"),
+    ("2wl_fix", "2wl"),
+    ("2wl_logistic", "2wl"),
+    ("bfv_dnn", "gbm"),
+    ("3wl@embedded", "2wl_shrunk@embedded"),
+    ("2wl_logistic@embedded", "lgbm@embedded"),
+    ("crossed@embedded", "lgbm@embedded"),
+    ("crossed@embedded", "baseline"),
+    ("baseline", "lgbm@embedded"),
+    ("2wl_logistic", "lgbm@embedded"),
+    ("2wl_fix", "lgbm@embedded"),
+]
