@@ -115,7 +115,8 @@ PLAN: dict[str, Part] = {
     "variants": Part(
         CENSUS,
         [
-            Fits("variants", ["ci_a"], ["2wl_held_out", "bfv_dnn_oof", "2wl_bayes"]),
+            Fits("variants", ["ci_a"], ["bfv_dnn_oof", "2wl_bayes"]),
+            Fits("held-out", ["ci_a"], ["2wl_held_out"]),
             Fits("leaves", ["ci_a", "ci_b"], ["leaf_dnn"]),
         ],
         rounds=500,

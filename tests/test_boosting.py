@@ -346,7 +346,7 @@ class _Far:
         return np.full(n_steps, 64.0)
 
 
-def test_steps_from_held_out_rows_never_double_the_risk_of_all():
+def test_steps_from_held_out_rows_hardly_raise_the_risk_of_all():
     views, y = two_views(2)
     rounds = []
     loop = StagewiseLoop(
@@ -360,12 +360,12 @@ def test_steps_from_held_out_rows_never_double_the_risk_of_all():
     )
     stages = loop.run(views, y)
     risks = [2, *(happened.metrics["risk_train"] for happened in rounds)]
-    assert all(later <= 2 * earlier for earlier, later in pairwise(risks))
+    assert all(later <= 1.1 * earlier for earlier, later in pairwise(risks))
     halvings = [np.log2(64 / stage.steps["S"]) for stage in stages]
     assert all(number > 0 and number == int(number) for number in halvings)
     loss = CodewordExponential.simplex(2)
     line = loss.line(np.zeros((9, 1)), loss.labels(np.zeros(9, dtype=int)), [np.ones((9, 1))])
     uphill = np.sign(line.expand(np.zeros(1))[1])
     step = bounded(line, 50 * uphill)
-    assert line.risk(step) <= 2 * line.risk(np.zeros(1)) < line.risk(2 * step)
+    assert line.risk(step) <= 1.1 * line.risk(np.zeros(1)) < line.risk(2 * step)
     np.testing.assert_array_equal(bounded(line, -uphill), -uphill)

@@ -26,7 +26,7 @@ from usboost.views import Views
 LARGEST_RISK = 1e30
 """Beyond this the targets, float32 in the learners, are about to overflow."""
 
-MOST_RISE = 2.0
+MOST_RISE = 1.1
 """Steps searched on some samples may raise the risk of all at most by this factor."""
 
 
@@ -117,8 +117,8 @@ class StagewiseLoop:
     step_fraction : float
         Share of the samples, drawn anew each round, that learners do not see and on which the steps
         are searched; 0 searches them on all samples, those that were fitted to. Steps that would
-        more than double the risk of all samples together are halved until they do not: what is best
-        for the samples drawn may send others beyond all bounds.
+        raise the risk of all samples together by more than a tenth are halved until they do not: what
+        is best for the samples drawn may send others beyond all bounds.
     initial_step : float
         ε₀ = δ₀ of the second-order targets, anew each round (0.1 in the paper).
     evaluate : (f, y) -> dict of metrics, called on the validation data each round
