@@ -46,7 +46,7 @@ class Workspace:
             env={**self.environment, **environment},
             capture_output=True,
             text=True,
-            timeout=900,
+            timeout=1800,
         )
         if check and done.returncode:
             raise AssertionError(f"{words} failed:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
