@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -11,12 +13,16 @@ from usboost.views import Table, Views
 torch.set_num_threads(1)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With `make test`'s two processes: the flows in one, as they share a workspace, the rest by file."""
-    for item in items:
-        file = item.path.relative_to(item.config.rootpath).as_posix()
-        item.add_marker(pytest.mark.xdist_group("flows" if file.startswith("tests/flows/") else file))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """For `make test`'s two processes: the flows in one, as they share a workspace, the rest file by file."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "flows" if nodeid.startswith("tests/flows/") else nodeid.partition("::")[0]
+
+    return Scheduling(config, log)
 
 
 def make_views(n_classes: int = 2, n: int = 300, seed: int = 0) -> tuple[Views, np.ndarray]:
