@@ -223,7 +223,8 @@ def rounds_figure(folder: Path, path: Path) -> None:
     fig, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
     for model, colour in ROUNDS_SHOWN.items():
         wanted = [cell for cell in cells() if (cell.dataset, cell.model) == ("ci_a", model)]
-        for k, file in enumerate(folder / cell.place / "trace.parquet" for cell in wanted):
+        files = [folder / cell.place / "trace.parquet" for cell in wanted]
+        for k, file in enumerate(file for file in files if file.is_file()):
             trace = pd.read_parquet(file)
             for ax, column in zip(axes, ("risk_val", "f1_val")):
                 label = named(model) if k == 0 else None
