@@ -190,26 +190,33 @@ def figure(frame: pd.DataFrame, path: Path, datasets: Sequence[str], score: str)
     from matplotlib import pyplot as plt
 
     fig, axes = plt.subplots(
-        len(datasets), 2, figsize=(10, 4.6 * len(datasets)), squeeze=False, layout="constrained"
+        len(datasets),
+        2,
+        figsize=(10, 4.6 * len(datasets)),
+        squeeze=False,
+        sharey="row",
+        layout="constrained",
     )
     for row, dataset in zip(axes, datasets):
         own = frame[(frame["dataset"] == dataset) & (frame["model"] != "gbm")]
         order = own.groupby("model")[score].mean().sort_values().index
         for ax, metric in zip(row, (score, "log_loss")):
+            # a log-loss far beyond the others' would leave them no room: an arrow at the edge
+            edge = np.inf if metric == score else own[metric].quantile(0.9) * 1.05
             for height, model in enumerate(order):
                 values = own[own["model"] == model][metric]
                 outsider = model.startswith(("lgbm", "leaf_dnn")) or model == "baseline"
-                colour = OUTSIDERS if outsider else OURS
-                ax.plot(values, np.full(len(values), height), "o", color=colour, alpha=0.45, markersize=5)
-                ax.plot([values.mean()] * 2, [height - 0.3, height + 0.3], color=colour, linewidth=2)
+                style = {"color": OUTSIDERS if outsider else OURS}
+                near, far = values[values <= edge], values[values > edge]
+                ax.plot(near, np.full(len(near), height), "o", alpha=0.45, markersize=5, **style)
+                ax.plot(far.clip(upper=edge), np.full(len(far), height), ">", alpha=0.45, **style)
+                if values.mean() <= edge:
+                    ax.plot([values.mean()] * 2, [height - 0.3, height + 0.3], linewidth=2, **style)
             ax.set_yticks(range(len(order)), [named(model) for model in order])
             ax.grid(axis="x", alpha=0.3)
             ax.spines[["top", "right"]].set_visible(False)
             better = "lower" if metric == "log_loss" else "higher"
-            ax.set_xlabel(f"{METRICS[metric]} on the test rows ({better} is better)")
-            if metric == "log_loss":
-                top = own["log_loss"].quantile(0.9) * 1.05
-                ax.set_xlim(right=min(own["log_loss"].max() * 1.02, max(top, 0.14)))
+            ax.set_xlabel(f"{METRICS[metric]}, test rows ({better} is better)")
         row[0].set_title(f"{dataset_name(dataset)}: a dot is a seed, a bar the mean", loc="left")
     fig.savefig(path, dpi=110)
     plt.close(fig)

@@ -101,10 +101,9 @@ PLAN: dict[str, Part] = {
         [
             Fits("main", ["ci_a"], ["lgbm_s", "lgbm", "2wl", "2wl_logistic", "2wl_newton"]),
             Fits("main", ["ci_a"], ["baseline"], seeds=5),
-            Fits("crossed", ["ci_a"], ["3wl"]),
-            Fits("crossed", ["ci_a"], ["crossed"], seeds=5),
-            Fits("main-b", ["ci_b"], ["lgbm_s", "lgbm", "2wl", "2wl_logistic", "3wl"]),
-            Fits("main-b", ["ci_b"], ["baseline", "crossed"], seeds=5),
+            Fits("crossed", ["ci_a"], ["3wl", "crossed"]),
+            Fits("main-b", ["ci_b"], ["lgbm_s", "lgbm", "2wl", "2wl_logistic", "3wl", "crossed"]),
+            Fits("main-b", ["ci_b"], ["baseline"], seeds=5),
             Fits("ablations", ["ci_a"], ["2wl_shrunk", "2wl_tree_first", "2wl_warm"]),
             Fits("rest", ["ci_a"], ["1wl_s", "1wl_u", "2wl2o", "2wl_fix", "2wl2o_fix"]),
             Fits("rest", ["ci_b"], ["1wl_s", "1wl_u", "2wl2o", "2wl_fix"]),
