@@ -105,7 +105,10 @@ def test_an_unknown_digest_is_not_checked(server: Server, fetch: Callable[..., P
     assert (fetch(None) / "raw.gz").read_bytes() == b"whatever"
 
 
-@pytest.mark.parametrize("body", [b"another content", gzip.compress(b"another"), gzip.compress(CONTENT)[:-9]])
+BODIES = [b"another content", gzip.compress(b"another", mtime=0), gzip.compress(CONTENT, mtime=0)[:-9]]
+
+
+@pytest.mark.parametrize("body", BODIES, ids=["plain", "zipped", "cut short"])
 def test_wrong_content_is_final_and_not_kept(
     server: Server, fetch: Callable[..., Path], tmp_path: Path, body: bytes
 ) -> None:
