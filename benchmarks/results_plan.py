@@ -116,7 +116,7 @@ PLAN: dict[str, Part] = {
         [
             Fits("variants", ["ci_a"], ["bfv_dnn_oof", "2wl_bayes"]),
             Fits("held-out", ["ci_a"], ["2wl_held_out"]),
-            Fits("leaves", ["ci_a", "ci_b"], ["leaf_dnn"]),
+            Fits("leaves", ["ci_a"], ["leaf_dnn"]),
         ],
         rounds=500,
     ),
@@ -178,12 +178,10 @@ PAIRS: dict[str, list[tuple[str, str]]] = {
         ("2wl2o", "2wl"),
         ("2wl_fix", "2wl"),
         ("bfv_dnn", "gbm"),
-        ("leaf_dnn", "bfv_dnn"),
         ("2wl_logistic", "2wl"),
         ("3wl", "2wl"),
         ("2wl_logistic", "lgbm"),
         ("crossed", "lgbm"),
-        ("crossed", "leaf_dnn"),
     ],
 }
 PAIRS["ct"] = PAIRS["mi"] = [
