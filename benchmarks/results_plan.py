@@ -68,7 +68,7 @@ class Fits:
     name: str
     datasets: list[str]
     models: list[str]
-    seeds: int = 3
+    seeds: int = 5
 
 
 @dataclass(frozen=True)
@@ -94,20 +94,28 @@ class Part:
 
 
 CROSSED = ["lgbm", "2wl_shrunk", "2wl_logistic", "3wl", "crossed"]
-WITH_PICTURES = ["lgbm_s", "baseline", "bfv_dnn", "2wl_fix", "1wl_s", "1wl_u", "2wl", "2wl_logistic", "2wl2o"]
+WITH_PICTURES = [
+    "lgbm_s",
+    "baseline",
+    "bfv_dnn",
+    "leaf_dnn",
+    "2wl_fix",
+    "1wl_s",
+    "1wl_u",
+    "2wl",
+    "2wl_logistic",
+    "2wl2o",
+]
 PLAN: dict[str, Part] = {
     "census": Part(
         CENSUS,
         [
-            Fits("main", ["ci_a"], ["lgbm_s", "lgbm", "2wl", "2wl_logistic", "2wl_newton"]),
-            Fits("main", ["ci_a"], ["baseline"], seeds=5),
+            Fits("main", ["ci_a"], ["lgbm_s", "lgbm", "baseline", "2wl", "2wl_logistic", "2wl_newton"]),
             Fits("crossed", ["ci_a"], ["3wl", "crossed"]),
-            Fits("main-b", ["ci_b"], ["lgbm_s", "lgbm", "2wl", "2wl_logistic", "3wl", "crossed"]),
-            Fits("main-b", ["ci_b"], ["baseline"], seeds=5),
+            Fits("main-b", ["ci_b"], ["lgbm_s", "lgbm", "baseline", "2wl", "2wl_logistic", "3wl", "crossed"]),
             Fits("ablations", ["ci_a"], ["2wl_shrunk", "2wl_tree_first", "2wl_warm"]),
-            Fits("rest", ["ci_a"], ["1wl_s", "1wl_u", "2wl2o", "2wl_fix", "2wl2o_fix"]),
-            Fits("rest", ["ci_b"], ["1wl_s", "1wl_u", "2wl2o", "2wl_fix"]),
-            Fits("rest", ["ci_a", "ci_b"], ["bfv_dnn"], seeds=5),
+            Fits("rest", ["ci_a", "ci_b"], ["bfv_dnn", "1wl_s", "1wl_u", "2wl2o", "2wl_fix"]),
+            Fits("rest", ["ci_a"], ["2wl2o_fix"]),
         ],
         rounds=500,
     ),
@@ -116,7 +124,7 @@ PLAN: dict[str, Part] = {
         [
             Fits("variants", ["ci_a"], ["bfv_dnn_oof", "2wl_bayes"]),
             Fits("held-out", ["ci_a"], ["2wl_held_out"]),
-            Fits("leaves", ["ci_a"], ["leaf_dnn"]),
+            Fits("leaves", ["ci_a", "ci_b"], ["leaf_dnn"]),
         ],
         rounds=500,
     ),
@@ -178,10 +186,12 @@ PAIRS: dict[str, list[tuple[str, str]]] = {
         ("2wl2o", "2wl"),
         ("2wl_fix", "2wl"),
         ("bfv_dnn", "gbm"),
+        ("leaf_dnn", "bfv_dnn"),
         ("2wl_logistic", "2wl"),
         ("3wl", "2wl"),
         ("2wl_logistic", "lgbm"),
         ("crossed", "lgbm"),
+        ("crossed", "leaf_dnn"),
     ],
 }
 PAIRS["ct"] = PAIRS["mi"] = [
@@ -192,6 +202,7 @@ PAIRS["ct"] = PAIRS["mi"] = [
     ("2wl_fix", "2wl"),
     ("2wl_logistic", "2wl"),
     ("bfv_dnn", "gbm"),
+    ("leaf_dnn", "bfv_dnn"),
     ("3wl@embedded", "2wl_shrunk@embedded"),
     ("2wl_logistic@embedded", "lgbm@embedded"),
     ("crossed@embedded", "lgbm@embedded"),
