@@ -73,6 +73,7 @@ bench: $(READY) ## measure speed and memory, as ratios (USBOOST_DATA: the real c
 .PHONY: results
 results: $(READY) ## the models on real data, several seeds each (hours); docs/results.md
 	python -m benchmarks.results run results
+	python -m benchmarks.results predict results
 	python -m benchmarks.results write results
 
 .PHONY: fuzz

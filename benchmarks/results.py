@@ -2,6 +2,7 @@
 
 ``USBOOST_DATA=... python -m benchmarks.results run FOLDER`` makes a workspace for each part of the plan and
 fits every cell as an experiment (what is there already is skipped); ``--part`` names one part alone.
+``predict`` keeps what the models of the plan's HEADLINES say of the test rows (`results_rows`), and
 ``python -m benchmarks.results write FOLDER`` rewrites the tables between the marks of docs/results.md.
 """
 
@@ -21,9 +22,10 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from benchmarks import results_rows
 from benchmarks.bench import between_marks
-from benchmarks.results_plan import EMBEDDING_SEED, PAIRS, PLAN, cells
-from flows import workspace
+from benchmarks.results_plan import EMBEDDING_SEED, HEADLINES, PAIRS, PLAN, cells
+from flows import runtime, workspace
 from usboost import models, settings
 from usboost.datasets import store
 from usboost.learners.backbones import save_backbone
@@ -87,6 +89,15 @@ def embedding_weights(place: Path, dataset: str, out: Path) -> None:
     baseline = models.build("baseline", dataset, chosen, EMBEDDING_SEED)
     baseline.fit(*splits[0], validation=splits[1])
     save_backbone(baseline.network_.weights, out)
+
+
+def predict(folder: Path, only: str | None = None) -> None:
+    """Keep what the models of the headlines say of the test rows."""
+    runtime.configure()
+    wanted = {(dataset, model) for dataset, pairs in HEADLINES.items() for pair in pairs for model in pair}
+    for cell in cells():
+        if (cell.dataset, cell.model + cell.suffix) in wanted and only in (None, cell.part):
+            results_rows.keep(folder, cell)
 
 
 def read(folder: Path) -> pd.DataFrame:
@@ -184,6 +195,28 @@ def differences(frame: pd.DataFrame, dataset: str, pairs: Sequence[tuple[str, st
     return "\n".join(lines) + "\n"
 
 
+def rows(folder: Path) -> str:
+    """The headlines' differences with their intervals over the seeds and over the test rows."""
+    heads = ["", *results_rows.SHOWN.values()]
+    lines = ["| " + " | ".join(row) + " |" for row in (heads, ["---"] * len(heads))]
+    for dataset, pairs in HEADLINES.items():
+        for pair in pairs:
+            two = [
+                {
+                    cell.seed: found
+                    for cell in cells()
+                    if (cell.dataset, cell.model + cell.suffix) == (dataset, model)
+                    and (found := results_rows.read(folder, cell)) is not None
+                }
+                for model in pair
+            ]
+            if seeds := sorted(two[0].keys() & two[1].keys()):
+                found = results_rows.row(*([fits[seed] for seed in seeds] for fits in two))
+                name = f"{dataset_name(dataset)}: {named(pair[0])} − {named(pair[1])}"
+                lines.append("| " + " | ".join([name, *found]) + " |")
+    return "\n".join(lines) + "\n"
+
+
 def figure(frame: pd.DataFrame, path: Path, datasets: Sequence[str], score: str) -> None:
     """A score and the log-loss of every model on some datasets, a dot a seed."""
     matplotlib.use("Agg")
@@ -266,6 +299,7 @@ def write(folder: Path) -> None:
     for dataset in [name for name in PAIRS if (frame["dataset"] == name).any()]:
         text = between_marks(text, f"{dataset} scores", scores(frame, dataset))
         text = between_marks(text, f"{dataset} differences", differences(frame, dataset, PAIRS[dataset]))
+    text = between_marks(text, "rows", rows(folder))
     PAGE.write_text(between_marks(text, "runs", runs(frame)))
     for path, (datasets, score) in FIGURES.items():
         if there := [dataset for dataset in datasets if (frame["dataset"] == dataset).any()]:
@@ -275,12 +309,14 @@ def write(folder: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["run", "write"])
+    parser.add_argument("what", choices=["run", "predict", "write"])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--part", choices=list(PLAN), help="run this part alone")
+    parser.add_argument("--part", choices=list(PLAN), help="run or predict this part alone")
     given = parser.parse_args()
     if given.what == "run":
         run(given.folder.resolve(), given.part)
+    elif given.what == "predict":
+        predict(given.folder.resolve(), given.part)
     else:
         write(given.folder)
 

@@ -140,6 +140,7 @@ PLAN: dict[str, Part] = {
 class Cell:
     """One fit of the plan, and where in the results' folder it lies."""
 
+    part: str
     experiment: str
     dataset: str
     model: str
@@ -154,7 +155,7 @@ def cells() -> Iterator[Cell]:
         for fits in part.fits:
             for dataset, model, seed in product(fits.datasets, fits.models, range(fits.seeds)):
                 place = f"{name}/data/experiments/{fits.name}/{dataset}/{model}/seed-{seed}"
-                yield Cell(f"{name}/{fits.name}", dataset, model, seed, part.suffix, place)
+                yield Cell(name, f"{name}/{fits.name}", dataset, model, seed, part.suffix, place)
 
 
 PAIRS: dict[str, list[tuple[str, str]]] = {
@@ -211,3 +212,19 @@ PAIRS["ct"] = PAIRS["mi"] = [
     ("2wl_logistic", "lgbm@embedded"),
     ("2wl_fix", "lgbm@embedded"),
 ]
+
+HEADLINES: dict[str, list[tuple[str, str]]] = {
+    "ci_a": [
+        ("crossed", "lgbm"),
+        ("2wl_logistic", "lgbm"),
+        ("bfv_dnn", "lgbm"),
+        ("bfv_dnn", "baseline"),
+        ("2wl", "baseline"),
+        ("2wl2o", "2wl"),
+        ("crossed", "leaf_dnn"),
+    ],
+    "ct": [("crossed@embedded", "lgbm@embedded"), ("2wl_logistic", "lgbm@embedded"), ("2wl2o", "2wl")],
+    "mi": [("crossed@embedded", "lgbm@embedded"), ("crossed@embedded", "baseline")],
+}
+HEADLINES["ci_b"] = HEADLINES["ci_a"]
+"""Differences whose intervals over the test rows are computed, too."""
