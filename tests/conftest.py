@@ -13,16 +13,19 @@ from usboost.views import Table, Views
 torch.set_num_threads(1)
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """For `make test`'s two processes: the flows in one, as they share a workspace, the rest file by file."""
-    from xdist.scheduler import LoadScopeScheduling
+FIRST = "tests/flows/test_pipeline.py"
 
-    class Scheduling(LoadScopeScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            return "flows" if nodeid.startswith("tests/flows/") else nodeid.partition("::")[0]
 
-    return Scheduling(config, log)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """For `make test`'s two processes: one makes the flows' workspace, what needs it otherwise comes last."""
+
+    def turn(item: pytest.Item) -> int:
+        return 0 if item.nodeid.startswith(FIRST) else 1 + needs[item.path]
+
+    needs: dict[Any, bool] = {}
+    for item in items:
+        needs[item.path] = needs.get(item.path, False) or "reproduced" in getattr(item, "fixturenames", ())
+    items.sort(key=turn)
 
 
 def make_views(n_classes: int = 2, n: int = 300, seed: int = 0) -> tuple[Views, np.ndarray]:

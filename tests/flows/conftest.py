@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -69,14 +70,29 @@ class Workspace:
 
 
 @pytest.fixture(scope="session")
-def home(tmp_path_factory) -> Path:
-    return tmp_path_factory.mktemp("home")
+def reproduced(tmp_path_factory) -> Workspace:
+    """A workspace after `dvc repro` on tiny demo data: two tables and one with pictures, four models.
+
+    Made once; each test process has a copy and a home of its own.
+    """
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    made, finished = shared / "made", shared / "made/finished"
+    with (shared / "made.lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)  # ends with the process that holds it
+        if not finished.exists():
+            shutil.rmtree(made, ignore_errors=True)
+            make(made / "workspace", made / "home")
+            finished.touch()
+    own = tmp_path_factory.mktemp("own")
+    for part in ("workspace", "home"):
+        shutil.copytree(made / part, own / part, ignore=shutil.ignore_patterns("prefect*"))
+    return Workspace(own / "workspace", own / "home")
 
 
-@pytest.fixture(scope="session")
-def reproduced(tmp_path_factory, home) -> Workspace:
-    """A workspace after `dvc repro` on tiny demo data: two tables and one with pictures, four models."""
-    folder = tmp_path_factory.mktemp("workspace")
+def make(folder: Path, home: Path) -> None:
+    """The workspace that `reproduced` copies."""
     document = yaml.safe_load((ROOT / "params.yaml").read_text())
     sizes = document["profiles"]["demo"]
     sizes["seeds"], sizes["data"], sizes["features"]["trees"] = 1, DATA, 8
@@ -93,6 +109,7 @@ def reproduced(tmp_path_factory, home) -> Workspace:
     }
     document["bnn"] = {"loss": "squared", "hidden": 4, "epochs": 2, "rounds": 2}
     document["code"] = str(ROOT)
+    folder.mkdir(parents=True)
     (folder / "params.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
     shutil.copy(ROOT / "dvc.yaml", folder)
     shutil.copy(ROOT / ".dvcignore", folder)
@@ -101,7 +118,6 @@ def reproduced(tmp_path_factory, home) -> Workspace:
     workspace.run("dvc", "config", "core.analytics", "false")
     workspace.run("dvc", "config", "core.check_update", "false")
     workspace.run("dvc", "repro")
-    return workspace
 
 
 @pytest.fixture
