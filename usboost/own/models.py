@@ -16,22 +16,22 @@ from usboost.outsider import LightGBMOutsider
 from usboost.own.choices import MODELS
 from usboost.two_weak_learner import TwoWeakLearnerClassifier
 
-ROUNDS = {"boosting": 100, "networks": 40, "lightgbm": 2000}
+ROUNDS = {"boosting": 100, "crossed": 500, "networks": 40, "lightgbm": 2000}
 """At most so many rounds, epochs and trees; the validation rows stop them earlier."""
 
 RATE = 0.003
 BATCH = 128
+CATEGORY_L2 = 300.0
 
 _BOTH = ("U", "S")
+_LOGISTIC: dict[str, Any] = {"target": "newton", "loss": "cross_entropy", "monitor": "risk_val"}
 # by model: views, and what of the classifier's parameters is not the papers'
 _BOOSTING: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "2wl": (_BOTH, {}),
     "2wl2o": (_BOTH, {"target": "second_order"}),
     "2wl_newton": (_BOTH, {"target": "newton", "shrinkage": 0.3}),
-    "2wl_logistic": (
-        _BOTH,
-        {"target": "newton", "shrinkage": 0.3, "loss": "cross_entropy", "monitor": "risk_val"},
-    ),
+    "2wl_logistic": (_BOTH, {"shrinkage": 0.3, **_LOGISTIC}),
+    "crossed": (_BOTH, {"shrinkage": 0.1, **_LOGISTIC}),
     "1wl_u": (("U",), {}),
     "1wl_s": (("S",), {}),
 }
@@ -59,23 +59,26 @@ def build(name: str, *, pictures: bool, seed: int = 0, rounds: int | None = None
         )
     if name in _BOOSTING:
         read, settings = _BOOSTING[name]
-        learners: dict[str, Learner] = {
-            "U": NetworkLearner(
-                hidden=(32,) if pictures else (100, 50),
-                learning_rate=RATE,
-                batch_size=BATCH,
-                start="warm",
-            ),
-            "S": TreeLearner(max_depth=3),
-        }
+        crossed = name == "crossed"
+        if crossed and pictures:  # without pictures both views are the whole table
+            read = ("U+S", "S+U")
+        network = NetworkLearner(
+            hidden=(32,) if pictures and not crossed else (100, 50),
+            learning_rate=RATE,
+            batch_size=BATCH,
+            start="warm",
+        )
+        leafwise = {"max_depth": 12, "max_leaves": 31, "category_l2": CATEGORY_L2}
+        tree = TreeLearner(**(leafwise if crossed else {"max_depth": 3}))
+        learners: dict[str, Learner] = {view: network if view[0] == "U" else tree for view in read}
         return TwoWeakLearnerClassifier(
-            {view: learners[view] for view in read},
-            n_rounds=rounds or ROUNDS["boosting"],
+            learners,
+            n_rounds=rounds or ROUNDS.get(name, ROUNDS["boosting"]),
             patience=20,
             random_state=seed,
             **settings,
         )
-    network = TwoBranchNetworkClassifier(
+    branches = TwoBranchNetworkClassifier(
         dnn1=(32,) if pictures else (100, 50),
         learning_rate=RATE,
         batch_size=BATCH,
@@ -84,9 +87,9 @@ def build(name: str, *, pictures: bool, seed: int = 0, rounds: int | None = None
         random_state=seed,
     )
     if name == "baseline":
-        return network
+        return branches
     features = BoostedFeatures(n_trees=200, max_depth=3, random_state=seed)
-    return BoostedFeatureNetworkClassifier(features, network, random_state=seed)
+    return BoostedFeatureNetworkClassifier(features, branches, random_state=seed)
 
 
 def check(name: str) -> None:
