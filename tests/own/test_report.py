@@ -207,3 +207,20 @@ def test_every_kind_of_model(name, pictures, says, demo, tmp_path):
     for said in says:
         assert said in text
     assert ("What it looks at" in text) == bool(says)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("2wl_logistic", {"network (pictures)", "trees (table)"}),
+        ("crossed", {"network (pictures and table)", "trees (table and pictures)"}),
+    ],
+)
+def test_every_learner_is_in_the_figure_of_the_learners(name, expected, demo, tmp_path):
+    words = ["--model", name, "--rounds", 2, "--out", tmp_path / "model"]
+    assert run("fit", demo, *ROLES, *words).exit_code == 0
+    assert run("report", tmp_path / "model", demo, "--out", tmp_path / "r.html").exit_code == 0
+    encoded = re.findall(r"data:image/svg\+xml;base64,([^\"]+)", (tmp_path / "r.html").read_text())
+    drawn = [base64.b64decode(figure).decode() for figure in encoded]
+    (figure,) = (text for text in drawn if "How far each learner" in text)
+    assert all(learner in figure for learner in expected)

@@ -157,9 +157,15 @@ def _contributions(bundle: Bundle, views: Views) -> str | None:
     frame = view_contributions(bundle.model, views)
     if frame["view"].nunique() < 2:
         return None
-    read = "table" if bundle.card.images is None else "pictures"
-    named = frame.assign(view=frame["view"].map({"U": f"network ({read})", "S": "trees (table)"}))
+    named = frame.assign(view=[learner_name(view, bundle.card.images is not None) for view in frame["view"]])
     return _drawn(drawn.contributions(named, "How far each learner moves the scores"))
+
+
+def learner_name(view: str, pictures: bool) -> str:
+    """Which learner reads a view, and what it reads: "S+U" are trees on the table and the pictures."""
+    parts = {"U": "pictures" if pictures else "table", "S": "table"}
+    read = " and ".join(dict.fromkeys(parts[part] for part in view.split("+")))
+    return f"{'network' if view.startswith('U') else 'trees'} ({read})"
 
 
 def _drawn(figure: Figure) -> str:
