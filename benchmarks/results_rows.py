@@ -66,16 +66,16 @@ def keep(folder: Path, cell: Cell) -> None:
     record = json.loads((place / "record.json").read_text())
     run = MlflowClient().get_run(record["mlflow_run_id"])
     model_id = run.outputs.model_outputs[0].model_id
+    prepared = folder / cell.part / "data/prepared" / cell.dataset
     with tempfile.TemporaryDirectory() as temporary:
         got = mlflow.artifacts.download_artifacts(f"models:/{model_id}", dst_path=temporary)
         model = persistence.load(Path(got) / "artifacts" / "model")
-    prepared = folder / cell.part / "data/prepared" / cell.dataset
-    views, y = store.read(prepared, "val")
-    threshold = float("nan")
-    if len(model.classes_) == 2:
-        threshold = metrics.best_threshold(y, model.predict_proba(views)[:, 1])
-    views, y = store.read(prepared, "test")
-    found = Predicted(y, model.predict_proba(views), threshold)
+        views, y = store.read(prepared, "val")
+        threshold = float("nan")
+        if len(model.classes_) == 2:
+            threshold = metrics.best_threshold(y, model.predict_proba(views)[:, 1])
+        views, y = store.read(prepared, "test")
+        found = Predicted(y, model.predict_proba(views), threshold)
     check(found, record["scores"]["test"], cell)
     with replacing(place / Path(FILE).parent) as fresh:
         np.savez(fresh / Path(FILE).name, y=y, probabilities=found.probabilities, threshold=threshold)

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import shutil
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ from usboost.learners.trees import TreeLearner
 from usboost.outsider import LightGBMOutsider
 from usboost.persistence import STAGES_PER_SHARD, load, save
 from usboost.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.views import Views
+from usboost.views import Table, Views
 
 
 def test_the_lookup_layer_is_a_dense_one_hot_layer():
@@ -396,3 +397,31 @@ def test_a_small_cnn_starts_from_the_weights_of_another_network(tmp_path):
         Backbone("small_cnn", pretrained=True).spec(images)
     with pytest.raises(UsboostError, match="without a backbone"):
         save_backbone({"weight": np.zeros(3)}, tmp_path / "none.safetensors")
+
+
+@pytest.mark.parametrize("kind", ["lgbm", "joined", "head"])
+def test_a_model_on_frozen_pictures_keeps_the_weights_it_was_fitted_with(kind, tmp_path):
+    images, y = pictures()
+    learner = NetworkLearner((4,), epochs=1, device="cpu")
+    fitted = learner.trainer(learner.prepare(images), 1).fit(Target(y[:, None].astype(float)), seed=0)
+    weights = tmp_path / "somewhere" / "small.safetensors"
+    weights.parent.mkdir()
+    save_backbone(fitted.weights, weights)
+    frozen = Backbone("small_cnn", pretrained=str(weights), finetune="head")
+    network = NetworkLearner((4,), backbone=frozen, device="cpu")
+    table = Table.from_numeric(np.random.default_rng(0).normal(size=(len(y), 2)).astype(np.float32))
+    views = Views(U=images, S=table)
+    model = {
+        "lgbm": lambda: LightGBMOutsider(backbone=frozen, n_trees=3, device="cpu"),
+        "joined": lambda: TwoWeakLearnerClassifier({"U+S": network, "S+U": TreeLearner()}, n_rounds=2),
+        "head": lambda: TwoWeakLearnerClassifier({"U": network, "S": TreeLearner()}, n_rounds=2),
+    }[kind]().fit(views, y)
+    save(model, tmp_path / "model")
+    expected = model.predict_proba(views)
+    shutil.rmtree(weights.parent)
+    shutil.move(tmp_path / "model", tmp_path / "moved")
+    again = load(tmp_path / "moved")
+    np.testing.assert_array_equal(again.predict_proba(views), expected)
+    save(again, tmp_path / "copy")
+    shutil.rmtree(tmp_path / "moved")
+    np.testing.assert_array_equal(load(tmp_path / "copy").predict_proba(views), expected)

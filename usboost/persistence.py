@@ -37,7 +37,7 @@ from usboost.errors import UsboostError
 from usboost.files import replacing
 from usboost.frames import frame_name
 from usboost.fusion import FittedTwoBranch, TwoBranchNetworkClassifier
-from usboost.learners.backbones import Backbone
+from usboost.learners.backbones import Backbone, read_weights
 from usboost.learners.classifiers import FittedClassifiers
 from usboost.learners.networks import FittedNetwork, NetworkLearner
 from usboost.learners.trees import FittedTrees, Tree, TreeLearner
@@ -94,6 +94,7 @@ def save(model: BaseEstimator, folder: Path) -> None:
     """
     with replacing(folder) as partial:
         document: dict[str, Any] = {"format": FORMAT, "settings": settings_to_json(model)}
+        _keep_weights(document["settings"], partial)
         document["fitted"] = {
             name: value.tolist() if isinstance(value := getattr(model, name), np.ndarray) else value
             for name in _FITTED
@@ -136,6 +137,9 @@ def load(folder: Path) -> Any:
         if document["format"] != FORMAT:
             raise UsboostError(f"{folder / 'model.json'} has format {document['format']}, not {FORMAT}")
         _check_digests(document, folder)
+        for backbone in _backbones(document["settings"]):
+            if backbone["pretrained"] in document.get("files", {}):
+                backbone["pretrained"] = str(folder / backbone["pretrained"])
         model = settings_from_json(document["settings"])
         if not (isinstance(model, (*_STAGEWISE, *_WHOLE)) and isinstance(document["fitted"], dict)):
             raise UsboostError(f"{folder / 'model.json'} does not describe a fitted model")
@@ -385,6 +389,29 @@ def settings_from_json(document: Mapping[str, Any]) -> Any:
     if document["class"] == "Backbone":
         parameters = contained_cache(parameters)
     return _SETTINGS[document["class"]](**parameters)
+
+
+def _backbones(settings: Any) -> Iterator[dict[str, Any]]:
+    """The parameters of every backbone in described settings."""
+    if isinstance(settings, dict):
+        if settings.get("class") == "Backbone" and isinstance(settings.get("parameters"), dict):
+            yield settings["parameters"]
+        for part in settings.values():
+            yield from _backbones(part)
+
+
+def _keep_weights(settings: Any, folder: Path) -> None:
+    """Copy the weight files that backbones start from, which frozen ones need to predict, to the model."""
+    kept: dict[str, str] = {}
+    for backbone in _backbones(settings):
+        source = backbone["pretrained"]
+        if isinstance(source, str):
+            if source not in kept:
+                kept[source] = f"backbone-{len(kept)}.safetensors"
+                weights = read_weights(backbone["name"], source)
+                arrays = {name: tensor.numpy() for name, tensor in weights.items()}
+                _write_arrays(arrays, folder / kept[source])
+            backbone["pretrained"] = kept[source]
 
 
 def _plain(value: Any) -> Any:
