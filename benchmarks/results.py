@@ -200,19 +200,22 @@ def rows(folder: Path) -> str:
     heads = ["", *results_rows.SHOWN.values()]
     lines = ["| " + " | ".join(row) + " |" for row in (heads, ["---"] * len(heads))]
     for dataset, pairs in HEADLINES.items():
-        for pair in pairs:
-            two = [
-                {
-                    cell.seed: found
-                    for cell in cells()
-                    if (cell.dataset, cell.model + cell.suffix) == (dataset, model)
-                    and (found := results_rows.read(folder, cell)) is not None
-                }
-                for model in pair
-            ]
-            if seeds := sorted(two[0].keys() & two[1].keys()):
-                found = results_rows.row(*([fits[seed] for seed in seeds] for fits in two))
-                name = f"{dataset_name(dataset)}: {named(pair[0])} − {named(pair[1])}"
+        fits = {
+            model: {
+                cell.seed: found
+                for cell in cells()
+                if (cell.dataset, cell.model + cell.suffix) == (dataset, model)
+                and (found := results_rows.read(folder, cell)) is not None
+            }
+            for pair in pairs
+            for model in pair
+        }
+        drawn = {model: results_rows.draws(list(of.values())) for model, of in fits.items() if of}
+        for one, other in pairs:
+            if seeds := sorted(fits[one].keys() & fits[other].keys()):
+                two = ([fits[model][seed] for seed in seeds] for model in (one, other))
+                found = results_rows.row(*two, drawn[one], drawn[other])
+                name = f"{dataset_name(dataset)}: {named(one)} − {named(other)}"
                 lines.append("| " + " | ".join([name, *found]) + " |")
     return "\n".join(lines) + "\n"
 

@@ -128,36 +128,51 @@ def _drawn(fit: Predicted, metric: str, counts: np.ndarray) -> np.ndarray:
     return np.asarray(of_class[:, 1] if n_classes == 2 else of_class.mean(axis=1))
 
 
-def spread(
-    model: Sequence[Predicted], against: Sequence[Predicted], metric: str, draws: int = DRAWS, seed: int = 0
-) -> float:
-    """Half the 95 % interval of a difference of means over the test rows, the same rows for both."""
-    rng, n = np.random.default_rng(seed), len(model[0].y)
-    differences = []
-    for first in range(0, draws, 50):
-        counts = np.stack(
-            [np.bincount(rng.integers(n, size=n), minlength=n) for _ in range(first, min(first + 50, draws))]
-        ).astype(float)
-        differences.append(drawn(model, metric, counts) - drawn(against, metric, counts))
-    low, high = np.quantile(np.concatenate(differences), [0.025, 0.975])
+def draws(fits: Sequence[Predicted], n_draws: int = DRAWS, seed: int = 0) -> dict[str, np.ndarray]:
+    """Every metric of `SHOWN` on rows drawn again; the same rows for all models of equal test rows."""
+    rng, n = np.random.default_rng(seed), len(fits[0].y)
+    metrics_of = [m for m in SHOWN if m != "f1_tuned" or fits[0].probabilities.shape[1] == 2]
+    found: dict[str, list[np.ndarray]] = {metric: [] for metric in metrics_of}
+    for first in range(0, n_draws, 50):
+        sizes = range(first, min(first + 50, n_draws))
+        counts = np.stack([np.bincount(rng.integers(n, size=n), minlength=n) for _ in sizes]).astype(float)
+        for metric in metrics_of:
+            found[metric].append(drawn(fits, metric, counts))
+    return {metric: np.concatenate(parts) for metric, parts in found.items()}
+
+
+def spread(model: np.ndarray, against: np.ndarray) -> float:
+    """Half the 95 % interval of a difference over draws of the rows."""
+    low, high = np.quantile(model - against, [0.025, 0.975])
     return float(high - low) / 2
 
 
-def row(model: Sequence[Predicted], against: Sequence[Predicted]) -> list[str]:
-    """Differences as ``mean ± seeds ± rows``, paired by seed; bold where both together leave 0 out."""
+def row(
+    model: Sequence[Predicted],
+    against: Sequence[Predicted],
+    drawn_model: dict[str, np.ndarray],
+    drawn_against: dict[str, np.ndarray],
+) -> list[str]:
+    """Differences as ``mean ± seeds ± rows``, paired by seed; bold where both together leave 0 out.
+
+    Parameters
+    ----------
+    model, against : fits of two models, seed by seed
+    drawn_model, drawn_against : what `draws` says of them
+    """
     for fit in (*model, *against):
         if not np.array_equal(fit.y, model[0].y):
             raise UsboostError("the models' test rows are not the same; fit them on the same data")
     n, once, cells = len(model), np.ones((1, len(model[0].y))), []
     for metric in SHOWN:
-        if metric == "f1_tuned" and model[0].probabilities.shape[1] > 2:
+        if metric not in drawn_model:
             cells.append("–")
             continue
         by_seed = np.array(
             [_drawn(a, metric, once)[0] - _drawn(b, metric, once)[0] for a, b in zip(model, against)]
         )
         seeds = stats.t.ppf(0.975, n - 1) * by_seed.std(ddof=1) / np.sqrt(n)
-        rows = spread(model, against, metric)
+        rows = spread(drawn_model[metric], drawn_against[metric])
         text = f"{by_seed.mean():+.4f} ± {seeds:.4f} ± {rows:.4f}"
         cells.append(f"**{text}**" if abs(by_seed.mean()) > np.hypot(seeds, rows) else text)
     return cells

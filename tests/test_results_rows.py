@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.results_rows import Predicted, drawn, row, spread
+from benchmarks.results_rows import Predicted, drawn, draws, row, spread
 from usboost import metrics
 from usboost.errors import UsboostError
 
@@ -39,19 +39,21 @@ def test_the_spread_is_that_of_the_mean():
     one, other = fit(n=4000, seed=1), fit(n=4000, seed=2)
     losses = [-np.log(found.probabilities[np.arange(4000), found.y]) for found in (one, other)]
     expected = 1.96 * (losses[0] - losses[1]).std() / np.sqrt(4000)
-    assert spread([one], [other], "log_loss", draws=2000) == pytest.approx(expected, rel=0.06)
+    drawn_one, drawn_other = (draws([found], 2000)["log_loss"] for found in (one, other))
+    assert spread(drawn_one, drawn_other) == pytest.approx(expected, rel=0.06)
 
 
 def test_a_model_against_itself_differs_by_nothing():
     fits = [fit(seed=1), fit(seed=2)]
-    assert row(fits, fits) == ["+0.0000 ± 0.0000 ± 0.0000"] * 3
+    assert row(fits, fits, draws(fits), draws(fits)) == ["+0.0000 ± 0.0000 ± 0.0000"] * 3
 
 
 def test_more_classes_have_no_threshold():
-    assert row([fit(3), fit(3, seed=1)], [fit(3, seed=2), fit(3, seed=3)])[1] == "–"
+    one, other = [fit(3), fit(3, seed=1)], [fit(3, seed=2), fit(3, seed=3)]
+    assert row(one, other, draws(one), draws(other))[1] == "–"
 
 
 def test_other_rows_are_refused():
     other = Predicted(fit().y[::-1], fit().probabilities, 0.5)
     with pytest.raises(UsboostError, match="test rows"):
-        row([fit()], [other])
+        row([fit()], [other], {}, {})
