@@ -20,11 +20,11 @@ from typing import Any
 import matplotlib
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from benchmarks import results_rows
 from benchmarks.bench import between_marks
 from benchmarks.results_plan import EMBEDDING_SEED, HEADLINES, PAIRS, PLAN, cells
+from benchmarks.results_rows import interval
 from flows import runtime, workspace
 from usboost import models, settings
 from usboost.datasets import store
@@ -129,15 +129,6 @@ def ordered(models: Sequence[str]) -> list[str]:
     plain = table_order([model for model in models if "@" not in model])
     other = table_order([model.partition("@")[0] for model in models if "@" in model])
     return [*plain, *(f"{model}@embedded" for model in other)]
-
-
-def interval(values: Sequence[float] | pd.Series) -> tuple[float, float]:
-    """Mean, and half the 95 % interval of Student's t; NaN for one value."""
-    found = np.asarray(values, dtype=float)
-    if len(found) < 2:
-        return float(found.mean()), float("nan")
-    spread = stats.t.ppf(0.975, len(found) - 1) * found.std(ddof=1) / np.sqrt(len(found))
-    return float(found.mean()), float(spread)
 
 
 def printed(values: Sequence[float] | pd.Series, digits: int = 4, sign: bool = False) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import mlflow
 import numpy as np
+import pandas as pd
 from mlflow.tracking import MlflowClient
 from scipy import stats
 
@@ -101,6 +102,15 @@ def read(folder: Path, cell: Cell) -> Predicted | None:
         return Predicted(kept["y"], kept["probabilities"], float(kept["threshold"]))
 
 
+def interval(values: Sequence[float] | np.ndarray | pd.Series) -> tuple[float, float]:
+    """Mean, and half the 95 % interval of Student's t; NaN for one value."""
+    found = np.asarray(values, dtype=float)
+    if len(found) < 2:
+        return float(found.mean()), float("nan")
+    spread = stats.t.ppf(0.975, len(found) - 1) * found.std(ddof=1) / np.sqrt(len(found))
+    return float(found.mean()), float(spread)
+
+
 def drawn(fits: Sequence[Predicted], metric: str, counts: np.ndarray) -> np.ndarray:
     """A metric's mean over fits on rows drawn again.
 
@@ -129,7 +139,13 @@ def _drawn(fit: Predicted, metric: str, counts: np.ndarray) -> np.ndarray:
 
 
 def draws(fits: Sequence[Predicted], n_draws: int = DRAWS, seed: int = 0) -> dict[str, np.ndarray]:
-    """Every metric of `SHOWN` on rows drawn again; the same rows for all models of equal test rows."""
+    """Every metric of `SHOWN` on rows drawn again; the same rows for all models of equal test rows.
+
+    Returns
+    -------
+    dict of metric to float array of shape (n_draws,), the mean over the fits; no "f1_tuned" for more
+    than two classes
+    """
     rng, n = np.random.default_rng(seed), len(fits[0].y)
     metrics_of = [m for m in SHOWN if m != "f1_tuned" or fits[0].probabilities.shape[1] == 2]
     found: dict[str, list[np.ndarray]] = {metric: [] for metric in metrics_of}
@@ -142,7 +158,7 @@ def draws(fits: Sequence[Predicted], n_draws: int = DRAWS, seed: int = 0) -> dic
 
 
 def spread(model: np.ndarray, against: np.ndarray) -> float:
-    """Half the 95 % interval of a difference over draws of the rows."""
+    """Half the 95 % percentile interval of a difference, from two arrays of shape (draws,)."""
     low, high = np.quantile(model - against, [0.025, 0.975])
     return float(high - low) / 2
 
@@ -163,7 +179,7 @@ def row(
     for fit in (*model, *against):
         if not np.array_equal(fit.y, model[0].y):
             raise UsboostError("the models' test rows are not the same; fit them on the same data")
-    n, once, cells = len(model), np.ones((1, len(model[0].y))), []
+    once, cells = np.ones((1, len(model[0].y))), []
     for metric in SHOWN:
         if metric not in drawn_model:
             cells.append("–")
@@ -171,8 +187,8 @@ def row(
         by_seed = np.array(
             [_drawn(a, metric, once)[0] - _drawn(b, metric, once)[0] for a, b in zip(model, against)]
         )
-        seeds = stats.t.ppf(0.975, n - 1) * by_seed.std(ddof=1) / np.sqrt(n)
+        mean, seeds = interval(by_seed)
         rows = spread(drawn_model[metric], drawn_against[metric])
-        text = f"{by_seed.mean():+.4f} ± {seeds:.4f} ± {rows:.4f}"
-        cells.append(f"**{text}**" if abs(by_seed.mean()) > np.hypot(seeds, rows) else text)
+        text = f"{mean:+.4f} ± {seeds:.4f} ± {rows:.4f}"
+        cells.append(f"**{text}**" if abs(mean) > np.hypot(seeds, rows) else text)
     return cells

@@ -18,7 +18,14 @@ from usboost.earlyboost import EarlyBoostClassifier
 from usboost.errors import UsboostError
 from usboost.fusion import TwoBranchNetworkClassifier
 from usboost.images import EncodedImages, Images
-from usboost.learners.backbones import Backbone, load_backbone, read_weights, save_backbone, weights_file
+from usboost.learners.backbones import (
+    Backbone,
+    SmallCNN,
+    load_backbone,
+    read_weights,
+    save_backbone,
+    weights_file,
+)
 from usboost.learners.base import Target
 from usboost.learners.modules import TableLinear, dense_network, initialise
 from usboost.learners.networks import NetworkLearner
@@ -425,3 +432,20 @@ def test_a_model_on_frozen_pictures_keeps_the_weights_it_was_fitted_with(kind, t
     save(again, tmp_path / "copy")
     shutil.rmtree(tmp_path / "moved")
     np.testing.assert_array_equal(load(tmp_path / "copy").predict_proba(views), expected)
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_trained_model_is_saved_whatever_its_first_weights_are(there, tmp_path):
+    """A file of bfloat16, or none any more: the network's own weights count."""
+    images, y = pictures()
+    weights = {name: tensor.bfloat16() for name, tensor in SmallCNN(1).state_dict().items()}
+    first = tmp_path / "first.pth"
+    torch.save(weights, first)
+    network = NetworkLearner((4,), backbone=Backbone(pretrained=str(first)), device="cpu")
+    model = TwoWeakLearnerClassifier({"U": network}, n_rounds=1).fit(Views(U=images), y)
+    if not there:
+        first.unlink()
+    save(model, tmp_path / "model")
+    np.testing.assert_array_equal(
+        load(tmp_path / "model").predict_proba(Views(U=images)), model.predict_proba(Views(U=images))
+    )

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
+from safetensors.torch import save_file as save_tensors
 from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
@@ -401,16 +402,20 @@ def _backbones(settings: Any) -> Iterator[dict[str, Any]]:
 
 
 def _keep_weights(settings: Any, folder: Path) -> None:
-    """Copy the weight files that backbones start from, which frozen ones need to predict, to the model."""
+    """Copy the weight files that backbones start from, which frozen ones need to predict, to the model.
+
+    One that is gone by now stays a path: what has been trained is saved all the same.
+    """
     kept: dict[str, str] = {}
     for backbone in _backbones(settings):
         source = backbone["pretrained"]
-        if isinstance(source, str):
+        if isinstance(source, str) and Path(source).is_file():
             if source not in kept:
                 kept[source] = f"backbone-{len(kept)}.safetensors"
                 weights = read_weights(backbone["name"], source)
-                arrays = {name: tensor.numpy() for name, tensor in weights.items()}
-                _write_arrays(arrays, folder / kept[source])
+                # as tensors: numpy has no bfloat16; each its own, as safetensors refuses shared memory
+                own = {name: tensor.clone().contiguous() for name, tensor in weights.items()}
+                save_tensors(own, folder / kept[source])
             backbone["pretrained"] = kept[source]
 
 

@@ -21,7 +21,6 @@ ROUNDS = {"boosting": 100, "crossed": 500, "networks": 40, "lightgbm": 2000}
 
 RATE = 0.003
 BATCH = 128
-CATEGORY_L2 = 300.0
 
 _BOTH = ("U", "S")
 _LOGISTIC: dict[str, Any] = {"target": "newton", "loss": "cross_entropy", "monitor": "risk_val"}
@@ -68,7 +67,7 @@ def build(name: str, *, pictures: bool, seed: int = 0, rounds: int | None = None
             batch_size=BATCH,
             start="warm",
         )
-        leafwise = {"max_depth": 12, "max_leaves": 31, "category_l2": CATEGORY_L2}
+        leafwise = {"max_depth": 12, "max_leaves": 31, "category_l2": 300.0}
         tree = TreeLearner(**(leafwise if crossed else {"max_depth": 3}))
         learners: dict[str, Learner] = {view: network if view[0] == "U" else tree for view in read}
         return TwoWeakLearnerClassifier(
