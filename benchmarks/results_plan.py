@@ -63,7 +63,10 @@ EMBEDDING_SEED = 100
 
 @dataclass(frozen=True)
 class Fits:
-    """One experiment: datasets × models × seeds."""
+    """One experiment: datasets × models × seeds.
+
+    Its name is its own for each dataset: of a name's cell MLflow counts one run, of whichever workspace.
+    """
 
     name: str
     datasets: list[str]
@@ -132,8 +135,8 @@ PLAN: dict[str, Part] = {
     ),
     "ct": Part(PICTURES, [Fits("main", ["ct"], WITH_PICTURES)]),
     "mi": Part(PICTURES, [Fits("main", ["mi"], WITH_PICTURES)]),
-    "ct-embedded": Part(EMBEDDED, [Fits("main", ["ct"], CROSSED)], suffix="@embedded", embeds="ct"),
-    "mi-embedded": Part(EMBEDDED, [Fits("main", ["mi"], CROSSED)], suffix="@embedded", embeds="mi"),
+    "ct-embedded": Part(EMBEDDED, [Fits("embedded", ["ct"], CROSSED)], suffix="@embedded", embeds="ct"),
+    "mi-embedded": Part(EMBEDDED, [Fits("embedded", ["mi"], CROSSED)], suffix="@embedded", embeds="mi"),
 }
 """By name of the part and of its workspace, the most telling first."""
 
