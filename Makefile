@@ -33,26 +33,26 @@ install: $(READY) ## create .venv and install everything into it
 .PHONY: run
 run: $(READY) ## make the demo's datasets, models and report (dvc repro), and say where to look
 	dvc repro --quiet
-	@python -m flows.workspace where
+	@python -m flows.local.workspace where
 
 .PHONY: paper
 paper: $(READY) ## the same on the real files: make paper DATASETS="ci_a ci_b" [ROUNDS=100] [SEEDS=1]
-	python -m flows.workspace make $(WORKSPACE) --profile paper $(addprefix --dataset ,$(DATASETS)) \
+	python -m flows.local.workspace make $(WORKSPACE) --profile paper $(addprefix --dataset ,$(DATASETS)) \
 	  $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEEDS),--seeds $(SEEDS))
 	cd $(WORKSPACE) && dvc repro
-	@cd $(WORKSPACE) && python -m flows.workspace where
+	@cd $(WORKSPACE) && python -m flows.local.workspace where
 
 .PHONY: ui
 ui: $(READY) ## open the two UIs on loopback until Ctrl-C: MLflow and Prefect
-	python -m flows.ui
+	python -m flows.local.ui
 
 .PHONY: services
 services: $(READY) ## start Prefect, MLflow and workers on loopback: [PREFECT_PORT=4200] [MLFLOW_PORT=5000]
-	python -m flows.services start --prefect-port $(PREFECT_PORT) --mlflow-port $(MLFLOW_PORT)
+	python -m flows.local.services start --prefect-port $(PREFECT_PORT) --mlflow-port $(MLFLOW_PORT)
 
 .PHONY: services-stop
 services-stop: $(READY) ## end what `make services` started
-	python -m flows.services stop
+	python -m flows.local.services stop
 
 .PHONY: test
 test: $(READY) ## all tests but the longest
@@ -68,21 +68,21 @@ test-long: $(READY) ## the tests that take minutes: grids on every runner, worke
 
 .PHONY: bench
 bench: $(READY) ## measure speed and memory, as ratios (USBOOST_DATA: the real census files)
-	python -m benchmarks.bench
+	python -m benchmarks.speed.bench
 
 .PHONY: results
 results: $(READY) ## the models on real data, several seeds each (hours); docs/results.md
-	python -m benchmarks.results run results
-	python -m benchmarks.results predict results
-	python -m benchmarks.results write results
+	python -m benchmarks.study.results run results
+	python -m benchmarks.study.results predict results
+	python -m benchmarks.study.results write results
 
 .PHONY: fuzz
 fuzz: $(READY) ## 200,000 mutated files through every reader
-	python -m benchmarks.fuzz --inputs 200000
+	python -m benchmarks.robustness.fuzz --inputs 200000
 
 .PHONY: kill
 kill: $(READY) ## SIGKILL training processes 200 times and compare what they end with
-	python -m benchmarks.kill --kills 200
+	python -m benchmarks.robustness.kill --kills 200
 
 .PHONY: lint
 lint: $(READY) ## ruff and mypy

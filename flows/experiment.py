@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from flows import runtime
+from flows.local import runtime
 
 runtime.configure()
 
@@ -20,12 +20,12 @@ from pydantic import Field  # noqa: E402
 from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
-from tasks import comparison, deployed, fan_out, machine, tracking  # noqa: E402
-from tasks.experiment import Cell, experiment_folder, fit_cell, grid, settle  # noqa: E402
+from tasks import comparison, machine, run_locally, run_on_workers, tracking  # noqa: E402
+from tasks import settings as params  # noqa: E402
+from tasks.experiment import Cell, experiment_folder, fit_cell, grid, reconcile  # noqa: E402
 from tasks.folders import prepared_folder  # noqa: E402
 from tasks.identity import fingerprint  # noqa: E402
-from usboost import settings as params  # noqa: E402
-from usboost.datasets import store  # noqa: E402
+from usboost.datasets.prepared import store  # noqa: E402
 from usboost.errors import UsboostError  # noqa: E402
 
 Runner = Literal["configured", "threads", "processes", "dask", "deployments"]
@@ -74,12 +74,12 @@ def experiment(
         for dataset in dict.fromkeys(cell.dataset for cell in cells):
             # makes MLflow's store before several processes would
             tracking.experiment_id(f"usboost-{store.read_card(prepared_folder(dataset))['profile']}")
-        done = settle(name, cells)
+        done = reconcile(name, cells)
         todo = [cell for cell in cells if cell not in done]
         if done:
             print(f"{len(done)} of {len(cells)} cells are as they were and are skipped")
         reasons = run_cells(name, todo, settings)
-        missing = [cell for cell in cells if cell not in settle(name, cells)]
+        missing = [cell for cell in cells if cell not in reconcile(name, cells)]
         comparison.compare(name, cells, reasons)
     if missing:
         first = missing[0]
@@ -94,8 +94,8 @@ def experiment(
 def run_cells(name: str, cells: list[Cell], settings: params.Settings) -> dict[Cell, str]:
     """Run the cells as the settings say; why those failed that failed."""
     if settings.experiment.runner == "deployments":
-        return deployed.run_cells(name, cells, settings.experiment, print)
-    return fan_out.run_cells(name, cells, settings)
+        return run_on_workers.run_cells(name, cells, settings.experiment, print)
+    return run_locally.run_cells(name, cells, settings)
 
 
 @flow(name="train-cell", flow_run_name="{name}-{dataset}-{model}-seed{seed}")
@@ -119,7 +119,7 @@ def train_cell(
     chosen = settings.experiment
     cell = Cell(dataset, model, seed, expected or fingerprint(dataset, model, seed, settings))
     task = fit_cell.with_options(retries=chosen.retries)
-    with deployed.beating(prefect_runtime.flow_run.id, chosen.lost_after / 4):
+    with run_on_workers.heartbeat(prefect_runtime.flow_run.id, chosen.lost_after / 4):
         return str(task(name, cell, settings, mlflow.get_tracking_uri(), machine.thread_share(1)))
 
 

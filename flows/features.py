@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from flows import runtime
+from flows.local import runtime
 
 runtime.configure()
 
@@ -13,8 +13,8 @@ import typer  # noqa: E402
 from prefect import flow  # noqa: E402
 from pydantic import Field  # noqa: E402
 
+from tasks import settings as params  # noqa: E402
 from tasks.features import features_folder, fit_features  # noqa: E402
-from usboost import settings as params  # noqa: E402
 from usboost.files import replacing  # noqa: E402
 
 

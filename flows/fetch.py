@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from flows import runtime
+from flows.local import runtime
 
 runtime.configure()
 
@@ -13,8 +13,8 @@ import typer  # noqa: E402
 from prefect import flow  # noqa: E402
 from pydantic import Field  # noqa: E402
 
+from tasks import settings as params  # noqa: E402
 from tasks.data import obtain_raw  # noqa: E402
-from usboost import settings as params  # noqa: E402
 
 
 @flow(name="fetch", flow_run_name="fetch-{dataset}", log_prints=False)

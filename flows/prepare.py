@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from flows import runtime
+from flows.local import runtime
 
 runtime.configure()
 
 import typer  # noqa: E402
 from prefect import flow  # noqa: E402
 
+from tasks import settings as params  # noqa: E402
 from tasks.data import prepare_dataset  # noqa: E402
-from usboost import settings as params  # noqa: E402
 
 
 @flow(name="prepare", flow_run_name="prepare-{dataset}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from flows import runtime
+from flows.local import runtime
 
 runtime.configure()
 
@@ -12,7 +12,7 @@ import typer  # noqa: E402
 from prefect import flow  # noqa: E402
 
 from tasks import promotion  # noqa: E402
-from usboost import settings as params  # noqa: E402
+from tasks import settings as params  # noqa: E402
 
 Metric = Literal["f1", "accuracy", "auc", "log_loss"]
 

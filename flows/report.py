@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flows import runtime
+from flows.local import runtime
 
 runtime.configure()
 
 import typer  # noqa: E402
 from prefect import flow  # noqa: E402
 
+from tasks import settings as params  # noqa: E402
 from tasks.report import write  # noqa: E402
-from usboost import settings as params  # noqa: E402
 
 
 @flow(name="report")

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Annotated
 
-from flows import runtime
+from flows.local import runtime
 
 runtime.configure()
 
@@ -14,9 +14,9 @@ import typer  # noqa: E402
 from prefect import flow  # noqa: E402
 from pydantic import Field  # noqa: E402
 
+from tasks import settings as params  # noqa: E402
 from tasks.folders import results_folder  # noqa: E402
 from tasks.training import fit_seed, write_results  # noqa: E402
-from usboost import settings as params  # noqa: E402
 
 
 @flow(name="train", flow_run_name="train-{dataset}-{model}")

@@ -11,14 +11,14 @@ import numpy as np
 import pandas as pd
 from sklearn.model_selection import StratifiedKFold
 
-from tasks import tracking
+from tasks import models, tracking
 from tasks.folders import prepared_folder
-from usboost import metrics, models
-from usboost.callbacks import Progress
-from usboost.datasets import store
-from usboost.datasets.encoding import TableEncoder
-from usboost.settings import Settings
-from usboost.views import Views
+from tasks.settings import Settings
+from usboost.boosting.callbacks import Progress
+from usboost.data.encoding import TableEncoder
+from usboost.data.views import Views
+from usboost.datasets.prepared import store
+from usboost.evaluation import metrics
 
 
 def fit_folds(

@@ -13,11 +13,11 @@ from prefect.cache_policies import NO_CACHE
 from rich.console import Console
 from rich.progress import Progress
 
-from usboost.datasets import store
-from usboost.datasets.catalog import dataset as named
+from tasks.catalog import dataset as named
+from tasks.settings import Settings
+from usboost.datasets.prepared import store
 from usboost.errors import UsboostError
 from usboost.files import replacing
-from usboost.settings import Settings
 
 
 def _worth_retrying(task: Any, run: Any, state: Any) -> bool:

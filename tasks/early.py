@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from usboost.early_trigger import EarlyTrigger
-from usboost.earlyboost import EarlyBoostClassifier
-from usboost.settings import Settings
+from tasks.settings import Settings
+from usboost.models.early_trigger import EarlyTrigger
+from usboost.models.earlyboost import EarlyBoostClassifier
 
 
 def add_scores(

@@ -17,15 +17,14 @@ from prefect import task
 from prefect.artifacts import create_link_artifact, create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
 
-from tasks import machine, tracking, training
+from tasks import machine, models, tracking, training
 from tasks.folders import prepared_folder
 from tasks.identity import fingerprint
-from usboost import models
-from usboost.checkpoint import described
-from usboost.datasets import store
+from tasks.settings import Settings
+from usboost.boosting.checkpoint import described
+from usboost.datasets.prepared import store
 from usboost.errors import UsboostError
 from usboost.files import replacing
-from usboost.settings import Settings
 
 SUPERSEDED = "superseded"
 
@@ -177,7 +176,7 @@ def supersede(run: Run) -> None:
         client.set_terminated(run.info.run_id, status="KILLED")
 
 
-def settle(name: str, cells: Sequence[Cell]) -> dict[Cell, str]:
+def reconcile(name: str, cells: Sequence[Cell]) -> dict[Cell, str]:
     """Leave each finished cell the one MLflow run that counts, and bring its record here.
 
     Runs still RUNNING are superseded, too: call it when nothing of the experiment runs.

@@ -12,13 +12,14 @@ import pyarrow.parquet as pq
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from usboost import metrics, models
-from usboost.bfv import BoostedFeatures, GradientBoostedTrees
-from usboost.datasets import store
+from tasks import models
+from tasks.settings import Settings
+from usboost.data.table import Table
+from usboost.datasets.prepared import store
 from usboost.errors import UsboostError
-from usboost.persistence import save_gbm
-from usboost.settings import Settings
-from usboost.views import Table
+from usboost.evaluation import metrics
+from usboost.models.gbm import BoostedFeatures, GradientBoostedTrees
+from usboost.models.persistence import save_gbm
 
 ROWS = 32_768
 

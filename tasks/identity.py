@@ -7,13 +7,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tasks import models
 from tasks.features import features_folder
 from tasks.folders import prepared_folder
-from usboost import models
-from usboost.checkpoint import code_digest, described
-from usboost.datasets import store
+from tasks.settings import Settings
+from usboost.boosting.checkpoint import code_digest, described
+from usboost.datasets.prepared import store
 from usboost.errors import UsboostError
-from usboost.settings import Settings
 
 
 def parts(dataset: str, model: str, seed: int, settings: Settings) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from mlflow.tracking import MlflowClient
 from tasks import tracking
 from tasks.experiment import SUPERSEDED
 from tasks.folders import prepared_folder
-from usboost.datasets import store
+from usboost.datasets.prepared import store
 from usboost.errors import UsboostError
 from usboost.reporting.results import LOWER_IS_BETTER
 

@@ -17,9 +17,9 @@ class ServedModel(PythonModel):
     """Encodes raw columns with the training split's encoders and asks the fitted classifier."""
 
     def load_context(self, context: PythonModelContext) -> None:
-        from usboost.datasets.encoding import TableEncoder
+        from usboost.data.encoding import TableEncoder
         from usboost.errors import UsboostError
-        from usboost.persistence import load
+        from usboost.models.persistence import load
 
         path = Path(context.artifacts["card"])
         try:
@@ -35,7 +35,7 @@ class ServedModel(PythonModel):
         self, context: PythonModelContext, model_input: pd.DataFrame, params: dict[str, Any] | None = None
     ) -> pd.DataFrame:
         """One row per input row: ``label`` and ``p_<class>``."""
-        from usboost.views import Views
+        from usboost.data.views import Views
 
         views = {name: encoder.transform(model_input) for name, encoder in self.encoders.items()}
         if self.images:
@@ -47,8 +47,8 @@ class ServedModel(PythonModel):
 
     def _pictures(self, rows: pd.DataFrame) -> Any:
         """The column ``image``, any picture file as bytes or base64, as the model was trained on it."""
-        from usboost.datasets.image_sources import load
-        from usboost.images import Images
+        from usboost.data.images import Images
+        from usboost.datasets.files.image_sources import load
 
         decoded = [
             load(

@@ -25,12 +25,12 @@ from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 from mlflow.types import ColSpec, Schema
 
-from tasks.patience import away, patiently
-from usboost.boosting import Round, Stage
-from usboost.callbacks import Callback
+from tasks.retry import away, retry
+from usboost.boosting.callbacks import Callback
+from usboost.boosting.rounds import Round, Stage
+from usboost.boosting.stages import STAGES_PER_SHARD, write_stages
 from usboost.errors import UsboostError
 from usboost.files import write_atomically
-from usboost.persistence import STAGES_PER_SHARD, write_stages
 
 FLUSH_ROUNDS = 50
 FLUSH_SECONDS = 20  # slow rounds show up in the UI all the same
@@ -72,9 +72,9 @@ def tracked_run(
         Where the run's id is written; the run that it names already is gone on with.
     """
     client = MlflowClient()
-    run_id = patiently("the run", lambda: _kept_run(client, kept))
+    run_id = retry("the run", lambda: _kept_run(client, kept))
     if run_id is None:
-        run = patiently(
+        run = retry(
             "the run", lambda: client.create_run(experiment_id(experiment), run_name=name, tags=dict(tags))
         )
         run_id = str(run.info.run_id)
@@ -83,7 +83,7 @@ def tracked_run(
             write_atomically(kept, json.dumps(document).encode())
     try:
         yield run_id
-        patiently("the run's end", lambda: client.set_terminated(run_id, status="FINISHED"))
+        retry("the run's end", lambda: client.set_terminated(run_id, status="FINISHED"))
     except BaseException as error:
         with suppress(MlflowException, OSError):  # it may be MLflow that is away
             client.set_tag(run_id, "error", str(error)[:500] or type(error).__name__)
@@ -127,10 +127,10 @@ def supersede_kept(kept: Path) -> None:
 def once(run_id: str, tag: str) -> Iterator[bool]:
     """True in the block the first time for this run and tag, if the block then ends well."""
     client, name = MlflowClient(), f"usboost.{tag}"
-    first = patiently("the run", lambda: name not in client.get_run(run_id).data.tags)
+    first = retry("the run", lambda: name not in client.get_run(run_id).data.tags)
     yield first
     if first:
-        patiently("the run", lambda: client.set_tag(run_id, name, "true"))
+        retry("the run", lambda: client.set_tag(run_id, name, "true"))
 
 
 def key_of(name: str) -> str:
@@ -141,7 +141,7 @@ def key_of(name: str) -> str:
 def log_parameters(run_id: str, parameters: Mapping[str, Any]) -> None:
     """All parameters, nested ones by dotted names."""
     params = [Param(key_of(name), str(value)[:500]) for name, value in _flat(parameters)]
-    patiently("the parameters", lambda: MlflowClient().log_batch(run_id, params=params))
+    retry("the parameters", lambda: MlflowClient().log_batch(run_id, params=params))
 
 
 def log_estimator(run_id: str, estimator: Any, **more: Any) -> None:
@@ -170,7 +170,7 @@ def log_scores(run_id: str, scores: Mapping[str, Mapping[str, float]], **more: f
     now = int(time.time() * 1000)
     values = {f"{split}_{metric}": v for split, metrics in scores.items() for metric, v in metrics.items()}
     metrics = [Metric(key, float(value), now, 0) for key, value in {**values, **more}.items()]
-    patiently("the scores", lambda: MlflowClient().log_batch(run_id, metrics=metrics))
+    retry("the scores", lambda: MlflowClient().log_batch(run_id, metrics=metrics))
 
 
 def log_trace(run_id: str, trace: pd.DataFrame) -> None:
@@ -192,7 +192,7 @@ class MLflowCallback(Callback):
 
     One request per round would cost more than many a round; `seconds` holds the time spent here, and
     `earlier` that of the rounds of processes before this one. While
-    MLflow is away rounds wait here and training goes on; at the end they are sent patiently. A fit
+    MLflow is away rounds wait here and training goes on; at the end they are sent, with retries. A fit
     that goes on from a checkpoint logs what the run does not have yet.
     """
 
@@ -208,18 +208,18 @@ class MLflowCallback(Callback):
 
     def on_resume(self, rounds: Sequence[Round]) -> bool:
         started = time.perf_counter()
-        logged = patiently("its history", lambda: self._client.get_metric_history(self.run_id, "risk_train"))
+        logged = retry("its history", lambda: self._client.get_metric_history(self.run_id, "risk_train"))
         steps = {metric.step for metric in logged}
-        self.earlier = sum(happened.seconds["total"] for happened in rounds)
-        for happened in rounds:
-            self._add(happened, known=happened.index in steps)
+        self.earlier = sum(round_.seconds["total"] for round_ in rounds)
+        for round_ in rounds:
+            self._add(round_, known=round_.index in steps)
         self.seconds += time.perf_counter() - started
         return False
 
-    def on_round(self, happened: Round) -> bool:
+    def on_round(self, round_: Round) -> bool:
         started = time.perf_counter()
-        self._add(happened)
-        due = happened.index % FLUSH_ROUNDS == 0 or started - self._flushed > FLUSH_SECONDS
+        self._add(round_)
+        due = round_.index % FLUSH_ROUNDS == 0 or started - self._flushed > FLUSH_SECONDS
         if (due and not self._failed) or started - self._flushed > FLUSH_SECONDS:
             self._try(self._flush_metrics)
         if len(self._stages) >= STAGES_PER_SHARD and not self._failed:
@@ -228,21 +228,21 @@ class MLflowCallback(Callback):
         return False
 
     def on_fit_end(self) -> None:
-        """Send what is left, patiently unless the fit is failing anyway."""
+        """Send what is left, retry unless the fit is failing anyway."""
         started = time.perf_counter()
         seconds = 0.0 if isinstance(sys.exception(), BaseException) else None
-        patiently("the rounds", self._flush_metrics, seconds)
-        patiently("the weak learners", self._flush_stages, seconds)
+        retry("the rounds", self._flush_metrics, seconds)
+        retry("the weak learners", self._flush_stages, seconds)
         self.seconds += time.perf_counter() - started
 
-    def _add(self, happened: Round, known: bool = False) -> None:
+    def _add(self, round_: Round, known: bool = False) -> None:
         now = int(time.time() * 1000)
-        values = {NAMES.get(key, key): value for key, value in happened.metrics.items()}
-        values |= {f"seconds_{part}": spent for part, spent in happened.seconds.items()}
+        values = {NAMES.get(key, key): value for key, value in round_.metrics.items()}
+        values |= {f"seconds_{part}": spent for part, spent in round_.seconds.items()}
         if not known:
-            self._rounds.append([Metric(key_of(k), float(v), now, happened.index) for k, v in values.items()])
-        if happened.stage is not None:
-            self._stages.append(happened.stage)
+            self._rounds.append([Metric(key_of(k), float(v), now, round_.index) for k, v in values.items()])
+        if round_.stage is not None:
+            self._stages.append(round_.stage)
 
     def _try(self, send: Callable[[], None]) -> None:
         try:
@@ -298,7 +298,7 @@ def log_model(run_id: str, model: Path, card: Mapping[str, Any], example: pd.Dat
                     pip_requirements=requirements(root),
                 )
 
-        logged = patiently("the model", log)
+        logged = retry("the model", log)
     return str(logged.model_uri)
 
 

@@ -18,20 +18,21 @@ import pyarrow.parquet as pq
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from tasks import cross_validation, early, tracking, understanding
+from tasks import cross_validation, early, models, tracking
+from tasks import inspection as understanding
 from tasks.features import features_folder, read_features
 from tasks.folders import checkpoints_folder, prepared_folder
 from tasks.identity import parts
-from usboost import metrics, models
-from usboost.boosted_features import BFV
-from usboost.callbacks import Progress
-from usboost.checkpoint import Checkpoint
-from usboost.datasets import store
-from usboost.earlyboost import EarlyBoostClassifier
+from tasks.settings import Settings
+from usboost.boosting.callbacks import Progress
+from usboost.boosting.checkpoint import Checkpoint
+from usboost.data.views import Views
+from usboost.datasets.prepared import store
+from usboost.evaluation import metrics
 from usboost.files import replacing
-from usboost.persistence import load_gbm, save
-from usboost.settings import Settings
-from usboost.views import Views
+from usboost.models.bfv_network import BFV
+from usboost.models.earlyboost import EarlyBoostClassifier
+from usboost.models.persistence import load_gbm, save
 
 SPLITS = ("train", "val", "test")
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from usboost.views import Table, Views
+from usboost.data.table import Table
+from usboost.data.views import Views
 
 torch.set_num_threads(1)
 

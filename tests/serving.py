@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import pytest
 
-from usboost.datasets import sources
+from usboost.datasets.files import sources
 
 Server = TypeVar("Server", bound=ThreadingHTTPServer)
 

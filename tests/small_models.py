@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from usboost.bfv import BoostedFeatures
-from usboost.boosted_features import BoostedFeatureNetworkClassifier
-from usboost.fusion import TwoBranchNetworkClassifier
-from usboost.learners.networks import NetworkLearner
-from usboost.learners.trees import TreeLearner
-from usboost.outsider import LightGBMOutsider
-from usboost.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.learners.networks.learner import NetworkLearner
+from usboost.learners.trees.learner import TreeLearner
+from usboost.models.baselines import LightGBMBaseline
+from usboost.models.bfv_network import BoostedFeatureNetworkClassifier
+from usboost.models.gbm import BoostedFeatures
+from usboost.models.two_branch import TwoBranchNetworkClassifier
+from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
 
 
 def network(**changes: Any) -> NetworkLearner:
@@ -31,5 +31,5 @@ def on_features(**changes: Any) -> BoostedFeatureNetworkClassifier:
     return BoostedFeatureNetworkClassifier(BoostedFeatures(n_trees=6), two_branches(), **changes)
 
 
-def outsider(**changes: Any) -> LightGBMOutsider:
-    return LightGBMOutsider(**{"n_trees": 6, **changes})
+def lgbm(**changes: Any) -> LightGBMBaseline:
+    return LightGBMBaseline(**{"n_trees": 6, **changes})

@@ -1,5 +1,5 @@
 """``python -m usboost``: the command `usboost`."""
 
-from usboost.cli import app
+from usboost.cli.app import app
 
 app(prog_name="usboost")

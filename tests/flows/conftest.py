@@ -100,7 +100,7 @@ def make(folder: Path, home: Path) -> None:
     document["run"] = {
         "datasets": DATASETS,
         "boosting": ["2wl"],
-        "outsiders": ["lgbm"],
+        "external_baselines": ["lgbm"],
         "further_datasets": ["iris", "digits_rows"],
         "further": {
             "iris-bnn": {"dataset": "iris", "model": "bnn"},

@@ -10,12 +10,12 @@ import pandas as pd
 import pytest
 import yaml
 
+from tasks import models, settings
 from tasks.experiment import devices, grid
 from tasks.machine import thread_share
 from tests.flows.conftest import ROOT
 from tests.flows.test_pipeline import runs
-from usboost import models, settings
-from usboost.checkpoint import described
+from usboost.boosting.checkpoint import described
 from usboost.errors import UsboostError
 
 DATASETS, MODELS, SEEDS = ["ci_a", "ci_b"], ["2wl", "lgbm"], [0, 1]
@@ -133,7 +133,7 @@ def test_mlflow_and_prefect_know_each_other(grids, pages):
 @pytest.mark.slow
 def test_only_what_changed_runs_again_and_failures_stay_alone(grids):
     def change(p):
-        p["outsiders"]["n_trees"] = 7
+        p["external_baselines"]["n_trees"] = 7
 
     grids.params(change)
     before = {cell: record(grids, "threads", cell) for cell in CELLS}
@@ -144,7 +144,7 @@ def test_only_what_changed_runs_again_and_failures_stay_alone(grids):
     assert changed == {cell for cell in CELLS if "lgbm" in cell}
 
     def spoil(p):
-        p["outsiders"]["n_trees"] = 9
+        p["external_baselines"]["n_trees"] = 9
         p["boosting"]["fixed_step"] = 1e9
         p["models"]["2wl"]["step"] = "fixed"
 
@@ -198,7 +198,7 @@ def loaded(change=lambda p: None):
         (lambda p: p["table1"]["mi"].update(fusion="product"), {("mi", "baseline")}),
         (lambda p: p["models"]["2wl"].update(shrinkage=0.5), {("ci_a", "2wl"), ("mi", "2wl")}),
         (lambda p: p["pictures"].update(augment="flip"), {("mi", "baseline"), ("mi", "2wl"), ("mi", "lgbm")}),
-        (lambda p: p["outsiders"].update(patience=3), {("ci_a", "lgbm"), ("mi", "lgbm")}),
+        (lambda p: p["external_baselines"].update(patience=3), {("ci_a", "lgbm"), ("mi", "lgbm")}),
         (lambda p: p["bnn"].update(rounds=3), set()),
     ],
 )

@@ -17,14 +17,15 @@ import mlflow
 import pytest
 from mlflow.tracking import MlflowClient
 
-from flows.runtime import free_port
-from tasks import patience, tracking
+from flows.local.runtime import free_port
+from tasks import retry as patience
+from tasks import tracking
 from tests.conftest import make_views
-from usboost.callbacks import Callback
-from usboost.checkpoint import Checkpoint
-from usboost.learners.networks import NetworkLearner
-from usboost.learners.trees import TreeLearner
-from usboost.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.boosting.callbacks import Callback
+from usboost.boosting.checkpoint import Checkpoint
+from usboost.learners.networks.learner import NetworkLearner
+from usboost.learners.trees.learner import TreeLearner
+from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
 
 pytestmark = pytest.mark.slow
 
@@ -88,8 +89,8 @@ class At(Callback):
     def __init__(self, **work) -> None:
         self.work = {int(name.removeprefix("round_")): each for name, each in work.items()}
 
-    def on_round(self, happened) -> bool:
-        self.work.get(happened.index, lambda: None)()
+    def on_round(self, round_) -> bool:
+        self.work.get(round_.index, lambda: None)()
         return False
 
 
@@ -129,7 +130,7 @@ def test_a_server_that_is_away_for_a_while(server, impatient, tmp_path):
 def test_a_server_that_does_not_come_back_costs_the_logging_alone(server, impatient, tmp_path, monkeypatch):
     """The fit ends in a sentence with everything on disk; the same command then logs it, once."""
     mlflow.set_tracking_uri(server.url)
-    monkeypatch.setattr(patience, "PATIENCE_SECONDS", 1.0)
+    monkeypatch.setattr(patience, "RETRY_SECONDS", 1.0)
     with pytest.raises(patience.Unlogged, match=r"does not take the rounds .* the same command logs it"):
         fit(tmp_path, At(round_5=server.end))
     rounds = len(Checkpoint(tmp_path / "kept").rounds())
@@ -164,7 +165,7 @@ def test_a_locked_database(impatient, tmp_path):
 
 def test_an_artifact_store_that_cannot_be_written(impatient, tmp_path, monkeypatch):
     """A sentence, the rounds kept; with a store that can be written the same run is completed."""
-    monkeypatch.setattr(patience, "PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr(patience, "RETRY_SECONDS", 0.5)
     mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'mlflow.db'}")
     blocked = tmp_path / "mlartifacts"
     blocked.write_text("a file where the store's folder should be")

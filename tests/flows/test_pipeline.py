@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from usboost.datasets import store
-from usboost.persistence import read_stages
+from usboost.boosting.stages import read_stages
+from usboost.datasets.prepared import store
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import pandas as pd
 import pytest
 
-from flows import runtime
+from flows.local import runtime
 from tests.flows.conftest import Workspace
 
 pytestmark = pytest.mark.slow

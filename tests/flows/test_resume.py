@@ -12,8 +12,8 @@ import time
 import pandas as pd
 import pytest
 
-from flows import runtime
-from flows.runtime import free_port
+from flows.local import runtime
+from flows.local.runtime import free_port
 from tests.flows.test_pipeline import runs
 
 pytestmark = pytest.mark.slow

@@ -10,10 +10,10 @@ from mlflow.tracking import MlflowClient
 
 from tasks import tracking
 from tests.conftest import make_views
-from usboost.learners.networks import NetworkLearner
-from usboost.learners.trees import TreeLearner
-from usboost.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.views import Views
+from usboost.data.views import Views
+from usboost.learners.networks.learner import NetworkLearner
+from usboost.learners.trees.learner import TreeLearner
+from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
 
 pytestmark = pytest.mark.slow
 

@@ -88,7 +88,7 @@ def test_a_killed_workers_cell_is_given_to_another(services):
         command, cwd=services.folder, env=services.environment, stdout=log, stderr=subprocess.STDOUT
     )
     second = subprocess.Popen(
-        [sys.executable, "-m", "flows.services", "worker", "gpu", "--name", "second"],
+        [sys.executable, "-m", "flows.local.services", "worker", "gpu", "--name", "second"],
         cwd=services.folder,
         env=services.environment,
         stdout=subprocess.DEVNULL,

@@ -17,11 +17,11 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeClassifier
 
+from usboost.data.frames import Frame
+from usboost.data.table import Table
 from usboost.errors import UsboostError
-from usboost.frames import Frame
 from usboost.learners.base import FittedLearner, Target
 from usboost.learners.classifiers import ClassifierLearner, FittedClassifiers
-from usboost.views import Table
 
 ESTIMATORS = [
     DecisionTreeClassifier(max_depth=3, random_state=0),

@@ -22,25 +22,22 @@ import pytest
 from PIL import Image
 from safetensors.numpy import load_file, save_file
 
-from benchmarks import valid_inputs
-from usboost import settings
-from usboost.datasets import (
-    census,
-    covertype,
-    custom,
-    custom_table,
-    image_sources,
-    imagenet,
-    picture_tree,
-    sources,
-    store,
-)
-from usboost.datasets.picture_tree import open_tree
-from usboost.datasets.sources import sha256
+from benchmarks.robustness import valid_inputs
+from tasks import settings
+from usboost.data.images import EncodedImages
+from usboost.datasets.census import prepare as census
+from usboost.datasets.covertype import raw as covertype
+from usboost.datasets.custom import prepare as custom
+from usboost.datasets.custom import table as custom_table
+from usboost.datasets.files import image_sources, sources
+from usboost.datasets.files.sources import sha256
+from usboost.datasets.imagenet import picture_tree
+from usboost.datasets.imagenet import prepare as imagenet
+from usboost.datasets.imagenet.picture_tree import open_tree
+from usboost.datasets.prepared import store
 from usboost.errors import UsboostError
-from usboost.images import EncodedImages
-from usboost.learners.backbones import Backbone
-from usboost.persistence import load, save
+from usboost.learners.networks.backbones import Backbone
+from usboost.models.persistence import load, save
 from usboost.reporting import figures
 from usboost.reporting.html import write_report
 from usboost.reporting.samples import sample_pictures

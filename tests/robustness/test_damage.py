@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import valid_inputs
+from benchmarks.robustness import valid_inputs
+from tasks.catalog import _raw
 from tasks.features import read_features, write_features
 from tests.serving import serving
-from usboost import persistence
-from usboost.datasets import store
-from usboost.datasets.catalog import _raw
-from usboost.datasets.sources import RemoteFile, find_source
+from usboost.datasets.files.sources import RemoteFile, find_source
+from usboost.datasets.prepared import store
 from usboost.errors import UsboostError
 from usboost.files import replacing
-from usboost.learners.backbones import read_weights
+from usboost.learners.networks.backbones import read_weights
+from usboost.models import persistence
 from usboost.reporting.html import write_report
 
 

@@ -15,16 +15,21 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from benchmarks import fuzz, mutations, valid_inputs
+from benchmarks.robustness import fuzz, mutations, valid_inputs
+from tasks import settings
 from tasks.features import read_features
-from usboost import persistence, settings
-from usboost.datasets import image_sources, imagenet, sequences, store
-from usboost.datasets.custom_table import read_table
-from usboost.datasets.encoding import TableEncoder
+from usboost.data.encoding import TableEncoder
+from usboost.data.table import Table
+from usboost.data.views import Views
+from usboost.datasets.custom.table import read_table
+from usboost.datasets.files import image_sources
+from usboost.datasets.imagenet import prepare as imagenet
+from usboost.datasets.prepared import store
+from usboost.datasets.sequences import read as sequences
 from usboost.errors import UsboostError
-from usboost.learners.training import pick_device
-from usboost.outsider import LightGBMOutsider
-from usboost.views import Table, Views
+from usboost.learners.networks.training import pick_device
+from usboost.models import persistence
+from usboost.models.baselines import LightGBMBaseline
 
 INPUTS = 10_000
 
@@ -329,7 +334,7 @@ def test_prepared_shards(tmp_path: Path, table: dict[str, Any]) -> None:
 
 
 def test_pictures_in_a_table_whose_pages_are_damaged(tmp_path: Path) -> None:
-    from usboost.datasets.image_sources import ParquetReader
+    from usboost.datasets.files.image_sources import ParquetReader
 
     frame = pd.DataFrame({"picture": [valid_inputs.picture(k) for k in range(40)]})
     data = valid_inputs.parquet(frame)
@@ -347,6 +352,6 @@ def test_a_device_a_list_of_views_and_a_category_that_are_none() -> None:
         pick_device(None)  # type: ignore[arg-type]
     views = Views(S=Table.from_numeric(np.zeros((4, 1))))
     with pytest.raises(UsboostError, match="names no view"):
-        LightGBMOutsider(views=(), validation_fraction=0).fit(views, [0, 1, 0, 1])
+        LightGBMBaseline(views=(), validation_fraction=0).fit(views, [0, 1, 0, 1])
     with pytest.raises(UsboostError, match="'c' holds lists or records"):
         TableEncoder.fit(pd.DataFrame({"c": [{"a": 1}, {"b": 2}]}), ["c"])

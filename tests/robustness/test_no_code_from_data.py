@@ -18,17 +18,22 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from benchmarks import valid_inputs
+from benchmarks.robustness import valid_inputs
+from tasks import settings as settings_file
 from tasks.features import read_features
 from tasks.served_model import ServedModel
-from usboost import persistence
-from usboost import settings as settings_file
-from usboost.datasets import census, covertype, custom, imagenet, sequences, store
-from usboost.datasets.custom_table import read_table
-from usboost.datasets.sources import sha256
+from usboost.data.images import Images
+from usboost.datasets.census import prepare as census
+from usboost.datasets.covertype import raw as covertype
+from usboost.datasets.custom import prepare as custom
+from usboost.datasets.custom.table import read_table
+from usboost.datasets.files.sources import sha256
+from usboost.datasets.imagenet import prepare as imagenet
+from usboost.datasets.prepared import store
+from usboost.datasets.sequences import read as sequences
 from usboost.errors import UsboostError
-from usboost.images import Images
-from usboost.learners.backbones import Backbone, read_weights
+from usboost.learners.networks.backbones import Backbone, read_weights
+from usboost.models import persistence
 from usboost.reporting.html import write_report
 from usboost.reporting.results import read_cell, read_trace
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from usboost.views import View
+from usboost.data.views import View
 
 
 @dataclass(frozen=True)

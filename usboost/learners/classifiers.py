@@ -11,11 +11,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
 from sklearn.utils.validation import has_fit_parameter
 
+from usboost.data.frames import Frame
+from usboost.data.table import Table
+from usboost.data.views import View
 from usboost.errors import UsboostError
-from usboost.frames import Frame
 from usboost.learners.base import FittedLearner, Target
-from usboost.learners.trees import Tree
-from usboost.views import Table, View
+from usboost.learners.trees.tree import Tree
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from usboost.errors import UsboostError
 from usboost.files import write_atomically
 from usboost.reporting import figures, paper
 from usboost.reporting.further import Further, further
+from usboost.reporting.inspection import read as read_understanding
 from usboost.reporting.results import (
     collect,
     dataset_name,
@@ -30,7 +31,6 @@ from usboost.reporting.results import (
     write_csv,
 )
 from usboost.reporting.samples import sample_pictures
-from usboost.reporting.understanding import read as read_understanding
 
 METRIC_NAMES = {
     "f1": "F1",

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from usboost.datasets.store import CLEAN, LABEL
+from usboost.datasets.prepared.store import CLEAN, LABEL
 
 PER_CLASS = 6
 LARGEST_SIDE = 4096

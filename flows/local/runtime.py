@@ -1,0 +1,251 @@
+"""How a flow is run from a command line: a local Prefect server, quiet logs, one-sentence errors.
+
+Imported before prefect and mlflow, because both read their settings when imported.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+from usboost.errors import UsboostError
+
+START_SECONDS = 120
+IDLE_SECONDS = 60
+DRAIN_SECONDS = 10
+
+T = TypeVar("T")
+
+_FINISHED: list[bool] = []
+
+
+def home() -> Path:
+    """The folder of the services' databases and logs: USBOOST_HOME, else .usboost here."""
+    return Path(os.environ.get("USBOOST_HOME", ".usboost")).resolve()
+
+
+@contextmanager
+def alone(lock: Path, sentence: str) -> Iterator[None]:
+    """Hold the file `lock`, or refuse with `sentence` while another process holds it."""
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("a") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsboostError(sentence) from None
+        yield
+
+
+def configure() -> None:
+    """Local, quiet and offline defaults for Prefect and MLflow; what is set already stays."""
+    place = home()
+    place.mkdir(parents=True, exist_ok=True)
+    defaults = {
+        "PREFECT_HOME": str(place / "prefect"),
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": str(START_SECONDS),
+        "PREFECT_RESULTS_PERSIST_BY_DEFAULT": "false",
+        "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",
+        "PREFECT_LOGGING_LEVEL": "CRITICAL",  # errors are raised, and told in one sentence
+        "DASK_LOGGING__DISTRIBUTED": "error",
+        "DO_NOT_TRACK": "1",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "MLFLOW_LOGGING_LEVEL": "WARNING",
+        # a fit goes on while the server is away, and tries again itself
+        "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+        "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
+        "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # half a dozen processes for jobs of language models
+        "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    }
+    for name, value in defaults.items():
+        os.environ.setdefault(name, value)
+    if "MLFLOW_TRACKING_URI" not in os.environ:
+        services = _services()
+        os.environ["MLFLOW_TRACKING_URI"] = services["mlflow"] if services else f"sqlite:///{place}/mlflow.db"
+    # warns of any event that is left when a flow ends, although they are sent within milliseconds
+    logging.getLogger("EventsWorker").setLevel(logging.ERROR)
+
+
+def _services() -> dict[str, Any] | None:
+    """What `flows.local.services start` wrote, if both its servers answer."""
+    try:
+        state: dict[str, Any] = json.loads((home() / "services.json").read_text())
+        up = _answers(state["prefect"]) and _answers(state["mlflow"])
+    except (OSError, ValueError, KeyError):
+        return None
+    return state if up else None
+
+
+def run(work: Callable[[], Any]) -> None:
+    """Run a flow as a command, with a Prefect server behind it."""
+
+    def with_api() -> None:
+        from httpx import TransportError
+
+        try:
+            with prefect_api():
+                work()
+        except TransportError as error:
+            if not _FINISHED:
+                raise UsboostError(
+                    f"Prefect's server does not answer ({error}); start the command again"
+                ) from error
+            print("Prefect's server went away; the work is done, its record there is not", file=sys.stderr)
+
+    exit_on_error(with_api)
+
+
+def finished(result: T) -> T:
+    """The result of a flow whose work is done: what fails after it is Prefect's record alone."""
+    _FINISHED.append(True)
+    return result
+
+
+def exit_on_error(work: Callable[[], Any]) -> None:
+    """Do some work as a command: exit code 1 and one sentence for a person's mistake."""
+    try:
+        work()
+    except UsboostError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(1) from None
+    except KeyboardInterrupt:
+        print("interrupted; nothing already on disk was changed", file=sys.stderr)
+        raise SystemExit(130) from None
+
+
+@contextmanager
+def prefect_api() -> Iterator[None]:
+    """A Prefect server for as long as the block runs.
+
+    PREFECT_API_URL where it is set; else the services' server where they run; else a server on loopback
+    that all flows of this home share. That one is started when none answers and ends by itself a minute
+    after the last flow. (The in-process API costs several seconds a flow and loses task records at exit.)
+    """
+    from prefect.settings import PREFECT_API_URL, PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
+
+    # the heartbeat's thread costs a second when a flow ends, and nobody watches a local run for it
+    changes: dict[Any, Any] = {PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}
+    if os.environ.get("PREFECT_API_URL"):
+        with temporary_settings(changes):
+            try:
+                yield
+            finally:
+                _send_last_events()
+        return
+    services = _services()
+    url = services["prefect"] if services else None
+    with (
+        _lease(),
+        temporary_settings({**changes, PREFECT_API_URL: url or _answering_url() or _start_server()}),
+    ):
+        try:
+            yield
+        finally:
+            _send_last_events()
+
+
+def _send_last_events() -> None:
+    """Task records travel as events: send the last ones while the server is surely there."""
+    from prefect.events.worker import EventsWorker
+
+    drained = EventsWorker.drain_all(timeout=DRAIN_SECONDS)
+    if isinstance(drained, tuple) and drained[1]:
+        print("some task records have not reached the Prefect server", file=sys.stderr)
+
+
+@contextmanager
+def _lease() -> Iterator[None]:
+    """Hold the server open: a shared lock that the system releases however the process ends."""
+    with _lease_file() as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+        yield
+
+
+def _lease_file() -> IO[str]:
+    home().mkdir(parents=True, exist_ok=True)
+    return (home() / "prefect-server.lease").open("a")
+
+
+def _answering_url() -> str | None:
+    try:
+        url = json.loads((home() / "prefect-server.json").read_text())["url"]
+    except (OSError, ValueError, KeyError):
+        return None
+    return url if _answers(url) else None
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{url}/health", timeout=2) as reply:
+            return bool(reply.status == 200)
+    except OSError:
+        return False
+
+
+def _start_server() -> str:
+    """Start the shared server unless another process just did; its API's address."""
+    with (home() / "prefect-server.starting").open("a") as guard:
+        fcntl.flock(guard, fcntl.LOCK_EX)
+        if url := _answering_url():
+            return url
+        url = f"http://127.0.0.1:{free_port()}/api"
+        log = (home() / "prefect-server.log").open("ab")
+        keeper = subprocess.Popen(
+            [sys.executable, "-m", "flows.local.runtime", url],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,  # outlives this flow, and dvc's
+        )
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            if _answers(url):
+                (home() / "prefect-server.json").write_text(json.dumps({"url": url}))
+                return url
+            if keeper.poll() is not None:
+                break
+            time.sleep(0.2)
+        raise UsboostError(f"the local Prefect server did not start; see {home() / 'prefect-server.log'}")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _keep_server(url: str) -> None:
+    """Run the server until no flow has held the lease for a minute."""
+    port = url.split(":")[-1].removesuffix("/api")
+    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", port]
+    server = subprocess.Popen(command)
+    idle_since: float | None = None
+    with _lease_file() as lease:
+        while server.poll() is None:
+            try:
+                fcntl.flock(lease, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(lease, fcntl.LOCK_UN)
+                idle_since = idle_since or time.monotonic()
+            except BlockingIOError:
+                idle_since = None
+            if idle_since and time.monotonic() - idle_since > IDLE_SECONDS:
+                server.terminate()
+                server.wait(timeout=20)
+            time.sleep(2)
+
+
+if __name__ == "__main__":
+    configure()
+    _keep_server(sys.argv[1])

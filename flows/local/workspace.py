@@ -1,0 +1,138 @@
+"""Workspaces: folders with their own params.yaml, data and reports, run by the same code.
+
+The checkout is one (the demo). `make paper` makes another, so that real results never mix with demo
+ones and no tracked file changes.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from flows.local import runtime
+from tasks import settings as params
+from usboost.errors import UsboostError
+from usboost.files import write_atomically
+
+ROOT = Path(__file__).resolve().parents[2]
+
+app = typer.Typer(help="Make a workspace, or say where its results are.", no_args_is_help=True)
+
+
+def make(
+    folder: Path,
+    *,
+    profile: str,
+    datasets: list[str] | None = None,
+    rounds: int | None = None,
+    seeds: int | None = None,
+    changes: Mapping[str, Any] | None = None,
+) -> Path:
+    """Make or update a workspace: the checkout's dvc.yaml, its params.yaml with these changes.
+
+    Parameters
+    ----------
+    rounds : at most this many boosting rounds
+    seeds : number of seeds
+    changes : other values by dotted key, e.g. ``{"boosting.patience": 60}``
+
+    Raises
+    ------
+    UsboostError
+        If the changes do not make valid settings.
+    """
+    document: dict[str, Any] = yaml.safe_load((ROOT / "params.yaml").read_text())
+    folder.mkdir(parents=True, exist_ok=True)
+    document["profile"] = profile
+    document["code"] = os.path.relpath(ROOT, folder.resolve())
+    if profile not in document["profiles"]:
+        raise UsboostError(
+            f"params.yaml has no profile {profile!r}; it has {', '.join(document['profiles'])}"
+        )
+    sizes = document["profiles"][profile]
+    if datasets:
+        document["run"]["datasets"] = datasets
+    if profile == "paper" and "ci_a" in document["run"]["datasets"]:
+        document["run"]["further"]["ci_a-bnn"] = {"dataset": "ci_a", "model": "bnn"}
+    if rounds:
+        sizes["boosting"]["rounds"] = rounds
+    if seeds:
+        sizes["seeds"] = seeds
+    for key, value in (changes or {}).items():
+        _set(document, key, value)
+    params.parse(document, folder / "params.yaml")
+    if not (folder / ".dvc").exists():
+        for words in (
+            ["init", "--quiet", "--no-scm"],
+            ["config", "core.analytics", "false"],
+            ["config", "core.check_update", "false"],
+        ):
+            subprocess.run(["dvc", *words], cwd=folder, check=True)
+    write_atomically(folder / "dvc.yaml", (ROOT / "dvc.yaml").read_bytes())
+    write_atomically(folder / ".dvcignore", (ROOT / ".dvcignore").read_bytes())
+    write_atomically(folder / "params.yaml", yaml.safe_dump(document, sort_keys=False).encode())
+    return folder
+
+
+def _set(document: dict[str, Any], key: str, value: Any) -> None:
+    """Change the value at a dotted key that params.yaml has."""
+    *sections, last = key.split(".")
+    found: Any = document
+    for section in sections:
+        found = found.get(section) if isinstance(found, dict) else None
+    if not isinstance(found, dict) or last not in found:
+        raise UsboostError(f"params.yaml has no key {key}; change one that it has")
+    found[last] = value
+
+
+def _changes(given: list[str] | None) -> dict[str, Any]:
+    """``["boosting.patience=60"]`` as a mapping; values are YAML."""
+    pairs = [change.partition("=") for change in given or []]
+    if bad := [key for key, equals, _ in pairs if not equals]:
+        raise UsboostError(f"--set {bad[0]} gives no value; write --set key=value")
+    try:
+        return {key: yaml.safe_load(value) for key, _, value in pairs}
+    except yaml.YAMLError:
+        raise UsboostError("a value given with --set is not valid YAML") from None
+
+
+@app.command("make")
+def make_command(
+    folder: Annotated[Path, typer.Argument(help="folder of the workspace")],
+    profile: Annotated[str, typer.Option(help="demo or paper")] = "paper",
+    dataset: Annotated[list[str] | None, typer.Option(help="a dataset to run; may be repeated")] = None,
+    rounds: Annotated[int | None, typer.Option(help="at most this many boosting rounds")] = None,
+    seeds: Annotated[int | None, typer.Option(help="number of seeds")] = None,
+    change: Annotated[
+        list[str] | None, typer.Option("--set", help="key=value of params.yaml; may be repeated")
+    ] = None,
+) -> None:
+    """Make or update a workspace from the checkout's params.yaml and dvc.yaml."""
+    runtime.exit_on_error(
+        lambda: make(
+            folder,
+            profile=profile,
+            datasets=dataset,
+            rounds=rounds,
+            seeds=seeds,
+            changes=_changes(change),
+        )
+    )
+
+
+@app.command()
+def where() -> None:
+    """Say where this workspace's report is and how to open the UIs."""
+    print(f"report   {Path('reports/index.html').resolve()}")
+    print(f"scores   {Path('reports/results.csv').resolve()}")
+    print("make ui  opens MLflow (runs, curves, models) and Prefect (flow runs) on loopback")
+
+
+if __name__ == "__main__":
+    app()

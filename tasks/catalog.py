@@ -1,0 +1,241 @@
+"""The datasets by name: where their raw files come from and how they are prepared."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from tasks.settings import Settings
+from usboost.datasets.census import demo as census_demo
+from usboost.datasets.census import prepare as census
+from usboost.datasets.covertype import prepare as ct
+from usboost.datasets.custom import demo as custom_demo
+from usboost.datasets.custom import prepare as custom
+from usboost.datasets.files.sources import RemoteFile, find_source, sha256
+from usboost.datasets.imagenet import demo as imagenet_demo
+from usboost.datasets.imagenet import prepare as imagenet
+from usboost.datasets.prepared.store import Prepared
+from usboost.datasets.sequences import prepare as prepared_sequences
+from usboost.datasets.sequences import read as sequences
+from usboost.errors import UsboostError
+
+POINTER = "source.json"
+"""Stands in a raw folder for files that are too large to copy: where they are, and a digest."""
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """One dataset.
+
+    Attributes
+    ----------
+    write_demo : (folder, rows_train=, rows_test=, seed=) writes generated files of the real format
+    obtain : (folder, settings, cache) puts the real raw files, or a pointer to them, into a folder
+    prepare : (raw, settings, work, progress) makes the prepared form
+    """
+
+    write_demo: Callable[..., None]
+    obtain: Callable[[Path, Settings, Path], None]
+    prepare: Callable[[Path, Settings, Path, Progress | None], Prepared]
+
+
+def own_folder() -> Path | None:
+    """A person's folder of raw files, USBOOST_DATA."""
+    named = os.environ.get("USBOOST_DATA")
+    return Path(named) if named else None
+
+
+def _copy(folder: Path, settings: Settings, cache: Path, *, source: str, files: Sequence[RemoteFile]) -> None:
+    place = find_source(source, files, folder=own_folder(), cache=cache)
+    for file in files:
+        shutil.copyfile(place / file.name, folder / file.name)
+
+
+def _point(folder: Path, target: Path, digest: str) -> None:
+    (folder / POINTER).write_text(json.dumps({"path": str(target.resolve()), "digest": digest}))
+
+
+def _raw(folder: Path) -> Path:
+    """The raw files: the folder itself, or where its pointer leads."""
+    pointer = folder / POINTER
+    if not pointer.is_file():
+        return folder
+    try:
+        path = Path(json.loads(pointer.read_text())["path"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise UsboostError(f"{pointer} is damaged ({error!r}); fetch again") from None
+    if not path.exists():
+        raise UsboostError(f"{path}, which {pointer} points to, is gone; fetch again")
+    return path
+
+
+def _census(
+    raw: Path, settings: Settings, work: Path, progress: Progress | None, *, split: Literal["ci_a", "ci_b"]
+) -> Prepared:
+    sizes = settings.data_of(split)
+    train, test = (raw / file.name for file in census.FILES)
+    return census.prepare(
+        train,
+        test,
+        split=split,
+        seed=settings.data_seed,
+        profile=settings.profile,
+        rows=sizes.elimination_rows,
+        tolerance=sizes.elimination_tolerance,
+    )
+
+
+def _ct(raw: Path, settings: Settings, work: Path, progress: Progress | None) -> Prepared:
+    sizes = settings.data_of("ct")
+    return ct.prepare(
+        raw,
+        seed=settings.data_seed,
+        profile=settings.profile,
+        rows=sizes.rows_train if settings.profile == "paper" else None,
+        image_size=sizes.image_size,
+        work=work,
+        workers=os.cpu_count() or 1,
+        progress=progress,
+    )
+
+
+def _obtain_imagenet(folder: Path, settings: Settings, cache: Path) -> None:
+    names = ("ilsvrc2012", "tiny_imagenet_200") if settings.mi_source == "auto" else (settings.mi_source,)
+    own = own_folder()
+    for name in names:
+        if own is not None and (own / name).is_dir():
+            place = own / name
+            listed = sorted((p.name, p.stat().st_size) for p in place.iterdir())
+            _point(folder, place, repr(listed))
+            return
+    wanted = " or ".join(names)
+    raise UsboostError(
+        f"ImageNet cannot be downloaded without an account; put {wanted} into the folder "
+        "that USBOOST_DATA names"
+    )
+
+
+def _mi(raw: Path, settings: Settings, work: Path, progress: Progress | None) -> Prepared:
+    sizes = settings.data_of("mi")
+    wanted = {"train": sizes.rows_train, "val": sizes.rows_test, "test": sizes.rows_test}
+    real = settings.profile == "paper"
+    return imagenet.prepare(
+        _raw(raw),
+        seed=settings.data_seed,
+        profile=settings.profile,
+        size=sizes.image_size,
+        limits={split: rows for split, rows in wanted.items() if rows} if real else None,
+        work=work,
+        workers=os.cpu_count() or 1,
+        progress=progress,
+    )
+
+
+def _obtain_custom(folder: Path, settings: Settings, cache: Path) -> None:
+    named = settings.custom.table
+    if named is None:
+        raise UsboostError("params.yaml: custom.table is empty; give the path of your table")
+    table = Path(named).expanduser()
+    if not table.is_file():
+        raise UsboostError(f"the table {table}, which params.yaml names as custom.table, does not exist")
+    _point(folder, table, sha256(table))
+
+
+def _custom(raw: Path, settings: Settings, work: Path, progress: Progress | None) -> Prepared:
+    chosen, sizes = settings.custom, settings.data_of("custom")
+    demo = settings.generated("custom")
+    return custom.prepare(
+        raw / custom_demo.TABLE if demo else _raw(raw),
+        label=custom_demo.LABEL if demo else chosen.label,
+        image=custom_demo.IMAGE if demo else chosen.image,
+        split_column=custom_demo.SPLIT if demo else chosen.split_column,
+        categorical=chosen.categorical,
+        drop=chosen.drop,
+        seed=settings.data_seed,
+        profile="demo" if demo else "paper",
+        size=sizes.image_size,
+        channels=chosen.channels,
+        work=work,
+        workers=os.cpu_count() or 1,
+        progress=progress,
+    )
+
+
+DATASETS: dict[str, Dataset] = {
+    "ci_a": Dataset(
+        census_demo.write_demo,
+        partial(_copy, source=census.SOURCE, files=census.FILES),
+        partial(_census, split="ci_a"),
+    ),
+    "ci_b": Dataset(
+        census_demo.write_demo,
+        partial(_copy, source=census.SOURCE, files=census.FILES),
+        partial(_census, split="ci_b"),
+    ),
+    "ct": Dataset(ct.write_demo, partial(_copy, source="covertype", files=ct.FILES), _ct),
+    "mi": Dataset(imagenet_demo.write_demo, _obtain_imagenet, _mi),
+    "custom": Dataset(custom_demo.write_demo, _obtain_custom, _custom),
+}
+
+
+def _bundled(folder: Path, *arguments: object, **settings: object) -> None:
+    """Nothing to obtain: scikit-learn brings the data."""
+    (folder / "bundled.txt").write_text("bundled with scikit-learn\n")
+
+
+def _further(raw: Path, settings: Settings, work: Path, progress: Progress | None, *, name: str) -> Prepared:
+    seed = settings.data_seed
+    if name == "iris":
+        x, y = sequences.iris()
+        return prepared_sequences.prepare_table(x, y, dataset=name, profile="paper", seed=seed, folds=5)
+    if name == "digits_rows":
+        split = sequences.digits_rows(seed=seed)
+    elif name == "pendigits":
+        split = sequences.pendigits(raw)
+    else:
+        split = sequences.ts_split(raw, "GunPoint")
+    digests = {path.name: sha256(path) for path in sorted(raw.iterdir())}
+    return prepared_sequences.prepare(split, dataset=name, profile="paper", seed=seed, sources=digests)
+
+
+GUNPOINT_FILES = (
+    RemoteFile(
+        "GunPoint_TRAIN.ts", "https://www.timeseriesclassification.com/aeon-toolkit/GunPoint_TRAIN.ts"
+    ),
+    RemoteFile("GunPoint_TEST.ts", "https://www.timeseriesclassification.com/aeon-toolkit/GunPoint_TEST.ts"),
+)
+DATASETS |= {
+    "iris": Dataset(_bundled, _bundled, partial(_further, name="iris")),
+    "digits_rows": Dataset(_bundled, _bundled, partial(_further, name="digits_rows")),
+    "pendigits": Dataset(
+        _bundled,
+        partial(_copy, source="pendigits", files=sequences.PENDIGITS_FILES),
+        partial(_further, name="pendigits"),
+    ),
+    "gunpoint": Dataset(
+        _bundled,
+        partial(_copy, source="gunpoint", files=GUNPOINT_FILES),
+        partial(_further, name="gunpoint"),
+    ),
+}
+
+
+def dataset(name: str) -> Dataset:
+    """The dataset called `name`.
+
+    Raises
+    ------
+    UsboostError
+        If there is none.
+    """
+    if name not in DATASETS:
+        raise UsboostError(f"there is no dataset {name!r}; choose one of {', '.join(DATASETS)}")
+    return DATASETS[name]

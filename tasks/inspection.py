@@ -1,0 +1,110 @@
+"""What helps to understand a fitted model: beside its results, and on its MLflow run."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from mlflow.tracking import MlflowClient
+from PIL import Image
+
+from tasks import tracking
+from tasks.folders import prepared_folder
+from usboost.data.images import EncodedImages, Images
+from usboost.data.views import Views
+from usboost.datasets.prepared import store
+from usboost.models.base import ViewsClassifier
+from usboost.models.bfv_network import BFV, BoostedFeatureNetworkClassifier
+from usboost.models.inspection import telling_columns
+from usboost.reporting import inspection as understanding
+
+FOLDER = "understanding"
+ROWS, PICTURES = 2000, 400  # samples on which the model is asked again, with views shuffled
+SIDE = 128
+
+
+def keep(
+    estimator: ViewsClassifier,
+    dataset: str,
+    validation: tuple[Views, np.ndarray],
+    probabilities: np.ndarray,
+    run_id: str,
+    out: Path,
+) -> None:
+    """See what a model has learnt, on the validation split; ``<out>/understanding`` and MLflow artifacts.
+
+    Parameters
+    ----------
+    probabilities : what the model gave for the validation split, (n, M)
+    """
+    views, y = validation
+    folder = prepared_folder(dataset)
+    card = store.read_card(folder)
+    pictured = card.get("images", {}).get("view")
+    found = understanding.understand(
+        estimator,
+        _read(estimator, views),
+        y,
+        [str(name) for name in card["classes"]],
+        probabilities=probabilities,
+        asked=_drawn(len(y), PICTURES if pictured else ROWS),
+    )
+    shown = views[pictured] if pictured else None
+    pictures: dict[int, bytes] = {}
+    if isinstance(shown, (Images, EncodedImages)):
+        pictures = _pictures(shown, found.worst["row"].tolist())
+    understanding.write(found, out / FOLDER, _telling(store.read_frame(folder, "val"), card), pictures)
+    with tracking.once(run_id, "understood") as first:
+        if first:
+            tracking.retry(
+                "what helps to understand the model",
+                lambda: MlflowClient().log_artifacts(run_id, str(out / FOLDER), FOLDER),
+            )
+
+
+def _drawn(n: int, most: int) -> np.ndarray:
+    """Positions of at most so many of n samples, the same every time."""
+    return np.sort(np.random.default_rng(0).permutation(n)[:most])
+
+
+def _read(estimator: ViewsClassifier, views: Views) -> Views:
+    """The views without the table that BFVs stand for, which the model then does not read."""
+    if not (isinstance(estimator, BoostedFeatureNetworkClassifier) and BFV in views.names):
+        return views
+    return Views({name: views[name] for name in views.names if name != estimator.structured})
+
+
+def _telling(frame: pd.DataFrame, card: Mapping[str, Any]) -> pd.DataFrame:
+    """The columns worth showing of a sample; first what its class was before any label was switched."""
+    y = frame[store.LABEL].to_numpy()
+    raw = frame.drop(columns=[store.LABEL, store.CLEAN], errors="ignore")
+    out = raw[telling_columns(raw, y, understanding.COLUMNS)]
+    if store.CLEAN in frame:
+        names = np.asarray([str(name) for name in card["classes"]], dtype=object)
+        out.insert(0, store.CLEAN, names[frame[store.CLEAN].to_numpy()])
+    return _plain(out)
+
+
+def _plain(frame: pd.DataFrame) -> pd.DataFrame:
+    """Values as a person reads them; missing ones as a dash."""
+    return frame.astype(object).where(frame.notna(), "–")
+
+
+def _pictures(view: Images | EncodedImages, rows: Sequence[int]) -> dict[int, bytes]:
+    """PNG files of some samples of a view of pictures, enlarged without blurring."""
+    out = {}
+    for row in rows:
+        pixels = view.decode(row)[0]
+        image = Image.fromarray(pixels[0] if pixels.shape[0] == 1 else pixels.transpose(1, 2, 0))
+        scale = max(1, SIDE // max(image.size))
+        shown = image.resize((image.width * scale, image.height * scale), Image.Resampling.NEAREST)
+        if max(shown.size) > SIDE:
+            shown.thumbnail((SIDE, SIDE))
+        encoded = io.BytesIO()
+        shown.save(encoded, "PNG", optimize=True)
+        out[row] = encoded.getvalue()
+    return out

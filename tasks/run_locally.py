@@ -1,0 +1,93 @@
+"""An experiment's cells side by side on a Prefect task runner: threads, processes or Dask."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import mlflow
+from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTaskRunner
+
+from tasks import machine
+from tasks.experiment import Cell, fit_cell, needs_gpu
+from tasks.settings import Experiment, Settings
+from usboost.errors import UsboostError
+
+
+def task_runner(chosen: Experiment) -> TaskRunner[Any]:
+    """The task runner that the settings name.
+
+    Raises
+    ------
+    UsboostError
+        If Dask is asked for and not installed.
+    """
+    if chosen.runner == "threads":
+        return ThreadPoolTaskRunner(max_workers=chosen.workers)
+    if chosen.runner == "processes":
+        return ProcessPoolTaskRunner(max_workers=chosen.workers)
+    try:
+        import dask
+        from prefect_dask import DaskTaskRunner
+    except ImportError:
+        raise UsboostError("Dask is not installed; install usboost[dask] or choose another runner") from None
+    if chosen.dask_address:
+        return DaskTaskRunner(address=chosen.dask_address)
+    # Dask has malloc give every array back at once, and a training then spends half its time getting memory
+    dask.config.set({"distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": None})
+    cluster = {
+        "n_workers": chosen.workers,
+        "threads_per_worker": 1,
+        "dashboard_address": "127.0.0.1:0",
+        "resources": {"GPU": 1},
+    }
+    return DaskTaskRunner(cluster_class="distributed.LocalCluster", cluster_kwargs=cluster)
+
+
+def annotated(chosen: Experiment, gpu: bool) -> AbstractContextManager[Any]:
+    """In the block, what is submitted to Dask goes to a worker with a GPU, if it needs one."""
+    if chosen.runner != "dask" or not gpu:
+        return nullcontext()
+    import dask
+
+    return dask.annotate(resources={"GPU": 1})
+
+
+def run_cells(name: str, cells: Sequence[Cell], settings: Settings) -> dict[Cell, str]:
+    """Fit the cells; why those failed that failed, each in a sentence.
+
+    A cell that raises is retried by Prefect. One whose process died took its pool with it, and
+    others that were in it: they are tried again in a new one.
+    """
+    chosen = settings.experiment
+    task = fit_cell.with_options(retries=chosen.retries)
+    threads = machine.thread_share(chosen.workers)
+    reasons: dict[Cell, str] = {}
+    left = list(cells)
+    for _ in range(1 + chosen.retries):
+        if not left:
+            break
+        with task_runner(chosen) as runner:
+            futures = {}
+            for cell in left:
+                with annotated(chosen, needs_gpu(cell, settings)):
+                    parameters = {
+                        "name": name,
+                        "cell": cell,
+                        "settings": settings,
+                        "tracking_uri": mlflow.get_tracking_uri(),
+                        "threads": threads,
+                    }
+                    futures[cell] = runner.submit(task, parameters)
+            died = {}
+            for cell, future in futures.items():
+                try:
+                    future.result()
+                    reasons.pop(cell, None)
+                except Exception as error:
+                    reasons[cell] = str(error) or type(error).__name__
+                    if not future.state.is_final():
+                        died[cell] = reasons[cell] = f"its process died ({type(error).__name__})"
+        left = list(died)
+    return reasons

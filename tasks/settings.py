@@ -1,0 +1,358 @@
+"""params.yaml, read and validated once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from usboost.errors import UsboostError
+
+Positive = Annotated[int, Field(ge=1)]
+Rate = Annotated[float, Field(gt=0)]
+OptimizerName = Literal["sgd", "rmsprop", "adam"]
+BackboneName = Literal["small_cnn", "vgg16", "resnet50"]
+
+_MOST_VALUES = 100_000
+
+
+class Section(BaseModel):
+    """A section of params.yaml: unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Run(Section):
+    datasets: list[str]
+    external_baselines: list[str]
+    further_datasets: list[str]
+    further: dict[str, Cell]
+    boosting: list[str]
+
+
+class DataSizes(Section):
+    """How much of a dataset is made; null rows are all there are."""
+
+    rows_train: Positive | None = None
+    rows_test: Positive | None = None
+    image_size: Positive = 64
+    elimination_rows: Positive = 40_000
+    elimination_tolerance: Annotated[float, Field(ge=0)] = 0.01
+
+
+class Custom(Section):
+    table: str | None
+    label: str
+    image: str | None
+    split_column: str | None
+    categorical: list[str]
+    drop: list[str]
+    channels: Literal[1, 3]
+
+
+class Pictures(Section):
+    finetune: Literal["all", "head"]
+    pretrained: str | bool | None
+    size: Positive | None
+    augment: Literal["none", "flip", "flip_shift"]
+
+
+class BoostedNetworks(Section):
+    loss: Literal["squared", "cross_entropy"]
+    hidden: Positive
+    epochs: Positive
+    rounds: Positive
+
+
+class Early(Section):
+    estimator: Literal["tree", "logistic"]
+    max_depth: Positive
+    trigger: Literal["probability", "margin"]
+    threshold: float
+
+
+class Cell(Section):
+    """A model on a dataset, for the models that do not run on all."""
+
+    dataset: str
+    model: str
+
+
+class ExternalBaselines(Section):
+    n_trees: Positive
+    learning_rate: Rate
+    patience: Positive
+
+
+class FeatureSizes(Section):
+    trees: Positive | None
+
+
+class NetworkSizes(Section):
+    epochs: Positive
+    optimizer: OptimizerName | None
+    learning_rate: Rate | None
+    batch_size: Positive | None
+    backbone: BackboneName | None
+    head: list[Positive] | None
+
+
+class BoostingSizes(Section):
+    rounds: Positive | None
+    step: Literal["newton", "bayes", "fixed"]
+    start: Literal["fresh", "warm"] | None
+    optimizer: OptimizerName | None
+    learning_rate: Rate | None
+    batch_size: Positive | None
+    backbone: BackboneName | None
+    head: list[Positive] | None
+
+
+class Profile(Section):
+    seeds: Positive
+    data: dict[str, DataSizes]
+    features: FeatureSizes
+    networks: NetworkSizes
+    boosting: BoostingSizes
+
+
+class Table1(Section):
+    backbone: BackboneName | None = None
+    pretrained: bool = False
+    dnn1: list[Positive]
+    dnn2: list[Positive]
+    dnn3: list[Positive]
+    fusion: Literal["concat", "product"]
+    optimizer: OptimizerName
+    learning_rate: Rate
+    batch_size: Positive
+    bfv_trees: Positive
+
+
+class Rounds(Section):
+    first: Positive
+    second: Positive
+
+
+class Table2(Section):
+    backbone: BackboneName | None = None
+    pretrained: bool = False
+    dnn: list[Positive]
+    tree_depth: Positive
+    optimizer: OptimizerName
+    learning_rate: Rate
+    batch_size: Positive
+    rounds: Rounds
+    n_inner: Positive
+
+
+class Bayes(Section):
+    n_random: Positive = 10
+    n_guided: int = Field(20, ge=0)
+    bounds: tuple[float, float] = (0.0, 10.0)
+
+
+class Boosting(Section):
+    epochs_per_round: Positive
+    start: Literal["fresh", "warm"]
+    shrinkage: Rate
+    sequential: bool = False
+    step_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    trim: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    patience: Positive | None
+    tree_engine: Literal["lightgbm", "sklearn"]
+    fixed_step: float
+    bayes: Bayes
+
+
+class Networks(Section):
+    patience: Positive | None
+
+
+class Features(Section):
+    engine: Literal["lightgbm", "sklearn"]
+    max_depth: Positive
+    learning_rate: Rate
+    out_of_fold: bool
+    folds: Annotated[int, Field(ge=2)]
+
+
+class TreeChanges(Section):
+    """What a model changes of its trees; see `usboost.learners.trees.learner.TreeLearner`."""
+
+    max_depth: Positive | None = None
+    max_leaves: Annotated[int, Field(ge=2)] | None = None
+    min_samples_leaf: Positive | None = None
+    category_l2: Annotated[float, Field(ge=0)] | None = None
+
+
+class NetworkChanges(Section):
+    """What a model changes of its networks; see `usboost.learners.networks.learner.NetworkLearner`."""
+
+    hidden: list[Positive] | None = None
+    learning_rate: Rate | None = None
+    batch_size: Positive | None = None
+
+
+class Model(Section):
+    """One model: what it is, and what of Table 2 and `boosting` differs for it."""
+
+    views: list[str] = ["U", "S"]
+    features: Literal["in_sample", "out_of_fold", "leaf_numbers"] | None = None
+    loss: Literal["exponential", "cross_entropy"] = "exponential"
+    monitor: Literal["f1", "accuracy", "risk"] = "f1"
+    tree: TreeChanges = TreeChanges()
+    network: NetworkChanges = NetworkChanges()
+    order: Literal["first", "second", "newton"] = "first"
+    step: Literal["searched", "fixed", "newton", "bayes"] = "searched"
+    epochs_per_round: Positive | None = None
+    start: Literal["fresh", "warm"] | None = None
+    shrinkage: Rate | None = None
+    sequential: bool | None = None
+    step_fraction: Annotated[float, Field(ge=0, lt=1)] | None = None
+    trim: Annotated[float, Field(ge=0, lt=1)] | None = None
+    patience: Positive | None = None
+    tree_engine: Literal["lightgbm", "sklearn"] | None = None
+    fixed_step: float | None = None
+    bayes: Bayes | None = None
+
+
+class Experiment(Section):
+    """How a grid of datasets × models × seeds is run."""
+
+    runner: Literal["threads", "processes", "dask", "deployments"] = "threads"
+    workers: Positive = 2
+    dask_address: str | None = None
+    deployment: str = "train-cell/default"
+    gpu_slots: Positive = 1
+    retries: Annotated[int, Field(ge=0)] = 1
+    lost_after: Rate = 120.0
+
+
+class Settings(Section):
+    """The whole of params.yaml."""
+
+    profile: Literal["demo", "paper"]
+    code: str
+    run: Run
+    profiles: dict[str, Profile]
+    data_seed: int
+    custom: Custom
+    pictures: Pictures
+    mi_source: Literal["auto", "ilsvrc2012", "tiny_imagenet_200"]
+    table1: dict[str, Table1]
+    table2: dict[str, Table2]
+    boosting: Boosting
+    networks: Networks
+    features: Features
+    device: str
+    external_baselines: ExternalBaselines
+    bnn: BoostedNetworks
+    earlyboost: Early
+    experiment: Experiment = Experiment()
+    models: dict[str, Model]
+
+    @model_validator(mode="after")
+    def _stages_know_their_models(self) -> Settings:
+        for name in self.run.boosting:
+            if name in self.models and self.models[name].features is not None:
+                raise ValueError(
+                    f"run.boosting names {name}, a network on boosted features, which no stage fits; "
+                    f"run `python -m flows.experiment --model {name}`"
+                )
+        return self
+
+    @property
+    def sizes(self) -> Profile:
+        """What the profile in force sets."""
+        return _entry(self.profiles, "profiles", self.profile)
+
+    @property
+    def seeds(self) -> list[int]:
+        return list(range(self.sizes.seeds))
+
+    @property
+    def model_names(self) -> list[str]:
+        """Every model of this run, in table order."""
+        return ["baseline", "bfv_dnn", *self.run.boosting, *self.run.external_baselines]
+
+    def generated(self, dataset: str) -> bool:
+        """Whether a dataset's raw files are generated: in the demo, unless it is a person's own table."""
+        real = ("iris", "digits_rows", "pendigits", "gunpoint")
+        return (
+            self.profile == "demo" and dataset not in real and not (dataset == "custom" and self.custom.table)
+        )
+
+    def data_of(self, dataset: str) -> DataSizes:
+        return _entry(self.sizes.data, f"profiles.{self.profile}.data", dataset)
+
+    def model(self, name: str) -> Model:
+        return _entry(self.models, "models", name)
+
+    def networks_of(self, dataset: str) -> Table1:
+        return _entry(self.table1, "table1", dataset)
+
+    def boosting_of(self, dataset: str) -> Table2:
+        return _entry(self.table2, "table2", dataset)
+
+
+T = TypeVar("T")
+
+
+def _entry(section: dict[str, T], key: str, name: str) -> T:
+    if name not in section:
+        raise UsboostError(f"params.yaml has no {key}.{name}; it has {', '.join(section)}")
+    return section[name]
+
+
+def load(path: Path = Path("params.yaml")) -> Settings:
+    """Read and check params.yaml.
+
+    Raises
+    ------
+    UsboostError
+        If the file is missing, is no YAML, or a key is unknown, missing or of the wrong kind.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        _refuse_bomb(yaml.compose(text, yaml.SafeLoader), path)
+        document = yaml.safe_load(text)
+    except UsboostError:
+        raise
+    except FileNotFoundError:
+        raise UsboostError(f"{path} is missing; run from the project's folder or a workspace") from None
+    except OSError as error:
+        raise UsboostError(f"{path} cannot be read: {error.strerror}") from None
+    # PyYAML lets what its constructors of numbers and dates raise pass
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise UsboostError(f"{path} is not valid YAML: {error}") from error
+    return parse(document, path)
+
+
+def _refuse_bomb(node: yaml.Node | None, path: Path) -> None:
+    """A few lines of aliases of aliases (``*``) can stand for more values than memory holds."""
+    sizes: dict[int, int] = {}
+
+    def size(node: Any) -> int:
+        if id(node) not in sizes:
+            sizes[id(node)] = _MOST_VALUES + 1  # what an alias inside itself finds
+            value = node.value if isinstance(node, yaml.CollectionNode) else ()
+            parts = (part for pair in value for part in (pair if isinstance(pair, tuple) else (pair,)))
+            sizes[id(node)] = 1 + sum(map(size, parts))
+        return sizes[id(node)]
+
+    if node is not None and size(node) > _MOST_VALUES:
+        raise UsboostError(f"{path} has aliases that stand for over {_MOST_VALUES:,} values; write them out")
+
+
+def parse(document: Any, path: Path = Path("params.yaml")) -> Settings:
+    """Settings from the parsed YAML."""
+    try:
+        return Settings.model_validate(document)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        where = f"{path}: {key}" if key else str(path)
+        raise UsboostError(f"{where}: {first['msg'].removeprefix('Value error, ')}") from None

@@ -1,0 +1,325 @@
+"""A fit that goes on from a checkpoint is, bit for bit, the fit that was never interrupted."""
+
+import errno
+import itertools
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save
+from sklearn.base import clone
+
+from tests.conftest import make_views
+from usboost import files
+from usboost.boosting.callbacks import Callback
+from usboost.boosting.checkpoint import Checkpoint
+from usboost.data.images import Images
+from usboost.errors import UsboostError
+from usboost.learners.networks.backbones import Backbone
+from usboost.learners.networks.learner import NetworkLearner
+from usboost.learners.trees.learner import TreeLearner
+from usboost.models.bfv_network import BoostedFeatureNetworkClassifier
+from usboost.models.boosted_network import BoostedNetworkClassifier
+from usboost.models.earlyboost import EarlyBoostClassifier
+from usboost.models.two_branch import TwoBranchNetworkClassifier
+from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Dies(Callback):
+    """Stands for a process that dies in round `index`, after its checkpoint and before its logging."""
+
+    def __init__(self, index):
+        self.index = index
+
+    def on_round(self, round_):
+        if round_.index == self.index:
+            raise KeyboardInterrupt
+        return False
+
+
+class Sees(Callback):
+    """Every round that is new to it, as a logger sees them."""
+
+    def __init__(self):
+        self.new, self.old = [], []
+
+    def on_resume(self, rounds):
+        self.old += [round_.index for round_ in rounds]
+        return False
+
+    def on_round(self, round_):
+        self.new.append(round_.index)
+        return False
+
+
+def small_network(**changes):
+    settings = {"hidden": (6,), "batch_size": 64, "device": "cpu", **changes}
+    return NetworkLearner(**settings)
+
+
+def pictures(n, n_classes):
+    rng = np.random.default_rng(0)
+    views, y = make_views(n_classes, n=n)
+    return views.with_view("U", Images(rng.integers(0, 255, (n, 1, 12, 12), dtype=np.uint8))), y
+
+
+def learners(**changes):
+    return {"U": small_network(**changes), "S": TreeLearner(min_samples_leaf=5)}
+
+
+TABLES, PICTURES = make_views(3, n=240), pictures(90, 2)
+PATIENT = {"n_rounds": 7, "patience": 3, "random_state": 1}
+MODELS = {
+    "2wl": (TwoWeakLearnerClassifier(learners(), **PATIENT), TABLES),
+    "2wl2o, bayes": (
+        TwoWeakLearnerClassifier(learners(), "second_order", step="bayes", n_rounds=5, patience=None),
+        TABLES,
+    ),
+    "2wl-newton, trimmed": (
+        TwoWeakLearnerClassifier(learners(), target="newton", trim=0.1, shrinkage=0.5, **PATIENT),
+        TABLES,
+    ),
+    "one after another, steps on others": (
+        TwoWeakLearnerClassifier(learners(), sequential=True, step_fraction=0.2, **PATIENT),
+        TABLES,
+    ),
+    "warm": (TwoWeakLearnerClassifier(learners(start="warm"), **PATIENT), TABLES),
+    "warm pictures, augmented": (
+        TwoWeakLearnerClassifier(
+            learners(start="warm", backbone=Backbone("small_cnn", augment="flip_shift")), n_rounds=5
+        ),
+        PICTURES,
+    ),
+    "bnn": (BoostedNetworkClassifier(learner=small_network(), n_rounds=5), TABLES),
+    "earlyboost": (EarlyBoostClassifier(), TABLES),
+    "two branches": (
+        TwoBranchNetworkClassifier(dnn1=(4,), dnn2=(6,), dnn3=(5,), n_epochs=6, patience=None, device="cpu"),
+        TABLES,
+    ),
+    "two branches, adam, pictures": (
+        TwoBranchNetworkClassifier(
+            dnn1=(4,),
+            dnn2=(6,),
+            dnn3=(5,),
+            optimizer="adam",
+            n_epochs=5,
+            device="cpu",
+            backbone=Backbone("small_cnn", augment="flip"),
+        ),
+        PICTURES,
+    ),
+}
+
+
+def data_of(name):
+    views, y = MODELS[name][1]
+    if name == "bnn":
+        return views["S"], y
+    if name == "earlyboost":
+        return np.random.default_rng(0).normal(size=(240, 6, 2)) + y[:, None, None], y
+    return views, y
+
+
+def outcome(model, X):
+    """Everything a fit leaves, seconds apart."""
+    history = [{k: v for k, v in row.items() if not k.startswith("seconds")} for row in model.history_]
+    stages = [
+        (sorted(stage.steps.items()), {v: learner.to_arrays()[0] for v, learner in stage.learners.items()})
+        for stage in getattr(model, "stages_", [])
+    ]
+    weights = model.network_.weights if hasattr(model, "network_") else {}
+    return history, model.best_round_, stages, weights, model.predict_proba(X)
+
+
+def assert_same(a, b):
+    assert type(a) is type(b)
+    if isinstance(a, dict):
+        assert sorted(a) == sorted(b)
+        for key in a:
+            assert_same(a[key], b[key])
+    elif isinstance(a, (list, tuple)):
+        assert len(a) == len(b)
+        for x, y in zip(a, b):
+            assert_same(x, y)
+    elif isinstance(a, np.ndarray):
+        np.testing.assert_array_equal(a, b)
+    else:
+        assert a == b or (a != a and b != b)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_interrupted_twice_is_never_interrupted(tmp_path, name):
+    model, _ = MODELS[name]
+    X, y = data_of(name)
+    whole = clone(model).fit(X, y)
+    for index in (2, 4):
+        dying = clone(model).set_params(checkpoint=tmp_path / "kept", callbacks=[Dies(index)])
+        with pytest.raises(KeyboardInterrupt):
+            dying.fit(X, y)
+    sees = Sees()
+    resumed = clone(model).set_params(checkpoint=tmp_path / "kept", callbacks=[sees]).fit(X, y)
+    assert sees.old == [1, 2, 3, 4]
+    assert sees.new == list(range(5, len(whole.history_) + 1))
+    assert_same(outcome(resumed, X), outcome(whole, X))
+    again = clone(model).set_params(checkpoint=tmp_path / "kept", callbacks=[sees]).fit(X, y)
+    assert sees.new == list(range(5, len(whole.history_) + 1)), "a finished fit has no new rounds"
+    assert_same(outcome(again, X), outcome(whole, X))
+
+
+def test_boosted_features_go_on_with_their_network(tmp_path):
+    views, y = TABLES
+    network = TwoBranchNetworkClassifier(dnn1=(4,), dnn2=(6,), dnn3=(5,), n_epochs=5, device="cpu")
+    model = BoostedFeatureNetworkClassifier(network=network)
+    whole = clone(model).fit(views, y)
+    with pytest.raises(KeyboardInterrupt):
+        clone(model).set_params(checkpoint=tmp_path / "kept", callbacks=[Dies(3)]).fit(views, y)
+    resumed = clone(model).set_params(checkpoint=tmp_path / "kept").fit(views, y)
+    np.testing.assert_array_equal(resumed.predict_proba(views), whole.predict_proba(views))
+
+
+def test_scores_are_the_sum_of_the_rounds_wherever_the_state_was_written(tmp_path, monkeypatch):
+    """State after every round, after some, and never: all give the same fit."""
+    model, (views, y) = MODELS["2wl"]
+    whole = outcome(clone(model).fit(views, y), views)
+    asked = itertools.count()
+    rules = {
+        "always": lambda self: True,
+        "never": lambda self: False,
+        "some": lambda self: next(asked) % 3 == 1,
+    }
+    for name, rule in rules.items():
+        monkeypatch.setattr(Checkpoint, "state_is_due", rule)
+        folder = tmp_path / name
+        with pytest.raises(KeyboardInterrupt):
+            clone(model).set_params(checkpoint=folder, callbacks=[Dies(4)]).fit(views, y)
+        assert_same(outcome(clone(model).set_params(checkpoint=folder).fit(views, y), views), whole)
+
+
+@pytest.mark.parametrize("change", ["parameters", "data", "labels", "code"])
+def test_another_fits_checkpoint_is_refused_and_left_alone(tmp_path, monkeypatch, change):
+    model, (views, y) = MODELS["2wl"]
+    clone(model).set_params(checkpoint=tmp_path, n_rounds=2).fit(views, y)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    other = clone(model).set_params(checkpoint=tmp_path, n_rounds=2)
+    if change == "parameters":
+        other.set_params(shrinkage=0.5)
+    if change == "data":
+        numeric = views["S"].numeric.copy()
+        numeric[3, 0] += 1e-6
+        views = views.with_view("S", type(views["S"])(numeric, views["S"].codes, views["S"].cardinalities))
+    if change == "labels":
+        y = np.roll(y, 1)
+    if change == "code":
+        monkeypatch.setattr("usboost.boosting.checkpoint.code_digest", lambda: "other")
+    with pytest.raises(UsboostError, match="checkpoint of another fit"):
+        other.fit(views, y)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_damaged_round_is_named(tmp_path):
+    model, (views, y) = MODELS["2wl"]
+    clone(model).set_params(checkpoint=tmp_path, n_rounds=3).fit(views, y)
+    file = tmp_path / "round-000002.safetensors"
+    file.write_bytes(file.read_bytes()[:-5])
+    with pytest.raises(UsboostError, match=r"round-000002.safetensors is damaged"):
+        clone(model).set_params(checkpoint=tmp_path, n_rounds=3).fit(views, y)
+
+
+class DiesBeforeRound(Checkpoint):
+    """Stands for a process that dies in round `index`, after its state and before its own file."""
+
+    index = None
+
+    def keep(self, round_):
+        if round_.index == self.index:
+            raise KeyboardInterrupt
+        super().keep(round_)
+
+
+def test_dying_twice_between_a_state_and_its_round_leaves_no_gap(tmp_path):
+    model, (views, y) = MODELS["two branches"]
+    whole = outcome(clone(model).fit(views, y), views)
+    for index in (2, 5):
+        checkpoint = DiesBeforeRound(tmp_path)
+        checkpoint.index = index
+        with pytest.raises(KeyboardInterrupt):
+            TwoBranchNetworkClassifier(**{**model.get_params(), "checkpoint": checkpoint}).fit(views, y)
+    assert_same(outcome(clone(model).set_params(checkpoint=tmp_path).fit(views, y), views), whole)
+
+
+def test_a_full_disk_is_told_and_the_last_checkpoint_stays(tmp_path, monkeypatch):
+    model, (views, y) = MODELS["2wl"]
+    whole = outcome(clone(model).fit(views, y), views)
+    real, left = Path.write_bytes, [4]
+
+    def full(path, content):
+        left[0] -= 1
+        if left[0] < 0:
+            real(path, content[: len(content) // 2])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(path, content)
+
+    monkeypatch.setattr(files.Path, "write_bytes", full)
+    with pytest.raises(UsboostError, match=r"round-\d+.safetensors cannot be written: No space left"):
+        clone(model).set_params(checkpoint=tmp_path).fit(views, y)
+    monkeypatch.undo()
+    assert not list(tmp_path.glob(".*.tmp"))
+    assert_same(outcome(clone(model).set_params(checkpoint=tmp_path).fit(views, y), views), whole)
+
+
+@pytest.mark.slow
+def test_killed_twenty_times_at_random_moments(tmp_path):
+    """SIGKILL of a real training process, anywhere; what it ends with hashes as if nothing round_."""
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.robustness.kill", "--kills", "20", "--folder", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=400,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert "survived 20 of 20 kills" in done.stdout
+
+
+def test_signals_are_what_the_driver_sends():
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    time.sleep(0.1)
+    child.send_signal(signal.SIGKILL)
+    assert child.wait() == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("file", ["identity.json", "round-000002.safetensors", "state.safetensors"])
+def test_no_code_comes_from_a_checkpoint(tmp_path, file):
+    """A pickle in the place of each file is refused, and not run."""
+    marker = tmp_path / "ran"
+
+    class Bomb:
+        def __reduce__(self):
+            return (Path.touch, (marker,))
+
+    model, (views, y) = MODELS["2wl"]
+    folder = tmp_path / "kept"
+    clone(model).set_params(checkpoint=folder, n_rounds=3).fit(views, y)
+    (folder / file).write_bytes(pickle.dumps(Bomb()))
+    with pytest.raises(UsboostError, match=file):
+        clone(model).set_params(checkpoint=folder, n_rounds=3).fit(views, y)
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize("document", ["{}", '{"index": "x", "metrics": 3, "seconds": []}', "[]", "nonsense"])
+def test_a_round_that_is_none(tmp_path, document):
+    model, (views, y) = MODELS["2wl"]
+    clone(model).set_params(checkpoint=tmp_path, n_rounds=2).fit(views, y)
+    data = save({"a": np.zeros(2)}, metadata={"document": document})
+    (tmp_path / "round-000001.safetensors").write_bytes(data)
+    with pytest.raises(UsboostError, match=r"round-000001.safetensors is damaged"):
+        clone(model).set_params(checkpoint=tmp_path, n_rounds=2).fit(views, y)

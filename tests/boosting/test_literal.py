@@ -1,0 +1,130 @@
+"""The fast path against the paper done literally, on small data: targets, trees, networks, steps, F1."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.ensemble import GradientBoostingClassifier
+from sklearn.tree import DecisionTreeRegressor
+from torch import nn
+
+from benchmarks.speed.census import dense, ordinal
+from benchmarks.speed.literal import LiteralBoosting, leaf_values
+from tests.conftest import make_views
+from usboost.data.table import Table
+from usboost.learners.base import Target
+from usboost.learners.networks.branches import initialise
+from usboost.learners.networks.learner import NetworkLearner
+from usboost.learners.networks.modules import table_network
+from usboost.learners.trees.learner import TreeLearner
+from usboost.losses.base import simplex_codewords
+from usboost.losses.codeword import CodewordExponential
+from usboost.models.gbm import BoostedFeatures
+from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
+
+
+def fixed(steps):
+    return lambda risk, index: steps
+
+
+def coarse(table):
+    """Few distinct numbers, no categories: LightGBM's bins then hold every split scikit-learn can make."""
+    numbers = np.concatenate([np.round(table.numeric), table.codes], axis=1)
+    return Table.from_numeric(numbers)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("order", ["gradient", "second_order"])
+def test_boosted_trees_are_the_literal_ones(n_classes, order):
+    """Exact trees in M − 1 coordinates give the margins of the paper's, in M, with equal steps."""
+    views, y = make_views(n_classes, n=300)
+    second = order == "second_order"
+    literal = LiteralBoosting(n_classes, second, search=fixed([0.7]), views="S", min_samples_leaf=5)
+    literal.fit(np.zeros((300, 1), np.float32), ordinal(views["S"]), y, 6)
+    model = TwoWeakLearnerClassifier(
+        {"S": TreeLearner(engine="sklearn", min_samples_leaf=5)},
+        target=order,
+        step="fixed",
+        step_settings={"value": 0.7},
+        n_rounds=6,
+        validation_fraction=0,
+    ).fit(views, y)
+    loss = CodewordExponential.simplex(n_classes)
+    expected = literal.decision_function(np.zeros((300, 1), np.float32), ordinal(views["S"]))
+    got = loss.scores(model._f(views))
+    np.testing.assert_allclose(got - got[:, :1], expected - expected[:, :1], rtol=1e-5, atol=1e-6)
+    assert model.history_[-1]["risk_train"] == pytest.approx(literal.risk(literal.f_, y))
+
+
+def test_lightgbms_tree_fits_as_well_as_the_exact_one():
+    """Where bins hold all splits, the squared error is the exact tree's, round after round."""
+    views, y = make_views(2, n=400)
+    table, loss = coarse(views["S"]), CodewordExponential.simplex(2)
+    learner = TreeLearner(min_samples_leaf=10)
+    prepared = learner.prepare(table)
+    trainer = learner.trainer(prepared, 1)
+    literal = LiteralBoosting(2, search=fixed([1.0]), views="S", min_samples_leaf=10)
+    empty = np.zeros((400, 1), np.float32)
+    for rounds in range(5):
+        literal.fit(empty, ordinal(table), y, rounds)
+        w = loss.w(0.5**0.5 * np.diff(literal.f_, axis=1), y)
+        exact = DecisionTreeRegressor(max_depth=3, min_samples_leaf=10).fit(ordinal(table), w)
+        ours = trainer.fit(Target(w), seed=0).predict(prepared)
+        error = np.square(w[:, 0] - exact.predict(ordinal(table))).sum()
+        assert np.square(w - ours).sum() <= error * (1 + 1e-5)
+
+
+def dense_twin(spec, widths, seed):
+    """The network with one dense first layer: the same function of one-hot inputs."""
+    network = table_network(spec, widths)
+    initialise(network, seed)
+    first = nn.Linear(spec["n_numeric"] + sum(spec["cardinalities"]), widths[0])
+    with torch.no_grad():
+        first.weight.copy_(torch.cat([network[0].weight, network[0].lookup.T], dim=1))
+        first.bias.copy_(network[0].bias)
+    return nn.Sequential(first, *network[1:])
+
+
+def test_networks_and_trees_together_are_the_literal_ones():
+    """2WL for two classes with the same initial weights, batches and steps."""
+    views, y = make_views(2, n=300)
+    seeds = [np.random.SeedSequence((5, index)).generate_state(3).tolist() for index in range(5)]
+    spec = {"n_numeric": views["U"].n_numeric, "cardinalities": list(views["U"].cardinalities)}
+
+    def order(index, n):
+        generator = torch.Generator().manual_seed(seeds[index][0])
+        return torch.randperm(n, generator=generator).tolist()
+
+    literal = LiteralBoosting(
+        2,
+        codewords=simplex_codewords(2),
+        hidden=(8, 4),
+        batch_size=64,
+        min_samples_leaf=5,
+        search=fixed([0.5, 0.5]),
+        network=lambda index: dense_twin(spec, [8, 4, 1], seeds[index][0]),
+        orders=order,
+    ).fit(dense(views["U"]), ordinal(views["S"]), y, 4)
+    model = TwoWeakLearnerClassifier(
+        {
+            "U": NetworkLearner(hidden=(8, 4), batch_size=64, device="cpu"),
+            "S": TreeLearner(engine="sklearn", min_samples_leaf=5),
+        },
+        step="fixed",
+        step_settings={"value": 0.5},
+        n_rounds=4,
+        validation_fraction=0,
+        random_state=5,
+    ).fit(views, y)
+    got = model._f(views)
+    np.testing.assert_allclose(got, literal.f_, rtol=1e-3, atol=1e-3)
+
+
+def test_leaf_values_are_the_loops():
+    views, y = make_views(3, n=200)
+    features = BoostedFeatures(n_trees=4, engine="sklearn").fit(views["S"], y)
+    paper = GradientBoostingClassifier(n_estimators=4, max_depth=3, min_samples_leaf=20, random_state=0).fit(
+        ordinal(views["S"]), y
+    )
+    np.testing.assert_allclose(
+        features.transform(views["S"]), leaf_values(paper, ordinal(views["S"])), rtol=1e-4, atol=1e-5
+    )

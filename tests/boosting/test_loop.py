@@ -1,0 +1,372 @@
+"""The stagewise loop: a round by hand, the papers' algorithms done literally, stopping and failing."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from sklearn.tree import DecisionTreeRegressor
+
+from tests.conftest import make_views
+from usboost.boosting.callbacks import Callback
+from usboost.boosting.loop import StagewiseLoop, bounded
+from usboost.boosting.steps import Fixed, Newton
+from usboost.boosting.targets import Gradient, NewtonDirection, SecondOrder
+from usboost.data.images import Images
+from usboost.data.table import Table
+from usboost.data.views import Views
+from usboost.errors import UsboostError
+from usboost.learners.base import Target
+from usboost.learners.networks.backbones import Backbone, embedded
+from usboost.learners.networks.learner import NetworkLearner
+from usboost.learners.trees.learner import TreeLearner
+from usboost.losses.codeword import CodewordExponential
+from usboost.models.persistence import load, save
+from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
+
+
+def two_views(n_classes, n=400, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 6)).astype(np.float32)
+    z = x[:, 0] + np.sin(2 * x[:, 3]) + x[:, 1] * x[:, 2] + 0.3 * rng.normal(size=n)
+    y = np.digitize(z, np.quantile(z, np.linspace(0, 1, n_classes + 1)[1:-1]))
+    return Views(U=Table.from_numeric(x[:, :3]), S=Table.from_numeric(x[:, 3:])), y
+
+
+def stump(**changes):
+    return TreeLearner(**{"max_depth": 1, "min_samples_leaf": 1, "engine": "sklearn", **changes})
+
+
+def test_a_round_by_hand():
+    """Four samples, one stump a side: w = ±½·(√2/2)·… worked out on paper.
+
+    f = 0, so e = 1 and w = ½(y_i − y^k): in the one coordinate of two classes, ±½·√2 = ±0.7071.
+    U splits the classes but for sample 3, S but for sample 0, so each leaf is a mean of those.
+    """
+    u = np.array([[0.0], [0.0], [1.0], [0.0]], dtype=np.float32)
+    s = np.array([[1.0], [0.0], [1.0], [1.0]], dtype=np.float32)
+    y = np.array([0, 0, 1, 1])
+    loop = StagewiseLoop(
+        CodewordExponential.simplex(2), {"U": stump(), "S": stump()}, Gradient(), Fixed(0.1), n_rounds=1
+    )
+    (stage,) = loop.run(Views(U=Table.from_numeric(u), S=Table.from_numeric(s)), y)
+    w = np.sqrt(2) / 2
+    learner = loop.learners["U"]
+    g = stage.learners["U"].predict(learner.prepare(Table.from_numeric(u)))[:, 0]
+    h = stage.learners["S"].predict(learner.prepare(Table.from_numeric(s)))[:, 0]
+    np.testing.assert_allclose(g, [-w / 3, -w / 3, w, -w / 3], rtol=1e-6)
+    np.testing.assert_allclose(h, [w / 3, -w, w / 3, w / 3], rtol=1e-6)
+    assert stage.steps == {"U": 0.1, "S": 0.1}
+    # margins ⟨f, y − y^k⟩ = √2 f for class 1 and −√2 f for class 0
+    f = 0.1 * (g + h)
+    expected = 1 + np.mean(np.exp(-0.5 * np.sqrt(2) * np.where(y == 1, f, -f)))
+    rounds = []
+    loop.callbacks = [Recorder(rounds)]
+    loop.run(Views(U=Table.from_numeric(u), S=Table.from_numeric(s)), y)
+    assert rounds[0].metrics["risk_train"] == pytest.approx(expected, rel=1e-6)
+
+
+class Recorder(Callback):
+    def __init__(self, rounds):
+        self.rounds = rounds
+
+    def on_round(self, round_):
+        self.rounds.append(round_)
+        return False
+
+
+@pytest.mark.parametrize("n_classes", [2, 5])
+@pytest.mark.parametrize("order", ["first", "second"])
+def test_the_loop_is_the_papers_algorithm_done_literally(n_classes, order):
+    """Algorithms 1 and 2 in plain numpy: unit codewords in R^M, scikit-learn trees, fixed steps."""
+    views, y = two_views(n_classes)
+    unit = np.eye(n_classes)
+    f = np.zeros((len(y), n_classes))
+    for _ in range(5):
+        e = np.exp(-0.5 * (f[np.arange(len(y)), y][:, None] - f))
+        difference = unit[y][:, None, :] - unit[None, :, :]
+        w = 0.5 * np.einsum("nk,nkd->nd", e, difference)
+        tilde = np.einsum("nk,nkd->nd", np.sqrt(e), difference)
+        target = w if order == "first" else 0.1 * w - 0.01 / 4 * tilde - 0.01 / 2 * w
+        for name in ("U", "S"):
+            x = views[name].numeric
+            tree = DecisionTreeRegressor(max_depth=2, min_samples_leaf=5, random_state=0).fit(x, target)
+            f = f + 0.1 * tree.predict(x)
+    model = TwoWeakLearnerClassifier(
+        {name: stump(max_depth=2, min_samples_leaf=5) for name in ("U", "S")},
+        target="gradient" if order == "first" else "second_order",
+        step="fixed",
+        step_settings={"value": 0.1},
+        n_rounds=5,
+        validation_fraction=0,
+    ).fit(views, y)
+    scores = model._loss().scores(list(model._staged_f(views))[-1])
+    np.testing.assert_allclose(
+        scores - scores.mean(axis=1, keepdims=True), f - f.mean(axis=1, keepdims=True), atol=1e-5
+    )
+    assert (scores.argmax(axis=1) == f.argmax(axis=1)).mean() > 0.995
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("target", [Gradient(), SecondOrder(n_inner=2), NewtonDirection()])
+def test_searched_steps_never_raise_the_risk(n_classes, target):
+    views, y = two_views(n_classes)
+    rounds = []
+    loop = StagewiseLoop(
+        CodewordExponential.simplex(n_classes),
+        {"U": NetworkLearner(hidden=(8,), batch_size=64), "S": TreeLearner(max_depth=2)},
+        target,
+        Newton(),
+        n_rounds=8,
+        callbacks=[Recorder(rounds)],
+    )
+    stages = loop.run(views, y)
+    risks = [n_classes, *(r.metrics["risk_train"] for r in rounds)]
+    assert all(later <= earlier + 1e-9 for earlier, later in pairwise(risks))
+    assert risks[-1] < 0.9 * n_classes
+    assert len(stages) == 8
+
+
+def test_reported_risk_and_scores_are_those_of_the_stages():
+    """What the loop keeps incrementally equals predicting from scratch with all stages."""
+    views, y = two_views(3)
+    held, y_held = two_views(3, seed=1)
+    model = TwoWeakLearnerClassifier(
+        {"U": NetworkLearner(hidden=(8,), batch_size=64), "S": TreeLearner(max_depth=2)},
+        n_rounds=6,
+        patience=None,
+        shrinkage=0.5,
+    ).fit(views, y, (held, y_held))
+    model.n_rounds_run_ = 6
+    best = model.history_[model.best_round_ - 1]
+    f = list(model._staged_f(held))[-1]
+    assert model._loss().risk(f, y_held) == pytest.approx(best["risk_val"], rel=1e-6)
+    assert model.score(held, y_held) == pytest.approx(best["accuracy_val"])
+    assert best["f1_val"] == max(row["f1_val"] for row in model.history_)
+    staged = list(model.staged_predict(held))
+    assert len(staged) == model.best_round_ == model.n_estimators_
+    np.testing.assert_array_equal(staged[-1], model.predict(held))
+
+
+def test_shrinkage_scales_the_steps():
+    views, y = two_views(2)
+    whole, half = (
+        TwoWeakLearnerClassifier({"S": stump()}, n_rounds=1, shrinkage=nu, validation_fraction=0).fit(
+            views, y
+        )
+        for nu in (1.0, 0.5)
+    )
+    assert half.stages_[0].steps["S"] == pytest.approx(0.5 * whole.stages_[0].steps["S"])
+
+
+def test_inner_iterations_keep_the_best():
+    views, y = two_views(2)
+
+    def risk_after(n_inner):
+        model = TwoWeakLearnerClassifier(
+            {"U": stump(), "S": stump()}, "second_order", n_inner, n_rounds=1, validation_fraction=0
+        )
+        return model.fit(views, y).history_[0]["risk_train"]
+
+    assert risk_after(4) <= risk_after(1) + 1e-12
+
+
+def test_early_stopping_restores_the_best_round():
+    views, y = two_views(2, n=200)
+    held, y_held = two_views(2, n=200, seed=9)
+    model = TwoWeakLearnerClassifier(
+        {"S": TreeLearner(max_depth=3, min_samples_leaf=2)}, n_rounds=60, patience=5
+    )
+    model.fit(views, y, (held, y_held))
+    assert len(model.history_) == model.best_round_ + 5 < 60
+    assert len(model.stages_) == model.best_round_
+
+
+def test_equal_seeds_give_equal_models_and_others_do_not():
+    views, y = two_views(2)
+
+    def trace(seed):
+        model = TwoWeakLearnerClassifier(
+            {"U": NetworkLearner(hidden=(8,), batch_size=64), "S": TreeLearner()},
+            n_rounds=3,
+            random_state=seed,
+        )
+        return model.fit(views, y).predict_proba(views)
+
+    np.testing.assert_array_equal(trace(0), trace(0))
+    assert not np.array_equal(trace(0), trace(1))
+
+
+def test_an_overflowing_risk_names_the_round():
+    views, y = two_views(2, n=100)
+    y = y.copy()
+    y[:3] = 1 - y[:3]
+    model = TwoWeakLearnerClassifier(
+        {"S": TreeLearner(min_samples_leaf=1, max_depth=4)},
+        step="fixed",
+        step_settings={"value": 1e3},
+        n_rounds=50,
+    )
+    with pytest.raises(UsboostError, match=r"no longer finite in round \d+"):
+        model.fit(views, y)
+
+
+def test_three_views_search_three_steps():
+    views, y = two_views(2)
+    model = TwoWeakLearnerClassifier(
+        {"U": stump(), "S": stump(), "extra": stump()}, n_rounds=2, validation_fraction=0
+    ).fit(views.with_view("extra", views["U"]), y)
+    assert set(model.stages_[0].steps) == {"U", "S", "extra"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "views", "said"),
+    [
+        (np.zeros(50), None, "two classes are needed"),
+        (np.zeros(49), None, "one label for each of the 50 rows"),
+        (None, {"learners": {"missing": stump()}}, "there is no view 'missing'"),
+        (None, {"target": "third"}, "no target rule"),
+        (None, {"step": "golden"}, "no step rule"),
+    ],
+)
+def test_mistakes_get_one_sentence(labels, views, said):
+    data, y = two_views(2, n=50)
+    with pytest.raises(UsboostError, match=said):
+        TwoWeakLearnerClassifier(**{"learners": {"S": stump()}, **(views or {})}).fit(
+            data, y if labels is None else labels
+        )
+
+
+def test_labels_of_any_type():
+    views, y = two_views(2)
+    for names in (np.array(["no", "yes"]), np.array([False, True]), np.array([1.0, 2.0])):
+        model = TwoWeakLearnerClassifier({"S": stump()}, n_rounds=2).fit(views, names[y])
+        np.testing.assert_array_equal(model.classes_, names)
+        assert model.predict(views).dtype == names.dtype
+
+
+def sequence_of(views, y, **changes):
+    settings = {
+        "loss": CodewordExponential.simplex(3),
+        "target": Gradient(),
+        "step": Newton(),
+        "n_rounds": 4,
+    }
+    return StagewiseLoop(**{**settings, **changes}).run(views, y)
+
+
+def test_one_after_another_is_rounds_of_one_view_each():
+    """Tree on S, then tree on U on what is left: two rounds of one learner for each of one after another."""
+    views, y = make_views(3, n=200)
+    trees = {name: TreeLearner(min_samples_leaf=5) for name in ("S", "U")}
+    together = sequence_of(views, y, learners=trees, sequential=True)
+
+    def in_turn(index):
+        name = "US"[index % 2]
+        return {name: trees[name]}
+
+    apart = sequence_of(views, y, n_rounds=8, learners=in_turn)
+    for index, stage in enumerate(together):
+        for offset, name in enumerate(("S", "U")):
+            alone = apart[2 * index + offset]
+            assert stage.steps[name] == pytest.approx(alone.steps[name], rel=1e-6)
+            for mine, other in zip(stage.learners[name].trees, alone.learners[name].trees):
+                np.testing.assert_allclose(mine.value, other.value, rtol=1e-4, atol=1e-6)
+
+
+def test_steps_on_samples_that_learners_did_not_see():
+    views, y = make_views(2, n=300)
+    coarse = Table.from_numeric(views["S"].numeric.round())
+    views, loss = Views(S=coarse), CodewordExponential.simplex(2)
+    learner = TreeLearner(min_samples_leaf=1, max_depth=2)
+    settings = {"loss": loss, "learners": {"S": learner}, "step_fraction": 0.3, "n_rounds": 3, "seed": 4}
+    stages = sequence_of(views, y, **settings)
+    loop = StagewiseLoop(target=Gradient(), step=Newton(), **settings)
+    f = np.zeros((300, 1))
+    masks = []
+    for index, stage in enumerate(stages, start=1):
+        drawn = np.random.SeedSequence((4, index)).generate_state(3).tolist()
+        held = loop._held_out(300, drawn[-1])
+        masks.append(held)
+        assert held.sum() == 90
+        seen = learner.prepare(coarse[~held])
+        expected = learner.trainer(seen, 1).fit(Target(loss.w(f, y)[~held]), seed=0)
+        np.testing.assert_allclose(
+            stage.learners["S"].predict(seen), expected.predict(seen), rtol=1e-3, atol=1e-5
+        )
+        output = stage.learners["S"].predict(learner.prepare(coarse)).astype(np.float64)
+        line = loss.line(f[held], y[held], [output[held]])
+        assert stage.steps["S"] == pytest.approx(Newton().search(line, 1, 0)[0], rel=1e-6)
+        f += stage.steps["S"] * output
+    assert not np.array_equal(masks[0], masks[1])
+
+
+def test_a_learner_that_sees_two_tables_finds_their_interaction():
+    """The label is the sign of a product of a number of U and one of S: no sum of two functions is."""
+    rng = np.random.default_rng(0)
+    u, s = rng.normal(size=(2, 1500, 1)).astype(np.float32)
+    views, y = Views(U=Table.from_numeric(u), S=Table.from_numeric(s)), (u * s > 0)[:, 0].astype(int)
+    trees = {"U": TreeLearner(), "S": TreeLearner()}
+    settings = {"n_rounds": 20, "patience": None, "validation_fraction": 0}
+    apart = TwoWeakLearnerClassifier(trees, **settings).fit(views[:1000], y[:1000])
+    joined = TwoWeakLearnerClassifier({**trees, "S+U": TreeLearner()}, **settings).fit(views[:1000], y[:1000])
+    assert np.mean(apart.predict(views[1000:]) == y[1000:]) < 0.65
+    assert np.mean(joined.predict(views[1000:]) == y[1000:]) > 0.95
+    with pytest.raises(UsboostError, match="no view 'X'"):
+        views.joined(["S+X"])
+
+
+def test_a_tree_beside_pictures_reads_their_frozen_embeddings(tmp_path):
+    """The label is whether brightness and a number agree: no sum of two functions says so."""
+    rng = np.random.default_rng(0)
+    bright, number = rng.integers(0, 2, 600), rng.normal(size=600).astype(np.float32)
+    pixels = rng.integers(0, 60, (600, 1, 8, 8)).astype(np.uint8) + (
+        100 * bright[:, None, None, None]
+    ).astype("u1")
+    views = Views(U=Images(pixels), S=Table.from_numeric(number[:, None]))
+    y = (bright == (number > 0)).astype(int)
+    backbone = Backbone("small_cnn")
+    learners = {"U": NetworkLearner((4,), backbone=backbone, device="cpu"), "S+U": TreeLearner()}
+    settings = {"n_rounds": 20, "patience": None, "validation_fraction": 0}
+    model = TwoWeakLearnerClassifier(learners, **settings).fit(views[:400], y[:400])
+    assert np.mean(model.predict(views[400:]) == y[400:]) > 0.85
+    apart = TwoWeakLearnerClassifier({"U": learners["U"], "S": TreeLearner()}, **settings)
+    assert np.mean(apart.fit(views[:400], y[:400]).predict(views[400:]) == y[400:]) < 0.65
+    table = embedded(views["U"], backbone, torch.device("cpu"))
+    assert model.columns_["S+U"] == ("x0", *table.names)
+    by_hand = views.with_view("S+U", views["S"].beside(table))
+    np.testing.assert_array_equal(model.predict_proba(by_hand), model.predict_proba(views))
+    save(model, tmp_path / "model")
+    np.testing.assert_array_equal(load(tmp_path / "model").predict_proba(views), model.predict_proba(views))
+
+
+class _Far:
+    """A step rule that knows nothing of the risk."""
+
+    def search(self, line, n_steps, seed):
+        return np.full(n_steps, 64.0)
+
+
+def test_steps_from_held_out_rows_hardly_raise_the_risk_of_all():
+    views, y = two_views(2)
+    rounds = []
+    loop = StagewiseLoop(
+        CodewordExponential.simplex(2),
+        {"S": TreeLearner(max_depth=2)},
+        Gradient(),
+        _Far(),
+        n_rounds=4,
+        step_fraction=0.3,
+        callbacks=[Recorder(rounds)],
+    )
+    stages = loop.run(views, y)
+    risks = [2, *(round_.metrics["risk_train"] for round_ in rounds)]
+    assert all(later <= 1.1 * earlier for earlier, later in pairwise(risks))
+    halvings = [np.log2(64 / stage.steps["S"]) for stage in stages]
+    assert all(number > 0 and number == int(number) for number in halvings)
+    loss = CodewordExponential.simplex(2)
+    line = loss.line(np.zeros((9, 1)), loss.labels(np.zeros(9, dtype=int)), [np.ones((9, 1))])
+    uphill = np.sign(line.expand(np.zeros(1))[1])
+    step = bounded(line, 50 * uphill)
+    assert line.risk(step) <= 1.1 * line.risk(np.zeros(1)) < line.risk(2 * step)
+    np.testing.assert_array_equal(bounded(line, -uphill), -uphill)

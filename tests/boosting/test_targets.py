@@ -1,0 +1,121 @@
+"""Target rules against the papers' equations."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.conftest import make_views
+from usboost.boosting.targets import Gradient, NewtonDirection, SecondOrder, target_rule
+from usboost.errors import UsboostError
+from usboost.learners.base import Target
+from usboost.learners.networks.learner import NetworkLearner
+from usboost.learners.trees.learner import TreeLearner
+from usboost.losses.codeword import CodewordExponential
+
+
+def sample(n_classes, seed=0, n=12):
+    rng = np.random.default_rng(seed)
+    loss = CodewordExponential.simplex(n_classes)
+    return loss, rng.normal(size=(n, loss.n_outputs)), rng.integers(0, n_classes, n)
+
+
+def test_first_order_targets_are_w_for_every_view():
+    loss, f, y = sample(3)
+    for target in Gradient().targets(loss, f, y, 2)(np.array([0.1, 0.1])):
+        np.testing.assert_array_equal(target.values, loss.w(f, y))
+        assert target.weights is None
+
+
+@pytest.mark.parametrize("n_classes", [2, 5])
+def test_second_order_targets_are_equations_7_and_8(n_classes):
+    loss, f, y = sample(n_classes)
+    epsilon, delta = 0.3, 0.7
+    w, tilde = loss.w(f, y), loss.w_tilde(f, y)
+    for_g, for_h = SecondOrder().targets(loss, f, y, 2)(np.array([epsilon, delta]))
+    np.testing.assert_allclose(
+        for_g.values, epsilon * w - epsilon**2 / 4 * tilde - epsilon * delta / 2 * w, atol=1e-14
+    )
+    np.testing.assert_allclose(
+        for_h.values, delta * w - delta**2 / 4 * tilde - epsilon * delta / 2 * w, atol=1e-14
+    )
+
+
+def test_second_order_at_the_fixed_steps_is_ten_times_smaller():
+    """0.095 w − 0.0025 w̃: why 2WL2O_Fix hardly moves."""
+    loss, f, y = sample(2)
+    target = SecondOrder().targets(loss, f, y, 2)(np.array([0.1, 0.1]))[0]
+    np.testing.assert_allclose(target.values, 0.095 * loss.w(f, y) - 0.0025 * loss.w_tilde(f, y), atol=1e-14)
+    assert np.abs(target.values).mean() < 0.1 * np.abs(loss.w(f, y)).mean()
+
+
+def test_newton_target_of_two_classes_is_gentle_adaboost():
+    """Weighted least squares of 2(y − 1/M) with weights proportional to e."""
+    loss, f, y = sample(2)
+    target = NewtonDirection().targets(loss, f, y, 2)(np.array([0.1, 0.1]))[0]
+    np.testing.assert_allclose(target.values, loss.newton_direction(y), rtol=1e-9)
+    ratio = target.weights[:, 0] / loss.weights(f, y)[:, 0]
+    np.testing.assert_allclose(ratio, ratio[0], rtol=1e-9)
+
+
+@pytest.mark.parametrize("n_classes", [3, 5])
+def test_newton_target_times_weight_is_w(n_classes):
+    """For more classes the Hessian's diagonal is used: gradient and curvature per output are exact."""
+    loss, f, y = sample(n_classes)
+    target = NewtonDirection().targets(loss, f, y, 1)(np.array([0.1]))[0]
+    np.testing.assert_allclose(target.values * target.weights, loss.w(f, y), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(target.weights, np.einsum("ndd->nd", loss.hessian(f, y)), rtol=1e-9)
+
+
+def test_names():
+    assert target_rule("second_order", 3) == SecondOrder(n_inner=3)
+    with pytest.raises(UsboostError, match="no target rule 'third'"):
+        target_rule("third")
+
+
+def test_trimming_leaves_out_the_lightest():
+    """Per output: those left out hold at most the mass, and one more would hold too much."""
+    rng = np.random.default_rng(0)
+    loss = CodewordExponential.simplex(3)
+    y = rng.integers(0, 3, 400)
+    f = rng.normal(size=(400, 2))
+    (plain,) = target_rule("newton").targets(loss, f, y, 1)(np.ones(1))
+    (target,) = target_rule("newton", trim=0.1).targets(loss, f, y, 1)(np.ones(1))
+    np.testing.assert_array_equal(target.weights, plain.weights)
+    for weights, out, fitted in zip(target.weights.T, target.left_out.T, target.fit_weights.T):
+        mass = weights[out].sum() / weights.sum()
+        assert 0 < mass <= 0.1 < mass + weights[~out].min() / weights.sum()
+        assert weights[out].max() <= weights[~out].min()
+        np.testing.assert_array_equal(fitted, np.where(out, 0, weights))
+
+
+def test_trimming_needs_weights_and_a_share():
+    loss, y = CodewordExponential.simplex(2), np.array([0, 1])
+    with pytest.raises(UsboostError, match="carry weights"):
+        target_rule("gradient", trim=0.1).targets(loss, np.zeros((2, 1)), y, 1)(np.ones(1))
+    with pytest.raises(UsboostError, match="share of the weight"):
+        target_rule("newton", trim=1.0)
+
+
+@pytest.mark.parametrize("engine", ["lightgbm", "sklearn"])
+def test_learners_do_not_see_what_is_left_out(engine):
+    """A network and a tree fitted with rows left out are those fitted to the other rows alone."""
+    views, _ = make_views(n=300)
+    coarse = views["S"].numeric.round()  # the same bins with and without the rows
+    views = views.with_view("S", replace(views["S"], numeric=coarse))
+    rng = np.random.default_rng(1)
+    values, weights = rng.normal(size=(300, 1)), rng.uniform(0.5, 2, (300, 1))
+    out = np.arange(300) % 3 == 0
+    target = Target(np.where(out[:, None], 1e3, values), weights, out[:, None])
+    others = Target(values[~out], weights[~out])
+    learners = {
+        "S": TreeLearner(min_samples_leaf=1, max_depth=2, engine=engine),
+        "U": NetworkLearner(hidden=(6,), batch_size=200, epochs=2, device="cpu"),
+    }
+    for name, learner in learners.items():
+        everything, kept = learner.prepare(views[name]), learner.prepare(views[name][~out])
+        got = learner.trainer(everything, 1).fit(target, seed=3, start=None)
+        expected = learner.trainer(kept, 1).fit(others, seed=3, start=None)
+        np.testing.assert_allclose(
+            got.predict(kept), expected.predict(kept), rtol=1e-4, atol=1e-4, err_msg=name
+        )

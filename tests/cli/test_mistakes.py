@@ -1,0 +1,168 @@
+"""Every mistake is one sentence on stderr that names what is wrong, exit code 1, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.multimodal.conftest import ROLES, numbers, refused, run
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "table.csv"
+    numbers(40).to_csv(path, index=False)
+    return path
+
+
+def written(path, frame):
+    frame.to_csv(path, index=False)
+    return path
+
+
+@pytest.mark.parametrize("command", ["fit", "compare"])
+def test_what_the_table_may_not_be(command, tmp_path):
+    path, frame = tmp_path / "t.csv", numbers(40)
+    out = ("--out", tmp_path / "out")
+
+    def said(changed, *more, label="kind"):
+        return refused(command, written(path, changed), "--label", label, *more, *out)
+
+    assert said(frame, label="sort") == (
+        f"{path} has no column 'sort'; its columns are height, width, colour, kind"
+    )
+    assert "has no column 'fotos'" in said(frame, "--image", "fotos")
+    assert "has no column 'gone'" in said(frame, "--drop", "gone")
+    assert "column 'kind' cannot have two roles" in said(frame, "--image", "kind")
+    missing = frame.assign(kind=frame["kind"].where(frame.index != 6))
+    assert said(missing) == f"{path}, row 7: column 'kind' is empty; fill it or leave out the row"
+    assert "holds one class only, 'a'" in said(frame.assign(kind="a"))
+    assert said(frame.groupby("kind").head(1)) == (f"{path} has 2 rows to learn from; 10 or more are needed")
+    rare = frame.assign(kind=np.where(frame.index == 3, "rare", frame["kind"]))
+    assert "class 'rare' of 'kind' has 1 row" in said(rare)
+    assert "has no column to learn from" in said(frame[["kind", "width"]], "--drop", "width")
+    assert f"{path} has no rows" in said(frame.head(0))
+    assert "holds infinity" in said(frame.assign(width=np.inf))
+    texts = [f"a long story about the things in row {k}" for k in range(40)]
+    assert "column 'colour' holds text" in said(frame.assign(colour=texts))
+    assert "there is no table" in refused(command, tmp_path / "none.csv", "--label", "kind", *out)
+    assert not (tmp_path / "out").exists()
+
+
+def test_unknown_models_and_scores(table, tmp_path):
+    said = refused("fit", table, "--label", "kind", "--model", "3wl", "--out", tmp_path / "m")
+    assert said.startswith("there is no model '3wl'; choose among baseline, bfv_dnn, 2wl, ")
+    assert "no model 'x'" in refused("compare", table, "--label", "kind", "--models", "lgbm,x")
+    assert "names no model" in refused("compare", table, "--label", "kind", "--models", " , ")
+    assert "no score 'rmse'" in refused("compare", table, "--label", "kind", "--by", "rmse")
+    few = refused("compare", table, "--label", "kind", "--models", "lgbm", "--folds", 30)
+    assert "too few for 30 folds" in few
+
+
+def test_all_models_failing_is_a_failure(tmp_path):
+    frame = numbers(40).assign(height_missing=1)
+    frame.loc[[1, 2, 3, 4, 5, 6], "height"] = np.nan
+    result = run("compare", written(tmp_path / "t.csv", frame), "--label", "kind", "--models", "lgbm,2wl")
+    assert result.exit_code == 1
+    assert result.stdout.count("failed: the column 'height_missing' is in the way") == 2
+    assert result.stderr == "error: every model failed; the table above says why\n"
+
+
+def test_pictures_that_are_not_there(demo, tmp_path):
+    frame = pd.read_csv(demo)
+    shutil.copytree(demo.parent / "pictures", tmp_path / "pictures")
+    (tmp_path / "pictures/00003.png").unlink()
+    frame.loc[8, "picture"] = None
+    path = written(tmp_path / "t.csv", frame)
+    options = (path, *ROLES, "--rounds", 2)
+    said = refused("fit", *options, "--out", tmp_path / "m")
+    assert said == (
+        f"{path}, row 4: there is no picture {tmp_path / 'pictures/00003.png'}; add it, or leave such rows "
+        "out with --skip-missing"
+    )
+    result = run("fit", *options, "--skip-missing", "--out", tmp_path / "m")
+    assert result.exit_code == 0, result.output
+    assert "note: 2 rows without a picture are left out" in result.stderr
+    assert sum(json.loads((tmp_path / "m/card.json").read_text())["rows"].values()) == 118
+
+    (tmp_path / "pictures/00005.png").write_bytes(b"no picture")
+    said = refused("fit", *options, "--skip-missing", "--out", tmp_path / "m2")
+    assert said.startswith(f"{path}, row 6, '00005.png' is no picture in a known format")
+    frame.loc[0, "picture"] = "../elsewhere.png"
+    written(path, frame)
+    assert "is not a path inside" in refused("fit", *options, "--skip-missing", "--out", tmp_path / "m2")
+
+
+def test_only_a_model_is_replaced(table, tmp_path):
+    fit = ("fit", table, "--label", "kind", "--model", "lgbm", "--rounds", 3, "--out")
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "thesis.txt").write_text("years of work")
+    assert refused(*fit, folder).startswith(f"{folder} is there and is not, or not only, a model")
+    assert "is a file" in refused(*fit, folder / "thesis.txt")
+
+    model = tmp_path / "model"
+    assert run(*fit, model).exit_code == 0
+    before = (model / "card.json").read_text()
+    # a fit that fails leaves the earlier model
+    assert "no column 'gone'" in refused(*fit, model, "--drop", "gone")
+    assert (model / "card.json").read_text() == before
+    assert run(*fit, model, "--seed", 1).exit_code == 0
+    assert json.loads((model / "card.json").read_text())["seed"] == 1
+    # and what a person put beside it is not lost
+    (model / "notes.txt").write_text("the good one")
+    assert "not only, a model" in refused(*fit, model)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "model", "table.csv"]
+
+
+def test_what_predict_cannot_read(model, demo, tmp_path):
+    out = ("--out", tmp_path / "p.parquet")
+    frame = pd.read_csv(demo)
+    lacking = written(tmp_path / "lacking.csv", frame.drop(columns=["weight", "line"]))
+    assert refused("predict", model, lacking, *out) == (
+        f"{lacking} lacks columns 'weight', 'line' that the model reads or was asked for; its columns are "
+        "picture, hardness, colour, split, batch"
+    )
+    assert "lacks column 'price'" in refused("predict", model, demo, *out, "--keep", "price")
+    assert "must be a .parquet or .csv file" in refused("predict", model, demo, "--out", tmp_path / "p.txt")
+    assert "is the table itself" in refused("predict", model, demo, "--out", demo)
+    assert "is a folder" in refused("predict", model, demo, "--out", _folder(tmp_path / "d.csv"))
+    assert "is no model that usboost fit saved" in refused("predict", tmp_path, demo, *out)
+    empty = written(tmp_path / "empty.csv", frame.head(0))
+    assert f"{empty} has no rows" in refused("predict", model, empty, *out)
+    clash = written(tmp_path / "clash.csv", frame.assign(label=1))
+    assert "column 'label' cannot be kept" in refused("predict", model, clash, *out, "--keep", "label")
+    broken = tmp_path / "broken.parquet"
+    broken.write_bytes(b"PAR1 and no more")
+    assert "is damaged" in refused("predict", model, broken, *out)
+    assert not (tmp_path / "p.parquet").exists()
+
+
+def _folder(path):
+    path.mkdir()
+    return path
+
+
+def test_a_model_that_was_tampered_with(model, demo, tmp_path):
+    copied = tmp_path / "model"
+
+    def said(**changes):
+        shutil.rmtree(copied, ignore_errors=True)
+        shutil.copytree(model, copied)
+        card = json.loads((copied / "card.json").read_text())
+        (copied / "card.json").write_text(json.dumps(card | changes))
+        return refused("predict", copied, demo, "--out", tmp_path / "p.parquet")
+
+    card = json.loads((model / "card.json").read_text())
+    assert "format: Input should be 1" in said(format=2)
+    assert "classes are not those of the model" in said(classes=["a", "b"])
+    assert "two classes have the same name" in said(classes=["a", "b", "b"])
+    assert "imputation is not one of the numeric columns" in said(imputation={})
+    assert "images.size.0" in said(images=card["images"] | {"size": [10**6, 10**6]})
+    assert "encoder is not one of the columns" in said(encoders={})
+    (copied / "card.json").write_text("{")
+    assert "is not valid JSON" in refused("predict", copied, demo, "--out", tmp_path / "p.parquet")

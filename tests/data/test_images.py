@@ -1,0 +1,143 @@
+"""Pictures as a view: rows as numpy cuts them, decoded bytes equal to the pixels that were encoded."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from PIL import Image
+
+from usboost.data.images import EncodedImages, Images, fitting
+from usboost.data.table import Table
+from usboost.data.views import Views
+from usboost.errors import UsboostError
+
+RNG = np.random.default_rng(0)
+PIXELS = {channels: RNG.integers(0, 256, (50, channels, 6, 9), dtype=np.uint8) for channels in (1, 3)}
+
+
+def encode(pixels: np.ndarray, form: str = "PNG") -> bytes:
+    out = io.BytesIO()
+    Image.fromarray(pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)).save(out, form)
+    return out.getvalue()
+
+
+def column(pixels: np.ndarray, chunks: int = 3) -> pa.ChunkedArray:
+    parts = np.array_split(np.arange(len(pixels)), chunks)
+    return pa.chunked_array([pa.array([encode(pixels[k]) for k in part], pa.binary()) for part in parts])
+
+
+ENCODED = {
+    channels: EncodedImages(column(pixels), channels=channels, height=6, width=9)
+    for channels, pixels in PIXELS.items()
+}
+
+ROWS = st.one_of(
+    st.slices(50),
+    st.lists(st.integers(-50, 49), max_size=20).map(lambda rows: np.array(rows, dtype=np.int64)),
+    hnp.arrays(np.bool_, 50),
+)
+
+
+@given(rows=ROWS, channels=st.sampled_from([1, 3]))
+def test_rows_are_cut_as_numpy_cuts_them(rows: Any, channels: int) -> None:
+    pixels, expected = PIXELS[channels], PIXELS[channels][rows]
+    for view in (Images(pixels), ENCODED[channels]):
+        cut = view[rows]
+        assert len(cut) == len(expected) and (cut.channels, cut.height, cut.width) == (channels, 6, 9)
+        np.testing.assert_array_equal(cut.decode(), expected)
+        np.testing.assert_array_equal(view.decode(rows), expected)
+
+
+@given(data=st.data())
+def test_a_cut_of_a_cut_is_numpys(data: st.DataObject) -> None:
+    first = data.draw(st.lists(st.integers(0, 49), min_size=1, max_size=30))
+    second = data.draw(st.lists(st.integers(0, len(first) - 1), max_size=30).map(lambda r: np.array(r, int)))
+    expected = PIXELS[3][first][second]
+    np.testing.assert_array_equal(ENCODED[3][first][second].decode(), expected)
+    np.testing.assert_array_equal(ENCODED[3][first].decode(second), expected)
+    np.testing.assert_array_equal(Images(PIXELS[3])[first][second].pixels, expected)
+
+
+@pytest.mark.parametrize("row", [0, 49, -1, -50, np.int64(7)])
+def test_one_row_stays_a_view(row: int) -> None:
+    for view in (Images(PIXELS[1]), ENCODED[1]):
+        assert len(view[row]) == 1
+        np.testing.assert_array_equal(view[row].decode()[0], PIXELS[1][row])
+    assert Image.open(io.BytesIO(ENCODED[1].encoded(row))).size == (9, 6)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_threads_do_not_change_what_is_decoded(threads: int) -> None:
+    np.testing.assert_array_equal(ENCODED[3].decode(threads=threads), PIXELS[3])
+    np.testing.assert_array_equal(ENCODED[3].decode(slice(3, 40), threads=threads), PIXELS[3][3:40])
+
+
+def test_jpeg_is_decoded_as_pillow_does() -> None:
+    data = encode(PIXELS[3][0], "JPEG")
+    images = EncodedImages(pa.array([data], pa.large_binary()), channels=3, height=6, width=9)
+    expected = np.asarray(Image.open(io.BytesIO(data))).transpose(2, 0, 1)
+    np.testing.assert_array_equal(images.decode()[0], expected)
+
+
+def test_images_fit_a_budget_to_the_byte() -> None:
+    images = ENCODED[3]
+    assert images.decoded_bytes == 50 * 3 * 6 * 9
+    inside = fitting(images, 50 * 3 * 6 * 9)
+    assert isinstance(inside, Images)
+    np.testing.assert_array_equal(inside.pixels, PIXELS[3])
+    assert fitting(images, 50 * 3 * 6 * 9 - 1) is images
+
+
+def test_both_are_views() -> None:
+    table = Table.from_numeric(np.zeros((50, 2)))
+    for view in (Images(PIXELS[3]), ENCODED[3]):
+        views = Views(U=view, S=table)
+        assert len(views[10:20]) == 10 and len(views[10:20]["U"]) == 10
+        np.testing.assert_array_equal(views[[4, 2]]["U"].decode(), PIXELS[3][[4, 2]])
+        assert [len(row["U"]) for row in views[:2]] == [1, 1]
+        with pytest.raises(UsboostError, match="rows do not match: U has 49, S has 50"):
+            Views(U=view[:49], S=table)
+
+
+@pytest.mark.parametrize(
+    "pixels",
+    [
+        np.zeros((2, 3, 4, 4), dtype=np.float32),
+        np.zeros((2, 4, 4), dtype=np.uint8),
+        np.zeros((2, 4, 4, 3), dtype=np.uint8),
+    ],
+)
+def test_other_arrays_are_refused(pixels: np.ndarray) -> None:
+    with pytest.raises(UsboostError, match=r"uint8 of shape \(n, 1 or 3, height, width\)"):
+        Images(pixels)
+
+
+def test_other_columns_are_refused() -> None:
+    shape = {"channels": 1, "height": 6, "width": 9}
+    with pytest.raises(UsboostError, match="binary column, not string"):
+        EncodedImages(pa.array(["a"]), **shape)
+    with pytest.raises(UsboostError, match="1 of 2 encoded images are missing"):
+        EncodedImages(pa.array([b"a", None], pa.binary()), **shape)
+    with pytest.raises(UsboostError, match="1 or 3 channels, not 4"):
+        EncodedImages(pa.array([b"a"], pa.binary()), channels=4, height=6, width=9)
+
+
+def test_damaged_and_odd_images_are_named() -> None:
+    good = encode(PIXELS[1][0])
+    for bad, message in (
+        (good[: len(good) // 2], "image 1 cannot be decoded"),
+        (b"no image", "image 1 cannot be decoded"),
+        (encode(PIXELS[3][0]), "image 1 is RGB of 9 x 6 pixels, not L of 9 x 6"),
+        (encode(PIXELS[1][0][:, :5]), "image 1 is L of 9 x 5 pixels, not L of 9 x 6"),
+    ):
+        images = EncodedImages(pa.array([good, bad], pa.binary()), channels=1, height=6, width=9)
+        np.testing.assert_array_equal(images.decode([0])[0], PIXELS[1][0])
+        with pytest.raises(UsboostError, match=message):
+            images.decode()

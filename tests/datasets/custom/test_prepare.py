@@ -1,0 +1,251 @@
+"""A person's own table with pictures: splits, missing values, views, and paths that equal bytes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from usboost.data.encoding import TableEncoder
+from usboost.datasets.covertype import shapes
+from usboost.datasets.custom import demo as custom_demo
+from usboost.datasets.custom import prepare as custom
+from usboost.datasets.files.image_sources import load
+from usboost.datasets.prepared import store
+from usboost.datasets.prepared.store import Prepared
+from usboost.errors import UsboostError
+from usboost.learners.networks.learner import NetworkLearner
+from usboost.learners.trees.learner import TreeLearner
+from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("demo")
+    custom_demo.write_demo(folder, rows_train=120, rows_test=30, seed=2)
+    return folder
+
+
+def prepare(table: Path, work: Path | None, **options: Any) -> Prepared:
+    roles = {"label": custom_demo.LABEL, "image": custom_demo.IMAGE, "split_column": custom_demo.SPLIT}
+    shape = {"size": 24, "channels": 1}
+    return custom.prepare(table, **{**roles, **shape, "seed": 0, "work": work, **options})
+
+
+def test_the_demo_is_prepared_with_its_pictures(demo: Path, tmp_path: Path) -> None:
+    calls: list[tuple[int, int]] = []
+    made = prepare(demo / "table.csv", tmp_path / "w", progress=lambda *c: calls.append(c))
+    store.write(made, tmp_path / "custom")
+    table = pd.read_csv(demo / "table.csv")
+    assert made.classes == ["mixed", "plates", "wedges"] and calls[-1] == (180, 180)
+    for split, n in (("train", 120), ("val", 30), ("test", 30)):
+        views, y = store.read(tmp_path / "custom", split)
+        rows = table[table["split"] == split]
+        assert views.names == ("U", "S") and len(y) == n
+        assert [made.classes[code] for code in y] == rows["batch"].tolist()
+        for k in (0, n - 1):
+            expected = load(demo / rows["picture"].iloc[k], size=24, channels=1)
+            np.testing.assert_array_equal(views["U"].pixels[k], expected)
+    assert views["S"].names == ("weight", "weight_missing", "hardness", "colour", "line")
+
+
+def test_paths_and_bytes_give_the_same_rows_and_model(demo: Path, tmp_path: Path) -> None:
+    table = pd.read_csv(demo / "table.csv")
+    pictures = [(demo / path).read_bytes() for path in table["picture"]]
+    table.assign(picture=pictures).to_parquet(tmp_path / "table.parquet", row_group_size=50)
+    for number, source in enumerate((demo / "table.csv", tmp_path / "table.parquet")):
+        store.write(prepare(source, tmp_path / f"w{number}"), tmp_path / f"p{number}")
+    files = sorted(path.relative_to(tmp_path / "p0") for path in (tmp_path / "p0").rglob("*.parquet"))
+    assert len(files) == 6
+    assert all(
+        (tmp_path / "p0" / file).read_bytes() == (tmp_path / "p1" / file).read_bytes() for file in files
+    )
+    cards = [store.read_card(tmp_path / f"p{number}") for number in range(2)]
+    assert {key for key in cards[0] if cards[0][key] != cards[1][key]} == {"sources"}
+    predictions = []
+    for number in range(2):
+        train = store.read(tmp_path / f"p{number}", "train")
+        learners = {"U": NetworkLearner((4,), device="cpu"), "S": TreeLearner()}
+        model = TwoWeakLearnerClassifier(learners, n_rounds=2).fit(*train)
+        predictions.append(model.predict_proba(train[0]))
+    np.testing.assert_array_equal(*predictions)
+
+
+def test_equal_arguments_write_equal_demos(demo: Path, tmp_path: Path) -> None:
+    custom_demo.write_demo(tmp_path, rows_train=120, rows_test=30, seed=2)
+    files = sorted(path.relative_to(demo) for path in demo.rglob("*.*"))
+    assert len(files) == 181
+    assert all((demo / file).read_bytes() == (tmp_path / file).read_bytes() for file in files)
+    assert shapes.decode((demo / "pictures" / "00000.png").read_bytes()).shape == (48, 48)
+    with pytest.raises(UsboostError, match="must be 3 or more"):
+        custom_demo.write_demo(tmp_path, rows_train=2, rows_test=30, seed=2)
+
+
+GAPS = np.where(np.arange(200) % 10 == 0, np.nan, np.arange(200.0))
+
+
+def plain(folder: Path, n: int = 200, **columns: Any) -> Path:
+    """A table without pictures."""
+    rng = np.random.default_rng(n)
+    frame = pd.DataFrame(
+        {
+            "y": np.resize(["a", "b", "b", "c"], n),
+            "age": rng.integers(20, 60, n).astype(float),
+            "pay": rng.normal(size=n),
+            "town": rng.choice(["Rome", "Oslo"], n),
+            "same": 7.0,
+            **columns,
+        }
+    )
+    frame.to_parquet(folder / "t.parquet")
+    return folder / "t.parquet"
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    counts=st.lists(st.integers(2, 40), min_size=2, max_size=4).filter(lambda c: sum(c) >= 10),
+    seed=st.integers(0, 2**32),
+)
+def test_a_split_that_is_made_is_stratified(tmp_path_factory, counts: list[int], seed: int) -> None:
+    folder, n = tmp_path_factory.mktemp("t"), sum(counts)
+    path = plain(folder, n, y=np.repeat(list("abcd")[: len(counts)], counts))
+    made = custom.prepare(path, label="y", seed=seed)
+    sizes = {split: len(frame) for split, frame in made.splits.items()}
+    assert sum(sizes.values()) == n and min(sizes.values()) > 0
+    for (split, share), frame in zip(zip(custom.SPLITS, custom.SHARES), made.splits.values()):
+        assert abs(sizes[split] - share * n) <= 1
+        for code, count in enumerate(counts):
+            assert abs((frame["label"] == code).sum() - share * count) <= 1 + len(counts)
+    assert set(made.splits["train"]["label"]) == set(range(len(counts)))
+
+
+def test_without_pictures_the_columns_are_halved(tmp_path: Path) -> None:
+    path = plain(tmp_path, age=GAPS)
+    halves = []
+    for seed in range(8):
+        made = custom.prepare(path, label="y", seed=seed)
+        views = made.views
+        columns = [name for name in views["U"] + views["S"] if not name.endswith("_missing")]
+        assert sorted(columns) == ["age", "pay", "same", "town"] and list(views) == ["U", "S"]
+        assert [len([n for n in names if not n.endswith("_missing")]) for names in views.values()] == [2, 2]
+        for names in views.values():
+            if "age_missing" in names:
+                assert names[names.index("age_missing") - 1] == "age"
+        halves.append(tuple(views["S"]))
+    assert len(set(halves)) > 1
+    store.write(made, tmp_path / "p")
+    assert store.read(tmp_path / "p", "train")[0].names == ("U", "S")
+
+
+def test_missing_numbers_become_the_training_median_and_are_told(tmp_path: Path) -> None:
+    split = np.resize(["train", "train", "val", "test", "train"], 200)
+    age = np.arange(200.0)
+    age[[0, 1, 2, 3]] = np.nan
+    late = np.arange(200.0)
+    late[2] = np.nan  # a row of val: the training split holds all of them
+    town = np.where(np.arange(200) % 5 == 0, None, "Oslo")
+    path = plain(tmp_path, age=age, late=late, never=np.full(200, np.nan), town=town, s=split)
+    made = custom.prepare(path, label="y", split_column="s", seed=0)
+    train = split == "train"
+    median, late_median = np.nanmedian(age[train]), np.median(late[train])
+    every = pd.concat(made.splits.values())
+    for frame, name in ((made.splits[name], name) for name in custom.SPLITS):
+        rows = split == name
+        expected = np.where(np.isnan(age[rows]), median, age[rows])
+        np.testing.assert_array_equal(frame["age"], expected.astype(np.float32))
+        np.testing.assert_array_equal(frame["age_missing"], np.isnan(age[rows]))
+        np.testing.assert_array_equal(frame["late"], np.where(np.isnan(late[rows]), late_median, late[rows]))
+        assert frame["town"].isna().tolist() == [value is None for value in town[rows]]
+    assert "late_missing" not in every and (every["never"] == 0).all() and (every["never_missing"] == 1).all()
+    assert (every["same"] == 7).all()
+    assert made.card["imputation"]["age"] == {"value": median, "indicator": True}
+    assert made.card["columns"]["age_missing"]["why"] == "1 where the number was missing"
+    json.dumps(made.card, allow_nan=False)
+
+    encoded = TableEncoder.from_dict(made.card["encoders"]["U" if "town" in made.views["U"] else "S"])
+    (categories,) = [c for c in encoded.categorical if c.name == "town"]
+    assert categories.values == ("Oslo", None)
+
+
+def test_new_rows_are_completed_as_the_training_rows(tmp_path: Path) -> None:
+    made = custom.prepare(plain(tmp_path, age=GAPS), label="y", seed=0)
+    rule = made.card["imputation"]
+    rows = pd.DataFrame(
+        {"age": [np.nan, 3.0], "pay": [1.0, np.nan], "town": ["Oslo", None], "same": [7.0, 8.0]}
+    )
+    found = custom.complete(rows, rule)
+    assert list(found) == ["age", "age_missing", "pay", "town", "same"]
+    assert found["age"].tolist() == [np.float32(rule["age"]["value"]), 3] and found[
+        "age_missing"
+    ].tolist() == [1, 0]
+    assert found["pay"][1] == np.float32(rule["pay"]["value"])
+    assert rows["age"].isna()[0]
+
+
+def test_tables_that_cannot_be_split_or_cut_are_refused(tmp_path: Path) -> None:
+    def given_split(first: list[str]) -> Path:
+        split = np.resize(["train", "val", "test"], 30)
+        y = np.array(["a", "b"] * 15)
+        split[:3] = ["train", "val", "test"]
+        y[: len(first)] = first
+        return plain(tmp_path, 30, y=y, s=split)
+
+    train_of_one_class = plain(
+        tmp_path, 30, y=["a"] * 20 + ["b"] * 10, s=["train"] * 20 + ["val"] * 5 + ["test"] * 5
+    )
+    with pytest.raises(UsboostError, match="the training rows are all of class 'a'"):
+        custom.prepare(train_of_one_class, label="y", split_column="s", seed=0)
+    with pytest.raises(UsboostError, match="class 'c' of 'y' is in no training row"):
+        custom.prepare(given_split(["a", "c", "c"]), label="y", split_column="s", seed=0)
+    with pytest.raises(UsboostError, match="class 'c' of 'y' has one row only, so no split can be made"):
+        custom.prepare(plain(tmp_path, 30, y=["a", "b"] * 14 + ["a", "c"]), label="y", seed=0)
+    assert custom.prepare(given_split(["c", "a"]), label="y", split_column="s", seed=0).classes == [
+        "a",
+        "b",
+        "c",
+    ]
+    with pytest.raises(UsboostError, match="has 8 rows; 10 or more can be split"):
+        custom.prepare(plain(tmp_path, 8), label="y", seed=0)
+    with pytest.raises(UsboostError, match="has 1 columns beside y; 2 or more are needed"):
+        custom.prepare(plain(tmp_path), label="y", drop=["age", "pay", "town"], seed=0)
+    clash = plain(tmp_path, age=GAPS, age_missing=0.0)
+    with pytest.raises(UsboostError, match="the column 'age_missing' is in the way"):
+        custom.prepare(clash, label="y", seed=0)
+
+
+def test_wrong_pictures_are_named(demo: Path, tmp_path: Path) -> None:
+    table = pd.read_csv(demo / "table.csv")
+    folder = tmp_path / "t"
+    (folder / "pictures").mkdir(parents=True)
+    for path in table["picture"]:
+        (folder / path).write_bytes((demo / path).read_bytes())
+    (tmp_path / "secret.png").write_bytes((demo / "pictures" / "00000.png").read_bytes())
+    (folder / "link.png").symlink_to(tmp_path / "secret.png")
+    (folder / "empty.png").write_bytes(b"")
+    (folder / "cut.png").write_bytes((demo / "pictures" / "00000.png").read_bytes()[:80])
+    for value, message in (
+        ("pictures/absent.png", r"table\.csv, row 5: there is no file .*absent\.png"),
+        ("../secret.png", r"table\.csv, row 5: '\.\./secret\.png' is not a path inside"),
+        (str(tmp_path / "secret.png"), "row 5: .* is not a path inside"),
+        ("link.png", "row 5: 'link.png' is a link that leads out of"),
+        ("pictures", "row 5: .*pictures is not a file"),
+        ("empty.png", r"empty\.png is empty"),
+        ("cut.png", r"cut\.png cannot be read as a picture"),
+        ("table.csv", r"table\.csv is no picture"),
+        (None, "row 5: column 'picture' is empty"),
+    ):
+        changed = table.copy()
+        changed.loc[4, "picture"] = value
+        changed.to_csv(folder / "table.csv", index=False)
+        with pytest.raises(UsboostError, match=message):
+            prepare(folder / "table.csv", tmp_path / "w")
+    with pytest.raises(UsboostError, match="name one with work"):
+        prepare(demo / "table.csv", None)
+    with pytest.raises(UsboostError, match="has 0 columns beside batch, picture; 1 or more"):
+        prepare(demo / "table.csv", tmp_path / "w", drop=["weight", "hardness", "colour", "line"])

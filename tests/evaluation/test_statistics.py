@@ -1,0 +1,63 @@
+"""The corrected t-test and Holm's adjustment against numbers worked out by hand and literal definitions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from usboost.evaluation.statistics import corrected_t_test, holm
+
+
+def test_worked_example():
+    # mean 0.02; squared deviations (1, 1, 0, 4, 4)e-4, sum 1e-3, variance 2.5e-4
+    differences = [0.03, 0.01, 0.02, 0.04, 0.00]
+    t, p = corrected_t_test(differences, ratio=1 / 4)
+    # sqrt((1/5 + 1/4) · 2.5e-4) = sqrt(1.125e-4) = 0.0106066
+    assert t == pytest.approx(0.02 / 0.010606601717798213)
+    assert t == pytest.approx(1.885618, abs=1e-6)
+    # t of 4 degrees of freedom has the tail ½ − x(3/2 − x²/2)/2 with x = t/√(4 + t²)
+    x = t / np.sqrt(4 + t**2)
+    assert p == pytest.approx(1 - x * (3 - x**2) / 2, rel=1e-12)
+    assert p == pytest.approx(0.1324, abs=1e-4)
+    # the uncorrected test would call it significant
+    assert stats.ttest_1samp(differences, 0).pvalue < 0.05
+
+
+@given(st.lists(st.floats(-1, 1), min_size=2, max_size=30), st.floats(0.01, 2))
+def test_is_the_uncorrected_test_with_a_larger_variance(differences, ratio):
+    t, p = corrected_t_test(differences, ratio)
+    if np.ptp(differences) > 1e-6:
+        plain = stats.ttest_1samp(differences, 0)
+        assert t == pytest.approx(plain.statistic / np.sqrt(1 + len(differences) * ratio), abs=1e-9)
+        assert p >= plain.pvalue - 1e-12
+    assert 0 <= p <= 1
+    back = corrected_t_test([-d for d in differences], ratio)
+    assert back == pytest.approx((-t, p))
+
+
+def test_equal_differences():
+    assert corrected_t_test([0.0, 0.0, 0.0], 0.25) == (0.0, 1.0)
+    assert corrected_t_test([0.1, 0.1, 0.1], 0.25) == (np.inf, 0.0)
+    assert corrected_t_test([-0.1, -0.1], 0.25) == (-np.inf, 0.0)
+
+
+def test_holm_by_hand():
+    # sorted: 0.005·4, 0.01·3, 0.03·2, 0.04·1 → 0.02, 0.03, 0.06, then not below 0.06
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.9, 0.8]) == pytest.approx([1.0, 1.0])
+    assert len(holm([])) == 0
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
+def test_holm_rejects_as_the_stepwise_procedure(p):
+    adjusted = holm(p)
+    for level in (0.01, 0.05, 0.2):
+        rejected = set()
+        for step, k in enumerate(sorted(range(len(p)), key=lambda k: p[k])):
+            if p[k] * (len(p) - step) > level:
+                break
+            rejected.add(k)
+        assert {k for k in range(len(p)) if adjusted[k] <= level} == rejected

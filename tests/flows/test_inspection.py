@@ -1,0 +1,89 @@
+"""What the training flow keeps of a fitted model, in the folder and in MLflow."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import mlflow
+import numpy as np
+import pandas as pd
+import pytest
+from mlflow.tracking import MlflowClient
+from PIL import Image
+
+from tasks import inspection as understanding
+from tasks import tracking
+from tests.small_models import boosting, on_features
+from usboost.data.table import Table
+from usboost.datasets.custom import demo as custom_demo
+from usboost.datasets.custom import prepare as custom
+from usboost.datasets.prepared import store
+from usboost.learners.trees.learner import TreeLearner
+from usboost.models.bfv_network import BFV
+from usboost.reporting.inspection import read
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The demo table with pictures, prepared in an otherwise empty folder with an MLflow store."""
+    before = mlflow.get_tracking_uri()
+    monkeypatch.chdir(tmp_path)
+    mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/mlflow.db")
+    custom_demo.write_demo(tmp_path / "demo", rows_train=120, rows_test=30, seed=2)
+    roles = {"label": custom_demo.LABEL, "image": custom_demo.IMAGE, "split_column": custom_demo.SPLIT}
+    made = custom.prepare(
+        tmp_path / "demo/table.csv", work=tmp_path / "work", size=24, channels=1, seed=0, **roles
+    )
+    store.write(made, tmp_path / "data/prepared/custom")
+    yield tmp_path
+    mlflow.set_tracking_uri(before)
+
+
+def test_the_worst_samples_are_the_validation_splits(prepared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(understanding, "PICTURES", 10)
+    views, y = store.read(prepared / "data/prepared/custom", "val")
+    train = store.read(prepared / "data/prepared/custom", "train")
+    fitted = boosting(learners={"S": TreeLearner()}, patience=None, validation_fraction=0).fit(*train)
+    probabilities = fitted.predict_proba(views)
+    with tracking.tracked_run("understanding", "fit", {}) as run_id:
+        for attempt in ("first", "again"):
+            understanding.keep(fitted, "custom", (views, y), probabilities, run_id, prepared / attempt)
+    folder = prepared / "first" / understanding.FOLDER
+    names = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert names == {path.name: path.read_bytes() for path in (prepared / "again/understanding").iterdir()}
+    logged = {Path(file.path).name for file in MlflowClient().list_artifacts(run_id, understanding.FOLDER)}
+    assert logged == set(names)
+    page = read(folder)
+    assert page is not None and len(page["figures"]) == 4
+    worst = pd.read_csv(folder / "worst.csv")
+    assert len(worst) and worst["true"].tolist() == y[worst["row"]].tolist()
+    np.testing.assert_allclose(worst["p_true"], probabilities[worst["row"], worst["true"]], rtol=1e-4)
+    mistakes = probabilities.argmax(axis=1) != y
+    assert len(worst) == min(12, mistakes.sum()) and worst["p_true"].min() == pytest.approx(
+        probabilities[mistakes, y[mistakes]].min(), rel=1e-4
+    )
+    frame = store.read_frame(prepared / "data/prepared/custom", "val")
+    for place, row in enumerate(worst["row"]):
+        pixels = np.asarray(Image.open(io.BytesIO(names[f"worst-{place:02d}.png"])))
+        np.testing.assert_array_equal(pixels[::5, ::5], views["U"].decode(row)[0, 0])
+        shown = dict(page["worst"][place]["values"])
+        assert set(shown) <= set(frame) - {store.LABEL} and shown["line"] == str(frame["line"].iloc[row])
+
+
+def test_a_network_on_bfvs_is_asked_about_what_it_reads(two_views) -> None:
+    views, y = two_views(n=200)
+    fitted = on_features().fit(views, y)
+    features = Table.from_numeric(fitted.gbm_.features(views["S"]))
+    assert understanding._read(fitted, views.with_view(BFV, features)).names == ("U", BFV)
+    assert understanding._read(fitted, views).names == ("U", "S")
+
+
+def test_a_switched_label_is_told_by_name() -> None:
+    frame = pd.DataFrame(
+        {"x": [0.5, np.nan], store.LABEL: [1, 0], store.CLEAN: np.array([0, 0], dtype=np.int8)}
+    )
+    shown = understanding._telling(frame, {"classes": ["cat", "dog"]})
+    assert shown.to_dict("list") == {store.CLEAN: ["cat", "cat"], "x": [0.5, "–"]}

@@ -1,0 +1,454 @@
+"""Networks: the look-up layer, optimizers, two branches, pictures, and models to files and back."""
+
+import json
+import pickle
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+
+from tests.conftest import make_views
+from usboost.boosting.stages import STAGES_PER_SHARD
+from usboost.data.images import EncodedImages, Images
+from usboost.data.table import Table
+from usboost.data.views import Views
+from usboost.errors import UsboostError
+from usboost.learners.base import Target
+from usboost.learners.networks.backbones import (
+    Backbone,
+    load_backbone,
+    read_weights,
+    save_backbone,
+    weights_file,
+)
+from usboost.learners.networks.branches import initialise
+from usboost.learners.networks.image_network import SmallCNN
+from usboost.learners.networks.learner import NetworkLearner
+from usboost.learners.networks.modules import TableLinear, dense_network
+from usboost.learners.networks.optimizers import make_optimizer
+from usboost.learners.trees.learner import TreeLearner
+from usboost.models.baselines import LightGBMBaseline
+from usboost.models.bfv_network import BoostedFeatureNetworkClassifier
+from usboost.models.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
+from usboost.models.earlyboost import EarlyBoostClassifier
+from usboost.models.gbm import BoostedFeatures
+from usboost.models.persistence import load, save
+from usboost.models.two_branch import TwoBranchNetworkClassifier
+from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
+
+
+def test_the_lookup_layer_is_a_dense_one_hot_layer():
+    layer = TableLinear(3, [4, 2], 5)
+    initialise(layer, 0)
+    rng = np.random.default_rng(0)
+    numeric = torch.from_numpy(rng.normal(size=(7, 3)).astype(np.float32))
+    codes = torch.from_numpy(np.column_stack([rng.integers(0, 4, 7), 4 + rng.integers(0, 2, 7)]))
+    one_hot = torch.zeros(7, 6)
+    for j in range(2):
+        one_hot[torch.arange(7), codes[:, j]] = 1
+    dense = torch.cat([numeric, one_hot], dim=1) @ torch.cat([layer.weight.T, layer.lookup]) + layer.bias
+    torch.testing.assert_close(layer((numeric, codes)), dense)
+
+
+@pytest.mark.parametrize("name", ["sgd", "rmsprop", "adam"])
+def test_optimizers_are_torchs(name):
+    torch.manual_seed(0)
+    x, y = torch.randn(20, 4), torch.randn(20, 2)
+    ours, theirs = dense_network([4, 8, 2]), dense_network([4, 8, 2])
+    initialise(ours, 1)
+    theirs.load_state_dict(ours.state_dict())
+    kinds = {"sgd": torch.optim.SGD, "rmsprop": torch.optim.RMSprop, "adam": torch.optim.Adam}
+    other = kinds[name](theirs.parameters(), lr=0.01)
+    flat = make_optimizer(name, ours, 0.01)
+    for _ in range(20):
+        for network, optimizer in ((ours, flat), (theirs, other)):
+            optimizer.zero_grad()
+            (network(x) - y).square().mean().backward()
+            optimizer.step()
+    for key, value in theirs.state_dict().items():
+        torch.testing.assert_close(ours.state_dict()[key], value, rtol=1e-5, atol=1e-6)
+
+
+def network_outputs(seed, start=None, weights=None, start_rule="fresh", **changes):
+    views, y = make_views(n=200)
+    settings = {"hidden": (8,), "batch_size": 32, "device": "cpu", "start": start_rule, **changes}
+    learner = NetworkLearner(**settings)
+    prepared = learner.prepare(views["U"])
+    target = Target((y[:, None] * 2.0) - 1, weights)
+    fitted = learner.trainer(prepared, 1).fit(target, seed=seed, start=start)
+    return fitted, fitted.predict(prepared)
+
+
+def test_a_seed_decides_everything_and_torchs_own_is_untouched():
+    before = torch.random.get_rng_state()
+    np.testing.assert_array_equal(network_outputs(3)[1], network_outputs(3)[1])
+    assert not np.array_equal(network_outputs(3)[1], network_outputs(4)[1])
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
+def test_warm_start_goes_on_where_the_last_round_ended():
+    first, _ = network_outputs(0)
+    warm, _ = network_outputs(1, start=first, learning_rate=1e-12, start_rule="warm")
+    fresh, _ = network_outputs(1, start=first, learning_rate=1e-12)
+    for key, value in first.weights.items():
+        np.testing.assert_allclose(warm.weights[key], value, atol=1e-6)
+    assert any(not np.allclose(fresh.weights[key], value, atol=1e-3) for key, value in first.weights.items())
+
+
+def test_weights_are_repetitions():
+    """A sample of weight 3 counts as three samples, for the exact minimiser of a linear network."""
+    views, y = make_views(n=150)
+    target = (y[:, None] * 2.0) - 1 + views["U"].numeric[:, :1]
+    weights = np.where(np.arange(150) % 3 == 0, 3.0, 1.0)
+    learner = NetworkLearner(hidden=(), batch_size=150, epochs=3000, optimizer="adam", learning_rate=0.02)
+    prepared = learner.prepare(views["U"])
+    got = learner.trainer(prepared, 1).fit(Target(target, weights), seed=0).predict(prepared)
+    table = views["U"]
+    one_hot = [np.eye(5)[table.codes[:, j]] for j in range(2)]
+    design = np.column_stack([table.numeric, np.ones(150), *one_hot])
+    root = np.sqrt(weights)[:, None]
+    solution = np.linalg.lstsq(design * root, target * root, rcond=None)[0]
+    np.testing.assert_allclose(got, design @ solution, atol=0.02)
+
+
+@pytest.mark.parametrize("fusion", ["concat", "product"])
+def test_two_branches_by_hand(fusion):
+    views, y = make_views(3, n=120)
+    model = TwoBranchNetworkClassifier(
+        dnn1=(4,), dnn2=(6, 5), dnn3=(7,), fusion=fusion, n_epochs=2, device="cpu"
+    ).fit(views, y)
+    w = {key: value.astype(np.float64) for key, value in model.network_.weights.items()}
+
+    def first_layer(table, name):
+        offsets = np.cumsum([0, *table.cardinalities])[:-1]
+        looked_up = w[f"{name}.0.lookup"][table.codes + offsets].sum(axis=1)
+        return table.numeric @ w[f"{name}.0.weight"].T + w[f"{name}.0.bias"] + looked_up
+
+    def relu(x):
+        return np.maximum(x, 0)
+
+    one = relu(first_layer(views["U"], "first"))
+    two = relu(relu(first_layer(views["S"], "second")) @ w["second.2.weight"].T + w["second.2.bias"])
+    if fusion == "product":
+        joint = (one @ w["match.weight"].T + w["match.bias"]) * two
+    else:
+        joint = np.concatenate([one, two], axis=1)
+    logits = (
+        relu(joint @ w["joint.0.weight"].T + w["joint.0.bias"]) @ w["joint.2.weight"].T + w["joint.2.bias"]
+    )
+    expected = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(model.predict_proba(views), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_best_epoch_is_restored():
+    views, y = make_views(2, n=300)
+    held, y_held = make_views(2, n=200, seed=5)
+    model = TwoBranchNetworkClassifier(n_epochs=12, patience=None, learning_rate=0.01, device="cpu")
+    model.fit(views, y, (held, y_held))
+    best = model.history_[model.best_round_ - 1]
+    assert best["f1_val"] == max(row["f1_val"] for row in model.history_)
+    assert model.score(held, y_held) == pytest.approx(best["accuracy_val"])
+
+
+def test_a_diverging_network_is_an_error():
+    views, y = make_views(2, n=100)
+    with pytest.raises(UsboostError, match="no longer finite in epoch"):
+        TwoBranchNetworkClassifier(optimizer="sgd", learning_rate=1e30, n_epochs=5).fit(views, y)
+
+
+def pictures(n=60, channels=1, seed=0):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 2, n)
+    pixels = rng.integers(0, 120, (n, channels, 24, 24)).astype(np.uint8)
+    pixels[y == 1, :, 6:18, 6:18] += 100
+    return Images(pixels), y
+
+
+def test_embeddings_are_computed_once_and_equal_fresh_ones(tmp_path):
+    images, _ = pictures()
+    backbone = Backbone(finetune="head", cache=str(tmp_path))
+    fresh = Backbone(finetune="head").embed(images, torch.device("cpu"))
+    first = backbone.embed(images, torch.device("cpu"))
+    (file,) = tmp_path.glob("*.safetensors")
+    stamp = file.stat().st_mtime_ns
+    np.testing.assert_array_equal(first, fresh)
+    np.testing.assert_array_equal(backbone.embed(images, torch.device("cpu")), fresh)
+    assert file.stat().st_mtime_ns == stamp
+    file.write_bytes(file.read_bytes()[:50])
+    np.testing.assert_array_equal(backbone.embed(images, torch.device("cpu")), fresh)
+    other, _ = pictures(seed=1)
+    assert not np.array_equal(backbone.embed(other, torch.device("cpu")), fresh)
+
+
+def test_streamed_pictures_train_the_same_network():
+    import io
+
+    import pyarrow as pa
+    from PIL import Image
+
+    images, y = pictures()
+    encoded = []
+    for picture in images.pixels[:, 0]:
+        out = io.BytesIO()
+        Image.fromarray(picture).save(out, "PNG")
+        encoded.append(out.getvalue())
+    streamed = EncodedImages(pa.array(encoded, pa.binary()), channels=1, height=24, width=24)
+    learner = NetworkLearner(hidden=(4,), batch_size=16, device="cpu")
+    got = []
+    for view in (images, streamed):
+        prepared = learner.prepare(view)
+        fitted = learner.trainer(prepared, 1).fit(Target(y[:, None].astype(float)), seed=0)
+        got.append(fitted.predict(prepared))
+    np.testing.assert_array_equal(got[0], got[1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["vgg16", "resnet50"])
+def test_torchvision_weights_from_its_cache(name, tmp_path, monkeypatch):
+    import torchvision
+
+    monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path))
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
+    with pytest.raises(UsboostError, match=f"{name}.*pretrained: false"):
+        read_weights(name, True)
+    torch.manual_seed(0)
+    whole = getattr(torchvision.models, name)().eval()
+    path = weights_file(name)[0]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    torch.save(whole.state_dict(), path)
+    images, _ = pictures(n=2, channels=3)
+    backbone = Backbone(name, pretrained=True, finetune="head", size=64)
+    got = backbone.embed(images, torch.device("cpu"))
+    mean, deviation = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
+    x = torch.nn.functional.interpolate(
+        torch.from_numpy(images.pixels).float() / 255, (64, 64), mode="bilinear", antialias=True
+    )
+    x = (x - mean.view(1, 3, 1, 1)) / deviation.view(1, 3, 1, 1)
+    with torch.no_grad():
+        if name == "vgg16":
+            expected = whole.features(x).mean(dim=(2, 3))
+        else:
+            expected = torch.nn.Sequential(*list(whole.children())[:-1])(x).flatten(1)
+    np.testing.assert_allclose(got, expected.numpy(), rtol=1e-3, atol=1e-4)
+    other = "resnet50" if name == "vgg16" else "vgg16"
+    from usboost.learners.networks.image_network import ImageNetwork
+
+    spec = Backbone(other, size=32).spec(images)
+    with pytest.raises(UsboostError, match=f"are not those of {other}"):
+        load_backbone(ImageNetwork(spec, []).backbone, other, read_weights(name, True), str(path))
+
+
+def test_weights_that_would_run_code_are_refused(tmp_path):
+    class Bomb:
+        def __reduce__(self):
+            return (print, ("boom",))
+
+    path = tmp_path / "vgg16.pth"
+    path.write_bytes(pickle.dumps(Bomb()))
+    with pytest.raises(UsboostError, match="not a state dict of tensors"):
+        read_weights("vgg16", str(path))
+
+
+def fitted_models():
+    net = {"hidden": (4,), "batch_size": 64, "device": "cpu"}
+    two = TwoBranchNetworkClassifier(dnn1=(4,), dnn2=(4,), dnn3=(4,), n_epochs=2, device="cpu")
+    return {
+        "2wl": TwoWeakLearnerClassifier({"U": NetworkLearner(**net), "S": TreeLearner()}, n_rounds=3),
+        "1wl_s": TwoWeakLearnerClassifier({"S": TreeLearner(engine="sklearn")}, n_rounds=3),
+        "baseline": two,
+        "bfv_dnn": BoostedFeatureNetworkClassifier(BoostedFeatures(n_trees=6), clone(two)),
+        "lgbm": LightGBMBaseline(n_trees=20, num_leaves=5),
+    }
+
+
+def plain_models():
+    net = NetworkLearner(hidden=(6,), epochs=3, batch_size=32, device="cpu")
+    return {
+        "bnn": BoostedNetworkClassifier(learner=net, n_rounds=3),
+        "bnn cross-entropy": BoostedNetworkClassifier(loss="cross_entropy", learner=net, n_rounds=3),
+        "earlyboost": EarlyBoostClassifier(),
+        "earlyboost logistic": EarlyBoostClassifier(LogisticRegression()),
+    }
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("name", ["2wl", "1wl_s", "baseline", "bfv_dnn", "lgbm"])
+def test_a_model_comes_back_from_its_folder_as_it_was(name, n_classes, tmp_path):
+    views, y = make_views(n_classes, n=200)
+    names = np.array(["a", "b", "c"])
+    model = fitted_models()[name].fit(views, names[y])
+    save(model, tmp_path / "model")
+    again = load(tmp_path / "model")
+    np.testing.assert_array_equal(again.predict_proba(views), model.predict_proba(views))
+    np.testing.assert_array_equal(again.predict(views), model.predict(views))
+    assert type(again) is type(model)
+
+
+@pytest.mark.parametrize("name", plain_models())
+def test_models_of_plain_arrays_come_back(name, tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(150, 4, 2)) if name.startswith("early") else rng.normal(size=(150, 5))
+    y = np.array(["a", "b", "c"])[np.digitize(x.reshape(150, -1)[:, 0], [-0.4, 0.4])]
+    model = plain_models()[name].fit(x, y)
+    save(model, tmp_path / "model")
+    again = load(tmp_path / "model")
+    np.testing.assert_array_equal(again.predict_proba(x), model.predict_proba(x))
+    assert again.predict(x).tolist() == model.predict(x).tolist()
+
+
+def test_a_regressor_comes_back(tmp_path):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(100, 3)), rng.normal(size=100)
+    net = NetworkLearner(hidden=(6,), batch_size=32, device="cpu")
+    model = BoostedNetworkRegressor(learner=net, n_rounds=2).fit(x, y)
+    save(model, tmp_path / "model")
+    np.testing.assert_array_equal(load(tmp_path / "model").predict(x), model.predict(x))
+
+
+def test_pictures_and_a_table_come_back(tmp_path):
+    images, y = pictures(n=80)
+    views = Views(U=images, S=make_views(n=80)[0]["S"])
+    model = TwoWeakLearnerClassifier(
+        {
+            "U": NetworkLearner(hidden=(8,), batch_size=16, backbone=Backbone(augment="flip_shift")),
+            "S": TreeLearner(),
+        },
+        n_rounds=6,
+        validation_fraction=0,
+    ).fit(views, y)
+    save(model, tmp_path / "model")
+    np.testing.assert_array_equal(load(tmp_path / "model").predict_proba(views), model.predict_proba(views))
+    assert model.score(views, y) > 0.8
+
+
+def test_many_stages_go_to_shards(tmp_path):
+    views, y = make_views(n=60)
+    model = TwoWeakLearnerClassifier(
+        {"S": TreeLearner(max_depth=1)}, n_rounds=STAGES_PER_SHARD + 5, shrinkage=0.01, validation_fraction=0
+    ).fit(views, y)
+    save(model, tmp_path / "model")
+    assert len(list((tmp_path / "model").glob("arrays-*.safetensors"))) == 2
+    np.testing.assert_array_equal(load(tmp_path / "model").predict_proba(views), model.predict_proba(views))
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda f: (f / "model.json").unlink(),
+        lambda f: (f / "model.json").write_text("{"),
+        lambda f: (f / "model.json").write_bytes(pickle.dumps({"format": 1})),
+        lambda f: (f / "model.json").write_text(json.dumps({"format": 99})),
+        lambda f: change(f, lambda d: d["settings"].update({"class": "subprocess.Popen"})),
+        lambda f: change(f, lambda d: d["stages"][0]["learners"]["S"].update(kind="pickle")),
+        lambda f: change(f, lambda d: d["stages"][0].update(file="../../secret.safetensors")),
+        lambda f: change(f, lambda d: d.update(stages=[1])),
+        lambda f: (f / "arrays-00000.safetensors").write_bytes(pickle.dumps([1])),
+        lambda f: (f / "arrays-00000.safetensors").write_bytes(
+            (f / "arrays-00000.safetensors").read_bytes()[:-40]
+        ),
+    ],
+)
+def test_spoilt_model_folders_are_refused(spoil, tmp_path):
+    views, y = make_views(n=60)
+    save(TwoWeakLearnerClassifier({"S": TreeLearner()}, n_rounds=2).fit(views, y), tmp_path / "model")
+    spoil(tmp_path / "model")
+    with pytest.raises(UsboostError):
+        load(tmp_path / "model")
+
+
+def change(folder, edit):
+    document = json.loads((folder / "model.json").read_text())
+    edit(document)
+    (folder / "model.json").write_text(json.dumps(document))
+
+
+def test_a_failing_save_keeps_the_earlier_model(tmp_path, monkeypatch):
+    views, y = make_views(n=60)
+    model = TwoWeakLearnerClassifier({"S": TreeLearner()}, n_rounds=2).fit(views, y)
+    save(model, tmp_path / "model")
+    before = {p.name: p.read_bytes() for p in (tmp_path / "model").iterdir()}
+    model.stages_ = [*model.stages_, object()]
+    with pytest.raises(AttributeError):
+        save(model, tmp_path / "model")
+    assert {p.name: p.read_bytes() for p in (tmp_path / "model").iterdir()} == before
+    assert [p.name for p in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize(("side", "size"), [(7, None), (40, 4)])
+def test_pictures_that_are_too_small_are_refused(side, size):
+    view = Images(np.zeros((3, 1, side, side), dtype=np.uint8))
+    with pytest.raises(UsboostError, match="8 pixels a side or more"):
+        Backbone("small_cnn", size=size).spec(view)
+    assert Backbone("small_cnn", size=8).spec(view)["size"] == 8
+
+
+def test_a_small_cnn_starts_from_the_weights_of_another_network(tmp_path):
+    images, y = pictures()
+    learner = NetworkLearner((4,), epochs=3, device="cpu")
+    prepared = learner.prepare(images)
+    fitted = learner.trainer(prepared, 1).fit(Target(y[:, None].astype(float)), seed=0)
+    save_backbone(fitted.weights, tmp_path / "small.safetensors")
+    trained = Backbone("small_cnn", pretrained=str(tmp_path / "small.safetensors"))
+    module = fitted.module(torch.device("cpu"))
+    module.head = torch.nn.Identity()
+    with torch.no_grad():
+        expected = module((torch.from_numpy(images.pixels),)).numpy()
+    np.testing.assert_allclose(trained.embed(images, torch.device("cpu")), expected, rtol=1e-5, atol=1e-5)
+    assert not np.allclose(Backbone().embed(images, torch.device("cpu")), expected)
+    warm = NetworkLearner((4,), epochs=1, learning_rate=1e-12, backbone=trained, device="cpu")
+    started = warm.trainer(warm.prepare(images), 1).fit(Target(y[:, None].astype(float)), seed=1)
+    for name, array in started.weights.items():
+        if "backbone" in name:
+            np.testing.assert_allclose(array, fitted.weights[name], atol=1e-6)
+    with pytest.raises(UsboostError, match="published"):
+        Backbone("small_cnn", pretrained=True).spec(images)
+    with pytest.raises(UsboostError, match="without a backbone"):
+        save_backbone({"weight": np.zeros(3)}, tmp_path / "none.safetensors")
+
+
+@pytest.mark.parametrize("kind", ["lgbm", "joined", "head"])
+def test_a_model_on_frozen_pictures_keeps_the_weights_it_was_fitted_with(kind, tmp_path):
+    images, y = pictures()
+    learner = NetworkLearner((4,), epochs=1, device="cpu")
+    fitted = learner.trainer(learner.prepare(images), 1).fit(Target(y[:, None].astype(float)), seed=0)
+    weights = tmp_path / "somewhere" / "small.safetensors"
+    weights.parent.mkdir()
+    save_backbone(fitted.weights, weights)
+    frozen = Backbone("small_cnn", pretrained=str(weights), finetune="head")
+    network = NetworkLearner((4,), backbone=frozen, device="cpu")
+    table = Table.from_numeric(np.random.default_rng(0).normal(size=(len(y), 2)).astype(np.float32))
+    views = Views(U=images, S=table)
+    model = {
+        "lgbm": lambda: LightGBMBaseline(backbone=frozen, n_trees=3, device="cpu"),
+        "joined": lambda: TwoWeakLearnerClassifier({"U+S": network, "S+U": TreeLearner()}, n_rounds=2),
+        "head": lambda: TwoWeakLearnerClassifier({"U": network, "S": TreeLearner()}, n_rounds=2),
+    }[kind]().fit(views, y)
+    save(model, tmp_path / "model")
+    expected = model.predict_proba(views)
+    shutil.rmtree(weights.parent)
+    shutil.move(tmp_path / "model", tmp_path / "moved")
+    again = load(tmp_path / "moved")
+    np.testing.assert_array_equal(again.predict_proba(views), expected)
+    save(again, tmp_path / "copy")
+    shutil.rmtree(tmp_path / "moved")
+    np.testing.assert_array_equal(load(tmp_path / "copy").predict_proba(views), expected)
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_trained_model_is_saved_whatever_its_first_weights_are(there, tmp_path):
+    """A file of bfloat16, or none any more: the network's own weights count."""
+    images, y = pictures()
+    weights = {name: tensor.bfloat16() for name, tensor in SmallCNN(1).state_dict().items()}
+    first = tmp_path / "first.pth"
+    torch.save(weights, first)
+    network = NetworkLearner((4,), backbone=Backbone(pretrained=str(first)), device="cpu")
+    model = TwoWeakLearnerClassifier({"U": network}, n_rounds=1).fit(Views(U=images), y)
+    if not there:
+        first.unlink()
+    save(model, tmp_path / "model")
+    np.testing.assert_array_equal(
+        load(tmp_path / "model").predict_proba(Views(U=images)), model.predict_proba(Views(U=images))
+    )

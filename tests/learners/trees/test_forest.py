@@ -1,0 +1,92 @@
+"""Many trees on blocks against one tree on all rows, and stacked networks against one by one."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.conftest import make_views
+from usboost.boosting.loop import ensemble_scores
+from usboost.boosting.rounds import Stage
+from usboost.learners.base import Target, sum_one_by_one, weighted_sum
+from usboost.learners.networks import stacked
+from usboost.learners.networks.learner import NetworkLearner
+from usboost.learners.trees import forest
+from usboost.learners.trees.forest import Forest
+from usboost.learners.trees.learner import TreeLearner
+from usboost.learners.trees.tree import Tree
+
+
+def grown(n_trees, depth, n_outputs=1, engine="lightgbm", n=400):
+    views, _ = make_views(n=n)
+    rng = np.random.default_rng(depth)
+    learner = TreeLearner(max_depth=depth, min_samples_leaf=1, engine=engine)
+    prepared = learner.prepare(views["S"])
+    trainer = learner.trainer(prepared, n_outputs)
+    noise = rng.normal(size=(n_trees, n, n_outputs)) + views["S"].codes[:, :1] % 3
+    return [trainer.fit(Target(values), seed=0) for values in noise], prepared
+
+
+@pytest.mark.parametrize("depth", [1, 3, 6, 10])
+@pytest.mark.parametrize("block", [7, 64, 100_000])
+def test_leaf_values_are_each_trees_predictions(monkeypatch, depth, block):
+    """Numbers and categories, codes never seen, more than 256 leaves, blocks that do not divide the rows."""
+    monkeypatch.setattr(forest, "BLOCK_ROWS", block)
+    monkeypatch.setattr(forest, "TURNED_TREES", 3)
+    fitted, prepared = grown(8, depth, n=400 if depth < 10 else 3000)
+    trees = [each.trees[0] for each in fitted] + [Tree.constant(0.5)]
+    matrix = prepared.matrix.copy(order="F")
+    matrix[:50, list(prepared.categorical)] += 7
+    expected = np.column_stack([tree.predict(matrix)[:, 0] for tree in trees])
+    np.testing.assert_array_equal(Forest(trees).leaf_values(matrix), expected)
+    np.testing.assert_array_equal(Forest(trees).leaf_values(np.ascontiguousarray(matrix)), expected)
+    weights = np.linspace(-2, 2, len(trees))
+    total = Forest(trees).weighted_sum(matrix, weights)
+    np.testing.assert_allclose(total[:, 0], expected.astype(float) @ weights, rtol=1e-12, atol=1e-12)
+    assert depth < 10 or max(len(tree.value) for tree in trees) > 256
+
+
+@pytest.mark.parametrize("engine", ["lightgbm", "sklearn"])
+def test_rounds_of_trees_together_are_rounds_one_by_one(engine):
+    fitted, prepared = grown(6, 3, n_outputs=2, engine=engine)
+    steps = [0.3, 1.0, -0.2, 0.0, 2.5, 1e-3]
+    np.testing.assert_allclose(
+        weighted_sum(fitted, steps, prepared), sum_one_by_one(fitted, steps, prepared), rtol=1e-12, atol=1e-12
+    )
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    hidden=st.lists(st.integers(1, 9), max_size=3),
+    n_networks=st.integers(1, 7),
+    n_outputs=st.integers(1, 3),
+    width=st.sampled_from([1, 10, 400]),
+    view=st.sampled_from(["U", "S"]),
+)
+def test_stacked_networks_are_networks_one_by_one(hidden, n_networks, n_outputs, width, view):
+    views, _ = make_views(n=90)
+    learner = NetworkLearner(hidden=tuple(hidden), device="cpu")
+    prepared = learner.prepare(views[view])
+    trainer = learner.trainer(prepared, n_outputs)
+    rng = np.random.default_rng(0)
+    fitted = [trainer.fit(Target(rng.normal(size=(90, n_outputs))), seed=i) for i in range(n_networks)]
+    steps = rng.normal(size=n_networks).tolist()
+    before = stacked.GROUP_WIDTH, stacked.BLOCK_ROWS
+    stacked.GROUP_WIDTH, stacked.BLOCK_ROWS = width, 40
+    try:
+        together = weighted_sum(fitted, steps, prepared)
+    finally:
+        stacked.GROUP_WIDTH, stacked.BLOCK_ROWS = before
+    np.testing.assert_allclose(together, sum_one_by_one(fitted, steps, prepared), rtol=1e-4, atol=1e-5)
+    if n_networks > 2:  # stages that lack a view, as schedules of learners have
+        stages = [
+            Stage({view: each}, {view: step}) if i != 1 else Stage({}, {})
+            for i, (each, step) in enumerate(zip(fitted, steps))
+        ]
+        left = [i for i in range(n_networks) if i != 1]
+        np.testing.assert_allclose(
+            ensemble_scores(stages, {view: prepared}, together.shape),
+            sum_one_by_one([fitted[i] for i in left], [steps[i] for i in left], prepared),
+            rtol=1e-4,
+            atol=1e-5,
+        )

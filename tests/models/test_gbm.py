@@ -1,0 +1,117 @@
+"""Boosted feature vectors: their sum is the GBM's raw score."""
+
+import lightgbm
+import numpy as np
+import pytest
+from sklearn.ensemble import GradientBoostingClassifier
+
+from tests.conftest import make_views
+from tests.small_models import on_features
+from usboost.data.table import Table
+from usboost.errors import UsboostError
+from usboost.models.gbm import BoostedFeatures, lightgbm_parameters, log_odds
+from usboost.models.persistence import load, save
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 5])
+def test_identity_against_lightgbm_itself(n_classes):
+    """initial + rate · Σ leaf values = the booster's own raw score, on rows it never saw."""
+    views, y = make_views(n_classes, n=600)
+    held, _ = make_views(n_classes, n=150, seed=1)
+    features = BoostedFeatures(n_trees=12, max_depth=3).fit(views["S"], y)
+    initial = log_odds(y, n_classes)
+    parameters = lightgbm_parameters(n_classes) | {
+        "learning_rate": 0.1,
+        "max_depth": 3,
+        "num_leaves": 8,
+        "min_data_in_leaf": 20,
+        "num_threads": 1,
+        "seed": 0,
+    }
+    data = lightgbm.Dataset(
+        views["S"].matrix(),
+        label=y,
+        init_score=np.repeat(initial, len(y)),
+        categorical_feature=list(views["S"].categorical),
+        params=parameters,
+    )
+    booster = lightgbm.train(parameters, data, num_boost_round=12)
+    raw = booster.predict(held["S"].matrix(), raw_score=True).reshape(len(held), -1) + initial
+    np.testing.assert_allclose(features.gbm_.raw_score(held["S"]), raw, rtol=1e-5, atol=1e-5)
+    trees_per_stage = 1 if n_classes == 2 else n_classes
+    vectors = features.transform(held["S"])
+    assert vectors.shape == (150, 12 * trees_per_stage)
+    total = vectors.reshape(150, 12, trees_per_stage).sum(axis=1)
+    np.testing.assert_allclose(initial + 0.1 * total, raw, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_identity_against_sklearns_gbm(n_classes):
+    views, y = make_views(n_classes, n=300)
+    table = views["S"]
+    features = BoostedFeatures(n_trees=8, engine="sklearn", min_samples_leaf=5).fit(table, y)
+    gbm = GradientBoostingClassifier(n_estimators=8, max_depth=3, min_samples_leaf=5, random_state=0)
+    x = np.ascontiguousarray(table.matrix())
+    gbm.fit(x, y)
+    raw = gbm.decision_function(x).reshape(len(y), -1)
+    np.testing.assert_allclose(features.gbm_.raw_score(table), raw, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(features.gbm_.probabilities(table), gbm.predict_proba(x), atol=1e-4)
+    column = gbm.estimators_[2, 0].predict(x)  # stage 2, first class
+    np.testing.assert_allclose(
+        features.transform(table)[:, 2 * gbm.estimators_.shape[1]], column, rtol=1e-4, atol=1e-6
+    )
+
+
+def test_chunks_are_the_features():
+    views, y = make_views(n=250)
+    gbm = BoostedFeatures(n_trees=5).fit(views["S"], y).gbm_
+    np.testing.assert_array_equal(np.concatenate(list(gbm.chunks(views["S"], 60))), gbm.features(views["S"]))
+
+
+def test_out_of_fold_features_do_not_know_their_label():
+    """A number that identifies the row lets in-sample leaves repeat noise labels; out of fold they cannot."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 400)
+    table = Table.from_numeric(np.column_stack([rng.permutation(400) for _ in range(4)]))
+    settings = BoostedFeatures(n_trees=40, max_depth=5, min_samples_leaf=2)
+    inside = settings.fit(table, y).transform(table).sum(axis=1)
+    outside = np.full(400, np.nan)
+    seen = []
+    for rows, block in settings.out_of_fold(table, y, 4):
+        outside[rows] = block.sum(axis=1)
+        seen.append(rows)
+    assert sorted(np.concatenate(seen)) == list(range(400))
+    assert np.corrcoef(inside, y)[0, 1] > 0.7
+    assert abs(np.corrcoef(outside, y)[0, 1]) < 0.2
+
+
+def test_tiny_data_keep_the_shape():
+    table, y = Table.from_numeric(np.arange(10, dtype=float)[:, None]), np.array([0, 1] * 5)
+    assert BoostedFeatures(n_trees=4).fit(table, y).transform(table).shape == (10, 4)
+    with pytest.raises(UsboostError, match="no GBM engine"):
+        BoostedFeatures(engine="catboost").fit(table, y)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_leaf_numbers_name_the_leaves_whose_values_are_the_features(n_classes):
+    views, y = make_views(n_classes, n=300)
+    gbm = BoostedFeatures(n_trees=6, max_depth=4, min_samples_leaf=5).fit(views["S"], y).gbm_
+    numbers = gbm.leaf_numbers(views["S"])
+    values = np.column_stack([tree.value[numbers.codes[:, j], 0] for j, tree in enumerate(gbm.trees)])
+    np.testing.assert_array_equal(values, gbm.features(views["S"]))
+    assert numbers.cardinalities == tuple(len(tree.value) for tree in gbm.trees)
+    assert numbers.n_numeric == 0 and len(numbers.names) == 6 * (1 if n_classes == 2 else n_classes)
+
+
+def test_a_network_on_leaf_numbers_comes_back_from_its_file(tmp_path):
+    views, y = make_views(3, n=300)
+    model = on_features(encoding="numbers").fit(views, y)
+    assert model.network_.network_.spec["inputs"][1]["cardinalities"] == [
+        len(t.value) for t in model.gbm_.trees
+    ]
+    save(model, tmp_path / "model")
+    np.testing.assert_array_equal(load(tmp_path / "model").predict_proba(views), model.predict_proba(views))
+    with pytest.raises(UsboostError, match="out of fold"):
+        on_features(encoding="numbers", out_of_fold=True).fit(views, y)
+    with pytest.raises(UsboostError, match="not 'leaves'"):
+        on_features(encoding="leaves").fit(views, y)

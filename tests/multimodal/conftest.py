@@ -1,0 +1,67 @@
+"""A small table with pictures, and models fitted to it through the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner, Result
+
+from usboost.cli.app import app
+from usboost.datasets.custom.demo import write_demo
+
+ROLES = ("--label", "batch", "--image", "picture", "--drop", "split")
+
+
+def run(*arguments: object) -> Result:
+    """The command with these arguments; what it raised but did not tell fails the test."""
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def refused(*arguments: object) -> str:
+    """The one sentence on stderr of a command that exits with 1 and says nothing else."""
+    result = run(*arguments)
+    assert result.exit_code == 1, result.output
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    assert "Traceback" not in result.stderr
+    return result.stderr.removeprefix("error: ").rstrip("\n")
+
+
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory) -> Path:
+    """``table.csv`` of 120 rows of three classes, with pictures."""
+    folder = tmp_path_factory.mktemp("demo")
+    write_demo(folder, rows_train=80, rows_test=20, seed=0)
+    return folder / "table.csv"
+
+
+@pytest.fixture(scope="session")
+def model(demo, tmp_path_factory) -> Path:
+    """A model of the table with pictures."""
+    out = tmp_path_factory.mktemp("model") / "model"
+    result = run("fit", demo, *ROLES, "--rounds", 4, "--out", out)
+    assert result.exit_code == 0, result.output
+    return out
+
+
+def numbers(n: int, seed: int = 0, classes: int = 2) -> pd.DataFrame:
+    """Rows without pictures: numbers, some missing, a category, and a label that depends on them."""
+    rng = np.random.default_rng(seed)
+    height, colour = rng.normal(size=n), rng.choice(["red", "green", "blue"], n)
+    score = height + (colour == "red") + 0.3 * rng.normal(size=n)
+    label = np.digitize(score, np.quantile(score, np.linspace(0, 1, classes + 1)[1:-1]))
+    return pd.DataFrame(
+        {
+            "height": np.where(rng.random(n) < 0.1, np.nan, height),
+            "width": rng.integers(0, 9, n),
+            "colour": colour,
+            "kind": np.array(["no", "yes", "maybe"])[label],
+        }
+    )

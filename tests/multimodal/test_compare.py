@@ -1,0 +1,206 @@
+"""Models on the same folds, through the library and the command line."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from tests.multimodal.conftest import ROLES, numbers, run
+from usboost.errors import UsboostError
+from usboost.evaluation.statistics import corrected_t_test
+from usboost.models.base import ViewsClassifier
+from usboost.multimodal.choices import COMPARED
+from usboost.multimodal.compare import compare, folds_of
+from usboost.multimodal.results import cells, markdown, notes, rendered
+from usboost.multimodal.table import read_own
+
+
+class Noisy(ViewsClassifier):
+    """Knows the sign of the first number and errs at a rate of its own, whatever it is fitted to."""
+
+    def __init__(self, rate=0.0, fails_on=None, random_state=0):
+        self.rate, self.fails_on, self.random_state = rate, fails_on, random_state
+
+    def fit(self, X, y, validation=None):
+        if self.fails_on == len(y):
+            raise UsboostError("it cannot learn these rows; try others")
+        if self.fails_on == "bug":
+            raise ZeroDivisionError("division by zero\nsecond line")
+        self.classes_ = np.unique(y)
+        self.best_round_ = 1
+        return self
+
+    def predict_proba(self, X):
+        truth = X["S"].numeric[:, 0] > 0
+        rng = np.random.default_rng([self.random_state, *X["S"].numeric[:3, 0].view(np.uint32)])
+        one = np.where(rng.random(len(truth)) < self.rate, ~truth, truth)
+        p = np.where(one, 0.9, 0.1)
+        return np.column_stack([1 - p, p])
+
+
+@pytest.fixture(scope="module")
+def signs(tmp_path_factory):
+    """300 rows whose class is the sign of ``x``."""
+    x = np.random.default_rng(0).permutation(np.linspace(-1, 1, 300))
+    path = tmp_path_factory.mktemp("signs") / "signs.parquet"
+    pd.DataFrame({"x": x, "y": np.where(x > 0, "plus", "minus")}).to_parquet(path)
+    return read_own(path, label="y")
+
+
+def test_folds_partition_and_keep_shares(signs):
+    folds = folds_of(signs, folds=5, repeats=2, seed=3)
+    assert len(folds) == 10
+    for repeat in (1, 2):
+        tests = np.concatenate([fold.test for fold in folds if fold.repeat == repeat])
+        assert sorted(tests) == list(range(300))
+    for fold in folds:
+        assert sorted(np.concatenate([fold.train, fold.val, fold.test])) == list(range(300))
+        for rows in (fold.train, fold.val, fold.test):
+            assert abs(signs.labels[rows].mean() - 0.5) < 0.05
+    assert not np.array_equal(folds[0].test, folds[5].test)
+
+
+def test_encoders_learn_from_the_rows_fitted_to_only(tmp_path):
+    frame = numbers(60)
+    path = tmp_path / "table.csv"
+    frame.to_csv(path, index=False)
+    seen = []
+
+    class Spy(Noisy):
+        def fit(self, X, y, validation=None):
+            seen.append((X["S"].numeric[:, 0].astype(float), len(y)))
+            return super().fit(X, y)
+
+    table = read_own(path, label="kind")
+    compare(table, {"spy": lambda seed: Spy()}, folds=3)
+    folds = folds_of(table, 3, 1, 0)
+    assert len(seen) == 3
+    for (values, n), fold in zip(seen, folds, strict=True):
+        assert n == len(fold.train)
+        # standardised by these rows' own mean and deviation: nobody else's would give 0 and 1
+        assert values.mean() == pytest.approx(0, abs=1e-5)
+        assert values.std() == pytest.approx(1, abs=1e-5)
+
+
+def test_useless_models_stand_out_and_equal_ones_do_not(signs):
+    models = {
+        "good": lambda seed: Noisy(0.10, random_state=1),
+        "as good": lambda seed: Noisy(0.10, random_state=2),
+        "useless": lambda seed: Noisy(0.50, random_state=3),
+    }
+    comparison = compare(signs, models, folds=5, repeats=2)
+    standing = {each.model: each for each in comparison.standings()}
+    assert comparison.standings()[-1].model == "useless"
+    assert not standing["useless"].within_noise
+    assert standing["good"].within_noise and standing["as good"].within_noise
+    verdicts = {row[0]: row[-1] for row in cells(comparison)}
+    assert verdicts["useless"].startswith("worse (−0.")
+    assert sorted(verdict.split(" (")[0] for verdict in verdicts.values()) == [
+        "best",
+        "within noise",
+        "worse",
+    ]
+
+
+def test_standings_are_the_scores_means_and_the_corrected_test(signs):
+    models = {f"m{k}": lambda seed, k=k: Noisy(0.1 + 0.05 * k, random_state=k) for k in range(3)}
+    comparison = compare(signs, models, folds=4, by="log_loss")
+    best, *others = comparison.standings()
+    by_model = dict(iter(comparison.scores.groupby("model")))
+    loss = {name: part["log_loss"].to_numpy() for name, part in by_model.items()}
+    assert best.mean["log_loss"] == min(part.mean() for part in loss.values())
+    p = []
+    for other in others:
+        differences = loss[other.model] - loss[best.model]
+        assert other.difference == pytest.approx(differences.mean())
+        assert other.spread["auc"] == pytest.approx(by_model[other.model]["auc"].std(ddof=1))
+        assert other.p == pytest.approx(corrected_t_test(differences, 75 / 225)[1])
+        p.append(other.p)
+    adjusted = [other.p_holm for other in others]
+    assert adjusted[int(np.argmin(p))] == pytest.approx(min(1, 2 * min(p)))
+    assert max(adjusted) == pytest.approx(max(2 * min(p), max(p)) if max(adjusted) < 1 else 1)
+
+
+def test_one_that_fails_stops_no_other(signs):
+    models = {
+        "fine": lambda seed: Noisy(0.2),
+        "fails": lambda seed: Noisy(fails_on=204),
+        "bug": lambda seed: Noisy(fails_on="bug"),
+    }
+    told = []
+    comparison = compare(signs, models, folds=5, progress=lambda done, total: told.append((done, total)))
+    assert comparison.failures == {
+        "fails": "it cannot learn these rows; try others",
+        "bug": "ZeroDivisionError: division by zero",
+    }
+    assert [each.model for each in comparison.standings()] == ["fine"]
+    assert cells(comparison)[1][-1] == "failed: it cannot learn these rows; try others"
+    assert told[-1] == (15, 15)
+
+
+def test_jobs_change_nothing(signs):
+    models = {
+        "a": lambda seed: Noisy(0.2, random_state=seed),
+        "b": lambda seed: Noisy(0.3, random_state=seed),
+    }
+    one, two = (compare(signs, models, folds=3, repeats=2, jobs=jobs).scores for jobs in (1, 3))
+    pd.testing.assert_frame_equal(one.drop(columns="seconds"), two.drop(columns="seconds"))
+
+
+def test_too_few_rows_of_a_class(signs):
+    with pytest.raises(UsboostError, match="class 'minus' of 'y' has 150 rows, too few for 151 folds"):
+        folds_of(signs, 151, 1, 0)
+
+
+def test_markdown_says_what_it_means(signs):
+    models = {"a|b": lambda seed: Noisy(0.2), "c": lambda seed: Noisy(0.5)}
+    comparison = compare(signs, models, folds=3)
+    text = markdown(comparison, "signs")
+    assert "| a\\|b | 0." in text
+    said = " ".join(notes(comparison))
+    assert "F1 is that of 'plus'" in said
+    assert "Nadeau and Bengio" in said and "Holm" in said and "picked among 2" in said
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_a_terminal_shows_everything(signs, width):
+    models = {"2wl_logistic": lambda seed: Noisy(0.2), "lgbm": lambda seed: Noisy(0.21, random_state=1)}
+    comparison = compare(signs, models, folds=3)
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(rendered(comparison, width))
+    shown = console.export_text()
+    assert "…" not in shown
+    for cell in (part for row in cells(comparison) for part in re.split(r" (?:± |(?=\())", " ".join(row))):
+        assert cell.split()[0] in shown
+
+
+def test_the_command(demo, tmp_path):
+    models = COMPARED
+    result = run("compare", demo, *ROLES, "--folds", 2, "--rounds", 2, "--out", tmp_path / "out", "--jobs", 2)
+    assert result.exit_code == 0, result.output
+    scores = pd.read_csv(tmp_path / "out" / "comparison.csv")
+    assert sorted(scores["model"]) == sorted(models * 2)
+    assert scores[["accuracy", "f1", "auc", "log_loss", "seconds"]].notna().all(axis=None)
+    assert (scores["rows_train"] + scores["rows_test"] == 120).all()
+    text = (tmp_path / "out" / "comparison.md").read_text()
+    lines = [line for line in result.stdout.splitlines() if re.search(r"\d ± \d", line)]
+    best = scores.groupby("model")["accuracy"].mean().max()
+    assert f"{best:.4f}" in lines[0] and lines[0].rstrip().endswith("best")
+    for name in models:
+        assert any(line.startswith(name) for line in lines) and f"| {name} |" in text
+
+
+def test_without_pictures_and_with_labels_that_mean_nothing(tmp_path):
+    frame = numbers(150)
+    frame["kind"] = np.random.default_rng(5).permutation(frame["kind"])
+    frame.to_parquet(tmp_path / "table.parquet")
+    result = run("compare", tmp_path / "table.parquet", "--label", "kind", "--rounds", 3, "--folds", 3)
+    assert result.exit_code == 0, result.output
+    lines = [line for line in result.stdout.splitlines() if re.search(r"\d ± \d", line)]
+    assert {line.split()[0] for line in lines} == {*COMPARED} - {"lgbm_s"}
+    assert all("within noise" in line for line in lines[1:])

@@ -1,0 +1,204 @@
+"""A fitted model on raw rows: a batch at a time as all at once, in bounded memory, whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.multimodal.conftest import ROLES, numbers, refused, run
+from usboost.datasets.files.sampling import stratified_parts
+from usboost.multimodal import bundle
+from usboost.multimodal.choices import MODELS
+from usboost.multimodal.fit import SHARES, fit
+from usboost.multimodal.table import read_own
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """A model of 150 rows without pictures, and their table."""
+    folder = tmp_path_factory.mktemp("plain")
+    table = folder / "table.parquet"
+    numbers(150, classes=3).to_parquet(table)
+    options = ("--label", "kind", "--categorical", "width", "--rounds", 5, "--out", folder / "model")
+    result = run("fit", table, *options)
+    assert result.exit_code == 0, result.output
+    return folder / "model", table
+
+
+def predicted(model, table, out, *more):
+    result = run("predict", model, table, "--out", out, *more)
+    assert result.exit_code == 0, result.output
+    return pd.read_parquet(out) if out.suffix == ".parquet" else pd.read_csv(out)
+
+
+def test_columns_and_labels(model, demo, tmp_path):
+    found = predicted(model, demo, tmp_path / "p.parquet", "--keep", "batch", "--keep", "weight")
+    assert list(found) == ["label", "p_mixed", "p_plates", "p_wedges", "batch", "weight"]
+    p = found[["p_mixed", "p_plates", "p_wedges"]].to_numpy()
+    assert np.allclose(p.sum(axis=1), 1) and (p >= 0).all()
+    assert (np.array(["mixed", "plates", "wedges"])[p.argmax(axis=1)] == found["label"]).all()
+    given = pd.read_csv(demo, dtype=str, keep_default_na=False)
+    assert (found["batch"] == given["batch"]).all() and (found["weight"] == given["weight"]).all()
+    assert (found["label"] == found["batch"]).mean() > 0.5
+
+
+@pytest.mark.parametrize("batch", [1, 7, 50])
+def test_a_batch_at_a_time_as_all_at_once(model, demo, tmp_path, batch):
+    at_once = predicted(model, demo, tmp_path / "once.parquet", "--batch", 100_000)
+    batched = predicted(model, demo, tmp_path / "batched.parquet", "--batch", batch)
+    assert (at_once["label"] == batched["label"]).all()
+    assert np.allclose(at_once.iloc[:, 1:], batched.iloc[:, 1:], rtol=0, atol=1e-6)
+
+
+def test_csv_and_parquet_say_the_same(plain, tmp_path):
+    model, table = plain
+    frame = pd.read_parquet(table)
+    frame.to_csv(tmp_path / "table.csv", index=False)
+    frame["colour"] = frame["colour"].astype("category")
+    frame["width"] = frame["width"].astype(float)
+    frame.to_parquet(tmp_path / "coded.parquet", row_group_size=40)
+    first = predicted(model, table, tmp_path / "a.parquet")
+    for name, batch in (("table.csv", 13), ("coded.parquet", 25)):
+        again = predicted(model, tmp_path / name, tmp_path / "b.parquet", "--batch", batch)
+        assert np.allclose(first.iloc[:, 1:], again.iloc[:, 1:], rtol=0, atol=1e-6)
+    as_csv = predicted(model, table, tmp_path / "c.csv", "--keep", "height")
+    assert np.allclose(first.iloc[:, 1:], as_csv.iloc[:, 1:4], rtol=0, atol=1e-6)
+    assert np.allclose(as_csv["height"], frame["height"], equal_nan=True)
+
+
+def test_pictures_as_bytes_are_the_pictures_as_paths(model, demo, tmp_path):
+    frame = pd.read_csv(demo)
+    frame["picture"] = [(demo.parent / path).read_bytes() for path in frame["picture"]]
+    frame.to_parquet(tmp_path / "bytes.parquet", row_group_size=50)
+    paths = predicted(model, demo, tmp_path / "a.parquet")
+    in_table = predicted(model, tmp_path / "bytes.parquet", tmp_path / "b.parquet", "--batch", 33)
+    assert np.allclose(paths.iloc[:, 1:], in_table.iloc[:, 1:], rtol=0, atol=1e-6)
+    # and a model can be fitted to them: equal arguments, equal model
+    run("fit", tmp_path / "bytes.parquet", *ROLES, "--rounds", 4, "--out", tmp_path / "model")
+    again = predicted(tmp_path / "model", demo, tmp_path / "c.parquet")
+    assert np.allclose(paths.iloc[:, 1:], again.iloc[:, 1:], rtol=0, atol=1e-6)
+
+
+def test_the_library_says_the_same(plain, tmp_path):
+    """Against the views made of the whole frame by the card, in a few lines."""
+    model, table = plain
+    loaded = bundle.load(model)
+    frame = pd.read_parquet(table).drop(columns="kind")
+    view = loaded.encoding(frame)
+    expected = loaded.model.predict_proba({"U": view, "S": view})
+    found = predicted(model, table, tmp_path / "p.parquet", "--batch", 31)
+    assert np.allclose(found.iloc[:, 1:], expected, rtol=0, atol=1e-6)
+
+
+def test_values_never_seen_and_missing_ones(plain, tmp_path):
+    model, table = plain
+    frame = pd.read_parquet(table).head(4).drop(columns="kind")
+    frame["colour"] = ["mauve", None, "red", "red"]
+    frame["height"] = [np.nan, 1e30, -1e30, 0.0]
+    frame["width"] = [3.0, np.nan, 77.0, 0.0]
+    frame.to_parquet(tmp_path / "odd.parquet")
+    found = predicted(model, tmp_path / "odd.parquet", tmp_path / "p.parquet", "--batch", 2)
+    assert np.isfinite(found.iloc[:, 1:]).all(axis=None)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_comes_back_as_it_was_saved(name, demo, tmp_path):
+    """The saved folder's probabilities on the validation rows give the score that the card tells."""
+    table = read_own(demo, label="batch", image="picture", drop=["split"])
+    fitted = fit(table, name, rounds=2, seed=3)
+    fitted.bundle.save(tmp_path / "model")
+    found = predicted(tmp_path / "model", demo, tmp_path / "p.parquet", "--batch", 50)
+    views = table.views(fitted.bundle.encoding, np.arange(len(table)))
+    expected = fitted.bundle.model.predict_proba(views)
+    assert np.allclose(found.iloc[:, 1:], expected, rtol=0, atol=1e-6)
+    held = stratified_parts(table.labels, SHARES, 3)[1]
+    assert (np.bincount(table.labels[held]) == 6).all() and fitted.rows == (102, 18)
+    assert bundle.load(tmp_path / "model").card.scores["accuracy"] == pytest.approx(
+        (expected[held].argmax(axis=1) == table.labels[held]).mean()
+    )
+
+
+def test_columns_it_does_not_know_are_named(plain, tmp_path):
+    model, table = plain
+    frame = pd.read_parquet(table).assign(extra=1, more="x")
+    frame.to_parquet(tmp_path / "more.parquet")
+    result = run("predict", model, tmp_path / "more.parquet", "--out", tmp_path / "p.parquet")
+    assert result.stderr == "note: the model does not know, and did not read, extra, more\n"
+
+
+def test_a_row_without_picture(model, demo, tmp_path):
+    frame = pd.read_csv(demo).head(6)
+    frame.loc[2, "picture"] = None
+    frame.loc[4, "picture"] = "pictures/gone.png"
+    (tmp_path / "pictures").symlink_to(demo.parent / "pictures")
+    table = tmp_path / "table.csv"
+    frame.to_csv(table, index=False)
+    assert "is a link that leads out of" in refused("predict", model, table, "--out", tmp_path / "p.parquet")
+    (tmp_path / "pictures").unlink()
+    (tmp_path / "pictures").mkdir()
+    for k in range(6):
+        (tmp_path / f"pictures/{k:05d}.png").write_bytes((demo.parent / f"pictures/{k:05d}.png").read_bytes())
+    said = refused("predict", model, table, "--out", tmp_path / "p.parquet")
+    assert said.startswith(f"{table}, row 3: column 'picture' holds no picture")
+    assert not (tmp_path / "p.parquet").exists()
+    found = predicted(model, table, tmp_path / "p.parquet", "--skip-missing", "--batch", 4)
+    assert found["label"].isna().tolist() == [False, False, True, False, True, False]
+    assert found["p_mixed"].isna().tolist() == found["label"].isna().tolist()
+    whole = predicted(model, demo, tmp_path / "q.parquet").head(6)
+    kept = found["label"].notna()
+    assert np.allclose(found.loc[kept, "p_mixed"], whole.loc[kept, "p_mixed"], rtol=0, atol=1e-6)
+
+
+def test_an_output_is_replaced_whole_or_not_at_all(plain, tmp_path):
+    model, table = plain
+    out = tmp_path / "p.csv"
+    out.write_text("earlier\n")
+    frame = pd.read_parquet(table).astype({"height": object})
+    frame.loc[140, "height"] = "tall"
+    frame.to_csv(tmp_path / "bad.csv", index=False)
+    said = refused("predict", model, tmp_path / "bad.csv", "--out", out, "--batch", 50)
+    assert said.startswith(f"{tmp_path / 'bad.csv'}, row 141, 'tall': column 'height' held numbers")
+    assert out.read_text() == "earlier\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.csv", "p.csv"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read from Linux's /proc")
+def test_memory_does_not_grow_with_the_table(tmp_path):
+    """Four times the rows, in one row group, in the same memory, but not when all of them are one batch."""
+    rng = np.random.default_rng(0)
+    values = pd.DataFrame(rng.normal(size=(400_000, 20)), columns=[f"x{j}" for j in range(20)])
+    values["y"] = np.where(values["x0"] > 0, "plus", "minus")
+    for name, n in (("train", 200), ("small", 100_000), ("large", 400_000)):
+        values.head(n).to_parquet(tmp_path / f"{name}.parquet")
+    options = ("--label", "y", "--model", "lgbm", "--rounds", 5, "--out", tmp_path / "model")
+    assert run("fit", tmp_path / "train.parquet", *options).exit_code == 0
+    # getrusage's peak would be at least that of this process, which a child inherits
+    code = (
+        "import sys; from usboost.cli.app import app; app(sys.argv[1:], standalone_mode=False); "
+        "print(*[line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')])"
+    )
+
+    def peak(table: str, batch: int) -> float:
+        out = tmp_path / f"{table}-{batch}.parquet"
+        command = ["predict", tmp_path / "model", tmp_path / f"{table}.parquet", "--out", out]
+        done = subprocess.run(
+            [sys.executable, "-c", code, *map(str, command), "--batch", str(batch)],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+        return int(done.stdout.split()[-1]) / 1024  # MiB
+
+    small, large, at_once = peak("small", 4096), peak("large", 4096), peak("large", 400_000)
+    assert large < small + 25
+    assert at_once > large + 100
+    found = [pd.read_parquet(tmp_path / f"large-{batch}.parquet") for batch in (4096, 400_000)]
+    pd.testing.assert_frame_equal(*found)

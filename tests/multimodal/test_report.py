@@ -1,0 +1,226 @@
+"""The page about a model on labelled rows."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from tests.multimodal.conftest import ROLES, numbers, refused, run
+from usboost.datasets.custom.demo import write_demo
+from usboost.evaluation.metrics import score
+from usboost.models.inspection import calibration, expected_calibration_error, view_importance
+from usboost.multimodal import bundle
+from usboost.multimodal.scored import intervals, score_table
+
+
+class Page(HTMLParser):
+    """Tags, attributes and text of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.text += data
+
+
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory):
+    """60 rows that the model has not seen."""
+    folder = tmp_path_factory.mktemp("fresh")
+    write_demo(folder, rows_train=40, rows_test=10, seed=7)
+    return folder / "table.csv"
+
+
+def test_fit_predict_report_agree(model, fresh, tmp_path):
+    result = run("report", model, fresh, "--label", "batch", "--out", tmp_path / "r.html")
+    assert result.exit_code == 0, result.output
+    assert run("predict", model, fresh, "--out", tmp_path / "p.parquet", "--keep", "batch").exit_code == 0
+    found = pd.read_parquet(tmp_path / "p.parquet")
+    page = Page((tmp_path / "r.html").read_text())
+    expected = score(
+        found["batch"].map({"mixed": 0, "plates": 1, "wedges": 2}).to_numpy(),
+        found[["p_mixed", "p_plates", "p_wedges"]].to_numpy(),
+    )
+    for value in expected.values():
+        assert f"{value:.4f}" in page.text
+    counts = pd.crosstab(found["batch"], found["label"])
+    cells = re.findall(r'--share: [\d.]+"(?: class="right")?>(\d+)<small>', (tmp_path / "r.html").read_text())
+    assert [int(cell) for cell in cells] == counts.reindex(columns=counts.index).to_numpy().ravel().tolist()
+    assert "the table that the model was fitted to" not in page.text
+
+
+def test_the_worst_rows_are_shown_with_their_pictures(model, fresh, tmp_path):
+    run("report", model, fresh, "--out", tmp_path / "r.html")
+    text = (tmp_path / "r.html").read_text()
+    scored = score_table(bundle.load(model), fresh, "batch")
+    truth = scored.probabilities[np.arange(60), scored.labels]
+    wrong = scored.probabilities.argmax(axis=1) != scored.labels
+    worst = min(np.flatnonzero(wrong), key=lambda k: truth[k])
+    first = re.search(r"<dt>row</dt><dd>(\d+)</dd><dt>weight</dt><dd>(.*?)</dd>", text)
+    table = pd.read_csv(fresh, dtype=str, keep_default_na=False)
+    assert first.groups() == (str(worst + 1), table["weight"][worst])
+    shown = re.search(r'<img src="data:image/png;base64,([^"]+)" alt="picture of row (\d+)"', text)
+    assert int(shown.group(2)) == worst + 1
+    picture = np.asarray(Image.open(io.BytesIO(base64.b64decode(shown.group(1)))).convert("L"), dtype=float)
+    original = Image.open(fresh.parent / table["picture"][worst]).convert("L").resize((128, 128), 2)
+    assert np.abs(picture - np.asarray(original, dtype=float)).mean() < 2
+
+
+def test_self_contained_and_escaped(tmp_path):
+    frame = numbers(80)
+    frame["kind"] = frame["kind"].map({"no": "<script>alert(1)</script>", "yes": "a&b"})
+    frame = frame.rename(columns={"height": '<img src="http://x/">'})
+    frame.to_parquet(tmp_path / "t.parquet")
+    options = ("--label", "kind", "--model", "lgbm", "--rounds", 1, "--out", tmp_path / "m")
+    assert run("fit", tmp_path / "t.parquet", *options).exit_code == 0
+    assert run("report", tmp_path / "m", tmp_path / "t.parquet", "--out", tmp_path / "r.html").exit_code == 0
+    text = (tmp_path / "r.html").read_text()
+    page = Page(text)
+    assert {tag for tag, _ in page.tags}.isdisjoint({"script", "link", "iframe", "object"})
+    sources = [attributes["src"] for _, attributes in page.tags if "src" in attributes]
+    assert all(source.startswith("data:") for source in sources)
+    assert "http" not in "".join(
+        value or "" for _, attrs in page.tags for k, value in attrs.items() if k != "http-equiv"
+    )
+    assert "<script>alert(1)</script>" in page.text and "a&b" in page.text
+    assert "the table that the model was fitted to" in page.text
+
+
+def test_labels_the_model_does_not_know(model, fresh, tmp_path):
+    frame = pd.read_csv(fresh)
+    frame["batch"] = frame["batch"].where(frame.index != 50, "cubes")
+    path = fresh.parent / "cubes.csv"
+    frame.to_csv(path, index=False)
+    out = ("--out", tmp_path / "r.html")
+    assert refused("report", model, path, *out) == (
+        f"{path}, row 51: 'batch' is 'cubes', which is none of the model's classes mixed, plates, wedges"
+    )
+    frame.loc[50, "batch"] = None
+    frame.to_csv(path, index=False)
+    assert "row 51: column 'batch' is empty" in refused("report", model, path, *out)
+    assert "lacks column 'sort'" in refused("report", model, path, *out, "--label", "sort")
+    assert "must be an .html file" in refused("report", model, fresh, "--out", tmp_path / "r.pdf")
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_rows_without_a_picture_are_left_out(model, fresh, tmp_path):
+    frame = pd.read_csv(fresh)
+    frame.loc[[2, 9], "picture"] = None
+    path = fresh.parent / "gaps.csv"
+    frame.to_csv(path, index=False)
+    assert "row 3: column 'picture' holds no picture" in refused(
+        "report", model, path, "--out", tmp_path / "r.html"
+    )
+    result = run("report", model, path, "--skip-missing", "--out", tmp_path / "r.html")
+    assert "written" in result.stdout and "58 rows" in result.stdout
+    scored = score_table(bundle.load(model), path, "batch", skip_missing=True)
+    assert scored.skipped == 2 and scored.rows.tolist() == [k for k in range(60) if k not in (2, 9)]
+    whole = score_table(bundle.load(model), fresh, "batch")
+    assert np.allclose(scored.probabilities, whole.probabilities[scored.rows], rtol=0, atol=1e-6)
+
+
+def test_intervals_are_those_of_a_share():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 2, 400)
+    right = rng.random(400) < 0.8
+    p = np.where(right == (labels == 1), 0.9, 0.1)
+    found = intervals(labels, np.column_stack([1 - p, p]), draws=400)
+    value, low, high = found["accuracy"]
+    assert value == right.mean()
+    half = 1.96 * np.sqrt(value * (1 - value) / 400)
+    assert (value - low, high - value) == pytest.approx((half, half), rel=0.2)
+    for value, low, high in found.values():
+        assert low < value < high
+    assert found == intervals(labels, np.column_stack([1 - p, p]), draws=400)
+
+
+def test_intervals_without_a_class():
+    found = intervals(np.zeros(20, int), np.full((20, 2), 0.5), draws=50)
+    assert np.isnan(found["auc"]).all()
+    assert found["log_loss"] == pytest.approx((np.log(2),) * 3)
+
+
+def test_the_card_tells_what_was_fitted(model, demo):
+    card = json.loads((model / "card.json").read_text())
+    assert card["classes"] == ["mixed", "plates", "wedges"] and card["label"] == "batch"
+    assert card["columns"] == {
+        "weight": "number",
+        "hardness": "number",
+        "colour": "category",
+        "line": "category",
+    }
+    assert card["rows"] == {"train": 102, "val": 18} and card["table"] == demo.name
+    assert card["images"] == {"view": "U", "column": "picture", "size": [32, 32], "channels": 3}
+
+
+def test_what_it_looks_at(model, fresh, tmp_path):
+    run("report", model, fresh, "--out", tmp_path / "r.html")
+    page = Page((tmp_path / "r.html").read_text())
+    loaded = bundle.load(model)
+    scored = score_table(loaded, fresh, "batch")
+    for row in view_importance(loaded.model, scored.views, scored.labels).itertuples():
+        assert f"{row.mean:+.4f}± {row.std:.4f}".replace("-", "−") in page.text.replace("\n", "")
+    shares = dict(zip(loaded.model.feature_names_, loaded.model.feature_importances_, strict=True))
+    for name, share in shares.items():
+        assert f"{name}{share:.1%}" in page.text
+    error = expected_calibration_error(calibration(scored.labels, scored.probabilities))
+    assert f"mean distance from it is {error:.3f}" in page.text
+    drawings = [a["src"] for tag, a in page.tags if tag == "img" and a["src"].startswith("data:image/svg")]
+    assert len(drawings) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "pictures", "says"),
+    [
+        ("lgbm", True, ["pictures (embeddings)", "4 columns"]),
+        ("1wl_u", True, ["pictures (picture)"]),
+        ("bfv_dnn", False, ["Each column’s share", "height_missing"]),
+        ("2wl", False, ["Each column’s share"]),
+        ("baseline", False, []),
+    ],
+)
+def test_every_kind_of_model(name, pictures, says, demo, tmp_path):
+    if pictures:
+        table, roles = demo, ROLES
+    else:
+        table, roles = tmp_path / "t.parquet", ("--label", "kind")
+        numbers(80).to_parquet(table)
+    out = ("--out", tmp_path / "m")
+    assert run("fit", table, *roles, "--model", name, "--rounds", 2, *out).exit_code == 0
+    result = run("report", tmp_path / "m", table, "--out", tmp_path / "r.html")
+    assert result.exit_code == 0, result.output
+    text = Page((tmp_path / "r.html").read_text()).text
+    for said in says:
+        assert said in text
+    assert ("What it looks at" in text) == bool(says)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("2wl_logistic", {"network (pictures)", "trees (table)"}),
+        ("crossed", {"network (pictures and table)", "trees (table and pictures)"}),
+    ],
+)
+def test_every_learner_is_in_the_figure_of_the_learners(name, expected, demo, tmp_path):
+    words = ["--model", name, "--rounds", 2, "--out", tmp_path / "model"]
+    assert run("fit", demo, *ROLES, *words).exit_code == 0
+    assert run("report", tmp_path / "model", demo, "--out", tmp_path / "r.html").exit_code == 0
+    encoded = re.findall(r"data:image/svg\+xml;base64,([^\"]+)", (tmp_path / "r.html").read_text())
+    drawn = [base64.b64decode(figure).decode() for figure in encoded]
+    (figure,) = (text for text in drawn if "How far each learner" in text)
+    assert all(learner in figure for learner in expected)

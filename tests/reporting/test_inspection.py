@@ -1,0 +1,164 @@
+"""What is kept of a model, written and read again, and on a page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.conftest import make_views
+from tests.small_models import boosting, lgbm
+from usboost.errors import UsboostError
+from usboost.reporting import inspection_figures as drawn
+from usboost.reporting.html import write_report
+from usboost.reporting.inspection import FILE, TABLES, read, understand, write
+
+HOSTILE = ["<script>alert(1)</script>", "$x^2$ & co"]
+# one pixel
+PNG = bytes.fromhex(
+    "89504e470d0a1a0a0000000d49484452000000010000000108000000003a7e9b55"
+    "0000000a49444154789c6360000000020001e221bc330000000049454e44ae426082"
+)
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    views, y = make_views(n=200)
+    fitted = boosting(validation_fraction=0, patience=None).fit(views, y)
+    rows = pd.DataFrame({"<b>age</b>": np.arange(200.0), "note": ["x" * 500] * 200})
+    found = understand(fitted, views, y, HOSTILE)
+    write(found, tmp_path / "kept", rows, {int(found.worst["row"][0]): PNG})
+    return tmp_path / "kept"
+
+
+def test_what_is_written_is_what_is_shown(kept: Path) -> None:
+    page = read(kept)
+    assert page is not None
+    assert len(page["figures"]) == 4
+    assert all(svg.startswith("<svg") for _, svg in page["figures"])
+    assert {path.name for path in kept.glob("*.png")} == {
+        *("contributions.png", "importance.png", "calibration.png", "confusion.png", "worst-00.png")
+    }
+    first, *others = page["worst"]
+    assert first["picture"].startswith("data:image/png;base64,")
+    assert all(other["picture"] is None for other in others)
+    assert {first["true"], first["predicted"]} == set(HOSTILE)
+    assert max(len(text) for _, text in first["values"]) == 60
+    counts = pd.read_csv(kept / "confusion.csv")
+    assert counts.iloc[:, 1:].to_numpy().sum() == 200
+
+
+def test_a_model_without_rounds_has_what_it_can(tmp_path: Path) -> None:
+    views, y = make_views(n_classes=3, n=200)
+    found = understand(lgbm().fit(views, y), views, y, ["a", "b", "c"])
+    write(found, tmp_path)
+    page = read(tmp_path)
+    assert page is not None
+    assert len(page["figures"]) == 3
+    assert len(found.contributions) == 0 and set(found.importance["view"]) == {"U", "S"}
+
+
+def test_nothing_kept_is_nothing_shown(tmp_path: Path) -> None:
+    assert read(tmp_path) is None
+
+
+@pytest.mark.parametrize("name", [FILE, "confusion.csv", *(f"{table}.csv" for table in TABLES)])
+@pytest.mark.parametrize("content", [b"", b"{", b"\x00\xff", b"a,b\n1\n", None])
+def test_a_damaged_file_gets_one_sentence(kept: Path, name: str, content: bytes | None) -> None:
+    path = kept / name
+    if content is None:
+        path.unlink()
+        if name == FILE:
+            assert read(kept) is None
+            return
+    else:
+        path.write_bytes(content)
+    try:
+        page = read(kept)
+    except UsboostError as error:
+        assert "train this model again" in str(error)
+    else:  # an empty table of what a model may lack is no damage
+        assert content == b"" and name in ("contributions.csv", "importance.csv")
+        assert page is not None and len(page["figures"]) == 3
+
+
+def test_a_path_cannot_leave_the_folder(kept: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret.png").write_bytes(b"secret")
+    document = json.loads((kept / FILE).read_text())
+    document["shown"][0]["picture"] = "../secret.png"
+    (kept / FILE).write_text(json.dumps(document))
+    with pytest.raises(UsboostError, match="is damaged"):
+        read(kept)
+
+
+def test_a_page_escapes_what_comes_from_the_data(kept: Path, tmp_path: Path) -> None:
+    cell = tmp_path / "results" / "ct" / "2wl"
+    cell.mkdir(parents=True)
+    scores = {split: {"f1": 0.5} for split in ("val", "test")}
+    document = {"dataset": "ct", "model": "2wl", "profile": "demo", "seeds": [{"seed": 0, "scores": scores}]}
+    (cell / "scores.json").write_text(json.dumps(document))
+    kept.rename(cell / "understanding")
+    places = tmp_path / "results", tmp_path / "prepared", tmp_path / "out"
+    page = write_report(*places, datasets=["ct"], models=["2wl"]).read_text()
+    assert "What the models have learnt" in page and page.count('<details class="model">') == 1
+    assert "<script>alert" not in page
+    assert "&lt;b&gt;age&lt;/b&gt;" in page
+
+
+def _lines(figure) -> dict[str, np.ndarray]:
+    return {line.get_label(): line.get_xydata() for line in figure.axes[0].get_lines()}
+
+
+def test_one_round_is_a_point_that_can_be_seen() -> None:
+    frame = pd.DataFrame({"round": [1, 1], "view": ["U", "S"], "contribution": [0.5, 2.0]})
+    figure = drawn.contributions(frame, "one")
+    assert {name: xy.tolist() for name, xy in _lines(figure).items()} == {"U": [[1, 0.5]], "S": [[1, 2.0]]}
+    assert all(line.get_marker() == "o" for line in figure.axes[0].get_lines())
+
+
+@pytest.mark.parametrize("rounds", [150, 151, 2100])
+def test_many_rounds_are_drawn_as_means_of_neighbours(rounds: int) -> None:
+    values = np.random.default_rng(0).random(rounds)
+    frame = pd.DataFrame({"round": np.arange(1, rounds + 1), "view": "U", "contribution": values})
+    line = _lines(drawn.contributions(frame, "many"))["U"]
+    together = -(-rounds // 150)
+    blocks = [values[k : k + together].mean() for k in range(0, rounds, together)]
+    assert len(line) <= 150
+    np.testing.assert_allclose(line[:, 1], blocks)
+
+
+def test_a_view_that_is_not_read_costs_nothing() -> None:
+    rows = [(view, metric, 0.1 * (view == "S"), 0.0) for view in "US" for metric in ("f1", "log_loss")]
+    figure = drawn.importance(pd.DataFrame(rows, columns=["view", "metric", "mean", "std"]), "cost")
+    assert [[text.get_text() for text in ax.texts] for ax in figure.axes] == [["nothing"], ["nothing"]]
+    assert all(ax.yaxis_inverted() for ax in figure.axes)
+
+
+def test_probabilities_that_are_known_are_not_asked_for_again() -> None:
+    views, y = make_views(n=200)
+    fitted = lgbm().fit(views, y)
+    given = np.tile([0.9, 0.1], (200, 1))
+    found = understand(fitted, views, y, ["a", "b"], probabilities=given, asked=np.arange(50), n_repeats=2)
+    assert found.confusion[:, 0].sum() == 200
+    assert found.calibration["count"].tolist() == [200]
+    assert set(found.worst["p_true"]) == {0.1} and (y[found.worst["row"]] == 1).all()
+    alone = understand(fitted, views[:50], y[:50], ["a", "b"], n_repeats=2)
+    pd.testing.assert_frame_equal(found.importance, alone.importance)
+
+
+def test_the_other_papers_cells_are_shown_too(kept: Path, tmp_path: Path) -> None:
+    for dataset, model in (("ct", "2wl"), ("digits_rows", "earlyboost")):
+        cell = tmp_path / "results" / dataset / model
+        cell.mkdir(parents=True)
+        record = {"seed": 0, "scores": {split: {"f1": 0.5, "accuracy": 0.5} for split in ("val", "test")}}
+        document = {"dataset": dataset, "model": model, "profile": "demo", "seeds": [record]}
+        (cell / "scores.json").write_text(json.dumps(document))
+    kept.rename(tmp_path / "results/digits_rows/earlyboost/understanding")
+    places = tmp_path / "results", tmp_path / "prepared", tmp_path / "out"
+    cells = [("digits_rows", "earlyboost")]
+    page = write_report(*places, datasets=["ct"], models=["2wl"], cells=cells).read_text()
+    shown = page[page.index('<h2 id="models">') : page.index('<h2 id="others">')]
+    assert shown.count('<details class="model">') == 1

@@ -1,0 +1,78 @@
+"""params.yaml: what it says is what runs, and mistakes in it are named."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tasks import settings
+from usboost.errors import UsboostError
+
+PARAMS = Path(__file__).parents[2] / "params.yaml"
+
+
+def document():
+    return yaml.safe_load(PARAMS.read_text())
+
+
+def test_tables_1_and_2_as_the_paper_prints_them():
+    loaded = settings.load(PARAMS)
+    ci_a, ci_b = loaded.networks_of("ci_a"), loaded.networks_of("ci_b")
+    assert (ci_a.fusion, ci_a.optimizer, ci_a.learning_rate, ci_a.batch_size) == (
+        "product",
+        "sgd",
+        0.001,
+        128,
+    )
+    assert (ci_a.bfv_trees, ci_b.bfv_trees) == (2000, 1500)
+    assert (ci_b.dnn1, ci_b.dnn2, ci_b.dnn3, ci_b.fusion) == ([100, 50], [100, 50], [25], "concat")
+    ci_a, ci_b = loaded.boosting_of("ci_a"), loaded.boosting_of("ci_b")
+    assert (ci_a.rounds.first, ci_a.rounds.second, ci_b.rounds.first, ci_b.rounds.second) == (
+        2000,
+        2100,
+        3500,
+        750,
+    )
+    assert (ci_a.batch_size, ci_b.batch_size, ci_a.tree_depth, ci_a.n_inner) == (512, 128, 3, 1)
+    assert loaded.profile == "demo"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda p: p.update(profile="test"), "profile"),
+        (lambda p: p.pop("boosting"), "boosting"),
+        (lambda p: p["table2"]["ci_a"].update(tree_depth=0), "table2.ci_a.tree_depth"),
+        (lambda p: p["models"]["2wl"].update(speed=3), "models.2wl.speed"),
+        (lambda p: p["profiles"]["demo"].update(seeds="many"), "profiles.demo.seeds"),
+    ],
+)
+def test_a_mistake_names_the_key(tmp_path, change, said):
+    changed = document()
+    change(changed)
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(changed))
+    with pytest.raises(UsboostError, match=f"params.yaml: {said}"):
+        settings.load(tmp_path / "params.yaml")
+
+
+def test_a_missing_or_broken_file(tmp_path):
+    with pytest.raises(UsboostError, match="is missing"):
+        settings.load(tmp_path / "params.yaml")
+    (tmp_path / "params.yaml").write_text("a: [1")
+    with pytest.raises(UsboostError, match="not valid YAML"):
+        settings.load(tmp_path / "params.yaml")
+
+
+def test_unknown_names():
+    loaded = settings.load(PARAMS)
+    with pytest.raises(UsboostError, match=r"no models\.9wl"):
+        loaded.model("9wl")
+    with pytest.raises(UsboostError, match=r"no table1\.ci_z"):
+        loaded.networks_of("ci_z")
+
+
+def test_a_network_on_boosted_features_is_no_stage():
+    changed = document()
+    changed["run"]["boosting"].append("leaf_dnn")
+    with pytest.raises(UsboostError, match=r"^params.yaml: run.boosting names leaf_dnn.*--model leaf_dnn"):
+        settings.parse(changed)

@@ -1,0 +1,116 @@
+"""Imports run downwards only, without a circle, and the library does not know who watches it."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PICKLES = {"pickle", "joblib", "cloudpickle", "dill"}
+FORBIDDEN = {
+    "usboost": {"prefect", "mlflow", "dvc", *PICKLES},
+    "tasks": PICKLES,
+    "flows": PICKLES,
+}
+LAYERS = (
+    {"benchmarks"},
+    {"flows"},
+    {"tasks", "usboost.cli", "usboost.__main__"},
+    {"usboost.multimodal", "usboost.testing"},
+    {"usboost.reporting"},
+    {"usboost.models"},
+    {"usboost.boosting"},
+    {"usboost.learners", "usboost.datasets"},
+    {"usboost.data"},
+    {"usboost.losses", "usboost.evaluation"},
+    {"usboost.files"},
+    {"usboost.errors"},
+)
+"""From the top down. A module imports from its own room and from lower layers; tasks know nothing of the
+command line, datasets and learners nothing of each other."""
+
+RANK = {room: k for k, layer in enumerate(LAYERS) for room in layer}
+MOST_ROOMS, MOST_LOOSE_FILES = 20, 6
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """Every module of the project by its dotted name."""
+    found = {}
+    for top in ("usboost", "tasks", "flows", "benchmarks"):
+        for path in (ROOT / top).rglob("*.py"):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def room(module: str) -> str:
+    """Where a module stands at the top of the graph."""
+    parts = module.split(".")
+    return ".".join(parts[:2]) if parts[0] == "usboost" else parts[0]
+
+
+def imported(path: Path) -> set[str]:
+    """What a file imports anywhere: at its top, in a function, behind TYPE_CHECKING."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} imports relatively"
+            submodules = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if name in modules() else str(node.module) for name in submodules}
+    return found
+
+
+@cache
+def graph() -> dict[str, set[str]]:
+    """The modules that each module imports."""
+    return {name: (imported(path) & set(modules())) - {name} for name, path in modules().items()}
+
+
+@pytest.mark.parametrize("package", FORBIDDEN)
+def test_no_forbidden_import(package: str) -> None:
+    found = [
+        (path.name, name)
+        for path in (ROOT / package).rglob("*.py")
+        for name in imported(path)
+        if name.split(".")[0] in FORBIDDEN[package]
+    ]
+    assert found == []
+
+
+def test_no_import_runs_upwards() -> None:
+    found = [
+        f"{module} imports {other}"
+        for module, others in graph().items()
+        for other in others
+        if room(module) != room(other) and RANK[room(module)] >= RANK.get(room(other), 0)
+    ]
+    assert found == []
+
+
+def test_no_imports_run_in_a_circle() -> None:
+    try:
+        TopologicalSorter(graph()).prepare()
+    except CycleError as error:
+        raise AssertionError(" imports ".join(reversed(error.args[1]))) from None
+
+
+def test_rooms_import_each_other_in_no_circle() -> None:
+    rooms: dict[str, set[str]] = {}
+    for module, others in graph().items():
+        rooms.setdefault(room(module), set()).update(room(other) for other in others)
+    TopologicalSorter({name: others - {name} for name, others in rooms.items()}).prepare()
+
+
+def test_the_graph_has_few_rooms_and_the_package_few_loose_files() -> None:
+    rooms = {room(module) for module in modules()} - {"usboost"}
+    assert rooms <= set(RANK)
+    assert len(rooms) <= MOST_ROOMS
+    loose = [path.name for path in (ROOT / "usboost").iterdir() if path.is_file()]
+    assert len(loose) <= MOST_LOOSE_FILES, loose

@@ -1,0 +1,167 @@
+"""What may watch a fit, and stop it.
+
+A callback is any object with the three hooks of `Callback`; subclass it and override what is
+needed. The same callbacks serve boosting (a round is a stage) and whole networks (a round is an
+epoch).
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from usboost.errors import UsboostError
+
+if TYPE_CHECKING:
+    from usboost.boosting.rounds import Round
+
+
+class Callback:
+    """Base of all callbacks: does nothing."""
+
+    def on_fit_begin(self, fit: Any) -> None:
+        """Before the first round; `fit` has ``n_rounds``."""
+
+    def on_resume(self, rounds: Sequence[Round]) -> bool:
+        """Before the first new round of a fit that goes on from a checkpoint; True asks it to stop.
+
+        Parameters
+        ----------
+        rounds : those of the checkpoint, in order; by default each goes to `on_round`
+        """
+        answers = [self.on_round(round_) for round_ in rounds]
+        return any(answers)
+
+    def on_round(self, round_: Round) -> bool:
+        """After each round; True asks the fit to stop."""
+        return False
+
+    def on_fit_end(self) -> None:
+        """After the last round, and after a failure."""
+
+
+def tell(callbacks: Sequence[Callback], round_: Round) -> bool:
+    """Show a round to every callback; whether any asks to stop (the others still see it)."""
+    answers = [callback.on_round(round_) for callback in callbacks]
+    return any(answers)
+
+
+def resume(callbacks: Sequence[Callback], rounds: Sequence[Round]) -> bool:
+    """Show every callback the rounds of a checkpoint; whether any asks to stop."""
+    if not rounds:
+        return False
+    answers = [callback.on_resume(rounds) for callback in callbacks]
+    return any(answers)
+
+
+@contextmanager
+def watched(fit: Any, callbacks: Sequence[Callback]) -> Iterator[None]:
+    """Begin and end the callbacks around a fit."""
+    for callback in callbacks:
+        callback.on_fit_begin(fit)
+    try:
+        yield
+    finally:
+        for callback in callbacks:
+            callback.on_fit_end()
+
+
+def improves(metrics: Mapping[str, float], best: Mapping[str, float] | None, monitor: str) -> bool:
+    """Whether a round's metrics are better than the best so far.
+
+    Names that begin with "risk" or "log_loss" are better lower. Equal values are told apart by
+    ``risk_val``: a network that predicts no positive yet has F1 = 0 for epochs and is still learning.
+    """
+    if best is None:
+        return True
+    sign = -1.0 if monitor.startswith(("risk", "log_loss")) else 1.0
+    now, before = sign * metrics[monitor], sign * best[monitor]
+    if now != before:
+        return now > before
+    return metrics.get("risk_val", math.inf) < best.get("risk_val", math.inf)
+
+
+class EarlyStopping(Callback):
+    """Stops when the monitored metric has not improved for `patience` rounds.
+
+    Parameters
+    ----------
+    monitor : str
+        A metric of `Round`; see `improves`.
+    patience : int or None
+        None never stops, but the best round is still found.
+    """
+
+    def __init__(self, monitor: str = "f1_val", patience: int | None = 20) -> None:
+        self.monitor = monitor
+        self.patience = patience
+        self.best_round = 0
+        self._best: Mapping[str, float] | None = None
+
+    def on_fit_begin(self, fit: Any) -> None:
+        self.best_round, self._best = 0, None
+
+    def on_round(self, round_: Round) -> bool:
+        if self.monitor not in round_.metrics:
+            names = ", ".join(sorted(round_.metrics))
+            raise UsboostError(f"early stopping monitors {self.monitor!r}, which is not among {names}")
+        if improves(round_.metrics, self._best, self.monitor):
+            self.best_round, self._best = round_.index, round_.metrics
+        return self.patience is not None and round_.index - self.best_round >= self.patience
+
+
+class History(Callback):
+    """Keeps every round's metrics and cumulative seconds, one dict a round, in ``rounds``."""
+
+    def __init__(self) -> None:
+        self.rounds: list[dict[str, float]] = []
+
+    def on_fit_begin(self, fit: Any) -> None:
+        self.rounds = []
+
+    def on_round(self, round_: Round) -> bool:
+        before = self.rounds[-1]["seconds"] if self.rounds else 0.0
+        parts = {f"seconds_{part}": spent for part, spent in round_.seconds.items()}
+        row = {"round": round_.index, "seconds": before + round_.seconds["total"]}
+        self.rounds.append({**row, **round_.metrics, **parts})
+        return False
+
+
+class Progress(Callback):
+    """A progress line on a terminal: round, risk, F1, time left. Silent elsewhere."""
+
+    def __init__(self, label: str = "") -> None:
+        self.label = label
+        self._bar: Any = None
+
+    def on_fit_begin(self, fit: Any) -> None:
+        if not sys.stderr.isatty():
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[state]}"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+        )
+        self._bar.start()
+        self._task = self._bar.add_task(self.label, total=fit.n_rounds, state="")
+
+    def on_round(self, round_: Round) -> bool:
+        if self._bar is not None:
+            shown = {"risk": "risk_train", "F1": "f1_val"}
+            values = [f"{n} {round_.metrics[k]:.4f}" for n, k in shown.items() if k in round_.metrics]
+            self._bar.update(self._task, completed=round_.index, state="  ".join(values))
+        return False
+
+    def on_fit_end(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None

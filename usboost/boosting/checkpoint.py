@@ -1,0 +1,260 @@
+"""Checkpoints: every round of a fit on disk as it happens, so that a killed process costs one round.
+
+A checkpoint is a folder: ``identity.json`` (what decides the fit's result), a file for every round
+(its weak learners, steps, metrics and seconds) and ``state.safetensors``, the running scores or a
+network's weights and optimizer as they were after some round. Files are put in place whole, so
+whatever a process was doing when it died, what is there is right. Random numbers come from the
+seed and the round's index alone; nothing else needs keeping.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from usboost.boosting.rounds import Round, Stage
+from usboost.data.images import EncodedImages
+from usboost.data.views import Views
+from usboost.errors import UsboostError
+from usboost.files import write_atomically
+from usboost.learners.classifiers import FittedClassifiers
+from usboost.learners.networks.learner import FittedNetwork
+from usboost.learners.trees.learner import FittedTrees
+
+STATE_SECONDS = 5.0
+"""Scores are written at most this often; rounds after them are predicted again, which is quick."""
+
+_KINDS: dict[str, Any] = {cls.kind: cls for cls in (FittedClassifiers, FittedNetwork, FittedTrees)}
+_IDENTITY = "identity.json"
+
+Arrays = dict[str, np.ndarray]
+
+
+class Checkpoint:
+    """A folder in which a fit keeps what it has done, and goes on from.
+
+    Parameters
+    ----------
+    folder : where to keep it; made when the first round ends
+    identity : mapping, optional
+        What decides the fit's result, as JSON; by default a digest of parameters, data and code is
+        made when the fit begins. A folder with another identity is refused.
+    """
+
+    def __init__(self, folder: Path | str, identity: Mapping[str, Any] | None = None) -> None:
+        self.folder = Path(folder)
+        self.identity = identity
+        self._written = -float("inf")
+
+    def of_another_fit(self) -> bool:
+        """Whether the folder holds a fit with another identity than the one given."""
+        path = self.folder / _IDENTITY
+        return path.exists() and _read_json(path) != json.loads(json.dumps(self.identity))
+
+    def begin(self, identity: Mapping[str, Any]) -> None:
+        """Take the folder for a fit with this identity (unless one was given).
+
+        Raises
+        ------
+        UsboostError
+            If the folder holds a fit with other parameters, data or code; it is left as it is.
+        """
+        mine = json.loads(json.dumps(self.identity or identity))
+        path = self.folder / _IDENTITY
+        if path.exists():
+            found = _read_json(path)
+            if found != mine:
+                others = sorted(key for key in {*mine, *found} if mine.get(key) != found.get(key))
+                raise UsboostError(
+                    f"{self.folder} is the checkpoint of another fit ({', '.join(others)} differ); remove "
+                    "it, or choose another folder"
+                )
+        else:
+            write_atomically(path, json.dumps(mine, indent=1).encode())
+
+    def began(self) -> bool:
+        """Whether any round was kept."""
+        return any(self.folder.glob("round-*.safetensors"))
+
+    def rounds(self) -> list[Round]:
+        """The rounds that were kept, in order."""
+        kept = []
+        for index in range(1, 1 + sum(1 for _ in self.folder.glob("round-*.safetensors"))):
+            kept.append(self._read_round(index))
+        return kept
+
+    def keep(self, round_: Round) -> None:
+        """Write a round.
+
+        Raises
+        ------
+        UsboostError
+            If it cannot be written, as on a full disk; what was kept before stays.
+        """
+        arrays: Arrays = {}
+        document: dict[str, Any] = {
+            "index": round_.index,
+            "metrics": round_.metrics,
+            "seconds": round_.seconds,
+        }
+        if round_.stage is not None:
+            document["stage"] = {}
+            for view, learner in round_.stage.learners.items():
+                own, meta = learner.to_arrays()
+                arrays |= {f"{view}/{name}": np.ascontiguousarray(array) for name, array in own.items()}
+                entry = {"kind": learner.kind, "step": round_.stage.steps[view], "meta": meta}
+                document["stage"][view] = entry
+        self._write(self._file(round_.index), arrays, document)
+
+    def state_is_due(self) -> bool:
+        """Whether the scores were written long enough ago to be written again."""
+        return time.monotonic() - self._written >= STATE_SECONDS
+
+    def keep_state(self, index: int, arrays: Arrays, more: Mapping[str, Any] | None = None) -> None:
+        """Replace the state by that after round `index`."""
+        self._write(self.folder / "state.safetensors", arrays, {"index": index, "more": more or {}})
+        self._written = time.monotonic()
+
+    def state(self) -> tuple[int, Arrays, dict[str, Any]] | None:
+        """Round, arrays and what else was kept with them; None before the first."""
+        path = self.folder / "state.safetensors"
+        if not path.exists():
+            return None
+        arrays, document = _read(path)
+        try:
+            return int(document["index"]), arrays, dict(document["more"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise _damaged(path, error) from error
+
+    def clear(self) -> None:
+        """Remove the folder: the fit is done and its result elsewhere."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _file(self, index: int) -> Path:
+        return self.folder / f"round-{index:06d}.safetensors"
+
+    def _read_round(self, index: int) -> Round:
+        path = self._file(index)
+        arrays, document = _read(path)
+        try:
+            return _round_of(arrays, document)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            raise _damaged(path, error) from error
+
+    @staticmethod
+    def _write(path: Path, arrays: Arrays, document: Mapping[str, Any]) -> None:
+        contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+        write_atomically(path, save(contiguous, metadata={"document": json.dumps(document)}))
+
+
+def _round_of(arrays: Arrays, document: Mapping[str, Any]) -> Round:
+    from usboost.models.checked import check_learner  # it knows the networks that keep checkpoints
+
+    stage = None
+    if "stage" in document:
+        learners, steps = {}, {}
+        for view, entry in document["stage"].items():
+            own = {name.split("/", 1)[1]: a for name, a in arrays.items() if name.startswith(f"{view}/")}
+            learners[view] = _KINDS[entry["kind"]].from_arrays(own, entry["meta"])
+            check_learner(learners[view], None)
+            steps[view] = float(entry["step"])
+        stage = Stage(learners, steps)
+    return Round(int(document["index"]), stage, dict(document["metrics"]), dict(document["seconds"]))
+
+
+def _damaged(path: Path, error: Exception) -> UsboostError:
+    return UsboostError(
+        f"{path} is damaged ({type(error).__name__}); remove its folder to begin the fit anew"
+    )
+
+
+def _read(path: Path) -> tuple[Arrays, dict[str, Any]]:
+    try:
+        with safe_open(path, framework="numpy") as file:
+            names = list(file.keys())
+            return {name: file.get_tensor(name) for name in names}, json.loads(file.metadata()["document"])
+    except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise _damaged(path, error) from error
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise UsboostError(f"{path} cannot be read: {error}; remove its folder to begin anew") from error
+
+
+def identity_of(model: Any, samples: Sequence[tuple[Views, np.ndarray]]) -> dict[str, str]:
+    """What decides a fit's result: digests of the model's parameters, of the data, and of the code."""
+    data = hashlib.sha256()
+    for views, y in samples:
+        for name in views.names:
+            data.update(f"{name} {len(views)}".encode())
+            _digest(views[name], data)
+        _digest(np.asarray(y), data)
+    return {
+        "parameters": _sha(json.dumps(described(model), sort_keys=True)),
+        "data": data.hexdigest(),
+        "code": code_digest(),
+    }
+
+
+def described(part: Any) -> Any:
+    """An estimator's class and parameters, and those of estimators inside it, as JSON.
+
+    Callbacks and checkpoints are left out: they do not change what is fitted.
+    """
+    if hasattr(part, "get_params"):
+        inner = part.get_params(deep=False).items()
+        deciding = {key: described(v) for key, v in inner if key not in ("callbacks", "checkpoint")}
+        return {type(part).__name__: deciding}
+    if isinstance(part, Mapping):
+        return {str(key): described(value) for key, value in part.items()}
+    if is_dataclass(part) and not isinstance(part, type):
+        digest = hashlib.sha256()
+        _digest(part, digest)
+        return {type(part).__name__: digest.hexdigest()}
+    return repr(part)
+
+
+@cache
+def code_digest() -> str:
+    """A digest of this package's source files."""
+    digest = hashlib.sha256()
+    root = Path(__file__).parents[1]
+    for path in sorted(root.rglob("*.py")):
+        digest.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _digest(part: Any, digest: Any) -> None:
+    if isinstance(part, np.ndarray):
+        digest.update(f"{part.dtype} {part.shape}".encode())
+        plain = part.dtype != object
+        digest.update(np.ascontiguousarray(part).tobytes() if plain else repr(part.tolist()).encode())
+    elif isinstance(part, EncodedImages):
+        for row in range(len(part)):
+            digest.update(part.encoded(row))
+    elif is_dataclass(part):
+        for field in fields(part):
+            _digest(getattr(part, field.name), digest)
+    elif isinstance(part, (list, tuple)):
+        for item in part:
+            _digest(item, digest)
+    else:
+        digest.update(repr(part).encode())
+
+
+def _sha(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

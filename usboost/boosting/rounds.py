@@ -1,0 +1,49 @@
+"""What a round adds to the ensemble, and what it tells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from usboost.data.views import Views
+from usboost.learners.base import FittedLearner
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What one round adds to the ensemble: per view a fitted learner and its step."""
+
+    learners: dict[str, FittedLearner]
+    steps: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Round:
+    """What happened in one round, for callbacks.
+
+    Attributes
+    ----------
+    index : int, from 1
+    stage : Stage, or None where a network is trained whole
+    metrics : dict of floats; always "risk_train", with validation data also "risk_val", "f1_val"
+        and "accuracy_val"; what the method says of the round, by default steps as "step_<view>" and
+        fit errors as "fit_error_<view>"
+    seconds : dict of the round's parts, and their sum as "total"
+    """
+
+    index: int
+    stage: Any
+    metrics: dict[str, float]
+    seconds: dict[str, float]
+
+
+@dataclass
+class Scores:
+    """The running predictions on one data set: a round then costs one learner, not the ensemble."""
+
+    views: Views
+    y: np.ndarray
+    f: np.ndarray
+    prepared: dict[str, Any] = field(default_factory=dict)

@@ -1,0 +1,234 @@
+"""From raw columns to a Table: scaled numbers and category codes, learnt on the training split only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from usboost.data.table import Table
+from usboost.errors import UsboostError
+
+SKEWED = 3.0
+"""Absolute training skewness above which a numeric column is read through the signed log1p."""
+
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True)
+class Numeric:
+    """How one numeric column is scaled: (x − mean) / std, of sign(x)·log(1 + |x|) when ``log``."""
+
+    name: str
+    log: bool
+    mean: float
+    std: float
+
+    @classmethod
+    def fit(cls, name: str, values: np.ndarray) -> Numeric:
+        """Learn the scaling from float64 values of shape (n,)."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            log = bool(len(values) > 2 and abs(pd.Series(values).skew()) > SKEWED)
+            values = _signed_log(values) if log else values
+            mean, std = float(values.mean()), float(values.std())
+        if not (np.isfinite(mean) and np.isfinite(std)):
+            raise UsboostError(f"column {name!r} holds numbers too large to standardise; rescale it first")
+        constant = values.min() == values.max()
+        return cls(name, log, mean, 0.0 if constant else std)
+
+    def __call__(self, values: np.ndarray) -> np.ndarray:
+        """Float64 values of shape (n,) scaled; a column constant in training becomes zeros."""
+        if self.std == 0:
+            return np.zeros(len(values))
+        values = _signed_log(values) if self.log else values
+        # A value far outside the training range must stay a finite float32.
+        with np.errstate(over="ignore"):
+            return np.clip((values - self.mean) / self.std, -_LARGEST, _LARGEST)
+
+
+@dataclass(frozen=True)
+class Categorical:
+    """The categories of one column: ``values[k]`` has code k + 1; None stands for missing."""
+
+    name: str
+    values: tuple[str | None, ...]
+
+    @classmethod
+    def fit(cls, name: str, column: pd.Series) -> Categorical:
+        """Learn the categories: by decreasing frequency, then by value, missing last among equals."""
+        codes, names = _factorise(column)
+        counts: dict[str | None, int] = {}
+        for value, count in zip(names, np.bincount(codes, minlength=len(names)), strict=True):
+            if count:
+                counts[value] = counts.get(value, 0) + int(count)
+        return cls(
+            name, tuple(sorted(counts, key=lambda value: (-counts[value], value is None, value or "")))
+        )
+
+    def __call__(self, column: pd.Series) -> np.ndarray:
+        """Codes of shape (n,); 0 for a value the training split did not hold."""
+        known = {value: code for code, value in enumerate(self.values, start=1)}
+        codes, names = _factorise(column)
+        return np.array([known.get(value, 0) for value in names], dtype=np.int32)[codes]
+
+
+@dataclass(frozen=True)
+class TableEncoder:
+    """The encoder of one view's columns, fitted on the training split.
+
+    Attributes
+    ----------
+    numeric : scaling of each numeric column.
+    categorical : categories of each categorical column.
+
+    Notes
+    -----
+    Nominal values are compared in the form ``str(value)``, an integer-valued float as its integer:
+    1, 1.0 and "1" are one category.
+    """
+
+    numeric: tuple[Numeric, ...]
+    categorical: tuple[Categorical, ...]
+
+    @classmethod
+    def fit(
+        cls, frame: pd.DataFrame, columns: Sequence[str], *, categorical: Sequence[str] | None = None
+    ) -> TableEncoder:
+        """Learn the encoding of some columns from the training split.
+
+        Parameters
+        ----------
+        frame : training split, n rows.
+        columns : the columns of the view.
+        categorical : those of them that are nominal; by default the ones that are not numbers
+            (strings, pandas categories, booleans).
+
+        Raises
+        ------
+        UsboostError
+            If a column is missing, there is no row, or a numeric column holds NaN, infinity or
+            something that is not a number.
+        """
+        if not len(frame):
+            raise UsboostError("an encoder needs at least one training row")
+        for name in columns:
+            _column(frame, name)
+        nominal = (
+            {name for name in columns if _is_nominal(frame[name])}
+            if categorical is None
+            else set(categorical)
+        )
+        return cls(
+            tuple(Numeric.fit(name, _numbers(frame, name)) for name in columns if name not in nominal),
+            tuple(Categorical.fit(name, frame[name]) for name in columns if name in nominal),
+        )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns in the order of the encoded table: numeric ones first."""
+        return tuple(c.name for c in self.numeric) + tuple(c.name for c in self.categorical)
+
+    def transform(self, frame: pd.DataFrame) -> Table:
+        """Encode the n rows of any split.
+
+        Returns
+        -------
+        Table with float32 ``numeric`` of shape (n, p) and int32 ``codes`` of shape (n, q).
+
+        Raises
+        ------
+        UsboostError
+            If a column is missing, or a numeric one holds NaN, infinity or something that is not a
+            number.
+        """
+        numeric = np.empty((len(frame), len(self.numeric)), dtype=np.float32)
+        for j, scale in enumerate(self.numeric):
+            numeric[:, j] = scale(_numbers(frame, scale.name))
+        codes = np.empty((len(frame), len(self.categorical)), dtype=np.int32)
+        for j, categories in enumerate(self.categorical):
+            codes[:, j] = categories(_column(frame, categories.name))
+        sizes = tuple(len(categories.values) + 1 for categories in self.categorical)
+        return Table(numeric, codes, sizes, self.names)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The encoder as JSON holds it; `from_dict` makes an equal one."""
+        return {
+            "kind": "table",
+            "numeric": [{"name": c.name, "log": c.log, "mean": c.mean, "std": c.std} for c in self.numeric],
+            "categorical": [{"name": c.name, "values": list(c.values)} for c in self.categorical],
+        }
+
+    @classmethod
+    def from_dict(cls, spec: Mapping[str, Any]) -> TableEncoder:
+        """The encoder that `to_dict` described.
+
+        Raises
+        ------
+        UsboostError
+            If the description is not one of a table encoder.
+        """
+        try:
+            return cls(
+                tuple(
+                    Numeric(str(c["name"]), bool(c["log"]), float(c["mean"]), float(c["std"]))
+                    for c in spec["numeric"]
+                ),
+                tuple(Categorical(str(c["name"]), tuple(c["values"])) for c in spec["categorical"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise UsboostError(f"this is not the description of a table encoder: {error!r}") from error
+
+
+def _signed_log(values: np.ndarray) -> np.ndarray:
+    return np.sign(values) * np.log1p(np.abs(values))
+
+
+def _column(frame: pd.DataFrame, name: str) -> pd.Series:
+    if name not in frame.columns:
+        raise UsboostError(
+            f"column {name!r} is missing from the data; it has {', '.join(map(str, frame.columns))}"
+        )
+    return frame[name]
+
+
+def _is_nominal(column: pd.Series) -> bool:
+    return not pd.api.types.is_numeric_dtype(column.dtype) or pd.api.types.is_bool_dtype(column.dtype)
+
+
+def _numbers(frame: pd.DataFrame, name: str) -> np.ndarray:
+    """A numeric column as finite float64 of shape (n,)."""
+    column = _column(frame, name)
+    try:
+        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    except (TypeError, ValueError):
+        raise UsboostError(f"column {name!r} is numeric but holds something that is not a number") from None
+    bad = int(len(values) - np.isfinite(values).sum())
+    if bad:
+        raise UsboostError(
+            f"numeric column {name!r} holds {bad} missing or infinite values of {len(values)}; "
+            "fill or drop them first"
+        )
+    return values
+
+
+def _factorise(column: pd.Series) -> tuple[np.ndarray, list[str | None]]:
+    """Position of each row's value in a list of nominal values, whose last entry is None: missing."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        # The dictionary is mapped, not the rows; −1 is pandas' code of a missing value.
+        codes, values = column.cat.codes.to_numpy(), column.cat.categories
+    else:
+        try:
+            codes, values = pd.factorize(column, use_na_sentinel=True)
+        except TypeError:
+            raise UsboostError(f"column {column.name!r} holds lists or records, not categories") from None
+    names: list[str | None] = [_nominal(value) for value in values]
+    return np.where(codes < 0, len(names), codes).astype(np.intp), [*names, None]
+
+
+def _nominal(value: Any) -> str:
+    if isinstance(value, (float, np.floating)) and float(value).is_integer():
+        value = int(value)
+    return str(value)

@@ -1,0 +1,88 @@
+"""A table as a view: encoded numbers and categories."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from usboost.errors import UsboostError
+
+
+@dataclass(frozen=True)
+class Table:
+    """Numeric and categorical columns of n samples, encoded.
+
+    Attributes
+    ----------
+    numeric : float32 array of shape (n, p)
+        Numeric columns, already scaled by the encoder; finite.
+    codes : int32 array of shape (n, q)
+        Categories as codes; 0 stands for a value the training split did not hold.
+    cardinalities : tuple of q ints
+        Number of codes of each categorical column, code 0 included.
+    names : tuple of p + q column names, numeric first.
+    """
+
+    numeric: np.ndarray
+    codes: np.ndarray
+    cardinalities: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
+
+    @classmethod
+    def from_numeric(cls, values: np.ndarray, names: tuple[str, ...] = ()) -> Table:
+        """A table without categories, from an array of shape (n, p)."""
+        values = np.ascontiguousarray(values, dtype=np.float32)
+        if values.ndim != 2:
+            raise UsboostError(f"a numeric view needs two dimensions (rows, columns), not {values.ndim}")
+        return cls(values, np.empty((len(values), 0), dtype=np.int32), (), names)
+
+    def __post_init__(self) -> None:
+        if len(self.numeric) != len(self.codes):
+            raise UsboostError(
+                f"numeric columns have {len(self.numeric)} rows but categorical ones {len(self.codes)}"
+            )
+        if self.codes.shape[1] != len(self.cardinalities):
+            raise UsboostError(
+                f"{self.codes.shape[1]} categorical columns but {len(self.cardinalities)} cardinalities"
+            )
+        if not self.names:
+            object.__setattr__(self, "names", tuple(f"x{j}" for j in range(self.n_columns)))
+
+    def __len__(self) -> int:
+        return len(self.numeric)
+
+    def __getitem__(self, rows: Any) -> Table:
+        return Table(self.numeric[rows], self.codes[rows], self.cardinalities, self.names)
+
+    @property
+    def n_numeric(self) -> int:
+        return self.numeric.shape[1]
+
+    @property
+    def n_columns(self) -> int:
+        return self.numeric.shape[1] + self.codes.shape[1]
+
+    @property
+    def categorical(self) -> tuple[int, ...]:
+        """Positions of the categorical columns in `matrix`."""
+        return tuple(range(self.n_numeric, self.n_columns))
+
+    def beside(self, other: Table) -> Table:
+        """The columns of both tables of the same rows: numeric ones first, as always."""
+        names = [*self.names[: self.n_numeric], *other.names[: other.n_numeric]]
+        names += [*self.names[self.n_numeric :], *other.names[other.n_numeric :]]
+        return Table(
+            np.concatenate((self.numeric, other.numeric), axis=1),
+            np.concatenate((self.codes, other.codes), axis=1),
+            (*self.cardinalities, *other.cardinalities),
+            tuple(names),
+        )
+
+    def matrix(self) -> np.ndarray:
+        """All columns side by side as trees read them: float32 (n, p + q), column-major."""
+        out = np.empty((len(self), self.n_columns), dtype=np.float32, order="F")
+        out[:, : self.n_numeric] = self.numeric
+        out[:, self.n_numeric :] = self.codes
+        return out

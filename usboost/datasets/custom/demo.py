@@ -1,0 +1,69 @@
+"""A small table with pictures, as a person might have it: machine parts photographed on white."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from usboost.datasets.covertype import shapes
+from usboost.datasets.files.sampling import stream
+from usboost.errors import UsboostError
+
+TABLE = "table.csv"
+LABEL, IMAGE, SPLIT = "batch", "picture", "split"
+"""The roles of columns of the table, for `custom.prepare`."""
+
+CLASSES = ("mixed", "wedges", "plates")
+
+_SIDE = 48
+
+
+def write_demo(folder: Path, *, rows_train: int, rows_test: int, seed: int) -> None:
+    """Write ``table.csv`` and a folder ``pictures`` of PNG files.
+
+    The table has the columns ``weight`` and ``hardness`` (numbers, some missing), ``colour`` and ``line``
+    (categories, some missing), ``picture`` (path), ``split`` and ``batch``, the label: which of three
+    kinds of shapes the picture shows. Equal arguments write equal bytes.
+
+    Parameters
+    ----------
+    rows_train : rows of the split train; `rows_test` of val and of test each.
+
+    Raises
+    ------
+    UsboostError
+        If either is under 3.
+    """
+    if min(rows_train, rows_test) < 3:
+        raise UsboostError(f"rows_train {rows_train} and rows_test {rows_test} must be 3 or more")
+    rng = np.random.default_rng(stream(seed, 0))
+    split = np.repeat(["train", "val", "test"], [rows_train, rows_test, rows_test])
+    n = len(split)
+    # Every split holds all classes.
+    k = np.arange(n) % 3
+    weight = rng.normal(np.array([50, 44, 57])[k], 9)
+    hardness = np.exp(rng.normal(np.array([1.0, 1.3, 0.8])[k], 0.5))
+    colour = np.where(
+        rng.random(n) < 0.45, np.array(["grey", "red", "blue"])[k], rng.choice(["grey", "red"], n)
+    )
+    paths = [f"pictures/{row:05d}.png" for row in range(n)]
+
+    folder = Path(folder)
+    (folder / "pictures").mkdir(parents=True, exist_ok=True)
+    for row, path in enumerate(paths):
+        drawn = shapes.draw(int(k[row]), shapes.image_rng(stream(seed, 1), row), _SIDE)
+        (folder / path).write_bytes(shapes.encode(drawn))
+    table = pd.DataFrame(
+        {
+            IMAGE: paths,
+            "weight": np.where(rng.random(n) < 0.05, np.nan, weight.round(1)),
+            "hardness": hardness.round(3),
+            "colour": np.where(rng.random(n) < 0.05, "", colour),
+            "line": rng.choice(["A", "B", "C"], n),
+            SPLIT: split,
+            LABEL: np.array(CLASSES)[k],
+        }
+    )
+    table.to_csv(folder / TABLE, index=False, lineterminator="\n")

@@ -1,0 +1,284 @@
+"""Pictures as people have them: read from a file, a zip, a table or memory, and made uniform.
+
+Every picture becomes an 8-bit square, grey or red-green-blue:
+
+- turned upright as its EXIF orientation says; of an animation the first frame;
+- transparency is laid on white; CMYK and the like become RGB; 16-bit values are divided by 257;
+- the shorter side is scaled to the size asked for (bilinear, antialiased) and the centre cropped; a square
+  picture that has the size already keeps its pixels.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import stat
+import warnings
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from os import stat_result
+from pathlib import Path, PurePosixPath, PureWindowsPath
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from PIL import Image, ImageOps
+
+from usboost.data.images import MODES
+from usboost.errors import UsboostError
+
+FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
+"""What is read; Pillow knows more formats, some of which start other programs."""
+
+LARGEST_FILE = 1 << 28
+"""Bytes of a picture's file above which it is refused, before it is read or unzipped."""
+
+
+@dataclass(frozen=True)
+class ParquetRow:
+    """One value of a binary column of a Parquet file."""
+
+    path: Path
+    column: str
+    row: int
+
+
+Source = Path | tuple[Path, str] | ParquetRow | bytes
+"""A picture: a file, a member of a zip archive, a row of a Parquet file, or its bytes."""
+
+
+def name_of(source: Source) -> str:
+    """What a person knows the picture as."""
+    if isinstance(source, Path):
+        return str(source)
+    if isinstance(source, ParquetRow):
+        return f"{source.path}, row {source.row + 1}, column {source.column!r}"
+    return "a picture" if isinstance(source, bytes) else f"{source[1]} in {source[0]}"
+
+
+def identity(source: Source) -> str:
+    """A text that changes when the picture does: name, size and time of a file, checksum in a zip.
+
+    Raises
+    ------
+    UsboostError
+        If the file, archive or member is missing.
+    """
+    if isinstance(source, bytes):
+        return hashlib.sha256(source).hexdigest()
+    if isinstance(source, tuple):
+        info = _member(*source)
+        return f"{source[0]}|{source[1]}|{info.CRC}|{info.file_size}"
+    path = source if isinstance(source, Path) else source.path
+    status = _status(path)
+    text = f"{path}|{status.st_size}|{status.st_mtime_ns}"
+    return f"{text}|{source.column}|{source.row}" if isinstance(source, ParquetRow) else text
+
+
+def read(source: Path | tuple[Path, str] | bytes, name: str | None = None) -> bytes:
+    """The bytes of a picture, called `name` in errors.
+
+    Raises
+    ------
+    UsboostError
+        If it is missing, empty, larger than `LARGEST_FILE`, or in a damaged archive.
+    """
+    name = name or name_of(source)
+    if isinstance(source, bytes):
+        data, size = source, len(source)
+    elif isinstance(source, tuple):
+        info = _member(*source)
+        size = info.file_size
+        try:
+            data = unpack(_archive(source[0]), info) if size <= LARGEST_FILE else b""
+        # zlib, bz2 and lzma each have errors of their own
+        except Exception as error:
+            raise UsboostError(f"{name} cannot be unzipped ({error}); replace the archive") from error
+    else:
+        status = _status(source)
+        if not stat.S_ISREG(status.st_mode):
+            raise UsboostError(f"{name} is not a file; a picture is needed there")
+        size = status.st_size
+        try:
+            data = source.read_bytes() if size <= LARGEST_FILE else b""
+        except OSError as error:
+            raise UsboostError(f"{name} cannot be read: {error.strerror}") from None
+    if size > LARGEST_FILE:
+        raise UsboostError(f"{name} has {size:,} bytes, more than the {LARGEST_FILE:,} a picture may have")
+    if not data:
+        raise UsboostError(f"{name} is empty; replace or leave out this picture")
+    return data
+
+
+def load(source: Path | tuple[Path, str] | bytes, *, size: int, channels: int) -> np.ndarray:
+    """A picture as the networks see it.
+
+    Parameters
+    ----------
+    source : file, (zip archive, member) or bytes.
+    size : height and width in pixels.
+    channels : 1 (grey) or 3 (red, green, blue).
+
+    Returns
+    -------
+    uint8 array of shape (channels, size, size).
+
+    Raises
+    ------
+    UsboostError
+        If it cannot be read (see `read`), is damaged or cut short, is of no format in `FORMATS`, has
+        32-bit or floating-point pixels, or has more pixels than ``PIL.Image.MAX_IMAGE_PIXELS``.
+    """
+    pixels = np.asarray(square(read(source), name_of(source), size=size, channels=channels))
+    return pixels[None].copy() if channels == 1 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
+
+
+def square(data: bytes, name: str, *, size: int, channels: int) -> Image.Image:
+    """The picture in `data` as a square 8-bit image; errors as `load`, naming it `name`."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+                # A JPEG much larger than needed is decoded at a half, quarter or eighth of its size.
+                image.draft(None, (2 * size, 2 * size))
+                upright = ImageOps.exif_transpose(image)
+                return _uniform(upright, image.format, name, size).convert(MODES[channels])
+    except UsboostError:
+        raise
+    except (Image.DecompressionBombWarning, Image.DecompressionBombError):
+        raise UsboostError(
+            f"{name} has more than {Image.MAX_IMAGE_PIXELS:,} pixels; make it smaller or leave it out"
+        ) from None
+    except Image.UnidentifiedImageError:
+        raise UsboostError(f"{name} is no picture in a known format ({', '.join(FORMATS)})") from None
+    # A damaged file can make Pillow's decoders raise nearly anything.
+    except Exception as error:
+        raise UsboostError(
+            f"{name} cannot be read as a picture ({error}); replace or leave it out"
+        ) from error
+
+
+def inside(folder: Path, relative: str, name: str) -> Path:
+    """The file `relative` to a folder, which it may not leave.
+
+    Parameters
+    ----------
+    name : where the path was found, for the error message.
+
+    Raises
+    ------
+    UsboostError
+        If the path is absolute, contains ``..``, leads out of the folder through a link, or there is
+        no such file.
+    """
+    folder = Path(folder)
+    if not is_contained(relative):
+        raise UsboostError(f"{name}: {relative!r} is not a path inside {folder}, as paths must be")
+    path = folder / relative
+    try:
+        target = path.resolve(strict=True)
+    except (OSError, RuntimeError):
+        raise UsboostError(f"{name}: there is no file {path}") from None
+    if not target.is_relative_to(folder.resolve()):
+        raise UsboostError(f"{name}: {relative!r} is a link that leads out of {folder}")
+    if not target.is_file():
+        raise UsboostError(f"{name}: {path} is not a file")
+    return path
+
+
+def is_contained(relative: str) -> bool:
+    """Whether a path is relative, without ``..``, on any system."""
+    posix, windows = PurePosixPath(relative), PureWindowsPath(relative)
+    return not (
+        not relative.strip()
+        or "\0" in relative
+        or posix.is_absolute()
+        or windows.drive
+        or windows.root
+        or ".." in windows.parts
+    )
+
+
+class ParquetReader:
+    """The values of a binary Parquet column, asked for in rising order: one pass, bounded memory."""
+
+    def __init__(self, path: Path, column: str) -> None:
+        self._path, self._column = path, column
+        self._first = 0
+        self._values: list[bytes | None] = []
+        self._batches = self._pass()
+
+    def __call__(self, row: int) -> bytes:
+        """The bytes of one row; a row before those at hand starts a new pass."""
+        if row < self._first:
+            self._first, self._values, self._batches = 0, [], self._pass()
+        while row >= self._first + len(self._values):
+            self._first += len(self._values)
+            try:
+                self._values = next(self._batches)
+            except StopIteration:
+                raise UsboostError(f"{self._path} has no row {row + 1}; it is damaged") from None
+            except (pa.ArrowException, OSError, ValueError) as error:
+                raise UsboostError(f"{self._path}: column {self._column!r} is damaged ({error})") from error
+        return self._values[row - self._first] or b""
+
+    def _pass(self) -> Iterator[list[bytes | None]]:
+        with pq.ParquetFile(self._path, pre_buffer=False, buffer_size=1 << 20) as file:
+            for batch in file.iter_batches(batch_size=32, columns=[self._column]):
+                yield batch.column(0).to_pylist()
+
+
+def _uniform(image: Image.Image, format: str | None, name: str, size: int) -> Image.Image:
+    """A square image in mode L or RGB."""
+    if image.mode.startswith("I;16") or (image.mode == "I" and format in ("PNG", "PPM")):
+        values = (np.asarray(image).astype(np.int64) + 128) // 257
+        image = Image.fromarray(values.clip(0, 255).astype(np.uint8))
+    elif image.mode in ("I", "F"):
+        raise UsboostError(f"{name} has 32-bit pixels, whose white is unknown; convert it to 8 bits")
+    if image.mode in ("LA", "La", "RGBA", "RGBa", "PA") or "transparency" in image.info:
+        image = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
+    elif image.mode not in ("L", "RGB"):
+        image = image.convert("L" if image.mode == "1" else "RGB")
+    side = min(image.size)
+    left, top = (image.width - side) / 2, (image.height - side) / 2
+    # Cropping and scaling at once: a thin strip scaled whole would be enormous.
+    box = (left, top, left + side, top + side)
+    return image.resize((size, size), Image.Resampling.BILINEAR, box=box)
+
+
+def unpack(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
+    """A member's bytes: no more are unpacked than the directory says, which `ZipFile.read` would do."""
+    with archive.open(info) as member:
+        return member.read(info.file_size)
+
+
+def _status(path: Path) -> stat_result:
+    try:
+        return path.stat()
+    except OSError as error:
+        raise UsboostError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _member(archive: Path, member: str) -> zipfile.ZipInfo:
+    try:
+        return _archive(archive).getinfo(member)
+    except KeyError:
+        raise UsboostError(f"{archive} holds no file {member}") from None
+
+
+def _archive(path: Path) -> zipfile.ZipFile:
+    status = _status(path)
+    return _opened(path, status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=4)
+def _opened(path: Path, _size: int, _time: int) -> zipfile.ZipFile:
+    """An open archive, kept while its file stays the same; a long list of members is slow to read."""
+    try:
+        return zipfile.ZipFile(path)
+    except Exception as error:  # zipfile raises nearly anything for a damaged directory
+        raise UsboostError(f"{path} cannot be opened as a zip archive: {error}") from None

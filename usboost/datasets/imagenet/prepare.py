@@ -1,0 +1,208 @@
+"""MI: dogs against other animals of ImageNet, with 500 made numbers for each picture (US section 4.1).
+
+Class 0 are the dogs; class 1 the felines, primates, reptiles and birds. The numbers x_S of a picture are
+random but for wᵀx_S > 0 in class 0 and wᵀx_S < 0 in class 1, for one fixed w. Then 9 % of the labels of
+each split are switched, and the clean ones kept as the column `CLEAN`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from usboost.datasets.covertype.prepare import NOISE
+from usboost.datasets.files.sampling import stratified_parts, stratified_sample, stream, switch_labels
+from usboost.datasets.files.sources import RemoteFile, sha256
+from usboost.datasets.imagenet.layout import INDEX, Picture, animals, training, validation
+from usboost.datasets.imagenet.picture_tree import open_tree
+from usboost.datasets.prepared import image_store
+from usboost.datasets.prepared.image_encoding import Progress, encode_files, encoding
+from usboost.datasets.prepared.store import CLEAN, LABEL, Prepared, describe
+from usboost.errors import UsboostError
+
+SOURCE = "tiny_imagenet_200"
+
+FILES = (RemoteFile("tiny-imagenet-200.zip", "http://cs231n.stanford.edu/tiny-imagenet-200.zip"),)
+"""ILSVRC2012 itself is not to be had without an account: its folder is a person's own."""
+
+GROUPS = {"dog": 0, "feline": 1, "primate": 1, "reptile": 1, "bird": 1}
+"""The class of each group of synsets."""
+
+CLASSES = ("dog", "feline, primate, reptile or bird")
+
+DIGITS = {"digit 0 to 4": 0, "digit 5 to 9": 1}
+"""The groups of the demo's pictures (see `imagenet_demo`), which stand in for the animals."""
+
+NUMBERS = 500
+"""How many numbers x_S has."""
+
+COLUMNS = tuple(f"s{j:03d}" for j in range(NUMBERS))
+
+_NEAR = 1e-3  # |wᵀx| under this is drawn again: rounding must not decide on which side a row is
+
+
+def prepare(
+    raw: Path,
+    *,
+    seed: int,
+    profile: str,
+    size: int = 64,
+    limits: Mapping[str, int] | None = None,
+    work: Path,
+    workers: int = 1,
+    progress: Progress | None = None,
+) -> Prepared:
+    """Make MI from ILSVRC2012 or Tiny ImageNet.
+
+    The training folder is the training split. The paper had no test set beside the validation folder; here
+    one half of it, chosen at random within each synset, is the validation split, the other the test split.
+
+    Parameters
+    ----------
+    raw : folder with ``train/<wnid>/`` and ``val/``, or Tiny ImageNet's zip, or a folder that holds it; see
+        `imagenet_layout.animals` and `imagenet_layout.validation` for what else is needed.
+    seed : of the halves, the numbers, the switched labels and the rows taken, each from its own stream.
+    profile : "demo" or "paper"; only noted in the card.
+    size : height and width of the pictures in pixels.
+    limits : how many rows of a split to take at random, with the synsets' shares; all by default.
+    work : folder for the shards of images; a preparation that was stopped goes on there.
+    workers : processes that decode and encode pictures.
+    progress : called with (pictures done, pictures in all).
+
+    Returns
+    -------
+    The splits train, val and test with the columns s000..s499 (float32), ``wnid``, ``file``, `LABEL` and
+    `CLEAN`, in the order of synset and name.
+
+    Raises
+    ------
+    UsboostError
+        If the synsets' groups or the validation labels are not known, a class has no pictures, or a picture
+        cannot be read.
+    """
+    raw = Path(raw)
+    tree = open_tree(raw)
+    beside = raw if raw.is_dir() else raw.parent
+    groups, origin = animals(tree, beside)
+    class_of, digits = _classes(groups, tree.path)
+
+    pictures = {"train": training(tree, class_of)}
+    held = validation(tree, beside, class_of)
+    halves = stratified_parts([picture.wnid for picture in held], (0.5, 0.5), stream(seed, 0))
+    for split, rows in zip(("val", "test"), halves):
+        pictures[split] = [held[row] for row in rows]
+    found = {split: len(of_split) for split, of_split in pictures.items()}
+    if unknown := [split for split in limits or () if split not in pictures]:
+        raise UsboostError(f"limits names {unknown[0]!r}, but the splits are {', '.join(pictures)}")
+    for k, (split, of_split) in enumerate(pictures.items()):
+        rows = stratified_sample([p.wnid for p in of_split], (limits or {}).get(split), stream(seed, 1, k))
+        pictures[split] = [of_split[row] for row in rows]
+        classes = {class_of[picture.wnid] for picture in pictures[split]}
+        if classes != {0, 1}:
+            raise UsboostError(
+                f"{tree.path}: split {split!r} has pictures of {len(classes)} classes, not two"
+            )
+
+    w = hyperplane(seed)
+    splits = {
+        split: _frame(of_split, class_of, w, stream(seed, 2, k), stream(seed, 3, k))
+        for k, (split, of_split) in enumerate(pictures.items())
+    }
+    sources = {split: [picture.source for picture in of_split] for split, of_split in pictures.items()}
+    encode_files(sources, work, size=size, channels=3, workers=workers, progress=progress)
+
+    views, names = {"S": list(COLUMNS)}, list(DIGITS) if digits else list(CLASSES)
+    digests = {tree.path.name: tree.digest()}
+    if (beside / INDEX).is_file():
+        digests[INDEX] = sha256(beside / INDEX)
+    card = describe(
+        splits,
+        views,
+        names,
+        dataset="mi",
+        profile=profile,
+        seed=seed,
+        columns={
+            **{name: {"view": "S", "kind": "continuous", "why": "see structured"} for name in COLUMNS},
+            "wnid": {"view": None, "kind": "nominal", "why": "synset of the picture"},
+            "file": {"view": None, "kind": "text", "why": "where the picture is from"},
+            LABEL: {"view": None, "kind": "label", "why": f"what is predicted; {NOISE:.0%} switched"},
+            CLEAN: {"view": None, "kind": "label", "why": "the class before any label was switched"},
+        },
+        sources=digests,
+        images=image_store.entry(
+            size, 3, encoding=encoding(size), how="shorter side scaled to the size, centre cropped"
+        ),
+        pictures="scikit-learn digits stand in for ImageNet" if digits else f"ImageNet; groups: {origin}",
+        synsets=groups,
+        halves="val and test are halves of the validation folder, since the paper had no test set beside it",
+        structured={"rule": "w·x > 0 in class 0, < 0 in class 1", "w": w.tolist()},
+        noise={"rate": NOISE, "why": "labels of each split switched at random, after x_S was drawn"},
+        rows={"found": found, "taken": {split: len(frame) for split, frame in splits.items()}},
+    )
+    return Prepared(splits, views, names, card, images=Path(work))
+
+
+def hyperplane(seed: int) -> np.ndarray:
+    """The fixed w ~ N(0, I), float64 of shape (500,)."""
+    return np.random.default_rng(stream(seed, 4)).standard_normal(NUMBERS)
+
+
+def structured(y: ArrayLike, w: np.ndarray, seed: int) -> np.ndarray:
+    """Numbers on the right side of the plane: x ~ N(0, I), its sign flipped when it is on the other.
+
+    Parameters
+    ----------
+    y : classes 0 or 1 of shape (n,).
+    w : float64 of shape (p,).
+
+    Returns
+    -------
+    float32 array of shape (n, p), with wᵀx > 0 where y is 0 and wᵀx < 0 where y is 1, never 0.
+    """
+    side = np.where(np.asarray(y) == 0, 1, -1).astype(np.float32)
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((len(side), len(w)), dtype=np.float32)
+    products = _products(x, w)
+    while (near := np.abs(products) < _NEAR).any():
+        x[near] = rng.standard_normal((int(near.sum()), len(w)), dtype=np.float32)
+        products[near] = _products(x[near], w)
+    x *= (np.sign(products).astype(np.float32) * side)[:, None]
+    return x
+
+
+def _products(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """wᵀx of each row in float64, a block at a time."""
+    return np.concatenate([x[k : k + 8192].astype(np.float64) @ w for k in range(0, len(x), 8192)])
+
+
+def _classes(groups: Mapping[str, str], path: Path) -> tuple[dict[str, int], bool]:
+    """The class of each synset in a class, and whether they are the demo's digits."""
+    digits = any(group in DIGITS for group in groups.values())
+    codes = DIGITS if digits else GROUPS
+    class_of = {wnid: codes[group] for wnid, group in groups.items() if group in codes}
+    for code, name in enumerate(DIGITS if digits else CLASSES):
+        if code not in class_of.values():
+            raise UsboostError(f"{path} has no training folder of a {name}; both classes are needed")
+    return class_of, digits
+
+
+def _frame(
+    pictures: list[Picture], class_of: Mapping[str, int], w: np.ndarray, seed_x: int, seed_noise: int
+) -> pd.DataFrame:
+    clean = np.array([class_of[picture.wnid] for picture in pictures])
+    frame = pd.DataFrame(structured(clean, w, seed_x), columns=list(COLUMNS), copy=False)
+    wnids = pd.Categorical([picture.wnid for picture in pictures])
+    rest = pd.DataFrame(
+        {
+            "wnid": wnids,
+            "file": [picture.file for picture in pictures],
+            LABEL: switch_labels(clean, NOISE, n_classes=2, seed=seed_noise).astype(np.int8),
+            CLEAN: clean.astype(np.int8),
+        }
+    )
+    return pd.concat([frame, rest], axis=1)

@@ -1,0 +1,178 @@
+"""The images of a prepared dataset: Parquet shards of encoded pictures, taken in and read.
+
+A split's shards ``images/<split>/images-00000.parquet``, ... have the columns ``row`` (int64, counted on
+from shard to shard) and ``image`` (PNG or JPEG bytes of one size). `image_encoding` makes them of
+pictures, `shapes` draws them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from usboost.data.images import EncodedImages, Images
+from usboost.datasets.files.sources import sha256
+from usboost.datasets.prepared.card import Pictures
+from usboost.errors import UsboostError
+
+FOLDER = "images"
+"""The folder of a prepared dataset that holds a folder of shards for each split."""
+
+BUDGET = 4 << 30
+"""Bytes of decoded pixels up to which a split's images are held in memory."""
+
+
+def entry(size: int, channels: int, *, view: str = "U", encoding: str, **more: Any) -> dict[str, Any]:
+    """What the card says about the images; `store.write` adds the ``splits``."""
+    return {"view": view, "size": [size, size], "channels": channels, "encoding": encoding, **more}
+
+
+def place(images: Path, about: Mapping[str, Any], rows: Mapping[str, int], folder: Path) -> dict[str, Any]:
+    """Take shards made elsewhere into a prepared folder, without a second copy of them.
+
+    They are hard links, so that the work folder stays complete should anything fail; they are copies
+    only when the work folder is on another file system.
+
+    Parameters
+    ----------
+    images : folder with a folder of shards for each split.
+    about : the card's entry (see `entry`).
+    rows : number of rows by split.
+    folder : the prepared folder.
+
+    Returns
+    -------
+    The entry with ``splits``: for each the ``rows``, ``bytes``, ``digest`` (SHA-256 over those of its
+    shards) and ``shards`` with ``file, rows, bytes, sha256``.
+
+    Raises
+    ------
+    UsboostError
+        If a split's shards are missing, damaged, or do not hold one image for each row.
+    """
+    splits = {}
+    for split, n in rows.items():
+        paths = sorted((Path(images) / split).glob("images-*.parquet"))
+        if not paths:
+            raise UsboostError(
+                f"{Path(images) / split} holds no images; make them before writing the dataset"
+            )
+        target = folder / FOLDER / split
+        target.mkdir(parents=True)
+        shards: list[dict[str, Any]] = []
+        first = 0
+        for path in paths:
+            count = _checked_rows(path, first)
+            try:
+                os.link(path, target / path.name)
+            except OSError:
+                shutil.copyfile(path, target / path.name)
+            shards.append(
+                {"file": path.name, "rows": count, "bytes": path.stat().st_size, "sha256": sha256(path)}
+            )
+            first += count
+        if first != n:
+            raise UsboostError(
+                f"{Path(images) / split} holds {first} images but split {split!r} has {n} rows"
+            )
+        splits[split] = {
+            "rows": n,
+            "bytes": sum(shard["bytes"] for shard in shards),
+            "digest": hashlib.sha256("".join(shard["sha256"] for shard in shards).encode()).hexdigest(),
+            "shards": shards,
+        }
+    return {**about, "splits": splits}
+
+
+def read_view(
+    folder: Path, about: Mapping[str, Any], split: str, n: int, *, budget: int = BUDGET
+) -> Images | EncodedImages:
+    """The images of one split as a view of n rows, every shard checked against the card.
+
+    Parameters
+    ----------
+    folder : the prepared folder.
+    about : the card's entry.
+    budget : bytes; within it the pixels are held in memory. Otherwise the encoded images are, and when
+        these exceed it too they are mapped from a temporary file, deleted with the view.
+
+    Raises
+    ------
+    UsboostError
+        If a shard is missing, cut short, changed, or its rows do not follow the shard before.
+    """
+    try:
+        Pictures.model_validate(about)
+        height, width = about["size"]
+        shape = {"channels": about["channels"], "height": height, "width": width}
+        promised = about["splits"][split]["shards"]
+        shards = [(folder / FOLDER / split / shard["file"], shard) for shard in promised]
+        total, size = sum(shard["rows"] for shard in promised), sum(shard["bytes"] for shard in promised)
+    except (KeyError, TypeError, ValueError) as error:
+        raise UsboostError(
+            f"{folder / 'card.json'} does not describe the images of {split!r} ({error!r}); prepare again"
+        ) from None
+    if total != n:
+        raise UsboostError(f"{folder} has {total} images but {n} rows in split {split!r}; prepare it again")
+    for path, shard in shards:
+        if not path.is_file():
+            raise UsboostError(f"{path} is missing; prepare the dataset again")
+        if path.stat().st_size != shard["bytes"]:
+            raise UsboostError(f"{path} is damaged or truncated; prepare the dataset again")
+    columns = _columns(shards)
+    if n * shape["channels"] * height * width <= budget:
+        pixels = np.empty((n, shape["channels"], height, width), dtype=np.uint8)
+        first = 0
+        for column in columns:
+            pixels[first : first + len(column)] = EncodedImages(column, **shape).decode()
+            first += len(column)
+        return Images(pixels)
+    chunks = [chunk for column in columns for chunk in column.chunks] if size <= budget else _mapped(columns)
+    return EncodedImages(pa.chunked_array(chunks, pa.binary()), **shape)
+
+
+def _checked_rows(path: Path, first: int) -> int:
+    """The number of rows of a shard that must start at `first`."""
+    try:
+        rows = pq.read_table(path, columns=["row"])["row"].cast(pa.int64()).to_numpy()
+    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+        raise UsboostError(f"{path} is damaged or truncated ({error}); make its images again") from error
+    if not np.array_equal(rows, np.arange(first, first + len(rows))):
+        raise UsboostError(f"{path} does not hold the rows from {first} on, in order; make its images again")
+    return len(rows)
+
+
+def _columns(shards: Sequence[tuple[Path, Mapping[str, Any]]]) -> Iterator[pa.ChunkedArray]:
+    """The encoded images of each shard, one shard in memory at a time."""
+    first = 0
+    for path, promised in shards:
+        if sha256(path) != promised["sha256"]:
+            raise UsboostError(f"{path} is not the file the card describes; prepare the dataset again")
+        count = _checked_rows(path, first)
+        if count != promised["rows"]:
+            raise UsboostError(f"{path} has {count} rows, not {promised['rows']}; prepare the dataset again")
+        first += count
+        try:
+            yield pq.read_table(path, columns=["image"])["image"].cast(pa.binary())
+        except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+            raise UsboostError(f"{path} is damaged ({error}); prepare the dataset again") from error
+
+
+def _mapped(columns: Iterator[pa.ChunkedArray]) -> list[pa.Array]:
+    """The columns in a memory-mapped file without a name: gone when nothing refers to it."""
+    schema = pa.schema([("image", pa.binary())])
+    with tempfile.NamedTemporaryFile(suffix=".arrow") as file:
+        with pa.OSFile(file.name, "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+            for column in columns:
+                writer.write_table(pa.table({"image": column}, schema))
+        table = pa.ipc.open_file(pa.memory_map(file.name)).read_all()
+    return table["image"].chunks

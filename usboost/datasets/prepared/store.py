@@ -1,0 +1,265 @@
+"""A dataset in its prepared form: one Parquet file per split, images in shards, and a card about them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from usboost.data.encoding import TableEncoder
+from usboost.data.views import View, Views
+from usboost.datasets.files.sources import sha256
+from usboost.datasets.prepared import card as cards
+from usboost.datasets.prepared import image_store
+from usboost.errors import UsboostError
+from usboost.files import replacing
+
+LABEL = "label"
+"""The column of class codes 0..M-1 in every split."""
+
+CLEAN = "clean_label"
+"""The column of class codes before any was switched, where labels are; in no view."""
+
+FORMAT = 1
+"""Version of the prepared form; a reader refuses another one."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A dataset cut into splits and views, not yet encoded.
+
+    Attributes
+    ----------
+    splits : frames by split name; raw values (float32 numbers, pandas categories) and `LABEL`.
+    views : names of the columns of each view.
+    classes : class names by code.
+    card : what there is to know about the dataset, as JSON holds it (see `describe`). Its entry ``images``,
+        of a dataset with pictures, is one of `image_store.entry`.
+    images : folder with a folder of image shards for each split, or None.
+    """
+
+    splits: dict[str, pd.DataFrame]
+    views: dict[str, list[str]]
+    classes: list[str]
+    card: dict[str, Any]
+    images: Path | None = None
+
+
+def describe(
+    splits: Mapping[str, pd.DataFrame],
+    views: Mapping[str, Sequence[str]],
+    classes: Sequence[str],
+    *,
+    dataset: str,
+    profile: str,
+    seed: int,
+    columns: Mapping[str, Mapping[str, Any]],
+    sources: Mapping[str, str],
+    **more: Any,
+) -> dict[str, Any]:
+    """The card of a dataset; the encoders in it are fitted on the split called ``train``.
+
+    Parameters
+    ----------
+    splits, views, classes : as in `Prepared`.
+    dataset, profile, seed : what was prepared, "demo" or "paper", and with which seed.
+    columns : for each column its ``view`` (or None), ``kind`` and ``why`` it is there.
+    sources : SHA-256 of each raw file, by file name.
+    more : further entries of the card.
+
+    Returns
+    -------
+    dict with ``format, dataset, profile, seed, classes, splits, views, columns, sources, encoders``
+    and the entries of ``more``; ``splits`` holds ``rows`` and the ``classes``' counts.
+    """
+    counts = {name: np.bincount(frame[LABEL], minlength=len(classes)) for name, frame in splits.items()}
+    return {
+        "format": FORMAT,
+        "dataset": dataset,
+        "profile": profile,
+        "seed": seed,
+        "classes": list(classes),
+        "splits": {
+            name: {"rows": len(frame), "classes": dict(zip(classes, counts[name].tolist(), strict=True))}
+            for name, frame in splits.items()
+        },
+        "views": {view: list(names) for view, names in views.items()},
+        "columns": {name: dict(entry) for name, entry in columns.items()},
+        "sources": dict(sources),
+        "encoders": {
+            view: TableEncoder.fit(splits["train"], names).to_dict() for view, names in views.items()
+        },
+        **more,
+    }
+
+
+def write(prepared: Prepared, folder: Path, images: Path | None = None) -> None:
+    """Write the splits as ``<split>.parquet``, the images as shards and the card as ``card.json``.
+
+    An earlier folder of that name is replaced as a whole, after everything has been written beside
+    it; when anything fails it stays as it was. Files that are already there are never edited, since
+    DVC may have linked them to its cache.
+
+    Parameters
+    ----------
+    images : folder with a folder of image shards for each split; by default that of ``prepared``. The
+        shards are linked, not copied (see `image_store.place`).
+
+    Raises
+    ------
+    UsboostError
+        If ``folder`` is a file, the images are not one for each row, or there are images where the card
+        describes none or the other way round.
+    """
+    images, about = images or prepared.images, prepared.card.get("images")
+    if (images is None) != (about is None):
+        raise UsboostError(
+            "the card describes images, but no folder of them was given"
+            if images is None
+            else f"there are images in {images}, but the card does not describe them"
+        )
+    with replacing(Path(folder)) as fresh:
+        card = {**prepared.card, "splits": {}}
+        for split, frame in prepared.splits.items():
+            path = fresh / f"{split}.parquet"
+            pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), path, compression="zstd")
+            card["splits"][split] = {**prepared.card["splits"][split], "sha256": sha256(path)}
+        if images is not None and about is not None:
+            rows = {split: len(frame) for split, frame in prepared.splits.items()}
+            card["images"] = image_store.place(images, about, rows, fresh)
+        text = json.dumps(card, indent=1, ensure_ascii=False, allow_nan=False)
+        (fresh / "card.json").write_text(text + "\n", encoding="utf-8")
+
+
+def read_card(folder: Path) -> dict[str, Any]:
+    """The card of a prepared dataset.
+
+    Raises
+    ------
+    UsboostError
+        If there is none, it is not JSON, or it is of another format.
+    """
+    path = Path(folder) / "card.json"
+    try:
+        card = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UsboostError(f"{path} is missing; prepare the dataset first") from None
+    except OSError as error:
+        raise UsboostError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise UsboostError(f"{path} is not valid JSON ({error}); prepare the dataset again") from None
+    if not isinstance(card, dict) or card.get("format") != FORMAT:
+        raise UsboostError(f"{path} is not a card of format {FORMAT}; prepare the dataset again")
+    missing = [key for key in ("splits", "views", "encoders") if not isinstance(card.get(key), dict)]
+    if missing:
+        raise UsboostError(f"{path} lacks {', '.join(missing)}; prepare the dataset again")
+    cards.check(card, path)
+    return card
+
+
+def read_frame(folder: Path, split: str) -> pd.DataFrame:
+    """The raw values of one split, checked against the card: n rows, views' columns and `LABEL`.
+
+    Raises
+    ------
+    UsboostError
+        If the card or the Parquet file is missing, cut short or changed, has another number of rows
+        than the card says, or lacks a column of a view.
+    """
+    return _load(Path(folder), read_card(folder), split)
+
+
+def read(
+    folder: Path,
+    split: str,
+    *,
+    views: Collection[str] | None = None,
+    image_budget: int = image_store.BUDGET,
+) -> tuple[Views, np.ndarray]:
+    """One split as learners read it.
+
+    Parameters
+    ----------
+    views : names of the views wanted, all by default; a tree needs no pictures read.
+    image_budget : bytes of pixels up to which images are decoded into memory (see
+        `image_store.read_view`).
+
+    Returns
+    -------
+    The views of n samples, the images first (`Images` or `EncodedImages`), each table encoded by its
+    encoder in the card, and int64 labels of shape (n,).
+
+    Raises
+    ------
+    UsboostError
+        As `read_frame`, or if a view is unknown, the card has no encoder for one, or an image shard is
+        missing, damaged or not the one that the card describes.
+    """
+    folder = Path(folder)
+    card = read_card(folder)
+    frame = _load(folder, card, split)
+    pictures = card.get("images")
+    names = [*([pictures["view"]] if pictures else []), *card["views"]]
+    if unknown := [view for view in views or () if view not in names]:
+        raise UsboostError(f"{folder} has no view {unknown[0]!r}; its views are {', '.join(names)}")
+    found: dict[str, View] = {}
+    for view in names:
+        if views is not None and view not in views:
+            continue
+        if pictures and view == pictures["view"]:
+            found[view] = image_store.read_view(folder, pictures, split, len(frame), budget=image_budget)
+            continue
+        if view not in card["encoders"]:
+            raise UsboostError(f"{folder / 'card.json'} has no encoder for view {view!r}; prepare again")
+        found[view] = TableEncoder.from_dict(card["encoders"][view]).transform(frame)
+    return Views(found), _labels(frame, card, folder / f"{split}.parquet")
+
+
+def _labels(frame: pd.DataFrame, card: Mapping[str, Any], path: Path) -> np.ndarray:
+    """int64 codes of classes that the card names."""
+    labels = frame[LABEL]
+    if not pd.api.types.is_integer_dtype(labels.dtype) or labels.isna().any():
+        raise UsboostError(f"{path}: {LABEL!r} must be codes of classes; prepare the dataset again")
+    codes = labels.to_numpy(dtype=np.int64)
+    most = len(card["classes"]) if card.get("classes") else None
+    if len(codes) and (codes.min() < 0 or (most is not None and codes.max() >= most)):
+        raise UsboostError(f"{path}: {LABEL!r} holds codes of no class; prepare the dataset again")
+    return codes
+
+
+def _load(folder: Path, card: Mapping[str, Any], split: str) -> pd.DataFrame:
+    if split not in card["splits"]:
+        raise UsboostError(f"{folder} has no split {split!r}; its splits are {', '.join(card['splits'])}")
+    path, promised = folder / f"{split}.parquet", card["splits"][split]
+    try:
+        with pq.ParquetFile(path) as file:
+            columns, rows = set(file.schema_arrow.names), file.metadata.num_rows
+    except FileNotFoundError:
+        raise UsboostError(f"{path} is missing; prepare the dataset again") from None
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise UsboostError(f"{path} is damaged or truncated ({error}); prepare the dataset again") from error
+    if rows != promised["rows"]:
+        raise UsboostError(
+            f"{path} has {rows} rows but the card says {promised['rows']}; prepare the dataset again"
+        )
+    for view, names in card["views"].items():
+        if absent := [name for name in names if name not in columns]:
+            raise UsboostError(
+                f"{path} lacks column {absent[0]!r} of view {view!r}; prepare the dataset again"
+            )
+    if LABEL not in columns:
+        raise UsboostError(f"{path} lacks the column {LABEL!r}; prepare the dataset again")
+    if sha256(path) != promised["sha256"]:
+        raise UsboostError(f"{path} is not the file the card describes; prepare the dataset again")
+    try:
+        return pq.read_table(path).to_pandas()
+    # pandas' own notes in the file may hold anything
+    except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise UsboostError(f"{path} is damaged or truncated ({error}); prepare the dataset again") from error

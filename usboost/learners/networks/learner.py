@@ -1,0 +1,173 @@
+"""Neural networks as weak learners."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from torch import nn
+
+from usboost.data.views import View
+from usboost.errors import UsboostError
+from usboost.learners.base import FittedLearner, Target, sum_one_by_one
+from usboost.learners.networks import stacked
+from usboost.learners.networks import written_out as by_hand
+from usboost.learners.networks.backbones import Backbone
+from usboost.learners.networks.batches import Batches, Tensors, prepare_view
+from usboost.learners.networks.branches import branch, initialise, reseed
+from usboost.learners.networks.image_network import ImageNetwork
+from usboost.learners.networks.optimizers import make_optimizer
+from usboost.learners.networks.training import pick_device, run, run_epoch
+
+
+@dataclass(frozen=True)
+class PreparedView:
+    """A view's rows on the device, with the specification that a network for it needs."""
+
+    rows: Batches
+    spec: dict[str, Any]
+    device: torch.device
+
+
+@dataclass(frozen=True)
+class FittedNetwork:
+    """One trained network: its specification and its weights, float32 on the CPU."""
+
+    spec: dict[str, Any]
+    weights: dict[str, np.ndarray]
+    kind: ClassVar[str] = "network"
+
+    def predict(self, prepared: PreparedView) -> np.ndarray:
+        network = self.module(prepared.device)
+        fast = by_hand.written_out(network, prepared.rows)
+        return by_hand.predict(*fast) if fast else run(network, [prepared.rows])
+
+    @classmethod
+    def weighted_sum(
+        cls, learners: Sequence[FittedNetwork], steps: Sequence[float], prepared: PreparedView
+    ) -> np.ndarray:
+        """Σ_k step_k · network_k(x), float64 (n, D): stacked where they are tables on the CPU."""
+        fast = by_hand.written_out(learners[0].module(prepared.device), prepared.rows)
+        if fast and all(learner.spec == learners[0].spec for learner in learners):
+            return stacked.weighted_sum([learner.weights for learner in learners], steps, fast[1])
+        return sum_one_by_one(learners, steps, prepared)
+
+    def module(self, device: torch.device) -> nn.Module:
+        network = branch(self.spec["input"], self.spec["widths"])
+        network.load_state_dict({name: torch.from_numpy(array) for name, array in self.weights.items()})
+        return network.to(device)
+
+    def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        return dict(self.weights), {"spec": self.spec}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> FittedNetwork:
+        return cls(meta["spec"], arrays)
+
+
+class NetworkLearner(BaseEstimator):
+    """A network on a table or on pictures, fitted by (weighted) mean squared error.
+
+    Parameters
+    ----------
+    hidden : sequence of int
+        Widths of the hidden layers: (100, 50) is the paper's FC100+50.
+    optimizer : {"rmsprop", "sgd", "adam"}
+    learning_rate : float
+    batch_size : int
+    epochs : int
+        Passes over the training rows per round (not given by the paper).
+    start : {"fresh", "warm"}
+        Whether a round's network starts from new random weights or from the last round's (not
+        given by the paper).
+    device : str
+        "auto", "cpu", "cuda" or any torch device.
+    backbone : Backbone, optional
+        How pictures are read; a small CNN by default. The hidden layers come after it.
+    """
+
+    def __init__(
+        self,
+        hidden: tuple[int, ...] = (100, 50),
+        optimizer: str = "rmsprop",
+        learning_rate: float = 1e-3,
+        batch_size: int = 512,
+        epochs: int = 1,
+        start: str = "fresh",
+        device: str = "auto",
+        backbone: Backbone | None = None,
+    ) -> None:
+        self.hidden = hidden
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.epochs = epochs
+        self.start = start
+        self.device = device
+        self.backbone = backbone
+
+    def prepare(self, view: View) -> PreparedView:
+        device = pick_device(self.device)
+        spec, rows = prepare_view(view, device, self.backbone)
+        return PreparedView(rows, spec, device)
+
+    def trainer(self, prepared: PreparedView, n_outputs: int) -> NetworkTrainer:
+        if self.start not in ("fresh", "warm"):
+            raise UsboostError(f"a network starts 'fresh' or 'warm', not {self.start!r}")
+        return NetworkTrainer(self, prepared, n_outputs)
+
+
+class NetworkTrainer:
+    """Fits one network a round to that round's target."""
+
+    def __init__(self, learner: NetworkLearner, prepared: PreparedView, n_outputs: int) -> None:
+        self._learner, self._prepared = learner, prepared
+        self._spec: dict[str, Any] = {"input": prepared.spec, "widths": [*learner.hidden, n_outputs]}
+        self._network = branch(self._spec["input"], self._spec["widths"]).to(prepared.device)
+
+    def fit(self, target: Target, *, seed: int, start: FittedLearner | None = None) -> FittedNetwork:
+        learner, network, device = self._learner, self._network, self._prepared.device
+        if learner.start == "warm" and isinstance(start, FittedNetwork):
+            network.load_state_dict({name: torch.from_numpy(array) for name, array in start.weights.items()})
+            reseed(network, seed)
+        else:
+            initialise(network, seed)
+            if learner.backbone is not None and isinstance(network, ImageNetwork):
+                learner.backbone.load_weights(network)
+        targets = [torch.from_numpy(np.ascontiguousarray(target.values, dtype=np.float32)).to(device)]
+        taking_part = torch.arange(len(target.values))
+        if (given := target.fit_weights) is not None:
+            weights = np.broadcast_to(given.reshape(len(target.values), -1), target.values.shape)
+            present = weights.any(axis=1)
+            taking_part = taking_part[torch.from_numpy(present)]
+            weights = (weights / weights[present].mean()).astype(np.float32)
+            targets.append(torch.from_numpy(weights).to(device))
+        optimizer = make_optimizer(learner.optimizer, network, learner.learning_rate)
+        generator = torch.Generator().manual_seed(seed)
+        rows, fast = self._prepared.rows, by_hand.written_out(network, self._prepared.rows)
+        network.train()
+        for _ in range(learner.epochs):
+            order = torch.randperm(
+                len(rows) if taking_part is None else len(taking_part), generator=generator
+            )
+            if taking_part is not None:
+                order = taking_part[order]
+            if fast:
+                by_hand.train_epoch(*fast, targets, optimizer, learner.batch_size, order)
+            else:
+                run_epoch(
+                    network, [rows], _squared_error, tuple(targets), optimizer, learner.batch_size, order
+                )
+        weights_now = {
+            name: tensor.detach().cpu().numpy().copy() for name, tensor in network.state_dict().items()
+        }
+        return FittedNetwork(self._spec, weights_now)
+
+
+def _squared_error(outputs: torch.Tensor, targets: Tensors) -> torch.Tensor:
+    error = (outputs - targets[0]).square()
+    return (error * targets[1]).mean() if len(targets) > 1 else error.mean()

@@ -1,0 +1,167 @@
+"""A regression tree as plain arrays, whatever library grew it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from usboost.errors import UsboostError
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A binary regression tree over the columns of a float32 matrix.
+
+    Attributes
+    ----------
+    feature : int32 (nodes,)
+        Column tested at each inner node; node 0 is the root.
+    threshold : float32 (nodes,)
+        Rows with ``x <= threshold`` go left; unused at categorical nodes.
+    left, right : int32 (nodes,)
+        Child node, or ``~leaf`` for a leaf.
+    value : float32 (leaves, k)
+        Leaf values.
+    categories : int32 (c,) and category_start : int32 (nodes + 1,)
+        Codes that go left at each categorical node; an empty range means a numeric node.
+    gain : float64 (nodes,), or empty where it is not known
+        By how much each node's split reduced the weighted sum of squared errors that the tree was
+        fitted to, on splits by category as `category_l2` penalises it (for a GBM's trees, the gain
+        that its engine reports).
+    """
+
+    feature: np.ndarray
+    threshold: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+    value: np.ndarray
+    categories: np.ndarray
+    category_start: np.ndarray
+    gain: np.ndarray = field(default_factory=lambda: np.empty(0))
+
+    def leaves(self, matrix: np.ndarray) -> np.ndarray:
+        """Leaf index of every row, int32 (n,). The matrix is float32 (n, p), column-major for speed."""
+        if len(self.feature) == 0:
+            return np.zeros(len(matrix), dtype=np.int32)
+        return self._descend(matrix, 0, np.arange(len(self.value), dtype=np.int32))
+
+    def predict(self, matrix: np.ndarray) -> np.ndarray:
+        """Leaf values of every row, float32 (n, k)."""
+        if len(self.feature) == 0:
+            return np.repeat(self.value, len(matrix), axis=0)
+        if self.value.shape[1] == 1:
+            return self._descend(matrix, 0, self.value[:, 0])[:, None]
+        return self.value[self.leaves(matrix)]
+
+    def _descend(self, matrix: np.ndarray, node: int, leaf_value: np.ndarray) -> np.ndarray:
+        # whole columns and selects: for shallow trees far faster than walking row by row
+        sides = [
+            leaf_value[~child] if child < 0 else self._descend(matrix, child, leaf_value)
+            for child in (int(self.left[node]), int(self.right[node]))
+        ]
+        return np.where(self._goes_left(matrix, node), *sides)
+
+    def _goes_left(self, matrix: np.ndarray, node: int) -> np.ndarray:
+        if self.feature[node] >= matrix.shape[1]:
+            raise UsboostError(f"a tree reads column {self.feature[node]}, but there are {matrix.shape[1]}")
+        column = matrix[:, self.feature[node]]
+        start, stop = self.category_start[node], self.category_start[node + 1]
+        if start == stop:
+            return column <= self.threshold[node]
+        codes = self.categories[start:stop]
+        table = np.zeros(int(max(codes.max(), column.max(initial=0))) + 1, dtype=bool)
+        table[codes] = True
+        return table[column.astype(np.intp)]
+
+    @classmethod
+    def constant(cls, value: float) -> Tree:
+        """A tree of a single leaf."""
+        return cls._build([], np.full((1, 1), value, dtype=np.float32))
+
+    @classmethod
+    def from_lightgbm(cls, dumped: dict[str, Any], scale: float = 1.0) -> Tree:
+        """From one ``tree_info`` entry of ``Booster.dump_model()``; leaf values are multiplied by `scale`."""
+        nodes: list[tuple[int, float, int, int, list[int]]] = []
+        values: list[float] = []
+        gains: list[float] = []
+
+        def visit(node: dict[str, Any]) -> int:
+            if "split_feature" not in node:
+                values.append(node["leaf_value"] * scale)
+                return ~(len(values) - 1)
+            index = len(nodes)
+            nodes.append((0, 0.0, 0, 0, []))
+            gains.append(node["split_gain"])
+            categorical = node["decision_type"] == "=="
+            codes = [int(code) for code in node["threshold"].split("||")] if categorical else []
+            threshold = 0.0 if categorical else node["threshold"]
+            left, right = visit(node["left_child"]), visit(node["right_child"])
+            nodes[index] = (node["split_feature"], threshold, left, right, codes)
+            return index
+
+        visit(dumped["tree_structure"])
+        return cls._build(nodes, np.asarray(values, dtype=np.float32)[:, None], gains)
+
+    @classmethod
+    def from_sklearn(cls, tree: Any, scale: float = 1.0) -> Tree:
+        """From the ``tree_`` of a scikit-learn regression tree."""
+        inner = np.flatnonzero(tree.children_left >= 0)
+        leaf = np.flatnonzero(tree.children_left < 0)
+        renumber = np.empty(tree.node_count, dtype=np.int64)
+        renumber[inner] = np.arange(len(inner))
+        renumber[leaf] = ~np.arange(len(leaf))
+        nodes: list[tuple[int, float, int, int, list[int]]] = [
+            (
+                int(tree.feature[i]),
+                float(tree.threshold[i]),
+                int(renumber[tree.children_left[i]]),
+                int(renumber[tree.children_right[i]]),
+                [],
+            )
+            for i in inner
+        ]
+        # impurities are means over rows and outputs
+        error = tree.n_outputs * tree.weighted_n_node_samples * tree.impurity
+        gains = error[inner] - error[tree.children_left[inner]] - error[tree.children_right[inner]]
+        value = (tree.value[leaf, :, 0] * scale).astype(np.float32)
+        return cls._build(nodes, value, np.maximum(gains, 0.0).tolist())
+
+    @classmethod
+    def _build(
+        cls,
+        nodes: Sequence[tuple[int, float, int, int, list[int]]],
+        value: np.ndarray,
+        gains: Sequence[float] = (),
+    ) -> Tree:
+        threshold64 = np.asarray([node[1] for node in nodes], dtype=np.float64)
+        threshold = threshold64.astype(np.float32)
+        # for float32 x, x <= t holds exactly when x <= the largest float32 that is not above t
+        too_high = threshold.astype(np.float64) > threshold64
+        threshold[too_high] = np.nextafter(threshold[too_high], np.float32(-np.inf))
+        codes = [node[4] for node in nodes]
+        return cls(
+            feature=np.asarray([node[0] for node in nodes], dtype=np.int32),
+            threshold=threshold,
+            left=np.asarray([node[2] for node in nodes], dtype=np.int32),
+            right=np.asarray([node[3] for node in nodes], dtype=np.int32),
+            value=value,
+            categories=np.asarray([code for part in codes for code in part], dtype=np.int32),
+            category_start=np.cumsum([0, *map(len, codes)], dtype=np.int32),
+            gain=np.asarray(gains, dtype=np.float64),
+        )
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Its arrays by name; `from_arrays` makes it of them again."""
+        return {name: getattr(self, name) for name in (*_TREE_FIELDS, "gain")}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray], prefix: str = "") -> Tree:
+        """The tree whose arrays are called `prefix` + name; files from before `gain` have none."""
+        gain = {"gain": arrays[f"{prefix}gain"]} if f"{prefix}gain" in arrays else {}
+        return cls(**{name: arrays[prefix + name] for name in _TREE_FIELDS}, **gain)
+
+
+_TREE_FIELDS = ("feature", "threshold", "left", "right", "value", "categories", "category_start")

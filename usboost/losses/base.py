@@ -1,0 +1,67 @@
+"""What the stagewise loop asks of a loss, and what losses share.
+
+A loss sees predictions ``f`` of shape (n, D) and encoded labels; every array is float64, because
+margins are exponentiated. Papers and their misprints: docs/methods.md.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from usboost.errors import UsboostError
+
+# (risk, gradient of shape (V,), Hessian of shape (V, V)) at a step vector of shape (V,)
+Expansion = tuple[float, np.ndarray, np.ndarray]
+
+
+class Line(Protocol):
+    """The risk R(f + Σ_v step_v · direction_v) as a function of the V steps."""
+
+    def risk(self, steps: np.ndarray) -> float: ...
+
+    def expand(self, steps: np.ndarray) -> Expansion: ...
+
+
+class ClosedFormLine(Line, Protocol):
+    """A line whose lowest point has a formula."""
+
+    def minimiser(self) -> np.ndarray:
+        """The steps of the lowest risk, (V,); infinite where the risk falls for ever."""
+        ...
+
+
+class Loss(Protocol):
+    """What the stagewise loop needs to know of a loss."""
+
+    @property
+    def n_outputs(self) -> int: ...
+
+    def risk(self, f: np.ndarray, y: np.ndarray) -> float: ...
+
+    def line(self, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray]) -> Line: ...
+
+
+def simplex_codewords(n_classes: int) -> np.ndarray:
+    """Codewords of shape (M, M − 1) whose differences have the inner products of the unit vectors'.
+
+    The targets w of the codeword loss sum to zero over the classes, so they live in a space of
+    M − 1 dimensions; these rows are the unit vectors of R^M in an orthonormal basis of it. For two
+    classes they are −1/√2 and 1/√2: one scalar regression instead of two.
+    """
+    basis = np.zeros((n_classes, n_classes - 1))
+    for j in range(1, n_classes):
+        basis[:j, j - 1] = -1.0
+        basis[j, j - 1] = j
+        basis[:, j - 1] /= np.sqrt(j * (j + 1))
+    return basis
+
+
+def refuse_zero(lengths: np.ndarray) -> None:
+    """Raises `UsboostError` if a direction's length, one of (V,), is zero: it has no best step."""
+    if not np.all(lengths):
+        raise UsboostError(
+            "a weak learner's outputs are all zero, so it has no step; its targets may be fitted already "
+            "(use fewer rounds), or the learner cannot learn (use another one)"
+        )

@@ -1,0 +1,154 @@
+"""The codeword exponential loss of two-weak-learner boosting (US §3.2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from usboost.losses.base import Expansion, simplex_codewords
+
+
+@dataclass(frozen=True)
+class CodewordExponential:
+    """Multi-class exponential loss with codewords (US §3.2, after GD-MCBoost).
+
+    L(y, f) = Σ_k exp(−½⟨f, y − y^k⟩), with the risk R(f) its mean over samples. The term of the
+    own class is the constant 1, so R(0) = M and R ≥ 1.
+
+    Parameters
+    ----------
+    codewords : float64 array of shape (M, D)
+        Class k's codeword y^k. `unit` is the paper's (D = M), `simplex` the same loss in the
+        D = M − 1 coordinates in which its targets live: all inner products ⟨f, y − y^k⟩ agree.
+    """
+
+    codewords: np.ndarray
+
+    @classmethod
+    def unit(cls, n_classes: int) -> CodewordExponential:
+        return cls(np.eye(n_classes))
+
+    @classmethod
+    def simplex(cls, n_classes: int) -> CodewordExponential:
+        return cls(simplex_codewords(n_classes))
+
+    @property
+    def n_classes(self) -> int:
+        return self.codewords.shape[0]
+
+    @property
+    def n_outputs(self) -> int:
+        return self.codewords.shape[1]
+
+    def labels(self, codes: np.ndarray) -> np.ndarray:
+        """Class codes (n,) as this loss takes labels: as they are."""
+        return codes
+
+    def scores(self, f: np.ndarray) -> np.ndarray:
+        """⟨f, y^k⟩ for every class: float64 (n, M). The prediction is the arg max."""
+        return f @ self.codewords.T
+
+    def margins(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """⟨f_i, y_i − y^k⟩ over the M − 1 other classes k: float64 (n, M − 1).
+
+        Column j stands for class (c_i + 1 + j) mod M, so that no column is the trivial k = c_i.
+        """
+        if self.n_outputs == 1:
+            return f * self._difference(y, 0)
+        scores = self.scores(f)
+        row = np.arange(0, scores.size, self.n_classes)
+        own, flat = scores.take(row + y), scores.ravel()
+        return own[:, None] - flat.take(row[:, None] + self._others(y))
+
+    def _others(self, y: np.ndarray) -> np.ndarray:
+        classes = np.arange(self.n_classes)
+        return ((classes[:, None] + classes[1:]) % self.n_classes).take(y, axis=0)
+
+    def _difference(self, y: np.ndarray, j: int) -> np.ndarray:
+        """y_i − y^k for column j of the other classes: (n, D)."""
+        return (self.codewords - np.roll(self.codewords, -1 - j, axis=0)).take(y, axis=0)
+
+    def _combine(self, coefficients: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Σ_{k≠c_i} coefficient_ik (y_i − y^k): (n, D) from coefficients (n, M − 1)."""
+        out = coefficients[:, :1] * self._difference(y, 0)
+        for j in range(1, coefficients.shape[1]):
+            out += coefficients[:, j : j + 1] * self._difference(y, j)
+        return out
+
+    def weights(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """e_ik = exp(−½⟨f_i, y_i − y^k⟩) over the other classes, as `margins` orders them."""
+        with np.errstate(over="ignore"):
+            return np.exp(-0.5 * self.margins(f, y))
+
+    def risk(self, f: np.ndarray, y: np.ndarray) -> float:
+        """R(f) = 1 + mean_i Σ_{k≠c_i} e_ik."""
+        return 1.0 + float(self.weights(f, y).sum(axis=1).mean())
+
+    def w(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """w_i = ½ Σ_k (y_i − y^k) e_ik, the negative gradient per sample (US equation 1)."""
+        return self._combine(0.5 * self.weights(f, y), y)
+
+    def w_tilde(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """w̃_i = Σ_k (y_i − y^k) e_ik^½ (US equation 5)."""
+        return self._combine(np.sqrt(self.weights(f, y)), y)
+
+    def w_hat(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """ŵ_i = Σ_k ‖y_i − y^k‖² e_ik = 2 Σ_{k≠c_i} e_ik, of shape (n,) (US §3.2.2)."""
+        return 2.0 * self.weights(f, y).sum(axis=1)
+
+    def hessian(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """H_i = ¼ Σ_k e_ik (y_i − y^k)(y_i − y^k)ᵀ: (n, D, D)."""
+        e = self.weights(f, y)
+        out = np.zeros((len(y), self.n_outputs, self.n_outputs))
+        for j in range(e.shape[1]):
+            difference = self._difference(y, j)
+            out += 0.25 * e[:, j, None, None] * difference[:, :, None] * difference[:, None, :]
+        return out
+
+    def newton_direction(self, y: np.ndarray) -> np.ndarray:
+        """The zero-sum d_i = 2(y_i − 1/M) that solves H_i d_i = w_i, whatever f is: (n, D)."""
+        return 2.0 * (self.codewords - self.codewords.mean(axis=0))[y]
+
+    def line(self, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray]) -> ExponentialLine:
+        slopes = np.empty((len(directions), len(y), self.n_classes - 1))
+        for slope, direction in zip(slopes, directions):
+            np.multiply(self.margins(direction, y), -0.5, out=slope)
+        return ExponentialLine(self.weights(f, y), slopes)
+
+    def probabilities(self, f: np.ndarray) -> np.ndarray:
+        """softmax of the scores, (n, M): at the risk's minimiser f_k − f_c = log(p_k/p_c)."""
+        scores = self.scores(f)
+        scores -= scores.max(axis=1, keepdims=True)
+        np.exp(scores, out=scores)
+        return scores / scores.sum(axis=1, keepdims=True)
+
+
+class ExponentialLine:
+    """constant + scale · mean_i Σ_k e_ik exp(Σ_v step_v u_vik), with u_v = −½ margins of direction v."""
+
+    def __init__(
+        self, weights: np.ndarray, slopes: np.ndarray, constant: float = 1.0, scale: float = 1.0
+    ) -> None:
+        self._constant, self._scale = constant, scale / len(weights)
+        self._weights = weights.ravel()
+        self._slopes = slopes.reshape(len(slopes), -1)
+        self._work = np.empty((2, self._weights.size))
+
+    def _terms(self, steps: np.ndarray) -> np.ndarray:
+        terms = np.matmul(steps, self._slopes, out=self._work[0])
+        with np.errstate(over="ignore"):
+            np.exp(terms, out=terms)
+        terms *= self._weights
+        return terms
+
+    def risk(self, steps: np.ndarray) -> float:
+        return self._constant + self._scale * float(self._terms(steps).sum())
+
+    def expand(self, steps: np.ndarray) -> Expansion:
+        terms, weighted = self._terms(steps), self._work[1]
+        risk = self._constant + self._scale * float(terms.sum())
+        gradient, hessian = self._slopes @ terms, np.empty((len(steps), len(steps)))
+        for v, slope in enumerate(self._slopes):  # one buffer, not a second matrix of slopes
+            hessian[v] = self._slopes @ np.multiply(slope, terms, out=weighted)
+        return risk, self._scale * gradient, self._scale * (hessian + hessian.T) / 2

@@ -1,0 +1,129 @@
+"""Softmax cross-entropy as a loss of the stagewise loop: BNN's second loss, and one for weak learners."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from usboost.losses.base import Expansion, refuse_zero, simplex_codewords
+
+
+@dataclass(frozen=True)
+class SoftmaxCrossEntropy:
+    """L(y, f) = −Σ_k y_k log p_k with p = softmax(F): BNN's general form with a second loss.
+
+    Targets y are rows of class probabilities, one-hot as a rule, of shape (n, M). The Hessian
+    diag(p) − ppᵀ in the M scores F is singular along (1, …, 1), which changes no p. So f holds M − 1
+    coordinates: F = B f with the orthonormal zero-sum basis B of `simplex_codewords`, in which the
+    Hessian Bᵀ(diag(p) − ppᵀ)B has an inverse. What it gives is the pseudo-inverse's answer in F.
+
+    Parameters
+    ----------
+    n_classes : int
+        M.
+    limit : float
+        No 1/p_k in a target is larger than M · limit. For a badly misclassified sample the Newton
+        target y_k / p_k has no bound, and where all samples count the same, one such sample would be
+        all that a least squares fit sees (LogitBoost cuts its working responses for this reason).
+    zero_steps : bool
+        Whether a learner whose outputs are all zero is taken, with any step, or refused.
+    """
+
+    n_classes: int
+    limit: float = 1e3
+    zero_steps: bool = False
+
+    @property
+    def n_outputs(self) -> int:
+        return self.n_classes - 1
+
+    @property
+    def _basis(self) -> np.ndarray:
+        return simplex_codewords(self.n_classes)
+
+    def scores(self, f: np.ndarray) -> np.ndarray:
+        """F = B f, which sums to zero over the classes: (n, M)."""
+        return f @ self._basis.T
+
+    def _log_p(self, f: np.ndarray) -> np.ndarray:
+        scores = self.scores(f)
+        scores -= scores.max(axis=1, keepdims=True)
+        return scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
+
+    def risk(self, f: np.ndarray, y: np.ndarray) -> float:
+        return float(-(y * self._log_p(f)).sum(axis=1).mean())
+
+    def labels(self, codes: np.ndarray) -> np.ndarray:
+        """Class codes (n,) as this loss takes labels: one-hot rows (n, M)."""
+        return np.eye(self.n_classes)[codes]
+
+    def w(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """The negative gradient per sample, Bᵀ(y − p): (n, M − 1)."""
+        return (y - self.probabilities(f)) @ self._basis
+
+    def hessian(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Bᵀ(diag(p) − ppᵀ)B: (n, M − 1, M − 1), with no p below 1/(M · limit)."""
+        p = np.maximum(self.probabilities(f), 1 / (self.n_classes * self.limit))
+        p /= p.sum(axis=1, keepdims=True)
+        mean = p @ self._basis
+        return np.einsum("mc,nm,md->ncd", self._basis, p, self._basis) - mean[:, :, None] * mean[:, None, :]
+
+    def newton_target(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """−(∇²L)⁻¹∇L, (n, M − 1).
+
+        (diag(p) − ppᵀ) d = y − p is solved by d_k = y_k / p_k + any constant; Bᵀ takes the zero-sum one.
+        """
+        largest = np.log(self.n_classes * self.limit)
+        return (y * np.exp(np.minimum(-self._log_p(f), largest))) @ self._basis
+
+    def curvature(self, target: np.ndarray, f: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """dᵀ∇²L d / ‖d‖² along a target d of shape (n, M − 1): how much missing it costs, (n,).
+
+        For one-hot targets it is p_c (1 − p_c) · M / (M − 1) with c the own class.
+        """
+        p, d = self.probabilities(f), self.scores(target)
+        mean = (p * d).sum(axis=1, keepdims=True)
+        lengths = np.maximum(np.square(target).sum(axis=1), np.finfo(float).tiny)
+        return (p * np.square(d - mean)).sum(axis=1) / lengths
+
+    def line(self, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray]) -> _CrossEntropyLine:
+        if not self.zero_steps:
+            refuse_zero(np.array([np.any(d) for d in directions]))
+        return _CrossEntropyLine(self.scores(f), y, np.stack([self.scores(d) for d in directions]))
+
+    def probabilities(self, f: np.ndarray) -> np.ndarray:
+        """softmax(F), (n, M)."""
+        return np.exp(self._log_p(f))
+
+
+class _CrossEntropyLine:
+    """mean_i [log Σ_k exp(F_k + Σ_v step_v d_vk) − Σ_k y_k (F_k + Σ_v step_v d_vk)]."""
+
+    def __init__(self, scores: np.ndarray, y: np.ndarray, directions: np.ndarray) -> None:
+        # classes first: sums over a few classes then run along the samples
+        self._scores, self._y = np.ascontiguousarray(scores.T), np.ascontiguousarray(y.T)
+        self._directions = np.ascontiguousarray(np.swapaxes(directions, 1, 2))
+
+    def risk(self, steps: np.ndarray) -> float:
+        return self._evaluate(steps)[0]
+
+    def _evaluate(self, steps: np.ndarray) -> tuple[float, np.ndarray]:
+        scores = self._scores + np.tensordot(steps, self._directions, axes=1)
+        scores -= scores.max(axis=0)
+        linear = np.vdot(self._y, scores)
+        exponentials = np.exp(scores, out=scores)
+        total = exponentials.sum(axis=0)
+        risk = float(np.log(total).sum() - linear) / len(total)
+        exponentials /= total
+        return risk, exponentials
+
+    def expand(self, steps: np.ndarray) -> Expansion:
+        risk, p = self._evaluate(steps)
+        n = p.shape[1]
+        flat = self._directions.reshape(len(steps), -1)
+        gradient = flat @ (p - self._y).ravel() / n
+        weighted = p * self._directions
+        means = weighted.sum(axis=1)
+        second = weighted.reshape(len(steps), -1) @ flat.T
+        return risk, gradient, (second - means @ means.T) / n

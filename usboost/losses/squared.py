@@ -1,0 +1,69 @@
+"""The squared loss of Boosted Neural Networks (BNN)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from usboost.losses.base import Expansion, refuse_zero
+
+
+@dataclass(frozen=True)
+class Squared:
+    """L(y, f) = ‖y − f‖² with targets y of shape (n, m) (BNN); the risk is its mean."""
+
+    n_outputs: int
+
+    def risk(self, f: np.ndarray, y: np.ndarray) -> float:
+        return float(np.square(y - f).sum(axis=1).mean())
+
+    def newton_target(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """−(∇²L)⁻¹∇L = y − f."""
+        return y - f
+
+    def curvature(self, target: np.ndarray, f: np.ndarray, y: np.ndarray) -> None:
+        """The same everywhere: None."""
+
+    def line(self, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray]) -> _QuadraticLine:
+        return _QuadraticLine(y - f, directions)
+
+    def scores(self, f: np.ndarray) -> np.ndarray:
+        """f itself: with one-hot targets the prediction is the arg max."""
+        return f
+
+    def probabilities(self, f: np.ndarray) -> np.ndarray:
+        """With one-hot targets f estimates the class probabilities; the nearest point that is one, (n, m).
+
+        The Euclidean projection on the simplex: every row loses the same amount from each entry and
+        is cut at 0, so the order of the classes stays.
+        """
+        falling = -np.sort(-f, axis=1)
+        excess = (np.cumsum(falling, axis=1) - 1) / np.arange(1, f.shape[1] + 1)
+        kept = (falling > excess).sum(axis=1, keepdims=True)
+        return np.maximum(f - np.take_along_axis(excess, kept - 1, axis=1), 0.0)
+
+
+class _QuadraticLine:
+    """mean_i ‖r_i − Σ_v step_v d_vi‖²: one Newton step from anywhere is the exact minimum."""
+
+    def __init__(self, residual: np.ndarray, directions: list[np.ndarray]) -> None:
+        self._residual, self._n = residual.ravel(), len(residual)
+        self._directions = np.stack([d.ravel() for d in directions])
+        self._linear = self._directions @ self._residual / self._n
+        self._quadratic = self._directions @ self._directions.T / self._n
+
+    def risk(self, steps: np.ndarray) -> float:
+        # the expanded square would cancel to noise, even below 0, where the fit is nearly exact
+        return float(np.square(self._residual - steps @ self._directions).sum()) / self._n
+
+    def expand(self, steps: np.ndarray) -> Expansion:
+        gradient = 2 * (self._quadratic @ steps - self._linear)
+        return self.risk(steps), gradient, 2 * self._quadratic
+
+    def minimiser(self) -> np.ndarray:
+        """γ = Σ_i ⟨r_i, h_i⟩ / Σ_i ‖h_i‖² (BNN equation 3); the normal equations for more directions."""
+        refuse_zero(np.diag(self._quadratic))
+        if len(self._linear) == 1 or not np.isfinite(self._quadratic).all():
+            return self._linear / np.diag(self._quadratic)
+        return np.linalg.pinv(self._quadratic, hermitian=True) @ self._linear

@@ -1,0 +1,156 @@
+"""BFV+DNN: a two-branch network that reads boosted feature vectors in place of the table (US §3.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from usboost.boosting.callbacks import Callback
+from usboost.boosting.checkpoint import Checkpoint
+from usboost.data.table import Table
+from usboost.data.views import Views
+from usboost.errors import UsboostError
+from usboost.learners.trees.tree import Tree
+from usboost.models.base import Validation, ViewsClassifier, as_views
+from usboost.models.gbm import BoostedFeatures, GradientBoostedTrees
+from usboost.models.two_branch import TwoBranchNetworkClassifier
+
+BFV = "BFV"
+
+
+class BoostedFeatureNetworkClassifier(ViewsClassifier):
+    """A GBM on the structured view, its leaf values as the second branch's input.
+
+    Parameters
+    ----------
+    features : BoostedFeatures, optional
+        The GBM's settings.
+    network : TwoBranchNetworkClassifier, optional
+        The network's settings; its second view is replaced by the BFV.
+    structured : str
+        Name of the view that the GBM reads.
+    encoding : {"values", "numbers"}
+        What the network reads of a leaf: its value (the paper's BFV), or its number as a category,
+        which the network embeds.
+    out_of_fold : bool
+        Train the network on BFVs from GBMs that never saw the row (the paper's are in-sample);
+        leaf numbers cannot be, as they mean other leaves in every GBM.
+    gbm : GradientBoostedTrees, optional
+        A GBM fitted before. A view "BFV" in the data given to `fit`, with that GBM's features of the
+        same rows, is then read instead of computing them again.
+    validation_fraction, random_state, callbacks : as in `TwoBranchNetworkClassifier`
+
+    Attributes
+    ----------
+    gbm_ : GradientBoostedTrees
+    network_ : fitted TwoBranchNetworkClassifier
+    n_estimators_ : int, the GBM's stages
+    feature_importances_, feature_names_ : of the structured view's columns, in the GBM
+    """
+
+    def __init__(
+        self,
+        features: BoostedFeatures | None = None,
+        network: TwoBranchNetworkClassifier | None = None,
+        structured: str = "S",
+        encoding: str = "values",
+        out_of_fold: bool = False,
+        gbm: GradientBoostedTrees | None = None,
+        validation_fraction: float = 0.1,
+        random_state: int = 0,
+        callbacks: Sequence[Callback] | None = None,
+        checkpoint: Checkpoint | Path | str | None = None,
+    ) -> None:
+        self.features = features
+        self.network = network
+        self.structured = structured
+        self.encoding = encoding
+        self.out_of_fold = out_of_fold
+        self.gbm = gbm
+        self.validation_fraction = validation_fraction
+        self.random_state = random_state
+        self.callbacks = callbacks
+        self.checkpoint = checkpoint
+
+    @property
+    def patience(self) -> int | None:
+        return (self.network or TwoBranchNetworkClassifier()).patience
+
+    @property
+    def n_estimators_(self) -> int:
+        """Stages of the GBM."""
+        self._check_fitted()
+        return self.gbm_.n_stages
+
+    def _trees(self) -> Iterator[tuple[str, Tree, float]]:
+        return ((self.structured, tree, 1.0) for tree in self.gbm_.trees)
+
+    def _reads(self, n_columns: int) -> Sequence[str]:
+        return (self.network or TwoBranchNetworkClassifier()).views[0], self.structured
+
+    def _fit(
+        self, views: Views, codes: np.ndarray, validation: Validation | None, callbacks: list[Callback]
+    ) -> None:
+        if self.encoding not in ("values", "numbers"):
+            raise UsboostError(f"encoding is 'values' or 'numbers', not {self.encoding!r}")
+        if self.encoding == "numbers" and self.out_of_fold:
+            raise UsboostError("leaf numbers cannot be out of fold: they mean other leaves in every GBM")
+        settings = clone(self.features) if self.features is not None else BoostedFeatures()
+        if self.gbm is None:
+            table = views[self.structured]
+            self.gbm_ = settings.fit(table, codes).gbm_
+            if self.out_of_fold:
+                unseen = np.empty((len(codes), self.gbm_.n_features), dtype=np.float32)
+                for rows, block in settings.out_of_fold(table, codes):
+                    unseen[rows] = block
+                views = views.with_view(BFV, Table.from_numeric(unseen))
+        else:
+            self.gbm_ = self.gbm
+            if self.gbm.n_classes != len(self.classes_):
+                raise UsboostError(
+                    f"the GBM given was fitted to {self.gbm.n_classes} classes, "
+                    f"the labels have {len(self.classes_)}"
+                )
+        self.columns_ = {}
+        if self.structured in views.names:  # with a GBM and its features given it need not be
+            self.columns_ = {self.structured: views[self.structured].names}
+        values: np.ndarray | None = None
+        self.mean_ = np.zeros(self.gbm_.n_features, dtype=np.float32)
+        self.scale_ = np.ones_like(self.mean_)
+        if self.encoding == "values":
+            values = self._values(views)
+            # the network reads standardised leaf values, by the training rows' mean and deviation
+            self.mean_ = values.mean(axis=0, dtype=np.float64).astype(np.float32)
+            deviation = values.std(axis=0, dtype=np.float64).astype(np.float32)
+            self.scale_ = np.divide(1, deviation, out=np.zeros_like(deviation), where=deviation > 0)
+        network = clone(self.network) if self.network is not None else TwoBranchNetworkClassifier()
+        network.set_params(views=(network.views[0], BFV), random_state=self.random_state)
+        # the class codes are known, so the network's own label handling is skipped
+        network.classes_ = np.arange(len(self.classes_))
+        held_out = (self._read(validation[0]), validation[1]) if validation else None
+        network._opened = self._opened
+        network._fit(self._read(views, values), codes, held_out, callbacks)
+        network.best_round_ = 0  # this classifier's history and best round count
+        self.network_ = network
+
+    def _values(self, views: Views) -> np.ndarray:
+        if BFV in views.names:
+            return views[BFV].numeric
+        return self.gbm_.features(views[self.structured])
+
+    def _read(self, views: Views, values: np.ndarray | None = None) -> Views:
+        """The views as the network takes them."""
+        if self.encoding == "numbers":
+            return views.with_view(BFV, self.gbm_.leaf_numbers(views[self.structured]))
+        values = self._values(views) if values is None else values
+        standardised = (values - self.mean_) * self.scale_
+        return views.with_view(BFV, Table.from_numeric(standardised))
+
+    def predict_proba(self, X: Views | Mapping[str, Any]) -> np.ndarray:
+        """Class probabilities, float64 (n, M), columns as in ``classes_``."""
+        self._check_fitted()
+        return self.network_.predict_proba(self._read(as_views(X)))

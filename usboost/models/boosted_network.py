@@ -1,0 +1,354 @@
+"""Boosted Neural Networks (BNN): each round a small network is fitted to what the sum still misses.
+
+Of the stagewise loop's parts: the squared loss (or another convex one), one view, −(∇²L)⁻¹∇L as the
+target, and the loss's own best step γ.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.model_selection import train_test_split
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from usboost.boosting.callbacks import Callback, EarlyStopping, History
+from usboost.boosting.checkpoint import Checkpoint
+from usboost.boosting.loop import StagewiseLoop, advance, ensemble_scores, fit_error
+from usboost.boosting.rounds import Scores, Stage
+from usboost.boosting.steps import ClosedForm, Newton
+from usboost.boosting.targets import NewtonTarget
+from usboost.data.plain import VIEW, as_table, as_targets
+from usboost.data.table import Table
+from usboost.data.views import Views
+from usboost.errors import UsboostError
+from usboost.evaluation.metrics import accuracy, f1
+from usboost.learners.base import Learner, Target
+from usboost.learners.networks.learner import NetworkLearner
+from usboost.losses.cross_entropy import SoftmaxCrossEntropy
+from usboost.losses.squared import Squared
+from usboost.models.base import Validation, ViewsClassifier
+
+Predictor = Squared | SoftmaxCrossEntropy
+Evaluate = Callable[[np.ndarray, np.ndarray], dict[str, float]]
+
+
+class _BoostedNetwork(BaseEstimator, ABC):
+    """What the classifier and the regressor share."""
+
+    learner: Learner | None
+    n_rounds: int
+    random_state: int
+    weighted: bool = True
+    _opened: Checkpoint | None = None
+    stages_: list[Stage]
+    n_features_in_: int
+
+    def _learner(self) -> Learner:
+        return NetworkLearner((16,), "adam", 0.01, 32, 30) if self.learner is None else self.learner
+
+    @abstractmethod
+    def _loss(self) -> Predictor:
+        """What the networks' sum is to make small."""
+
+    def _boost(
+        self,
+        views: Views,
+        y: np.ndarray,
+        validation: tuple[Views, np.ndarray] | None,
+        evaluate: Evaluate,
+        callbacks: list[Callback],
+    ) -> list[Stage]:
+        def describe(
+            stage: Stage, train: Scores, targets: Sequence[Target], outputs: Sequence[np.ndarray]
+        ) -> dict[str, float]:
+            error = fit_error(targets[0], outputs[0])
+            scores = {f"{name}_train": value for name, value in evaluate(train.f, train.y).items()}
+            return {"gamma": stage.steps[VIEW], "fit_error": error, **scores}
+
+        if self.n_rounds < 1:
+            raise UsboostError(f"n_rounds must be at least 1, not {self.n_rounds}")
+        loss = self._loss()
+        return StagewiseLoop(
+            loss=loss,
+            learners={VIEW: self._learner()},
+            target=NewtonTarget(self.weighted),
+            step=ClosedForm() if isinstance(loss, Squared) else Newton(),
+            n_rounds=self.n_rounds,
+            evaluate=evaluate,
+            describe=describe,
+            seed=self.random_state,
+            callbacks=callbacks,
+            checkpoint=self._opened,
+        ).run(views, y, validation)
+
+    def _read(self, X: Any, reset: bool = False) -> Table:
+        """X as a table of the columns that the model was fitted to, or of those it is now fitted to."""
+        if isinstance(X, (Table, Views)):
+            table = as_table(X, None if reset else self.n_features_in_)
+            if reset:
+                self.__dict__.pop("feature_names_in_", None)
+                self.n_features_in_ = table.n_columns
+            return table
+        table = as_table(X)
+        try:
+            validate_data(self, X, reset=reset, skip_check_array=True)  # names and number of columns
+        except ValueError as error:
+            raise UsboostError(str(error)) from None
+        return table
+
+    @property
+    def n_estimators_(self) -> int:
+        """Networks kept."""
+        return len(self.stages_)
+
+    @property
+    def gammas_(self) -> np.ndarray:
+        """γ_j of every kept round, float64."""
+        return np.array([stage.steps[VIEW] for stage in self.stages_])
+
+    def _staged_f(self, X: Any) -> Iterator[np.ndarray]:
+        table = self._read(X)
+        prepared = {VIEW: self._learner().prepare(table)}
+        f = np.zeros((len(table), self._loss().n_outputs))
+        for stage in self.stages_:
+            advance(f, stage, prepared)
+            yield f
+
+    def _f(self, X: Any) -> np.ndarray:
+        table = self._read(X)
+        prepared = {VIEW: self._learner().prepare(table)}
+        return ensemble_scores(self.stages_, prepared, (len(table), self._loss().n_outputs))
+
+
+class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
+    """Boosted neural networks as a classifier, on one-hot targets.
+
+    f ← f + γ_j h_j(x), where the network h_j is fitted to y − f (squared loss) or in general to
+    −(∇²L)⁻¹∇L, and γ_j is the loss's best step: by equation (3) for the squared loss, by an exact
+    convex search otherwise. Algorithm 1 of the paper computes γ_0 with y − h_0, which contradicts its
+    equation (3); y itself is right.
+
+    Parameters
+    ----------
+    loss : {"squared", "cross_entropy"}
+    learner : Learner, optional
+        Default: `NetworkLearner` with one hidden layer of 16 units, Adam at 0.01, batches of 32, 30
+        epochs a round. The paper gives none of these.
+    n_rounds : int
+        At most this many networks.
+    weighted : bool
+        Whether a network's fit counts each sample by the curvature of its loss, see `NewtonTarget`;
+        False is the paper's general form to the letter. No difference for the squared loss.
+    patience : int or None
+        Rounds without a better validation F1 before stopping; the best round is then kept.
+    validation_fraction : float
+        Share of the training samples set aside when `fit` is given no validation data. 0, the
+        paper's way, runs and keeps all rounds.
+    random_state : int
+    callbacks : sequence of Callback, optional
+    checkpoint : Checkpoint or path, optional
+        A folder in which the fit keeps every round, and from which the same fit goes on.
+
+    Attributes
+    ----------
+    classes_ : array of the M labels
+    stages_ : list of Stage, up to the best round
+    gammas_ : float64, γ_j of every kept round
+    history_ : list of dicts, one a network
+        "gamma", "risk_train" (the cost C of equation (1) over n, after this network), "fit_error",
+        "accuracy_train", "f1_train", with validation data "risk_val", "accuracy_val" and "f1_val", and
+        seconds.
+    best_round_ : int
+    n_estimators_ : int, the networks kept
+    n_features_in_ : p; feature_names_in_ : its columns' names, if it was fitted to a DataFrame
+    """
+
+    def __init__(
+        self,
+        loss: str = "squared",
+        learner: Learner | None = None,
+        n_rounds: int = 5,
+        weighted: bool = True,
+        patience: int | None = None,
+        validation_fraction: float = 0.0,
+        random_state: int = 0,
+        callbacks: Sequence[Callback] | None = None,
+        checkpoint: Checkpoint | Path | str | None = None,
+    ) -> None:
+        self.loss = loss
+        self.learner = learner
+        self.n_rounds = n_rounds
+        self.weighted = weighted
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.random_state = random_state
+        self.callbacks = callbacks
+        self.checkpoint = checkpoint
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = True
+        return tags
+
+    def _loss(self) -> Predictor:
+        n_classes = len(self.classes_)
+        if self.loss == "squared":
+            return Squared(n_classes)
+        if self.loss == "cross_entropy":
+            # without weights only a cut keeps the worst samples from being all that is fitted
+            return (
+                SoftmaxCrossEntropy(n_classes) if self.weighted else SoftmaxCrossEntropy(n_classes, limit=4)
+            )
+        raise UsboostError(f"there is no loss {self.loss!r}; choose 'squared' or 'cross_entropy'")
+
+    def fit(self, X: Any, y: Any, validation: tuple[Any, Any] | None = None) -> BoostedNetworkClassifier:
+        """Fit to n samples and their labels.
+
+        Parameters
+        ----------
+        X : array or DataFrame (n, p) of finite numbers on comparable scales (standardise them, as for
+            any network), or a `Table`
+        y : (n,) labels of any type that sorts
+        validation : (X, y), optional
+
+        Raises
+        ------
+        UsboostError
+            If X, y or a setting is not usable, or a network's outputs are all zero (it names the round).
+        """
+        table = self._read(X, reset=True)
+        if validation is not None:
+            validation = {VIEW: self._read(validation[0])}, validation[1]
+        super().fit({VIEW: table}, y, validation)
+        self.n_features_in_ = table.n_columns
+        self.stages_ = self.stages_[: self.best_round_]
+        return self
+
+    def _fit(
+        self, views: Views, codes: np.ndarray, validation: Validation | None, callbacks: list[Callback]
+    ) -> None:
+        n_classes = len(self.classes_)
+        unit = np.eye(n_classes)
+
+        def evaluate(f: np.ndarray, y: np.ndarray) -> dict[str, float]:
+            true, predicted = y.argmax(axis=1), self._loss().scores(f).argmax(axis=1)
+            return {"f1": f1(true, predicted, n_classes), "accuracy": accuracy(true, predicted)}
+
+        held_out = (validation[0], unit[validation[1]]) if validation else None
+        self.stages_ = self._boost(views, unit[codes], held_out, evaluate, callbacks)
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Scores, float64: (n, M), or (n,) with the margin of class 1 when M = 2."""
+        self._check_fitted()
+        scores = self._loss().scores(self._f(X))
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Class probabilities, float64 (n, M).
+
+        Cross-entropy: the softmax. Squared loss: f estimates them itself but may leave [0, 1]; given
+        is the nearest point of the simplex, which keeps the order of the classes.
+        """
+        self._check_fitted()
+        return self._loss().probabilities(self._f(X))
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The class of the largest score, (n,)."""
+        self._check_fitted()
+        return self.classes_[self._loss().scores(self._f(X)).argmax(axis=1)]
+
+    def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
+        """Predictions (n,) after each kept round."""
+        self._check_fitted()
+        for f in self._staged_f(X):
+            yield self.classes_[self._loss().scores(f).argmax(axis=1)]
+
+
+class BoostedNetworkRegressor(RegressorMixin, _BoostedNetwork):
+    """Boosted neural networks as a regressor, by squared loss; see `BoostedNetworkClassifier`.
+
+    Parameters
+    ----------
+    As of `BoostedNetworkClassifier`; what must improve for `patience` is the validation risk.
+
+    Attributes
+    ----------
+    stages_, gammas_, history_, best_round_, n_estimators_, n_features_in_, feature_names_in_
+        As of `BoostedNetworkClassifier`.
+    n_outputs_ : m
+    flat_ : bool, whether y had the shape (n,)
+    """
+
+    def __init__(
+        self,
+        learner: Learner | None = None,
+        n_rounds: int = 5,
+        patience: int | None = None,
+        validation_fraction: float = 0.0,
+        random_state: int = 0,
+        callbacks: Sequence[Callback] | None = None,
+    ) -> None:
+        self.learner = learner
+        self.n_rounds = n_rounds
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.random_state = random_state
+        self.callbacks = callbacks
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def _loss(self) -> Squared:
+        return Squared(self.n_outputs_)
+
+    def fit(self, X: Any, y: Any, validation: tuple[Any, Any] | None = None) -> BoostedNetworkRegressor:
+        """Fit to n samples and their targets.
+
+        Parameters
+        ----------
+        X, validation, and the errors raised : as of `BoostedNetworkClassifier.fit`
+        y : (n,) or (n, m) finite numbers
+        """
+        table, targets = self._read(X, reset=True), as_targets(y)
+        self.flat_, self.n_outputs_ = np.asarray(y).ndim == 1, targets.shape[1]
+        if len(targets) != len(table):
+            raise UsboostError(f"X has {len(table)} rows but y has {len(targets)}")
+        views, held_out = Views({VIEW: table}), None
+        if validation is not None:
+            held_out = Views({VIEW: self._read(validation[0])}), as_targets(validation[1])
+        elif self.validation_fraction:
+            fit_rows, held_rows = train_test_split(
+                np.arange(len(table)), test_size=self.validation_fraction, random_state=self.random_state
+            )
+            held_out = views[held_rows], targets[held_rows]
+            views, targets = views[fit_rows], targets[fit_rows]
+        history, stopping = History(), EarlyStopping("risk_val", self.patience)
+        watchers = [history, *([stopping] if held_out else []), *(self.callbacks or [])]
+        self.stages_ = self._boost(views, targets, held_out, lambda f, y: {}, watchers)
+        self.history_ = history.rounds
+        self.best_round_ = stopping.best_round if held_out else len(self.stages_)
+        self.stages_ = self.stages_[: self.best_round_]
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """f(x), float64 of the shape that y had: (n,) or (n, m)."""
+        self._check_fitted()
+        f = self._f(X)
+        return f[:, 0] if self.flat_ else f
+
+    def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
+        """`predict` after each kept round."""
+        self._check_fitted()
+        for f in self._staged_f(X):
+            yield f[:, 0].copy() if self.flat_ else f.copy()
+
+    def _check_fitted(self) -> None:
+        check_is_fitted(self, "best_round_")

@@ -1,0 +1,220 @@
+"""What a fitted model has learnt: which view it leans on, how sure it may be, where it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.metrics import mutual_info_score
+
+from usboost.boosting.loop import ensemble_scores
+from usboost.data.views import Views
+from usboost.errors import UsboostError
+from usboost.evaluation.metrics import score
+from usboost.models.base import ViewsClassifier, as_views
+from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
+
+IMPORTANCE_METRICS = ("f1", "accuracy", "log_loss")
+_RARE = 5  # samples with a value, below which it says nothing about the class
+_Z = 1.959963984540054  # 97.5 % point of the normal distribution
+
+
+def view_contributions(classifier: TwoWeakLearnerClassifier, X: Views | Mapping[str, Any]) -> pd.DataFrame:
+    """How far each view's learner moves the predictions, round by round.
+
+    Returns
+    -------
+    DataFrame, one row per kept round and view
+        "round" (from 1), "view", "contribution": |step| · √(mean_i ‖learner(x_i)‖²), ε‖g‖ and δ‖h‖
+        in the papers' letters, in units of f.
+    """
+    prepared = classifier._prepare(as_views(X))
+    rows = []
+    for index, stage in enumerate(classifier.stages_, start=1):
+        for view, learner in stage.learners.items():
+            outputs = learner.predict(prepared[view]).astype(np.float64)
+            size = np.sqrt(np.square(outputs).sum(axis=1).mean())
+            rows.append((index, view, abs(stage.steps[view]) * float(size)))
+    return pd.DataFrame(rows, columns=["round", "view", "contribution"])
+
+
+def view_importance(
+    classifier: ViewsClassifier,
+    X: Views | Mapping[str, Any],
+    y: np.ndarray,
+    n_repeats: int = 5,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """What the scores lose when a view's rows are shuffled, all of its columns or pictures together.
+
+    Parameters
+    ----------
+    y : (n,) labels as `fit` took them
+    n_repeats : shuffles per view
+
+    Returns
+    -------
+    DataFrame with columns view, metric, mean, std
+        For each of `IMPORTANCE_METRICS` the loss caused: score before minus score after, the
+        other way round for the log-loss, so that positive means that the view matters; ``std`` is
+        over the shuffles (NaN for one).
+
+    Raises
+    ------
+    UsboostError
+        If a label is none of the classifier's classes, there is not one for each row, or nothing is
+        to be shuffled.
+    """
+    views = as_views(X)
+    codes = classifier._encode(np.asarray(y))
+    if len(codes) != len(views):
+        raise UsboostError(f"{len(codes)} labels but {len(views)} rows of views")
+    if n_repeats < 1:
+        raise UsboostError(f"n_repeats must be at least 1, not {n_repeats}")
+    rng = np.random.default_rng(seed)
+    boosted = isinstance(classifier, TwoWeakLearnerClassifier)
+    shuffled = _shuffled_sum(classifier, views) if boosted else _shuffled(classifier, views)
+    before = score(codes, classifier.predict_proba(views))
+    rows = []
+    for name in views.names:
+        after = [score(codes, shuffled(name, rng.permutation(len(codes)))) for _ in range(n_repeats)]
+        for metric in IMPORTANCE_METRICS:
+            sign = -1.0 if metric == "log_loss" else 1.0
+            losses = [sign * (before[metric] - found[metric]) for found in after]
+            spread = np.std(losses, ddof=1) if n_repeats > 1 else np.nan
+            rows.append((name, metric, float(np.mean(losses)), float(spread)))
+    return pd.DataFrame(rows, columns=["view", "metric", "mean", "std"])
+
+
+# (view, order of its rows) -> class probabilities, (n, M)
+Shuffled = Callable[[str, np.ndarray], np.ndarray]
+
+
+def _shuffled(classifier: ViewsClassifier, views: Views) -> Shuffled:
+    return lambda name, order: classifier.predict_proba(views.with_view(name, views[name][order]))
+
+
+def _shuffled_sum(classifier: TwoWeakLearnerClassifier, views: Views) -> Shuffled:
+    """The same for f = Σ_v f_v(view_v): the learners of a view are asked once, then their sums are shuffled.
+
+    Only learners that read views side by side are asked again.
+    """
+    loss, learners = classifier._loss(), classifier._learners()
+    shape = (len(views), loss.n_outputs)
+    prepared = classifier._prepare(views)
+    parts = {name: ensemble_scores(classifier.stages_, {name: prepared[name]}, shape) for name in learners}
+    reads = {name: [name] if name in views.names else name.split("+") for name in learners}
+
+    def part(learner: str, view: str, order: np.ndarray) -> np.ndarray:
+        if view not in reads[learner]:
+            return parts[learner]
+        if learner == view:
+            return parts[learner][order]
+        joined = classifier._joined(views.with_view(view, views[view][order]), [learner])[learner]
+        return ensemble_scores(classifier.stages_, {learner: learners[learner].prepare(joined)}, shape)
+
+    return lambda view, order: loss.probabilities(
+        reduce(np.add, (part(learner, view, order) for learner in learners))
+    )
+
+
+def calibration(y: np.ndarray, probabilities: np.ndarray, n_bins: int = 10) -> pd.DataFrame:
+    """Whether what is said with probability p comes true in a share p of the cases.
+
+    Parameters
+    ----------
+    y : int array of shape (n,), classes 0..M−1
+    probabilities : float array of shape (n, M); looked at are those of class 1 for two classes, of
+        the predicted class for more
+    n_bins : bins of equal width on [0, 1]; empty ones are left out
+
+    Returns
+    -------
+    DataFrame, one row per bin that is not empty
+        "low", "high" (the bin), "count", "predicted" (mean probability), "observed" (share that came
+        true) and its 95 % interval after Wilson, "observed_low" and "observed_high".
+    """
+    said, true = _said(y, probabilities)
+    edges = np.linspace(0, 1, n_bins + 1)
+    bins = np.clip(np.searchsorted(edges, said, side="right") - 1, 0, n_bins - 1)
+    rows = []
+    for k in np.unique(bins):
+        inside = bins == k
+        n, share = int(inside.sum()), float(true[inside].mean())
+        centre = (share + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
+        half = _Z * np.sqrt(share * (1 - share) / n + _Z**2 / (4 * n**2)) / (1 + _Z**2 / n)
+        low, high = max(0.0, centre - half), min(1.0, centre + half)
+        rows.append((edges[k], edges[k + 1], n, float(said[inside].mean()), share, low, high))
+    names = ["low", "high", "count", "predicted", "observed", "observed_low", "observed_high"]
+    return pd.DataFrame(rows, columns=names)
+
+
+def expected_calibration_error(bins: pd.DataFrame) -> float:
+    """Mean |predicted − observed| over the samples, from what `calibration` returns."""
+    gaps = (bins["predicted"] - bins["observed"]).abs()
+    return float((gaps * bins["count"]).sum() / bins["count"].sum())
+
+
+def _said(y: np.ndarray, probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The probabilities looked at, and whether what they were given to came true."""
+    if len(y) != len(probabilities):
+        raise UsboostError(f"{len(y)} labels but {len(probabilities)} rows of probabilities")
+    if probabilities.shape[1] == 2:
+        return probabilities[:, 1], y == 1
+    predicted = probabilities.argmax(axis=1)
+    return probabilities[np.arange(len(y)), predicted], predicted == y
+
+
+def worst_samples(y: np.ndarray, probabilities: np.ndarray, n: int = 12) -> pd.DataFrame:
+    """The wrongly classified samples whose own class was given the least probability, worst first.
+
+    Parameters
+    ----------
+    y : int array of shape (n,); probabilities : float array of shape (n, M)
+    n : at most so many
+
+    Returns
+    -------
+    DataFrame with columns row, true, predicted (codes), p_true, p_predicted
+    """
+    predicted = probabilities.argmax(axis=1)
+    rows = np.arange(len(y))
+    frame = pd.DataFrame(
+        {
+            "row": rows,
+            "true": y,
+            "predicted": predicted,
+            "p_true": probabilities[rows, y],
+            "p_predicted": probabilities[rows, predicted],
+        }
+    )
+    wrong = frame[frame["true"] != frame["predicted"]]
+    return wrong.sort_values("p_true", kind="stable").head(n).reset_index(drop=True)
+
+
+def telling_columns(frame: pd.DataFrame, y: np.ndarray, n: int = 8) -> list[str]:
+    """The columns that say most about the class, most first: those worth showing of a sample.
+
+    Ranked by mutual information with the class, numbers cut at their tenths and rare values taken
+    together, less what chance gives: (k − 1)(M − 1)/2n nats for k values and M classes (Miller and
+    Madow).
+
+    Parameters
+    ----------
+    frame : raw values of n samples; missing ones count as a value
+    y : int array of shape (n,), classes 0..M−1
+    """
+    found: dict[str, float] = {}
+    for name in frame.columns:
+        column = frame[name]
+        if pd.api.types.is_numeric_dtype(column) and column.nunique() > 10:
+            finite = column.where(np.isfinite(column.astype(float)))
+            column = pd.qcut(finite, 10, labels=False, duplicates="drop")
+        codes = pd.factorize(column, use_na_sentinel=False)[0]
+        codes = np.where(np.bincount(codes)[codes] < _RARE, -1, codes)
+        chance = (len(np.unique(codes)) - 1) * (len(np.unique(y)) - 1) / (2 * max(1, len(y)))
+        found[name] = float(mutual_info_score(y, codes)) - chance
+    return sorted(found, key=lambda name: -found[name])[:n]

@@ -1,0 +1,278 @@
+"""Two-branch networks: the papers' baseline, and the network half of BFV+DNN."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from usboost.boosting.callbacks import Callback, improves, resume, tell, watched
+from usboost.boosting.checkpoint import Checkpoint
+from usboost.boosting.rounds import Round
+from usboost.data.views import Views
+from usboost.errors import UsboostError
+from usboost.evaluation.metrics import accuracy, f1
+from usboost.learners.networks.backbones import Backbone
+from usboost.learners.networks.batches import Batches, Tensors, prepare_view
+from usboost.learners.networks.branches import branch, initialise
+from usboost.learners.networks.image_network import ImageNetwork
+from usboost.learners.networks.modules import Linear, dense_network
+from usboost.learners.networks.optimizers import Optimizer, make_optimizer
+from usboost.learners.networks.training import pick_device, run, run_epoch
+from usboost.models.base import Validation, ViewsClassifier, as_views
+
+
+class TwoBranchNetwork(nn.Module):
+    """DNN1 on one view, DNN2 on the other, fusion, DNN3, one logit per class (US Figure 1).
+
+    Fusion by "concat" joins the two embeddings; by "product" multiplies them element by element,
+    and where their widths differ a linear layer first brings the first to the second's.
+    """
+
+    def __init__(self, spec: Mapping[str, Any]) -> None:
+        super().__init__()
+        widths = [list(spec["dnn1"]), list(spec["dnn2"])]
+        self.first, self.second = (branch(view, w) for view, w in zip(spec["inputs"], widths))
+        one, two = (w[-1] for w in widths)
+        self.product = spec["fusion"] == "product"
+        self.match = Linear(one, two) if self.product and one != two else nn.Identity()
+        fused = two if self.product else one + two
+        self.joint = dense_network([fused, *spec["dnn3"], spec["n_classes"]])
+
+    def forward(self, first: Tensors, second: Tensors) -> torch.Tensor:
+        one = self.match(functional.relu(self.first(first)))
+        two = functional.relu(self.second(second))
+        return self.joint(one * two if self.product else torch.cat((one, two), dim=1))
+
+
+@dataclass(frozen=True)
+class FittedTwoBranch:
+    """A trained two-branch network: its specification and weights, float32 on the CPU."""
+
+    spec: dict[str, Any]
+    weights: dict[str, np.ndarray]
+
+    def logits(self, inputs: Sequence[Batches], device: torch.device) -> np.ndarray:
+        """float32 (n, M), from the rows of the two views in the specification's order."""
+        network = TwoBranchNetwork(self.spec)
+        network.load_state_dict({name: torch.from_numpy(array) for name, array in self.weights.items()})
+        return run(network.to(device), inputs)
+
+
+class TwoBranchNetworkClassifier(ViewsClassifier):
+    """A network with one branch per view, fused (the papers' baseline).
+
+    Parameters
+    ----------
+    views : pair of view names, DNN1's and DNN2's
+    dnn1, dnn2 : widths of the branches; dnn3 : hidden widths after the fusion
+    fusion : {"concat", "product"}
+    optimizer : {"rmsprop", "sgd", "adam"}; learning_rate, batch_size
+    n_epochs : at most this many epochs
+    patience : epochs without a better validation F1 before stopping, or None
+    validation_fraction : share of the training samples set aside when `fit` gets no validation data
+    device : "auto", "cpu", "cuda"
+    backbone : Backbone, optional; how pictures are read, a small CNN by default
+    random_state : int
+    callbacks : sequence of Callback, optional
+    checkpoint : Checkpoint or path, optional
+        A folder in which the fit keeps every round, and from which the same fit goes on.
+
+    Attributes
+    ----------
+    classes_, history_, best_round_ (an epoch), network_ (FittedTwoBranch of the best epoch)
+    n_estimators_ : 1, one network
+    """
+
+    def __init__(
+        self,
+        views: Sequence[str] = ("U", "S"),
+        dnn1: Sequence[int] = (100, 50),
+        dnn2: Sequence[int] = (100, 50),
+        dnn3: Sequence[int] = (25,),
+        fusion: str = "concat",
+        optimizer: str = "rmsprop",
+        learning_rate: float = 1e-3,
+        batch_size: int = 128,
+        n_epochs: int = 30,
+        patience: int | None = 5,
+        validation_fraction: float = 0.1,
+        device: str = "auto",
+        backbone: Backbone | None = None,
+        random_state: int = 0,
+        callbacks: Sequence[Callback] | None = None,
+        checkpoint: Checkpoint | Path | str | None = None,
+    ) -> None:
+        self.views = views
+        self.dnn1 = dnn1
+        self.dnn2 = dnn2
+        self.dnn3 = dnn3
+        self.fusion = fusion
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.n_epochs = n_epochs
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.device = device
+        self.backbone = backbone
+        self.random_state = random_state
+        self.callbacks = callbacks
+        self.checkpoint = checkpoint
+
+    @property
+    def n_rounds(self) -> int:
+        """Epochs, under the name callbacks know."""
+        return self.n_epochs
+
+    def _fit(
+        self, views: Views, codes: np.ndarray, validation: Validation | None, callbacks: list[Callback]
+    ) -> None:
+        if self.fusion not in ("concat", "product"):
+            raise UsboostError(f"fusion is 'concat' or 'product', not {self.fusion!r}")
+        device = pick_device(self.device)
+        prepared = self._prepare(views)
+        spec = {
+            "views": list(self.views),
+            "inputs": [spec for spec, _ in prepared],
+            "dnn1": list(self.dnn1),
+            "dnn2": list(self.dnn2),
+            "dnn3": list(self.dnn3),
+            "fusion": self.fusion,
+            "n_classes": len(self.classes_),
+        }
+        network = TwoBranchNetwork(spec).to(device)
+        initialise(network, self.random_state)
+        for part in network.modules():
+            if self.backbone is not None and isinstance(part, ImageNetwork):
+                self.backbone.load_weights(part)
+        inputs = [rows for _, rows in prepared]
+        targets = (torch.from_numpy(codes.astype(np.int64)).to(device),)
+        held_out = [rows for _, rows in self._prepare(validation[0])] if validation else None
+        optimizer = make_optimizer(self.optimizer, network, self.learning_rate)
+        generator = torch.Generator().manual_seed(self.random_state)
+        kept = _Kept(network, optimizer, generator)
+        with watched(self, callbacks):
+            done, weights, best = kept.restore(self._opened)
+            if weights:
+                self.network_ = FittedTwoBranch(spec, weights)
+            stop = resume(callbacks, done)
+            for epoch in range(len(done) + 1, self.n_epochs + 1):
+                if stop:
+                    break
+                start = time.perf_counter()
+                order = torch.randperm(len(codes), generator=generator)
+                loss = run_epoch(network, inputs, _cross_entropy, targets, optimizer, self.batch_size, order)
+                trained = time.perf_counter()
+                if not np.isfinite(loss):
+                    raise UsboostError(
+                        f"the training loss is no longer finite in epoch {epoch}; lower the learning rate"
+                    )
+                metrics = {"risk_train": loss}
+                if held_out is not None and validation is not None:
+                    metrics |= self._evaluate(run(network, held_out), validation[1])
+                if held_out is None or improves(metrics, best, self.monitor):
+                    best = metrics
+                    weights = {k: v.detach().cpu().numpy().copy() for k, v in network.state_dict().items()}
+                    self.network_ = FittedTwoBranch(spec, weights)
+                ended = time.perf_counter()
+                seconds = {"fit": trained - start, "validation": ended - trained, "total": ended - start}
+                round_ = Round(epoch, None, metrics, seconds)
+                kept.keep(self._opened, round_, self.network_.weights, best)
+                stop = tell(callbacks, round_)
+
+    @property
+    def n_estimators_(self) -> int:
+        """One network: that of the best epoch."""
+        self._check_fitted()
+        return 1
+
+    def _reads(self, n_columns: int) -> Sequence[str]:
+        return self.views
+
+    def _prepare(self, views: Views) -> list[tuple[dict[str, Any], Batches]]:
+        device = pick_device(self.device)
+        return [prepare_view(views[name], device, self.backbone) for name in self.views]
+
+    @staticmethod
+    def _evaluate(logits: np.ndarray, y: np.ndarray) -> dict[str, float]:
+        predicted = logits.argmax(axis=1)
+        risk = float(functional.cross_entropy(torch.from_numpy(logits), torch.from_numpy(y)))
+        return {
+            "risk_val": risk,
+            "f1_val": f1(y, predicted, logits.shape[1]),
+            "accuracy_val": accuracy(y, predicted),
+        }
+
+    def predict_proba(self, X: Views | Mapping[str, Any]) -> np.ndarray:
+        """Class probabilities, float64 (n, M), columns as in ``classes_``."""
+        self._check_fitted()
+        inputs = [rows for _, rows in self._prepare(as_views(X))]
+        logits = self.network_.logits(inputs, pick_device(self.device)).astype(np.float64)
+        logits -= logits.max(axis=1, keepdims=True)
+        exponentials = np.exp(logits)
+        return exponentials / exponentials.sum(axis=1, keepdims=True)
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What a checkpoint keeps of a network in training, epoch by epoch."""
+
+    network: nn.Module
+    optimizer: Optimizer
+    generator: torch.Generator
+
+    def keep(
+        self,
+        checkpoint: Checkpoint | None,
+        round_: Round,
+        best_weights: Mapping[str, np.ndarray],
+        best: Mapping[str, float] | None,
+    ) -> None:
+        if checkpoint is None:
+            return
+        arrays = {f"best/{name}": array for name, array in best_weights.items()}
+        arrays |= {f"now/{name}": tensor.cpu().numpy() for name, tensor in self._tensors().items()}
+        arrays |= {f"drawn/{i}": each.get_state().numpy() for i, each in enumerate(self._generators())}
+        # one file holds all that the next epoch needs; the epoch's own file may be missing after it
+        described = {"metrics": round_.metrics, "seconds": round_.seconds}
+        checkpoint.keep_state(round_.index, arrays, {"best": best, "round": described})
+        checkpoint.keep(round_)
+
+    def restore(
+        self, checkpoint: Checkpoint | None
+    ) -> tuple[list[Round], dict[str, np.ndarray], dict[str, float] | None]:
+        """The epochs done, the best weights so far and their metrics."""
+        state = checkpoint.state() if checkpoint is not None else None
+        if checkpoint is None or state is None:
+            return [], {}, None
+        index, arrays, more = state
+        done = checkpoint.rounds()[:index]
+        if len(done) < index:
+            done.append(Round(index, None, more["round"]["metrics"], more["round"]["seconds"]))
+            checkpoint.keep(done[-1])  # else the next epoch's file would leave a gap
+        for name, tensor in self._tensors().items():
+            tensor.copy_(torch.from_numpy(arrays[f"now/{name}"]).reshape(tensor.shape))
+        for i, generator in enumerate(self._generators()):
+            generator.set_state(torch.from_numpy(arrays[f"drawn/{i}"]))
+        best = {name[5:]: array for name, array in arrays.items() if name.startswith("best/")}
+        return done, best, more["best"]
+
+    def _tensors(self) -> dict[str, torch.Tensor]:
+        tensors = {f"network/{name}": tensor for name, tensor in self.network.state_dict().items()}
+        return tensors | {f"optimizer/{name}": tensor for name, tensor in self.optimizer.state().items()}
+
+    def _generators(self) -> list[torch.Generator]:
+        parts = self.network.modules()
+        return [self.generator, *(part.generator for part in parts if isinstance(part, ImageNetwork))]
+
+
+def _cross_entropy(outputs: torch.Tensor, targets: Tensors) -> torch.Tensor:
+    return functional.cross_entropy(outputs, targets[0])

@@ -1,0 +1,234 @@
+"""Two-weak-learner gradient boosting (US Algorithms 1 and 2), and its relatives with one or more views."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from usboost.boosting.callbacks import Callback
+from usboost.boosting.checkpoint import Checkpoint
+from usboost.boosting.loop import StagewiseLoop, advance, ensemble_scores
+from usboost.boosting.steps import StepRule, step_rule
+from usboost.boosting.targets import target_rule
+from usboost.data.images import EncodedImages, Images
+from usboost.data.views import View, Views
+from usboost.errors import UsboostError
+from usboost.evaluation.metrics import accuracy, f1
+from usboost.learners.base import Learner
+from usboost.learners.networks.backbones import embedded
+from usboost.learners.networks.learner import NetworkLearner
+from usboost.learners.networks.training import pick_device
+from usboost.learners.trees.learner import FittedTrees, TreeLearner
+from usboost.learners.trees.tree import Tree
+from usboost.losses.codeword import CodewordExponential
+from usboost.losses.cross_entropy import SoftmaxCrossEntropy
+from usboost.models.base import Validation, ViewsClassifier, as_views
+
+
+class TwoWeakLearnerClassifier(ViewsClassifier):
+    """Gradient boosting with one weak learner per view (2WL, 2WL2O, 1WL, 2WL-Newton).
+
+    f ← f + ε·g(x_U) + δ·h(x_S), on the codeword exponential loss or on cross-entropy.
+
+    Parameters
+    ----------
+    learners : dict of view name to learner, optional
+        Default: a network on view "U" and a tree of depth 3 on view "S". One entry makes a
+        one-weak-learner model, three a third modality; all steps are searched jointly. A learner named
+        "S+U" reads those tables side by side, and so sees what depends on both; of pictures it reads
+        the embeddings of the networks' backbone, frozen.
+    target : {"gradient", "second_order", "newton"}
+        2WL, 2WL2O as published, 2WL-Newton.
+    n_inner : int
+        N₂: fits per round of the second-order methods.
+    step : {"newton", "bayes", "fixed"} or StepRule
+    step_settings : dict, optional
+        Settings of the step rule, e.g. ``{"value": 0.1}`` for "fixed".
+    n_rounds : int
+        N (or N₁): at most this many rounds.
+    shrinkage : float
+        Factor on every searched step.
+    sequential : bool
+        Whether each view's learner is fitted to what those before it in `learners` have left, with
+        its own step (``{"S": tree, "U": network}``: tree first, network on the refreshed residual).
+    step_fraction : float
+        Share of the samples, drawn anew each round, that learners do not see and on which the steps
+        are searched; 0, the paper's way, searches on the samples that were fitted to.
+    trim : float
+        Share of the samples' weight whose lightest holders sit a round out, for ``target="newton"``.
+    loss : {"exponential", "cross_entropy"}
+        The papers' codeword loss, or one that wrong labels do not carry away (ours).
+    patience : int or None
+        Rounds without a better `monitor` before stopping; the best round is restored.
+    monitor : {"f1_val", "risk_val", "accuracy_val"}
+    validation_fraction : float
+        Share of the training samples set aside when `fit` is given no validation data.
+    random_state : int
+    callbacks : sequence of Callback, optional
+    checkpoint : Checkpoint or path, optional
+        A folder in which the fit keeps every round, and from which the same fit goes on.
+
+    Attributes
+    ----------
+    classes_ : array of the M labels
+    stages_ : list of Stage, up to the best round
+    history_ : list of dicts, every round's metrics
+    best_round_ : int
+    n_estimators_ : int, the rounds kept
+    feature_importances_, feature_names_ : of the columns of views that trees read
+    columns_ : dict of view to its columns' names, of those views
+    """
+
+    def __init__(
+        self,
+        learners: Mapping[str, Learner] | None = None,
+        target: str = "gradient",
+        n_inner: int = 1,
+        step: str | StepRule = "newton",
+        step_settings: Mapping[str, Any] | None = None,
+        n_rounds: int = 100,
+        shrinkage: float = 1.0,
+        sequential: bool = False,
+        step_fraction: float = 0.0,
+        trim: float = 0.0,
+        loss: str = "exponential",
+        patience: int | None = 20,
+        monitor: str = "f1_val",
+        validation_fraction: float = 0.1,
+        random_state: int = 0,
+        callbacks: Sequence[Callback] | None = None,
+        checkpoint: Checkpoint | Path | str | None = None,
+    ) -> None:
+        self.learners = learners
+        self.target = target
+        self.n_inner = n_inner
+        self.step = step
+        self.step_settings = step_settings
+        self.n_rounds = n_rounds
+        self.shrinkage = shrinkage
+        self.sequential = sequential
+        self.step_fraction = step_fraction
+        self.trim = trim
+        self.loss = loss
+        self.patience = patience
+        self.monitor = monitor
+        self.validation_fraction = validation_fraction
+        self.random_state = random_state
+        self.callbacks = callbacks
+        self.checkpoint = checkpoint
+
+    def _learners(self) -> dict[str, Learner]:
+        return dict(self.learners) if self.learners else {"U": NetworkLearner(), "S": TreeLearner()}
+
+    def _loss(self) -> CodewordExponential | SoftmaxCrossEntropy:
+        if self.loss == "exponential":
+            return CodewordExponential.simplex(len(self.classes_))
+        if self.loss == "cross_entropy":
+            if self.target == "second_order":
+                raise UsboostError(
+                    "target 'second_order' is the papers' expansion of the exponential loss; with "
+                    "loss='cross_entropy' choose 'newton' or 'gradient'"
+                )
+            return SoftmaxCrossEntropy(len(self.classes_), zero_steps=True)
+        raise UsboostError(f"there is no loss {self.loss!r}; choose 'exponential' or 'cross_entropy'")
+
+    def _fit(
+        self, views: Views, codes: np.ndarray, validation: Validation | None, callbacks: list[Callback]
+    ) -> None:
+        loss, names = self._loss(), self._learners()
+        held_out = (self._joined(validation[0]), loss.labels(validation[1])) if validation else None
+        held_codes = validation[1] if validation else codes[:0]
+
+        def evaluate(f: np.ndarray, y: np.ndarray) -> dict[str, float]:
+            predicted = loss.scores(f).argmax(axis=1)
+            return {
+                "f1": f1(held_codes, predicted, loss.n_classes),
+                "accuracy": accuracy(held_codes, predicted),
+            }
+
+        joined = self._joined(views)
+        self.stages_ = StagewiseLoop(
+            loss=loss,
+            learners=self._learners(),
+            target=target_rule(self.target, self.n_inner, self.trim),
+            step=step_rule(self.step, **(self.step_settings or {})),
+            n_rounds=self.n_rounds,
+            shrinkage=self.shrinkage,
+            sequential=self.sequential,
+            step_fraction=self.step_fraction,
+            evaluate=evaluate,
+            seed=self.random_state,
+            callbacks=callbacks,
+            checkpoint=self._opened,
+        ).run(joined, loss.labels(codes), held_out)
+        read = [v for v in names if any(isinstance(stage.learners[v], FittedTrees) for stage in self.stages_)]
+        self.columns_ = {view: joined[view].names for view in read}
+
+    def fit(self, X: Any, y: Any, validation: Any = None) -> TwoWeakLearnerClassifier:
+        super().fit(X, y, validation)
+        self.n_rounds_run_ = len(self.stages_)
+        self.stages_ = self.stages_[: self.best_round_]
+        return self
+
+    fit.__doc__ = ViewsClassifier.fit.__doc__
+
+    def _joined(self, views: Views, names: Iterable[str] | None = None) -> Views:
+        """The views with those that several learners read side by side; pictures there as embeddings."""
+        learners = self._learners()
+        network = next((each for each in learners.values() if isinstance(each, NetworkLearner)), None)
+        reader = network or NetworkLearner()
+
+        def as_table(view: View) -> View:
+            if not isinstance(view, (Images, EncodedImages)):
+                return view
+            return embedded(view, reader.backbone, pick_device(reader.device))
+
+        return views.joined(learners if names is None else names, as_table)
+
+    def _prepare(self, views: Views) -> dict[str, Any]:
+        self._check_fitted()
+        joined = self._joined(views)
+        return {name: learner.prepare(joined[name]) for name, learner in self._learners().items()}
+
+    def _trees(self) -> Iterator[tuple[str, Tree, float]]:
+        for stage in self.stages_:
+            for view, learner in stage.learners.items():
+                for tree in learner.trees if isinstance(learner, FittedTrees) else ():
+                    yield view, tree, stage.steps[view]
+
+    def _reads(self, n_columns: int) -> Sequence[str]:
+        return list(dict.fromkeys(part for name in self._learners() for part in name.split("+")))
+
+    def _f(self, X: Views | Mapping[str, Any]) -> np.ndarray:
+        views = as_views(X)
+        return ensemble_scores(self.stages_, self._prepare(views), (len(views), self._loss().n_outputs))
+
+    def _staged_f(self, X: Views | Mapping[str, Any]) -> Iterator[np.ndarray]:
+        views = as_views(X)
+        prepared = self._prepare(views)
+        f = np.zeros((len(views), self._loss().n_outputs))
+        for stage in self.stages_:
+            advance(f, stage, prepared)
+            yield f
+
+    def decision_function(self, X: Views | Mapping[str, Any]) -> np.ndarray:
+        """The scores ⟨f, y^k⟩, float64: (n, M), or (n,) with the margin of class 1 when M = 2."""
+        scores = self._loss().scores(self._f(X))
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict_proba(self, X: Views | Mapping[str, Any]) -> np.ndarray:
+        """softmax of the scores, float64 (n, M): the link at which the loss is calibrated."""
+        return self._loss().probabilities(self._f(X))
+
+    def staged_predict(self, X: Views | Mapping[str, Any]) -> Iterator[np.ndarray]:
+        """Predictions (n,) after each kept round."""
+        for f in self._staged_f(X):
+            yield self.classes_[self._loss().scores(f).argmax(axis=1)]
+
+    @property
+    def n_estimators_(self) -> int:
+        """Rounds kept."""
+        return len(self.stages_)

@@ -1,0 +1,249 @@
+"""Models on the same folds of a person's table, and whether their differences are more than noise."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.model_selection import StratifiedKFold
+
+from usboost.datasets.files.sampling import stratified_parts, stream
+from usboost.errors import UsboostError
+from usboost.evaluation.metrics import score
+from usboost.evaluation.statistics import corrected_t_test, holm
+from usboost.models.base import ViewsClassifier
+from usboost.multimodal.choices import METRICS
+from usboost.multimodal.fit import SHARES
+from usboost.multimodal.table import Encoding, OwnTable, Progress
+
+Build = Callable[[int], ViewsClassifier]
+"""An unfitted model with a seed."""
+
+Result = dict[str, float | str] | str | None
+"""Of one fit: a row of scores, the reason why there is none, or nothing where none was tried."""
+
+LEVEL = 0.05
+"""Of the two-sided tests."""
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Positions of the rows: fitted to, deciding when to stop, scored."""
+
+    repeat: int
+    fold: int
+    train: np.ndarray
+    val: np.ndarray
+    test: np.ndarray
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A model beside the best.
+
+    Attributes
+    ----------
+    mean, spread : by score and for ``seconds``; the spread is the folds' standard deviation.
+    difference : the mean difference from the best, by the score that the models are ranked by.
+    p, p_holm : two-sided p-value of the corrected t-test, and Holm's over all models but the best.
+    """
+
+    model: str
+    mean: dict[str, float]
+    spread: dict[str, float]
+    difference: float
+    p: float
+    p_holm: float
+
+    @property
+    def within_noise(self) -> bool:
+        return not self.p_holm < LEVEL
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Scores by fold, and why some models have none.
+
+    Attributes
+    ----------
+    scores : a row per model and fold: ``model, repeat, fold, rows_train, rows_test``, the scores and the
+        fit's ``seconds``.
+    failures : reasons by model; a model that failed on one fold is not ranked.
+    by : the score that the models are ranked by.
+    classes : names of the classes.
+    """
+
+    scores: pd.DataFrame
+    failures: dict[str, str]
+    by: str
+    classes: list[str]
+
+    def standings(self) -> list[Standing]:
+        """The models that did not fail, best first."""
+        ranked = self.scores[~self.scores["model"].isin(list(self.failures))]
+        if ranked.empty:
+            return []
+        sign = -1.0 if self.by == "log_loss" else 1.0
+        table = ranked.pivot(index=["repeat", "fold"], columns="model", values=self.by)
+        # a score that some fold does not have (AUC of one class) ranks nothing
+        order = (sign * table.mean(skipna=False)).sort_values(ascending=False, kind="stable").index
+        best = order[0]
+        ratio = float((ranked["rows_test"] / ranked["rows_train"]).mean())
+        tests = [corrected_t_test(table[best] - table[name], ratio)[1] for name in order[1:]]
+        adjusted = [1.0, *holm(tests)]
+        columns = [*METRICS, "seconds"]
+        groups = ranked.groupby("model")[columns]
+        means, spreads = groups.mean(), groups.std(ddof=1)
+        return [
+            Standing(
+                str(name),
+                {column: float(means.loc[name, column]) for column in columns},
+                {column: float(spreads.loc[name, column]) for column in columns},
+                float((table[name] - table[best]).mean()),
+                1.0 if name == best else float(tests[k - 1]),
+                float(adjusted[k]),
+            )
+            for k, name in enumerate(order)
+        ]
+
+
+def folds_of(table: OwnTable, folds: int, repeats: int, seed: int) -> list[Fold]:
+    """Stratified folds; of each fold's other rows 15 % of each class say when a fit is best.
+
+    Raises
+    ------
+    UsboostError
+        If there are under 2 folds, or too few rows of a class for them.
+    """
+    if folds < 2 or repeats < 1:
+        raise UsboostError("a comparison needs 2 folds or more and 1 repeat or more")
+    counts = np.bincount(table.labels, minlength=len(table.classes))
+    least = int(counts.argmin())
+    # so many rows of a class are left to fit to when the largest fold is taken away
+    if counts[least] < folds or counts[least] - -(-counts[least] // folds) < 2:
+        raise UsboostError(
+            f"{table.path}: class {table.classes[least]!r} of {table.label!r} has {counts[least]} rows, "
+            f"too few for {folds} folds; add rows of it, leave it out, or take other --folds"
+        )
+    out = []
+    for repeat in range(repeats):
+        splitter = StratifiedKFold(folds, shuffle=True, random_state=stream(seed, repeat) % 2**32)
+        parts = splitter.split(np.zeros(len(table)), table.labels)
+        for fold, (rest, test) in enumerate(parts):
+            train, val = stratified_parts(table.labels[rest], SHARES, stream(seed, repeat, fold))
+            out.append(Fold(repeat + 1, fold + 1, rest[train], rest[val], test))
+    return out
+
+
+def compare(
+    table: OwnTable,
+    models: Mapping[str, Build],
+    *,
+    folds: int = 5,
+    repeats: int = 1,
+    seed: int = 0,
+    jobs: int = 1,
+    by: str = "accuracy",
+    progress: Progress | None = None,
+) -> Comparison:
+    """Fit every model to every fold's rows; the encoders learn from these rows only.
+
+    Parameters
+    ----------
+    models : by name; each is built with a repeat's seed.
+    folds, repeats : of the stratified cross-validation, the same for all models.
+    jobs : fits at a time, in threads.
+    by : of `choices.METRICS`, the score that the models are ranked by.
+    progress : called with (fits done, fits in all); those that a failure spares count as done.
+
+    Raises
+    ------
+    UsboostError
+        As `folds_of`. A model that fails stops no other: its reason is in the answer.
+    """
+    if by not in METRICS:
+        raise UsboostError(f"there is no score {by!r}; choose among {', '.join(METRICS)}")
+    tasks = [(name, fold) for fold in folds_of(table, folds, repeats, seed) for name in models]
+    rows: list[dict[str, float | str]] = []
+    failures: dict[str, str] = {}
+
+    def work(task: tuple[str, Fold]) -> Result:
+        name, fold = task
+        if name in failures:
+            return None
+        try:
+            return {"model": name, **_scored(table, models[name](seed + fold.repeat - 1), fold)}
+        # whatever one model dies of, the others' results are worth having
+        except Exception as error:
+            kind = "" if isinstance(error, UsboostError) else f"{type(error).__name__}: "
+            return f"{kind}{error}".strip().splitlines()[0]
+
+    for done, (index, found) in enumerate(_results(work, tasks, jobs), start=1):
+        name = tasks[index][0]
+        if isinstance(found, str):
+            failures.setdefault(name, found)
+        elif found is not None:
+            rows.append(found)
+        if progress:
+            progress(done, len(tasks))
+    columns = ["model", "repeat", "fold", "rows_train", "rows_test", *METRICS, "seconds"]
+    scores = pd.DataFrame(rows, columns=columns)
+    order = {name: k for k, name in enumerate(models)}
+    scores = scores.sort_values(
+        ["repeat", "fold", "model"], key=lambda c: c.map(order) if c.name == "model" else c, ignore_index=True
+    )
+    return Comparison(scores, failures, by, table.classes)
+
+
+def _scored(table: OwnTable, model: ViewsClassifier, fold: Fold) -> dict[str, float]:
+    """The scores of one model, fitted and scored on one fold."""
+    encoding = Encoding.fit(table.features.iloc[fold.train])
+    train, val, test = (table.views(encoding, rows) for rows in (fold.train, fold.val, fold.test))
+    started = time.perf_counter()
+    model.fit(train, table.labels[fold.train], (val, table.labels[fold.val]))
+    seconds = time.perf_counter() - started
+    scores = score(table.labels[fold.test], model.predict_proba(test))
+    return {
+        "repeat": fold.repeat,
+        "fold": fold.fold,
+        # all rows that the fold does not score have had their part in the fit
+        "rows_train": len(fold.train) + len(fold.val),
+        "rows_test": len(fold.test),
+        **{key: scores[key] for key in METRICS},
+        "seconds": seconds,
+    }
+
+
+def _results(
+    work: Callable[[tuple[str, Fold]], Result], tasks: Sequence[tuple[str, Fold]], jobs: int
+) -> Iterator[tuple[int, Result]]:
+    """(position, result) of each task as they are done, in order with one job."""
+    if jobs <= 1:
+        yield from ((k, work(task)) for k, task in enumerate(tasks))
+        return
+    with _share_of_threads(jobs), ThreadPoolExecutor(jobs) as pool:
+        waiting: dict[Future[Result], int] = {pool.submit(work, t): k for k, t in enumerate(tasks)}
+        try:
+            while waiting:
+                done: Iterable[Future[Result]] = wait(waiting, return_when=FIRST_COMPLETED).done
+                for future in done:
+                    yield waiting.pop(future), future.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+@contextmanager
+def _share_of_threads(jobs: int) -> Iterator[None]:
+    """torch's threads shared among the jobs."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(max(1, before // jobs))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

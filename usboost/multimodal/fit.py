@@ -1,0 +1,98 @@
+"""Fit one model to a person's table, with rows set aside that stop it in time."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from usboost.boosting.callbacks import Callback
+from usboost.datasets.files.sampling import stratified_parts
+from usboost.datasets.files.sources import sha256
+from usboost.evaluation.metrics import score
+from usboost.multimodal.bundle import Bundle, Card
+from usboost.multimodal.models import build
+from usboost.multimodal.table import Encoding, OwnTable
+
+SHARES = (0.85, 0.15)
+"""Of the rows that are fitted to, and those that tell when to stop."""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A bundle and what the fit told.
+
+    Attributes
+    ----------
+    scores : of the validation rows: f1, accuracy, log_loss, auc.
+    rows : (training, validation).
+    best_round : the round, epoch or fit kept; seconds : of the fit.
+    """
+
+    bundle: Bundle
+    scores: dict[str, float]
+    rows: tuple[int, int]
+    best_round: int
+    seconds: float
+
+
+def fit(
+    table: OwnTable,
+    name: str,
+    *,
+    seed: int = 0,
+    rounds: int | None = None,
+    callbacks: Sequence[Callback] | None = None,
+) -> Fitted:
+    """Fit a model to 85 % of the rows of each class; the others say when it is best.
+
+    Without pictures the network (U) and the trees (S) both read the whole table.
+
+    Parameters
+    ----------
+    name, rounds : see `models.build`.
+    seed : of the rows set aside and of the model.
+
+    Raises
+    ------
+    UsboostError
+        If there is no such model, or it cannot be fitted to these rows.
+    """
+    model = build(name, pictures=table.pictures is not None, seed=seed, rounds=rounds)
+    train, held = stratified_parts(table.labels, SHARES, seed)
+    encoding = Encoding.fit(table.features.iloc[train])
+    held_views = table.views(encoding, held)
+    if callbacks:
+        model.set_params(callbacks=list(callbacks))
+    started = time.perf_counter()
+    model.fit(table.views(encoding, train), table.labels[train], (held_views, table.labels[held]))
+    seconds = time.perf_counter() - started
+    scores = score(table.labels[held], model.predict_proba(held_views))
+    encoder = encoding.encoder.to_dict()
+    card = {
+        "model": name,
+        "classes": table.classes,
+        "label": table.label,
+        "columns": table.kinds,
+        "dropped": list(table.dropped),
+        "images": _pictures(table),
+        "imputation": encoding.imputation,
+        # without pictures both views are the table
+        "encoders": dict.fromkeys(("U", "S") if table.pictures is None else ("S",), encoder),
+        "rows": {"train": len(train), "val": len(held)},
+        "scores": {key: value if math.isfinite(value) else None for key, value in scores.items()},
+        "seed": seed,
+        "table": table.path.name,
+        "sha256": sha256(table.path),
+    }
+    rows = (len(train), len(held))
+    return Fitted(Bundle(model, Card.model_validate(card)), scores, rows, model.best_round_, seconds)
+
+
+def _pictures(table: OwnTable) -> dict[str, Any] | None:
+    if table.pictures is None:
+        return None
+    size = [table.pictures.height, table.pictures.width]
+    return {"view": "U", "column": table.image, "size": size, "channels": table.pictures.channels}

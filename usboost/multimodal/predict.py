@@ -1,0 +1,126 @@
+"""What a fitted model says of the rows of a table of any size, in bounded memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from usboost.data.views import Views
+from usboost.datasets.custom.rows import columns_of
+from usboost.datasets.custom.table import INDEX_COLUMN, is_csv
+from usboost.errors import UsboostError
+from usboost.multimodal.bundle import Bundle
+from usboost.multimodal.table import Progress
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """How many rows there were, how many of them without a picture, and the columns not read."""
+
+    rows: int
+    skipped: int
+    ignored: list[str]
+
+
+def predict(
+    bundle: Bundle,
+    table: Path,
+    out: Path,
+    *,
+    batch: int = 4096,
+    keep: Sequence[str] = (),
+    skip_missing: bool = False,
+    progress: Progress | None = None,
+) -> Predicted:
+    """Write ``label``, ``p_<class>`` and the columns to keep, a row for each row of the table in its order.
+
+    Parameters
+    ----------
+    table : a ``.parquet`` or ``.csv`` file; it is never in memory as a whole.
+    out : a ``.parquet`` or ``.csv`` file; appears when it is complete.
+    batch : rows at a time.
+    keep : columns of the table that the output holds too.
+    skip_missing : a row without a picture gets no label and no probabilities, instead of an error.
+    progress : called with (rows done, 0 where their number is unknown, as in a CSV).
+
+    Raises
+    ------
+    UsboostError
+        If a column is missing, a value or picture cannot be read, or the output cannot be written; an
+        earlier output stays as it was.
+    """
+    table, out = Path(table), Path(out)
+    _check_out(table, out)
+    schema = columns_of(table, [*bundle.needed, *keep])
+    names = ["label", *(f"p_{name}" for name in bundle.card.classes)]
+    if clash := [name for name in keep if name in names]:
+        raise UsboostError(
+            f"{table}: column {clash[0]!r} cannot be kept, since the output has one of that name"
+        )
+    kept = [schema.field(name) for name in dict.fromkeys(keep)]
+    types = [pa.string(), *[pa.float64()] * (len(names) - 1)]
+    target = pa.schema([*(pa.field(n, t) for n, t in zip(names, types, strict=True)), *kept])
+    total = 0 if is_csv(table) else pq.read_metadata(table).num_rows
+    done = skipped = 0
+    with _written(out, target) as writer:
+        more = tuple(field.name for field in kept)
+        for rows in bundle.read(table, schema, batch=batch, skip_missing=skip_missing, more=more):
+            columns = _columns(bundle, rows.views, rows.present)
+            columns += [rows.raw[name].cast(target.field(name).type) for name in more]
+            writer.write_table(pa.table(columns, schema=target))
+            done += len(rows.present)
+            skipped += int((~rows.present).sum())
+            if progress:
+                progress(done, total)
+        if not done:
+            raise UsboostError(f"{table} has no rows")
+    known = {*bundle.needed, *keep, *bundle.card.dropped, bundle.card.label}
+    ignored = [name for name in schema.names if name not in known and not INDEX_COLUMN.fullmatch(name)]
+    return Predicted(done, skipped, ignored)
+
+
+def _columns(bundle: Bundle, views: Views, present: np.ndarray) -> list[pa.Array]:
+    """The label and the probabilities of each row; null where the row is not present."""
+    classes = bundle.card.classes
+    found = np.zeros((len(present), len(classes)))
+    if present.any():
+        found[present] = bundle.model.predict_proba(views)
+    labels = np.asarray(classes, dtype=object)[found.argmax(axis=1)]
+    absent = ~present
+    return [
+        pa.array(labels, pa.string(), mask=absent),
+        *(pa.array(found[:, k], pa.float64(), mask=absent) for k in range(len(classes))),
+    ]
+
+
+def _check_out(table: Path, out: Path) -> None:
+    if out.suffix.lower() not in (".parquet", ".pq", ".csv"):
+        raise UsboostError(f"{out} must be a .parquet or .csv file")
+    if out.is_dir():
+        raise UsboostError(f"{out} is a folder; name a file in it")
+    if out.exists() and table.exists() and out.samefile(table):
+        raise UsboostError(f"{out} is the table itself; name another file for the predictions")
+
+
+@contextmanager
+def _written(out: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter | pyarrow.csv.CSVWriter]:
+    """A writer to another name beside `out`, which gets its place when the block succeeds."""
+    partial = out.with_name(f".{out.name}.{os.getpid()}.tmp")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        writer = pyarrow.csv.CSVWriter(partial, schema) if is_csv(out) else pq.ParquetWriter(partial, schema)
+        with writer:
+            yield writer
+        partial.replace(out)
+    except (pa.ArrowException, OSError) as error:
+        raise UsboostError(f"{out} cannot be written: {error}") from None
+    finally:
+        partial.unlink(missing_ok=True)

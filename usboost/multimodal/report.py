@@ -1,0 +1,258 @@
+"""How well a fitted model does on labelled rows, as one self-contained page."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from matplotlib.figure import Figure
+from PIL import Image
+
+from usboost.data.views import Views
+from usboost.datasets.custom.pictures import PictureReader
+from usboost.datasets.custom.table import schema_of
+from usboost.datasets.files.sampling import stratified_sample
+from usboost.datasets.files.sources import sha256
+from usboost.errors import UsboostError
+from usboost.evaluation.metrics import confusion
+from usboost.files import write_atomically
+from usboost.models.inspection import (
+    IMPORTANCE_METRICS,
+    calibration,
+    expected_calibration_error,
+    view_contributions,
+    view_importance,
+    worst_samples,
+)
+from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.multimodal.bundle import Bundle
+from usboost.multimodal.choices import METRICS, MODELS, f1_of
+from usboost.multimodal.scored import Scored, intervals, score_table
+from usboost.multimodal.table import Progress
+from usboost.reporting import inspection_figures as drawn
+from usboost.reporting.figures import to_svg
+
+WORST = 12
+"""Badly classified rows shown."""
+
+SIDE = 128  # pixels of their pictures
+_VALUES = 8  # of their columns
+
+SAMPLE = 2000
+"""Rows on which views are shuffled and learners measured."""
+
+COLUMNS = 20
+"""Columns whose share is shown."""
+
+
+def write_report(
+    bundle: Bundle,
+    table: Path,
+    out: Path,
+    *,
+    label: str | None = None,
+    skip_missing: bool = False,
+    progress: Progress | None = None,
+) -> Scored:
+    """Score a model on labelled rows and write the page.
+
+    Parameters
+    ----------
+    label : column of the classes; by default that of the table that the model was fitted to.
+    out : an ``.html`` file; appears when it is complete.
+    skip_missing : leave out rows without a picture.
+    progress : called with (rows done, 0).
+
+    Returns
+    -------
+    The rows that were scored.
+
+    Raises
+    ------
+    UsboostError
+        As `score_table`; or if the page cannot be written there.
+    """
+    table, out = Path(table), Path(out)
+    if out.suffix.lower() not in (".html", ".htm") or out.is_dir():
+        raise UsboostError(f"{out} must be an .html file")
+    label = label or bundle.card.label
+    scored = score_table(bundle, table, label, skip_missing=skip_missing, progress=progress)
+    write_atomically(out, render(bundle, scored, table, label).encode())
+    return scored
+
+
+def render(bundle: Bundle, scored: Scored, table: Path, label: str) -> str:
+    """The page: HTML that asks nothing of the network and runs no script."""
+    card = bundle.card
+    environment = Environment(
+        loader=PackageLoader("usboost.reporting"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    rows = stratified_sample(scored.labels, SAMPLE, 0)
+    sample = scored.views[rows]
+    bins = calibration(scored.labels, scored.probabilities)
+    counts = np.bincount(scored.labels, minlength=len(card.classes))
+    return environment.get_template("own.html.j2").render(
+        title=f"How well {card.model} tells {label}",
+        card=card.model_dump(),
+        what=MODELS.get(card.model, "a model"),
+        n=len(scored),
+        table=table.name,
+        same=sha256(table) == card.sha256,
+        scores=_scores(scored),
+        f1=f1_of(card.classes),
+        majority=f"{counts.max() / len(scored):.1%}",
+        label=label,
+        counts=list(zip(card.classes, counts.tolist(), strict=True)),
+        skipped=scored.skipped,
+        classes=card.classes,
+        confusion=_confusion(scored, card.classes),
+        calibration=_drawn(drawn.calibration(bins, "Said and come true")),
+        calibration_error=f"{expected_calibration_error(bins):.3f}",
+        contributions=_contributions(bundle, sample),
+        views=_views(bundle, sample, scored.labels[rows]),
+        view_metrics=[METRICS[metric] for metric in IMPORTANCE_METRICS],
+        columns=_columns(bundle),
+        worst=_worst(bundle, scored, table),
+    )
+
+
+def _scores(scored: Scored) -> list[dict[str, str]]:
+    found = intervals(scored.labels, scored.probabilities)
+    return [
+        {"name": name, **{k: _number(v) for k, v in zip(("value", "low", "high"), found[key], strict=True)}}
+        for key, name in METRICS.items()
+    ]
+
+
+def _confusion(scored: Scored, classes: Sequence[str]) -> list[dict[str, Any]]:
+    counts = confusion(scored.labels, scored.probabilities.argmax(axis=1), len(classes))
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    return [
+        {
+            "name": name,
+            "code": code,
+            "cells": [
+                {"count": int(count), "share": f"{share:.4f}", "percent": f"{share:.1%}"}
+                for count, share in zip(counts[code], shares[code], strict=True)
+            ],
+        }
+        for code, name in enumerate(classes)
+    ]
+
+
+def _contributions(bundle: Bundle, views: Views) -> str | None:
+    """The figure of how far each learner of a boosted model moves its scores, where it has several."""
+    if not isinstance(bundle.model, TwoWeakLearnerClassifier):
+        return None
+    frame = view_contributions(bundle.model, views)
+    if frame["view"].nunique() < 2:
+        return None
+    named = frame.assign(view=[learner_name(view, bundle.card.images is not None) for view in frame["view"]])
+    return _drawn(drawn.contributions(named, "How far each learner moves the scores"))
+
+
+def learner_name(view: str, pictures: bool) -> str:
+    """Which learner reads a view, and what it reads: "S+U" are trees on the table and the pictures."""
+    parts = {"U": "pictures" if pictures else "table", "S": "table"}
+    read = " and ".join(dict.fromkeys(parts[part] for part in view.split("+")))
+    return f"{'network' if view.startswith('U') else 'trees'} ({read})"
+
+
+def _drawn(figure: Figure) -> str:
+    return "data:image/svg+xml;base64," + base64.b64encode(to_svg(figure).encode()).decode()
+
+
+def _views(bundle: Bundle, views: Views, labels: np.ndarray) -> list[dict[str, Any]]:
+    """What is lost when the pictures, or the columns, of all rows are shuffled; nothing without pictures."""
+    if bundle.card.images is None:
+        return []
+    found = view_importance(bundle.model, views, labels)
+    names = {"U": f"pictures ({bundle.card.images.column})", "S": f"{len(bundle.card.columns)} columns"}
+    return [
+        {
+            "name": names[str(view)],
+            "losses": [
+                (_signed(part.loc[metric, "mean"]), f"± {part.loc[metric, 'std']:.4f}")
+                for metric in IMPORTANCE_METRICS
+            ],
+        }
+        for view, part in found.set_index("metric").groupby("view", sort=False)
+    ]
+
+
+def _columns(bundle: Bundle) -> list[dict[str, Any]]:
+    """Each column's share of what the trees gained, most first; nothing where there are no trees."""
+    try:
+        shares = zip(bundle.model.feature_names_, bundle.model.feature_importances_, strict=True)
+    except AttributeError:
+        return []
+    known, found = set(bundle.encoding.encoder.names), dict[str, float]()
+    for name, share in shares:
+        shown = str(name) if name in known else "pictures (embeddings)"
+        found[shown] = found.get(shown, 0.0) + float(share)
+    ranked = sorted(found.items(), key=lambda item: -item[1])[:COLUMNS]
+    largest = max((share for _, share in ranked), default=0.0) or 1.0
+    return [
+        {"name": name, "share": f"{share:.1%}", "width": f"{100 * share / largest:.1f}"}
+        for name, share in ranked
+    ]
+
+
+def _worst(bundle: Bundle, scored: Scored, table: Path) -> list[dict[str, Any]]:
+    """The rows that `worst_samples` finds, with their pictures and values."""
+    found = worst_samples(scored.labels, scored.probabilities, WORST)
+    pictures = _pictures(bundle, scored, table, found["row"].to_numpy())
+    classes, shown = bundle.card.classes, list(bundle.card.columns)[:_VALUES]
+    return [
+        {
+            "number": int(scored.rows[each.row]) + 1,
+            "truth": classes[each.true],
+            "p_truth": f"{each.p_true:.3f}",
+            "said": classes[each.predicted],
+            "p_said": f"{each.p_predicted:.3f}",
+            "picture": pictures.get(each.row),
+            "columns": [(name, _value(scored.frame[name].iloc[each.row])) for name in shown],
+        }
+        for each in found.itertuples()
+    ]
+
+
+def _pictures(bundle: Bundle, scored: Scored, table: Path, chosen: np.ndarray) -> dict[int, str]:
+    """Pictures of some of the scored rows as data URIs, larger than the model sees them."""
+    about = bundle.card.images
+    if about is None:
+        return {}
+    kind = schema_of(table).field(about.column).type
+    reader = PictureReader(table, about.column, kind, size=SIDE, channels=about.channels, skip_missing=False)
+    out = {}
+    # rising rows, which a Parquet file gives in one pass
+    for k in sorted(map(int, chosen)):
+        cells = None if reader.in_table else pa.chunked_array([[str(scored.frame[about.column].iloc[k])]])
+        pixels = reader.read(int(scored.rows[k]), 1, cells)[0][0]
+        encoded = io.BytesIO()
+        Image.fromarray(pixels[0] if about.channels == 1 else pixels.transpose(1, 2, 0)).save(encoded, "PNG")
+        out[k] = "data:image/png;base64," + base64.b64encode(encoded.getvalue()).decode()
+    return out
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.4f}".replace("-", "−")
+
+
+def _number(value: float) -> str:
+    return f"{value:.4f}" if np.isfinite(value) else "–"
+
+
+def _value(value: Any) -> str:
+    text = f"{value:g}" if isinstance(value, float) else "" if value is None else str(value)
+    return text if len(text) <= 80 else f"{text[:79]}…"

@@ -1,0 +1,101 @@
+"""A comparison as a person reads it: in the terminal, as Markdown, as CSV."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from usboost.files import write_atomically
+from usboost.multimodal.choices import METRICS, f1_of
+from usboost.multimodal.compare import LEVEL, Comparison, Standing
+
+HEAD = ("model", *METRICS.values(), "seconds", "beside the best")
+
+WIDE = 140
+"""Columns of a terminal that the table fits into with one line a model."""
+
+
+def cells(comparison: Comparison) -> list[list[str]]:
+    """The rows of the table: ranked models, then those that failed."""
+    standings = comparison.standings()
+    rows = [
+        [
+            each.model,
+            *(f"{each.mean[key]:.4f} ± {each.spread[key]:.4f}" for key in METRICS),
+            f"{each.mean['seconds']:.1f} ± {each.spread['seconds']:.1f}",
+            "best" if k == 0 else _verdict(each),
+        ]
+        for k, each in enumerate(standings)
+    ]
+    return rows + [
+        [name, *["–"] * len(METRICS), "–", f"failed: {reason}"]
+        for name, reason in comparison.failures.items()
+    ]
+
+
+def _verdict(standing: Standing) -> str:
+    verdict = "within noise" if standing.within_noise else "worse"
+    return f"{verdict} ({_signed(standing.difference)}, p {_p(standing.p_holm)})"
+
+
+def notes(comparison: Comparison) -> list[str]:
+    """What a reader should know of the numbers."""
+    standings = comparison.standings()
+    parts = comparison.scores[["repeat", "fold"]].drop_duplicates()
+    said = [
+        f"Mean ± standard deviation over {len(parts)} test folds, the same for all models; best first by "
+        f"{METRICS[comparison.by]}. F1 is {f1_of(comparison.classes)}."
+    ]
+    if len(standings) > 1:
+        said.append(
+            "Within noise: the difference from the best is not significant at "
+            f"{LEVEL:.0%}, two-sided, by the corrected resampled t-test of Nadeau and Bengio; p is Holm's, "
+            f"over {len(standings) - 1} comparison{'s' * (len(standings) > 2)}."
+        )
+        said.append(
+            f"The best was picked among {len(standings)} by these same folds, so its own score flatters it; "
+            "more --repeats tell small differences apart, a fresh table tells the truth."
+        )
+    return said
+
+
+def rendered(comparison: Comparison, width: int) -> Group:
+    """The table and the notes for a terminal of so many columns; below `WIDE` cells take two lines."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for k, name in enumerate(HEAD):
+        middle = 0 < k < len(HEAD) - 1
+        table.add_column(name, justify="right" if middle else "left", no_wrap=k < len(HEAD) - 1)
+    for row in cells(comparison):
+        if width < WIDE:
+            row = [cell.replace(" ± ", "\n± ").replace(" (", "\n(") for cell in row]
+        table.add_row(*map(Text, row))
+    return Group(table, Text(), *map(Text, notes(comparison)))
+
+
+def markdown(comparison: Comparison, title: str) -> str:
+    """The same as Markdown."""
+
+    def line(values: list[str]) -> str:
+        return "| " + " | ".join(value.replace("|", "\\|") for value in values) + " |"
+
+    rule = "|" + "|".join(["---", *["--:"] * (len(HEAD) - 2), "---"]) + "|"
+    table = [line(list(HEAD)), rule, *(line(row) for row in cells(comparison))]
+    return "\n".join([f"# {title}", "", *table, "", "\n\n".join(notes(comparison)), ""])
+
+
+def write(comparison: Comparison, folder: Path, title: str) -> None:
+    """Write ``comparison.csv`` (the scores of every fold) and ``comparison.md``, each atomically."""
+    text = comparison.scores.to_csv(index=False, lineterminator="\n")
+    write_atomically(folder / "comparison.csv", text.encode())
+    write_atomically(folder / "comparison.md", markdown(comparison, title).encode())
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.4f}".replace("-", "−")
+
+
+def _p(value: float) -> str:
+    return "< 0.001" if value < 0.001 else f"= {value:.3f}"

@@ -1,0 +1,139 @@
+"""Figures of what a model has learnt, from what `usboost.models.inspection` finds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from usboost.reporting.figures import _STYLE, GRID, INK, MUTED, _plain
+
+_VIEWS = ("#0072b2", "#d55e00", "#009e73", "#cc8a00", "#882255", "#44aa99")
+_FEW_ROUNDS = 30  # whose points are marked
+_MOST_POINTS = 150  # of a line
+_MOST_CLASSES = 12  # of a confusion matrix whose cells can still be read
+
+
+def contributions(frame: pd.DataFrame, title: str) -> Figure:
+    """|step| · size of the learner's output, a line a view over the rounds.
+
+    Of many rounds, means of neighbouring ones are drawn.
+    """
+    with mpl.rc_context(_STYLE):
+        fig, ax = _canvas(title)
+        last = frame["round"].max()
+        together = max(1, int(np.ceil(last / _MOST_POINTS)))
+        marker = "o" if last <= _FEW_ROUNDS else None
+        for color, (view, one) in zip(_VIEWS * 9, frame.groupby("view", sort=False)):
+            shown = one.groupby((one["round"] - 1) // together)[["round", "contribution"]].mean()
+            ax.plot(
+                shown["round"],
+                shown["contribution"],
+                color=color,
+                linewidth=1.6,
+                marker=marker,
+                markersize=4.5,
+                label=_plain(str(view)),
+            )
+        mean = f", means of {together} rounds" if together > 1 else ""
+        ax.set(xlabel="round", ylabel=f"|step| · ‖output‖{mean}", ylim=(0, None))
+        if last == 1:
+            ax.set(xlim=(0.5, 1.5), xticks=[1])
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        fig.legend(loc="outside lower left", ncols=3)
+    return fig
+
+
+def importance(frame: pd.DataFrame, title: str) -> Figure:
+    """The loss of F1 and the gain of log-loss when a view is shuffled, with the spread over shuffles."""
+    with mpl.rc_context(_STYLE):
+        fig = Figure(figsize=(5.0, 3.7), layout="constrained")
+        FigureCanvasAgg(fig)
+        views = list(dict.fromkeys(frame["view"]))
+        for ax, (metric, label) in zip(
+            fig.subplots(1, 2, sharey=True), (("f1", "loss of F1"), ("log_loss", "gain of log-loss"))
+        ):
+            own = frame[frame["metric"] == metric].set_index("view").loc[views]
+            colors = [color for color, _ in zip(_VIEWS * 9, views)]
+            spread = own["std"].fillna(0)
+            ax.barh(range(len(views)), own["mean"], xerr=spread, color=colors, height=0.55, ecolor=INK)
+            ax.axvline(0, color=MUTED, linewidth=0.8)
+            for place, value, around in zip(range(len(views)), own["mean"], spread):
+                if not (value or around):
+                    ax.annotate(
+                        "nothing", (0, place), (5, 0), textcoords="offset points", va="center", color=MUTED
+                    )
+            ax.set_yticks(range(len(views)), [_plain(str(view)) for view in views])
+            ax.tick_params(axis="y", length=0)
+            ax.set_xlabel(label)
+            ax.xaxis.set_major_locator(MaxNLocator(4))
+            ax.grid(axis="y", visible=False)
+            ax.set_axisbelow(True)
+        fig.axes[0].invert_yaxis()  # of both panels, which share it
+        fig.axes[0].set_title(_plain(title), pad=9)
+    return fig
+
+
+def calibration(bins: pd.DataFrame, title: str) -> Figure:
+    """Predicted probability against the share that came true, with 95 % intervals and counts."""
+    with mpl.rc_context(_STYLE):
+        fig = Figure(figsize=(5.0, 3.7), layout="constrained")
+        FigureCanvasAgg(fig)
+        above, below = fig.subplots(2, 1, sharex=True, height_ratios=[3, 1])
+        above.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle=(0, (4, 2)))
+        reach = [bins["observed"] - bins["observed_low"], bins["observed_high"] - bins["observed"]]
+        above.errorbar(
+            bins["predicted"],
+            bins["observed"],
+            yerr=np.maximum(reach, 0),
+            color=_VIEWS[0],
+            marker="o",
+            markersize=4.5,
+            capsize=2.5,
+            linewidth=1.4,
+            clip_on=False,
+        )
+        above.set(xlim=(0, 1), ylim=(0, 1), ylabel="came true")
+        above.set_title(_plain(title), pad=9)
+        width = (bins["high"] - bins["low"]) * 0.92
+        below.bar((bins["low"] + bins["high"]) / 2, bins["count"], width=width, color=GRID, edgecolor=MUTED)
+        below.set(xlabel="predicted probability", ylabel="samples")
+        below.set_axisbelow(True)
+        below.yaxis.set_major_locator(MaxNLocator(2, integer=True))
+    return fig
+
+
+def confusion(counts: np.ndarray, classes: Sequence[str], title: str) -> Figure | None:
+    """Counts, coloured by their share of the true class; None for too many classes to read."""
+    if len(classes) > _MOST_CLASSES:
+        return None
+    with mpl.rc_context(_STYLE):
+        fig, ax = _canvas(title)
+        shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+        ax.imshow(shares, cmap="Blues", vmin=0, vmax=1.25, aspect="auto")
+        for (i, j), count in np.ndenumerate(counts):
+            dark = shares[i, j] > 0.6
+            text = f"{int(count):,}\n{shares[i, j]:.0%}" if len(classes) < 7 else f"{int(count):,}"
+            # on their own coloured ground, so that a dark page leaves them as they are
+            ax.text(j, i, text, ha="center", va="center", color="#fefefe" if dark else "#1b2027")
+        names = [_plain(name if len(name) < 18 else f"{name[:16]}…") for name in classes]
+        ax.set_xticks(range(len(names)), names, rotation=30 if max(map(len, names)) > 8 else 0)
+        ax.set_yticks(range(len(names)), names)
+        ax.set(xlabel="predicted", ylabel="true")
+        ax.grid(visible=False)
+        ax.spines[:].set_visible(False)
+    return fig
+
+
+def _canvas(title: str) -> tuple[Figure, Axes]:
+    fig = Figure(figsize=(5.0, 3.7), layout="constrained")
+    FigureCanvasAgg(fig)
+    ax = fig.subplots()
+    ax.set_title(_plain(title), pad=9)
+    return fig, ax
