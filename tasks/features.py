@@ -19,7 +19,7 @@ from usboost.datasets.prepared import store
 from usboost.errors import UsboostError
 from usboost.evaluation import metrics
 from usboost.models.gbm import BoostedFeatures, GradientBoostedTrees
-from usboost.models.persistence import save_gbm
+from usboost.models.gbm_files import save_gbm
 
 ROWS = 32_768
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
@@ -168,14 +169,17 @@ def boosting(name: str, dataset: str, settings: Settings, seed: int) -> TwoWeakL
     tree = TreeLearner(max_depth=table.tree_depth, engine=chosen.tree_engine)
     tree.set_params(**model.tree.model_dump(exclude_none=True))
     # views side by side: the first of them says whose kind of learner reads them
-    learners: dict[str, Learner] = {"U": network, "U+S": network, "S": tree, "S+U": tree}
-    if unknown := [view for view in model.views if view not in learners]:
-        raise UsboostError(f"models.{name}.views names {unknown[0]!r}; choose among {', '.join(learners)}")
+    kinds: dict[str, Any] = {"U": network, "U+S": network, "S": tree, "S+U": tree}
+    if unknown := [view for view in model.views if view not in kinds]:
+        raise UsboostError(f"models.{name}.views names {unknown[0]!r}; choose among {', '.join(kinds)}")
+    learners: dict[str, Learner] = {
+        view: clone(kinds[view]).set_params(reads=tuple(view.split("+"))) for view in model.views
+    }
     step = sizes.step if model.step == "searched" else model.step
     step_settings = {"fixed": {"value": chosen.fixed_step}, "bayes": chosen.bayes.model_dump(), "newton": {}}
     full_length = table.rounds.second if model.order == "second" else table.rounds.first
     return TwoWeakLearnerClassifier(
-        learners={view: learners[view] for view in model.views},
+        learners=learners,
         target=TARGETS[model.order],
         n_inner=table.n_inner,
         step=step,

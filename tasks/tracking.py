@@ -389,7 +389,7 @@ def digest(path: Path) -> str:
 def history_frame(history: list[dict[str, float]], seed: int) -> pd.DataFrame:
     """A fit's rounds as the report reads them: one row a round, the papers' letters for the steps."""
     frame = pd.DataFrame(history).rename(columns=NAMES)
-    for name in ("risk_val", "f1_val", "accuracy_val", "epsilon", "delta"):
+    for name in ("risk_train", "risk_val", "f1_val", "accuracy_val", "epsilon", "delta"):
         if name not in frame:
             frame[name] = float("nan")
     frame.insert(0, "seed", seed)

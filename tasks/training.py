@@ -32,7 +32,8 @@ from usboost.evaluation import metrics
 from usboost.files import replacing
 from usboost.models.bfv_network import BFV
 from usboost.models.earlyboost import EarlyBoostClassifier
-from usboost.models.persistence import load_gbm, save
+from usboost.models.gbm_files import load_gbm
+from usboost.models.persistence import save
 
 SPLITS = ("train", "val", "test")
 

@@ -19,7 +19,8 @@ FORBIDDEN = {
 LAYERS = (
     {"benchmarks"},
     {"flows"},
-    {"tasks", "usboost.cli", "usboost.__main__"},
+    {"usboost.__main__"},
+    {"tasks", "usboost.cli"},
     {"usboost.multimodal", "usboost.testing"},
     {"usboost.reporting"},
     {"usboost.models"},

@@ -33,7 +33,7 @@ from usboost.datasets.prepared import store
 from usboost.datasets.sequences import read as sequences
 from usboost.errors import UsboostError
 from usboost.learners.networks.backbones import Backbone, read_weights
-from usboost.models import persistence
+from usboost.models import gbm_files, persistence
 from usboost.reporting.html import write_report
 from usboost.reporting.results import read_cell, read_trace
 
@@ -122,10 +122,10 @@ def test_a_model_cannot_name_any_class(name: Any, tmp_path: Path) -> None:
 
 
 def test_a_gbm(tmp_path: Path, bombs: list[bytes]) -> None:
-    persistence.save_gbm(valid_inputs.models()["lightgbm"][0].gbm_, tmp_path / "gbm")
+    gbm_files.save_gbm(valid_inputs.models()["lightgbm"][0].gbm_, tmp_path / "gbm")
     for name in ("gbm.json", "trees.safetensors"):
-        refused(lambda: persistence.load_gbm(tmp_path / "gbm"), tmp_path / "gbm" / name, bombs)
-    again = persistence.load_gbm(tmp_path / "gbm")
+        refused(lambda: gbm_files.load_gbm(tmp_path / "gbm"), tmp_path / "gbm" / name, bombs)
+    again = gbm_files.load_gbm(tmp_path / "gbm")
     assert len(again.trees) == len(valid_inputs.models()["lightgbm"][0].gbm_.trees)
 
 

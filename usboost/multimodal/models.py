@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from sklearn.base import clone
+
 from usboost.errors import UsboostError
 from usboost.learners.base import Learner
 from usboost.learners.networks.learner import NetworkLearner
@@ -69,7 +71,10 @@ def build(name: str, *, pictures: bool, seed: int = 0, rounds: int | None = None
         )
         leafwise = {"max_depth": 12, "max_leaves": 31, "category_l2": 300.0}
         tree = TreeLearner(**(leafwise if crossed else {"max_depth": 3}))
-        learners: dict[str, Learner] = {view: network if view[0] == "U" else tree for view in read}
+        learners: dict[str, Learner] = {
+            view: clone(network if view[0] == "U" else tree).set_params(reads=tuple(view.split("+")))
+            for view in read
+        }
         return TwoWeakLearnerClassifier(
             learners,
             n_rounds=rounds or ROUNDS.get(name, ROUNDS["boosting"]),
