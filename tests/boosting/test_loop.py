@@ -9,9 +9,10 @@ from sklearn.tree import DecisionTreeRegressor
 
 from tests.conftest import make_views
 from usboost.boosting.callbacks import Callback
-from usboost.boosting.loop import StagewiseLoop, bounded
+from usboost.boosting.loop import StagewiseLoop
 from usboost.boosting.steps import Fixed, Newton
 from usboost.boosting.targets import Gradient, NewtonDirection, SecondOrder
+from usboost.boosting.work import bounded
 from usboost.data.images import Images
 from usboost.data.table import Table
 from usboost.data.views import Views

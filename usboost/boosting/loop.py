@@ -18,16 +18,11 @@ from usboost.boosting.callbacks import Callback, resume, tell, watched
 from usboost.boosting.rounds import Clock, Round, Scores, Stage
 from usboost.boosting.steps import StepRule
 from usboost.boosting.targets import TargetRule
+from usboost.boosting.work import Draws, RoundWork
 from usboost.data.views import Views
 from usboost.errors import UsboostError
-from usboost.learners.base import FittedLearner, Learner, Target, Trainer, weighted_sum
-from usboost.losses.base import Line, Loss
-
-LARGEST_RISK = 1e30
-"""Beyond this the targets, float32 in the learners, are about to overflow."""
-
-MOST_RISE = 1.1
-"""Steps searched on some samples may raise the risk of all at most by this factor."""
+from usboost.learners.base import Learner, Target, Trainer, weighted_sum
+from usboost.losses.base import Loss
 
 # learners by name, the same in every round or those of round 1, 2, …
 Learners = Mapping[str, Learner]
@@ -44,40 +39,6 @@ def steps_and_fit_errors(
     metrics = {f"step_{name}": step for name, step in stage.steps.items()}
     errors = [fit_error(target, output) for target, output in zip(targets, outputs)]
     return metrics | {f"fit_error_{name}": error for name, error in zip(stage.steps, errors)}
-
-
-@dataclass(frozen=True)
-class _Fits:
-    """Learners fitted to the same scores: their targets and their outputs on the training samples."""
-
-    learners: dict[str, FittedLearner]
-    targets: list[Target]
-    outputs: list[np.ndarray]
-
-
-@dataclass(frozen=True)
-class _Search:
-    """The steps found along the outputs of some fits, and the risk on the samples searched on."""
-
-    fits: _Fits
-    line: Line
-    steps: np.ndarray
-    risk: float
-
-
-@dataclass(frozen=True)
-class _Draws:
-    """What is random in a round; it follows from the loop's seed and the round's index alone.
-
-    Attributes
-    ----------
-    seeds : of each learner's fit; step_seed : of the search
-    held_out : bool (n,), samples that the learners do not see and steps are searched on, or None
-    """
-
-    seeds: dict[str, int]
-    step_seed: int
-    held_out: np.ndarray | None
 
 
 @dataclass
@@ -189,7 +150,7 @@ class StagewiseLoop:
     ) -> Round:
         """One round; `before` holds the stage of the round before, if there is one."""
         names, clock = list(trainers), Clock()
-        work = _RoundWork(self, index, train, self._draw(index, names, len(train.y)), before, pool, clock)
+        work = RoundWork(self, train, self._draw(index, names, len(train.y)), before, pool, clock)
         stage, targets, outputs, risk = Stage({}, {}), [], [], 0.0
         for group in [[name] for name in names] if self.sequential else [names]:
             taken = work.add({name: trainers[name] for name in group})
@@ -212,14 +173,14 @@ class StagewiseLoop:
             **{f"{name}_val": value for name, value in more.items()},
         }
 
-    def _draw(self, index: int, names: Sequence[str], n: int) -> _Draws:
+    def _draw(self, index: int, names: Sequence[str], n: int) -> Draws:
         drawn = np.random.SeedSequence((self.seed, index)).generate_state(len(names) + 2).tolist()
         held_out = None
         if self.step_fraction:
             held_out = np.zeros(n, dtype=bool)
             count = max(1, round(self.step_fraction * n))
             held_out[np.random.default_rng(drawn[-1]).permutation(n)[:count]] = True
-        return _Draws(dict(zip(names, drawn)), drawn[len(names)], held_out)
+        return Draws(dict(zip(names, drawn)), drawn[len(names)], held_out)
 
     def _prepare(self, index: int, both: Sequence[Scores]) -> set[str]:
         """Prepare the views of a round; the names of those that the round before had prepared."""
@@ -254,89 +215,6 @@ class StagewiseLoop:
         return Scores(views, y, np.zeros((len(views), self.loss.n_outputs)))
 
 
-@dataclass(frozen=True)
-class _RoundWork:
-    """One round at work: target, fit, search, take."""
-
-    loop: StagewiseLoop
-    index: int
-    train: Scores
-    draws: _Draws
-    before: Sequence[Stage]
-    pool: ThreadPoolExecutor
-    clock: Clock
-
-    def add(self, trainers: Mapping[str, Trainer]) -> _Search:
-        """Fit the learners to the scores as they are, search their steps jointly, and take them.
-
-        Second-order targets depend on the steps (US Algorithm 2): each inner iteration fits to the
-        targets at the steps that the one before found, and the one of the lowest risk counts.
-        """
-        with self.clock("target"):
-            targets_at = self.loop.target.targets(self.loop.loss, self.train.f, self.train.y, len(trainers))
-        steps, best = np.full(len(trainers), self.loop.initial_step), None
-        for inner in range(max(1, self.loop.target.n_inner)):
-            found = self._search(self._fit(trainers, targets_at(steps)), inner)
-            steps = found.steps
-            if best is None or found.risk < best.risk:
-                best = found
-        assert best is not None
-        return self._take(best)
-
-    def _fit(self, trainers: Mapping[str, Trainer], targets: Sequence[Target]) -> _Fits:
-        seen = [target.without(self.draws.held_out) for target in targets]
-        # at the same time: BLAS, torch and LightGBM let go of the interpreter
-        jobs = [
-            self.pool.submit(self._fit_one, name, trainer, target)
-            for (name, trainer), target in zip(trainers.items(), seen)
-        ]
-        fitted, outputs = zip(*[job.result() for job in jobs])
-        return _Fits(dict(zip(trainers, fitted)), seen, list(outputs))
-
-    def _fit_one(self, name: str, trainer: Trainer, target: Target) -> tuple[FittedLearner, np.ndarray]:
-        start = self.before[0].learners.get(name) if self.before else None
-        with self.clock(f"fit_{name}"):
-            fitted = trainer.fit(target, seed=self.draws.seeds[name], start=start)
-        with self.clock(f"predict_{name}"):
-            output = fitted.predict(self.train.prepared[name])
-        if not np.isfinite(output).all():
-            raise UsboostError(
-                f"the weak learner of view {name!r} gives NaN or infinity; lower its learning rate"
-            )
-        return fitted, output
-
-    def _search(self, fits: _Fits, inner: int) -> _Search:
-        with self.clock("step"):
-            line = self._line(fits, self.draws.held_out)
-            seed = (self.draws.step_seed + inner) % 2**32
-            steps = self.loop.step.search(line, len(fits.outputs), seed)
-            return _Search(fits, line, steps, line.risk(steps))
-
-    def _take(self, found: _Search) -> _Search:
-        """f ← f + Σ_v shrinkage · step_v · learner_v; the steps as they were taken, and the risk after."""
-        steps, line = self.loop.shrinkage * found.steps, found.line
-        with self.clock("update"):
-            if self.draws.held_out is not None:  # the line was that of the samples drawn
-                line = self._line(found.fits, None)
-                steps = bounded(line, steps)
-            for step, output in zip(steps, found.fits.outputs):
-                self.train.f += step * output
-            risk = line.risk(steps)
-        if not risk < LARGEST_RISK:
-            shown = [round(step, 4) for step in steps.tolist()]
-            raise UsboostError(
-                f"the risk is no longer finite (steps {shown}); use a smaller shrinkage or a searched step "
-                "rule ('newton' never lets the risk rise)"
-            )
-        return _Search(found.fits, line, steps, risk)
-
-    def _line(self, fits: _Fits, rows: np.ndarray | None) -> Line:
-        """The risk of some samples, or all, along the learners' outputs."""
-        on = slice(None) if rows is None else rows
-        directions = [output[on].astype(np.float64) for output in fits.outputs]
-        return self.loop.loss.line(self.train.f[on], self.train.y[on], directions)
-
-
 @contextmanager
 def _naming(index: int) -> Iterator[None]:
     """Says in which round a mistake came to light."""
@@ -364,14 +242,6 @@ def ensemble_scores(
             learners = [stage.learners[name] for stage in having]
             f += weighted_sum(learners, [stage.steps[name] for stage in having], rows)
     return f
-
-
-def bounded(line: Line, steps: np.ndarray) -> np.ndarray:
-    """The steps, halved until the risk along the line is at most `MOST_RISE` times that of none."""
-    most = MOST_RISE * line.risk(np.zeros_like(steps))
-    while line.risk(steps) > most:
-        steps = steps / 2
-    return steps
 
 
 def fit_error(target: Target, output: np.ndarray) -> float:
