@@ -18,7 +18,7 @@ from usboost.datasets.prepared import store
 from usboost.errors import UsboostError
 from usboost.models.base import ViewsClassifier
 from usboost.models.earlyboost import EarlyBoostClassifier
-from usboost.models.zoo import Entry
+from usboost.models.entry import Entry
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from usboost.learners.networks.backbones import Backbone
 from usboost.models import builders
 from usboost.models.base import ViewsClassifier
 from usboost.models.builders import Parts
-from usboost.models.zoo import Entry, LearnerSpec
+from usboost.models.entry import Entry, LearnerSpec
 
 
 def build(name: str, dataset: str, settings: Settings, seed: int) -> ViewsClassifier:

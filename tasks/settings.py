@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from usboost.errors import UsboostError
 from usboost.models import zoo
-from usboost.models.zoo import Entry
+from usboost.models.entry import KINDS, Entry
 
 Positive = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(gt=0)]
@@ -287,9 +287,9 @@ class Settings(Section):
         ):
             for name in names:
                 entry = entries.get(name) or zoo.CATALOGUE.get(name)
-                if entry and zoo.KINDS[entry.kind].stage != stage:
+                if entry and KINDS[entry.kind].stage != stage:
                     raise ValueError(
-                        f"run.{stage} names {name}, {zoo.KINDS[entry.kind].title}, which that stage does not "
+                        f"run.{stage} names {name}, {KINDS[entry.kind].title}, which that stage does not "
                         f"fit; run `python -m flows.experiment --model {name}`"
                     )
                 if name not in entries:

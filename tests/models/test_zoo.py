@@ -17,6 +17,7 @@ from usboost.boosting.checkpoint import described
 from usboost.errors import UsboostError
 from usboost.models import builders, zoo
 from usboost.models.base import ViewsClassifier
+from usboost.models.entry import KINDS
 from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.multimodal.models import OneComputer
 
@@ -48,11 +49,11 @@ def test_every_entry_builds_from_both_sides(name: str, side: str) -> None:
 def test_every_entry_has_its_title_and_its_kind() -> None:
     titles = [entry.title for entry in zoo.CATALOGUE.values()]
     assert len(set(titles)) == len(titles) and all(titles)
-    assert all(entry.about and entry.kind in zoo.KINDS for entry in zoo.CATALOGUE.values())
-    assert set(builders.BUILDERS) == set(zoo.KINDS)
+    assert all(entry.about and entry.kind in KINDS for entry in zoo.CATALOGUE.values())
+    assert set(builders.BUILDERS) == set(KINDS)
     assert {entry.twin for entry in zoo.CATALOGUE.values()} - {None} <= set(zoo.CATALOGUE)
     for entry in zoo.CATALOGUE.values():
-        assert set(entry.changes) <= set(zoo.KINDS[entry.kind].settings)
+        assert set(entry.changes) <= set(KINDS[entry.kind].settings)
     assert {spec.kind for e in zoo.CATALOGUE.values() for spec in e.learners.values()} <= {*builders.LEARNERS}
     assert (zoo.title("bfv_dnn"), zoo.title("gbm"), zoo.title("mine")) == ("BFV+DNN", "GBM alone", "mine")
 
@@ -69,7 +70,7 @@ def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
 
 def test_a_stage_that_params_yaml_names_fits_the_models_it_names() -> None:
     """dvc.yaml tracks `models.<name>` of every model with a stage."""
-    staged = [name for name, entry in zoo.CATALOGUE.items() if zoo.KINDS[entry.kind].stage]
+    staged = [name for name, entry in zoo.CATALOGUE.items() if KINDS[entry.kind].stage]
     assert set(PARAMS.model_names) <= set(PARAMS.models)
     assert {name for name in staged if not zoo.find(name).study} <= set(PARAMS.models)
 

@@ -14,6 +14,7 @@ import typer
 
 from usboost.errors import UsboostError
 from usboost.models import zoo
+from usboost.models.entry import KINDS
 from usboost.multimodal.choices import METRICS, f1_of
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def compare(
         own = _read(table, label, image, drop, categorical, size, grey, skip_missing)
 
         def build(name: str) -> Any:
-            most = rounds if zoo.KINDS[zoo.find(name).kind].comparable else None
+            most = rounds if KINDS[zoo.find(name).kind].comparable else None
             return lambda seed: build_model(name, pictures=image is not None, seed=seed, rounds=most)
 
         with _progress("comparing") as progress:

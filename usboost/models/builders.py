@@ -19,10 +19,10 @@ from usboost.models.baselines import LightGBMBaseline
 from usboost.models.bfv_network import BoostedFeatureNetworkClassifier
 from usboost.models.boosted_network import BoostedNetworkClassifier
 from usboost.models.earlyboost import EarlyBoostClassifier
+from usboost.models.entry import Entry, LearnerSpec
 from usboost.models.gbm import BoostedFeatures
 from usboost.models.two_branch import TwoBranchNetworkClassifier
 from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.models.zoo import Entry, LearnerSpec
 
 # TODO(merge): the registry of usboost.learners
 LEARNERS: dict[str, Any] = {"network": NetworkLearner, "tree": TreeLearner}

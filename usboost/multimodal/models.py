@@ -8,7 +8,7 @@ from typing import Any
 from usboost.models import builders, zoo
 from usboost.models.base import ViewsClassifier
 from usboost.models.builders import Parts
-from usboost.models.zoo import Entry, LearnerSpec
+from usboost.models.entry import Entry, LearnerSpec
 
 BOOSTING, EPOCHS, TREES = 100, 40, 2000
 """At most so many rounds, epochs and LightGBM trees; the validation rows stop them earlier."""

@@ -20,7 +20,7 @@ from matplotlib.ticker import MaxNLocator
 
 from usboost.errors import UsboostError
 from usboost.models import zoo
-from usboost.models.zoo import Look
+from usboost.models.entry import Look
 
 # {model: long frame as `results.read_trace` returns it}
 Traces = Mapping[str, pd.DataFrame]
