@@ -13,8 +13,8 @@ import pytest
 
 from tests.multimodal.conftest import ROLES, numbers, refused, run
 from usboost.datasets.files.sampling import stratified_parts
+from usboost.models import zoo
 from usboost.multimodal import bundle
-from usboost.multimodal.choices import MODELS
 from usboost.multimodal.fit import SHARES, fit
 from usboost.multimodal.table import read_own
 
@@ -107,7 +107,7 @@ def test_values_never_seen_and_missing_ones(plain, tmp_path):
     assert np.isfinite(found.iloc[:, 1:]).all(axis=None)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", zoo.OFFERED)
 def test_every_model_comes_back_as_it_was_saved(name, demo, tmp_path):
     """The saved folder's probabilities on the validation rows give the score that the card tells."""
     table = read_own(demo, label="batch", image="picture", drop=["split"])

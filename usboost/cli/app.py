@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from usboost.errors import UsboostError
-from usboost.multimodal.choices import COMPARED, METRICS, MODELS, f1_of
+from usboost.models import zoo
+from usboost.models.entry import KINDS
+from usboost.multimodal.choices import METRICS, f1_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,7 +31,7 @@ app = typer.Typer(
     "numbers, categories and perhaps a column of picture paths (relative to the table) or bytes.",
 )
 
-_NAMES = ", ".join(MODELS)
+_NAMES = ", ".join(zoo.OFFERED)
 
 TablePath = Annotated[Path, typer.Argument(metavar="TABLE", help="A .parquet or .csv file.")]
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder that `usboost fit` saved.")]
@@ -75,11 +77,11 @@ def fit(
     the network and the trees of a model both read the whole table.
     """
     with _exit_on_error():
-        from usboost.multimodal import bundle, models
+        from usboost.multimodal import bundle
         from usboost.multimodal.fit import fit as fit_table
         from usboost.multimodal.progress import Bar
 
-        models.check(model)
+        zoo.for_table(model)
         bundle.check_place(out)
         own = _read(table, label, image, drop, categorical, size, grey, skip_missing)
         with _progress(model) as progress:
@@ -121,13 +123,13 @@ def compare(
 ) -> None:
     """Compare models on the same folds of a table, and tell differences from noise."""
     with _exit_on_error():
-        from usboost.multimodal import models as known
         from usboost.multimodal import results
         from usboost.multimodal.compare import compare as compare_models
+        from usboost.multimodal.models import build as build_model
 
         names = _names(models, pictures=image is not None)
         for name in names:
-            known.check(name)
+            zoo.for_table(name)
         if by not in METRICS:
             raise UsboostError(f"there is no score {by!r}; choose among {', '.join(METRICS)}")
         if out is not None and out.exists() and not out.is_dir():
@@ -135,9 +137,8 @@ def compare(
         own = _read(table, label, image, drop, categorical, size, grey, skip_missing)
 
         def build(name: str) -> Any:
-            # trees of LightGBM and rounds of a boosted network are no common measure
-            most = None if name.startswith("lgbm") else rounds
-            return lambda seed: known.build(name, pictures=image is not None, seed=seed, rounds=most)
+            most = rounds if KINDS[zoo.find(name).kind].comparable else None
+            return lambda seed: build_model(name, pictures=image is not None, seed=seed, rounds=most)
 
         with _progress("comparing") as progress:
             comparison = compare_models(
@@ -264,7 +265,7 @@ def _names(models: str | None, *, pictures: bool) -> list[str]:
         if not names:
             raise UsboostError(f"--models names no model; choose among {_NAMES}")
         return list(dict.fromkeys(names))
-    return [name for name in COMPARED if pictures or name != "lgbm_s"]
+    return zoo.compared(one_table=not pictures)
 
 
 @contextmanager

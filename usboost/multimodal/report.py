@@ -22,6 +22,7 @@ from usboost.datasets.files.sources import sha256
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import confusion
 from usboost.files import write_atomically
+from usboost.models import zoo
 from usboost.models.inspection import (
     IMPORTANCE_METRICS,
     calibration,
@@ -32,7 +33,7 @@ from usboost.models.inspection import (
 )
 from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.multimodal.bundle import Bundle
-from usboost.multimodal.choices import METRICS, MODELS, f1_of
+from usboost.multimodal.choices import METRICS, f1_of
 from usboost.multimodal.scored import Scored, intervals, score_table
 from usboost.multimodal.table import Progress
 from usboost.reporting import inspection_figures as drawn
@@ -104,7 +105,7 @@ def render(bundle: Bundle, scored: Scored, table: Path, label: str) -> str:
     return environment.get_template("own.html.j2").render(
         title=f"How well {card.model} tells {label}",
         card=card.model_dump(),
-        what=MODELS.get(card.model, "a model"),
+        what=zoo.about(card.model),
         n=len(scored),
         table=table.name,
         same=sha256(table) == card.sha256,

@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from usboost.models import zoo
 from usboost.reporting.figures import to_svg
-from usboost.reporting.results import dataset_name, model_name, read_cell, read_trace
+from usboost.reporting.results import dataset_name, read_cell, read_trace
 
 METRICS = {
     "accuracy": "accuracy",
@@ -40,7 +41,7 @@ def further(results: Path, cells: Sequence[tuple[str, str]]) -> Further:
         if cell is None:
             continue
         scores = pd.DataFrame([fit.scores["test"] for fit in cell.seeds], dtype=float)
-        title = f"{model_name(model)} on {dataset_name(dataset)}"
+        title = f"{zoo.title(model)} on {dataset_name(dataset)}"
         shown = {name: _summary(scores[name]) if name in scores else "–" for name in METRICS}
         rows.append({"name": title, "seeds": len(cell.seeds), **shown})
         trace = read_trace(results, dataset, model)

@@ -15,6 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from usboost.errors import UsboostError
 from usboost.files import write_atomically
+from usboost.models import zoo
 from usboost.reporting import figures, paper
 from usboost.reporting.further import Further, further
 from usboost.reporting.inspection import read as read_understanding
@@ -22,12 +23,10 @@ from usboost.reporting.results import (
     collect,
     dataset_name,
     missing,
-    model_name,
     profiles,
     read_cell,
     read_trace,
     table3,
-    table_order,
     write_csv,
 )
 from usboost.reporting.samples import sample_pictures
@@ -87,13 +86,13 @@ def write_report(
     pngs: dict[str, bytes] = {}
     svgs: dict[str, dict[str, str]] = {}
     for dataset in dict.fromkeys(datasets):
-        traces = {m: t for m in table_order(models) if (t := read_trace(results, dataset, m)) is not None}
+        traces = {m: t for m in zoo.ordered(models) if (t := read_trace(results, dataset, m)) is not None}
         label = f"{dataset_name(dataset)} · {DEMO}" if demo else dataset_name(dataset)
         noise = _noise(cards.get(dataset, {}))
         drawn = figures.draw(
             traces,
             label,
-            baseline=_best_f1(traces.get("baseline")),
+            baseline=_best_f1(traces.get(zoo.BASELINE)),
             ceiling=1 - noise if noise else None,
         )
         for name, figure in drawn.items():
@@ -116,7 +115,8 @@ def write_report(
         pictures={d: shown for d, card in cards.items() if (shown := sample_pictures(prepared / d, card))},
     )
     extra = [collect(results, [d], [m]) for d, m in cells if read_cell(results, d, m) is not None]
-    write_csv(pd.concat([frame, *[part[part["model"] != "baseline"] for part in extra]]), out / "results.csv")
+    extra = [part[part["model"] != zoo.BASELINE] for part in extra]
+    write_csv(pd.concat([frame, *extra]), out / "results.csv")
     for name, png in pngs.items():
         write_atomically(out / "figures" / name, png)
     write_atomically(out / "index.html", page.encode())
@@ -165,7 +165,7 @@ def render(
     if demo and DEMO not in title.lower():
         title = f"{title}: {DEMO}"
     datasets = list(dict.fromkeys(datasets))
-    rows = table_order([*models, *frame["model"]])
+    rows = zoo.ordered([*models, *frame["model"]])
     environment = Environment(
         loader=PackageLoader("usboost.reporting"),
         autoescape=True,
@@ -175,13 +175,15 @@ def render(
     )
     environment.filters["data_uri"] = _data_uri
     environment.filters["dataset"] = dataset_name
-    environment.filters["model"] = model_name
+    environment.filters["model"] = zoo.title
     return environment.get_template("report.html.j2").render(
         title=title,
         demo=demo,
         profiles=sorted(profiles),
         datasets=datasets,
         models=rows,
+        baseline=zoo.BASELINE,
+        caveats={m: entry.caveat for m in rows if (entry := zoo.CATALOGUE.get(m)) and entry.caveat},
         seeds=sorted(int(seed) for seed in frame["seed"].unique()),
         metrics={d: METRIC_NAMES[paper.metric(d)] for d in datasets},
         test=_table(frame, datasets, rows, "test", published=not demo),
@@ -203,7 +205,7 @@ def render(
 
 def _understood(folder: Path, models: Sequence[str]) -> dict[str, Any]:
     """What is known of each model on a dataset, in table order."""
-    found = {model: read_understanding(folder / model / "understanding") for model in table_order(models)}
+    found = {model: read_understanding(folder / model / "understanding") for model in zoo.ordered(models)}
     return {model: known for model, known in found.items() if known is not None}
 
 
@@ -232,7 +234,7 @@ def _table(
                 "gain": _signed(row.improvement_mean),
                 "gain_spread": _spread(row.improvement_std, 2),
                 "gain_seeds": int(row.improvement_seeds),
-                "sign": "" if row.model == "baseline" else _sign(row.improvement_mean),
+                "sign": "" if row.model == zoo.BASELINE else _sign(row.improvement_mean),
                 "best": False,
             }
         if len(summary):
