@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 MODELS = {
     "baseline": "two-branch network",
     "bfv_dnn": "two-branch network on boosted feature vectors",
@@ -21,11 +19,3 @@ MODELS = {
 
 COMPARED = ("baseline", "bfv_dnn", "2wl", "2wl_logistic", "crossed", "lgbm_s", "lgbm")
 """The models compared when none are named; without pictures `lgbm_s` would be `lgbm` again."""
-
-METRICS = {"accuracy": "accuracy", "f1": "F1", "auc": "AUC", "log_loss": "log-loss"}
-"""Scores by key, with their names."""
-
-
-def f1_of(classes: Sequence[str]) -> str:
-    """Which F1 `usboost.evaluation.metrics` gives, in words."""
-    return f"that of {classes[1]!r}" if len(classes) == 2 else "the mean over the classes"

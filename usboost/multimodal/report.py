@@ -14,13 +14,15 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
 from PIL import Image
 
+from usboost.data.progress import Progress
 from usboost.data.views import Views
 from usboost.datasets.custom.pictures import PictureReader
-from usboost.datasets.custom.table import schema_of
+from usboost.datasets.custom.source import TableFile
 from usboost.datasets.files.sampling import stratified_sample
 from usboost.datasets.files.sources import sha256
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import confusion
+from usboost.evaluation.names import METRICS, f1_of, metric_name
 from usboost.files import write_atomically
 from usboost.models.inspection import (
     IMPORTANCE_METRICS,
@@ -32,9 +34,8 @@ from usboost.models.inspection import (
 )
 from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.multimodal.bundle import Bundle
-from usboost.multimodal.choices import METRICS, MODELS, f1_of
+from usboost.multimodal.choices import MODELS
 from usboost.multimodal.scored import Scored, intervals, score_table
-from usboost.multimodal.table import Progress
 from usboost.reporting import inspection_figures as drawn
 from usboost.reporting.figures import to_svg
 
@@ -120,7 +121,7 @@ def render(bundle: Bundle, scored: Scored, table: Path, label: str) -> str:
         calibration_error=f"{expected_calibration_error(bins):.3f}",
         contributions=_contributions(bundle, sample),
         views=_views(bundle, sample, scored.labels[rows]),
-        view_metrics=[METRICS[metric] for metric in IMPORTANCE_METRICS],
+        view_metrics=list(map(metric_name, IMPORTANCE_METRICS)),
         columns=_columns(bundle),
         worst=_worst(bundle, scored, table),
     )
@@ -129,8 +130,11 @@ def render(bundle: Bundle, scored: Scored, table: Path, label: str) -> str:
 def _scores(scored: Scored) -> list[dict[str, str]]:
     found = intervals(scored.labels, scored.probabilities)
     return [
-        {"name": name, **{k: _number(v) for k, v in zip(("value", "low", "high"), found[key], strict=True)}}
-        for key, name in METRICS.items()
+        {
+            "name": metric_name(key),
+            **{k: _number(v) for k, v in zip(("value", "low", "high"), found[key], strict=True)},
+        }
+        for key in METRICS
     ]
 
 
@@ -196,7 +200,7 @@ def _columns(bundle: Bundle) -> list[dict[str, Any]]:
         shares = zip(bundle.model.feature_names_, bundle.model.feature_importances_, strict=True)
     except AttributeError:
         return []
-    known, found = set(bundle.encoding.encoder.names), dict[str, float]()
+    known, found = set(bundle.encoding.names), dict[str, float]()
     for name, share in shares:
         shown = str(name) if name in known else "pictures (embeddings)"
         found[shown] = found.get(shown, 0.0) + float(share)
@@ -232,12 +236,11 @@ def _pictures(bundle: Bundle, scored: Scored, table: Path, chosen: np.ndarray) -
     about = bundle.card.images
     if about is None:
         return {}
-    kind = schema_of(table).field(about.column).type
-    reader = PictureReader(table, about.column, kind, size=SIDE, channels=about.channels, skip_missing=False)
+    reader = PictureReader(TableFile.open(table), about.column, size=SIDE, channels=about.channels)
     out = {}
     # rising rows, which a Parquet file gives in one pass
     for k in sorted(map(int, chosen)):
-        cells = None if reader.in_table else pa.chunked_array([[str(scored.frame[about.column].iloc[k])]])
+        cells = pa.chunked_array([[scored.frame[about.column].iloc[k]]]) if reader.needs_cells else None
         pixels = reader.read(int(scored.rows[k]), 1, cells)[0][0]
         encoded = io.BytesIO()
         Image.fromarray(pixels[0] if about.channels == 1 else pixels.transpose(1, 2, 0)).save(encoded, "PNG")
