@@ -11,6 +11,7 @@ import pandas as pd
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
 from tasks.experiment import Cell, experiment_folder, record_of, run_address
+from usboost.evaluation.names import metric_name
 from usboost.files import write_atomically
 from usboost.models import zoo
 from usboost.reporting import results
@@ -123,7 +124,7 @@ def printed(frame: pd.DataFrame) -> list[list[str]]:
     return rows
 
 
-HEADINGS = ["dataset", "model", "F1", "F1 tuned", "accuracy", "% over baseline", "fit, s", "seeds"]
+HEADINGS = ["dataset", "model", *map(metric_name, METRICS), "% over baseline", "fit, s", "seeds"]
 
 
 def markdown(

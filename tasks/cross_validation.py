@@ -15,7 +15,7 @@ from sklearn.model_selection import StratifiedKFold
 from tasks import tracking
 from tasks.folders import prepared_folder
 from tasks.identity import Planned
-from usboost.boosting.callbacks import Progress
+from usboost.boosting.callbacks import ShowRounds
 from usboost.data.encoding import TableEncoder
 from usboost.data.views import Views
 from usboost.datasets.prepared import store
@@ -45,7 +45,7 @@ def fit_folds(planned: Planned, out: Path, run_id: str) -> dict[str, Any]:
         if number == 0:
             tracking.log_estimator(run_id, estimator, dataset=dataset, model=model, seed=seed)
         label = f"{dataset} {model} repetition {seed} fold {number}"
-        estimator.set_params(callbacks=[Progress(label)])
+        estimator.set_params(callbacks=[ShowRounds(label)])
         started = time.perf_counter()
         estimator.fit(views, y[seen])
         seconds += time.perf_counter() - started

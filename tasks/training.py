@@ -24,7 +24,7 @@ from tasks.features import features_folder, read_features
 from tasks.folders import checkpoints_folder, prepared_folder
 from tasks.identity import Planned, plan
 from tasks.settings import Settings
-from usboost.boosting.callbacks import Progress
+from usboost.boosting.callbacks import ShowRounds
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.data.views import Views
 from usboost.datasets.prepared import store
@@ -33,7 +33,8 @@ from usboost.files import replacing
 from usboost.models.bfv_network import BFV
 from usboost.models.earlyboost import EarlyBoostClassifier
 from usboost.models.gbm_files import load_gbm
-from usboost.models.persistence import save
+from usboost.multimodal.bundle import Card
+from usboost.multimodal.prepared import bundle_of, raw_rows
 
 SPLITS = ("train", "val", "test")
 
@@ -107,7 +108,7 @@ def fit(planned: Planned, out: Path, run_id: str, kept: Checkpoint | None = None
         estimator.set_params(gbm=load_gbm(features_folder(dataset) / f"seed-{seed}" / "gbm"))
     tracking.log_estimator(run_id, estimator, dataset=dataset, model=planned.model, seed=seed)
     logger = tracking.MLflowCallback(run_id)
-    estimator.set_params(callbacks=[Progress(planned.name), logger])
+    estimator.set_params(callbacks=[ShowRounds(planned.name), logger])
     if kept is not None and "checkpoint" in estimator.get_params(deep=False):
         estimator.set_params(checkpoint=kept)
     started = time.perf_counter()
@@ -133,9 +134,11 @@ def fit(planned: Planned, out: Path, run_id: str, kept: Checkpoint | None = None
             )
     with tempfile.TemporaryDirectory() as folder, tracking.once(run_id, "model_logged") as first:
         if first:
-            save(estimator, Path(folder) / "model")
-            card = store.read_card(prepared_folder(dataset))
-            tracking.log_model(run_id, Path(folder) / "model", card, _example(dataset, card))
+            prepared = store.read_card(prepared_folder(dataset))
+            bundle = bundle_of(estimator, prepared, name=planned.model, seed=seed, scores=scores["val"])
+            bundle.save(Path(folder) / "bundle")
+            example = _example(dataset, prepared, bundle.card)
+            tracking.log_model(run_id, Path(folder) / "bundle", bundle.card, example)
     if seed == 0:
         understanding.keep(estimator, dataset, splits["val"], predicted["val"][1], run_id, out)
     record = {
@@ -162,14 +165,14 @@ def _add_tuned_f1(
         scores[split]["f1_tuned"] = metrics.f1(y, tuned, 2)
 
 
-def _example(dataset: str, card: dict[str, Any]) -> pd.DataFrame:
+def _example(dataset: str, prepared: dict[str, Any], card: Card) -> pd.DataFrame:
     """Two raw validation rows, as a client sends them."""
     rows = store.read_frame(prepared_folder(dataset), "val").head(2)
-    if "images" not in card:
-        return tracking.raw_rows(rows, card)
-    shard = card["images"]["splits"]["val"]["shards"][0]["file"]
+    if "images" not in prepared:
+        return raw_rows(card, rows)
+    shard = prepared["images"]["splits"]["val"]["shards"][0]["file"]
     table = pq.read_table(prepared_folder(dataset) / "images" / "val" / shard, columns=["image"])
-    return tracking.raw_rows(rows, card, table["image"].slice(0, len(rows)).to_pylist())
+    return raw_rows(card, rows, table["image"].slice(0, len(rows)).to_pylist())
 
 
 def _with_features(dataset: str, seed: int, splits: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

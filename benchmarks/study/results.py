@@ -47,7 +47,7 @@ ROUNDS_SHOWN = {
     "2wl_fix": "#b2561a",
     "2wl2o_fix": "#777777",
 }
-METRICS = {"f1": "F1 at ½", "f1_tuned": "F1 tuned", "log_loss": "log-loss", "auc": "AUC"}
+METRICS = {metric: results_rows.NAMES[metric] for metric in ("f1", "f1_tuned", "log_loss", "auc")}
 
 
 def run(folder: Path, only: str | None = None) -> None:

@@ -11,13 +11,13 @@ import pytest
 from rich.console import Console
 
 from tests.multimodal.conftest import ROLES, numbers, run
+from usboost.datasets.custom.table import read_own
 from usboost.errors import UsboostError
 from usboost.evaluation.statistics import corrected_t_test
 from usboost.models import zoo
 from usboost.models.base import ViewsClassifier
 from usboost.multimodal.compare import compare, folds_of
 from usboost.multimodal.results import cells, markdown, notes, rendered
-from usboost.multimodal.table import read_own
 
 
 class Noisy(ViewsClassifier):

@@ -106,7 +106,9 @@ def test_a_mistake_in_a_learner_is_said_when_the_model_is_built():
         changed = mine(mine={"like": "2wl", "learners": {"S": learner}})
         return models.build("mine", "ci_a", changed, seed=0)
 
-    with pytest.raises(UsboostError, match=r"mine's learner 'S': there is no learner of kind 'forest'; known are network"):
+    with pytest.raises(
+        UsboostError, match=r"mine's learner 'S': there is no learner of kind 'forest'; known are network"
+    ):
         built(kind="forest")
     with pytest.raises(
         UsboostError, match=r"mine's learner 'S': a tree has no parameter 'depth'; it has max_d"

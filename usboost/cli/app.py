@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from usboost.errors import UsboostError
+from usboost.evaluation.names import METRICS, f1_of, metric_name
 from usboost.models import zoo
 from usboost.models.entry import KINDS
-from usboost.multimodal.choices import METRICS, f1_of
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from usboost.multimodal.table import OwnTable, Progress
+    from usboost.data.progress import Progress
+    from usboost.datasets.custom.table import OwnTable
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -77,18 +78,20 @@ def fit(
     the network and the trees of a model both read the whole table.
     """
     with _exit_on_error():
+        from usboost.boosting.callbacks import ShowRounds
         from usboost.multimodal import bundle
         from usboost.multimodal.fit import fit as fit_table
-        from usboost.multimodal.progress import Bar
 
         zoo.for_table(model)
         bundle.check_place(out)
         own = _read(table, label, image, drop, categorical, size, grey, skip_missing)
         with _progress(model) as progress:
-            fitted = fit_table(own, model, seed=seed, rounds=rounds, callbacks=[Bar(progress)])
+            fitted = fit_table(
+                own, model, seed=seed, rounds=rounds, callbacks=[ShowRounds(progress=progress)]
+            )
         fitted.bundle.save(out)
         train, held = fitted.rows
-        scores = ", ".join(f"{METRICS[key]} {fitted.scores[key]:.4f}" for key in METRICS)
+        scores = ", ".join(f"{metric_name(key)} {fitted.scores[key]:.4f}" for key in METRICS)
         scores += f"; F1 is {f1_of(own.classes)}"
         _say(f"{model}: {train:,} rows fitted to, {held:,} of validation, {fitted.seconds:,.1f} s")
         _say(f"validation: {scores}")
@@ -240,7 +243,7 @@ def _read(
     grey: bool,
     skip_missing: bool,
 ) -> OwnTable:
-    from usboost.multimodal.table import read_own
+    from usboost.datasets.custom.table import read_own
 
     with _progress("reading pictures") as progress:
         own = read_own(

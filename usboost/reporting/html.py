@@ -14,6 +14,7 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from usboost.errors import UsboostError
+from usboost.evaluation.names import metric_name
 from usboost.files import write_atomically
 from usboost.models import zoo
 from usboost.reporting import figures, paper
@@ -31,13 +32,6 @@ from usboost.reporting.results import (
 )
 from usboost.reporting.samples import sample_pictures
 
-METRIC_NAMES = {
-    "f1": "F1",
-    "f1_tuned": "F1 at the validation's best threshold",
-    "accuracy": "accuracy",
-    "auc": "AUC",
-    "log_loss": "log-loss",
-}
 DEMO = "demo data"
 HALVES = ("bfv_dnn", "1wl_s", "1wl_u", "2wl", "2wl2o")
 """The paper's Table 4: one-learner against two-learner models."""
@@ -185,11 +179,11 @@ def render(
         baseline=zoo.BASELINE,
         caveats={m: entry.caveat for m in rows if (entry := zoo.CATALOGUE.get(m)) and entry.caveat},
         seeds=sorted(int(seed) for seed in frame["seed"].unique()),
-        metrics={d: METRIC_NAMES[paper.metric(d)] for d in datasets},
+        metrics={d: metric_name(paper.metric(d)) for d in datasets},
         test=_table(frame, datasets, rows, "test", published=not demo),
         validation=_table(frame, datasets, rows, "val", published=False),
         details={d: _details(frame[frame["dataset"] == d]) for d in datasets},
-        detail_metrics=[METRIC_NAMES.get(m, m) for m in frame["metric"].unique()],
+        detail_metrics=[metric_name(m) for m in frame["metric"].unique()],
         absent=absent,
         cards={d: _card(cards[d]) if d in cards else None for d in datasets},
         drawings=drawings or {},

@@ -11,6 +11,7 @@ import pandas as pd
 from pydantic import BaseModel, Field, ValidationError
 
 from usboost.errors import UsboostError
+from usboost.evaluation.names import LOWER_IS_BETTER
 from usboost.files import write_atomically
 from usboost.models import zoo
 
@@ -32,7 +33,6 @@ DATASET_NAMES |= {
     "pendigits": "pen digits",
     "gunpoint": "GunPoint",
 }
-LOWER_IS_BETTER = frozenset({"log_loss"})
 TRACE_COLUMNS = ("seconds", "risk_train", "risk_val", "f1_val", "accuracy_val", "epsilon", "delta")
 
 _SPLITS = ("train", "val", "test")
