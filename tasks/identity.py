@@ -1,4 +1,4 @@
-"""What decides a fit's result: its data, its configured model, its seed and the code."""
+"""What decides a fit's result: its data, its configured model, its seed and the code that it runs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,14 @@ from tasks import models
 from tasks.features import features_folder
 from tasks.folders import prepared_folder
 from tasks.settings import Settings
-from usboost.boosting.checkpoint import code_digest, described
+from tasks.stages import code_of
+from usboost.boosting.checkpoint import described
+from usboost.boosting.code import code_digest, digest
 from usboost.datasets.prepared import store
 from usboost.errors import UsboostError
+
+READER = "usboost.datasets.prepared.store"
+"""Reads and encodes what is prepared; of the code that prepared it, the card's digest tells enough."""
 
 
 def parts(dataset: str, model: str, seed: int, settings: Settings) -> dict[str, Any]:
@@ -30,10 +35,11 @@ def parts(dataset: str, model: str, seed: int, settings: Settings) -> dict[str, 
     card = prepared_folder(dataset) / "card.json"
     if not card.is_file():
         raise UsboostError(f"{card} is missing; run `python -m flows.prepare {dataset}` first")
+    built = models.build(model, dataset, settings, seed)
     found: dict[str, Any] = {
-        "code": code_digest(),
+        "code": code_digest(built, READER),
         "data": _sha(card),
-        "model": described(models.build(model, dataset, settings, seed)),
+        "model": described(built),
         "seed": seed,
     }
     weights = settings.pictures.pretrained
@@ -54,8 +60,10 @@ def parts(dataset: str, model: str, seed: int, settings: Settings) -> dict[str, 
 
 
 def fingerprint(dataset: str, model: str, seed: int, settings: Settings) -> str:
-    """A digest of `parts`."""
-    text = json.dumps(parts(dataset, model, seed, settings), sort_keys=True)
+    """A digest of `parts` and of how a fit is scored, which its checkpoint does not depend on."""
+    scoring = ["tasks.scores", "tasks.cross_validation", *(["tasks.early"] if model == "earlyboost" else [])]
+    decided = {**parts(dataset, model, seed, settings), "scoring": digest(code_of(scoring))}
+    text = json.dumps(decided, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
