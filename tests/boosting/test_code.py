@@ -43,6 +43,7 @@ def package(folder: Path, files: dict[str, str]) -> Path:
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from pack.other import x",
         "try:\n    import pack.other\nexcept ImportError:\n    pass",
         "import pack.between",
+        "INPUTS = {'x': 'pack.other:X'}",
     ],
 )
 def test_an_import_is_found_wherever_it_stands(tmp_path, text):
@@ -64,10 +65,20 @@ def test_relative_imports_climb(tmp_path):
     assert set(found) == {"pack.sub.root", "pack.sub.beside", "pack.near"}
 
 
-def test_names_in_strings_and_what_is_left_out_are_not_followed(tmp_path):
-    root = "import pack.cut\nknown = {'x': 'pack.other:X'}"
-    files = {"root": root, "other": "x = 1", "cut": "import pack.far", "far": "x = 1"}
+def test_what_is_left_out_is_not_followed(tmp_path):
+    files = {"root": "import pack.cut", "cut": "import pack.far", "far": "x = 1"}
     assert set(closure(["pack.root"], [package(tmp_path, files)], without=["pack.cut"])) == {"pack.root"}
+
+
+def test_an_entry_in_a_registry_of_parts_is_not_followed_and_voids_nothing(tmp_path):
+    one = "x = 1\nLEARNERS = {'other': 'pack.other:Other'}"
+    two = "x = 1\nLEARNERS = {'other': 'pack.other:Other', 'more': 'pack.more:More'}"
+    found = [
+        closure(["pack.root"], [package(tmp_path / name, {"root": text, "other": "y = 1"})])
+        for name, text in (("one", one), ("two", two))
+    ]
+    assert set(found[0]) == {"pack.root"}
+    assert digest(found[0]) == digest(found[1])
 
 
 @pytest.mark.parametrize(

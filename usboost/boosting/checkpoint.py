@@ -198,18 +198,20 @@ def _read_json(path: Path) -> Any:
 def identity_of(model: Any, samples: Sequence[tuple[Views, np.ndarray]]) -> dict[str, str]:
     """What decides a fit's result: digests of the model's parameters, of the data, and of the code.
 
-    The digest of the data stands for the code that has read and encoded them.
+    Code is that of the model's parts and of the views; of what has read and encoded the data, their digest
+    tells enough.
     """
-    data = hashlib.sha256()
+    data, kinds = hashlib.sha256(), set()
     for views, y in samples:
         for name in views.names:
+            kinds.add(type(views[name]).__module__)
             data.update(f"{name} {len(views)}".encode())
             _digest(views[name], data)
         _digest(np.asarray(y), data)
     return {
         "parameters": _sha(json.dumps(described(model), sort_keys=True)),
         "data": data.hexdigest(),
-        "code": code_digest(model),
+        "code": code_digest(model, *kinds),
     }
 
 

@@ -1,15 +1,16 @@
 """Which code decides a fit: the modules that its parts come from, and all that these import.
 
 A checkpoint's identity follows it, and so do the stages of dvc.yaml (see `tasks.stages`). Imports are
-read from the source, wherever they stand in it: at the top, in a function, behind TYPE_CHECKING. Parts
-that are named by strings and imported when asked for, as a registry does, are not followed; what a fit
-uses of them is among its parts.
+read from the source, wherever they stand in it: at the top, in a function, behind TYPE_CHECKING, or as a
+string "module:Name" that is imported when it is asked for. Only the registries of parts are not followed:
+they name every learner and model, and what a fit uses of them is among its parts.
 """
 
 from __future__ import annotations
 
 import ast
 import hashlib
+import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
@@ -22,8 +23,13 @@ PACKAGE = Path(__file__).parents[1]
 NAMES_ONLY = frozenset({"usboost"})
 """Modules that only give names to others: public names and the version decide nothing."""
 
+PARTS = frozenset({"LEARNERS", "MODELS", "OTHERS"})
+"""Registries of parts that are parameters; a new entry in one of them voids nothing."""
+
 NOT_DECIDING = ("callbacks", "checkpoint")
 """Parameters that do not change what is fitted."""
+
+_NAMED = re.compile(r"[\w.]+:\w+$")
 
 
 def code_digest(part: Any, *modules: str, package: Path = PACKAGE) -> str:
@@ -124,7 +130,7 @@ def _read(file: Path, module: str) -> tuple[frozenset[str], str]:
 
     Kept as first read, so that all fits of a process count as run by the code that it began with.
     """
-    tree = ast.parse(file.read_bytes())
+    tree = _Decisive().visit(ast.parse(file.read_bytes()))
     imported: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -137,13 +143,25 @@ def _read(file: Path, module: str) -> tuple[frozenset[str], str]:
                 base = ".".join([*kept, *([base] if base else [])])
             # a name may be a submodule; what is none is not found
             imported |= {base, *(f"{base}.{alias.name}" for alias in node.names)}
-    code = ast.unparse(_Uncommented().visit(tree))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _NAMED.match(node.value):
+            imported.add(node.value.partition(":")[0])
+    code = ast.unparse(tree)
     return frozenset(imported), hashlib.sha256(code.encode()).hexdigest() if code else ""
 
 
-class _Uncommented(ast.NodeTransformer):
-    """Takes out docstrings; comments are not in the tree anyway."""
+class _Decisive(ast.NodeTransformer):
+    """Takes out docstrings and the registries of parts; comments are not in the tree anyway."""
 
     def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
         text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
         return None if text else node
+
+    def visit_Assign(self, node: ast.Assign) -> ast.Assign | None:
+        return None if any(map(_names_parts, node.targets)) else node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AnnAssign | None:
+        return None if _names_parts(node.target) else node
+
+
+def _names_parts(target: ast.expr) -> bool:
+    return isinstance(target, ast.Name) and target.id in PARTS
