@@ -1,4 +1,4 @@
-"""A fit before it begins: its model, built once, and what decides its result."""
+"""A fit before it begins: its model, built once, and what decides its result: data, settings, seed, code."""
 
 from __future__ import annotations
 
@@ -13,12 +13,17 @@ from tasks import models
 from tasks.features import features_folder
 from tasks.folders import prepared_folder
 from tasks.settings import Settings
-from usboost.boosting.checkpoint import code_digest, described
+from tasks.stages import code_of
+from usboost.boosting.checkpoint import described
+from usboost.boosting.code import code_digest, digest
 from usboost.datasets.prepared import store
 from usboost.errors import UsboostError
 from usboost.models.base import ViewsClassifier
 from usboost.models.earlyboost import EarlyBoostClassifier
 from usboost.models.entry import Entry
+
+READER = "usboost.datasets.prepared.store"
+"""Reads and encodes what is prepared; of the code that prepared it, the card's digest tells enough."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +51,12 @@ class Planned:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A digest of the identity."""
-        return hashlib.sha256(json.dumps(self.identity, sort_keys=True).encode()).hexdigest()
+        """A digest of the identity and of how a fit is scored, which its checkpoint does not depend on."""
+        scoring = ["tasks.scores", "tasks.cross_validation"]
+        if isinstance(self.estimator, EarlyBoostClassifier):
+            scoring.append("tasks.early")
+        decided = {**self.identity, "scoring": digest(code_of(scoring))}
+        return hashlib.sha256(json.dumps(decided, sort_keys=True).encode()).hexdigest()
 
 
 def plan(dataset: str, model: str, seed: int, settings: Settings) -> Planned:
@@ -81,7 +90,7 @@ def parts(
     """
     card = prepared_folder(dataset) / "card.json"
     found: dict[str, Any] = {
-        "code": code_digest(),
+        "code": code_digest(estimator, READER),
         "data": _sha(card),
         "model": described(estimator),
         "seed": seed,

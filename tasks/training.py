@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 from prefect import task
@@ -20,6 +19,7 @@ from prefect.cache_policies import NO_CACHE
 
 from tasks import cross_validation, early, tracking
 from tasks import inspection as understanding
+from tasks import scores as scores_of
 from tasks.features import features_folder, read_features
 from tasks.folders import checkpoints_folder, prepared_folder
 from tasks.identity import Planned, plan
@@ -28,7 +28,6 @@ from usboost.boosting.callbacks import ShowRounds
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.data.views import Views
 from usboost.datasets.prepared import store
-from usboost.evaluation import metrics
 from usboost.files import replacing
 from usboost.models.bfv_network import BFV
 from usboost.models.earlyboost import EarlyBoostClassifier
@@ -114,12 +113,8 @@ def fit(planned: Planned, out: Path, run_id: str, kept: Checkpoint | None = None
     started = time.perf_counter()
     estimator.fit(*splits["train"], validation=splits["val"])
     fit_seconds = time.perf_counter() - started - logger.seconds + logger.earlier
-    predicted = {
-        split: (y, estimator.predict_proba(views)) for split, (views, y) in splits.items() if split != "train"
-    }
-    scores = {split: metrics.score(y, probabilities) for split, (y, probabilities) in predicted.items()}
-    if len(estimator.classes_) == 2:
-        _add_tuned_f1(scores, predicted)
+    predicted = scores_of.predict(estimator, splits)
+    scores = scores_of.score(predicted)
     if isinstance(estimator, EarlyBoostClassifier):
         early.add_scores(estimator, planned.settings, splits, scores)
     with tracking.once(run_id, "scored") as first:
@@ -152,17 +147,6 @@ def fit(planned: Planned, out: Path, run_id: str, kept: Checkpoint | None = None
     (out / f"seed-{seed}.json").write_text(json.dumps(record))
     tracking.history_frame(estimator.history_, seed).to_parquet(out / f"seed-{seed}.parquet", index=False)
     return record
-
-
-def _add_tuned_f1(
-    scores: dict[str, dict[str, float]], predicted: Mapping[str, tuple[np.ndarray, np.ndarray]]
-) -> None:
-    """F1 at the threshold that is best on the validation split, beside F1 at ½."""
-    y, probabilities = predicted["val"]
-    threshold = metrics.best_threshold(y, probabilities[:, 1])
-    for split, (y, probabilities) in predicted.items():
-        tuned = (probabilities[:, 1] >= threshold).astype(int)
-        scores[split]["f1_tuned"] = metrics.f1(y, tuned, 2)
 
 
 def _example(dataset: str, prepared: dict[str, Any], card: Card) -> pd.DataFrame:

@@ -217,7 +217,7 @@ def test_another_fits_checkpoint_is_refused_and_left_alone(tmp_path, monkeypatch
     if change == "labels":
         y = np.roll(y, 1)
     if change == "code":
-        monkeypatch.setattr("usboost.boosting.checkpoint.code_digest", lambda: "other")
+        monkeypatch.setattr("usboost.boosting.checkpoint.code_digest", lambda *_: "other")
     with pytest.raises(UsboostError, match="checkpoint of another fit"):
         other.fit(views, y)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before

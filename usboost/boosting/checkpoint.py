@@ -15,7 +15,6 @@ import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from usboost.boosting.code import NOT_DECIDING, code_digest
 from usboost.boosting.rounds import Round
 from usboost.boosting.stages import describe_stage, stage_of
 from usboost.data.views import Views
@@ -199,17 +199,22 @@ def _read_json(path: Path) -> Any:
 
 
 def identity_of(model: Any, samples: Sequence[tuple[Views, np.ndarray]]) -> dict[str, str]:
-    """What decides a fit's result: digests of the model's parameters, of the data, and of the code."""
-    data = hashlib.sha256()
+    """What decides a fit's result: digests of the model's parameters, of the data, and of the code.
+
+    Code is that of the model's parts and of the views; of what has read and encoded the data, their digest
+    tells enough.
+    """
+    data, kinds = hashlib.sha256(), set()
     for views, y in samples:
         for name in views.names:
+            kinds.add(type(views[name]).__module__)
             data.update(f"{name} {len(views)}".encode())
             _digest(views[name], data)
         _digest(np.asarray(y), data)
     return {
         "parameters": _sha(json.dumps(described(model), sort_keys=True)),
         "data": data.hexdigest(),
-        "code": code_digest(),
+        "code": code_digest(model, *kinds),
     }
 
 
@@ -220,7 +225,7 @@ def described(part: Any) -> Any:
     """
     if hasattr(part, "get_params"):
         inner = part.get_params(deep=False).items()
-        deciding = {key: described(v) for key, v in inner if key not in ("callbacks", "checkpoint")}
+        deciding = {key: described(v) for key, v in inner if key not in NOT_DECIDING}
         return {type(part).__name__: deciding}
     if isinstance(part, Mapping):
         return {str(key): described(value) for key, value in part.items()}
@@ -229,16 +234,6 @@ def described(part: Any) -> Any:
         _digest(part, digest)
         return {type(part).__name__: digest.hexdigest()}
     return repr(part)
-
-
-@cache
-def code_digest() -> str:
-    """A digest of this package's source files."""
-    digest = hashlib.sha256()
-    root = Path(__file__).parents[1]
-    for path in sorted(root.rglob("*.py")):
-        digest.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
-    return digest.hexdigest()
 
 
 def _digest(part: Any, digest: Any) -> None:

@@ -1,0 +1,110 @@
+"""What each stage of dvc.yaml runs, and the files of code that it depends on: all that this imports.
+
+The lists in dvc.yaml follow from `STAGES`; `python -m flows.local.stages --write` brings them up to date.
+They name files, not folders: of a folder outside its own, DVC counts the bytecode in it too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from usboost.boosting.code import PACKAGE, closure
+from usboost.errors import UsboostError
+
+ROOT = Path(__file__).parents[1]
+
+FITTED_AND_SCORED = ("usboost.datasets.prepared.store", "tasks.scores")
+"""What every fit runs besides its model: its data are read, its predictions scored."""
+
+STAGES: dict[str, tuple[str, ...]] = {
+    "fetch": ("tasks.data",),
+    "prepare": ("tasks.data",),
+    "features": ("tasks.features",),
+    "baseline": (*FITTED_AND_SCORED, "usboost.models.two_branch", "usboost.learners.networks.backbones"),
+    "bfv_dnn": (*FITTED_AND_SCORED, "tasks.features", "usboost.models.bfv_network"),
+    "boosting": (
+        *FITTED_AND_SCORED,
+        "usboost.models.two_weak_learner",
+        "usboost.learners.networks.learner",
+        "usboost.learners.trees.learner",
+    ),
+    "external_baselines": (*FITTED_AND_SCORED, "usboost.models.baselines"),
+    "further_data": ("tasks.data",),
+    "further": (
+        *FITTED_AND_SCORED,
+        "tasks.cross_validation",
+        "tasks.early",
+        "usboost.models.boosted_network",
+        "usboost.models.earlyboost",
+        "usboost.learners.networks.learner",
+    ),
+    "report": ("tasks.report",),
+}
+"""The modules that decide what is in a stage's outputs.
+
+Flows are not among them, nor `tasks.training`: they carry data to a fit and what it leaves to MLflow.
+What `tasks.inspection` keeps beside the scores helps to understand a fit and decides nothing; a figure
+changed there shows with the next fit.
+"""
+
+WITHOUT: dict[str, str] = {
+    "tasks.settings": "params.yaml reaches a stage through its `params`",
+    "tasks.models": "so do the settings of a model; a new model in the catalogue makes no other stale",
+    "tasks.folders": "where files lie is said by dvc.yaml",
+    "tasks.tracking": "what MLflow is told",
+    "usboost.models.persistence": "knows every model; what was saved before is still read",
+}
+"""Modules that are not gone into, and why they decide no output."""
+
+TEMPLATES = {"report": ("usboost/reporting/templates/report.html.j2",)}
+
+_STAGE = re.compile(r"^  (\w+):$")
+_CODE = re.compile(r"^ +- \$\{code\}/")
+
+
+def code_of(modules: Iterable[str], root: Path = ROOT) -> dict[str, Path]:
+    """The modules that decide what these do, by name; `root` is the checkout.
+
+    Their names may be of `tasks` as well as of `usboost`.
+    """
+    return closure(modules, [root / "tasks", root / PACKAGE.name], WITHOUT)
+
+
+def files_of(stage: str, root: Path = ROOT) -> list[str]:
+    """The files of code that a stage depends on, as seen from the checkout."""
+    found = (file.relative_to(root).as_posix() for file in code_of(STAGES[stage], root).values())
+    return sorted([*found, *TEMPLATES.get(stage, ())])
+
+
+def with_code(text: str, files: Mapping[str, Iterable[str]]) -> str:
+    """dvc.yaml with these files as its stages' dependencies on code; all else stays as it is.
+
+    Raises
+    ------
+    UsboostError
+        If the stages of dvc.yaml are not those of `files`, or one has no `deps`.
+    """
+    out: list[str] = []
+    stage, missing, inside = "", set(files), ""
+    for line in [*text.splitlines(), ""]:
+        if named := _STAGE.match(line):
+            stage = named[1]
+        if inside and not line.startswith(inside + "  "):
+            out += [f"{inside}  - ${{code}}/{file}" for file in sorted(files[stage])]
+            missing.discard(stage)
+            inside = ""
+        if line.strip() == "deps:":
+            if stage not in files:
+                raise UsboostError(
+                    f"dvc.yaml has a stage {stage!r}; say in tasks/stages.py what it runs, under STAGES"
+                )
+            inside = line[: len(line) - len("deps:")]
+        if not (inside and _CODE.match(line)):
+            out.append(line)
+    if missing:
+        raise UsboostError(
+            f"dvc.yaml has no stage {min(missing)!r} with `deps`; add it, or take it out of tasks/stages.py"
+        )
+    return "\n".join(out[:-1]) + "\n"

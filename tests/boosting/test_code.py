@@ -1,0 +1,219 @@
+"""What decides a fit is the code of its parts and what that imports: all of it, and nothing else."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from usboost.boosting.callbacks import Progress
+from usboost.boosting.code import PACKAGE, closure, code_digest, digest, modules_of
+from usboost.learners.networks.backbones import Backbone
+from usboost.learners.networks.learner import NetworkLearner
+from usboost.learners.trees.learner import TreeLearner
+from usboost.models.bfv_network import BoostedFeatureNetworkClassifier
+from usboost.models.gbm import BoostedFeatures
+from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
+
+MODEL = TwoWeakLearnerClassifier({"U": NetworkLearner(), "S": TreeLearner()})
+
+
+def package(folder: Path, files: dict[str, str]) -> Path:
+    """A package called pack, of modules by their path."""
+    for name, text in {"__init__": "", **files}.items():
+        path = folder / "pack" / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder / "pack"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import pack.other",
+        "import pack.other as known",
+        "from pack import other",
+        "from pack.other import x",
+        "from . import other",
+        "from .other import x",
+        "def f():\n    from pack.other import x",
+        "class A:\n    def f(self):\n        import pack.other",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from pack.other import x",
+        "try:\n    import pack.other\nexcept ImportError:\n    pass",
+        "import pack.between",
+        "INPUTS = {'x': 'pack.other:X'}",
+    ],
+)
+def test_an_import_is_found_wherever_it_stands(tmp_path, text):
+    between = {"between": "import pack.other", "other": "x = 1", "unused": "x = 1"}
+    found = closure(["pack.root"], [package(tmp_path, {"root": text, **between})])
+    assert set(found) - {"pack.between"} == {"pack.root", "pack.other"}
+
+
+def test_the_packages_that_a_module_lies_in_are_run_too(tmp_path):
+    files = {"sub/__init__": "import pack.other", "sub/root": "x = 1", "sub/near": "x = 1", "other": "x = 1"}
+    found = closure(["pack.sub.root"], [package(tmp_path, files)])
+    assert set(found) == {"pack.sub", "pack.sub.root", "pack.other"}
+
+
+def test_relative_imports_climb(tmp_path):
+    root = "from ..near import x\nfrom .beside import y"
+    files = {"sub/root": root, "sub/beside": "y = 1", "beside": "y = 1", "near": "x = 1"}
+    found = closure(["pack.sub.root"], [package(tmp_path, files)])
+    assert set(found) == {"pack.sub.root", "pack.sub.beside", "pack.near"}
+
+
+def test_what_is_left_out_is_not_followed(tmp_path):
+    files = {"root": "import pack.cut", "cut": "import pack.far", "far": "x = 1"}
+    assert set(closure(["pack.root"], [package(tmp_path, files)], without=["pack.cut"])) == {"pack.root"}
+
+
+def test_an_entry_in_a_registry_of_parts_is_not_followed_and_voids_nothing(tmp_path):
+    one = "x = 1\nLEARNERS = {'other': 'pack.other:Other'}"
+    two = "x = 1\nLEARNERS = {'other': 'pack.other:Other', 'more': 'pack.more:More'}"
+    found = [
+        closure(["pack.root"], [package(tmp_path / name, {"root": text, "other": "y = 1"})])
+        for name, text in (("one", one), ("two", two))
+    ]
+    assert set(found[0]) == {"pack.root"}
+    assert digest(found[0]) == digest(found[1])
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ('"""Another docstring."""\nx = 1\n\n\ndef f():\n    """Too."""\n    return x\n', True),
+        ("x = 1  # a comment\n# and one\ndef f(): return x\n", True),
+        ('x = 1\n"""About x."""\ndef f():\n    return (\n        x\n    )\n', True),
+        ("x = 2\ndef f():\n    return x\n", False),
+        ("x = 1\ndef f():\n    return 'a string'\n", False),
+        ("x = 1\ndef f(): return x\ny = 1", False),
+    ],
+)
+def test_comments_and_docstrings_decide_nothing(tmp_path, text, same):
+    old = package(tmp_path / "old", {"root": '"""A docstring."""\nx = 1\ndef f():\n    return x'})
+    new = package(tmp_path / "new", {"root": text})
+    digests = {digest(closure(["pack.root"], [here])) for here in (old, new)}
+    assert len(digests) == (1 if same else 2)
+
+
+def test_the_same_code_in_another_folder_is_the_same_and_under_another_name_another(tmp_path):
+    a, b = (package(tmp_path / name, {"root": "x = 1", "other": "x = 1"}) for name in "ab")
+    assert digest(closure(["pack.root"], [a])) == digest(closure(["pack.root"], [b]))
+    assert digest(closure(["pack.root"], [a])) != digest(closure(["pack.other"], [a]))
+
+
+def test_parts_inside_parts_are_found():
+    pictured = NetworkLearner(backbone=Backbone("small_cnn"))
+    model = TwoWeakLearnerClassifier({"U": pictured}, callbacks=[Progress("")], checkpoint=Path("kept"))
+    learners = "usboost.learners.networks"
+    assert {name for name in modules_of(model) if name.startswith("usboost")} == {
+        "usboost.models.two_weak_learner",
+        f"{learners}.learner",
+        f"{learners}.backbones",
+    }
+    assert "usboost.models.gbm" in modules_of(BoostedFeatureNetworkClassifier(BoostedFeatures()))
+    assert modules_of({"a": [closure], "b": NetworkLearner}) >= {
+        "usboost.boosting.code",
+        f"{learners}.learner",
+    }
+
+
+def test_a_persons_own_module_counts_with_what_it_imports_of_their_own(tmp_path, monkeypatch):
+    (tmp_path / "own_learner.py").write_text(
+        "import numpy\nimport json\nfrom own_helper import twice\n"
+        "from usboost.learners.trees.learner import TreeLearner\nclass Mine(TreeLearner):\n    pass\n"
+    )
+    (tmp_path / "own_helper.py").write_text("def twice(x):\n    return 2 * x\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    import own_learner
+
+    model = TwoWeakLearnerClassifier({"S": own_learner.Mine()})
+    found = closure(modules_of(model))
+    assert found["own_learner"] == tmp_path / "own_learner.py"
+    assert {"own_helper", "usboost.learners.trees.learner"} <= set(found)
+    assert not [name for name in found if name.split(".")[0] in ("numpy", "json", "sklearn")]
+    assert code_digest(model) != code_digest(TwoWeakLearnerClassifier({"S": TreeLearner()}))
+
+
+@pytest.mark.parametrize(
+    ("file", "void"),
+    [
+        ("learners/trees/forest.py", True),
+        ("learners/networks/training.py", True),
+        ("boosting/steps.py", True),
+        ("losses/codeword.py", True),
+        ("data/views.py", True),
+        ("errors.py", True),
+        ("models/two_weak_learner.py", True),
+        ("cli/app.py", False),
+        ("reporting/html.py", False),
+        ("multimodal/fit.py", False),
+        ("models/persistence.py", False),
+        ("models/baselines.py", False),
+        ("datasets/census/prepare.py", False),
+        ("__init__.py", False),
+    ],
+)
+def test_a_change_voids_a_checkpoint_if_the_fit_runs_it(tmp_path, file, void):
+    copy = tmp_path / PACKAGE.name
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    with (copy / file).open("a") as stream:
+        stream.write("\nchanged = True\n")
+    assert (code_digest(MODEL, package=copy) != code_digest(MODEL)) is void
+
+
+FITS = {
+    "two weak learners": """
+from usboost.learners.networks.learner import NetworkLearner
+from usboost.learners.trees.learner import TreeLearner
+from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
+learners = {"U": NetworkLearner(hidden=(4,), device="cpu"), "S": TreeLearner()}
+model = TwoWeakLearnerClassifier(learners, target="newton", loss="cross_entropy", n_rounds=2)
+""",
+    "boosted features": """
+from usboost.models.bfv_network import BoostedFeatureNetworkClassifier
+from usboost.models.gbm import BoostedFeatures
+from usboost.models.two_branch import TwoBranchNetworkClassifier
+network = TwoBranchNetworkClassifier(dnn1=(4,), dnn2=(4,), dnn3=(4,), n_epochs=2, device="cpu")
+model = BoostedFeatureNetworkClassifier(BoostedFeatures(n_trees=3), network)
+""",
+    "LightGBM": """
+from usboost.models.baselines import LightGBMBaseline
+model = LightGBMBaseline(n_trees=3)
+""",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FITS)
+def test_all_that_a_fit_loads_is_in_its_closure(tmp_path, name):
+    """Also what is imported in a function or by its name, with checkpoints kept and gone on from."""
+    code = f"""
+import sys
+import numpy as np
+from usboost.data.table import Table
+from usboost.data.views import Views
+{FITS[name]}
+from usboost.boosting.code import closure, modules_of
+rng = np.random.default_rng(0)
+views = Views(U=Table.from_numeric(rng.normal(size=(80, 3))), S=Table.from_numeric(rng.normal(size=(80, 3))))
+y = (views["S"].numeric[:, 0] > 0).astype(int)
+for _ in range(2):
+    if "checkpoint" in model.get_params():
+        model.set_params(checkpoint="kept")
+    model.fit(views, y).predict_proba(views)
+loaded = {{name for name in sys.modules if name.startswith("usboost.")}}
+print(sorted(closure(loaded).keys() & loaded - closure(modules_of(model)).keys()))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(PACKAGE.parent), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.strip() == "[]"

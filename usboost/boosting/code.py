@@ -1,0 +1,167 @@
+"""Which code decides a fit: the modules that its parts come from, and all that these import.
+
+A checkpoint's identity follows it, and so do the stages of dvc.yaml (see `tasks.stages`). Imports are
+read from the source, wherever they stand in it: at the top, in a function, behind TYPE_CHECKING, or as a
+string "module:Name" that is imported when it is asked for. Only the registries of parts are not followed:
+they name every learner and model, and what a fit uses of them is among its parts.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import re
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+PACKAGE = Path(__file__).parents[1]
+
+NAMES_ONLY = frozenset({"usboost"})
+"""Modules that only give names to others: public names and the version decide nothing."""
+
+PARTS = frozenset({"LEARNERS", "MODELS", "OTHERS"})
+"""Registries of parts that are parameters; a new entry in one of them voids nothing."""
+
+NOT_DECIDING = ("callbacks", "checkpoint")
+"""Parameters that do not change what is fitted."""
+
+_NAMED = re.compile(r"[\w.]+:\w+$")
+
+
+def code_digest(part: Any, *modules: str, package: Path = PACKAGE) -> str:
+    """A digest of the code that fits `part`, and of further modules; comments and docstrings do not count.
+
+    Parameters
+    ----------
+    package : the folder of usboost
+    """
+    return digest(closure({*modules_of(part), *modules}, [package]))
+
+
+def modules_of(part: Any) -> set[str]:
+    """The modules in which the classes and functions of a part, and of the parts inside it, are defined."""
+    home = part if hasattr(part, "__qualname__") else type(part)
+    found = {str(home.__module__)}
+    for inner in _inside(part):
+        found |= modules_of(inner)
+    return found
+
+
+def _inside(part: Any) -> Iterable[Any]:
+    if isinstance(part, type):
+        return ()
+    if hasattr(part, "get_params"):
+        inner = part.get_params(deep=False)
+        return [value for name, value in inner.items() if name not in NOT_DECIDING]
+    if isinstance(part, Mapping):
+        return part.values()
+    if isinstance(part, (list, tuple, set, frozenset)):
+        return part
+    if is_dataclass(part):
+        return [getattr(part, field.name) for field in fields(part)]
+    return ()
+
+
+def closure(
+    modules: Iterable[str], packages: Collection[Path] = (PACKAGE,), without: Collection[str] = ()
+) -> dict[str, Path]:
+    """The modules and everything that they import, by name, with their source files.
+
+    A person's own module belongs to it, with what it imports of the person's own. Of installed packages
+    only the modules given count, of Python itself none. Modules without code are left out.
+
+    Parameters
+    ----------
+    packages : folders of packages whose modules are found there; others are found where they were
+        imported from
+    without : modules not to go into, besides `NAMES_ONLY`
+    """
+    found: dict[str, Path] = {}
+    given, seen = set(modules), {*NAMES_ONLY, *without}
+    waiting = given - seen
+    while waiting:
+        module = waiting.pop()
+        seen.add(module)
+        file, own = _source(module, packages)
+        if file is None or not (own or module in given):
+            continue
+        imported, code = _read(file, module)
+        if code:
+            found[module] = file
+        waiting |= {*imported, *_parents(module)} - seen
+    return dict(sorted(found.items()))
+
+
+def digest(files: Mapping[str, Path]) -> str:
+    """A digest of modules' code, as `closure` found them."""
+    lines = [f"{module} {_read(file, module)[1]}" for module, file in sorted(files.items())]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _source(module: str, packages: Collection[Path]) -> tuple[Path | None, bool]:
+    """A module's source file, and whether it is usboost's or a person's own."""
+    top, *rest = module.split(".")
+    for package in packages:
+        if top == package.name:
+            place = package.joinpath(*rest)
+            found = (file for file in (place.with_suffix(".py"), place / "__init__.py") if file.is_file())
+            return next(found, None), True
+    name = getattr(sys.modules.get(module), "__file__", None)
+    if top in sys.stdlib_module_names or not name or not name.endswith(".py"):
+        return None, False
+    file = Path(name)
+    return file if file.is_file() else None, not {"site-packages", "dist-packages"} & set(file.parts)
+
+
+def _parents(module: str) -> Iterator[str]:
+    """The packages that a module lies in, whose ``__init__`` runs before it."""
+    while "." in module:
+        module = module.rpartition(".")[0]
+        yield module
+
+
+@cache
+def _read(file: Path, module: str) -> tuple[frozenset[str], str]:
+    """What a source file may import, and a digest of its code, "" if it has none.
+
+    Kept as first read, so that all fits of a process count as run by the code that it began with.
+    """
+    tree = _Decisive().visit(ast.parse(file.read_bytes()))
+    imported: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            imported |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                package = module.split(".") if file.name == "__init__.py" else module.split(".")[:-1]
+                kept = package[: len(package) - node.level + 1]
+                base = ".".join([*kept, *([base] if base else [])])
+            # a name may be a submodule; what is none is not found
+            imported |= {base, *(f"{base}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _NAMED.match(node.value):
+            imported.add(node.value.partition(":")[0])
+    code = ast.unparse(tree)
+    return frozenset(imported), hashlib.sha256(code.encode()).hexdigest() if code else ""
+
+
+class _Decisive(ast.NodeTransformer):
+    """Takes out docstrings and the registries of parts; comments are not in the tree anyway."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
+        text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        return None if text else node
+
+    def visit_Assign(self, node: ast.Assign) -> ast.Assign | None:
+        return None if any(map(_names_parts, node.targets)) else node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AnnAssign | None:
+        return None if _names_parts(node.target) else node
+
+
+def _names_parts(target: ast.expr) -> bool:
+    return isinstance(target, ast.Name) and target.id in PARTS
