@@ -51,14 +51,26 @@ changed there shows with the next fit.
 
 WITHOUT: dict[str, str] = {
     "tasks.settings": "params.yaml reaches a stage through its `params`",
-    "tasks.models": "so do the settings of a model; a new model in the catalogue makes no other stale",
+    "tasks.models": "makes models, which know all others: the file alone counts, see CONFIGURED",
+    "usboost.models.builders": "the same",
     "tasks.folders": "where files lie is said by dvc.yaml",
     "tasks.tracking": "what MLflow is told",
     "usboost.models.persistence": "knows every model; what was saved before is still read",
 }
 """Modules that are not gone into, and why they decide no output."""
 
-TEMPLATES = {"report": ("usboost/reporting/templates/report.html.j2",)}
+CONFIGURED = tuple(f"usboost/models/{name}.py" for name in ("builders", "entry", "zoo")) + (
+    "tasks/models.py",
+)
+"""What says how a model is configured, besides params.yaml; none of what these files import counts."""
+
+MORE = {
+    "report": ("usboost/reporting/templates/report.html.j2",),
+    **dict.fromkeys(
+        ("features", "baseline", "bfv_dnn", "boosting", "external_baselines", "further"), CONFIGURED
+    ),
+}
+"""Files that a stage depends on besides the modules that it runs."""
 
 _STAGE = re.compile(r"^  (\w+):$")
 _CODE = re.compile(r"^ +- \$\{code\}/")
@@ -75,7 +87,7 @@ def code_of(modules: Iterable[str], root: Path = ROOT) -> dict[str, Path]:
 def files_of(stage: str, root: Path = ROOT) -> list[str]:
     """The files of code that a stage depends on, as seen from the checkout."""
     found = (file.relative_to(root).as_posix() for file in code_of(STAGES[stage], root).values())
-    return sorted([*found, *TEMPLATES.get(stage, ())])
+    return sorted({*found, *MORE.get(stage, ())})
 
 
 def with_code(text: str, files: Mapping[str, Iterable[str]]) -> str:

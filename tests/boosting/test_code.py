@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from usboost.boosting.callbacks import Progress
+from usboost.boosting.callbacks import ShowRounds
 from usboost.boosting.code import PACKAGE, closure, code_digest, digest, modules_of
 from usboost.learners.networks.backbones import Backbone
 from usboost.learners.networks.learner import NetworkLearner
@@ -107,7 +107,7 @@ def test_the_same_code_in_another_folder_is_the_same_and_under_another_name_anot
 
 def test_parts_inside_parts_are_found():
     pictured = NetworkLearner(backbone=Backbone("small_cnn"))
-    model = TwoWeakLearnerClassifier({"U": pictured}, callbacks=[Progress("")], checkpoint=Path("kept"))
+    model = TwoWeakLearnerClassifier({"U": pictured}, callbacks=[ShowRounds("")], checkpoint=Path("kept"))
     learners = "usboost.learners.networks"
     assert {name for name in modules_of(model) if name.startswith("usboost")} == {
         "usboost.models.two_weak_learner",

@@ -51,7 +51,9 @@ def test_an_identity_covers_what_reads_the_data():
     ("file", "stages"),
     [
         ("usboost/learners/trees/forest.py", {"features", "external_baselines", "boosting"}),
-        ("usboost/learners/trees/learner.py", {"features", "external_baselines", "boosting"}),
+        ("usboost/learners/trees/engines.py", {"features", "external_baselines", "boosting"}),
+        ("usboost/learners/trees/learner.py", {"boosting"}),
+        ("usboost/models/zoo.py", {"features", *FITS}),
         ("usboost/learners/networks/training.py", {"baseline", "bfv_dnn", "boosting", "further"}),
         ("usboost/models/base.py", FITS),
         ("usboost/data/views.py", {"prepare", "features", *FITS}),
