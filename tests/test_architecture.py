@@ -18,9 +18,9 @@ FORBIDDEN = {
 }
 LAYERS = (
     {"benchmarks"},
-    {"flows"},
-    {"tasks", "usboost.cli", "usboost.__main__"},
-    {"usboost.multimodal", "usboost.testing"},
+    {"flows", "usboost.__main__"},
+    {"tasks", "usboost.cli"},
+    {"usboost", "usboost.multimodal", "usboost.testing"},
     {"usboost.reporting"},
     {"usboost.models"},
     {"usboost.boosting"},
