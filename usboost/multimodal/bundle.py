@@ -21,7 +21,6 @@ from usboost.datasets.custom.rows import Kind, batches, features
 from usboost.datasets.prepared.card import EncoderCard
 from usboost.errors import UsboostError
 from usboost.files import replacing
-from usboost.models import persistence
 from usboost.multimodal.table import Encoding, as_views
 
 KIND = "usboost model of a table"
@@ -99,6 +98,8 @@ class Bundle:
         UsboostError
             If it cannot be written, or something other than a bundle is there.
         """
+        from usboost.models import persistence
+
         check_place(folder)
         with replacing(folder) as fresh:
             persistence.save(self.model, fresh / MODEL)
@@ -194,6 +195,8 @@ def load(folder: Path) -> Bundle:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         card = Card.model_validate(document)
+        from usboost.models import persistence  # it loads what trains; a card that is refused need not wait
+
         bundle = Bundle(persistence.load(Path(folder) / MODEL), card)
         _check(bundle, path)
     except FileNotFoundError:
