@@ -118,7 +118,7 @@ def check_settings(cls: type, parameters: Mapping[str, Any]) -> None:
             right = isinstance(parts, Mapping) and all(
                 part is None or isinstance(part, _PARTS[name]) for part in parts.values()
             )
-            if name == "learners" and right:
+            if name == "learners" and right and value is not None:
                 right = all(part is not None for part in parts.values()) and bool(parts)
         else:
             right = not _holds_estimator(value) and _fits(cls, name, value)
