@@ -295,7 +295,7 @@ def log_model(run_id: str, model: Path, card: Mapping[str, Any], example: pd.Dat
                     code_paths=[str(root / "usboost")],
                     signature=signature(card),
                     input_example=example,
-                    pip_requirements=requirements(root),
+                    pip_requirements=requirements(),
                 )
 
         logged = retry("the model", log)
@@ -333,7 +333,7 @@ def raw_rows(
     return pd.DataFrame(out)
 
 
-def requirements(root: Path) -> list[str]:
+def requirements() -> list[str]:
     """The pinned packages that prediction needs."""
     wanted = ("lightgbm", "numpy", "pandas", "pyarrow", "safetensors", "scikit-learn", "torch", "torchvision")
     from importlib.metadata import version
