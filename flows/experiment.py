@@ -24,7 +24,7 @@ from tasks import comparison, machine, run_locally, run_on_workers, tracking  # 
 from tasks import settings as params  # noqa: E402
 from tasks.experiment import Cell, experiment_folder, fit_cell, grid, reconcile  # noqa: E402
 from tasks.folders import prepared_folder  # noqa: E402
-from tasks.identity import fingerprint  # noqa: E402
+from tasks.identity import plan  # noqa: E402
 from usboost.datasets.prepared import store  # noqa: E402
 from usboost.errors import UsboostError  # noqa: E402
 
@@ -117,7 +117,7 @@ def train_cell(
     """
     settings = params.load()
     chosen = settings.experiment
-    cell = Cell(dataset, model, seed, expected or fingerprint(dataset, model, seed, settings))
+    cell = Cell(dataset, model, seed, expected or plan(dataset, model, seed, settings).fingerprint)
     task = fit_cell.with_options(retries=chosen.retries)
     with run_on_workers.heartbeat(prefect_runtime.flow_run.id, chosen.lost_after / 4):
         return str(task(name, cell, settings, mlflow.get_tracking_uri(), machine.thread_share(1)))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from tasks.settings import Settings
+from usboost.data.progress import Progress
 from usboost.datasets.census import demo as census_demo
 from usboost.datasets.census import prepare as census
 from usboost.datasets.covertype import prepare as ct
@@ -27,8 +28,6 @@ from usboost.errors import UsboostError
 
 POINTER = "source.json"
 """Stands in a raw folder for files that are too large to copy: where they are, and a digest."""
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)

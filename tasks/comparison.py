@@ -11,7 +11,9 @@ import pandas as pd
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
 from tasks.experiment import Cell, experiment_folder, record_of, run_address
+from usboost.evaluation.names import metric_name
 from usboost.files import write_atomically
+from usboost.models import zoo
 from usboost.reporting import results
 
 SPLIT = "test"
@@ -69,7 +71,7 @@ def table(folder: Path, cells: Sequence[Cell], missing: Sequence[Cell]) -> pd.Da
     datasets = list(dict.fromkeys(cell.dataset for cell in cells))
     models = list(dict.fromkeys(cell.model for cell in cells))
     out = pd.DataFrame(
-        [(dataset, model) for dataset in datasets for model in results.table_order(models)],
+        [(dataset, model) for dataset in datasets for model in zoo.ordered(models)],
         columns=["dataset", "model"],
     )
     empty = [f"{metric}_{part}" for metric in METRICS for part in ("mean", "std")]
@@ -112,7 +114,7 @@ def printed(frame: pd.DataFrame) -> list[list[str]]:
         rows.append(
             [
                 results.dataset_name(row["dataset"]),
-                results.model_name(row["model"]),
+                zoo.title(row["model"]),
                 *(spread(row[f"{metric}_mean"], row[f"{metric}_std"]) for metric in METRICS),
                 "–" if pd.isna(gain) else f"{gain:+.2f}",
                 "–" if pd.isna(seconds) else f"{seconds:.1f}",
@@ -122,7 +124,7 @@ def printed(frame: pd.DataFrame) -> list[list[str]]:
     return rows
 
 
-HEADINGS = ["dataset", "model", "F1", "F1 tuned", "accuracy", "% over baseline", "fit, s", "seeds"]
+HEADINGS = ["dataset", "model", *map(metric_name, METRICS), "% over baseline", "fit, s", "seeds"]
 
 
 def markdown(

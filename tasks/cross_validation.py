@@ -9,26 +9,26 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold
 
-from tasks import models, tracking
+from tasks import tracking
 from tasks.folders import prepared_folder
-from tasks.settings import Settings
-from usboost.boosting.callbacks import Progress
+from tasks.identity import Planned
+from usboost.boosting.callbacks import ShowRounds
 from usboost.data.encoding import TableEncoder
 from usboost.data.views import Views
 from usboost.datasets.prepared import store
 from usboost.evaluation import metrics
 
 
-def fit_folds(
-    dataset: str, model: str, seed: int, settings: Settings, out: Path, run_id: str
-) -> dict[str, Any]:
+def fit_folds(planned: Planned, out: Path, run_id: str) -> dict[str, Any]:
     """Fit and score a model on every fold of one repetition; the mean of the folds is the seed's score.
 
     Encoders are fitted on each fold's training rows only. Rounds of fold k are logged after those of
     the folds before it.
     """
+    dataset, model, seed = planned.dataset, planned.model, planned.seed
     card = store.read_card(prepared_folder(dataset))
     frame = store.read_frame(prepared_folder(dataset), "train")
     y = frame[store.LABEL].to_numpy(dtype=np.int64)
@@ -41,11 +41,11 @@ def fit_folds(
             Views({view: encoder.transform(rows) for view, encoder in encoders.items()})
             for rows in (fitted, held)
         )
-        estimator = models.build(model, dataset, settings, seed)
+        estimator = clone(planned.estimator)
         if number == 0:
             tracking.log_estimator(run_id, estimator, dataset=dataset, model=model, seed=seed)
         label = f"{dataset} {model} repetition {seed} fold {number}"
-        estimator.set_params(callbacks=[Progress(label)])
+        estimator.set_params(callbacks=[ShowRounds(label)])
         started = time.perf_counter()
         estimator.fit(views, y[seen])
         seconds += time.perf_counter() - started

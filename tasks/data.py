@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,11 @@ from typing import Any
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import Progress as Bars
 
 from tasks.catalog import dataset as named
 from tasks.settings import Settings
+from usboost.data.progress import Progress
 from usboost.datasets.prepared import store
 from usboost.errors import UsboostError
 from usboost.files import replacing
@@ -60,8 +61,8 @@ def prepare_dataset(dataset: str, settings: Settings, raw: Path, folder: Path, w
 
 
 @contextmanager
-def shown_progress(label: str) -> Iterator[Callable[[int, int], None]]:
+def shown_progress(label: str) -> Iterator[Progress]:
     """A bar for (done, total) calls on a terminal; silent elsewhere."""
-    with Progress(disable=not sys.stderr.isatty(), console=Console(stderr=True)) as bar:
+    with Bars(disable=not sys.stderr.isatty(), console=Console(stderr=True)) as bar:
         task = bar.add_task(label, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -6,7 +6,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,10 @@ from prefect import task
 from prefect.artifacts import create_link_artifact, create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
 
-from tasks import machine, models, tracking, training
+from tasks import machine, tracking, training
 from tasks.folders import prepared_folder
-from tasks.identity import fingerprint
+from tasks.identity import plan
 from tasks.settings import Settings
-from usboost.boosting.checkpoint import described
 from usboost.datasets.prepared import store
 from usboost.errors import UsboostError
 from usboost.files import replacing
@@ -31,12 +30,19 @@ SUPERSEDED = "superseded"
 
 @dataclass(frozen=True)
 class Cell:
-    """One fit of an experiment; `fingerprint` is a digest of everything that decides its result."""
+    """One fit of an experiment.
+
+    Attributes
+    ----------
+    fingerprint : a digest of everything that decides its result.
+    devices : those that its model names; none for trees alone.
+    """
 
     dataset: str
     model: str
     seed: int
     fingerprint: str
+    devices: frozenset[str] = field(default=frozenset(), compare=False)
 
     @property
     def name(self) -> str:
@@ -60,8 +66,13 @@ def grid(datasets: Sequence[str], chosen: Sequence[str], seeds: int, settings: S
     UsboostError
         If a dataset is not prepared, a model unknown, or BFV+DNN's features are not there.
     """
+
+    def cell(dataset: str, model: str, seed: int) -> Cell:
+        planned = plan(dataset, model, seed, settings)
+        return Cell(dataset, model, seed, planned.fingerprint, frozenset(devices(planned.identity["model"])))
+
     return [
-        Cell(dataset, model, seed, fingerprint(dataset, model, seed, settings))
+        cell(dataset, model, seed)
         for dataset in dict.fromkeys(datasets)
         for model in dict.fromkeys(chosen)
         for seed in range(seeds)
@@ -76,12 +87,6 @@ def devices(description: Any) -> set[str]:
     return found.union(*(devices(value) for value in description.values()))
 
 
-def needs_gpu(cell: Cell, settings: Settings) -> bool:
-    """Whether a cell would train on CUDA if it were fitted on this machine."""
-    model = models.build(cell.model, cell.dataset, settings, cell.seed)
-    return machine.on_gpu(devices(described(model)))
-
-
 @task(cache_policy=NO_CACHE, task_run_name="{cell.name}", retry_delay_seconds=1)
 def fit_cell(name: str, cell: Cell, settings: Settings, tracking_uri: str, threads: int) -> str:
     """Fit one cell of the experiment `name` in an MLflow run; its record and trace go to MLflow and disk.
@@ -92,13 +97,13 @@ def fit_cell(name: str, cell: Cell, settings: Settings, tracking_uri: str, threa
         If this machine's data or settings are not those of the experiment, or the fit fails.
     """
     mlflow.set_tracking_uri(tracking_uri)
-    found = fingerprint(cell.dataset, cell.model, cell.seed, settings)
-    if found != cell.fingerprint:
+    planned = plan(cell.dataset, cell.model, cell.seed, settings)
+    if planned.fingerprint != cell.fingerprint:
         raise UsboostError(
             f"{cell.name}: params.yaml, the data or the code here are not those of the experiment {name}; "
             "bring this worker's folder up to date"
         )
-    wanted = devices(described(models.build(cell.model, cell.dataset, settings, cell.seed)))
+    wanted = devices(planned.identity["model"])
     tags = {"experiment": name, "cell": cell.name, "fingerprint": cell.fingerprint}
     with machine.gpu_slot(wanted, settings.experiment.gpu_slots), machine.limited_threads(threads):
         for run in runs_of(name, cell.dataset, cell.name):
@@ -107,11 +112,11 @@ def fit_cell(name: str, cell: Cell, settings: Settings, tracking_uri: str, threa
             if run.info.status == "RUNNING":  # of a process that died, or was given up
                 supersede(run)
         with (
-            training.seed_run(cell.dataset, cell.model, cell.seed, tags) as run_id,
+            training.seed_run(planned, tags) as run_id,
             tempfile.TemporaryDirectory() as out,
         ):
             link_run(cell, run_id)
-            record = training.fit(cell.dataset, cell.model, cell.seed, settings, Path(out), run_id)
+            record = training.fit(planned, Path(out), run_id)
             keep(cell, record, run_id, Path(out))
             if MlflowClient().get_run(run_id).data.tags.get(SUPERSEDED):
                 raise tracking.Superseded(f"{cell.name} was given to another worker; its result counts")

@@ -12,14 +12,15 @@ import pyarrow.parquet as pq
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from tasks import models
+from tasks.models import FromParams
 from tasks.settings import Settings
 from usboost.data.table import Table
 from usboost.datasets.prepared import store
 from usboost.errors import UsboostError
 from usboost.evaluation import metrics
+from usboost.models.builders import boosted_features
 from usboost.models.gbm import BoostedFeatures, GradientBoostedTrees
-from usboost.models.persistence import save_gbm
+from usboost.models.gbm_files import save_gbm
 
 ROWS = 32_768
 
@@ -31,7 +32,7 @@ def features_folder(dataset: str) -> Path:
 @task(cache_policy=NO_CACHE, task_run_name="{dataset}-seed{seed}")
 def fit_features(dataset: str, seed: int, settings: Settings, folder: Path, out: Path) -> Path:
     """Fit the GBM on S; write ``gbm/``, ``<split>.parquet`` and ``scores.json`` (of the GBM alone)."""
-    learner = models.boosted_features(dataset, settings, seed)
+    learner = boosted_features(FromParams(dataset, settings), seed)
     views, y = store.read(folder, "train")
     gbm = learner.fit(views["S"], y).gbm_
     out.mkdir(parents=True)

@@ -1,9 +1,11 @@
-"""What decides a fit's result: its data, its configured model, its seed and the code."""
+"""A fit before it begins: its model, built once, and what decides its result."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +16,42 @@ from tasks.settings import Settings
 from usboost.boosting.checkpoint import code_digest, described
 from usboost.datasets.prepared import store
 from usboost.errors import UsboostError
+from usboost.models.base import ViewsClassifier
+from usboost.models.earlyboost import EarlyBoostClassifier
+from usboost.models.entry import Entry
 
 
-def parts(dataset: str, model: str, seed: int, settings: Settings) -> dict[str, Any]:
-    """Everything that a fit comes from, as JSON.
+@dataclass(frozen=True)
+class Planned:
+    """A fit that is about to begin.
 
-    The model's parameters are all that it has of params.yaml, so a setting that does not reach it
-    does not change them.
+    Attributes
+    ----------
+    entry : what the model is.
+    estimator : the model, unfitted.
+    identity : everything that the fit comes from, as JSON.
+    """
+
+    dataset: str
+    model: str
+    seed: int
+    settings: Settings
+    entry: Entry
+    estimator: ViewsClassifier
+    identity: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        return f"{self.dataset} {self.model} seed {self.seed}"
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of the identity."""
+        return hashlib.sha256(json.dumps(self.identity, sort_keys=True).encode()).hexdigest()
+
+
+def plan(dataset: str, model: str, seed: int, settings: Settings) -> Planned:
+    """Build a model for a prepared dataset, and say what decides its fit's result.
 
     Raises
     ------
@@ -30,10 +61,29 @@ def parts(dataset: str, model: str, seed: int, settings: Settings) -> dict[str, 
     card = prepared_folder(dataset) / "card.json"
     if not card.is_file():
         raise UsboostError(f"{card} is missing; run `python -m flows.prepare {dataset}` first")
+    entry, estimator = settings.model(model), models.build(model, dataset, settings, seed)
+    identity = parts(dataset, entry, estimator, seed, settings)
+    return Planned(dataset, model, seed, settings, entry, estimator, identity)
+
+
+def parts(
+    dataset: str, entry: Entry, estimator: ViewsClassifier, seed: int, settings: Settings
+) -> dict[str, Any]:
+    """Everything that a fit comes from, as JSON.
+
+    The model's parameters are all that it has of params.yaml, so a setting that does not reach it
+    does not change them.
+
+    Raises
+    ------
+    UsboostError
+        If BFV+DNN's features, or the weights that params.yaml names, are not there.
+    """
+    card = prepared_folder(dataset) / "card.json"
     found: dict[str, Any] = {
         "code": code_digest(),
         "data": _sha(card),
-        "model": described(models.build(model, dataset, settings, seed)),
+        "model": described(estimator),
         "seed": seed,
     }
     weights = settings.pictures.pretrained
@@ -41,22 +91,16 @@ def parts(dataset: str, model: str, seed: int, settings: Settings) -> dict[str, 
         if not Path(weights).is_file():
             raise UsboostError(f"{weights}, pictures.pretrained of params.yaml, is missing")
         found["weights"] = _sha(Path(weights))
-    if model == "earlyboost":
+    if isinstance(estimator, EarlyBoostClassifier):
         found["scored"] = settings.earlyboost.model_dump()
-    if model == "bfv_dnn":
+    if entry.needs_features:
         folder = features_folder(dataset) / f"seed-{seed}"
         if not (folder / "gbm").is_dir():
             words = f"python -m flows.features {dataset} --seeds {seed + 1}"
-            raise UsboostError(f"{folder} is missing, and bfv_dnn needs it; run `{words}` first")
+            raise UsboostError(f"{folder} is missing, and {entry.name} needs it; run `{words}` first")
         files = [folder / "scores.json", *sorted((folder / "gbm").iterdir())]
         found["features"] = [_sha(file) for file in files]
     return found
-
-
-def fingerprint(dataset: str, model: str, seed: int, settings: Settings) -> str:
-    """A digest of `parts`."""
-    text = json.dumps(parts(dataset, model, seed, settings), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _sha(path: Path) -> str:

@@ -16,10 +16,9 @@ from tasks.experiment import SUPERSEDED
 from tasks.folders import prepared_folder
 from usboost.datasets.prepared import store
 from usboost.errors import UsboostError
-from usboost.reporting.results import LOWER_IS_BETTER
+from usboost.evaluation.names import LOWER_IS_BETTER, check_metric
 
 ALIAS = "champion"
-METRICS = ("f1", "accuracy", "auc", "log_loss")
 
 
 @dataclass(frozen=True)
@@ -49,15 +48,14 @@ def promote(dataset: str, model: str, metric: str) -> Decision:
     Parameters
     ----------
     model : only fits of this model are candidates; "" for all
-    metric : one of `METRICS`
+    metric : one of `names.METRICS`
 
     Raises
     ------
     UsboostError
         If the metric is unknown, or there is no finished run on the data as they are now.
     """
-    if metric not in METRICS:
-        raise UsboostError(f"there is no metric {metric!r}; choose one of {', '.join(METRICS)}")
+    check_metric(metric)
     sign = -1.0 if metric in LOWER_IS_BETTER else 1.0
     data = tracking.digest(prepared_folder(dataset))
     candidate = max(

@@ -10,7 +10,7 @@ import mlflow
 from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTaskRunner
 
 from tasks import machine
-from tasks.experiment import Cell, fit_cell, needs_gpu
+from tasks.experiment import Cell, fit_cell
 from tasks.settings import Experiment, Settings
 from usboost.errors import UsboostError
 
@@ -45,9 +45,9 @@ def task_runner(chosen: Experiment) -> TaskRunner[Any]:
     return DaskTaskRunner(cluster_class="distributed.LocalCluster", cluster_kwargs=cluster)
 
 
-def annotated(chosen: Experiment, gpu: bool) -> AbstractContextManager[Any]:
-    """In the block, what is submitted to Dask goes to a worker with a GPU, if it needs one."""
-    if chosen.runner != "dask" or not gpu:
+def annotated(chosen: Experiment, cell: Cell) -> AbstractContextManager[Any]:
+    """In the block, a cell that is submitted to Dask goes to a worker with a GPU, if it needs one."""
+    if chosen.runner != "dask" or not machine.on_gpu(set(cell.devices)):
         return nullcontext()
     import dask
 
@@ -71,7 +71,7 @@ def run_cells(name: str, cells: Sequence[Cell], settings: Settings) -> dict[Cell
         with task_runner(chosen) as runner:
             futures = {}
             for cell in left:
-                with annotated(chosen, needs_gpu(cell, settings)):
+                with annotated(chosen, cell):
                     parameters = {
                         "name": name,
                         "cell": cell,

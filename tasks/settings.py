@@ -9,11 +9,16 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from usboost.errors import UsboostError
+from usboost.models import zoo
+from usboost.models.entry import KINDS, Entry
 
 Positive = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(gt=0)]
 OptimizerName = Literal["sgd", "rmsprop", "adam"]
 BackboneName = Literal["small_cnn", "vgg16", "resnet50"]
+
+WITH_A_STAGE = ("baseline", "bfv_dnn")
+"""The models with a stage of their own in dvc.yaml."""
 
 _MOST_VALUES = 100_000
 
@@ -179,44 +184,60 @@ class Features(Section):
     folds: Annotated[int, Field(ge=2)]
 
 
-class TreeChanges(Section):
-    """What a model changes of its trees; see `usboost.learners.trees.learner.TreeLearner`."""
-
-    max_depth: Positive | None = None
-    max_leaves: Annotated[int, Field(ge=2)] | None = None
-    min_samples_leaf: Positive | None = None
-    category_l2: Annotated[float, Field(ge=0)] | None = None
+class BayesChanges(Section):
+    n_random: Positive | None = None
+    n_guided: Annotated[int, Field(ge=0)] | None = None
+    bounds: tuple[float, float] | None = None
 
 
-class NetworkChanges(Section):
-    """What a model changes of its networks; see `usboost.learners.networks.learner.NetworkLearner`."""
+class LearnerChanges(BaseModel):
+    """What a model changes of a weak learner; keys besides these are parameters of the learner's class."""
 
-    hidden: list[Positive] | None = None
-    learning_rate: Rate | None = None
-    batch_size: Positive | None = None
+    model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=False)
+
+    kind: str | None = None
+    reads: tuple[str, ...] | None = None
 
 
 class Model(Section):
-    """One model: what it is, and what of Table 2 and `boosting` differs for it."""
+    """What differs from the catalogue (`usboost.models.zoo`) for its model, or for one that is like it."""
 
-    views: list[str] = ["U", "S"]
-    features: Literal["in_sample", "out_of_fold", "leaf_numbers"] | None = None
-    loss: Literal["exponential", "cross_entropy"] = "exponential"
-    monitor: Literal["f1", "accuracy", "risk"] = "f1"
-    tree: TreeChanges = TreeChanges()
-    network: NetworkChanges = NetworkChanges()
-    order: Literal["first", "second", "newton"] = "first"
-    step: Literal["searched", "fixed", "newton", "bayes"] = "searched"
-    epochs_per_round: Positive | None = None
-    start: Literal["fresh", "warm"] | None = None
+    like: str | None = None
+    learners: dict[str, LearnerChanges] = {}
+    target: Literal["gradient", "second_order", "newton"] | None = None
+    loss: Literal["exponential", "cross_entropy"] | None = None
+    step: Literal["searched", "fixed", "newton", "bayes"] | None = None
+    monitor: Literal["f1", "accuracy", "risk"] | None = None
     shrinkage: Rate | None = None
     sequential: bool | None = None
     step_fraction: Annotated[float, Field(ge=0, lt=1)] | None = None
     trim: Annotated[float, Field(ge=0, lt=1)] | None = None
     patience: Positive | None = None
-    tree_engine: Literal["lightgbm", "sklearn"] | None = None
     fixed_step: float | None = None
-    bayes: Bayes | None = None
+    bayes: BayesChanges | None = None
+    features: Literal["staged", "in_sample", "out_of_fold", "leaf_numbers"] | None = None
+    views: tuple[str, ...] | None = None
+
+    def of(self, name: str) -> Entry:
+        """The catalogue's entry with these changes.
+
+        Raises
+        ------
+        UsboostError
+            If the catalogue has no such model, or a change is none of its kind's.
+        """
+        known = ", ".join(zoo.CATALOGUE)
+        if self.like is None and name not in zoo.CATALOGUE:
+            raise UsboostError(
+                f"models.{name} is not in the catalogue; say what it is like, e.g. `like: 2wl`, of {known}"
+            )
+        if self.like is not None and name in zoo.CATALOGUE:
+            raise UsboostError(f"models.{name}.like: the catalogue has that model; take a name of your own")
+        if self.like is not None and self.like not in zoo.CATALOGUE:
+            raise UsboostError(f"models.{name}.like: there is no model {self.like!r}; choose among {known}")
+        changes = self.model_dump(exclude_none=True, exclude={"like", "learners"})
+        learners = {key: each.model_dump(exclude_none=True) for key, each in self.learners.items()}
+        return zoo.find(self.like or name).changed(name, changes, learners)
 
 
 class Experiment(Section):
@@ -256,12 +277,23 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def _stages_know_their_models(self) -> Settings:
-        for name in self.run.boosting:
-            if name in self.models and self.models[name].features is not None:
-                raise ValueError(
-                    f"run.boosting names {name}, a network on boosted features, which no stage fits; "
-                    f"run `python -m flows.experiment --model {name}`"
-                )
+        try:
+            entries = {name: model.of(name) for name, model in self.models.items()}
+        except UsboostError as error:
+            raise ValueError(str(error)) from None
+        for stage, names in (
+            ("boosting", self.run.boosting),
+            ("external_baselines", self.run.external_baselines),
+        ):
+            for name in names:
+                entry = entries.get(name) or zoo.CATALOGUE.get(name)
+                if entry and KINDS[entry.kind].stage != stage:
+                    raise ValueError(
+                        f"run.{stage} names {name}, {KINDS[entry.kind].title}, which that stage does not "
+                        f"fit; run `python -m flows.experiment --model {name}`"
+                    )
+                if name not in entries:
+                    raise ValueError(f"run.{stage} names {name}; give it a key in models, `{name}: {{}}` say")
         return self
 
     @property
@@ -276,7 +308,7 @@ class Settings(Section):
     @property
     def model_names(self) -> list[str]:
         """Every model of this run, in table order."""
-        return ["baseline", "bfv_dnn", *self.run.boosting, *self.run.external_baselines]
+        return [*WITH_A_STAGE, *self.run.boosting, *self.run.external_baselines]
 
     def generated(self, dataset: str) -> bool:
         """Whether a dataset's raw files are generated: in the demo, unless it is a person's own table."""
@@ -288,8 +320,11 @@ class Settings(Section):
     def data_of(self, dataset: str) -> DataSizes:
         return _entry(self.sizes.data, f"profiles.{self.profile}.data", dataset)
 
-    def model(self, name: str) -> Model:
-        return _entry(self.models, "models", name)
+    def model(self, name: str) -> Entry:
+        """What a model is: the catalogue's entry with the changes of `models`."""
+        if name not in zoo.CATALOGUE:
+            _entry(self.models, "models", name)
+        return self.models.get(name, Model()).of(name)
 
     def networks_of(self, dataset: str) -> Table1:
         return _entry(self.table1, "table1", dataset)

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from usboost.boosting.rounds import Round, Stage
 from usboost.boosting.stages import STAGES_PER_SHARD, write_stages
 from usboost.errors import UsboostError
 from usboost.files import write_atomically
+from usboost.multimodal.bundle import Card
 
 FLUSH_ROUNDS = 50
 FLUSH_SECONDS = 20  # slow rounds show up in the UI all the same
@@ -273,72 +275,53 @@ class MLflowCallback(Callback):
             del self._stages[: len(shard)]
 
 
-def log_model(run_id: str, model: Path, card: Mapping[str, Any], example: pd.DataFrame) -> str:
+def log_model(run_id: str, bundle: Path, card: Card, example: pd.DataFrame) -> str:
     """Log the fitted model as a pyfunc that takes raw rows; its URI.
 
-    The model folder and the encoders go as artifacts, the library's code with them, so that
-    ``mlflow.pyfunc.load_model`` works in any process and nothing is pickled.
+    The folder of the bundle goes as an artifact, the library's code with it, so that
+    ``mlflow.pyfunc.load_model`` works in any process and nothing is pickled. ``usboost predict`` reads the
+    same folder.
+
+    Parameters
+    ----------
+    bundle : folder, see `usboost.multimodal.bundle`.
+    card : of the bundle.
+    example : rows that the model takes.
     """
     root = Path(__file__).resolve().parent.parent
-    with tempfile.TemporaryDirectory() as folder:
-        card_file = Path(folder) / "card.json"
-        kept = {key: card[key] for key in ("classes", "views", "encoders", "images") if key in card}
-        kept.get("images", {}).pop("splits", None)
-        card_file.write_text(json.dumps(kept))
 
-        def log() -> Any:
-            with _LOGGING, mlflow.start_run(run_id=run_id):
-                return mlflow.pyfunc.log_model(
-                    name="model",
-                    python_model=str(root / "tasks" / "served_model.py"),
-                    artifacts={"model": str(model), "card": str(card_file)},
-                    code_paths=[str(root / "usboost")],
-                    signature=signature(card),
-                    input_example=example,
-                    pip_requirements=requirements(),
-                )
+    def log() -> Any:
+        with _LOGGING, mlflow.start_run(run_id=run_id):
+            return mlflow.pyfunc.log_model(
+                name="model",
+                python_model=str(root / "tasks" / "served_model.py"),
+                artifacts={"bundle": str(bundle)},
+                code_paths=[str(root / "usboost")],
+                signature=signature(card),
+                input_example=example,
+                pip_requirements=requirements(),
+            )
 
-        logged = retry("the model", log)
-    return str(logged.model_uri)
+    return str(retry("the model", log).model_uri)
 
 
-def signature(card: Mapping[str, Any]) -> mlflow.models.ModelSignature:
+def signature(card: Card) -> mlflow.models.ModelSignature:
     """Raw columns in; label and one probability per class out."""
-    columns = card["columns"]
     inputs: list[Any] = [
-        ColSpec("double", name)
-        if columns[name]["kind"] == "continuous"
-        else ColSpec("string", name, required=False)
-        for view in card["views"].values()
-        for name in view
+        ColSpec("double", name) if kind == "number" else ColSpec("string", name, required=False)
+        for name, kind in card.columns.items()
     ]
-    if "images" in card:
-        inputs.append(ColSpec("binary", "image"))
+    if card.images is not None:
+        inputs.append(ColSpec("binary", card.images.column))
     outputs: list[Any] = [ColSpec("string", "label")]
-    outputs += [ColSpec("double", f"p_{name}") for name in card["classes"]]
+    outputs += [ColSpec("double", f"p_{name}") for name in card.classes]
     return mlflow.models.ModelSignature(inputs=Schema(inputs), outputs=Schema(outputs))
-
-
-def raw_rows(
-    frame: pd.DataFrame, card: Mapping[str, Any], pictures: list[bytes] | None = None
-) -> pd.DataFrame:
-    """Rows of a prepared frame as a client would send them: plain numbers, strings and picture files."""
-    out = {}
-    for name in (name for view in card["views"].values() for name in view):
-        continuous = card["columns"][name]["kind"] == "continuous"
-        column = frame[name].astype("float64" if continuous else object)
-        out[name] = column if continuous else column.where(column.notna(), None)
-    if pictures is not None:
-        out["image"] = pd.Series(pictures, index=frame.index, dtype=object)
-    return pd.DataFrame(out)
 
 
 def requirements() -> list[str]:
     """The pinned packages that prediction needs."""
-    wanted = ("lightgbm", "numpy", "pandas", "pyarrow", "safetensors", "scikit-learn", "torch", "torchvision")
-    from importlib.metadata import version
-
-    return [f"{name}=={version(name)}" for name in wanted]
+    wanted = "lightgbm numpy pandas pillow pyarrow pydantic safetensors scikit-learn torch torchvision"
+    return [f"{name}=={version(name)}" for name in wanted.split()]
 
 
 def lineage(stage: str, inputs: Mapping[str, Path]) -> dict[str, str]:
@@ -389,7 +372,7 @@ def digest(path: Path) -> str:
 def history_frame(history: list[dict[str, float]], seed: int) -> pd.DataFrame:
     """A fit's rounds as the report reads them: one row a round, the papers' letters for the steps."""
     frame = pd.DataFrame(history).rename(columns=NAMES)
-    for name in ("risk_val", "f1_val", "accuracy_val", "epsilon", "delta"):
+    for name in ("risk_train", "risk_val", "f1_val", "accuracy_val", "epsilon", "delta"):
         if name not in frame:
             frame[name] = float("nan")
     frame.insert(0, "seed", seed)

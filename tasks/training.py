@@ -18,13 +18,13 @@ import pyarrow.parquet as pq
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from tasks import cross_validation, early, models, tracking
+from tasks import cross_validation, early, tracking
 from tasks import inspection as understanding
 from tasks.features import features_folder, read_features
 from tasks.folders import checkpoints_folder, prepared_folder
-from tasks.identity import parts
+from tasks.identity import Planned, plan
 from tasks.settings import Settings
-from usboost.boosting.callbacks import Progress
+from usboost.boosting.callbacks import ShowRounds
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.data.views import Views
 from usboost.datasets.prepared import store
@@ -32,7 +32,9 @@ from usboost.evaluation import metrics
 from usboost.files import replacing
 from usboost.models.bfv_network import BFV
 from usboost.models.earlyboost import EarlyBoostClassifier
-from usboost.models.persistence import load_gbm, save
+from usboost.models.gbm_files import load_gbm
+from usboost.multimodal.bundle import Card
+from usboost.multimodal.prepared import bundle_of, raw_rows
 
 SPLITS = ("train", "val", "test")
 
@@ -46,23 +48,24 @@ def fit_seed(dataset: str, model: str, seed: int, settings: Settings, out: Path)
     UsboostError
         If data or parameters do not allow it; the MLflow run is then FAILED.
     """
-    kept = checkpoint(dataset, model, seed, settings)
+    planned = plan(dataset, model, seed, settings)
+    kept = checkpoint(planned)
     try:
-        with seed_run(dataset, model, seed, kept=kept.folder / "mlflow.json") as run_id:
-            return fit(dataset, model, seed, settings, out, run_id, kept)
+        with seed_run(planned, kept=kept.folder / "mlflow.json") as run_id:
+            return fit(planned, out, run_id, kept)
     except BaseException:
         if not kept.began():
             kept.clear()
         raise
 
 
-def checkpoint(dataset: str, model: str, seed: int, settings: Settings) -> Checkpoint:
+def checkpoint(planned: Planned) -> Checkpoint:
     """Where the rounds of a fit are kept until its results are written.
 
     What a fit with other data, parameters or code left there is not gone on with.
     """
-    identity = parts(dataset, model, seed, settings)
-    kept = Checkpoint(checkpoints_folder(dataset, model) / f"seed-{seed}", identity)
+    folder = checkpoints_folder(planned.dataset, planned.model) / f"seed-{planned.seed}"
+    kept = Checkpoint(folder, planned.identity)
     if kept.of_another_fit():
         print(f"{kept.folder} is of other data, parameters or code; beginning anew", file=sys.stderr)
         tracking.supersede_kept(kept.folder / "mlflow.json")
@@ -72,50 +75,40 @@ def checkpoint(dataset: str, model: str, seed: int, settings: Settings) -> Check
 
 @contextmanager
 def seed_run(
-    dataset: str, model: str, seed: int, tags: Mapping[str, str] | None = None, kept: Path | None = None
+    planned: Planned, tags: Mapping[str, str] | None = None, kept: Path | None = None
 ) -> Iterator[str]:
     """The MLflow run of one fit, tagged with where its inputs come from (and `tags`); its id.
 
     The run that the file `kept` names is gone on with.
     """
+    dataset, model, entry = planned.dataset, planned.model, planned.entry
     inputs = {"prepared": prepared_folder(dataset)}
-    if model == "bfv_dnn":
+    if entry.needs_features:
         inputs["features"] = features_folder(dataset)
     profile = store.read_card(prepared_folder(dataset))["profile"]
     given = tracking.lineage(f"train@{dataset}-{model}", inputs)
-    given |= {"dataset": dataset, "model": model, "seed": str(seed), "profile": profile, **(tags or {})}
-    title = f"{dataset} {model} seed {seed}"
-    with tracking.tracked_run(f"usboost-{profile}", title, given, kept) as run_id:
+    given |= {"dataset": dataset, "model": model, "seed": str(planned.seed), "profile": profile}
+    given |= {"title": entry.title, "kind": entry.kind, **(tags or {})}
+    with tracking.tracked_run(f"usboost-{profile}", planned.name, given, kept) as run_id:
         yield run_id
 
 
-def fit(
-    dataset: str,
-    model: str,
-    seed: int,
-    settings: Settings,
-    out: Path,
-    run_id: str,
-    kept: Checkpoint | None = None,
-) -> dict[str, Any]:
+def fit(planned: Planned, out: Path, run_id: str, kept: Checkpoint | None = None) -> dict[str, Any]:
     """Fit and score inside the MLflow run `run_id`; leaves ``seed-<n>.json`` and its trace in `out`.
 
     Rounds go to the checkpoint `kept` and are gone on from.
     """
+    dataset, seed, estimator = planned.dataset, planned.seed, planned.estimator
     if store.read_card(prepared_folder(dataset)).get("folds"):
-        return cross_validation.fit_folds(dataset, model, seed, settings, out, run_id)
+        return cross_validation.fit_folds(planned, out, run_id)
     splits = {split: store.read(prepared_folder(dataset), split) for split in SPLITS}
     gbm_scores: dict[str, Any] = {}
-    if model == "bfv_dnn":
+    if planned.entry.needs_features:
         splits, gbm_scores = _with_features(dataset, seed, splits)
-        estimator = models.build(
-            model, dataset, settings, seed, gbm=load_gbm(features_folder(dataset) / f"seed-{seed}" / "gbm")
-        )
-    else:
-        estimator = models.build(model, dataset, settings, seed)
-    tracking.log_estimator(run_id, estimator, dataset=dataset, model=model, seed=seed)
+        estimator.set_params(gbm=load_gbm(features_folder(dataset) / f"seed-{seed}" / "gbm"))
+    tracking.log_estimator(run_id, estimator, dataset=dataset, model=planned.model, seed=seed)
     logger = tracking.MLflowCallback(run_id)
-    estimator.set_params(callbacks=[Progress(f"{dataset} {model} seed {seed}"), logger])
+    estimator.set_params(callbacks=[ShowRounds(planned.name), logger])
     if kept is not None and "checkpoint" in estimator.get_params(deep=False):
         estimator.set_params(checkpoint=kept)
     started = time.perf_counter()
@@ -128,7 +121,7 @@ def fit(
     if len(estimator.classes_) == 2:
         _add_tuned_f1(scores, predicted)
     if isinstance(estimator, EarlyBoostClassifier):
-        early.add_scores(estimator, settings, splits, scores)
+        early.add_scores(estimator, planned.settings, splits, scores)
     with tracking.once(run_id, "scored") as first:
         if first:
             tracking.log_scores(
@@ -141,9 +134,11 @@ def fit(
             )
     with tempfile.TemporaryDirectory() as folder, tracking.once(run_id, "model_logged") as first:
         if first:
-            save(estimator, Path(folder) / "model")
-            card = store.read_card(prepared_folder(dataset))
-            tracking.log_model(run_id, Path(folder) / "model", card, _example(dataset, card))
+            prepared = store.read_card(prepared_folder(dataset))
+            bundle = bundle_of(estimator, prepared, name=planned.model, seed=seed, scores=scores["val"])
+            bundle.save(Path(folder) / "bundle")
+            example = _example(dataset, prepared, bundle.card)
+            tracking.log_model(run_id, Path(folder) / "bundle", bundle.card, example)
     if seed == 0:
         understanding.keep(estimator, dataset, splits["val"], predicted["val"][1], run_id, out)
     record = {
@@ -170,14 +165,14 @@ def _add_tuned_f1(
         scores[split]["f1_tuned"] = metrics.f1(y, tuned, 2)
 
 
-def _example(dataset: str, card: dict[str, Any]) -> pd.DataFrame:
+def _example(dataset: str, prepared: dict[str, Any], card: Card) -> pd.DataFrame:
     """Two raw validation rows, as a client sends them."""
     rows = store.read_frame(prepared_folder(dataset), "val").head(2)
-    if "images" not in card:
-        return tracking.raw_rows(rows, card)
-    shard = card["images"]["splits"]["val"]["shards"][0]["file"]
+    if "images" not in prepared:
+        return raw_rows(card, rows)
+    shard = prepared["images"]["splits"]["val"]["shards"][0]["file"]
     table = pq.read_table(prepared_folder(dataset) / "images" / "val" / shard, columns=["image"])
-    return tracking.raw_rows(rows, card, table["image"].slice(0, len(rows)).to_pylist())
+    return raw_rows(card, rows, table["image"].slice(0, len(rows)).to_pylist())
 
 
 def _with_features(dataset: str, seed: int, splits: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -18,7 +18,8 @@ FORBIDDEN = {
 }
 LAYERS = (
     {"benchmarks"},
-    {"flows", "usboost.__main__"},
+    {"flows"},
+    {"usboost.__main__"},
     {"tasks", "usboost.cli"},
     {"usboost", "usboost.multimodal", "usboost.testing"},
     {"usboost.reporting"},

@@ -25,7 +25,8 @@ from usboost.boosting.targets import Gradient
 from usboost.evaluation.metrics import f1
 from usboost.learners.base import Target
 from usboost.learners.networks.learner import FittedNetwork, NetworkLearner
-from usboost.learners.trees.learner import TreeLearner, quiet_lightgbm
+from usboost.learners.trees.engines import quiet_lightgbm
+from usboost.learners.trees.learner import TreeLearner
 from usboost.losses.base import Line
 from usboost.losses.codeword import CodewordExponential
 from usboost.models.gbm import BoostedFeatures

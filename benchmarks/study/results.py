@@ -29,8 +29,9 @@ from flows.local import runtime, workspace
 from tasks import models, settings
 from usboost.datasets.prepared import store
 from usboost.learners.networks.backbones import save_backbone
+from usboost.models import zoo
 from usboost.reporting import paper
-from usboost.reporting.results import dataset_name, model_name, table_order
+from usboost.reporting.results import dataset_name
 
 PAGE = Path("docs/results.md")
 FIGURES = {
@@ -46,7 +47,7 @@ ROUNDS_SHOWN = {
     "2wl_fix": "#b2561a",
     "2wl2o_fix": "#777777",
 }
-METRICS = {"f1": "F1 at ½", "f1_tuned": "F1 tuned", "log_loss": "log-loss", "auc": "AUC"}
+METRICS = {metric: results_rows.NAMES[metric] for metric in ("f1", "f1_tuned", "log_loss", "auc")}
 
 
 def run(folder: Path, only: str | None = None) -> None:
@@ -73,7 +74,7 @@ def run(folder: Path, only: str | None = None) -> None:
         if part.embeds is not None and not (place / "backbone.safetensors").is_file():
             embedding_weights(folder / part.embeds, part.datasets[0], place / "backbone.safetensors")
         for fits in part.fits:
-            if "bfv_dnn" in fits.models:
+            if any(zoo.find(model).needs_features for model in fits.models):
                 for dataset in fits.datasets:
                     do(sys.executable, "-m", "flows.features", dataset, "--seeds", str(fits.seeds))
             words = [f"--dataset={dataset}" for dataset in fits.datasets]
@@ -86,7 +87,7 @@ def embedding_weights(place: Path, dataset: str, out: Path) -> None:
     """Train a baseline on the training split, with a seed of its own, and keep its small CNN."""
     chosen = settings.load(place / "params.yaml")
     splits = [store.read(place / "data/prepared" / dataset, split) for split in ("train", "val")]
-    baseline = models.build("baseline", dataset, chosen, EMBEDDING_SEED)
+    baseline = models.build(zoo.BASELINE, dataset, chosen, EMBEDDING_SEED)
     baseline.fit(*splits[0], validation=splits[1])
     save_backbone(baseline.network_.weights, out)
 
@@ -112,8 +113,8 @@ def read(folder: Path) -> pd.DataFrame:
             kept = {key: record[key] for key in ("dataset", "seed", "best_round", "fit_seconds")}
             kept |= {"experiment": cell.experiment, "mlflow_run": record["mlflow_run_id"]}
             yield {**kept, "model": cell.model + cell.suffix, **record["scores"]["test"]}
-            if "gbm" in record:
-                yield {**kept, "model": "gbm", **record["gbm"]["test"]}
+            if (part := zoo.find(cell.model).part) and record.get("gbm"):
+                yield {**kept, "model": part[0], **record["gbm"]["test"]}
 
     return pd.DataFrame(rows())
 
@@ -121,13 +122,18 @@ def read(folder: Path) -> pd.DataFrame:
 def named(model: str) -> str:
     """The model's name in a table."""
     plain, _, more = model.partition("@")
-    return f"{model_name(plain)} (embeddings)" if more else model_name(plain)
+    return f"{zoo.title(plain)} (embeddings)" if more else zoo.title(plain)
+
+
+def is_part(model: str) -> bool:
+    """Whether a row of the tables is a part of a model, scored beside it."""
+    return zoo.whole(model) is not None
 
 
 def ordered(models: Sequence[str]) -> list[str]:
     """The table's order, what stands on embeddings last."""
-    plain = table_order([model for model in models if "@" not in model])
-    other = table_order([model.partition("@")[0] for model in models if "@" in model])
+    plain = zoo.ordered([model for model in models if "@" not in model])
+    other = zoo.ordered([model.partition("@")[0] for model in models if "@" in model])
     return [*plain, *(f"{model}@embedded" for model in other)]
 
 
@@ -155,15 +161,15 @@ def scores(frame: pd.DataFrame, dataset: str) -> str:
     own = frame[frame["dataset"] == dataset]
     heads = ["model", "seeds", *METRICS.values(), "% of F1 over baseline", "paper's", "best round", "fit, s"]
     lines = ["| " + " | ".join(row) + " |" for row in (heads, ["---"] * len(heads))]
-    base = own[own["model"] == "baseline"].set_index("seed")["f1"]
+    base = own[own["model"] == zoo.BASELINE].set_index("seed")["f1"]
     for model in ordered(list(own["model"].unique())):
         cell = own[own["model"] == model]
-        gain = 100 * paired(own, model, "baseline", "f1") / base
+        gain = 100 * paired(own, model, zoo.BASELINE, "f1") / base
         published = paper.improvement(dataset, model)
         row = [named(model), str(len(cell)), *(printed(cell[metric]) for metric in METRICS)]
-        row += ["0" if model == "baseline" else printed(gain, 2, sign=True)]
+        row += ["0" if model == zoo.BASELINE else printed(gain, 2, sign=True)]
         row += ["–" if published is None else f"{published:+.2f}"]
-        alone = model == "gbm"
+        alone = is_part(model)  # it has no rounds and seconds of its own
         row += ["–" if alone else f"{cell['best_round'].mean():.0f}"]
         row += ["–" if alone else f"{cell['fit_seconds'].mean():.0f}"]
         lines.append("| " + " | ".join(row) + " |")
@@ -225,14 +231,14 @@ def figure(frame: pd.DataFrame, path: Path, datasets: Sequence[str], score: str)
         layout="constrained",
     )
     for row, dataset in zip(axes, datasets):
-        own = frame[(frame["dataset"] == dataset) & (frame["model"] != "gbm")]
+        own = frame[(frame["dataset"] == dataset) & ~frame["model"].map(is_part)]
         order = own.groupby("model")[score].mean().sort_values().index
         for ax, metric in zip(row, (score, "log_loss")):
             # a log-loss far beyond the others' would leave them no room: an arrow at the edge
             edge = np.inf if metric == score else own[metric].quantile(0.9) * 1.05
             for height, model in enumerate(order):
                 values = own[own["model"] == model][metric]
-                external = model.startswith(("lgbm", "leaf_dnn")) or model == "baseline"
+                external = zoo.find(model.partition("@")[0]).external
                 style = {"color": EXTERNAL if external else OURS}
                 near, far = values[values <= edge], values[values > edge]
                 ax.plot(near, np.full(len(near), height), "o", alpha=0.45, markersize=5, **style)
@@ -279,7 +285,7 @@ def rounds_figure(folder: Path, path: Path) -> None:
 def runs(frame: pd.DataFrame) -> str:
     """Where every number comes from: the MLflow runs."""
     lines = ["| experiment | dataset | model | MLflow runs, seed by seed |", "| --- | --- | --- | --- |"]
-    own = frame[frame["model"] != "gbm"].sort_values("seed")
+    own = frame[~frame["model"].map(is_part)].sort_values("seed")
     for (experiment, dataset, model), cell in own.groupby(["experiment", "dataset", "model"], sort=False):
         ids = " ".join(f"`{run[:8]}`" for run in cell["mlflow_run"])
         lines.append(f"| {experiment} | {dataset_name(str(dataset))} | {named(str(model))} | {ids} |")

@@ -21,13 +21,14 @@ from scipy import stats
 from benchmarks.study.plan import Cell
 from usboost.datasets.prepared import store
 from usboost.errors import UsboostError
-from usboost.evaluation import metrics
+from usboost.evaluation import metrics, names
 from usboost.files import replacing
 from usboost.models import persistence
 
 DRAWS = 1000
 FILE = "predicted/test.npz"
-SHOWN = {"f1": "F1 at ½", "f1_tuned": "F1 tuned", "log_loss": "log-loss"}
+NAMES = names.NAMES | {"f1": "F1 at ½"}
+SHOWN = {metric: NAMES[metric] for metric in ("f1", "f1_tuned", "log_loss")}
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ from safetensors.numpy import save
 from sklearn.base import clone
 
 from tests.conftest import make_views
-from usboost import files
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.data.images import Images
@@ -267,7 +266,7 @@ def test_a_full_disk_is_told_and_the_last_checkpoint_stays(tmp_path, monkeypatch
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return real(path, content)
 
-    monkeypatch.setattr(files.Path, "write_bytes", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(UsboostError, match=r"round-\d+.safetensors cannot be written: No space left"):
         clone(model).set_params(checkpoint=tmp_path).fit(views, y)
     monkeypatch.undo()

@@ -12,7 +12,7 @@ from benchmarks.speed.literal import LiteralBoosting, leaf_values
 from tests.conftest import make_views
 from usboost.data.table import Table
 from usboost.learners.base import Target
-from usboost.learners.networks.branches import initialise
+from usboost.learners.networks.initial_weights import initialise
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.networks.modules import table_network
 from usboost.learners.trees.learner import TreeLearner

@@ -9,9 +9,10 @@ from sklearn.tree import DecisionTreeRegressor
 
 from tests.conftest import make_views
 from usboost.boosting.callbacks import Callback
-from usboost.boosting.loop import StagewiseLoop, bounded
+from usboost.boosting.loop import StagewiseLoop
 from usboost.boosting.steps import Fixed, Newton
 from usboost.boosting.targets import Gradient, NewtonDirection, SecondOrder
+from usboost.boosting.work import bounded
 from usboost.data.images import Images
 from usboost.data.table import Table
 from usboost.data.views import Views
@@ -207,7 +208,7 @@ def test_an_overflowing_risk_names_the_round():
         step_settings={"value": 1e3},
         n_rounds=50,
     )
-    with pytest.raises(UsboostError, match=r"no longer finite in round \d+"):
+    with pytest.raises(UsboostError, match=r"round \d+: the risk is no longer finite"):
         model.fit(views, y)
 
 
@@ -285,8 +286,7 @@ def test_steps_on_samples_that_learners_did_not_see():
     f = np.zeros((300, 1))
     masks = []
     for index, stage in enumerate(stages, start=1):
-        drawn = np.random.SeedSequence((4, index)).generate_state(3).tolist()
-        held = loop._held_out(300, drawn[-1])
+        held = loop._draw(index, ["S"], 300).held_out
         masks.append(held)
         assert held.sum() == 90
         seen = learner.prepare(coarse[~held])
@@ -309,11 +309,13 @@ def test_a_learner_that_sees_two_tables_finds_their_interaction():
     trees = {"U": TreeLearner(), "S": TreeLearner()}
     settings = {"n_rounds": 20, "patience": None, "validation_fraction": 0}
     apart = TwoWeakLearnerClassifier(trees, **settings).fit(views[:1000], y[:1000])
-    joined = TwoWeakLearnerClassifier({**trees, "S+U": TreeLearner()}, **settings).fit(views[:1000], y[:1000])
+    joined = TwoWeakLearnerClassifier({**trees, "both": TreeLearner(reads=("S", "U"))}, **settings).fit(
+        views[:1000], y[:1000]
+    )
     assert np.mean(apart.predict(views[1000:]) == y[1000:]) < 0.65
     assert np.mean(joined.predict(views[1000:]) == y[1000:]) > 0.95
     with pytest.raises(UsboostError, match="no view 'X'"):
-        views.joined(["S+X"])
+        views.side_by_side({"both": ("S", "X")})
 
 
 def test_a_tree_beside_pictures_reads_their_frozen_embeddings(tmp_path):
@@ -326,16 +328,17 @@ def test_a_tree_beside_pictures_reads_their_frozen_embeddings(tmp_path):
     views = Views(U=Images(pixels), S=Table.from_numeric(number[:, None]))
     y = (bright == (number > 0)).astype(int)
     backbone = Backbone("small_cnn")
-    learners = {"U": NetworkLearner((4,), backbone=backbone, device="cpu"), "S+U": TreeLearner()}
+    learners = {
+        "U": NetworkLearner((4,), backbone=backbone, device="cpu"),
+        "both": TreeLearner(reads=("S", "U")),
+    }
     settings = {"n_rounds": 20, "patience": None, "validation_fraction": 0}
     model = TwoWeakLearnerClassifier(learners, **settings).fit(views[:400], y[:400])
     assert np.mean(model.predict(views[400:]) == y[400:]) > 0.85
     apart = TwoWeakLearnerClassifier({"U": learners["U"], "S": TreeLearner()}, **settings)
     assert np.mean(apart.fit(views[:400], y[:400]).predict(views[400:]) == y[400:]) < 0.65
     table = embedded(views["U"], backbone, torch.device("cpu"))
-    assert model.columns_["S+U"] == ("x0", *table.names)
-    by_hand = views.with_view("S+U", views["S"].beside(table))
-    np.testing.assert_array_equal(model.predict_proba(by_hand), model.predict_proba(views))
+    assert model.columns_["both"] == ("x0", *table.names)
     save(model, tmp_path / "model")
     np.testing.assert_array_equal(load(tmp_path / "model").predict_proba(views), model.predict_proba(views))
 

@@ -54,8 +54,8 @@ def test_what_the_table_may_not_be(command, tmp_path):
 
 
 def test_unknown_models_and_scores(table, tmp_path):
-    said = refused("fit", table, "--label", "kind", "--model", "3wl", "--out", tmp_path / "m")
-    assert said.startswith("there is no model '3wl'; choose among baseline, bfv_dnn, 2wl, ")
+    said = refused("fit", table, "--label", "kind", "--model", "9wl", "--out", tmp_path / "m")
+    assert said.startswith("there is no model '9wl'; choose among baseline, bfv_dnn, 2wl, ")
     assert "no model 'x'" in refused("compare", table, "--label", "kind", "--models", "lgbm,x")
     assert "names no model" in refused("compare", table, "--label", "kind", "--models", " , ")
     assert "no score 'rmse'" in refused("compare", table, "--label", "kind", "--by", "rmse")

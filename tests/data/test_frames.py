@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usboost.data.frames import Frame, as_sequences
+from usboost.data.frames import Frame, as_sequences, frame_name
+from usboost.data.table import Table
+from usboost.data.views import Views
 from usboost.errors import UsboostError
 
 
@@ -47,7 +49,8 @@ def test_frames_are_cut_by_rows() -> None:
     cut = frame[[2, 0]]
     assert len(cut) == 2
     np.testing.assert_array_equal(cut.values, [[4, 5], [0, 1]])
-    assert as_sequences([[1.0], [2.0, 3.0]]).views(4).names == ("frame 1", "frame 2", "frame 3", "frame 4")
+    names = as_sequences([[1.0], [2.0, 3.0]]).views(4).names
+    assert names == ("frame_001", "frame_002", "frame_003", "frame_004")
 
 
 @pytest.mark.parametrize(
@@ -79,3 +82,12 @@ def test_what_a_model_was_trained_on_must_fit() -> None:
     with pytest.raises(UsboostError, match="a sequence has 4 frames but the model was trained on 3; give it"):
         as_sequences(x, n_features=3, n_frames=3)
     assert as_sequences(x, 3, 9).n_frames == 4
+
+
+def test_frames_are_read_in_the_order_of_their_numbers():
+    """As text "frame_10" comes before "frame_2", and "frame_1000" before "frame_999"."""
+    for name in (frame_name, lambda t: f"frame {t}", lambda t: f"t{t}"):
+        views = Views({name(t): Table.from_numeric([[float(t)]]) for t in (10, 2, 1, 999, 1000, 11)})
+        assert as_sequences(views).values[0, :, 0].tolist() == [1, 2, 10, 11, 999, 1000]
+    with pytest.raises(UsboostError, match="view 'last' is no frame"):
+        as_sequences(Views(last=Table.from_numeric([[1.0]])))

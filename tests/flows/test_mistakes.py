@@ -77,7 +77,7 @@ def test_a_failing_fit_leaves_a_failed_run(workspace):
     before = snapshot(workspace.folder / "data/results")
     done = workspace.flow("train", "ci_a", "2wl", check=False)
     assert done.returncode == 1
-    assert "no longer finite in round" in done.stderr
+    assert "the risk is no longer finite" in done.stderr and "round " in done.stderr
     failed = runs(workspace).query("status == 'FAILED' and `tags.model` == '2wl'")
     assert any("no longer finite" in text for text in failed["tags.error"])
     assert snapshot(workspace.folder / "data/results") == before

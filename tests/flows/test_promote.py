@@ -31,7 +31,7 @@ import sys, json, mlflow, pandas as pd
 model = mlflow.pyfunc.load_model("models:/usboost-demo-custom@champion")
 rows = model.input_example
 found = model.predict(rows)
-rows = rows.assign(image=[cell.hex() for cell in rows["image"]])
+rows = rows.assign(picture=[cell.hex() for cell in rows["picture"]])
 json.dump({"rows": json.loads(rows.to_json(orient="split")), "found": found.to_dict("list")}, sys.stdout)
 """
 
@@ -114,7 +114,7 @@ def wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
 def test_a_served_model_answers_a_row_with_a_picture(promoted: Workspace, served: str) -> None:
     known = json.loads(promoted.run(sys.executable, "-c", PREDICT, **store(promoted)).stdout)
     rows = pd.DataFrame(known["rows"]["data"], columns=known["rows"]["columns"])
-    rows["image"] = [base64.b64encode(bytes.fromhex(cell)).decode() for cell in rows["image"]]
+    rows["picture"] = [base64.b64encode(bytes.fromhex(cell)).decode() for cell in rows["picture"]]
     body = json.dumps({"dataframe_records": json.loads(rows.to_json(orient="records"))}).encode()
     request = urllib.request.Request(
         f"{served}/invocations", body, {"Content-Type": "application/json"}, method="POST"

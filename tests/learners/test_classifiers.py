@@ -125,7 +125,7 @@ def test_arrays_and_back(estimator: Any, tmp_path: Path) -> None:
     save_file(arrays, tmp_path / "learner.safetensors")
     again = FittedClassifiers.from_arrays(load_file(tmp_path / "learner.safetensors"), meta)
     np.testing.assert_array_equal(again.predict(prepared), model.predict(prepared))
-    assert FittedClassifiers.kind == "classifiers"
+    assert FittedClassifiers.kind == "classifier"
 
 
 def test_other_classifiers_are_refused_on_the_way_to_a_file() -> None:

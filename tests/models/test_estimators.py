@@ -21,7 +21,7 @@ from sklearn.model_selection import (
 
 from tests.conftest import make_views
 from tests.small_models import boosting, lgbm, network, on_features, two_branches
-from usboost.boosting.callbacks import Callback, History, Progress
+from usboost.boosting.callbacks import Callback, History, ShowRounds
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.data.images import Images
 from usboost.data.table import Table
@@ -120,7 +120,7 @@ def test_rounds_kept(name: str) -> None:
     model = ON_VIEWS[name](validation_fraction=0).fit(views, y)
     kept = {"two branches": 1, "bfv_dnn": 6, "lgbm": 6}.get(name, 4)
     assert model.n_estimators_ == kept
-    assert model.best_round_ == (1 if name == "lgbm" else 4)
+    assert model.best_round_ == (6 if name == "lgbm" else 4)
     if name in ("two branches", "bfv_dnn"):
         return
     staged = list(model.staged_predict(views))
@@ -163,7 +163,7 @@ def test_names_of_a_dataframe_are_saved(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ON_VIEWS)
 def test_representations_stay_short(name: str, tmp_path: Path) -> None:
     views, y = make_views(2, n=200)
-    given = {"callbacks": [History(), Progress("fit")]}
+    given = {"callbacks": [History(), ShowRounds("fit")]}
     if name != "lgbm":
         given["checkpoint"] = Checkpoint(tmp_path / "c")
     model = ON_VIEWS[name](**given)

@@ -96,7 +96,7 @@ def test_importances_of_several_tables_and_of_none() -> None:
     both = boosting(learners={"U": TreeLearner(), "S": TreeLearner()}).fit(views, y)
     assert both.feature_names_.tolist() == [f"{view}__x{j}" for view in "US" for j in range(5)]
     assert both.feature_importances_.shape == (10,)
-    joined = boosting(learners={"S+U": TreeLearner()}).fit(views, y)
+    joined = boosting(learners={"both": TreeLearner(reads=("S", "U"))}).fit(views, y)
     assert len(joined.feature_names_) == len(joined.feature_importances_) == 10
     assert not hasattr(boosting(learners={"U": network()}).fit(views, y), "feature_importances_")
     assert not hasattr(two_branches().fit(views, y), "feature_importances_")

@@ -117,7 +117,9 @@ def test_numbers_that_are_no_classes_are_refused():
 def test_a_risk_that_explodes_names_the_round():
     views, y = make_views(2, n=100)
     model = boosting(step="fixed", step_settings={"value": 1e3}, n_rounds=50, validation_fraction=0)
-    with pytest.raises(UsboostError, match=r"no longer finite in round \d+ \(steps \[1000.0, 1000.0\]\)"):
+    with pytest.raises(
+        UsboostError, match=r"round \d+: the risk is no longer finite \(steps \[1000.0, 1000.0\]\)"
+    ):
         model.fit(views, y)
 
 

@@ -45,7 +45,7 @@ def test_a_matrix_is_dealt_out_to_the_views() -> None:
     for p, dealt in ((1, [[0], [0]]), (2, [[0], [1]]), (3, [[0], [1, 2]])):
         columns = SplitColumns(boosting(n_rounds=1)).fit(X[:, :p], y).positions_
         assert [columns["U"].tolist(), columns["S"].tolist()] == dealt
-    three = boosting(learners={"a": TreeLearner(), "b": TreeLearner(), "a+b": TreeLearner()})
+    three = boosting(learners={"a": TreeLearner(), "b": TreeLearner(), "both": TreeLearner(reads=("a", "b"))})
     assert list(SplitColumns(three).fit(X, y).positions_) == ["a", "b"]
 
 
@@ -66,9 +66,7 @@ def test_columns_given_by_number_or_name() -> None:
             SplitColumns(boosting(), views).fit(frame, y)
     with pytest.raises(UsboostError, match="not a StandardScaler"):
         SplitColumns(StandardScaler()).fit(X, y)
-    with pytest.raises(
-        UsboostError, match=r"wrap the classifier in usboost\.models\.split_columns"
-    ):
+    with pytest.raises(UsboostError, match=r"wrap the classifier in usboost\.models\.split_columns"):
         boosting().fit(X, y)
 
 

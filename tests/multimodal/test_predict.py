@@ -12,11 +12,11 @@ import pandas as pd
 import pytest
 
 from tests.multimodal.conftest import ROLES, numbers, refused, run
+from usboost.datasets.custom.table import read_own
 from usboost.datasets.files.sampling import stratified_parts
+from usboost.models import zoo
 from usboost.multimodal import bundle
-from usboost.multimodal.choices import MODELS
 from usboost.multimodal.fit import SHARES, fit
-from usboost.multimodal.table import read_own
 
 
 @pytest.fixture(scope="module")
@@ -90,8 +90,7 @@ def test_the_library_says_the_same(plain, tmp_path):
     model, table = plain
     loaded = bundle.load(model)
     frame = pd.read_parquet(table).drop(columns="kind")
-    view = loaded.encoding(frame)
-    expected = loaded.model.predict_proba({"U": view, "S": view})
+    expected = loaded.model.predict_proba(loaded.encoding.views(frame))
     found = predicted(model, table, tmp_path / "p.parquet", "--batch", 31)
     assert np.allclose(found.iloc[:, 1:], expected, rtol=0, atol=1e-6)
 
@@ -107,7 +106,7 @@ def test_values_never_seen_and_missing_ones(plain, tmp_path):
     assert np.isfinite(found.iloc[:, 1:]).all(axis=None)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", zoo.OFFERED)
 def test_every_model_comes_back_as_it_was_saved(name, demo, tmp_path):
     """The saved folder's probabilities on the validation rows give the score that the card tells."""
     table = read_own(demo, label="batch", image="picture", drop=["split"])

@@ -212,8 +212,8 @@ def test_every_kind_of_model(name, pictures, says, demo, tmp_path):
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("2wl_logistic", {"network (pictures)", "trees (table)"}),
-        ("crossed", {"network (pictures and table)", "trees (table and pictures)"}),
+        ("2wl_logistic", {"networks (pictures)", "trees (table)"}),
+        ("crossed", {"networks (pictures and table)", "trees (table and pictures)"}),
     ],
 )
 def test_every_learner_is_in_the_figure_of_the_learners(name, expected, demo, tmp_path):

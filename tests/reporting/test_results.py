@@ -21,7 +21,6 @@ from usboost.reporting.results import (
     profiles,
     read_trace,
     table3,
-    table_order,
     write_csv,
 )
 
@@ -72,7 +71,7 @@ def test_columns_order_and_gbm(tmp_path: Path) -> None:
         "dataset,model,seed,split,metric,value,relative_improvement_pct,rounds,fit_seconds"
     )
     order = frame.drop_duplicates(["dataset", "model"])[["dataset", "model"]].to_numpy().tolist()
-    assert order == [[d, m] for d in DATASETS for m in (*MODELS, "gbm")]
+    assert order == [[d, m] for d in DATASETS for m in ("baseline", "bfv_dnn", "gbm", *MODELS[2:])]
     assert frame["metric"].head(8).tolist() == ["f1", "accuracy", "auc", "log_loss"] * 2
     assert frame["split"].head(8).tolist() == ["val"] * 4 + ["test"] * 4
     assert len(frame) == len(DATASETS) * (len(MODELS) + 1) * len(SEEDS) * 2 * 4
@@ -146,10 +145,6 @@ def test_missing_cells_are_listed_in_table_order(tmp_path: Path) -> None:
         ("ct", "lgbm"),
     ]
     assert set(collect(tmp_path, ["mi", "ct"], ["2wl"])["dataset"]) == {"ct"}
-
-
-def test_table_order_puts_unknown_models_last_as_given() -> None:
-    assert table_order(["zeta", "gbm", "eta", "baseline", "zeta"]) == ["baseline", "gbm", "zeta", "eta"]
 
 
 def test_empty_results_are_a_clear_error(tmp_path: Path) -> None:

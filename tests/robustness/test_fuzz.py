@@ -28,7 +28,7 @@ from usboost.datasets.prepared import store
 from usboost.datasets.sequences import read as sequences
 from usboost.errors import UsboostError
 from usboost.learners.networks.training import pick_device
-from usboost.models import persistence
+from usboost.models import gbm_files, persistence
 from usboost.models.baselines import LightGBMBaseline
 
 INPUTS = 10_000
@@ -178,12 +178,16 @@ ARRAYS: dict[str, tuple[str, str, Callable[[np.ndarray], np.ndarray]]] = {
     "a leaf too few": ("2wl", "0/S/0.value", lambda array: array[1:]),
     "an infinite leaf": ("2wl", "0/S/0.value", _value(0, np.inf)),
     "thresholds of whole numbers": ("2wl", "0/S/0.threshold", lambda array: array.astype(np.int64)),
-    "a category far too high": ("earlyboost", "0/frame 1/0.categories", lambda array: np.array([2**31 - 1])),
+    "a category far too high": (
+        "earlyboost",
+        "0/frame_001/0.categories",
+        lambda array: np.array([2**31 - 1]),
+    ),
     "categories that start nowhere": ("2wl", "0/S/0.category_start", _value(-1, 10**6)),
     "weights of another shape": ("2wl", "0/U/0.weight", np.ravel),
     "weights of another type": ("2wl", "0/U/0.weight", lambda array: array.astype(np.float64)),
     "a weight of NaN": ("2wl", "0/U/0.weight", _value(0, np.nan)),
-    "a hyperplane of another length": ("earlyboost_linear", "0/frame 1/0.weights", lambda array: array[:1]),
+    "a hyperplane of another length": ("earlyboost_linear", "0/frame_001/0.weights", lambda array: array[:1]),
 }
 
 
@@ -204,7 +208,7 @@ def test_model_arrays(tmp_path: Path, case: str) -> None:
 
 
 def test_a_gbm_whose_trees_start_nowhere(tmp_path: Path) -> None:
-    persistence.save_gbm(valid_inputs.models()["lightgbm"][0].gbm_, tmp_path / "gbm")
+    gbm_files.save_gbm(valid_inputs.models()["lightgbm"][0].gbm_, tmp_path / "gbm")
     document = json.loads((tmp_path / "gbm" / "gbm.json").read_text())
     del document["files"]
     (tmp_path / "gbm" / "gbm.json").write_text(json.dumps(document))
@@ -213,7 +217,7 @@ def test_a_gbm_whose_trees_start_nowhere(tmp_path: Path) -> None:
     for name, wrong in (("feature.start", [5, 3]), ("value.start", [0]), ("left.start", [[0]])):
         save_file({**arrays, name: np.array(wrong)}, path)
         with pytest.raises(UsboostError, match=str(tmp_path / "gbm")):
-            persistence.load_gbm(tmp_path / "gbm")
+            gbm_files.load_gbm(tmp_path / "gbm")
     save_file(arrays, path)
     for key, value in (
         ("initial", 3),
@@ -223,7 +227,7 @@ def test_a_gbm_whose_trees_start_nowhere(tmp_path: Path) -> None:
     ):
         (tmp_path / "gbm" / "gbm.json").write_text(json.dumps({**document, key: value}))
         with pytest.raises(UsboostError, match=str(tmp_path / "gbm")):
-            persistence.load_gbm(tmp_path / "gbm")
+            gbm_files.load_gbm(tmp_path / "gbm")
 
 
 def test_numbers_of_5000_digits(tmp_path: Path) -> None:

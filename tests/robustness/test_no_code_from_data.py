@@ -33,7 +33,8 @@ from usboost.datasets.prepared import store
 from usboost.datasets.sequences import read as sequences
 from usboost.errors import UsboostError
 from usboost.learners.networks.backbones import Backbone, read_weights
-from usboost.models import persistence
+from usboost.models import gbm_files, persistence
+from usboost.multimodal.prepared import bundle_of
 from usboost.reporting.html import write_report
 from usboost.reporting.results import read_cell, read_trace
 
@@ -122,10 +123,10 @@ def test_a_model_cannot_name_any_class(name: Any, tmp_path: Path) -> None:
 
 
 def test_a_gbm(tmp_path: Path, bombs: list[bytes]) -> None:
-    persistence.save_gbm(valid_inputs.models()["lightgbm"][0].gbm_, tmp_path / "gbm")
+    gbm_files.save_gbm(valid_inputs.models()["lightgbm"][0].gbm_, tmp_path / "gbm")
     for name in ("gbm.json", "trees.safetensors"):
-        refused(lambda: persistence.load_gbm(tmp_path / "gbm"), tmp_path / "gbm" / name, bombs)
-    again = persistence.load_gbm(tmp_path / "gbm")
+        refused(lambda: gbm_files.load_gbm(tmp_path / "gbm"), tmp_path / "gbm" / name, bombs)
+    again = gbm_files.load_gbm(tmp_path / "gbm")
     assert len(again.trees) == len(valid_inputs.models()["lightgbm"][0].gbm_.trees)
 
 
@@ -323,19 +324,22 @@ def test_a_report_about_a_card_that_is_a_bomb(tmp_path: Path, bombs: list[bytes]
 def test_the_artifacts_of_a_served_model(tmp_path: Path, bombs: list[bytes]) -> None:
     """MLflow hands their paths to `ServedModel`; its own file of the logged model is code, not a pickle."""
     valid_inputs.write_prepared(tmp_path / "toy", tmp_path / "work")
-    persistence.save(valid_inputs.models()["2wl"][0], tmp_path / "model")
+    model = valid_inputs.models()["2wl"][0]
+    card = store.read_card(tmp_path / "toy") | {"classes": ["a", "b", "c"]}
+    folder = tmp_path / "bundle"
+    bundle_of(model, card, name="2wl", seed=0, scores={"f1": 0.5}).save(folder)
 
     class Context:
-        artifacts: ClassVar = {"card": str(tmp_path / "toy" / "card.json"), "model": str(tmp_path / "model")}
+        artifacts: ClassVar = {"bundle": str(folder)}
 
     served = ServedModel()
     served.load_context(Context())
-    for path in (tmp_path / "toy" / "card.json", *(tmp_path / "model").iterdir()):
+    for path in (folder / "card.json", *(folder / "model").iterdir()):
         refused(lambda: ServedModel().load_context(Context()), path, bombs)
     again = ServedModel()
     again.load_context(Context())
-    assert again.classes == served.classes
-    assert len(again.model.stages_) == 2
+    assert again.bundle.card == served.bundle.card
+    assert len(again.bundle.model.stages_) == 2
 
 
 def _calls() -> Iterator[tuple[Path, ast.AST]]:

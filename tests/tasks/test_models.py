@@ -3,13 +3,17 @@
 from pathlib import Path
 
 import pytest
+import yaml
 from sklearn.base import clone
 
 from tasks import models, settings
+from usboost.errors import UsboostError
+from usboost.learners.trees.learner import TreeLearner
 from usboost.models.bfv_network import BoostedFeatureNetworkClassifier
 from usboost.models.two_branch import TwoBranchNetworkClassifier
 
-LOADED = settings.load(Path(__file__).parents[2] / "params.yaml")
+PARAMS = Path(__file__).parents[2] / "params.yaml"
+LOADED = settings.load(PARAMS)
 PAPER = LOADED.model_copy(update={"profile": "paper"})
 
 
@@ -47,12 +51,69 @@ def test_networks_in_the_paper_profile():
     assert bfv.network.dnn3 == [25]
 
 
+def mine(**models):
+    """params.yaml in the paper profile with these models, too."""
+    document = yaml.safe_load(PARAMS.read_text()) | {"profile": "paper"}
+    document["models"] |= models
+    return settings.parse(document)
+
+
 def test_a_model_may_change_what_boosting_says():
-    model = LOADED.model("2wl").model_copy(update={"shrinkage": 0.3, "start": "warm", "step": "newton"})
-    changed = PAPER.model_copy(update={"models": {**PAPER.models, "mine": model}})
+    changed = mine(
+        mine={"like": "2wl", "shrinkage": 0.3, "step": "newton", "learners": {"U": {"start": "warm"}}}
+    )
     built = models.build("mine", "ci_a", changed, seed=0)
     assert (built.shrinkage, built.learners["U"].start, built.step) == (0.3, "warm", "newton")
+    assert built.learners["U"].hidden == (100, 50)
     assert models.build("2wl", "ci_a", changed, seed=0).shrinkage == 1.0
+
+
+def test_a_models_own_bounds_keep_the_number_of_evaluations():
+    document = yaml.safe_load(PARAMS.read_text()) | {"profile": "paper"}
+    document["boosting"]["bayes"]["n_guided"] = 5
+    built = models.build("2wl2o", "ci_a", settings.parse(document), seed=0)
+    assert built.step_settings == {"n_random": 10, "n_guided": 5, "bounds": (0.0, 100.0)}
+
+
+def test_another_kind_of_learner_is_chosen_in_params_yaml():
+    changed = mine(mine={"like": "crossed", "learners": {"U": {"kind": "tree", "min_samples_leaf": 7}}})
+    built = models.build("mine", "ci_a", changed, seed=0)
+    assert {name: each.reads for name, each in built.learners.items()} == {"U": ("U", "S"), "S": ("S", "U")}
+    first, second = built.learners.values()
+    assert isinstance(first, TreeLearner)
+    assert (first.min_samples_leaf, first.max_depth) == (7, 3)  # the depth is Table 2's
+    assert (second.max_depth, second.max_leaves, second.category_l2) == (12, 31, 300)
+
+
+@pytest.mark.parametrize(
+    ("models_of_mine", "said"),
+    [
+        ({"mine": {}}, r"models\.mine is not in the catalogue; say what it is like"),
+        ({"mine": {"like": "9wl"}}, r"models\.mine\.like: there is no model '9wl'; choose among baseline"),
+        ({"2wl": {"like": "crossed"}}, r"models\.2wl\.like: the catalogue has that model"),
+        ({"lgbm": {"shrinkage": 0.3}}, r"models\.lgbm\.shrinkage: LightGBM has no such setting"),
+        ({"baseline": {"learners": {"S": {}}}}, r"models\.baseline\.learners: a two-branch network has no"),
+        ({"mine": {"like": "2wl", "learners": {"T": {}}}}, r"models\.mine\.learners\.T says no kind"),
+    ],
+)
+def test_a_mistake_in_a_model_of_ones_own_names_the_key(models_of_mine, said):
+    with pytest.raises(UsboostError, match=f"^params.yaml: {said}"):
+        mine(**models_of_mine)
+
+
+def test_a_mistake_in_a_learner_is_said_when_the_model_is_built():
+    def built(**learner):
+        changed = mine(mine={"like": "2wl", "learners": {"S": learner}})
+        return models.build("mine", "ci_a", changed, seed=0)
+
+    with pytest.raises(
+        UsboostError, match=r"mine's learner 'S': there is no learner of kind 'forest'; known are network"
+    ):
+        built(kind="forest")
+    with pytest.raises(
+        UsboostError, match=r"mine's learner 'S': a tree has no parameter 'depth'; it has max_d"
+    ):
+        built(depth=3)
 
 
 def test_rounds_of_the_profile_cap_the_papers():
@@ -73,5 +134,5 @@ def test_variants_of_boosted_features():
 def test_pictures_pretrained_may_be_a_file_for_the_small_cnn():
     pictures = LOADED.pictures.model_copy(update={"pretrained": "weights.safetensors"})
     model = models.build("crossed", "ct", LOADED.model_copy(update={"pictures": pictures}), seed=0)
-    assert model.learners["U+S"].backbone.pretrained == "weights.safetensors"
-    assert models.build("crossed", "ct", LOADED, seed=0).learners["U+S"].backbone.pretrained is False
+    assert model.learners["U"].backbone.pretrained == "weights.safetensors"
+    assert models.build("crossed", "ct", LOADED, seed=0).learners["U"].backbone.pretrained is False

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from usboost.data.progress import Progress
 from usboost.errors import UsboostError
 
 if TYPE_CHECKING:
@@ -130,20 +131,30 @@ class History(Callback):
         return False
 
 
-class Progress(Callback):
-    """A progress line on a terminal: round, risk, F1, time left. Silent elsewhere."""
+class ShowRounds(Callback):
+    """Shows the rounds of a fit: a line on a terminal with round, risk, F1 and time left, silent elsewhere.
 
-    def __init__(self, label: str = "") -> None:
+    Parameters
+    ----------
+    label : before the line.
+    progress : told of (rounds done, rounds at most) instead.
+    """
+
+    def __init__(self, label: str = "", progress: Progress | None = None) -> None:
         self.label = label
+        self.progress = progress
+        self._total = 0
         self._bar: Any = None
 
     def on_fit_begin(self, fit: Any) -> None:
-        if not sys.stderr.isatty():
+        self._total = int(fit.n_rounds)
+        if self.progress is not None or not sys.stderr.isatty():
             return
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bars
 
-        self._bar = Progress(
+        self._bar = Bars(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
@@ -152,9 +163,11 @@ class Progress(Callback):
             console=Console(stderr=True),
         )
         self._bar.start()
-        self._task = self._bar.add_task(self.label, total=fit.n_rounds, state="")
+        self._task = self._bar.add_task(self.label, total=self._total, state="")
 
     def on_round(self, round_: Round) -> bool:
+        if self.progress is not None:
+            self.progress(round_.index, self._total)
         if self._bar is not None:
             shown = {"risk": "risk_train", "F1": "f1_val"}
             values = [f"{n} {round_.metrics[k]:.4f}" for n, k in shown.items() if k in round_.metrics]

@@ -23,22 +23,18 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from usboost.boosting.rounds import Round, Stage
-from usboost.data.images import EncodedImages
+from usboost.boosting.rounds import Round
+from usboost.boosting.stages import describe_stage, stage_of
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.files import write_atomically
-from usboost.learners.classifiers import FittedClassifiers
-from usboost.learners.networks.learner import FittedNetwork
-from usboost.learners.trees.learner import FittedTrees
+from usboost.files.arrays import Arrays
+from usboost.learners.base import LEARNERS, check_writable
 
 STATE_SECONDS = 5.0
 """Scores are written at most this often; rounds after them are predicted again, which is quick."""
 
-_KINDS: dict[str, Any] = {cls.kind: cls for cls in (FittedClassifiers, FittedNetwork, FittedTrees)}
 _IDENTITY = "identity.json"
-
-Arrays = dict[str, np.ndarray]
 
 
 class Checkpoint:
@@ -62,14 +58,21 @@ class Checkpoint:
         path = self.folder / _IDENTITY
         return path.exists() and _read_json(path) != json.loads(json.dumps(self.identity))
 
-    def begin(self, identity: Mapping[str, Any]) -> None:
+    def begin(self, identity: Mapping[str, Any], learners: Mapping[str, Any] | None = None) -> None:
         """Take the folder for a fit with this identity (unless one was given).
+
+        Parameters
+        ----------
+        learners : the fit's weak learners by name
 
         Raises
         ------
         UsboostError
-            If the folder holds a fit with other parameters, data or code; it is left as it is.
+            If what a learner fits could not be written, or the folder holds a fit with other parameters,
+            data or code; it is left as it is.
         """
+        for name, learner in (learners or {}).items():
+            check_writable(name, learner)
         mine = json.loads(json.dumps(self.identity or identity))
         path = self.folder / _IDENTITY
         if path.exists():
@@ -109,12 +112,7 @@ class Checkpoint:
             "seconds": round_.seconds,
         }
         if round_.stage is not None:
-            document["stage"] = {}
-            for view, learner in round_.stage.learners.items():
-                own, meta = learner.to_arrays()
-                arrays |= {f"{view}/{name}": np.ascontiguousarray(array) for name, array in own.items()}
-                entry = {"kind": learner.kind, "step": round_.stage.steps[view], "meta": meta}
-                document["stage"][view] = entry
+            arrays, document["stage"] = describe_stage(round_.stage)
         self._write(self._file(round_.index), arrays, document)
 
     def state_is_due(self) -> bool:
@@ -148,6 +146,10 @@ class Checkpoint:
         path = self._file(index)
         arrays, document = _read(path)
         try:
+            _check_kinds(document, path)
+        except AttributeError as error:
+            raise _damaged(path, error) from error
+        try:
             return _round_of(arrays, document)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             raise _damaged(path, error) from error
@@ -159,18 +161,19 @@ class Checkpoint:
 
 
 def _round_of(arrays: Arrays, document: Mapping[str, Any]) -> Round:
-    from usboost.models.checked import check_learner  # it knows the networks that keep checkpoints
-
-    stage = None
-    if "stage" in document:
-        learners, steps = {}, {}
-        for view, entry in document["stage"].items():
-            own = {name.split("/", 1)[1]: a for name, a in arrays.items() if name.startswith(f"{view}/")}
-            learners[view] = _KINDS[entry["kind"]].from_arrays(own, entry["meta"])
-            check_learner(learners[view], None)
-            steps[view] = float(entry["step"])
-        stage = Stage(learners, steps)
+    stage = stage_of(arrays, document["stage"]) if "stage" in document else None
     return Round(int(document["index"]), stage, dict(document["metrics"]), dict(document["seconds"]))
+
+
+def _check_kinds(document: Mapping[str, Any], path: Path) -> None:
+    """A learner that is not known here is no damage: whoever made the file knew it."""
+    entries = [entry for entry in (document.get("stage") or {}).values() if isinstance(entry, Mapping)]
+    for kind in (entry.get("kind") for entry in entries):
+        if isinstance(kind, str) and kind not in LEARNERS:
+            raise UsboostError(
+                f"{path} holds a weak learner of kind {kind!r}, which is not registered here; import the "
+                "module that registers it, and run the same command again"
+            )
 
 
 def _damaged(path: Path, error: Exception) -> UsboostError:
@@ -243,9 +246,8 @@ def _digest(part: Any, digest: Any) -> None:
         digest.update(f"{part.dtype} {part.shape}".encode())
         plain = part.dtype != object
         digest.update(np.ascontiguousarray(part).tobytes() if plain else repr(part.tolist()).encode())
-    elif isinstance(part, EncodedImages):
-        for row in range(len(part)):
-            digest.update(part.encoded(row))
+    elif hasattr(part, "update_digest"):
+        part.update_digest(digest)
     elif is_dataclass(part):
         for field in fields(part):
             _digest(getattr(part, field.name), digest)

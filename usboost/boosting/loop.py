@@ -6,7 +6,6 @@ nothing else of it.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -16,33 +15,16 @@ from typing import Any
 import numpy as np
 
 from usboost.boosting.callbacks import Callback, resume, tell, watched
-from usboost.boosting.rounds import Round, Scores, Stage
+from usboost.boosting.rounds import Clock, Round, Scores, Stage
 from usboost.boosting.steps import StepRule
 from usboost.boosting.targets import TargetRule
+from usboost.boosting.work import Draws, RoundWork
 from usboost.data.views import Views
 from usboost.errors import UsboostError
-from usboost.learners.base import FittedLearner, Learner, Target, Trainer, weighted_sum
-from usboost.losses.base import Line, Loss
+from usboost.learners.base import Learner, Target, Trainer, weighted_sum
+from usboost.losses.base import Loss
 
-LARGEST_RISK = 1e30
-"""Beyond this the targets, float32 in the learners, are about to overflow."""
-
-MOST_RISE = 1.1
-"""Steps searched on some samples may raise the risk of all at most by this factor."""
-
-
-@dataclass(frozen=True)
-class _Fitted:
-    """Learners fitted to the same scores, with the steps taken along them and the risk after."""
-
-    learners: dict[str, FittedLearner]
-    steps: dict[str, float]
-    targets: Sequence[Target]
-    outputs: Sequence[np.ndarray]
-    risk: float
-
-
-# learners by view name, the same in every round or those of round 1, 2, …
+# learners by name, the same in every round or those of round 1, 2, …
 Learners = Mapping[str, Learner]
 Schedule = Callable[[int], Learners]
 
@@ -53,7 +35,7 @@ Describe = Callable[[Stage, Scores, Sequence[Target], Sequence[np.ndarray]], dic
 def steps_and_fit_errors(
     stage: Stage, train: Scores, targets: Sequence[Target], outputs: Sequence[np.ndarray]
 ) -> dict[str, float]:
-    """Every view's step and the weighted mean squared error of its learner's fit."""
+    """Every learner's step and the weighted mean squared error of its fit."""
     metrics = {f"step_{name}": step for name, step in stage.steps.items()}
     errors = [fit_error(target, output) for target, output in zip(targets, outputs)]
     return metrics | {f"fit_error_{name}": error for name, error in zip(stage.steps, errors)}
@@ -66,9 +48,9 @@ class StagewiseLoop:
     Parameters
     ----------
     loss : Loss
-    learners : mapping of view name to Learner, or function from the round's index, from 1, to one
-        A view is prepared, and its learner's trainer made, in the first round that has them, and
-        dropped after the last round in a row that does.
+    learners : mapping of name to Learner, or function from the round's index, from 1, to one
+        A learner reads the view with its name. A view is prepared, and its learner's trainer made, in
+        the first round that has them, and dropped after the last round in a row that does.
     target : TargetRule
     step : StepRule
     n_rounds : int
@@ -88,7 +70,7 @@ class StagewiseLoop:
     describe : what to record of a round besides the risks
     seed : int
     checkpoint : Checkpoint, optional
-        Where rounds are kept, and gone on from.
+        Where rounds are kept, and resumed from.
     """
 
     loss: Loss
@@ -143,8 +125,8 @@ class StagewiseLoop:
                     else learner.trainer(on_train.prepared[name], self.loss.n_outputs)
                     for name, learner in self.learners_of(index).items()
                 }
-                previous = stages[-1] if stages else None
-                round_ = self._round(index, on_train, on_validation, trainers, previous, pool)
+                with _naming(index):
+                    round_ = self._round(index, on_train, on_validation, trainers, stages[-1:], pool)
                 stages.append(round_.stage)
                 if self.checkpoint is not None:
                     self.checkpoint.keep(round_)
@@ -156,6 +138,49 @@ class StagewiseLoop:
     def learners_of(self, index: int) -> Learners:
         """The learners of round `index`, from 1."""
         return self.learners(index) if callable(self.learners) else self.learners
+
+    def _round(
+        self,
+        index: int,
+        train: Scores,
+        validation: Scores | None,
+        trainers: Mapping[str, Trainer],
+        before: Sequence[Stage],
+        pool: ThreadPoolExecutor,
+    ) -> Round:
+        """One round; `before` holds the stage of the round before, if there is one."""
+        names, clock = list(trainers), Clock()
+        work = RoundWork(self, train, self._draw(index, names, len(train.y)), before, pool, clock)
+        stage, targets, outputs, risk = Stage({}, {}), [], [], 0.0
+        for group in [[name] for name in names] if self.sequential else [names]:
+            taken = work.add({name: trainers[name] for name in group})
+            stage.learners.update(taken.fits.learners)
+            stage.steps.update(zip(group, taken.steps.tolist()))
+            targets += taken.fits.targets
+            outputs += taken.fits.outputs
+            risk = taken.risk
+        metrics = {"risk_train": risk, **self.describe(stage, train, targets, outputs)}
+        if validation is not None:
+            with clock("validation"):
+                metrics |= self._validate(stage, validation)
+        return Round(index, stage, metrics, clock.seconds())
+
+    def _validate(self, stage: Stage, validation: Scores) -> dict[str, float]:
+        advance(validation.f, stage, validation.prepared)
+        more = self.evaluate(validation.f, validation.y) if self.evaluate is not None else {}
+        return {
+            "risk_val": self.loss.risk(validation.f, validation.y),
+            **{f"{name}_val": value for name, value in more.items()},
+        }
+
+    def _draw(self, index: int, names: Sequence[str], n: int) -> Draws:
+        drawn = np.random.SeedSequence((self.seed, index)).generate_state(len(names) + 2).tolist()
+        held_out = None
+        if self.step_fraction:
+            held_out = np.zeros(n, dtype=bool)
+            count = max(1, round(self.step_fraction * n))
+            held_out[np.random.default_rng(drawn[-1]).permutation(n)[:count]] = True
+        return Draws(dict(zip(names, drawn)), drawn[len(names)], held_out)
 
     def _prepare(self, index: int, both: Sequence[Scores]) -> set[str]:
         """Prepare the views of a round; the names of those that the round before had prepared."""
@@ -179,6 +204,7 @@ class StagewiseLoop:
             start = state[0]
             for i, scores in enumerate(both):
                 scores.f = state[1][str(i)]
+        # scores are kept less often than rounds: the last learners are asked again, which is quick
         for round_ in done[start:]:
             self._prepare(round_.index, both)
             for scores in both:
@@ -187,127 +213,6 @@ class StagewiseLoop:
 
     def _start(self, views: Views, y: np.ndarray) -> Scores:
         return Scores(views, y, np.zeros((len(views), self.loss.n_outputs)))
-
-    def _round(
-        self,
-        index: int,
-        train: Scores,
-        validation: Scores | None,
-        trainers: Mapping[str, Trainer],
-        previous: Stage | None,
-        pool: ThreadPoolExecutor,
-    ) -> Round:
-        clock = _Clock()
-        names = list(trainers)
-        drawn = np.random.SeedSequence((self.seed, index)).generate_state(len(names) + 2).tolist()
-        seeds, step_seed = dict(zip(names, drawn)), drawn[len(names)]
-        held_out = self._held_out(len(train.y), drawn[-1])
-        groups = [[name] for name in names] if self.sequential else [names]
-        parts: list[_Fitted] = []
-        for group in groups:
-            chosen = {name: trainers[name] for name in group}
-            with _naming(index):
-                fitted = self._fit_together(chosen, train, held_out, previous, seeds, step_seed, pool, clock)
-            self._check(index, fitted)
-            parts.append(fitted)
-        stage = Stage({}, {})
-        for part in parts:
-            stage.learners.update(part.learners)
-            stage.steps.update(part.steps)
-        metrics = {"risk_train": parts[-1].risk}
-        targets = [target for part in parts for target in part.targets]
-        metrics |= self.describe(stage, train, targets, [output for part in parts for output in part.outputs])
-        if validation is not None:
-            with clock("validation"):
-                advance(validation.f, stage, validation.prepared)
-                metrics["risk_val"] = self.loss.risk(validation.f, validation.y)
-                if self.evaluate is not None:
-                    metrics |= {f"{k}_val": v for k, v in self.evaluate(validation.f, validation.y).items()}
-        return Round(index, stage, metrics, clock.seconds())
-
-    def _held_out(self, n: int, seed: int) -> np.ndarray | None:
-        """The samples that this round's learners do not see and its steps are searched on: bool (n,)."""
-        if not self.step_fraction:
-            return None
-        count = max(1, round(self.step_fraction * n))
-        out = np.zeros(n, dtype=bool)
-        out[np.random.default_rng(seed).permutation(n)[:count]] = True
-        return out
-
-    def _fit_together(
-        self,
-        trainers: Mapping[str, Trainer],
-        train: Scores,
-        held_out: np.ndarray | None,
-        previous: Stage | None,
-        seeds: Mapping[str, int],
-        step_seed: int,
-        pool: ThreadPoolExecutor,
-        clock: _Clock,
-    ) -> _Fitted:
-        """Fit learners to targets at the present scores, search their steps jointly, and take them."""
-        with clock("target"):
-            targets_at = self.target.targets(self.loss, train.f, train.y, len(trainers))
-        steps = np.full(len(trainers), self.initial_step)
-        best_risk = np.inf
-        on = slice(None) if held_out is None else held_out
-        for inner in range(max(1, self.target.n_inner)):
-            targets = [target.without(held_out) for target in targets_at(steps)]
-            fits = [
-                pool.submit(
-                    self._fit, name, trainer, train.prepared[name], target, seeds[name], previous, clock
-                )
-                for (name, trainer), target in zip(trainers.items(), targets)
-            ]
-            fitted, outputs = zip(*[fit.result() for fit in fits])
-            with clock("step"):
-                directions = [output[on].astype(np.float64) for output in outputs]
-                line = self.loss.line(train.f[on], train.y[on], directions)
-                steps = self.step.search(line, len(trainers), (step_seed + inner) % 2**32)
-                risk = line.risk(steps)
-            if inner == 0 or risk < best_risk:
-                best_risk, best_steps, best_line = risk, steps, line
-                best_fitted, best_outputs, best_targets = fitted, outputs, targets
-        taken = self.shrinkage * best_steps
-        with clock("update"):
-            if held_out is not None:
-                whole = [output.astype(np.float64) for output in best_outputs]
-                taken = bounded(self.loss.line(train.f, train.y, whole), taken)
-            for step, output in zip(taken, best_outputs):
-                train.f += step * output
-            risk = best_line.risk(taken) if held_out is None else self.loss.risk(train.f, train.y)
-        learners = dict(zip(trainers, best_fitted))
-        return _Fitted(learners, dict(zip(trainers, taken.tolist())), best_targets, best_outputs, risk)
-
-    @staticmethod
-    def _fit(
-        name: str,
-        trainer: Trainer,
-        prepared: Any,
-        target: Target,
-        seed: int,
-        previous: Stage | None,
-        clock: _Clock,
-    ) -> tuple[FittedLearner, np.ndarray]:
-        start = previous.learners.get(name) if previous else None
-        with clock(f"fit_{name}"):
-            fitted = trainer.fit(target, seed=seed, start=start)
-        with clock(f"predict_{name}"):
-            output = fitted.predict(prepared)
-        if not np.isfinite(output).all():
-            raise UsboostError(
-                f"the weak learner of view {name!r} gives NaN or infinity; lower its learning rate"
-            )
-        return fitted, output
-
-    @staticmethod
-    def _check(index: int, fitted: _Fitted) -> None:
-        if not fitted.risk < LARGEST_RISK:
-            steps = [round(step, 4) for step in fitted.steps.values()]
-            raise UsboostError(
-                f"the risk is no longer finite in round {index} (steps {steps}); "
-                "use a smaller shrinkage or a searched step rule ('newton' never lets the risk rise)"
-            )
 
 
 @contextmanager
@@ -339,14 +244,6 @@ def ensemble_scores(
     return f
 
 
-def bounded(line: Line, steps: np.ndarray) -> np.ndarray:
-    """The steps, halved until the risk along the line is at most `MOST_RISE` times that of none."""
-    most = MOST_RISE * line.risk(np.zeros_like(steps))
-    while line.risk(steps) > most:
-        steps = steps / 2
-    return steps
-
-
 def fit_error(target: Target, output: np.ndarray) -> float:
     """Weighted mean squared error of a learner on its target, summed over outputs."""
     error = np.square(target.values - output)
@@ -354,29 +251,3 @@ def fit_error(target: Target, output: np.ndarray) -> float:
         weights = target.weights.reshape(len(error), -1)
         error = error * (weights / weights.mean())
     return float(error.sum(axis=1).mean())
-
-
-class _Clock:
-    """Seconds spent in a round's named parts."""
-
-    def __init__(self) -> None:
-        self._start = time.perf_counter()
-        self._spent: dict[str, float] = {}
-
-    def __call__(self, part: str) -> _Timing:
-        return _Timing(self._spent, part)
-
-    def seconds(self) -> dict[str, float]:
-        return {**self._spent, "total": time.perf_counter() - self._start}
-
-
-class _Timing:
-    def __init__(self, spent: dict[str, float], part: str) -> None:
-        self._spent, self._part = spent, part
-
-    def __enter__(self) -> None:
-        self._start = time.perf_counter()
-
-    def __exit__(self, *exception: object) -> None:
-        elapsed = time.perf_counter() - self._start
-        self._spent[self._part] = self._spent.get(self._part, 0.0) + elapsed

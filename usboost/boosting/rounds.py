@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,3 +50,21 @@ class Scores:
     y: np.ndarray
     f: np.ndarray
     prepared: dict[str, Any] = field(default_factory=dict)
+
+
+class Clock:
+    """Seconds spent in a round's named parts; a part that runs twice adds up."""
+
+    def __init__(self) -> None:
+        self._start = time.perf_counter()
+        self._spent: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, part: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        self._spent[part] = self._spent.get(part, 0.0) + time.perf_counter() - start
+
+    def seconds(self) -> dict[str, float]:
+        """By part, and their sum with all between them as "total"."""
+        return {**self._spent, "total": time.perf_counter() - self._start}

@@ -2,83 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
-
 from usboost.boosting.rounds import Stage
 from usboost.errors import UsboostError
-from usboost.learners.classifiers import FittedClassifiers
-from usboost.learners.networks.learner import FittedNetwork
-from usboost.learners.trees.learner import FittedTrees
+from usboost.files.arrays import Arrays, read_arrays, write_arrays
+from usboost.learners.base import kind_of, read_learner
 
 STAGES_PER_SHARD = 200
 
 
-def write_stages(stages: list[Stage], folder: Path, start: int = 0) -> list[dict[str, Any]]:
+def describe_stage(stage: Stage, prefix: str = "") -> tuple[Arrays, dict[str, Any]]:
+    """A stage's arrays, called ``<prefix><learner's name>/<array>``, and its JSON by learner's name.
+
+    Raises
+    ------
+    UsboostError
+        If a learner has no file form.
+    """
+    arrays: Arrays = {}
+    document: dict[str, Any] = {}
+    for name, learner in stage.learners.items():
+        own, meta = learner.to_arrays()
+        arrays |= {f"{prefix}{name}/{key}": array for key, array in own.items()}
+        document[name] = {"kind": kind_of(learner), "step": stage.steps[name], "meta": meta}
+    return arrays, document
+
+
+def stage_of(arrays: Arrays, document: Mapping[str, Any], prefix: str = "") -> Stage:
+    """The stage that `describe_stage` described, its learners checked.
+
+    Raises
+    ------
+    UsboostError
+        If a kind is not registered, or a learner holds what it cannot.
+    KeyError, TypeError, ValueError
+        If the description is not one.
+    """
+    learners, steps = {}, {}
+    for name, entry in document.items():
+        start = f"{prefix}{name}/"
+        own = {key.removeprefix(start): array for key, array in arrays.items() if key.startswith(start)}
+        learners[name] = read_learner(entry["kind"], own, entry["meta"])
+        steps[name] = float(entry["step"])
+    return Stage(learners, steps)
+
+
+def write_stages(stages: Sequence[Stage], folder: Path, start: int = 0) -> list[dict[str, Any]]:
     """Write stages as shards; what `read_stages` needs besides them, as JSON."""
     described: list[dict[str, Any]] = []
     shard: Arrays = {}
     for index, stage in enumerate(stages, start):
-        name = f"arrays-{index // STAGES_PER_SHARD:05d}.safetensors"
-        entry: dict[str, Any] = {"file": name, "learners": {}}
-        for view, learner in stage.learners.items():
-            arrays, meta = learner.to_arrays()
-            shard |= {f"{index}/{view}/{key}": value for key, value in arrays.items()}
-            step = stage.steps[view]
-            entry["learners"][view] = {"step": step, "kind": learner.kind, "meta": meta}
-        described.append(entry)
+        file = f"arrays-{index // STAGES_PER_SHARD:05d}.safetensors"
+        arrays, document = describe_stage(stage, f"{index}/")
+        shard |= arrays
+        described.append({"file": file, "learners": document})
         if index + 1 == start + len(stages) or (index + 1) % STAGES_PER_SHARD == 0:
-            _write_arrays(shard, folder / name)
+            write_arrays(shard, folder / file)
             shard = {}
     return described
 
 
 def read_stages(described: list[dict[str, Any]], folder: Path, start: int = 0) -> Iterator[Stage]:
     """The stages that `write_stages` wrote, in order."""
-    loaded, by_owner = "", {}
+    loaded, by_stage = "", {}
     for index, entry in enumerate(described, start):
         if entry["file"] != loaded:
-            loaded, by_owner = entry["file"], _group(_read_arrays(folder / Path(entry["file"]).name))
-        learners, steps = {}, {}
-        for view, kept in entry["learners"].items():
-            if kept["kind"] not in _LEARNERS:
-                raise UsboostError(
-                    f"{folder / 'model.json'} names an unknown kind of learner, {kept['kind']!r}"
-                )
-            arrays = by_owner[f"{index}/{view}"]
-            learners[view] = _LEARNERS[kept["kind"]].from_arrays(arrays, kept["meta"])
-            steps[view] = float(kept["step"])
-        yield Stage(learners, steps)
+            loaded, by_stage = entry["file"], _by_stage(read_arrays(folder / Path(entry["file"]).name))
+        yield stage_of(by_stage[str(index)], entry["learners"])
 
 
-def _group(arrays: Arrays) -> dict[str, Arrays]:
+def _by_stage(arrays: Arrays) -> dict[str, Arrays]:
     grouped: dict[str, Arrays] = {}
     for key, array in arrays.items():
         if key.count("/") < 2:
             raise UsboostError(f"an array is called {key!r}, which is no part of a weak learner")
-        index, view, name = key.split("/", 2)
-        grouped.setdefault(f"{index}/{view}", {})[name] = array
+        index, rest = key.split("/", 1)
+        grouped.setdefault(index, {})[rest] = array
     return grouped
-
-
-_LEARNERS: dict[str, Any] = {cls.kind: cls for cls in (FittedClassifiers, FittedNetwork, FittedTrees)}
-
-
-def _write_arrays(arrays: Arrays, path: Path) -> None:
-    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path)
-
-
-def _read_arrays(path: Path) -> Arrays:
-    try:
-        return load_file(path)
-    # numpy refuses some headers that safetensors lets pass
-    except (OSError, SafetensorError, ValueError, TypeError, KeyError) as error:
-        raise UsboostError(f"{path} cannot be read as safetensors: {error}") from error
-
-
-Arrays = dict[str, np.ndarray]

@@ -20,10 +20,11 @@ from usboost.cli.options import (
     Size,
     SkipMissing,
     TablePath,
-    check_model,
 )
 from usboost.errors import UsboostError
-from usboost.multimodal.choices import COMPARED, METRICS
+from usboost.evaluation.names import METRICS
+from usboost.models import zoo
+from usboost.models.entry import KINDS
 
 
 def compare(
@@ -68,14 +69,13 @@ def compare(
             skip_missing=skip_missing,
         )
         # from here on nothing is refused quickly: this loads what trains
-        from usboost.multimodal import models as known
         from usboost.multimodal import results
         from usboost.multimodal.compare import compare as compare_models
+        from usboost.multimodal.models import build as build_model
 
         def build(name: str) -> Any:
-            # trees of LightGBM and rounds of a boosted network are no common measure
-            most = None if name.startswith("lgbm") else rounds
-            return lambda seed: known.build(name, pictures=image is not None, seed=seed, rounds=most)
+            most = rounds if KINDS[zoo.find(name).kind].comparable else None
+            return lambda seed: build_model(name, pictures=image is not None, seed=seed, rounds=most)
 
         with progress("comparing") as show:
             comparison = compare_models(
@@ -100,10 +100,10 @@ def compare(
 def _names(models: str | None, *, pictures: bool) -> list[str]:
     """The models to compare, each once."""
     if models is None:
-        return [name for name in COMPARED if pictures or name != "lgbm_s"]
+        return zoo.compared(one_table=not pictures)
     names = list(dict.fromkeys(name.strip() for name in models.split(",") if name.strip()))
     if not names:
         raise UsboostError(f"--models names no model; choose among {NAMES}")
     for name in names:
-        check_model(name)
+        zoo.for_table(name)
     return names

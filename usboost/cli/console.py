@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,8 @@ from usboost.errors import UsboostError
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from usboost.data.progress import Progress
 
 
 def say(text: str) -> None:
@@ -38,15 +40,12 @@ def exit_on_error() -> Iterator[None]:
 
 
 @contextmanager
-def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on stderr for as long as the block runs, on a terminal; it vanishes at the end.
-
-    The block gets a function to call with (done, in all), 0 where that is unknown.
-    """
-    from rich.progress import Progress
+def progress(what: str) -> Iterator[Progress]:
+    """A bar on stderr for as long as the block runs, on a terminal; it vanishes at the end."""
+    from rich.progress import Progress as Bars
 
     stderr = console(err=True)
-    with Progress(console=stderr, transient=True, disable=not stderr.is_terminal) as bars:
+    with Bars(console=stderr, transient=True, disable=not stderr.is_terminal) as bars:
         task = bars.add_task(what, total=None)
 
         def show(done: int, total: int) -> None:

@@ -20,9 +20,9 @@ from usboost.cli.options import (
     Size,
     SkipMissing,
     TablePath,
-    check_model,
 )
-from usboost.multimodal.choices import METRICS, f1_of
+from usboost.evaluation.names import METRICS, f1_of, metric_name
+from usboost.models import zoo
 
 
 def fit(
@@ -50,7 +50,7 @@ def fit(
     the network and the trees of a model both read the whole table.
     """
     with exit_on_error():
-        check_model(model)
+        zoo.for_table(model)
         from usboost.multimodal.bundle import check_place
 
         check_place(out)
@@ -65,14 +65,15 @@ def fit(
             skip_missing=skip_missing,
         )
         # from here on nothing is refused quickly: this loads what trains
+        from usboost.boosting.callbacks import ShowRounds
         from usboost.multimodal.fit import fit as fit_table
-        from usboost.multimodal.progress import Bar
 
         with progress(model) as show:
-            fitted = fit_table(own, model, seed=seed, rounds=rounds, callbacks=[Bar(show)])
+            shown = ShowRounds(progress=show)
+            fitted = fit_table(own, model, seed=seed, rounds=rounds, callbacks=[shown])
         fitted.bundle.save(out)
         train, held = fitted.rows
-        scores = ", ".join(f"{METRICS[key]} {fitted.scores[key]:.4f}" for key in METRICS)
+        scores = ", ".join(f"{metric_name(key)} {fitted.scores[key]:.4f}" for key in METRICS)
         say(f"{model}: {train:,} rows fitted to, {held:,} of validation, {fitted.seconds:,.1f} s")
         say(f"validation: {scores}; F1 is {f1_of(own.classes)}")
         say(f"these rows also chose what is kept, round {fitted.best_round}, so fresh rows may score lower")

@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
-from usboost.errors import UsboostError
-from usboost.multimodal.choices import MODELS
+from usboost.models import zoo
 
-NAMES = ", ".join(MODELS)
+NAMES = ", ".join(zoo.OFFERED)
 
 TablePath = Annotated[Path, typer.Argument(metavar="TABLE", help="A .parquet or .csv file.")]
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder that `usboost fit` saved.")]
@@ -29,9 +28,3 @@ Seed = Annotated[int, typer.Option("--seed", min=0, help="Of splits and models."
 SkipMissing = Annotated[
     bool, typer.Option("--skip-missing", help="Leave out rows without a picture instead of refusing them.")
 ]
-
-
-def check_model(name: str) -> None:
-    """Refuse a name that is no model's."""
-    if name not in MODELS:
-        raise UsboostError(f"there is no model {name!r}; choose among {NAMES}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from usboost.cli.console import note, progress
 
 if TYPE_CHECKING:
-    from usboost.multimodal.table import OwnTable
+    from usboost.datasets.custom.table import OwnTable
 
 
 def read(
@@ -27,7 +27,7 @@ def read(
     skip_missing: bool,
 ) -> OwnTable:
     """The whole table to learn from; says how many rows without a picture are left out."""
-    from usboost.multimodal.table import read_own
+    from usboost.datasets.custom.table import read_own
 
     with progress("reading pictures") as show:
         table = read_own(
@@ -48,6 +48,6 @@ def read(
 
 def check(path: Path) -> None:
     """Refuse a file that is no table before the model that would read it is loaded."""
-    from usboost.datasets.custom.table import schema_of
+    from usboost.datasets.custom.source import TableFile
 
-    schema_of(path)
+    TableFile.open(path)

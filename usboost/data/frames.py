@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -24,6 +25,7 @@ class Frame:
 
     values: np.ndarray
     present: np.ndarray
+    kind: ClassVar[str] = "frame"
 
     def __len__(self) -> int:
         return len(self.values)
@@ -33,8 +35,24 @@ class Frame:
 
 
 def frame_name(t: int) -> str:
-    """Name of the view that holds frame t, from 1."""
-    return f"frame {t}"
+    """Name of the view that holds frame t, from 1; the same in prepared datasets."""
+    return f"frame_{t:03d}"
+
+
+def frame_number(name: str) -> int:
+    """t of the name of a frame.
+
+    Raises
+    ------
+    UsboostError
+        If the name does not end with a number.
+    """
+    found = re.search(r"\d+$", name)
+    if found is None:
+        raise UsboostError(
+            f"view {name!r} is no frame: its name ends with no number, as in {frame_name(1)!r}"
+        )
+    return int(found.group())
 
 
 @dataclass(frozen=True)
@@ -79,7 +97,7 @@ def as_sequences(X: Any, n_features: int | None = None, n_frames: int | None = N
     ----------
     X : numeric array (n, T, d); array or DataFrame (n, T) for d = 1; or a list of n arrays of shape
         (T_i, d), or (T_i,) for d = 1, whose lengths may differ; or Views of T numeric tables, the
-        frames in the order of their names
+        frames in the order of the numbers at the end of their names
     n_features, n_frames : what a fitted model was trained on; d must be the former, and no sequence
         may be longer than the latter
 
@@ -92,7 +110,7 @@ def as_sequences(X: Any, n_features: int | None = None, n_frames: int | None = N
     if isinstance(X, Sequences):
         taken = X
     elif isinstance(X, Views):
-        frames = [X[name].numeric for name in sorted(X.names)]
+        frames = [X[name].numeric for name in sorted(X.names, key=frame_number)]
         values = np.stack(frames, axis=1).astype(np.float64)
         taken = Sequences(values, np.full(len(values), values.shape[1]))
     elif isinstance(X, (list, tuple)) or (isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 1):

@@ -6,7 +6,7 @@ import io
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +35,7 @@ class Images:
     """
 
     pixels: np.ndarray
+    kind: ClassVar[str] = "image"
 
     def __post_init__(self) -> None:
         if self.pixels.dtype != np.uint8 or self.pixels.ndim != 4 or self.pixels.shape[1] not in MODES:
@@ -81,6 +82,8 @@ class EncodedImages:
         If the column is not binary, holds nulls, or there are other than 1 or 3 channels.
     """
 
+    kind: ClassVar[str] = "image"
+
     def __init__(
         self,
         column: pa.ChunkedArray | pa.Array,
@@ -115,6 +118,11 @@ class EncodedImages:
     def encoded(self, row: int) -> bytes:
         """The PNG or JPEG bytes of one row."""
         return self._column[int(self._rows[row])].as_py()
+
+    def update_digest(self, digest: Any) -> None:
+        """Feed what the pictures are to a hash of `hashlib`."""
+        for row in range(len(self)):
+            digest.update(self.encoded(row))
 
     def decode(self, rows: Any = None, *, threads: int | None = None) -> np.ndarray:
         """The pixels of some rows (all by default).

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.utils.validation import check_array
 
 from usboost.data.table import Table
 from usboost.data.views import Views
@@ -30,6 +29,8 @@ def as_table(X: Any, n_columns: int | None = None) -> Table:
     if isinstance(X, Views):
         X = X[VIEW] if VIEW in X.names else reduce(Table.beside, (X[name] for name in X.names))
     if not isinstance(X, Table):
+        from sklearn.utils.validation import check_array
+
         names = tuple(map(str, X.columns)) if isinstance(X, pd.DataFrame) else ()
         try:
             values = check_array(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -29,6 +29,8 @@ class Table:
     codes: np.ndarray
     cardinalities: tuple[int, ...] = ()
     names: tuple[str, ...] = ()
+
+    kind: ClassVar[str] = "table"
 
     @classmethod
     def from_numeric(cls, values: np.ndarray, names: tuple[str, ...] = ()) -> Table:

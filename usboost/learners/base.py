@@ -2,18 +2,33 @@
 
 A `Learner` holds settings only. It prepares a view once (bins it, moves it to the device), a
 `Trainer` then fits one weak learner a round on the prepared rows, and what comes out predicts on
-anything prepared the same way.
+anything prepared the same way. One entry in `LEARNERS` makes a learner known to save, load, checkpoints,
+params.yaml and the command line; `usboost.testing` checks one of your own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
 from usboost.data.views import View
+from usboost.errors import UsboostError
+from usboost.files.parts import Registry
+
+LEARNERS = Registry(
+    "learner",
+    {
+        "network": "usboost.learners.networks.learner:NetworkLearner",
+        "tree": "usboost.learners.trees.learner:TreeLearner",
+        "classifier": "usboost.learners.classifiers:ClassifierLearner",
+        "regressor": "usboost.learners.regressors:RegressorLearner",
+    },
+    aliases={"trees": "tree", "classifiers": "classifier"},
+)
+"""Weak learners by kind."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +72,6 @@ class Target:
 class FittedLearner(Protocol):
     """One weak learner after fitting."""
 
-    kind: str
-
     def predict(self, prepared: Any) -> np.ndarray:
         """float32 (n, D) on a view prepared by its learner."""
         ...
@@ -67,17 +80,108 @@ class FittedLearner(Protocol):
         """Arrays for safetensors, and what else `from_arrays` needs, as JSON."""
         ...
 
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> FittedLearner:
+        """The learner that `to_arrays` described."""
+        ...
+
+    def check(self, n_outputs: int | None = None, n_columns: int | None = None) -> None:
+        """Refuse what no fitted learner can hold; it may come from a file that anyone has made.
+
+        Parameters
+        ----------
+        n_outputs, n_columns : D, and the columns of the view, where they are known
+
+        Raises
+        ------
+        UsboostError
+            Before anything is done with an array that does not fit, whatever the file says.
+        """
+        ...
+
 
 class Trainer(Protocol):
-    def fit(self, target: Target, *, seed: int, start: FittedLearner | None) -> FittedLearner: ...
+    def fit(self, target: Target, *, seed: int, start: FittedLearner | None) -> FittedLearner:
+        """Fit one weak learner to a round's target; `start` is the one of the round before."""
+        ...
 
 
 class Learner(Protocol):
-    """Settings of a weak learner; stateless, so one object serves every round and fit."""
+    """Settings of a weak learner; stateless, so one object serves every round and fit.
 
-    def prepare(self, view: View) -> Any: ...
+    An attribute `reads`, a tuple of view names, says what it reads: the view with the learner's own name
+    if it is absent or None, one view, or several side by side.
+    """
 
-    def trainer(self, prepared: Any, n_outputs: int) -> Trainer: ...
+    kind: ClassVar[str]
+    fitted: ClassVar[type]
+
+    def prepare(self, view: View) -> Any:
+        """A view in the form that training and prediction take, made once a fit."""
+        ...
+
+    def trainer(self, prepared: Any, n_outputs: int) -> Trainer:
+        """What fits one weak learner with D outputs a round to the prepared rows."""
+        ...
+
+
+def view_names(name: str, learner: Any) -> tuple[str, ...]:
+    """The views that the learner called `name` reads."""
+    return tuple(getattr(learner, "reads", None) or (name,))
+
+
+def kind_of(fitted: FittedLearner) -> str:
+    """The kind under which a fitted learner is written.
+
+    Raises
+    ------
+    UsboostError
+        If its class is that of no registered learner.
+    """
+    kind = getattr(fitted, "kind", None)
+    if kind in LEARNERS and isinstance(fitted, LEARNERS[str(kind)].fitted):
+        return str(kind)
+    raise UsboostError(
+        f"a {type(fitted).__name__} cannot be written: no registered learner has it as its `fitted` class; "
+        "register the learner with usboost.learners.base.LEARNERS.register"
+    )
+
+
+def check_writable(name: str, learner: Any) -> None:
+    """Refuse a learner whose weak learners could not be written or read back.
+
+    Raises
+    ------
+    UsboostError
+        Naming the learner; asked before training, when there is nothing to lose yet.
+    """
+    if LEARNERS.kind_of(type(learner)) is None:
+        raise UsboostError(
+            f"learner {name!r}, a {type(learner).__name__}, is not registered, so that what it fits cannot "
+            "be written; register it with usboost.learners.base.LEARNERS.register, or do without a file"
+        )
+    own = getattr(learner, "check_writable", None)
+    if own is not None:
+        own()
+
+
+def read_learner(kind: str, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> FittedLearner:
+    """A weak learner from a file's arrays and JSON, checked.
+
+    Raises
+    ------
+    UsboostError
+        If the kind is unknown or the content is not one of its weak learners.
+    """
+    learner: FittedLearner = LEARNERS[kind].fitted.from_arrays(arrays, meta)
+    learner.check()
+    return learner
+
+
+def check_outputs(found: int, n_outputs: int | None) -> None:
+    """Refuse a weak learner with another number of outputs than is needed, where that is known."""
+    if n_outputs not in (None, found):
+        raise UsboostError(f"a weak learner has {found} outputs where {n_outputs} are needed")
 
 
 def sum_one_by_one(learners: Sequence[Any], steps: Sequence[float], prepared: Any) -> np.ndarray:

@@ -15,8 +15,11 @@ from usboost.data.frames import Frame
 from usboost.data.table import Table
 from usboost.data.views import View
 from usboost.errors import UsboostError
-from usboost.learners.base import FittedLearner, Target
+from usboost.learners.base import FittedLearner, Target, check_outputs
 from usboost.learners.trees.tree import Tree
+
+_TREES = (DecisionTreeClassifier, ExtraTreeClassifier)
+_WRITABLE = (*_TREES, LogisticRegression)
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,13 @@ class Hyperplane:
     def predict(self, prepared: PreparedFrame) -> np.ndarray:
         return np.where(prepared.values @ self.weights + self.intercept > 0, 1.0, -1.0)
 
+    def check(self, n_columns: int | None) -> None:
+        both = np.concatenate((self.weights, self.intercept), axis=None)
+        if self.weights.ndim != 1 or self.intercept.shape != (1,) or both.dtype.kind != "f":
+            raise UsboostError("a hyperplane is not a vector of numbers and an intercept")
+        if n_columns not in (None, len(self.weights)) or not np.isfinite(both).all():
+            raise UsboostError("a hyperplane holds a number that is not finite, or too many or few")
+
 
 @dataclass(frozen=True)
 class SignTree:
@@ -47,6 +57,9 @@ class SignTree:
 
     def predict(self, prepared: PreparedFrame) -> np.ndarray:
         return self.tree.predict(prepared.matrix)[:, 0]
+
+    def check(self, n_columns: int | None) -> None:
+        self.tree.check(n_columns)
 
 
 @dataclass(frozen=True)
@@ -58,6 +71,9 @@ class Opaque:
     def predict(self, prepared: PreparedFrame) -> np.ndarray:
         return np.where(self.estimator.predict(prepared.values) > 0, 1.0, -1.0)
 
+    def check(self, n_columns: int | None) -> None:
+        raise UsboostError(f"a {type(self.estimator).__name__} has no file form")
+
 
 Rule = Hyperplane | SignTree | Opaque
 
@@ -67,7 +83,7 @@ class FittedClassifiers:
     """The classifiers of one round, one per output column."""
 
     rules: tuple[Rule, ...]
-    kind: ClassVar[str] = "classifiers"
+    kind: ClassVar[str] = "classifier"
 
     def predict(self, prepared: PreparedFrame) -> np.ndarray:
         """−1 or 1, and 0 where the sample is absent: float32 (n, D)."""
@@ -88,10 +104,7 @@ class FittedClassifiers:
         kinds: list[str] = []
         for k, rule in enumerate(self.rules):
             if isinstance(rule, Opaque):
-                raise UsboostError(
-                    f"a {type(rule.estimator).__name__} has no file form; use a DecisionTreeClassifier or a "
-                    "LogisticRegression as the estimator of a model that is to be saved"
-                )
+                raise _unwritable(rule.estimator)
             if isinstance(rule, SignTree):
                 kinds.append("tree")
                 arrays |= {f"{k}.{name}": array for name, array in rule.tree.arrays().items()}
@@ -113,6 +126,18 @@ class FittedClassifiers:
                 raise UsboostError(f"there is no kind of weak classifier {kind!r}")
         return cls(tuple(rules))
 
+    def check(self, n_outputs: int | None = None, n_columns: int | None = None) -> None:
+        """Every rule is a tree or a hyperplane over the columns, and there are `n_outputs` rules.
+
+        Raises
+        ------
+        UsboostError
+            If not.
+        """
+        for rule in self.rules:
+            rule.check(n_columns)
+        check_outputs(len(self.rules), n_outputs)
+
 
 class ClassifierLearner(BaseEstimator):
     """A scikit-learn classifier, cloned for every round and output column.
@@ -126,10 +151,23 @@ class ClassifierLearner(BaseEstimator):
     estimator : scikit-learn classifier whose ``fit`` takes ``sample_weight``, optional
         Default: a `DecisionTreeClassifier` of depth 3. Trees and logistic regressions are kept as
         arrays and can be written to files; others work in memory.
+    reads : tuple of one view name, optional; by default the view with the learner's own name
     """
 
-    def __init__(self, estimator: Any = None) -> None:
+    kind: ClassVar[str] = "classifier"
+    fitted: ClassVar[type] = FittedClassifiers
+    holds: ClassVar[dict[str, Any]] = {
+        "estimator": ("DecisionTreeClassifier", "ExtraTreeClassifier", "LogisticRegression")
+    }
+
+    def __init__(self, estimator: Any = None, reads: tuple[str, ...] | None = None) -> None:
         self.estimator = estimator
+        self.reads = reads
+
+    def check_writable(self) -> None:
+        """Refuse a classifier that is neither a tree nor a logistic regression: it has no file form."""
+        if self.estimator is not None and type(self.estimator) not in _WRITABLE:
+            raise _unwritable(self.estimator)
 
     def prepare(self, view: View) -> PreparedFrame:
         """Takes a `Frame`, or a `Table`, whose category codes are then ordinals."""
@@ -186,8 +224,15 @@ class ClassifierTrainer:
         return _rule(estimator)
 
 
+def _unwritable(estimator: Any) -> UsboostError:
+    return UsboostError(
+        f"a {type(estimator).__name__} has no file form; use a DecisionTreeClassifier or a "
+        "LogisticRegression as the estimator of a model that is to be saved"
+    )
+
+
 def _rule(estimator: Any) -> Rule:
-    if type(estimator) in (DecisionTreeClassifier, ExtraTreeClassifier):
+    if type(estimator) in _TREES:
         grown = estimator.tree_
         shares = grown.value[grown.children_left < 0, 0]
         signs = np.where(shares.argmax(axis=1) == 1, 1.0, -1.0).astype(np.float32)

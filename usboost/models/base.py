@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -12,11 +13,27 @@ from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from usboost.boosting.callbacks import Callback, EarlyStopping, History
 from usboost.boosting.checkpoint import Checkpoint, identity_of
+from usboost.boosting.context import FitContext
 from usboost.data.views import Views
 from usboost.errors import UsboostError
+from usboost.files.parts import Registry
 from usboost.learners.trees.tree import Tree
+
+MODELS = Registry(
+    "model",
+    {
+        "two_weak_learner": "usboost.models.two_weak_learner:TwoWeakLearnerClassifier",
+        "two_branch": "usboost.models.two_branch:TwoBranchNetworkClassifier",
+        "bfv_network": "usboost.models.bfv_network:BoostedFeatureNetworkClassifier",
+        "boosted_network": "usboost.models.boosted_network:BoostedNetworkClassifier",
+        "boosted_network_regressor": "usboost.models.boosted_network:BoostedNetworkRegressor",
+        "earlyboost": "usboost.models.earlyboost:EarlyBoostClassifier",
+        "lightgbm": "usboost.models.baselines:LightGBMBaseline",
+    },
+    aliases={"LightGBMOutsider": "lightgbm"},
+)
+"""Models by kind: those that files can name."""
 
 Validation = tuple[Views, np.ndarray]
 
@@ -33,17 +50,38 @@ def as_views(X: Views | Mapping[str, Any]) -> Views:
     )
 
 
+def open_checkpoint(
+    given: Checkpoint | Path | str | None,
+    model: Any,
+    samples: Sequence[Validation],
+    learners: Mapping[str, Any],
+) -> Checkpoint | None:
+    """The checkpoint that a model's parameter names, begun for a fit of these samples.
+
+    Raises
+    ------
+    UsboostError
+        If it holds another fit, or what the learners fit could not be written.
+    """
+    if given is None:
+        return None
+    opened = given if isinstance(given, Checkpoint) else Checkpoint(given)
+    opened.begin(opened.identity or identity_of(model, samples), learners)
+    return opened
+
+
 class ViewsClassifier(ClassifierMixin, BaseEstimator):
     """Base of the classifiers: subclasses fit encoded labels and give scores per class.
 
-    Subclasses have the parameters `validation_fraction`, `patience`, `callbacks`, `random_state`
-    and implement ``_fit(views, codes, validation, callbacks)``, which trains on codes 0..M−1, and
-    ``predict_proba``.
+    A subclass implements ``_fit(views, codes, context)``, which trains on codes 0..M−1 and sets
+    ``history_`` and ``best_round_``, ``predict_proba``, and, to be saved, ``_write`` and ``_read``
+    (see `usboost.models.persistence`).
     """
 
-    monitor = "f1_val"
+    holds: ClassVar[Mapping[str, Any]] = {}
+    """Parameters that are estimators themselves: a registry of what they may be, or classes' names."""
+
     columns_: dict[str, tuple[str, ...]]
-    _opened: Checkpoint | None = None
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -90,40 +128,35 @@ class ViewsClassifier(ClassifierMixin, BaseEstimator):
                 f"all {len(labels)} labels are {self.classes_[0]!r}, one class; two classes are needed"
             )
         self.n_features_in_ = len(views.names)
-        views, codes, held_out = self._split(views, codes, validation)
-        self._opened = self._open_checkpoint([(views, codes), *([held_out] if held_out else [])])
-        history = History()
-        stopping = EarlyStopping(self.monitor, self.patience) if held_out else None
-        watchers: list[Callback] = [history, *([stopping] if stopping else []), *(self.callbacks or [])]
-        try:
-            self._fit(views, codes, held_out, watchers)
-        finally:
-            self._opened = None
-        self.history_ = history.rounds
-        self.best_round_ = stopping.best_round if stopping else len(history.rounds)
+        views, codes, held_out = self._set_aside(views, codes, validation)
+        parameters = self.get_params(deep=False)
+        samples = [(views, codes), *([held_out] if held_out else [])]
+        checkpoint = open_checkpoint(parameters.get("checkpoint"), self, samples, self._weak_learners())
+        self._fit(views, codes, FitContext(held_out, parameters.get("callbacks") or (), checkpoint))
         return self
 
-    def _open_checkpoint(self, samples: Sequence[Validation]) -> Checkpoint | None:
-        given = getattr(self, "checkpoint", None)
-        if given is None:
-            return None
-        opened = given if isinstance(given, Checkpoint) else Checkpoint(given)
-        opened.begin(opened.identity or identity_of(self, samples))
-        return opened
+    def _fit(self, views: Views, codes: np.ndarray, context: FitContext) -> None:
+        raise AttributeError("_fit is defined by each classifier")
 
-    def _split(
+    def _weak_learners(self) -> dict[str, Any]:
+        """The learners whose fits a checkpoint holds, by name."""
+        return {}
+
+    def _set_aside(
         self, views: Views, codes: np.ndarray, validation: tuple[Any, Any] | None
     ) -> tuple[Views, np.ndarray, Validation | None]:
+        """The samples to fit to, and those that tell when to stop: given, drawn, or none."""
         if validation is not None:
             return views, codes, (as_views(validation[0]), self._encode(np.asarray(validation[1])))
-        if not self.validation_fraction:
+        parameters = self.get_params(deep=False)
+        if not parameters.get("validation_fraction"):
             return views, codes, None
         try:
             fit_rows, held_rows = train_test_split(
                 np.arange(len(codes)),
-                test_size=self.validation_fraction,
+                test_size=parameters["validation_fraction"],
                 stratify=codes,
-                random_state=self.random_state,
+                random_state=parameters["random_state"],
             )
         except ValueError as error:
             raise UsboostError(f"cannot set samples aside for validation: {error}") from error

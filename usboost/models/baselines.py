@@ -2,26 +2,46 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 
 from usboost.boosting.callbacks import Callback, tell, watched
-from usboost.boosting.rounds import Round
+from usboost.boosting.context import FitContext
+from usboost.boosting.rounds import Clock, Round
 from usboost.data.images import EncodedImages, Images
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
-from usboost.evaluation.metrics import accuracy, f1
 from usboost.learners.networks.backbones import Backbone, embedded
 from usboost.learners.networks.training import pick_device
-from usboost.learners.trees.learner import quiet_lightgbm
+from usboost.learners.trees.engines import quiet_lightgbm
 from usboost.learners.trees.tree import Tree
-from usboost.models.base import Validation, ViewsClassifier, as_views
+from usboost.models.base import ViewsClassifier, as_views
 from usboost.models.gbm import GradientBoostedTrees, lightgbm_parameters, lightgbm_threads, log_odds
+from usboost.models.gbm_files import load_gbm, save_gbm
+
+
+class _Stages:
+    """Shows LightGBM's stages to callbacks as rounds."""
+
+    order = 20  # after LightGBM has scored the validation rows, before it decides to stop
+
+    def __init__(self, callbacks: Sequence[Callback]) -> None:
+        self._callbacks, self._clock = callbacks, Clock()
+
+    def __call__(self, env: Any) -> None:
+        losses = [float(entry[2]) for entry in env.evaluation_result_list]
+        metrics = {"risk_val": losses[0]} if losses else {}
+        stop = tell(self._callbacks, Round(env.iteration + 1, None, metrics, self._clock.seconds()))
+        self._clock = Clock()
+        if stop:
+            from lightgbm.callback import EarlyStopException
+
+            raise EarlyStopException(env.iteration, env.evaluation_result_list)
 
 
 class LightGBMBaseline(ViewsClassifier):
@@ -38,10 +58,13 @@ class LightGBMBaseline(ViewsClassifier):
 
     Attributes
     ----------
-    classes_, history_ (one entry: the fit is LightGBM's own loop), gbm_ : GradientBoostedTrees
-    best_round_ : 1, that entry's; n_estimators_ : int, the stages kept
+    classes_, gbm_ : GradientBoostedTrees
+    history_ : list of dicts, one a stage, with validation data "risk_val", the log-loss in nats
+    best_round_, n_estimators_ : int, the stages kept
     feature_importances_, feature_names_ : of all columns, as ``<view>__<column>`` with several views
     """
+
+    holds: ClassVar[Mapping[str, Any]] = {"backbone": ("Backbone",)}
 
     def __init__(
         self,
@@ -70,10 +93,6 @@ class LightGBMBaseline(ViewsClassifier):
         self.callbacks = callbacks
 
     @property
-    def n_rounds(self) -> int:
-        return 1
-
-    @property
     def n_estimators_(self) -> int:
         """Stages kept."""
         self._check_fitted()
@@ -85,11 +104,8 @@ class LightGBMBaseline(ViewsClassifier):
     def _reads(self, n_columns: int) -> Sequence[str]:
         return self.views
 
-    def _fit(
-        self, views: Views, codes: np.ndarray, validation: Validation | None, callbacks: list[Callback]
-    ) -> None:
+    def _fit(self, views: Views, codes: np.ndarray, context: FitContext) -> None:
         lightgbm = quiet_lightgbm()
-        started = time.perf_counter()
         n_classes = len(self.classes_)
         initial = log_odds(codes, n_classes)
         parameters = lightgbm_parameters(n_classes) | {
@@ -110,23 +126,32 @@ class LightGBMBaseline(ViewsClassifier):
                 reference=reference,
             )
 
-        table = self._table(views)
+        table, validation, watch = self._table(views), context.validation, context.watch()
         self.columns_ = {"+".join(self.views): table.names}
         train = dataset(table, codes)
         held = [dataset(self._table(validation[0]), validation[1], train)] if validation else []
-        stops = [lightgbm.early_stopping(self.patience, verbose=False)] if held else []
-        booster = lightgbm.train(parameters, train, self.n_trees, valid_sets=held, callbacks=stops)
+        hooks = [_Stages(watch.callbacks)]
+        if held:
+            hooks.append(lightgbm.early_stopping(self.patience, verbose=False))
+        with watched(self, watch.callbacks):
+            booster = lightgbm.train(parameters, train, self.n_trees, valid_sets=held, callbacks=hooks)
         best = booster.best_iteration if held and booster.best_iteration > 0 else booster.current_iteration()
         grown = booster.dump_model(num_iteration=best)["tree_info"]
         trees = [Tree.from_lightgbm(tree, scale=1 / self.learning_rate) for tree in grown]
         self.gbm_ = GradientBoostedTrees(trees, initial, self.learning_rate, n_classes)
-        metrics: dict[str, float] = {"risk_train": float("nan")}
-        if validation:
-            predicted = self.gbm_.probabilities(self._table(validation[0])).argmax(axis=1)
-            metrics["f1_val"] = f1(validation[1], predicted, n_classes)
-            metrics["accuracy_val"] = accuracy(validation[1], predicted)
-        with watched(self, callbacks):
-            tell(callbacks, Round(1, None, metrics, {"total": time.perf_counter() - started}))
+        self.history_, self.best_round_ = watch.history, best
+
+    @property
+    def n_rounds(self) -> int:
+        """Stages at most, under the name that callbacks know."""
+        return self.n_trees
+
+    def _write(self, folder: Path) -> dict[str, Any]:
+        save_gbm(self.gbm_, folder / "gbm")
+        return {}
+
+    def _read(self, document: Mapping[str, Any], folder: Path) -> None:
+        self.gbm_ = load_gbm(folder / "gbm", len(self.classes_))
 
     def _table(self, views: Views) -> Table:
         """The chosen views side by side."""

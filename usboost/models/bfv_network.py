@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
 
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.checkpoint import Checkpoint
+from usboost.boosting.context import FitContext
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
+from usboost.files.arrays import read_arrays, write_arrays
 from usboost.learners.trees.tree import Tree
-from usboost.models.base import Validation, ViewsClassifier, as_views
+from usboost.models.base import ViewsClassifier, as_views
 from usboost.models.gbm import BoostedFeatures, GradientBoostedTrees
-from usboost.models.two_branch import TwoBranchNetworkClassifier
+from usboost.models.gbm_files import load_gbm, save_gbm
+from usboost.models.two_branch import WEIGHTS, FittedTwoBranch, TwoBranchNetworkClassifier
 
 BFV = "BFV"
 
@@ -52,6 +56,11 @@ class BoostedFeatureNetworkClassifier(ViewsClassifier):
     feature_importances_, feature_names_ : of the structured view's columns, in the GBM
     """
 
+    holds: ClassVar[Mapping[str, Any]] = {
+        "features": ("BoostedFeatures",),
+        "network": ("TwoBranchNetworkClassifier",),
+    }
+
     def __init__(
         self,
         features: BoostedFeatures | None = None,
@@ -77,10 +86,6 @@ class BoostedFeatureNetworkClassifier(ViewsClassifier):
         self.checkpoint = checkpoint
 
     @property
-    def patience(self) -> int | None:
-        return (self.network or TwoBranchNetworkClassifier()).patience
-
-    @property
     def n_estimators_(self) -> int:
         """Stages of the GBM."""
         self._check_fitted()
@@ -92,9 +97,7 @@ class BoostedFeatureNetworkClassifier(ViewsClassifier):
     def _reads(self, n_columns: int) -> Sequence[str]:
         return (self.network or TwoBranchNetworkClassifier()).views[0], self.structured
 
-    def _fit(
-        self, views: Views, codes: np.ndarray, validation: Validation | None, callbacks: list[Callback]
-    ) -> None:
+    def _fit(self, views: Views, codes: np.ndarray, context: FitContext) -> None:
         if self.encoding not in ("values", "numbers"):
             raise UsboostError(f"encoding is 'values' or 'numbers', not {self.encoding!r}")
         if self.encoding == "numbers" and self.out_of_fold:
@@ -129,20 +132,19 @@ class BoostedFeatureNetworkClassifier(ViewsClassifier):
             self.scale_ = np.divide(1, deviation, out=np.zeros_like(deviation), where=deviation > 0)
         network = clone(self.network) if self.network is not None else TwoBranchNetworkClassifier()
         network.set_params(views=(network.views[0], BFV), random_state=self.random_state)
-        # the class codes are known, so the network's own label handling is skipped
-        network.classes_ = np.arange(len(self.classes_))
-        held_out = (self._read(validation[0]), validation[1]) if validation else None
-        network._opened = self._opened
-        network._fit(self._read(views, values), codes, held_out, callbacks)
-        network.best_round_ = 0  # this classifier's history and best round count
-        self.network_ = network
+        network.classes_ = np.arange(len(self.classes_))  # labels are codes here
+        held_out = None
+        if context.validation is not None:
+            held_out = self._read_views(context.validation[0]), context.validation[1]
+        network._fit(self._read_views(views, values), codes, replace(context, validation=held_out))
+        self.network_, self.history_, self.best_round_ = network, network.history_, network.best_round_
 
     def _values(self, views: Views) -> np.ndarray:
         if BFV in views.names:
             return views[BFV].numeric
         return self.gbm_.features(views[self.structured])
 
-    def _read(self, views: Views, values: np.ndarray | None = None) -> Views:
+    def _read_views(self, views: Views, values: np.ndarray | None = None) -> Views:
         """The views as the network takes them."""
         if self.encoding == "numbers":
             return views.with_view(BFV, self.gbm_.leaf_numbers(views[self.structured]))
@@ -150,7 +152,27 @@ class BoostedFeatureNetworkClassifier(ViewsClassifier):
         standardised = (values - self.mean_) * self.scale_
         return views.with_view(BFV, Table.from_numeric(standardised))
 
+    def _write(self, folder: Path) -> dict[str, Any]:
+        network = self.network_.network_
+        write_arrays({**network.weights, "bfv.mean": self.mean_, "bfv.scale": self.scale_}, folder / WEIGHTS)
+        save_gbm(self.gbm_, folder / "gbm")
+        return {"network": network.spec}
+
+    def _read(self, document: Mapping[str, Any], folder: Path) -> None:
+        arrays = read_arrays(folder / WEIGHTS)
+        self.mean_, self.scale_ = arrays.pop("bfv.mean"), arrays.pop("bfv.scale")
+        self.gbm_ = load_gbm(folder / "gbm", len(self.classes_))
+        network = self.network or TwoBranchNetworkClassifier()
+        network.set_params(views=document["network"]["views"])
+        network.classes_, network.best_round_ = np.arange(len(self.classes_)), self.best_round_
+        network.network_ = FittedTwoBranch(document["network"], arrays)
+        network.network_.check(len(self.classes_))
+        for array in (self.mean_, self.scale_):
+            if array.shape != (self.gbm_.n_features,) or array.dtype != np.float32:
+                raise UsboostError("the means of the boosted features are not one for each tree")
+        self.network_ = network
+
     def predict_proba(self, X: Views | Mapping[str, Any]) -> np.ndarray:
         """Class probabilities, float64 (n, M), columns as in ``classes_``."""
         self._check_fitted()
-        return self.network_.predict_proba(self._read(as_views(X)))
+        return self.network_.predict_proba(self._read_views(as_views(X)))

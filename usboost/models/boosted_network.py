@@ -7,9 +7,9 @@ target, and the loss's own best step γ.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -17,8 +17,9 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from usboost.boosting.callbacks import Callback, EarlyStopping, History
+from usboost.boosting.callbacks import Callback
 from usboost.boosting.checkpoint import Checkpoint
+from usboost.boosting.context import FitContext, Watch
 from usboost.boosting.loop import StagewiseLoop, advance, ensemble_scores, fit_error
 from usboost.boosting.rounds import Scores, Stage
 from usboost.boosting.steps import ClosedForm, Newton
@@ -28,29 +29,37 @@ from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import accuracy, f1
-from usboost.learners.base import Learner, Target
+from usboost.learners.base import LEARNERS, Learner, Target
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
 from usboost.losses.squared import Squared
-from usboost.models.base import Validation, ViewsClassifier
+from usboost.models.base import ViewsClassifier, open_checkpoint
+from usboost.models.stagewise import StagewiseModel
 
 Predictor = Squared | SoftmaxCrossEntropy
 Evaluate = Callable[[np.ndarray, np.ndarray], dict[str, float]]
 
 
-class _BoostedNetwork(BaseEstimator, ABC):
+class _BoostedNetwork(StagewiseModel, BaseEstimator, ABC):
     """What the classifier and the regressor share."""
 
     learner: Learner | None
     n_rounds: int
     random_state: int
     weighted: bool = True
-    _opened: Checkpoint | None = None
     stages_: list[Stage]
     n_features_in_: int
 
+    holds: ClassVar[Mapping[str, Any]] = {"learner": LEARNERS}
+
     def _learner(self) -> Learner:
         return NetworkLearner((16,), "adam", 0.01, 32, 30) if self.learner is None else self.learner
+
+    def _weak_learners(self) -> dict[str, Any]:
+        return {VIEW: self._learner()}
+
+    def _learner_names(self, index: int) -> set[str]:
+        return {VIEW}
 
     @abstractmethod
     def _loss(self) -> Predictor:
@@ -62,8 +71,9 @@ class _BoostedNetwork(BaseEstimator, ABC):
         y: np.ndarray,
         validation: tuple[Views, np.ndarray] | None,
         evaluate: Evaluate,
-        callbacks: list[Callback],
-    ) -> list[Stage]:
+        watch: Watch,
+        checkpoint: Checkpoint | None,
+    ) -> None:
         def describe(
             stage: Stage, train: Scores, targets: Sequence[Target], outputs: Sequence[np.ndarray]
         ) -> dict[str, float]:
@@ -74,7 +84,7 @@ class _BoostedNetwork(BaseEstimator, ABC):
         if self.n_rounds < 1:
             raise UsboostError(f"n_rounds must be at least 1, not {self.n_rounds}")
         loss = self._loss()
-        return StagewiseLoop(
+        stages = StagewiseLoop(
             loss=loss,
             learners={VIEW: self._learner()},
             target=NewtonTarget(self.weighted),
@@ -83,11 +93,13 @@ class _BoostedNetwork(BaseEstimator, ABC):
             evaluate=evaluate,
             describe=describe,
             seed=self.random_state,
-            callbacks=callbacks,
-            checkpoint=self._opened,
+            callbacks=watch.callbacks,
+            checkpoint=checkpoint,
         ).run(views, y, validation)
+        self.history_, self.best_round_ = watch.history, watch.best_round
+        self.stages_ = stages[: self.best_round_]
 
-    def _read(self, X: Any, reset: bool = False) -> Table:
+    def _table(self, X: Any, reset: bool = False) -> Table:
         """X as a table of the columns that the model was fitted to, or of those it is now fitted to."""
         if isinstance(X, (Table, Views)):
             table = as_table(X, None if reset else self.n_features_in_)
@@ -103,17 +115,12 @@ class _BoostedNetwork(BaseEstimator, ABC):
         return table
 
     @property
-    def n_estimators_(self) -> int:
-        """Networks kept."""
-        return len(self.stages_)
-
-    @property
     def gammas_(self) -> np.ndarray:
         """γ_j of every kept round, float64."""
         return np.array([stage.steps[VIEW] for stage in self.stages_])
 
     def _staged_f(self, X: Any) -> Iterator[np.ndarray]:
-        table = self._read(X)
+        table = self._table(X)
         prepared = {VIEW: self._learner().prepare(table)}
         f = np.zeros((len(table), self._loss().n_outputs))
         for stage in self.stages_:
@@ -121,7 +128,7 @@ class _BoostedNetwork(BaseEstimator, ABC):
             yield f
 
     def _f(self, X: Any) -> np.ndarray:
-        table = self._read(X)
+        table = self._table(X)
         prepared = {VIEW: self._learner().prepare(table)}
         return ensemble_scores(self.stages_, prepared, (len(table), self._loss().n_outputs))
 
@@ -222,17 +229,14 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
         UsboostError
             If X, y or a setting is not usable, or a network's outputs are all zero (it names the round).
         """
-        table = self._read(X, reset=True)
+        table = self._table(X, reset=True)
         if validation is not None:
-            validation = {VIEW: self._read(validation[0])}, validation[1]
+            validation = {VIEW: self._table(validation[0])}, validation[1]
         super().fit({VIEW: table}, y, validation)
         self.n_features_in_ = table.n_columns
-        self.stages_ = self.stages_[: self.best_round_]
         return self
 
-    def _fit(
-        self, views: Views, codes: np.ndarray, validation: Validation | None, callbacks: list[Callback]
-    ) -> None:
+    def _fit(self, views: Views, codes: np.ndarray, context: FitContext) -> None:
         n_classes = len(self.classes_)
         unit = np.eye(n_classes)
 
@@ -240,8 +244,11 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
             true, predicted = y.argmax(axis=1), self._loss().scores(f).argmax(axis=1)
             return {"f1": f1(true, predicted, n_classes), "accuracy": accuracy(true, predicted)}
 
-        held_out = (validation[0], unit[validation[1]]) if validation else None
-        self.stages_ = self._boost(views, unit[codes], held_out, evaluate, callbacks)
+        held_out = None
+        if context.validation is not None:
+            held_out = context.validation[0], unit[context.validation[1]]
+        watch = context.watch("f1_val", self.patience)
+        self._boost(views, unit[codes], held_out, evaluate, watch, context.checkpoint)
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Scores, float64: (n, M), or (n,) with the margin of class 1 when M = 2."""
@@ -293,6 +300,7 @@ class BoostedNetworkRegressor(RegressorMixin, _BoostedNetwork):
         validation_fraction: float = 0.0,
         random_state: int = 0,
         callbacks: Sequence[Callback] | None = None,
+        checkpoint: Checkpoint | Path | str | None = None,
     ) -> None:
         self.learner = learner
         self.n_rounds = n_rounds
@@ -300,6 +308,7 @@ class BoostedNetworkRegressor(RegressorMixin, _BoostedNetwork):
         self.validation_fraction = validation_fraction
         self.random_state = random_state
         self.callbacks = callbacks
+        self.checkpoint = checkpoint
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -317,25 +326,23 @@ class BoostedNetworkRegressor(RegressorMixin, _BoostedNetwork):
         X, validation, and the errors raised : as of `BoostedNetworkClassifier.fit`
         y : (n,) or (n, m) finite numbers
         """
-        table, targets = self._read(X, reset=True), as_targets(y)
+        table, targets = self._table(X, reset=True), as_targets(y)
         self.flat_, self.n_outputs_ = np.asarray(y).ndim == 1, targets.shape[1]
         if len(targets) != len(table):
             raise UsboostError(f"X has {len(table)} rows but y has {len(targets)}")
         views, held_out = Views({VIEW: table}), None
         if validation is not None:
-            held_out = Views({VIEW: self._read(validation[0])}), as_targets(validation[1])
+            held_out = Views({VIEW: self._table(validation[0])}), as_targets(validation[1])
         elif self.validation_fraction:
             fit_rows, held_rows = train_test_split(
                 np.arange(len(table)), test_size=self.validation_fraction, random_state=self.random_state
             )
             held_out = views[held_rows], targets[held_rows]
             views, targets = views[fit_rows], targets[fit_rows]
-        history, stopping = History(), EarlyStopping("risk_val", self.patience)
-        watchers = [history, *([stopping] if held_out else []), *(self.callbacks or [])]
-        self.stages_ = self._boost(views, targets, held_out, lambda f, y: {}, watchers)
-        self.history_ = history.rounds
-        self.best_round_ = stopping.best_round if held_out else len(self.stages_)
-        self.stages_ = self.stages_[: self.best_round_]
+        samples = [(views, targets), *([held_out] if held_out else [])]
+        checkpoint = open_checkpoint(self.checkpoint, self, samples, self._weak_learners())
+        watch = FitContext(held_out, self.callbacks or ()).watch("risk_val", self.patience)
+        self._boost(views, targets, held_out, lambda f, y: {}, watch, checkpoint)
         return self
 
     def predict(self, X: Any) -> np.ndarray:
@@ -349,6 +356,11 @@ class BoostedNetworkRegressor(RegressorMixin, _BoostedNetwork):
         self._check_fitted()
         for f in self._staged_f(X):
             yield f[:, 0].copy() if self.flat_ else f.copy()
+
+    def _read(self, document: Mapping[str, Any], folder: Path) -> None:
+        if not hasattr(self, "flat_"):
+            raise UsboostError("it lacks flat_; save the model again")
+        StagewiseModel._read(self, document, folder)
 
     def _check_fitted(self) -> None:
         check_is_fitted(self, "best_round_")

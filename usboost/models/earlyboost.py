@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils import Tags
 
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.checkpoint import Checkpoint
+from usboost.boosting.context import FitContext
 from usboost.boosting.loop import StagewiseLoop, advance
 from usboost.boosting.rounds import Scores, Stage
 from usboost.boosting.steps import ClosedForm
@@ -27,10 +28,11 @@ from usboost.evaluation.metrics import accuracy, f1
 from usboost.learners.base import Learner, Target
 from usboost.learners.classifiers import ClassifierLearner
 from usboost.losses.signs import Exponential
-from usboost.models.base import Validation, ViewsClassifier
+from usboost.models.base import ViewsClassifier
+from usboost.models.stagewise import StagewiseModel
 
 
-class EarlyBoostClassifier(ViewsClassifier):
+class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
     """Classifier of sequences that can answer after any number of frames.
 
     H^t(x) = Σ_{s ≤ t} α_s h_s(x_s), where the weak classifier h_s was fitted to frame s alone; the
@@ -80,9 +82,9 @@ class EarlyBoostClassifier(ViewsClassifier):
         "accuracy_train", with validation data "risk_val", "accuracy_val" and "f1_val", and seconds.
     """
 
-    # what the base asks for; all T rounds are always run
-    validation_fraction = 0.0
-    patience = None
+    holds: ClassVar[Mapping[str, Any]] = {
+        "estimator": ("DecisionTreeClassifier", "ExtraTreeClassifier", "LogisticRegression")
+    }
 
     def __init__(
         self,
@@ -123,7 +125,7 @@ class EarlyBoostClassifier(ViewsClassifier):
             held_out = as_sequences(validation[0], n_features, n_frames)
             validation = held_out.views(n_frames), validation[1]
         super().fit(sequences.views(n_frames), y, validation)
-        self.n_features_in_, self.best_round_ = n_features, len(self.stages_)
+        self.n_features_in_ = n_features
         self.errors_ = np.array([row["error"] for row in self.history_])
         columns = range(self._loss().n_outputs)
         self.r_ = np.array([[row[f"r_{k}"] for k in columns] for row in self.history_])
@@ -135,7 +137,16 @@ class EarlyBoostClassifier(ViewsClassifier):
         return tags
 
     def _reads(self, n_columns: int) -> Sequence[str]:
-        return [f"frame {t:09d}" for t in range(1, n_columns + 1)]  # in this order when sorted
+        return [frame_name(t) for t in range(1, n_columns + 1)]
+
+    def _weak_learners(self) -> dict[str, Any]:
+        return {"a frame": ClassifierLearner(self.estimator)}
+
+    def _learner_names(self, index: int) -> set[str]:
+        return {frame_name(index)}
+
+    def _columns_of(self, name: str) -> int | None:
+        return self.n_features_in_
 
     @property
     def n_frames_(self) -> int:
@@ -143,18 +154,11 @@ class EarlyBoostClassifier(ViewsClassifier):
         return len(self.stages_)
 
     @property
-    def n_estimators_(self) -> int:
-        """Rounds kept: all T."""
-        return len(self.stages_)
-
-    @property
     def alphas_(self) -> np.ndarray:
         """α_t of every frame, float64 (T,)."""
         return np.array([step for stage in self.stages_ for step in stage.steps.values()])
 
-    def _fit(
-        self, views: Views, codes: np.ndarray, validation: Validation | None, callbacks: list[Callback]
-    ) -> None:
+    def _fit(self, views: Views, codes: np.ndarray, context: FitContext) -> None:
         if self.algorithm not in ("auto", "binary", "mh"):
             raise UsboostError(f"there is no algorithm {self.algorithm!r}; use 'auto', 'binary' or 'mh'")
         if self.algorithm == "binary" and len(self.classes_) > 2:
@@ -186,6 +190,10 @@ class EarlyBoostClassifier(ViewsClassifier):
         def learners(t: int) -> Mapping[str, Learner]:
             return {frame_name(t): learner}
 
+        held_out = None
+        if context.validation is not None:
+            held_out = context.validation[0], self._signs(context.validation[1])
+        watch = context.watch()
         self.stages_ = StagewiseLoop(
             loss=loss,
             learners=learners,
@@ -195,9 +203,11 @@ class EarlyBoostClassifier(ViewsClassifier):
             evaluate=evaluate,
             describe=describe,
             seed=self.random_state,
-            callbacks=callbacks,
-            checkpoint=self._opened,
-        ).run(views, self._signs(codes), (validation[0], self._signs(validation[1])) if validation else None)
+            callbacks=watch.callbacks,
+            checkpoint=context.checkpoint,
+        ).run(views, self._signs(codes), held_out)
+        # all T rounds are run and kept: a sequence may have that many frames
+        self.history_, self.best_round_ = watch.history, len(self.stages_)
 
     def _loss(self) -> Exponential:
         binary = self.algorithm != "mh" and len(self.classes_) == 2

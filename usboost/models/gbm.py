@@ -14,8 +14,8 @@ from sklearn.model_selection import StratifiedKFold
 
 from usboost.data.table import Table
 from usboost.errors import UsboostError
+from usboost.learners.trees.engines import quiet_lightgbm
 from usboost.learners.trees.forest import Forest
-from usboost.learners.trees.learner import quiet_lightgbm
 from usboost.learners.trees.tree import Tree
 
 

@@ -15,6 +15,7 @@ from usboost.boosting.loop import ensemble_scores
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import score
+from usboost.learners.base import view_names
 from usboost.models.base import ViewsClassifier, as_views
 from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
 
@@ -106,14 +107,14 @@ def _shuffled_sum(classifier: TwoWeakLearnerClassifier, views: Views) -> Shuffle
     shape = (len(views), loss.n_outputs)
     prepared = classifier._prepare(views)
     parts = {name: ensemble_scores(classifier.stages_, {name: prepared[name]}, shape) for name in learners}
-    reads = {name: [name] if name in views.names else name.split("+") for name in learners}
+    reads = {name: view_names(name, learner) for name, learner in learners.items()}
 
     def part(learner: str, view: str, order: np.ndarray) -> np.ndarray:
         if view not in reads[learner]:
             return parts[learner]
-        if learner == view:
+        if reads[learner] == (view,):
             return parts[learner][order]
-        joined = classifier._joined(views.with_view(view, views[view][order]), [learner])[learner]
+        joined = classifier._read_views(views.with_view(view, views[view][order]), [learner])[learner]
         return ensemble_scores(classifier.stages_, {learner: learners[learner].prepare(joined)}, shape)
 
     return lambda view, order: loss.probabilities(

@@ -6,28 +6,42 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
+from pydantic import Field
 from scipy.special import softmax
 from torch import nn
 from torch.nn import functional
 
 from usboost.boosting.callbacks import Callback, improves, resume, tell, watched
 from usboost.boosting.checkpoint import Checkpoint
+from usboost.boosting.context import FitContext
 from usboost.boosting.rounds import Round
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import accuracy, f1
+from usboost.files.arrays import read_arrays, write_arrays
 from usboost.learners.networks.backbones import Backbone
-from usboost.learners.networks.batches import Batches, Tensors, prepare_view
-from usboost.learners.networks.branches import branch, initialise
-from usboost.learners.networks.image_network import ImageNetwork
+from usboost.learners.networks.batches import Batches, Tensors
+from usboost.learners.networks.initial_weights import generators, initialise
+from usboost.learners.networks.inputs import (
+    Checked,
+    Width,
+    Widths,
+    branch,
+    check_input,
+    check_weights,
+    prepare_view,
+    validated,
+)
 from usboost.learners.networks.modules import Linear, dense_network
 from usboost.learners.networks.optimizers import Optimizer, make_optimizer
 from usboost.learners.networks.training import pick_device, run, run_epoch
-from usboost.models.base import Validation, ViewsClassifier, as_views
+from usboost.models.base import ViewsClassifier, as_views
+
+WEIGHTS = "network.safetensors"
 
 
 class TwoBranchNetwork(nn.Module):
@@ -54,6 +68,13 @@ class TwoBranchNetwork(nn.Module):
 
 
 @dataclass(frozen=True)
+class Epochs:
+    """A network in training, as callbacks see it: a round is an epoch."""
+
+    n_rounds: int
+
+
+@dataclass(frozen=True)
 class FittedTwoBranch:
     """A trained two-branch network: its specification and weights, float32 on the CPU."""
 
@@ -66,6 +87,30 @@ class FittedTwoBranch:
         network.load_state_dict({name: torch.from_numpy(array) for name, array in self.weights.items()})
         return run(network.to(device), inputs)
 
+    def check(self, n_classes: int) -> None:
+        """The weights are those of the specification, for `n_classes` classes.
+
+        Raises
+        ------
+        UsboostError
+            If not.
+        """
+        spec = validated(_TwoBranchSpec, self.spec)
+        if spec["n_classes"] != n_classes:
+            raise UsboostError(f"the network tells {spec['n_classes']} classes apart, not {n_classes}")
+        spec["inputs"] = [check_input(each) for each in self.spec["inputs"]]
+        check_weights(self.weights, spec, TwoBranchNetwork)
+
+
+class _TwoBranchSpec(Checked):
+    inputs: Annotated[list[dict[str, Any]], Field(min_length=2, max_length=2)]
+    views: Annotated[list[str], Field(min_length=2, max_length=2)]
+    dnn1: Annotated[Widths, Field(min_length=1)]
+    dnn2: Annotated[Widths, Field(min_length=1)]
+    dnn3: Widths
+    fusion: Literal["concat", "product"]
+    n_classes: Width
+
 
 class TwoBranchNetworkClassifier(ViewsClassifier):
     """A network with one branch per view, fused (the papers' baseline).
@@ -77,10 +122,11 @@ class TwoBranchNetworkClassifier(ViewsClassifier):
     fusion : {"concat", "product"}
     optimizer : {"rmsprop", "sgd", "adam"}; learning_rate, batch_size
     n_epochs : at most this many epochs
-    patience : epochs without a better validation F1 before stopping, or None
+    patience : epochs without a better `monitor` before stopping, or None
     validation_fraction : share of the training samples set aside when `fit` gets no validation data
     device : "auto", "cpu", "cuda"
     backbone : Backbone, optional; how pictures are read, a small CNN by default
+    monitor : {"f1_val", "risk_val", "accuracy_val"}
     random_state : int
     callbacks : sequence of Callback, optional
     checkpoint : Checkpoint or path, optional
@@ -91,6 +137,8 @@ class TwoBranchNetworkClassifier(ViewsClassifier):
     classes_, history_, best_round_ (an epoch), network_ (FittedTwoBranch of the best epoch)
     n_estimators_ : 1, one network
     """
+
+    holds: ClassVar[Mapping[str, Any]] = {"backbone": ("Backbone",)}
 
     def __init__(
         self,
@@ -107,6 +155,7 @@ class TwoBranchNetworkClassifier(ViewsClassifier):
         validation_fraction: float = 0.1,
         device: str = "auto",
         backbone: Backbone | None = None,
+        monitor: str = "f1_val",
         random_state: int = 0,
         callbacks: Sequence[Callback] | None = None,
         checkpoint: Checkpoint | Path | str | None = None,
@@ -124,18 +173,12 @@ class TwoBranchNetworkClassifier(ViewsClassifier):
         self.validation_fraction = validation_fraction
         self.device = device
         self.backbone = backbone
+        self.monitor = monitor
         self.random_state = random_state
         self.callbacks = callbacks
         self.checkpoint = checkpoint
 
-    @property
-    def n_rounds(self) -> int:
-        """Epochs, under the name callbacks know."""
-        return self.n_epochs
-
-    def _fit(
-        self, views: Views, codes: np.ndarray, validation: Validation | None, callbacks: list[Callback]
-    ) -> None:
+    def _fit(self, views: Views, codes: np.ndarray, context: FitContext) -> None:
         if self.fusion not in ("concat", "product"):
             raise UsboostError(f"fusion is 'concat' or 'product', not {self.fusion!r}")
         device = pick_device(self.device)
@@ -151,20 +194,21 @@ class TwoBranchNetworkClassifier(ViewsClassifier):
         }
         network = TwoBranchNetwork(spec).to(device)
         initialise(network, self.random_state)
-        for part in network.modules():
-            if self.backbone is not None and isinstance(part, ImageNetwork):
-                self.backbone.load_weights(part)
+        if self.backbone is not None:
+            self.backbone.load_weights(network)
         inputs = [rows for _, rows in prepared]
         targets = (torch.from_numpy(codes.astype(np.int64)).to(device),)
+        validation, checkpoint = context.validation, context.checkpoint
         held_out = [rows for _, rows in self._prepare(validation[0])] if validation else None
         optimizer = make_optimizer(self.optimizer, network, self.learning_rate)
         generator = torch.Generator().manual_seed(self.random_state)
         kept = _Kept(network, optimizer, generator)
-        with watched(self, callbacks):
-            done, weights, best = kept.restore(self._opened)
+        watch = context.watch(self.monitor, self.patience)
+        with watched(Epochs(self.n_epochs), watch.callbacks):
+            done, weights, best = kept.restore(checkpoint)
             if weights:
                 self.network_ = FittedTwoBranch(spec, weights)
-            stop = resume(callbacks, done)
+            stop = resume(watch.callbacks, done)
             for epoch in range(len(done) + 1, self.n_epochs + 1):
                 if stop:
                     break
@@ -186,8 +230,9 @@ class TwoBranchNetworkClassifier(ViewsClassifier):
                 ended = time.perf_counter()
                 seconds = {"fit": trained - start, "validation": ended - trained, "total": ended - start}
                 round_ = Round(epoch, None, metrics, seconds)
-                kept.keep(self._opened, round_, self.network_.weights, best)
-                stop = tell(callbacks, round_)
+                kept.keep(checkpoint, round_, self.network_.weights, best)
+                stop = tell(watch.callbacks, round_)
+        self.history_, self.best_round_ = watch.history, watch.best_round
 
     @property
     def n_estimators_(self) -> int:
@@ -197,6 +242,16 @@ class TwoBranchNetworkClassifier(ViewsClassifier):
 
     def _reads(self, n_columns: int) -> Sequence[str]:
         return self.views
+
+    def _write(self, folder: Path) -> dict[str, Any]:
+        write_arrays(self.network_.weights, folder / WEIGHTS)
+        return {"network": self.network_.spec}
+
+    def _read(self, document: Mapping[str, Any], folder: Path) -> None:
+        if len(self.views) != 2:
+            raise UsboostError(f"it reads {len(self.views)} views, not two")
+        self.network_ = FittedTwoBranch(document["network"], read_arrays(folder / WEIGHTS))
+        self.network_.check(len(self.classes_))
 
     def _prepare(self, views: Views) -> list[tuple[dict[str, Any], Batches]]:
         device = pick_device(self.device)
@@ -269,8 +324,7 @@ class _Kept:
         return tensors | {f"optimizer/{name}": tensor for name, tensor in self.optimizer.state().items()}
 
     def _generators(self) -> list[torch.Generator]:
-        parts = self.network.modules()
-        return [self.generator, *(part.generator for part in parts if isinstance(part, ImageNetwork))]
+        return [self.generator, *generators(self.network)]
 
 
 def _cross_entropy(outputs: torch.Tensor, targets: Tensors) -> torch.Tensor:

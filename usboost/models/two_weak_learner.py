@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.checkpoint import Checkpoint
+from usboost.boosting.context import FitContext
 from usboost.boosting.loop import StagewiseLoop, advance, ensemble_scores
 from usboost.boosting.steps import StepRule, step_rule
 from usboost.boosting.targets import target_rule
@@ -17,29 +18,33 @@ from usboost.data.images import EncodedImages, Images
 from usboost.data.views import View, Views
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import accuracy, f1
-from usboost.learners.base import Learner
+from usboost.learners.base import LEARNERS, Learner, view_names
 from usboost.learners.networks.backbones import embedded
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.networks.training import pick_device
-from usboost.learners.trees.learner import FittedTrees, TreeLearner
+from usboost.learners.regressors import RegressorLearner
+from usboost.learners.trees.fitted import trees_of
+from usboost.learners.trees.learner import TreeLearner
 from usboost.learners.trees.tree import Tree
 from usboost.losses.codeword import CodewordExponential
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
-from usboost.models.base import Validation, ViewsClassifier, as_views
+from usboost.models.base import ViewsClassifier, as_views
+from usboost.models.stagewise import StagewiseModel
 
 
-class TwoWeakLearnerClassifier(ViewsClassifier):
+class TwoWeakLearnerClassifier(StagewiseModel, ViewsClassifier):
     """Gradient boosting with one weak learner per view (2WL, 2WL2O, 1WL, 2WL-Newton).
 
     f ← f + ε·g(x_U) + δ·h(x_S), on the codeword exponential loss or on cross-entropy.
 
     Parameters
     ----------
-    learners : dict of view name to learner, optional
+    learners : dict of name to learner, optional
         Default: a network on view "U" and a tree of depth 3 on view "S". One entry makes a
-        one-weak-learner model, three a third modality; all steps are searched jointly. A learner named
-        "S+U" reads those tables side by side, and so sees what depends on both; of pictures it reads
-        the embeddings of the networks' backbone, frozen.
+        one-weak-learner model, three a third modality; all steps are searched jointly. A learner reads
+        the view with its own name, or those that its parameter `reads` names: several are read side by
+        side, so that it sees what depends on them together, and pictures among them as the embeddings
+        of the networks' backbone, frozen. A scikit-learn regressor is taken as a learner, too.
     target : {"gradient", "second_order", "newton"}
         2WL, 2WL2O as published, 2WL-Newton.
     n_inner : int
@@ -79,8 +84,10 @@ class TwoWeakLearnerClassifier(ViewsClassifier):
     best_round_ : int
     n_estimators_ : int, the rounds kept
     feature_importances_, feature_names_ : of the columns of views that trees read
-    columns_ : dict of view to its columns' names, of those views
+    columns_ : dict of learner's name to its columns' names, of the learners that grow trees
     """
+
+    holds: ClassVar[Mapping[str, Any]] = {"learners": (LEARNERS, *RegressorLearner.holds["estimator"])}
 
     def __init__(
         self,
@@ -121,7 +128,20 @@ class TwoWeakLearnerClassifier(ViewsClassifier):
         self.checkpoint = checkpoint
 
     def _learners(self) -> dict[str, Learner]:
-        return dict(self.learners) if self.learners else {"U": NetworkLearner(), "S": TreeLearner()}
+        if not self.learners:
+            return {"U": NetworkLearner(), "S": TreeLearner()}
+        wrapped = {name: each for name, each in self.learners.items() if not hasattr(each, "trainer")}
+        return {**self.learners, **{name: RegressorLearner(each) for name, each in wrapped.items()}}
+
+    def _weak_learners(self) -> dict[str, Any]:
+        return self._learners()
+
+    def _learner_names(self, index: int) -> set[str]:
+        return set(self._learners())
+
+    def _columns_of(self, name: str) -> int | None:
+        columns = getattr(self, "columns_", {})
+        return len(columns[name]) if name in columns else None
 
     def _loss(self) -> CodewordExponential | SoftmaxCrossEntropy:
         if self.loss == "exponential":
@@ -135,12 +155,12 @@ class TwoWeakLearnerClassifier(ViewsClassifier):
             return SoftmaxCrossEntropy(len(self.classes_), zero_steps=True)
         raise UsboostError(f"there is no loss {self.loss!r}; choose 'exponential' or 'cross_entropy'")
 
-    def _fit(
-        self, views: Views, codes: np.ndarray, validation: Validation | None, callbacks: list[Callback]
-    ) -> None:
-        loss, names = self._loss(), self._learners()
-        held_out = (self._joined(validation[0]), loss.labels(validation[1])) if validation else None
-        held_codes = validation[1] if validation else codes[:0]
+    def _fit(self, views: Views, codes: np.ndarray, context: FitContext) -> None:
+        loss, learners = self._loss(), self._learners()
+        held_out, held_codes = None, codes[:0]
+        if context.validation is not None:
+            held_out = self._read_views(context.validation[0]), loss.labels(context.validation[1])
+            held_codes = context.validation[1]
 
         def evaluate(f: np.ndarray, y: np.ndarray) -> dict[str, float]:
             predicted = loss.scores(f).argmax(axis=1)
@@ -149,10 +169,10 @@ class TwoWeakLearnerClassifier(ViewsClassifier):
                 "accuracy": accuracy(held_codes, predicted),
             }
 
-        joined = self._joined(views)
-        self.stages_ = StagewiseLoop(
+        read, watch = self._read_views(views), context.watch(self.monitor, self.patience)
+        stages = StagewiseLoop(
             loss=loss,
-            learners=self._learners(),
+            learners=learners,
             target=target_rule(self.target, self.n_inner, self.trim),
             step=step_rule(self.step, **(self.step_settings or {})),
             n_rounds=self.n_rounds,
@@ -161,22 +181,16 @@ class TwoWeakLearnerClassifier(ViewsClassifier):
             step_fraction=self.step_fraction,
             evaluate=evaluate,
             seed=self.random_state,
-            callbacks=callbacks,
-            checkpoint=self._opened,
-        ).run(joined, loss.labels(codes), held_out)
-        read = [v for v in names if any(isinstance(stage.learners[v], FittedTrees) for stage in self.stages_)]
-        self.columns_ = {view: joined[view].names for view in read}
+            callbacks=watch.callbacks,
+            checkpoint=context.checkpoint,
+        ).run(read, loss.labels(codes), held_out)
+        self.history_, self.best_round_ = watch.history, watch.best_round
+        self.stages_ = stages[: self.best_round_]
+        grown = {name for stage in stages for name, each in stage.learners.items() if trees_of(each)}
+        self.columns_ = {name: read[name].names for name in learners if name in grown}
 
-    def fit(self, X: Any, y: Any, validation: Any = None) -> TwoWeakLearnerClassifier:
-        super().fit(X, y, validation)
-        self.n_rounds_run_ = len(self.stages_)
-        self.stages_ = self.stages_[: self.best_round_]
-        return self
-
-    fit.__doc__ = ViewsClassifier.fit.__doc__
-
-    def _joined(self, views: Views, names: Iterable[str] | None = None) -> Views:
-        """The views with those that several learners read side by side; pictures there as embeddings."""
+    def _read_views(self, views: Views, names: Iterable[str] | None = None) -> Views:
+        """What each learner reads, by its name: a view, or several side by side, pictures as embeddings."""
         learners = self._learners()
         network = next((each for each in learners.values() if isinstance(each, NetworkLearner)), None)
         reader = network or NetworkLearner()
@@ -186,21 +200,23 @@ class TwoWeakLearnerClassifier(ViewsClassifier):
                 return view
             return embedded(view, reader.backbone, pick_device(reader.device))
 
-        return views.joined(learners if names is None else names, as_table)
+        chosen = learners if names is None else names
+        return views.side_by_side({name: view_names(name, learners[name]) for name in chosen}, as_table)
 
     def _prepare(self, views: Views) -> dict[str, Any]:
         self._check_fitted()
-        joined = self._joined(views)
-        return {name: learner.prepare(joined[name]) for name, learner in self._learners().items()}
+        read = self._read_views(views)
+        return {name: learner.prepare(read[name]) for name, learner in self._learners().items()}
 
     def _trees(self) -> Iterator[tuple[str, Tree, float]]:
         for stage in self.stages_:
-            for view, learner in stage.learners.items():
-                for tree in learner.trees if isinstance(learner, FittedTrees) else ():
-                    yield view, tree, stage.steps[view]
+            for name, learner in stage.learners.items():
+                for tree in trees_of(learner):
+                    yield name, tree, stage.steps[name]
 
     def _reads(self, n_columns: int) -> Sequence[str]:
-        return list(dict.fromkeys(part for name in self._learners() for part in name.split("+")))
+        named = (view for name, learner in self._learners().items() for view in view_names(name, learner))
+        return list(dict.fromkeys(named))
 
     def _f(self, X: Views | Mapping[str, Any]) -> np.ndarray:
         views = as_views(X)
@@ -227,8 +243,3 @@ class TwoWeakLearnerClassifier(ViewsClassifier):
         """Predictions (n,) after each kept round."""
         for f in self._staged_f(X):
             yield self.classes_[self._loss().scores(f).argmax(axis=1)]
-
-    @property
-    def n_estimators_(self) -> int:
-        """Rounds kept."""
-        return len(self.stages_)

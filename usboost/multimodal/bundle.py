@@ -1,33 +1,32 @@
-"""A fitted model with all that it needs to read raw rows: a folder of ``model/`` and ``card.json``."""
+"""A fitted model with all that it needs to read raw rows: a folder of ``model/`` and ``card.json``.
+
+The command line, the pipeline and Python write and read this one form; it is also what MLflow serves.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import pyarrow as pa
+import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from usboost.data.encoding import TableEncoder
-from usboost.data.images import Images
-from usboost.data.views import Views
-from usboost.datasets.custom.pictures import PictureReader
-from usboost.datasets.custom.prepare import SUFFIX
-from usboost.datasets.custom.rows import Kind, batches, features
+from usboost.datasets.custom.columns import Kind
+from usboost.datasets.custom.encoding import PICTURES, Encoding, added
+from usboost.datasets.custom.rows import PictureColumn, RowReader
+from usboost.datasets.custom.source import FrameRows
 from usboost.datasets.prepared.card import EncoderCard
 from usboost.errors import UsboostError
 from usboost.files import replacing
-from usboost.multimodal.table import Encoding, as_views
 
 KIND = "usboost model of a table"
 CARD, MODEL = "card.json", "model"
-
-PIXELS = 1 << 28
-"""Bytes of decoded pictures above which a batch of rows is cut smaller."""
 
 _Count = Annotated[int, Field(ge=0)]
 _Side = Annotated[int, Field(ge=1, le=4096)]
@@ -38,9 +37,9 @@ class _Part(BaseModel):
 
 
 class Imputed(_Part):
-    """What stands for a missing number, and whether a column tells where."""
+    """What stands for a missing number (nothing: none may be missing), and whether a column tells where."""
 
-    value: FiniteFloat
+    value: FiniteFloat | None
     indicator: bool
 
 
@@ -54,7 +53,17 @@ class Pictures(_Part):
 
 
 class Card(_Part):
-    """What ``card.json`` holds."""
+    """What ``card.json`` holds.
+
+    Attributes
+    ----------
+    model : the name of the model; classes : the classes' names in the order of its probabilities.
+    label, dropped : columns of the table that it does not read.
+    columns : what each column that it reads holds; images : the column of pictures.
+    imputation, encoders : how columns become views, see `usboost.datasets.custom.encoding.Encoding`.
+    rows, scores : of the training and the validation rows; the scores are of the latter.
+    seed, table, sha256 : of the fit; the digest is that of the table, "" where it is no single file.
+    """
 
     format: Literal[1] = 1
     kind: Literal["usboost model of a table"] = "usboost model of a table"
@@ -80,15 +89,51 @@ class Bundle:
     model: Any
     card: Card
 
-    @property
+    @cached_property
     def encoding(self) -> Encoding:
+        """How columns become views."""
         imputation = {name: rule.model_dump() for name, rule in self.card.imputation.items()}
-        return Encoding(imputation, TableEncoder.from_dict(self.card.encoders["S"].model_dump()))
+        encoders = {
+            view: TableEncoder.from_dict(encoder.model_dump()) for view, encoder in self.card.encoders.items()
+        }
+        return Encoding(imputation, encoders)
 
-    @property
-    def needed(self) -> list[str]:
-        """The columns that a table must have."""
-        return [*self.card.columns, *([self.card.images.column] if self.card.images else [])]
+    @cached_property
+    def reader(self) -> RowReader:
+        """How rows are read."""
+        about = self.card.images
+        pictures = None if about is None else PictureColumn(about.column, about.size[0], about.channels)
+        return RowReader(self.card.columns, self.encoding, pictures)
+
+    def answers(self, probabilities: np.ndarray) -> pd.DataFrame:
+        """What is said of rows: ``label`` and ``p_<class>`` for each class.
+
+        Parameters
+        ----------
+        probabilities : of shape (n, M).
+        """
+        classes = self.card.classes
+        found = pd.DataFrame(probabilities, columns=[f"p_{name}" for name in classes])
+        found.insert(0, "label", [classes[code] for code in probabilities.argmax(axis=1)])
+        return found
+
+    def predict(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """``label`` and ``p_<class>`` of raw rows.
+
+        Parameters
+        ----------
+        rows : the columns that the model was fitted to, in any order; a number may be missing where
+            one was in training or the table was a person's own. Pictures are files' bytes or base64.
+
+        Raises
+        ------
+        UsboostError
+            If there is no row, a column is missing, or a value or picture cannot be read.
+        """
+        parts = [self.model.predict_proba(batch.views) for batch in self.reader.read(FrameRows(rows))]
+        if not parts:
+            raise UsboostError("there are no rows to predict")
+        return self.answers(np.concatenate(parts))
 
     def save(self, folder: Path) -> None:
         """Write the folder, whole or not at all; an earlier bundle of that name is replaced.
@@ -105,54 +150,6 @@ class Bundle:
             persistence.save(self.model, fresh / MODEL)
             text = json.dumps(self.card.model_dump(), indent=1, ensure_ascii=False, allow_nan=False)
             (fresh / CARD).write_text(text + "\n", encoding="utf-8")
-
-    def read(
-        self, path: Path, schema: pa.Schema, *, batch: int, skip_missing: bool, more: tuple[str, ...] = ()
-    ) -> Iterator[Rows]:
-        """The rows of a table as the model reads them, a batch at a time.
-
-        Parameters
-        ----------
-        schema : of the table, that has all columns `needed`.
-        batch : rows at a time; fewer where their pictures would take more than `PIXELS` bytes.
-        skip_missing : take rows without a picture out of the views, instead of refusing them.
-        more : further columns wanted.
-        """
-        encoding, reader, about = self.encoding, None, self.card.images
-        names = [*self.card.columns, *more]
-        if about is not None:
-            reader = PictureReader(
-                path,
-                about.column,
-                schema.field(about.column).type,
-                size=about.size[0],
-                channels=about.channels,
-                skip_missing=skip_missing,
-            )
-            batch = min(batch, max(1, PIXELS // reader.row_bytes))
-            if not reader.in_table:
-                names.append(about.column)
-        first = 0
-        for raw in batches(path, names, batch):
-            frame = features(raw, self.card.columns, path, first)
-            present, pictures = np.ones(raw.num_rows, dtype=bool), None
-            if reader is not None and about is not None:
-                cells = None if reader.in_table else raw[about.column]
-                pixels, present = reader.read(first, raw.num_rows, cells)
-                pictures = Images(pixels if present.all() else pixels[present])
-            frame = frame if present.all() else frame[present].reset_index(drop=True)
-            yield Rows(first, raw, present, as_views(encoding(frame), pictures))
-            first += raw.num_rows
-
-
-@dataclass(frozen=True)
-class Rows:
-    """A batch: its first row's position, the raw columns, which rows are read, and the views of those."""
-
-    first: int
-    raw: pa.Table
-    present: np.ndarray
-    views: Views
 
 
 def check_place(folder: Path) -> None:
@@ -193,12 +190,7 @@ def load(folder: Path) -> Bundle:
     """
     path = Path(folder) / CARD
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        card = Card.model_validate(document)
-        from usboost.models import persistence  # it loads what trains; a card that is refused need not wait
-
-        bundle = Bundle(persistence.load(Path(folder) / MODEL), card)
-        _check(bundle, path)
+        card = Card.model_validate(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         raise UsboostError(f"{folder} is no model that usboost fit saved: {path} is missing") from None
     except OSError as error:
@@ -207,10 +199,13 @@ def load(folder: Path) -> Bundle:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise UsboostError(f"{path}: {where}: {first['msg']}; fit the model again") from None
-    except UsboostError:
-        raise
     except (ValueError, RecursionError) as error:
         raise UsboostError(f"{path} is not valid JSON ({error}); fit the model again") from None
+    # torch, which a refused card does not need
+    from usboost.models import persistence
+
+    bundle = Bundle(persistence.load(Path(folder) / MODEL), card)
+    _check(bundle, path)
     return bundle
 
 
@@ -220,9 +215,11 @@ def _check(bundle: Bundle, path: Path) -> None:
     numbers = {name for name, kind in card.columns.items() if kind == "number"}
     if set(card.imputation) != numbers:
         raise UsboostError(f"{path}: the imputation is not one of the numeric columns; fit the model again")
-    added = [f"{name}{SUFFIX}" for name, rule in card.imputation.items() if rule.indicator]
-    if "S" not in card.encoders or sorted(bundle.encoding.encoder.names) != sorted([*card.columns, *added]):
+    encoding = bundle.encoding
+    if sorted(encoding.names) != sorted([*card.columns, *added(encoding.imputation)]):
         raise UsboostError(f"{path}: the encoder is not one of the columns; fit the model again")
+    if card.images is not None and PICTURES in card.encoders:
+        raise UsboostError(f"{path}: the view {PICTURES} is both pictures and a table; fit the model again")
     if len(card.classes) != len(set(card.classes)):
         raise UsboostError(f"{path}: two classes have the same name; fit the model again")
     if list(bundle.model.classes_) != list(range(len(card.classes))):

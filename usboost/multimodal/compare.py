@@ -13,14 +13,15 @@ import pandas as pd
 import torch
 from sklearn.model_selection import StratifiedKFold
 
+from usboost.data.progress import Progress
+from usboost.datasets.custom.table import OwnTable
 from usboost.datasets.files.sampling import stratified_parts, stream
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import score
+from usboost.evaluation.names import LOWER_IS_BETTER, METRICS, check_metric
 from usboost.evaluation.statistics import corrected_t_test, holm
 from usboost.models.base import ViewsClassifier
-from usboost.multimodal.choices import METRICS
 from usboost.multimodal.fit import SHARES
-from usboost.multimodal.table import Encoding, OwnTable, Progress
 
 Build = Callable[[int], ViewsClassifier]
 """An unfitted model with a seed."""
@@ -89,7 +90,7 @@ class Comparison:
         ranked = self.scores[~self.scores["model"].isin(list(self.failures))]
         if ranked.empty:
             return []
-        sign = -1.0 if self.by == "log_loss" else 1.0
+        sign = -1.0 if self.by in LOWER_IS_BETTER else 1.0
         table = ranked.pivot(index=["repeat", "fold"], columns="model", values=self.by)
         # a score that some fold does not have (AUC of one class) ranks nothing
         order = (sign * table.mean(skipna=False)).sort_values(ascending=False, kind="stable").index
@@ -128,8 +129,8 @@ def folds_of(table: OwnTable, folds: int, repeats: int, seed: int) -> list[Fold]
     # so many rows of a class are left to fit to when the largest fold is taken away
     if counts[least] < folds or counts[least] - -(-counts[least] // folds) < 2:
         raise UsboostError(
-            f"{table.path}: class {table.classes[least]!r} of {table.label!r} has {counts[least]} rows, "
-            f"too few for {folds} folds; add rows of it, leave it out, or take other --folds"
+            f"{table.file}: class {table.classes[least]!r} of {table.roles.label!r} has {counts[least]} "
+            f"rows, too few for {folds} folds; add rows of it, leave it out, or take other --folds"
         )
     out = []
     for repeat in range(repeats):
@@ -159,7 +160,7 @@ def compare(
     models : by name; each is built with a repeat's seed.
     folds, repeats : of the stratified cross-validation, the same for all models.
     jobs : fits at a time, in threads.
-    by : of `choices.METRICS`, the score that the models are ranked by.
+    by : of `names.METRICS`, the score that the models are ranked by.
     progress : called with (fits done, fits in all); those that a failure spares count as done.
 
     Raises
@@ -167,8 +168,7 @@ def compare(
     UsboostError
         As `folds_of`. A model that fails stops no other: its reason is in the answer.
     """
-    if by not in METRICS:
-        raise UsboostError(f"there is no score {by!r}; choose among {', '.join(METRICS)}")
+    check_metric(by)
     tasks = [(name, fold) for fold in folds_of(table, folds, repeats, seed) for name in models]
     rows: list[dict[str, float | str]] = []
     failures: dict[str, str] = {}
@@ -203,7 +203,7 @@ def compare(
 
 def _scored(table: OwnTable, model: ViewsClassifier, fold: Fold) -> dict[str, float]:
     """The scores of one model, fitted and scored on one fold."""
-    encoding = Encoding.fit(table.features.iloc[fold.train])
+    encoding = table.fit_encoding(fold.train)
     train, val, test = (table.views(encoding, rows) for rows in (fold.train, fold.val, fold.test))
     started = time.perf_counter()
     model.fit(train, table.labels[fold.train], (val, table.labels[fold.val]))

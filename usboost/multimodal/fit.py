@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from usboost.boosting.callbacks import Callback
+from usboost.datasets.custom.table import OwnTable
 from usboost.datasets.files.sampling import stratified_parts
 from usboost.datasets.files.sources import sha256
 from usboost.evaluation.metrics import score
 from usboost.multimodal.bundle import Bundle, Card
 from usboost.multimodal.models import build
-from usboost.multimodal.table import Encoding, OwnTable
 
 SHARES = (0.85, 0.15)
 """Of the rows that are fitted to, and those that tell when to stop."""
@@ -62,7 +62,7 @@ def fit(
     """
     model = build(name, pictures=table.pictures is not None, seed=seed, rounds=rounds)
     train, held = stratified_parts(table.labels, SHARES, seed)
-    encoding = Encoding.fit(table.features.iloc[train])
+    encoding = table.fit_encoding(train)
     held_views = table.views(encoding, held)
     if callbacks:
         model.set_params(callbacks=list(callbacks))
@@ -70,22 +70,20 @@ def fit(
     model.fit(table.views(encoding, train), table.labels[train], (held_views, table.labels[held]))
     seconds = time.perf_counter() - started
     scores = score(table.labels[held], model.predict_proba(held_views))
-    encoder = encoding.encoder.to_dict()
     card = {
         "model": name,
         "classes": table.classes,
-        "label": table.label,
+        "label": table.roles.label,
         "columns": table.kinds,
-        "dropped": list(table.dropped),
+        "dropped": list(table.roles.dropped),
         "images": _pictures(table),
         "imputation": encoding.imputation,
-        # without pictures both views are the table
-        "encoders": dict.fromkeys(("U", "S") if table.pictures is None else ("S",), encoder),
+        "encoders": {view: encoder.to_dict() for view, encoder in encoding.encoders.items()},
         "rows": {"train": len(train), "val": len(held)},
         "scores": {key: value if math.isfinite(value) else None for key, value in scores.items()},
         "seed": seed,
-        "table": table.path.name,
-        "sha256": sha256(table.path),
+        "table": table.file.path.name,
+        "sha256": sha256(table.file.path),
     }
     rows = (len(train), len(held))
     return Fitted(Bundle(model, Card.model_validate(card)), scores, rows, model.best_round_, seconds)
@@ -95,4 +93,4 @@ def _pictures(table: OwnTable) -> dict[str, Any] | None:
     if table.pictures is None:
         return None
     size = [table.pictures.height, table.pictures.width]
-    return {"view": "U", "column": table.image, "size": size, "channels": table.pictures.channels}
+    return {"view": "U", "column": table.roles.image, "size": size, "channels": table.pictures.channels}

@@ -1,39 +1,20 @@
-"""The named models with settings for one computer: what `fit` and `compare` train."""
+"""The catalogue's models with settings for one computer: what `fit` and `compare` train."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-from usboost.errors import UsboostError
-from usboost.learners.base import Learner
-from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.trees.learner import TreeLearner
+from usboost.models import builders, zoo
 from usboost.models.base import ViewsClassifier
-from usboost.models.baselines import LightGBMBaseline
-from usboost.models.bfv_network import BoostedFeatureNetworkClassifier
-from usboost.models.gbm import BoostedFeatures
-from usboost.models.two_branch import TwoBranchNetworkClassifier
-from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.multimodal.choices import MODELS
+from usboost.models.builders import Parts
+from usboost.models.entry import Entry, LearnerSpec
 
-ROUNDS = {"boosting": 100, "crossed": 500, "networks": 40, "lightgbm": 2000}
-"""At most so many rounds, epochs and trees; the validation rows stop them earlier."""
+BOOSTING, EPOCHS, TREES = 100, 40, 2000
+"""At most so many rounds, epochs and LightGBM trees; the validation rows stop them earlier."""
 
-RATE = 0.003
-BATCH = 128
-
-_BOTH = ("U", "S")
-_LOGISTIC: dict[str, Any] = {"target": "newton", "loss": "cross_entropy", "monitor": "risk_val"}
-# by model: views, and what of the classifier's parameters is not the papers'
-_BOOSTING: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
-    "2wl": (_BOTH, {}),
-    "2wl2o": (_BOTH, {"target": "second_order"}),
-    "2wl_newton": (_BOTH, {"target": "newton", "shrinkage": 0.3}),
-    "2wl_logistic": (_BOTH, {"shrinkage": 0.3, **_LOGISTIC}),
-    "crossed": (_BOTH, {"shrinkage": 0.1, **_LOGISTIC}),
-    "1wl_u": (("U",), {}),
-    "1wl_s": (("S",), {}),
-}
+_TRAINING = {"learning_rate": 0.003, "batch_size": 128}
+_TABLE, _PICTURES = (100, 50), (32,)  # widths of networks on a table, and of those after a small CNN
 
 
 def build(name: str, *, pictures: bool, seed: int = 0, rounds: int | None = None) -> ViewsClassifier:
@@ -41,57 +22,51 @@ def build(name: str, *, pictures: bool, seed: int = 0, rounds: int | None = None
 
     Parameters
     ----------
-    name : of `choices.MODELS`.
+    name : of the catalogue, `zoo.OFFERED` say.
     pictures : whether the view U holds pictures, read by a small CNN, or the table itself.
-    rounds : boosting rounds, epochs or trees at most; by default those of `ROUNDS`.
+    rounds : boosting rounds, epochs or trees at most; by default those above.
 
     Raises
     ------
     UsboostError
-        If there is no such model.
+        If there is no such model, or it does not read such tables.
     """
-    check(name)
-    if name in ("lgbm", "lgbm_s"):
-        both = pictures and name == "lgbm"
-        return LightGBMBaseline(
-            ("U", "S") if both else ("S",), n_trees=rounds or ROUNDS["lightgbm"], random_state=seed
-        )
-    if name in _BOOSTING:
-        read, settings = _BOOSTING[name]
-        crossed = name == "crossed"
-        if crossed and pictures:  # without pictures both views are the whole table
-            read = ("U+S", "S+U")
-        network = NetworkLearner(
-            hidden=(32,) if pictures and not crossed else (100, 50),
-            learning_rate=RATE,
-            batch_size=BATCH,
-            start="warm",
-        )
-        leafwise = {"max_depth": 12, "max_leaves": 31, "category_l2": 300.0}
-        tree = TreeLearner(**(leafwise if crossed else {"max_depth": 3}))
-        learners: dict[str, Learner] = {view: network if view[0] == "U" else tree for view in read}
-        return TwoWeakLearnerClassifier(
-            learners,
-            n_rounds=rounds or ROUNDS.get(name, ROUNDS["boosting"]),
-            patience=20,
-            random_state=seed,
-            **settings,
-        )
-    branches = TwoBranchNetworkClassifier(
-        dnn1=(32,) if pictures else (100, 50),
-        learning_rate=RATE,
-        batch_size=BATCH,
-        n_epochs=rounds or ROUNDS["networks"],
-        patience=8,
-        random_state=seed,
-    )
-    if name == "baseline":
-        return branches
-    features = BoostedFeatures(n_trees=200, max_depth=3, random_state=seed)
-    return BoostedFeatureNetworkClassifier(features, branches, random_state=seed)
+    return builders.build(zoo.for_table(name), OneComputer(pictures, rounds), seed)
 
 
-def check(name: str) -> None:
-    """Refuse a name that is no model's."""
-    if name not in MODELS:
-        raise UsboostError(f"there is no model {name!r}; choose among {', '.join(MODELS)}")
+@dataclass(frozen=True)
+class OneComputer(Parts):
+    """Parts for a table that one computer fits in minutes, with pictures as U or without."""
+
+    pictures: bool
+    rounds: int | None = None
+
+    @property
+    def one_table(self) -> bool:  # type: ignore[override]
+        return not self.pictures
+
+    def learner(self, spec: LearnerSpec, reads: tuple[str, ...]) -> dict[str, Any]:
+        """Networks that go on from the last round's, and trees of depth 3."""
+        raw = self.pictures and reads == ("U",)  # beside a table pictures are embeddings
+        by_kind: dict[str, dict[str, Any]] = {
+            "network": {"hidden": _PICTURES if raw else _TABLE, "start": "warm", **_TRAINING},
+            "tree": {"max_depth": 3},
+        }
+        return by_kind.get(spec.kind, {})
+
+    def boosting(self, entry: Entry) -> dict[str, Any]:
+        return {"n_rounds": self.rounds or BOOSTING * entry.longer, "patience": 20}
+
+    def two_branch(self) -> dict[str, Any]:
+        return {
+            "dnn1": _PICTURES if self.pictures else _TABLE,
+            "n_epochs": self.rounds or EPOCHS,
+            "patience": 8,
+            **_TRAINING,
+        }
+
+    def features(self) -> dict[str, Any]:
+        return {"n_trees": 200, "max_depth": 3}
+
+    def lightgbm(self) -> dict[str, Any]:
+        return {"n_trees": self.rounds or TREES}

@@ -13,12 +13,11 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from usboost.data.views import Views
-from usboost.datasets.custom.rows import columns_of
-from usboost.datasets.custom.table import INDEX_COLUMN, is_csv
+from usboost.data.progress import Progress
+from usboost.datasets.custom.rows import Rows
+from usboost.datasets.custom.source import INDEX_COLUMN, TableFile, is_csv, require
 from usboost.errors import UsboostError
 from usboost.multimodal.bundle import Bundle
-from usboost.multimodal.table import Progress
 
 
 @dataclass(frozen=True)
@@ -59,21 +58,22 @@ def predict(
     """
     table, out = Path(table), Path(out)
     _check_out(table, out)
-    schema = columns_of(table, [*bundle.needed, *keep])
+    file, needed = TableFile.open(table), bundle.reader.needed
+    require(file, [*needed, *keep])
     names = ["label", *(f"p_{name}" for name in bundle.card.classes)]
     if clash := [name for name in keep if name in names]:
         raise UsboostError(
             f"{table}: column {clash[0]!r} cannot be kept, since the output has one of that name"
         )
-    kept = [schema.field(name) for name in dict.fromkeys(keep)]
+    kept = [file.schema.field(name) for name in dict.fromkeys(keep)]
     types = [pa.string(), *[pa.float64()] * (len(names) - 1)]
     target = pa.schema([*(pa.field(n, t) for n, t in zip(names, types, strict=True)), *kept])
-    total = 0 if is_csv(table) else pq.read_metadata(table).num_rows
+    total = file.n_rows or 0
     done = skipped = 0
     with _written(out, target) as writer:
         more = tuple(field.name for field in kept)
-        for rows in bundle.read(table, schema, batch=batch, skip_missing=skip_missing, more=more):
-            columns = _columns(bundle, rows.views, rows.present)
+        for rows in bundle.reader.read(file, batch=batch, skip_missing=skip_missing, more=more):
+            columns = _columns(bundle, rows)
             columns += [rows.raw[name].cast(target.field(name).type) for name in more]
             writer.write_table(pa.table(columns, schema=target))
             done += len(rows.present)
@@ -82,22 +82,20 @@ def predict(
                 progress(done, total)
         if not done:
             raise UsboostError(f"{table} has no rows")
-    known = {*bundle.needed, *keep, *bundle.card.dropped, bundle.card.label}
-    ignored = [name for name in schema.names if name not in known and not INDEX_COLUMN.fullmatch(name)]
+    known = {*needed, *keep, *bundle.card.dropped, bundle.card.label}
+    ignored = [name for name in file.names if name not in known and not INDEX_COLUMN.fullmatch(name)]
     return Predicted(done, skipped, ignored)
 
 
-def _columns(bundle: Bundle, views: Views, present: np.ndarray) -> list[pa.Array]:
+def _columns(bundle: Bundle, rows: Rows) -> list[pa.Array]:
     """The label and the probabilities of each row; null where the row is not present."""
-    classes = bundle.card.classes
-    found = np.zeros((len(present), len(classes)))
-    if present.any():
-        found[present] = bundle.model.predict_proba(views)
-    labels = np.asarray(classes, dtype=object)[found.argmax(axis=1)]
-    absent = ~present
+    said = np.zeros((len(rows.present), len(bundle.card.classes)))
+    if rows.present.any():
+        said[rows.present] = bundle.model.predict_proba(rows.views)
+    found = bundle.answers(said)
     return [
-        pa.array(labels, pa.string(), mask=absent),
-        *(pa.array(found[:, k], pa.float64(), mask=absent) for k in range(len(classes))),
+        pa.array(found[name].to_numpy(), pa.float64() if k else pa.string(), mask=~rows.present)
+        for k, name in enumerate(found)
     ]
 
 

@@ -14,14 +14,18 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
 from PIL import Image
 
+from usboost.data.progress import Progress
 from usboost.data.views import Views
 from usboost.datasets.custom.pictures import PictureReader
-from usboost.datasets.custom.table import schema_of
+from usboost.datasets.custom.source import TableFile
 from usboost.datasets.files.sampling import stratified_sample
 from usboost.datasets.files.sources import sha256
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import confusion
+from usboost.evaluation.names import METRICS, f1_of, metric_name
 from usboost.files import write_atomically
+from usboost.learners.base import view_names
+from usboost.models import zoo
 from usboost.models.inspection import (
     IMPORTANCE_METRICS,
     calibration,
@@ -32,9 +36,7 @@ from usboost.models.inspection import (
 )
 from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.multimodal.bundle import Bundle
-from usboost.multimodal.choices import METRICS, MODELS, f1_of
 from usboost.multimodal.scored import Scored, intervals, score_table
-from usboost.multimodal.table import Progress
 from usboost.reporting import inspection_figures as drawn
 from usboost.reporting.figures import to_svg
 
@@ -104,7 +106,7 @@ def render(bundle: Bundle, scored: Scored, table: Path, label: str) -> str:
     return environment.get_template("own.html.j2").render(
         title=f"How well {card.model} tells {label}",
         card=card.model_dump(),
-        what=MODELS.get(card.model, "a model"),
+        what=zoo.about(card.model),
         n=len(scored),
         table=table.name,
         same=sha256(table) == card.sha256,
@@ -120,7 +122,7 @@ def render(bundle: Bundle, scored: Scored, table: Path, label: str) -> str:
         calibration_error=f"{expected_calibration_error(bins):.3f}",
         contributions=_contributions(bundle, sample),
         views=_views(bundle, sample, scored.labels[rows]),
-        view_metrics=[METRICS[metric] for metric in IMPORTANCE_METRICS],
+        view_metrics=list(map(metric_name, IMPORTANCE_METRICS)),
         columns=_columns(bundle),
         worst=_worst(bundle, scored, table),
     )
@@ -129,8 +131,11 @@ def render(bundle: Bundle, scored: Scored, table: Path, label: str) -> str:
 def _scores(scored: Scored) -> list[dict[str, str]]:
     found = intervals(scored.labels, scored.probabilities)
     return [
-        {"name": name, **{k: _number(v) for k, v in zip(("value", "low", "high"), found[key], strict=True)}}
-        for key, name in METRICS.items()
+        {
+            "name": metric_name(key),
+            **{k: _number(v) for k, v in zip(("value", "low", "high"), found[key], strict=True)},
+        }
+        for key in METRICS
     ]
 
 
@@ -157,15 +162,20 @@ def _contributions(bundle: Bundle, views: Views) -> str | None:
     frame = view_contributions(bundle.model, views)
     if frame["view"].nunique() < 2:
         return None
-    named = frame.assign(view=[learner_name(view, bundle.card.images is not None) for view in frame["view"]])
+    learners, pictures = bundle.model._learners(), bundle.card.images is not None
+    titles = {name: learner_title(name, learner, pictures) for name, learner in learners.items()}
+    named = frame.assign(view=frame["view"].map(titles))
     return _drawn(drawn.contributions(named, "How far each learner moves the scores"))
 
 
-def learner_name(view: str, pictures: bool) -> str:
-    """Which learner reads a view, and what it reads: "S+U" are trees on the table and the pictures."""
+def learner_title(name: str, learner: Any, pictures: bool) -> str:
+    """What a learner is and what it reads, such as "trees (table and pictures)"."""
     parts = {"U": "pictures" if pictures else "table", "S": "table"}
-    read = " and ".join(dict.fromkeys(parts[part] for part in view.split("+")))
-    return f"{'network' if view.startswith('U') else 'trees'} ({read})"
+    read = " and ".join(dict.fromkeys(parts[view] for view in view_names(name, learner)))
+    return f"{_PLURALS.get(learner.kind, learner.kind)} ({read})"
+
+
+_PLURALS = {"network": "networks", "tree": "trees"}
 
 
 def _drawn(figure: Figure) -> str:
@@ -196,7 +206,7 @@ def _columns(bundle: Bundle) -> list[dict[str, Any]]:
         shares = zip(bundle.model.feature_names_, bundle.model.feature_importances_, strict=True)
     except AttributeError:
         return []
-    known, found = set(bundle.encoding.encoder.names), dict[str, float]()
+    known, found = set(bundle.encoding.names), dict[str, float]()
     for name, share in shares:
         shown = str(name) if name in known else "pictures (embeddings)"
         found[shown] = found.get(shown, 0.0) + float(share)
@@ -232,12 +242,11 @@ def _pictures(bundle: Bundle, scored: Scored, table: Path, chosen: np.ndarray) -
     about = bundle.card.images
     if about is None:
         return {}
-    kind = schema_of(table).field(about.column).type
-    reader = PictureReader(table, about.column, kind, size=SIDE, channels=about.channels, skip_missing=False)
+    reader = PictureReader(TableFile.open(table), about.column, size=SIDE, channels=about.channels)
     out = {}
     # rising rows, which a Parquet file gives in one pass
     for k in sorted(map(int, chosen)):
-        cells = None if reader.in_table else pa.chunked_array([[str(scored.frame[about.column].iloc[k])]])
+        cells = pa.chunked_array([[scored.frame[about.column].iloc[k]]]) if reader.needs_cells else None
         pixels = reader.read(int(scored.rows[k]), 1, cells)[0][0]
         encoded = io.BytesIO()
         Image.fromarray(pixels[0] if about.channels == 1 else pixels.transpose(1, 2, 0)).save(encoded, "PNG")

@@ -8,11 +8,11 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from usboost.evaluation.names import METRICS, f1_of, metric_name
 from usboost.files import write_atomically
-from usboost.multimodal.choices import METRICS, f1_of
 from usboost.multimodal.compare import LEVEL, Comparison, Standing
 
-HEAD = ("model", *METRICS.values(), "seconds", "beside the best")
+HEAD = ("model", *map(metric_name, METRICS), "seconds", "beside the best")
 
 WIDE = 140
 """Columns of a terminal that the table fits into with one line a model."""
@@ -47,7 +47,7 @@ def notes(comparison: Comparison) -> list[str]:
     parts = comparison.scores[["repeat", "fold"]].drop_duplicates()
     said = [
         f"Mean ± standard deviation over {len(parts)} test folds, the same for all models; best first by "
-        f"{METRICS[comparison.by]}. F1 is {f1_of(comparison.classes)}."
+        f"{metric_name(comparison.by)}. F1 is {f1_of(comparison.classes)}."
     ]
     if len(standings) > 1:
         said.append(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +19,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from usboost.errors import UsboostError
-from usboost.reporting.results import model_name, table_order
+from usboost.models import zoo
+from usboost.models.entry import Look
 
 # {model: long frame as `results.read_trace` returns it}
 Traces = Mapping[str, pd.DataFrame]
@@ -78,18 +79,12 @@ class _Look:
     marker: str
     line: Line = "-"
 
+    @classmethod
+    def of(cls, look: Look) -> _Look:
+        return cls(look.colour, look.marker, _DASHED if look.dashed else "-")
 
-# Okabe and Ito's colours; a fixed-step model has the colour of its searched one, dashed
-_LOOKS = {
-    "baseline": _Look("#7a828e", "s"),
-    "bfv_dnn": _Look("#cc8a00", "D"),
-    "2wl": _Look("#0072b2", "o"),
-    "2wl_fix": _Look("#0072b2", "o", _DASHED),
-    "2wl2o": _Look("#d55e00", "^"),
-    "2wl2o_fix": _Look("#d55e00", "^", _DASHED),
-    "1wl_s": _Look("#009e73", "v"),
-    "1wl_u": _Look("#c0669b", "d"),
-}
+
+# for models that the catalogue gives no look; its looks are Okabe and Ito's colours, too
 _OTHER_LOOKS = (
     _Look("#882255", "X", _DOTTED),
     _Look("#44aa99", "p", _DOTTED),
@@ -97,29 +92,25 @@ _OTHER_LOOKS = (
     _Look("#6a3fb5", "*", _DOTTED),
 )
 
-FIRST_SECOND = ("2wl", "2wl2o")
-ONE_TWO = ("1wl_s", "1wl_u", "2wl", "2wl2o")
-FIXED_SEARCHED = ("2wl", "2wl_fix", "2wl2o", "2wl2o_fix")
-
 
 def first_second_order(traces: Traces, title: str, **lines: float | None) -> Figure:
     """2WL and 2WL2O: validation F1 against runtime (US Fig. 3); keywords as in `performance`."""
-    return performance(_only(traces, FIRST_SECOND.__contains__), title, **lines)
+    return performance(_only(traces, _in_figure("order")), title, **lines)
 
 
 def one_two_learners(traces: Traces, title: str, **lines: float | None) -> Figure:
     """1WL_S, 1WL_U, 2WL and 2WL2O: validation F1 against runtime (US Fig. 4)."""
-    return performance(_only(traces, ONE_TWO.__contains__), title, **lines)
+    return performance(_only(traces, _in_figure("learners")), title, **lines)
 
 
 def fixed_searched(traces: Traces, title: str, **lines: float | None) -> Figure:
     """2WL and 2WL2O with fixed and searched steps: validation F1 against runtime (US Fig. 5)."""
-    return performance(_only(traces, FIXED_SEARCHED.__contains__), title, **lines)
+    return performance(_only(traces, _in_figure("steps")), title, **lines)
 
 
 def further_models(traces: Traces, title: str, **lines: float | None) -> Figure:
     """The models in none of those figures: validation F1 against runtime."""
-    return performance(_only(traces, lambda model: model not in {*ONE_TWO, *FIXED_SEARCHED}), title, **lines)
+    return performance(_only(traces, lambda model: not _figures(model)), title, **lines)
 
 
 def performance(
@@ -181,13 +172,13 @@ def risk(traces: Traces, title: str) -> Figure:
 
 
 def risk_boosting(traces: Traces, title: str) -> Figure:
-    """The codeword exponential risks of the one- and two-learner models."""
-    return risk(_only(traces, _boosted), title)
+    """The risks of the boosting models on the codeword exponential loss."""
+    return risk(_only(traces, _papers_loss), title)
 
 
 def risk_others(traces: Traces, title: str) -> Figure:
     """The risks of every other model, each in its own loss."""
-    return risk(_only(traces, lambda model: not _boosted(model)), title)
+    return risk(_only(traces, lambda model: not _papers_loss(model)), title)
 
 
 def _per_round(traces: Traces, title: str, panels: Mapping[str, str], *, zero: bool = False) -> Figure:
@@ -263,8 +254,17 @@ def _only(traces: Traces, keep: Callable[[str], bool]) -> Traces:
     return {model: trace for model, trace in traces.items() if keep(model)}
 
 
-def _boosted(model: str) -> bool:
-    return model.startswith(("1wl", "2wl"))
+def _figures(model: str) -> Sequence[str]:
+    """The paper's layouts that show a model; none for one of a person's own."""
+    return zoo.CATALOGUE[model].figures if model in zoo.CATALOGUE else ()
+
+
+def _in_figure(name: str) -> Callable[[str], bool]:
+    return lambda model: name in _figures(model)
+
+
+def _papers_loss(model: str) -> bool:
+    return model in zoo.CATALOGUE and zoo.CATALOGUE[model].papers_loss
 
 
 def _with_finite(traces: Traces, *alternatives: tuple[str, ...]) -> Traces:
@@ -276,7 +276,7 @@ def _with_finite(traces: Traces, *alternatives: tuple[str, ...]) -> Traces:
             for columns in alternatives
         )
 
-    shown = {model: traces[model] for model in table_order(traces) if usable(traces[model])}
+    shown = {model: traces[model] for model in zoo.ordered(traces) if usable(traces[model])}
     if not shown:
         wanted = " or ".join(" and ".join(columns) for columns in alternatives)
         raise NothingToDraw(
@@ -287,8 +287,11 @@ def _with_finite(traces: Traces, *alternatives: tuple[str, ...]) -> Traces:
 
 
 def _look(model: str, shown: Traces) -> _Look:
-    unknown = [name for name in shown if name not in _LOOKS]
-    return _LOOKS.get(model) or _OTHER_LOOKS[unknown.index(model) % len(_OTHER_LOOKS)]
+    looks = {name: entry.look for name in shown if (entry := zoo.CATALOGUE.get(name)) and entry.look}
+    if model in looks:
+        return _Look.of(looks[model])
+    others = [name for name in shown if name not in looks]
+    return _OTHER_LOOKS[others.index(model) % len(_OTHER_LOOKS)]
 
 
 def _canvas(title: str, panels: int) -> tuple[Figure, list[Axes]]:
@@ -333,9 +336,7 @@ def _legend(fig: Figure, shown: Traces, extra: Mapping[str, Line2D]) -> None:
     for model in shown:
         look = _look(model, shown)
         line = Line2D([], [], color=look.color, linewidth=1.8, marker=look.marker)
-        line.set(
-            linestyle=look.line, markersize=5.5, markeredgecolor="white", label=_plain(model_name(model))
-        )
+        line.set(linestyle=look.line, markersize=5.5, markeredgecolor="white", label=_plain(zoo.title(model)))
         handles.append(line)
     for label, line in extra.items():
         line.set_label(label)

@@ -11,16 +11,12 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from usboost.evaluation.names import metric_name
+from usboost.models import zoo
 from usboost.reporting.figures import to_svg
-from usboost.reporting.results import dataset_name, model_name, read_cell, read_trace
+from usboost.reporting.results import dataset_name, read_cell, read_trace
 
-METRICS = {
-    "accuracy": "accuracy",
-    "f1": "F1",
-    "early_accuracy": "accuracy when decided",
-    "earliness": "earliness",
-    "harmonic_mean": "harmonic mean",
-}
+METRICS = ("accuracy", "f1", "early_accuracy", "earliness", "harmonic_mean")
 
 
 @dataclass(frozen=True)
@@ -40,13 +36,13 @@ def further(results: Path, cells: Sequence[tuple[str, str]]) -> Further:
         if cell is None:
             continue
         scores = pd.DataFrame([fit.scores["test"] for fit in cell.seeds], dtype=float)
-        title = f"{model_name(model)} on {dataset_name(dataset)}"
+        title = f"{zoo.title(model)} on {dataset_name(dataset)}"
         shown = {name: _summary(scores[name]) if name in scores else "–" for name in METRICS}
         rows.append({"name": title, "seeds": len(cell.seeds), **shown})
         trace = read_trace(results, dataset, model)
         if trace is not None and "accuracy_test" in trace:
             drawings.append((f"Accuracy over time: {title}", to_svg(_over_time(trace, title))))
-    return Further(list(METRICS.values()), rows, drawings)
+    return Further(list(map(metric_name, METRICS)), rows, drawings)
 
 
 def _summary(values: pd.Series) -> str:

@@ -14,7 +14,9 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from usboost.errors import UsboostError
+from usboost.evaluation.names import metric_name
 from usboost.files import write_atomically
+from usboost.models import zoo
 from usboost.reporting import figures, paper
 from usboost.reporting.further import Further, further
 from usboost.reporting.inspection import read as read_understanding
@@ -22,23 +24,14 @@ from usboost.reporting.results import (
     collect,
     dataset_name,
     missing,
-    model_name,
     profiles,
     read_cell,
     read_trace,
     table3,
-    table_order,
     write_csv,
 )
 from usboost.reporting.samples import sample_pictures
 
-METRIC_NAMES = {
-    "f1": "F1",
-    "f1_tuned": "F1 at the validation's best threshold",
-    "accuracy": "accuracy",
-    "auc": "AUC",
-    "log_loss": "log-loss",
-}
 DEMO = "demo data"
 HALVES = ("bfv_dnn", "1wl_s", "1wl_u", "2wl", "2wl2o")
 """The paper's Table 4: one-learner against two-learner models."""
@@ -87,13 +80,13 @@ def write_report(
     pngs: dict[str, bytes] = {}
     svgs: dict[str, dict[str, str]] = {}
     for dataset in dict.fromkeys(datasets):
-        traces = {m: t for m in table_order(models) if (t := read_trace(results, dataset, m)) is not None}
+        traces = {m: t for m in zoo.ordered(models) if (t := read_trace(results, dataset, m)) is not None}
         label = f"{dataset_name(dataset)} · {DEMO}" if demo else dataset_name(dataset)
         noise = _noise(cards.get(dataset, {}))
         drawn = figures.draw(
             traces,
             label,
-            baseline=_best_f1(traces.get("baseline")),
+            baseline=_best_f1(traces.get(zoo.BASELINE)),
             ceiling=1 - noise if noise else None,
         )
         for name, figure in drawn.items():
@@ -116,7 +109,8 @@ def write_report(
         pictures={d: shown for d, card in cards.items() if (shown := sample_pictures(prepared / d, card))},
     )
     extra = [collect(results, [d], [m]) for d, m in cells if read_cell(results, d, m) is not None]
-    write_csv(pd.concat([frame, *[part[part["model"] != "baseline"] for part in extra]]), out / "results.csv")
+    extra = [part[part["model"] != zoo.BASELINE] for part in extra]
+    write_csv(pd.concat([frame, *extra]), out / "results.csv")
     for name, png in pngs.items():
         write_atomically(out / "figures" / name, png)
     write_atomically(out / "index.html", page.encode())
@@ -165,7 +159,7 @@ def render(
     if demo and DEMO not in title.lower():
         title = f"{title}: {DEMO}"
     datasets = list(dict.fromkeys(datasets))
-    rows = table_order([*models, *frame["model"]])
+    rows = zoo.ordered([*models, *frame["model"]])
     environment = Environment(
         loader=PackageLoader("usboost.reporting"),
         autoescape=True,
@@ -175,19 +169,21 @@ def render(
     )
     environment.filters["data_uri"] = _data_uri
     environment.filters["dataset"] = dataset_name
-    environment.filters["model"] = model_name
+    environment.filters["model"] = zoo.title
     return environment.get_template("report.html.j2").render(
         title=title,
         demo=demo,
         profiles=sorted(profiles),
         datasets=datasets,
         models=rows,
+        baseline=zoo.BASELINE,
+        caveats={m: entry.caveat for m in rows if (entry := zoo.CATALOGUE.get(m)) and entry.caveat},
         seeds=sorted(int(seed) for seed in frame["seed"].unique()),
-        metrics={d: METRIC_NAMES[paper.metric(d)] for d in datasets},
+        metrics={d: metric_name(paper.metric(d)) for d in datasets},
         test=_table(frame, datasets, rows, "test", published=not demo),
         validation=_table(frame, datasets, rows, "val", published=False),
         details={d: _details(frame[frame["dataset"] == d]) for d in datasets},
-        detail_metrics=[METRIC_NAMES.get(m, m) for m in frame["metric"].unique()],
+        detail_metrics=[metric_name(m) for m in frame["metric"].unique()],
         absent=absent,
         cards={d: _card(cards[d]) if d in cards else None for d in datasets},
         drawings=drawings or {},
@@ -203,7 +199,7 @@ def render(
 
 def _understood(folder: Path, models: Sequence[str]) -> dict[str, Any]:
     """What is known of each model on a dataset, in table order."""
-    found = {model: read_understanding(folder / model / "understanding") for model in table_order(models)}
+    found = {model: read_understanding(folder / model / "understanding") for model in zoo.ordered(models)}
     return {model: known for model, known in found.items() if known is not None}
 
 
@@ -232,7 +228,7 @@ def _table(
                 "gain": _signed(row.improvement_mean),
                 "gain_spread": _spread(row.improvement_std, 2),
                 "gain_seeds": int(row.improvement_seeds),
-                "sign": "" if row.model == "baseline" else _sign(row.improvement_mean),
+                "sign": "" if row.model == zoo.BASELINE else _sign(row.improvement_mean),
                 "best": False,
             }
         if len(summary):

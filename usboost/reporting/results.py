@@ -11,7 +11,9 @@ import pandas as pd
 from pydantic import BaseModel, Field, ValidationError
 
 from usboost.errors import UsboostError
+from usboost.evaluation.names import LOWER_IS_BETTER
 from usboost.files import write_atomically
+from usboost.models import zoo
 
 COLUMNS = (
     "dataset",
@@ -24,33 +26,6 @@ COLUMNS = (
     "rounds",
     "fit_seconds",
 )
-MODEL_NAMES = {
-    "baseline": "Baseline",
-    "bfv_dnn": "BFV+DNN",
-    "2wl": "2WL",
-    "2wl_fix": "2WL_Fix",
-    "2wl2o": "2WL2O",
-    "2wl2o_fix": "2WL2O_Fix",
-    "1wl_s": "1WL_S",
-    "1wl_u": "1WL_U",
-    "gbm": "GBM alone",
-    "lgbm_s": "LightGBM on S",
-    "lgbm": "LightGBM on all",
-    "2wl_newton": "2WL-Newton",
-    "2wl_logistic": "2WL-Logistic",
-    "3wl": "3WL",
-    "crossed": "Crossed",
-    "2wl_exact": "2WL, exact steps",
-    "2wl_shrunk": "2WL, shrinkage 0.3",
-    "2wl_held_out": "2WL, steps on held-out rows",
-    "2wl_tree_first": "2WL, tree first",
-    "2wl_warm": "2WL, warm networks",
-    "2wl_bayes": "2WL, Bayesian steps",
-    "bfv_dnn_oof": "BFV+DNN, out of fold",
-    "leaf_dnn": "LightGBM's leaves, embedded",
-    "bnn": "BNN",
-    "earlyboost": "Earlyboost",
-}
 DATASET_NAMES = {"ci_a": "CI-A", "ci_b": "CI-B", "ct": "CT", "mi": "MI", "rw": "RW", "custom": "your table"}
 DATASET_NAMES |= {
     "iris": "Iris",
@@ -58,7 +33,6 @@ DATASET_NAMES |= {
     "pendigits": "pen digits",
     "gunpoint": "GunPoint",
 }
-LOWER_IS_BETTER = frozenset({"log_loss"})
 TRACE_COLUMNS = ("seconds", "risk_train", "risk_val", "f1_val", "accuracy_val", "epsilon", "delta")
 
 _SPLITS = ("train", "val", "test")
@@ -88,26 +62,16 @@ class CellScores(BaseModel):
     seeds: list[SeedScores] = Field(min_length=1)
 
 
-def model_name(model: str) -> str:
-    """The name a table prints; an unknown model is shown as it is."""
-    return MODEL_NAMES.get(model, model)
-
-
 def dataset_name(dataset: str) -> str:
     """The name a table prints; an unknown dataset is shown as it is."""
     return DATASET_NAMES.get(dataset, dataset)
 
 
-def table_order(models: Iterable[str]) -> list[str]:
-    """Models without repetition: the known ones in table order, then the others as given."""
-    given = list(dict.fromkeys(models))
-    return [m for m in MODEL_NAMES if m in given] + [m for m in given if m not in MODEL_NAMES]
-
-
 def read_cell(results: Path, dataset: str, model: str) -> CellScores | None:
     """The scores of one model on one dataset; None if the training flow has not written them.
 
-    ``gbm`` is the GBM inside BFV+DNN unless it has a folder of its own.
+    A part that is scored beside a model, as the GBM inside BFV+DNN, has that model's file unless it has a
+    folder of its own.
 
     Raises
     ------
@@ -116,7 +80,8 @@ def read_cell(results: Path, dataset: str, model: str) -> CellScores | None:
     """
     path = Path(results) / dataset / model / "scores.json"
     if not path.is_file():
-        return _gbm_alone(read_cell(results, dataset, "bfv_dnn")) if model == "gbm" else None
+        entry = zoo.whole(model)
+        return _part(model, read_cell(results, dataset, entry.name)) if entry else None
     try:
         cell = CellScores.model_validate_json(path.read_bytes())
     except ValidationError as error:
@@ -133,24 +98,24 @@ def read_cell(results: Path, dataset: str, model: str) -> CellScores | None:
     return cell
 
 
-def _gbm_alone(cell: CellScores | None) -> CellScores | None:
+def _part(name: str, cell: CellScores | None) -> CellScores | None:
     fits = [fit for fit in cell.seeds if fit.gbm] if cell else []
     if cell is None or not fits:
         return None
-    # rounds and seconds belong to the network trained on its leaf values, so they stay empty
+    # rounds and seconds belong to the network trained on the GBM's leaf values, so they stay empty
     alone = [SeedScores(seed=fit.seed, scores=fit.gbm or {}) for fit in fits]
-    return CellScores(dataset=cell.dataset, model="gbm", profile=cell.profile, seeds=alone)
+    return CellScores(dataset=cell.dataset, model=name, profile=cell.profile, seeds=alone)
 
 
 def missing(results: Path, datasets: Sequence[str], models: Sequence[str]) -> list[tuple[str, str]]:
     """The (dataset, model) cells without scores, in table order."""
-    cells = [(dataset, model) for dataset in dict.fromkeys(datasets) for model in table_order(models)]
+    cells = [(dataset, model) for dataset in dict.fromkeys(datasets) for model in zoo.ordered(models)]
     return [(dataset, model) for dataset, model in cells if read_cell(results, dataset, model) is None]
 
 
 def profiles(results: Path, datasets: Sequence[str], models: Sequence[str]) -> set[str]:
     """The profiles, "demo" or "paper", behind the cells and the baselines they are compared with."""
-    cells = (read_cell(results, d, m) for d in datasets for m in ("baseline", *models))
+    cells = (read_cell(results, d, m) for d in datasets for m in (zoo.BASELINE, *models))
     return {cell.profile for cell in cells if cell is not None}
 
 
@@ -162,13 +127,13 @@ def collect(results: Path, datasets: Sequence[str], models: Sequence[str]) -> pd
     results : folder
         Holds ``<dataset>/<model>/scores.json``.
     datasets, models : names of folders
-        What to read; cells not there are skipped (`missing` lists them). With ``bfv_dnn`` comes
-        ``gbm``, the GBM inside it, where it was scored.
+        What to read; cells not there are skipped (`missing` lists them). With a model come its parts
+        that were scored, ``gbm`` with ``bfv_dnn``.
 
     Returns
     -------
     DataFrame with the columns `COLUMNS`
-        Sorted by dataset (as given), model (`table_order`), seed, split and metric.
+        Sorted by dataset (as given), model (`zoo.ordered`), seed, split and metric.
         ``relative_improvement_pct`` is 100 · (value − baseline) / |baseline| for the same dataset,
         seed, split and metric, with the sign turned for metrics that are better when lower; NaN
         where there is no baseline or it is 0.
@@ -179,14 +144,14 @@ def collect(results: Path, datasets: Sequence[str], models: Sequence[str]) -> pd
         If no cell has scores, or a scores file cannot be read.
     """
     datasets = list(dict.fromkeys(datasets))
-    models = table_order([*models, "gbm"] if "bfv_dnn" in models else models)
+    models = zoo.ordered(zoo.with_parts(models))
     frame = _rows(read_cell(results, d, m) for d in datasets for m in models)
     if frame.empty:
         raise UsboostError(
             f"there is no scores.json under {results} for the datasets {', '.join(datasets) or '(none)'} "
             f"and the models {', '.join(models) or '(none)'}; run the training flow first"
         )
-    baselines = _rows(read_cell(results, dataset, "baseline") for dataset in datasets)
+    baselines = _rows(read_cell(results, dataset, zoo.BASELINE) for dataset in datasets)
     baselines = baselines[[*_KEY, "value"]].rename(columns={"value": "baseline"})
     frame = frame.merge(baselines, on=_KEY, how="left", validate="many_to_one")
     sign = np.where(frame["metric"].isin(LOWER_IS_BETTER), -1.0, 1.0)

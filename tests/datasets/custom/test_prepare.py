@@ -16,6 +16,7 @@ from usboost.data.encoding import TableEncoder
 from usboost.datasets.covertype import shapes
 from usboost.datasets.custom import demo as custom_demo
 from usboost.datasets.custom import prepare as custom
+from usboost.datasets.custom.encoding import complete
 from usboost.datasets.files.image_sources import load
 from usboost.datasets.prepared import store
 from usboost.datasets.prepared.store import Prepared
@@ -179,7 +180,7 @@ def test_new_rows_are_completed_as_the_training_rows(tmp_path: Path) -> None:
     rows = pd.DataFrame(
         {"age": [np.nan, 3.0], "pay": [1.0, np.nan], "town": ["Oslo", None], "same": [7.0, 8.0]}
     )
-    found = custom.complete(rows, rule)
+    found = complete(rows, rule)
     assert list(found) == ["age", "age_missing", "pay", "town", "same"]
     assert found["age"].tolist() == [np.float32(rule["age"]["value"]), 3] and found[
         "age_missing"

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usboost.datasets.custom.table import RawTable, read_table
+from usboost.datasets.custom.table import OwnTable, paths_of, read_table
 from usboost.errors import UsboostError
 
 N = 40
@@ -56,7 +56,7 @@ def test_csv_columns_are_what_their_values_are(tmp_path: Path) -> None:
     assert nominal["code"] == ["007", "008", "009", "007"]
     assert nominal["name with spaces"] == ["x, y", "z", "z", "z"]
     assert table.classes == ["a", "b"] and table.labels.tolist() == [1, 0, 1, 0]
-    assert table.split is None and table.paths is None
+    assert table.split is None and paths_of(table) is None
 
 
 def test_parquet_columns_are_what_their_types_are(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_numbers_come_back_from_csv_as_they_went(tmp_path_factory, values: list[
     np.testing.assert_array_equal(found, [np.nan if v is None else v for v in values])
 
 
-def read(path: Path, **options: Any) -> RawTable:
+def read(path: Path, **options: Any) -> OwnTable:
     return read_table(path, **{"label": "y", **options})
 
 
@@ -241,7 +241,7 @@ def test_splits_and_paths_are_read_strictly(tmp_path: Path) -> None:
     split = ["train", "val", "test", "train"] * 10
     table = read(from_columns(tmp_path, s=split, p=["a.png"] * N), split_column="s", image="p")
     assert table.split is not None and table.split.tolist() == split
-    assert table.paths == ["a.png"] * N and list(table.features) == ["x"]
+    assert paths_of(table) == ["a.png"] * N and list(table.features) == ["x"]
     for columns, message in (
         (
             {"s": ["train", "valid", "test", "train"] * 10},
@@ -253,7 +253,7 @@ def test_splits_and_paths_are_read_strictly(tmp_path: Path) -> None:
         with pytest.raises(UsboostError, match=message):
             read(from_columns(tmp_path, **columns), split_column="s")
     with pytest.raises(UsboostError, match="row 40: column 'p' is empty"):
-        read(from_columns(tmp_path, p=["a"] * 39 + [None]), image="p")
+        paths_of(read(from_columns(tmp_path, p=["a"] * 39 + [None]), image="p"))
     with pytest.raises(UsboostError, match="the image column 'x' must hold paths or bytes, not double"):
         read(from_columns(tmp_path, "parquet"), image="x")
-    assert read(from_columns(tmp_path, "parquet", p=[b"1"] * N), image="p").paths is None
+    assert paths_of(read(from_columns(tmp_path, "parquet", p=[b"1"] * N), image="p")) is None

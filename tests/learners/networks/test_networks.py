@@ -24,8 +24,8 @@ from usboost.learners.networks.backbones import (
     save_backbone,
     weights_file,
 )
-from usboost.learners.networks.branches import initialise
 from usboost.learners.networks.image_network import SmallCNN
+from usboost.learners.networks.initial_weights import initialise
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.networks.modules import TableLinear, dense_network
 from usboost.learners.networks.optimizers import make_optimizer
@@ -423,7 +423,9 @@ def test_a_model_on_frozen_pictures_keeps_the_weights_it_was_fitted_with(kind, t
     views = Views(U=images, S=table)
     model = {
         "lgbm": lambda: LightGBMBaseline(backbone=frozen, n_trees=3, device="cpu"),
-        "joined": lambda: TwoWeakLearnerClassifier({"U+S": network, "S+U": TreeLearner()}, n_rounds=2),
+        "joined": lambda: TwoWeakLearnerClassifier(
+            {"U": clone(network).set_params(reads=("U", "S")), "S": TreeLearner(reads=("S", "U"))}, n_rounds=2
+        ),
         "head": lambda: TwoWeakLearnerClassifier({"U": network, "S": TreeLearner()}, n_rounds=2),
     }[kind]().fit(views, y)
     save(model, tmp_path / "model")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from usboost.data.table import Table
 from usboost.learners.networks import written_out as by_hand
 from usboost.learners.networks.batches import Resident
-from usboost.learners.networks.branches import initialise
+from usboost.learners.networks.initial_weights import initialise
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.networks.modules import table_network
 from usboost.learners.networks.optimizers import make_optimizer

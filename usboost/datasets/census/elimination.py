@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import lightgbm as lgb
 import numpy as np
-from sklearn.metrics import log_loss
-from sklearn.model_selection import train_test_split
 
 from usboost.data.table import Table
 from usboost.errors import UsboostError
@@ -96,6 +93,8 @@ def backward_elimination(
     if len(classes) < 2:
         raise UsboostError("backward elimination needs at least two classes")
 
+    from sklearn.model_selection import train_test_split
+
     half = min(rows, len(y)) // 2
     try:
         fit, holdout = train_test_split(
@@ -136,6 +135,9 @@ class _Judge:
         self.parameters = {**PARAMETERS, **objective}
 
     def __call__(self, columns: list[int]) -> tuple[float, np.ndarray]:
+        import lightgbm as lgb
+        from sklearn.metrics import log_loss
+
         nominal = [position for position, j in enumerate(columns) if j in self.categorical]
         data = lgb.Dataset(self.x_fit[:, columns], self.y_fit, categorical_feature=nominal)
         model = lgb.train(self.parameters, data, ROUNDS)

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
+from usboost.data.progress import Progress
 from usboost.datasets.covertype import raw as covertype
 from usboost.datasets.covertype import shapes
 from usboost.datasets.files.sampling import stratified_sample, stream, switch_labels
 from usboost.datasets.files.sources import RemoteFile, sha256
 from usboost.datasets.prepared import image_store
-from usboost.datasets.prepared.image_encoding import Progress
 from usboost.datasets.prepared.store import CLEAN, LABEL, Prepared, describe
 from usboost.errors import UsboostError
 

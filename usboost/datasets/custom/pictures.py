@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,8 +12,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from usboost.datasets.custom.table import is_binary, is_csv, is_text, kind_of, plain_column
+from usboost.datasets.custom.columns import Column, is_binary, is_text, plain_type
+from usboost.datasets.custom.source import Source, TableFile
 from usboost.datasets.files.image_sources import ParquetReader, inside, is_contained, read, square
+from usboost.datasets.prepared.image_store import BUDGET
 from usboost.errors import UsboostError
 
 _BLOCK = 64  # pictures whose files are in memory at once
@@ -19,13 +23,13 @@ _REMEDY = "add it, or leave such rows out with --skip-missing"
 
 
 class PictureReader:
-    """Reads the pictures of a table's rows: files named by a column of paths, or a column of bytes.
+    """Reads the pictures of rows: files named by a column of paths, or a column of bytes.
 
     Parameters
     ----------
-    table : path of the table; paths are relative to its folder, which they may not leave.
-    column : of paths or, in Parquet, of bytes.
-    kind : the column's type.
+    source : of the rows. A file's paths are relative to its folder, which they may not leave; the text
+        of rows that are in memory is base64.
+    column : of paths or, but for a CSV, of bytes.
     size : height and width of the pictures in pixels.
     channels : 1 (grey) or 3 (red, green, blue).
     skip_missing : whether a row without a picture is told of, not refused.
@@ -37,15 +41,19 @@ class PictureReader:
     """
 
     def __init__(
-        self, table: Path, column: str, kind: pa.DataType, *, size: int, channels: int, skip_missing: bool
+        self, source: Source, column: str, *, size: int, channels: int, skip_missing: bool = False
     ) -> None:
-        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-        self.in_table = is_binary(kind)
-        if not (self.in_table or is_text(kind)):
-            raise UsboostError(f"{table}: the image column {column!r} must hold paths or bytes, not {kind}")
-        self._table, self._column = table, column
+        check_type(source, column)
+        self._source, self._column = source, column
         self._size, self._channels, self._skip = size, channels, skip_missing
-        self._bytes = ParquetReader(table, column) if self.in_table else None
+        self._bytes: ParquetReader | None = None
+        if isinstance(source, TableFile) and is_binary(plain_type(source.type_of(column))):
+            self._bytes = ParquetReader(source.path, column)
+
+    @property
+    def needs_cells(self) -> bool:
+        """Whether `read` wants the column's values; bytes in a Parquet file are read there."""
+        return self._bytes is None
 
     @property
     def row_bytes(self) -> int:
@@ -57,7 +65,7 @@ class PictureReader:
 
         Parameters
         ----------
-        cells : the rows' paths; None when the pictures are in the table.
+        cells : the rows' values of the column, if it `needs_cells`.
 
         Returns
         -------
@@ -72,45 +80,69 @@ class PictureReader:
         """
         pixels = np.zeros((count, self._channels, self._size, self._size), dtype=np.uint8)
         present = np.ones(count, dtype=bool)
-        paths = None if cells is None else self._paths(cells)
+        values: Sequence[object] | None = None
+        if cells is not None:
+            values = Column(self._source, self._column, cells).plain().tolist()
 
-        def fill(k: int, source: Path | bytes | None) -> None:
-            if source is None:
+        def fill(k: int, picture: Path | bytes | None) -> None:
+            if picture is None:
                 present[k] = False
                 return
-            name = f"{self._table}, row {first + k + 1}, " + (
-                f"{source.name!r}" if isinstance(source, Path) else f"column {self._column!r}"
+            name = f"{self._source}, row {first + k + 1}, " + (
+                f"{picture.name!r}" if isinstance(picture, Path) else f"column {self._column!r}"
             )
-            image = np.asarray(square(read(source, name), name, size=self._size, channels=self._channels))
+            image = np.asarray(square(read(picture, name), name, size=self._size, channels=self._channels))
             pixels[k] = image[None] if self._channels == 1 else image.transpose(2, 0, 1)
 
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
             for start in range(0, count, _BLOCK):
                 block = range(start, min(start + _BLOCK, count))
-                sources = [self._source(first + k, None if paths is None else paths[k]) for k in block]
-                for _ in pool.map(fill, block, sources):
+                pictures = [self._picture(first + k, None if values is None else values[k]) for k in block]
+                for _ in pool.map(fill, block, pictures):
                     pass
         return pixels, present
 
-    def _paths(self, cells: pa.ChunkedArray) -> Sequence[str | None]:
-        if not is_text(kind_of(cells)):
-            raise UsboostError(f"{self._table}: the image column {self._column!r} must hold paths")
-        values = plain_column(cells, is_csv(self._table))
-        return [value if isinstance(value, str) and value else None for value in values]
-
-    def _source(self, row: int, path: str | None) -> Path | bytes | None:
-        where = f"{self._table}, row {row + 1}"
+    def _picture(self, row: int, value: object) -> Path | bytes | None:
+        """The file or bytes of a row; None where there is none and that may be."""
+        where = f"{self._source}, row {row + 1}"
         if self._bytes is not None:
-            data = self._bytes(row)
-            if data or self._skip:
-                return data or None
-        elif path is not None:
-            file = self._table.parent / path
+            value = self._bytes(row)
+        if isinstance(value, str) and value and (folder := self._source.folder) is not None:
             # what is not there may be skipped; a path out of the folder may not
-            if not is_contained(path) or os.path.lexists(file):
-                return inside(self._table.parent, path, where)
+            if not is_contained(value) or os.path.lexists(folder / value):
+                return inside(folder, value, where)
             if not self._skip:
-                raise UsboostError(f"{where}: there is no picture {file}; {_REMEDY}")
+                raise UsboostError(f"{where}: there is no picture {folder / value}; {_REMEDY}")
+            return None
+        if isinstance(value, str) and value:
+            try:
+                return base64.b64decode("".join(value.split()), validate=True)
+            except binascii.Error as error:
+                raise UsboostError(f"{where}: column {self._column!r} is not base64: {error}") from None
+        if isinstance(value, bytes) and value:
+            return value
         if self._skip:
             return None
         raise UsboostError(f"{where}: column {self._column!r} holds no picture; {_REMEDY}")
+
+
+def check_type(source: Source, column: str) -> None:
+    """Refuse a column that cannot hold pictures.
+
+    Raises
+    ------
+    UsboostError
+        If it holds neither text nor bytes.
+    """
+    kind = plain_type(source.type_of(column))
+    if not (is_binary(kind) or is_text(kind)):
+        raise UsboostError(f"{source}: the image column {column!r} must hold paths or bytes, not {kind}")
+
+
+def check_memory(source: Source, n: int, row_bytes: int) -> None:
+    """Refuse pictures that would take more memory than `image_store.BUDGET` when decoded."""
+    if n * row_bytes > BUDGET:
+        raise UsboostError(
+            f"{source}: {n:,} pictures of this size take {n * row_bytes / 1e9:,.0f} GB of memory; choose a "
+            "smaller --size, or prepare the table by params.yaml, which reads pictures from disk"
+        )

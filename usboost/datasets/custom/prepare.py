@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from usboost.datasets.custom.table import RawTable, read_table
+from usboost.data.progress import Progress
+from usboost.datasets.custom.encoding import SUFFIX, Imputation, added, complete, imputation_of
+from usboost.datasets.custom.table import FEWEST, OwnTable, paths_of, read_table
 from usboost.datasets.files.image_sources import ParquetRow, Source, inside
 from usboost.datasets.files.sampling import stratified_parts, stream
 from usboost.datasets.files.sources import sha256
 from usboost.datasets.prepared import image_store
-from usboost.datasets.prepared.image_encoding import Progress, encode_files, encoding
+from usboost.datasets.prepared.image_encoding import encode_files, encoding
 from usboost.datasets.prepared.store import LABEL, Prepared, describe
 from usboost.errors import UsboostError
 
@@ -22,12 +23,6 @@ SPLITS = ("train", "val", "test")
 
 SHARES = (0.70, 0.15, 0.15)
 """The splits' shares when the table does not give them."""
-
-FEWEST = 10
-"""Rows that a table must have for a split to be made."""
-
-SUFFIX = "_missing"
-"""Ends the name of the column that is 1 where a number was missing."""
 
 
 def prepare(
@@ -51,7 +46,7 @@ def prepare(
     With pictures these are U and all other columns S; without, a random half of the columns is S and the
     rest U. A missing category is a category of its own. A missing number becomes the training split's
     median (0 when it holds none), and if it holds missing ones at all a further column, named with
-    `SUFFIX`, is 1 there and 0 elsewhere. See `custom_table.read_table` for what columns may hold.
+    `encoding.SUFFIX`, is 1 there and 0 elsewhere. See `table.read_table` for what columns may hold.
 
     Parameters
     ----------
@@ -94,20 +89,18 @@ def prepare(
             f"{table} has {raw.features.shape[1]} columns beside {', '.join(filter(None, (label, image)))}; "
             f"{fewest} or more are needed"
         )
-    rows = _split(raw, label, stream(seed, 0))
+    rows = _split(raw, stream(seed, 0))
     imputation = imputation_of(raw.features.iloc[rows["train"]])
     frame = complete(raw.features, imputation)
-    if clash := list(frame.columns[frame.columns.duplicated()]):
-        raise UsboostError(f"{table}: the column {clash[0]!r} is in the way of one to be added; rename it")
     frame[LABEL] = raw.labels.astype(np.int16)
     splits = {split: frame.iloc[of_split].reset_index(drop=True) for split, of_split in rows.items()}
 
     views, why = _views(raw, imputation, image, stream(seed, 1))
-    numbers = {name for name in frame if isinstance(frame[name].dtype, np.dtype)}
+    nominal = {name for name, kind in raw.kinds.items() if kind == "category"}
     columns: dict[str, dict[str, Any]] = {
         name: {
             "view": view,
-            "kind": "continuous" if name in numbers else "nominal",
+            "kind": "nominal" if name in nominal else "continuous",
             "why": why if name in raw.features else "1 where the number was missing",
         }
         for view, names in views.items()
@@ -144,74 +137,37 @@ def prepare(
     return Prepared(splits, views, raw.classes, card, images=work if image is not None else None)
 
 
-def complete(frame: pd.DataFrame, imputation: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
-    """Fill missing numbers of any rows, as in the training split, and add the columns that tell.
-
-    Parameters
-    ----------
-    frame : features as `read_table` gives them.
-    imputation : the card's entry of that name.
-
-    Returns
-    -------
-    A new frame; numbers are float32, an added column stands after the one it tells about.
-    """
-    filled: list[pd.Series] = []
-    for name in frame:
-        column = frame[name]
-        if name not in imputation:
-            filled.append(column)
-            continue
-        filled.append(column.fillna(imputation[name]["value"]).astype(np.float32))
-        if imputation[name]["indicator"]:
-            filled.append(column.isna().astype(np.float32).rename(f"{name}{SUFFIX}"))
-    return pd.concat(filled, axis=1)
-
-
-def imputation_of(train: pd.DataFrame) -> dict[str, dict[str, Any]]:
-    """For each numeric column what stands for a missing value, and whether a column tells where."""
-    rules = {}
-    for name in train:
-        if isinstance(train[name].dtype, np.dtype):
-            missing = train[name].isna()
-            value = 0.0 if missing.all() else float(train[name].median())
-            rules[str(name)] = {"value": value, "indicator": bool(missing.any())}
-    return rules
-
-
-def _split(raw: RawTable, label: str, seed: int) -> dict[str, np.ndarray]:
+def _split(raw: OwnTable, seed: int) -> dict[str, np.ndarray]:
     """The rows of each split."""
     counts = np.bincount(raw.labels)
+    label = raw.roles.label
     if raw.split is None:
-        if len(raw.labels) < FEWEST:
-            raise UsboostError(f"{raw.path} has {len(raw.labels)} rows; {FEWEST} or more can be split")
+        if len(raw) < FEWEST:
+            raise UsboostError(f"{raw.file} has {len(raw)} rows; {FEWEST} or more can be split")
         if (counts == 1).any():
             name = raw.classes[int(np.argmax(counts == 1))]
             raise UsboostError(
-                f"{raw.path}: class {name!r} of {label!r} has one row only, so no split can be made; "
+                f"{raw.file}: class {name!r} of {label!r} has one row only, so no split can be made; "
                 "add rows of it or leave it out"
             )
         return dict(zip(SPLITS, stratified_parts(raw.labels, SHARES, seed)))
     rows = {split: np.flatnonzero(raw.split == split) for split in SPLITS}
     known = np.unique(raw.labels[rows["train"]])
     if len(known) < 2:
-        raise UsboostError(f"{raw.path}: the training rows are all of class {raw.classes[known[0]]!r}")
+        raise UsboostError(f"{raw.file}: the training rows are all of class {raw.classes[known[0]]!r}")
     if len(unknown := np.setdiff1d(raw.labels, known)):
         name = raw.classes[unknown[0]]
-        raise UsboostError(f"{raw.path}: class {name!r} of {label!r} is in no training row; move some there")
+        raise UsboostError(f"{raw.file}: class {name!r} of {label!r} is in no training row; move some there")
     return rows
 
 
 def _views(
-    raw: RawTable, imputation: Mapping[str, Mapping[str, Any]], image: str | None, seed: int
+    raw: OwnTable, imputation: Imputation, image: str | None, seed: int
 ) -> tuple[dict[str, list[str]], str]:
     """The columns of each view, and why they are there."""
-    names = [str(name) for name in raw.features]
+    names, tell = [str(name) for name in raw.features], added(imputation)
     # A column and the one that tells where it was missing stay together.
-    both = {
-        name: [name, f"{name}{SUFFIX}"] if name in imputation and imputation[name]["indicator"] else [name]
-        for name in names
-    }
+    both = {name: [name, *({f"{name}{SUFFIX}"} & set(tell))] for name in names}
     if image is not None:
         return {"S": [each for name in names for each in both[name]]}, "column of the table"
     chosen = np.random.default_rng(seed).permutation(len(names))[: len(names) // 2]
@@ -223,8 +179,8 @@ def _views(
     return views, "random half of the columns"
 
 
-def _sources(raw: RawTable, image: str) -> list[Source]:
-    if raw.paths is None:
-        return [ParquetRow(raw.path, image, row) for row in range(len(raw.labels))]
-    folder = raw.path.parent
-    return [inside(folder, path, f"{raw.path}, row {k}") for k, path in enumerate(raw.paths, start=1)]
+def _sources(raw: OwnTable, image: str) -> list[Source]:
+    paths, path = paths_of(raw), raw.file.path
+    if paths is None:
+        return [ParquetRow(path, image, row) for row in range(len(raw))]
+    return [inside(path.parent, name, f"{path}, row {k}") for k, name in enumerate(paths, start=1)]

@@ -1,136 +1,128 @@
-"""Rows of a table of any size, a batch at a time, as the columns that a model knows."""
+"""Raw rows as the views that a fitted model knows: a batch at a time, of a table or a DataFrame."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from pathlib import Path
-from typing import Literal
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet as pq
 
-from usboost.datasets.custom.table import feature_of, is_csv, parse_numbers, schema_of
-from usboost.errors import UsboostError
+from usboost.data.images import Images
+from usboost.data.table import Table
+from usboost.data.views import Views
+from usboost.datasets.custom.columns import Column, Kind
+from usboost.datasets.custom.encoding import Encoding
+from usboost.datasets.custom.pictures import PictureReader
+from usboost.datasets.custom.source import Source, require
 
-Kind = Literal["number", "category"]
-
-_BLOCK = 1 << 22  # bytes of a CSV read at a time; no row may be longer
-
-
-def columns_of(path: Path, needed: Collection[str]) -> pa.Schema:
-    """The columns of a table that must hold some.
-
-    Raises
-    ------
-    UsboostError
-        If the table cannot be read, or lacks one of the columns, or has it twice.
-    """
-    schema = schema_of(path)
-    if absent := [name for name in needed if name not in schema.names]:
-        raise UsboostError(
-            f"{path} lacks {_listed(absent)} that the model reads or was asked for; "
-            f"its columns are {', '.join(schema.names)}"
-        )
-    if twice := [name for name in needed if schema.names.count(name) > 1]:
-        raise UsboostError(f"{path} has two columns called {twice[0]!r}; rename one")
-    return schema
+PIXELS = 1 << 28
+"""Bytes of decoded pictures above which a batch of rows is cut smaller."""
 
 
-def batches(path: Path, names: Collection[str], size: int) -> Iterator[pa.Table]:
-    """The named columns, `size` rows at a time (the last batch may have fewer); of a CSV all are strings.
+@dataclass(frozen=True)
+class PictureColumn:
+    """The column of pictures, and what they are made: height and width in pixels, 1 or 3 channels."""
 
-    Raises
-    ------
-    UsboostError
-        If the file is damaged.
-    """
-    chosen = list(dict.fromkeys(names))
-    try:
-        if is_csv(path):
-            yield from _csv_batches(path, chosen, size)
-            return
-        # column chunks are read a page at a time, so that no row group has to fit in memory
-        with pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20) as file:
-            for batch in file.iter_batches(batch_size=size, columns=chosen):
-                table = pa.Table.from_batches([batch]).select(chosen)
-                # text that is not UTF-8 would be found only when a value is looked at
-                table.validate(full=True)
-                yield table
-    except UsboostError:
-        raise
-    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
-        raise UsboostError(f"{path} is damaged or not what its name says: {error}") from None
+    column: str
+    size: int
+    channels: int
 
 
-def _csv_batches(path: Path, names: list[str], size: int) -> Iterator[pa.Table]:
-    reader = pyarrow.csv.open_csv(
-        path,
-        read_options=pyarrow.csv.ReadOptions(block_size=_BLOCK),
-        parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
-        convert_options=pyarrow.csv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.string()), include_columns=names, strings_can_be_null=False
-        ),
-    )
-    with reader:
-        waiting = pa.Table.from_batches([], schema=reader.schema)
-        for block in reader:
-            waiting = pa.concat_tables([waiting, pa.Table.from_batches([block])])
-            while waiting.num_rows >= size:
-                yield waiting.slice(0, size)
-                waiting = waiting.slice(size)
-        if waiting.num_rows:
-            yield waiting
+@dataclass(frozen=True)
+class Rows:
+    """A batch: its first row's position, the raw columns, which rows are read, and the views of those."""
+
+    first: int
+    raw: pa.Table
+    present: np.ndarray
+    views: Views
 
 
-def features(batch: pa.Table, kinds: Mapping[str, Kind], path: Path, first: int) -> pd.DataFrame:
-    """A batch's columns as `read_table` gives them, by the kinds they had when the model was fitted.
+@dataclass(frozen=True)
+class RowReader:
+    """Reads the columns that a model was fitted to.
 
-    Parameters
+    Attributes
     ----------
-    kinds : of each column that the model reads.
-    path, first : the file and the position of the batch's first row there, for messages.
-
-    Returns
-    -------
-    float64 numbers (NaN is missing) and pandas categories of strings.
-
-    Raises
-    ------
-    UsboostError
-        If a column of numbers holds something else, or infinity.
+    kinds : of the columns that hold numbers or categories.
+    encoding : of these, as learnt.
+    pictures : the column of pictures, if there is one.
     """
-    from_csv = is_csv(path)
-    columns: dict[str, pd.Series] = {}
-    for name, kind in kinds.items():
-        if kind == "category":
-            columns[name] = feature_of(path, name, batch[name], from_csv, nominal=True)
-            continue
-        numbers = parse_numbers(batch[name], from_csv)
-        if numbers is None:
-            where = _not_a_number(batch[name], path, first) if from_csv else f"{path}"
-            raise UsboostError(
-                f"{where}: column {name!r} held numbers when the model was fitted; give numbers"
+
+    kinds: Mapping[str, Kind]
+    encoding: Encoding
+    pictures: PictureColumn | None = None
+
+    @property
+    def needed(self) -> list[str]:
+        """The columns that rows must have."""
+        return [*self.kinds, *([self.pictures.column] if self.pictures else [])]
+
+    def read(
+        self, source: Source, *, batch: int = 4096, skip_missing: bool = False, more: Collection[str] = ()
+    ) -> Iterator[Rows]:
+        """The rows as the model reads them, a batch at a time.
+
+        Parameters
+        ----------
+        batch : rows at a time; fewer where their pictures would take more than `PIXELS` bytes.
+        skip_missing : take rows without a picture out of the views, instead of refusing them.
+        more : further columns wanted.
+
+        Raises
+        ------
+        UsboostError
+            If a column is missing or there twice, or a value or picture cannot be read.
+        """
+        require(source, [*self.needed, *more])
+        reader, names = None, [*self.kinds, *more]
+        if (about := self.pictures) is not None:
+            reader = PictureReader(
+                source, about.column, size=about.size, channels=about.channels, skip_missing=skip_missing
             )
-        with np.errstate(over="ignore"):
-            infinite = np.isinf(numbers.to_numpy().astype(np.float32))
-        if infinite.any():
-            row = first + int(infinite.argmax()) + 1
-            raise UsboostError(f"{path}, row {row}: column {name!r} holds infinity or a number too large")
-        columns[name] = numbers
-    return pd.DataFrame(columns, index=pd.RangeIndex(batch.num_rows))
+            batch = min(batch, max(1, PIXELS // reader.row_bytes))
+            if reader.needs_cells:
+                names.append(about.column)
+        first = 0
+        for raw in source.batches(names, batch):
+            columns = {
+                name: Column(source, name, raw[name], first).feature(kind)
+                for name, kind in self.kinds.items()
+            }
+            frame = pd.DataFrame(columns, index=pd.RangeIndex(raw.num_rows))
+            present, pictures = np.ones(raw.num_rows, dtype=bool), None
+            if reader is not None and about is not None:
+                cells = raw[about.column] if reader.needs_cells else None
+                pixels, present = reader.read(first, raw.num_rows, cells)
+                pictures = Images(pixels if present.all() else pixels[present])
+            frame = frame if present.all() else frame[present].reset_index(drop=True)
+            yield Rows(first, raw, present, self.encoding.views(frame, pictures))
+            first += raw.num_rows
 
 
-def _not_a_number(column: pa.ChunkedArray, path: Path, first: int) -> str:
-    """Where the first field of a CSV's column is that is no number."""
-    for k in range(len(column)):
-        if parse_numbers(column.slice(k, 1), True) is None:
-            return f"{path}, row {first + k + 1}, {column[k].as_py()!r}"
-    return str(path)
+def joined(parts: Sequence[Views]) -> Views:
+    """The rows of all parts, read by the same reader, one after another."""
+    if len(parts) == 1:
+        return parts[0]
+    made: dict[int, Any] = {}  # what is one view of a part under two names stays one
+    out = {}
+    for name in parts[0].names:
+        views = [part[name] for part in parts]
+        if (key := id(views[0])) not in made:
+            made[key] = _one_view(views)
+        out[name] = made[key]
+    return Views(out)
 
 
-def _listed(names: Collection[str]) -> str:
-    quoted = ", ".join(repr(name) for name in names)
-    return f"column {quoted}" if len(names) == 1 else f"columns {quoted}"
+def _one_view(views: list[Any]) -> Any:
+    if isinstance(views[0], Images):
+        return Images(np.concatenate([view.pixels for view in views]))
+    return Table(
+        np.concatenate([view.numeric for view in views]),
+        np.concatenate([view.codes for view in views]),
+        views[0].cardinalities,
+        views[0].names,
+    )

@@ -1,55 +1,112 @@
-"""A person's own table, Parquet or CSV, read strictly: what each column is, and what cannot be used."""
+"""A person's own table, Parquet or CSV, read strictly and as a whole: labels, features, pictures."""
 
 from __future__ import annotations
 
-import csv
-import re
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet as pq
 
+from usboost.data.images import Images
+from usboost.data.progress import Progress
+from usboost.data.views import Views
+from usboost.datasets.custom.columns import Column, Kind, is_binary, plain_type
+from usboost.datasets.custom.encoding import PICTURES, Encoding
+from usboost.datasets.custom.pictures import PictureReader, check_memory, check_type
+from usboost.datasets.custom.source import INDEX_COLUMN, TableFile
 from usboost.datasets.prepared.store import CLEAN, LABEL
 from usboost.errors import UsboostError
-
-MISSING = ("", "NA", "N/A", "na", "n/a", "NaN", "nan", "NULL", "null", "None", "?")
-"""What stands for a missing number in a CSV; in its other columns only the empty field does."""
-
-TEXT_LENGTH = 24
-"""Mean number of characters above which a column of mostly distinct strings is text."""
 
 LARGEST = 500_000_000
 """Values of a Parquet table above which it is refused: a small file can stand for any number of rows."""
 
-_FEW = 20  # of fewer strings nothing can be said about how often they repeat
-INDEX_COLUMN = re.compile(r"__index_level_\d+__")
+FEWEST = 10
+"""Rows that a table must have to learn from."""
+
+_BATCH = 1 << 16  # rows read at once
+_PICTURES = 4096  # rows whose pictures are read at once
 
 
 @dataclass(frozen=True)
-class RawTable:
-    """A table whose columns are known.
+class Roles:
+    """What a person says of a table's columns.
 
     Attributes
     ----------
-    path : the file.
+    label : the column of the classes.
+    image : the column of pictures: paths relative to the table's folder, or, in Parquet, bytes.
+    split : the column that holds train, val or test.
+    categorical : columns that are categories whatever they look like, such as postal codes.
+    dropped : columns to leave out.
+    """
+
+    label: str
+    image: str | None = None
+    split: str | None = None
+    categorical: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+
+    @property
+    def named(self) -> list[str]:
+        """The columns that are no features."""
+        return [name for name in (self.label, self.image, self.split) if name is not None]
+
+
+@dataclass(frozen=True)
+class OwnTable:
+    """The labelled rows of a table.
+
+    Attributes
+    ----------
+    file : where they are from.
+    roles : of the columns.
     features : n rows; float64 numbers (NaN is missing) and pandas categories of strings.
     labels : codes int64 of shape (n,) of the `classes`.
     classes : names of the classes, numbers in rising order, else alphabetically.
     split : the split of each row as given, str of shape (n,), or None.
-    paths : the picture's path of each row, or None when there is no picture or it is in the file.
+    pictures : the rows' pictures, when they were read and there are any.
+    skipped : how many rows of the file had no picture and are not among the n.
     """
 
-    path: Path
+    file: TableFile
+    roles: Roles
     features: pd.DataFrame
     labels: np.ndarray
     classes: list[str]
-    split: np.ndarray | None
-    paths: list[str] | None
+    split: np.ndarray | None = None
+    pictures: Images | None = None
+    skipped: int = 0
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def kinds(self) -> dict[str, Kind]:
+        """What each feature holds."""
+        return {
+            str(name): "number" if isinstance(self.features[name].dtype, np.dtype) else "category"
+            for name in self.features
+        }
+
+    def fit_encoding(self, rows: np.ndarray) -> Encoding:
+        """Learn from some rows how the table becomes views.
+
+        With pictures, U, all columns are S. Without, both views are the whole table, so that the network
+        and the trees of a model both read every column. (The papers' tables have two kinds of columns; a
+        table of one's own says nothing of the kind, and a split made at random, which
+        `usboost.datasets.custom.prepare` makes for the papers' comparison, would hide half of the columns
+        from each learner.)
+        """
+        views = ("S",) if self.pictures is not None else (PICTURES, "S")
+        return Encoding.fit(self.features.iloc[rows], views)
+
+    def views(self, encoding: Encoding, rows: np.ndarray) -> Views:
+        """The views of some rows, U and S."""
+        pictures = None if self.pictures is None else self.pictures[rows]
+        return encoding.views(self.features.iloc[rows], pictures)
 
 
 def read_table(
@@ -60,20 +117,18 @@ def read_table(
     split_column: str | None = None,
     categorical: Collection[str] = (),
     drop: Collection[str] = (),
-) -> RawTable:
-    """Read a table.
+) -> OwnTable:
+    """Read a table without its pictures.
 
-    In a CSV (UTF-8, commas, a header) a column is numeric when every field but those in `MISSING` is a
-    number. Booleans, strings and pandas' categories are categories. A column of 20 or more strings is
-    refused when more than half of them are distinct and their mean length is over `TEXT_LENGTH` (text), or
-    more than nine in ten are distinct (names or identifiers).
+    In a CSV (UTF-8, commas, a header) a column is numeric when every field but those in `columns.MISSING`
+    is a number. Booleans, strings and pandas' categories are categories. A column of 20 or more strings is
+    refused when more than half of them are distinct and their mean length is over `columns.TEXT_LENGTH`
+    (text), or more than nine in ten are distinct (names or identifiers).
 
     Parameters
     ----------
     path : a ``.parquet`` or ``.csv`` file.
-    label, image, split_column : the columns with these roles.
-    categorical : columns that are categories whatever they look like, such as postal codes.
-    drop : columns to leave out.
+    label, image, split_column, categorical, drop : see `Roles`.
 
     Raises
     ------
@@ -81,53 +136,117 @@ def read_table(
         If the file is missing, damaged or of another kind; two columns have the same name, a column named
         is absent or has two roles, one that is not the label is called ``label`` or ``clean_label``, or
         there are no rows; a column holds text, identifiers, dates, nested or binary values or infinity; a
-        label, split or path is missing; or the labels are of one class or are no classes.
+        label or split is missing; or the labels are of one class or are no classes.
     """
-    path = Path(path)
-    schema = schema_of(path)
-    roles = [name for name in (label, image, split_column) if name is not None]
-    _check_names(path, schema.names, roles, categorical, drop)
-    pictured = image is not None and is_binary(schema.field(image).type)
-    left_out = {*drop, *([image] if pictured else [])}
-    names = [name for name in schema.names if name not in left_out and not INDEX_COLUMN.fullmatch(name)]
-    table = _load(path, names)
+    roles = Roles(label, image, split_column, tuple(categorical), tuple(drop))
+    file = TableFile.open(path)
+    _check_names(file, roles)
+    left_out = {*roles.dropped, image}
+    names = [name for name in file.names if name not in left_out and not INDEX_COLUMN.fullmatch(name)]
+    table = _load(file, names)
     if not table.num_rows:
-        raise UsboostError(f"{path} has no rows")
-
-    from_csv = is_csv(path)
-    nominal = {*categorical, *_declared(schema)}
+        raise UsboostError(f"{file} has no rows")
+    nominal = {*roles.categorical, *_declared(file.schema)}
+    columns = {name: Column(file, name, table[name]) for name in names}
     features = {
-        name: feature_of(path, name, table[name], from_csv, name in nominal)
-        for name in names
-        if name not in roles
+        name: column.feature("category" if name in nominal else None)
+        for name, column in columns.items()
+        if name not in roles.named
     }
-    codes, classes = _labels(path, label, plain_column(table[label], from_csv))
-    split = paths = None
-    if split_column is not None:
-        split = _splits(path, split_column, plain_column(table[split_column], from_csv))
-    if image is not None and not pictured:
-        paths = _paths(path, image, table[image], from_csv)
+    codes, classes = columns[label].classes()
+    split = None if split_column is None else columns[split_column].splits()
+    if image is not None:
+        check_type(file, image)
     frame = pd.DataFrame(features, index=pd.RangeIndex(table.num_rows))
-    return RawTable(path, frame, codes, classes, split, paths)
+    return OwnTable(file, roles, frame, codes, classes, split)
 
 
-def is_csv(path: Path) -> bool:
-    return path.suffix.lower() == ".csv"
+def read_own(
+    path: Path,
+    *,
+    label: str,
+    image: str | None = None,
+    categorical: Collection[str] = (),
+    drop: Collection[str] = (),
+    size: int = 32,
+    channels: int = 3,
+    skip_missing: bool = False,
+    progress: Progress | None = None,
+) -> OwnTable:
+    """Read a whole table with its pictures.
+
+    Parameters
+    ----------
+    path, label, image, categorical, drop : as `read_table`.
+    size, channels : of the pictures in memory.
+    skip_missing : leave rows without a picture out.
+    progress : called with (pictures read, rows).
+
+    Raises
+    ------
+    UsboostError
+        As `read_table` and `PictureReader.read`; or if there is no column beside label and picture,
+        there are under 10 rows, a class has one row only, or the pictures take too much memory.
+    """
+    table = read_table(path, label=label, image=image, categorical=categorical, drop=drop)
+    if not table.features.shape[1]:
+        others = ", ".join([*table.roles.named[:1], *table.roles.dropped, *table.roles.named[1:]])
+        raise UsboostError(f"{table.file} has no column to learn from beside {others}")
+    if image is not None:
+        reader = PictureReader(table.file, image, size=size, channels=channels, skip_missing=skip_missing)
+        pictures, present = _pictures(table.file, image, reader, len(table), progress)
+        table = replace(
+            table,
+            features=table.features[present].reset_index(drop=True),
+            labels=table.labels[present],
+            pictures=pictures,
+            skipped=int((~present).sum()),
+        )
+    _check_rows(table)
+    return table
 
 
-def schema_of(path: Path) -> pa.Schema:
-    """Names and types of the columns; of a CSV all are strings."""
-    if not path.is_file():
-        raise UsboostError(f"there is no table {path}")
-    try:
-        if is_csv(path):
-            with path.open(encoding="utf-8-sig", newline="") as file:
-                return pa.schema([(name, pa.string()) for name in next(csv.reader(file), [])])
-        if path.suffix.lower() in (".parquet", ".pq"):
-            return pq.read_schema(path)
-    except (UnicodeDecodeError, csv.Error, pa.ArrowException, OSError) as error:
-        raise UsboostError(f"{path} is damaged or not what its name says: {error}") from None
-    raise UsboostError(f"{path} must be a .parquet or .csv file")
+def paths_of(table: OwnTable) -> list[str] | None:
+    """The picture's path of each row of a table read by `read_table`; None where pictures are in the file.
+
+    Raises
+    ------
+    UsboostError
+        If one is missing.
+    """
+    image = table.roles.image
+    if image is None or is_binary(plain_type(table.file.type_of(image))):
+        return None
+    cells = _load(table.file, [image])[image]
+    return Column(table.file, image, cells).texts().tolist()
+
+
+def _check_names(file: TableFile, roles: Roles) -> None:
+    names = file.names
+    if not names:
+        raise UsboostError(f"{file} is empty")
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise UsboostError(f"{file} has two columns called {repeated[0]!r}; rename one")
+    others = (*roles.categorical, *roles.dropped)
+    for name in (*roles.named, *others):
+        if name not in names:
+            raise UsboostError(f"{file} has no column {name!r}; its columns are {', '.join(names)}")
+    if repeated := [name for name in roles.named if roles.named.count(name) > 1 or name in others]:
+        raise UsboostError(f"{file}: column {repeated[0]!r} cannot have two roles")
+    for name in (LABEL, CLEAN):
+        if name in names and name != roles.label and name not in roles.dropped:
+            raise UsboostError(f"{file} has a column {name!r} that is not the label; rename or drop it")
+
+
+def _load(file: TableFile, names: list[str]) -> pa.Table:
+    rows = file.n_rows
+    if rows is not None and rows * len(names) > LARGEST:
+        raise UsboostError(
+            f"{file} has {rows:,} rows of {len(names)} columns, more than the {LARGEST:,} values that a "
+            "table may have"
+        )
+    batches = list(file.batches(names, _BATCH))
+    return pa.concat_tables(batches) if batches else pa.table({name: pa.nulls(0) for name in names})
 
 
 def _declared(schema: pa.Schema) -> list[str]:
@@ -140,164 +259,33 @@ def _declared(schema: pa.Schema) -> list[str]:
         return []
 
 
-def _check_names(
-    path: Path, names: list[str], roles: list[str], categorical: Collection[str], drop: Collection[str]
-) -> None:
-    if not names:
-        raise UsboostError(f"{path} is empty")
-    if repeated := [name for name in names if names.count(name) > 1]:
-        raise UsboostError(f"{path} has two columns called {repeated[0]!r}; rename one")
-    for name in (*roles, *categorical, *drop):
-        if name not in names:
-            raise UsboostError(f"{path} has no column {name!r}; its columns are {', '.join(names)}")
-    if repeated := [name for name in roles if roles.count(name) > 1 or name in (*categorical, *drop)]:
-        raise UsboostError(f"{path}: column {repeated[0]!r} cannot have two roles")
-    for name in (LABEL, CLEAN):
-        if name in names and name != roles[0] and name not in drop:
-            raise UsboostError(f"{path} has a column {name!r} that is not the label; rename or drop it")
+def _pictures(
+    file: TableFile, image: str, reader: PictureReader, n: int, progress: Progress | None
+) -> tuple[Images, np.ndarray]:
+    """All pictures that are there, and for each of n rows whether it has one."""
+    check_memory(file, n, reader.row_bytes)
+    pixels: np.ndarray | None = None
+    present = np.empty(n, dtype=bool)
+    cells = file.batches([image], _PICTURES) if reader.needs_cells else None
+    for first in range(0, n, _PICTURES):
+        count = min(_PICTURES, n - first)
+        rows = slice(first, first + count)
+        found, present[rows] = reader.read(first, count, None if cells is None else next(cells)[image])
+        pixels = np.empty((n, *found.shape[1:]), dtype=np.uint8) if pixels is None else pixels
+        pixels[rows] = found
+        if progress:
+            progress(first + count, n)
+    assert pixels is not None  # a table has rows
+    return Images(pixels if present.all() else pixels[present]), present
 
 
-def _load(path: Path, names: list[str]) -> pa.Table:
-    try:
-        if not is_csv(path):
-            with pq.ParquetFile(path) as file:
-                if file.metadata.num_rows * len(names) > LARGEST:
-                    raise UsboostError(
-                        f"{path} has {file.metadata.num_rows:,} rows of {len(names)} columns, more than the "
-                        f"{LARGEST:,} values that a table may have"
-                    )
-            table = pq.read_table(path, columns=names)
-            # text that is not UTF-8 would be found only when a value is looked at
-            table.validate(full=True)
-            return table
-        return pyarrow.csv.read_csv(
-            path,
-            parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
-            convert_options=pyarrow.csv.ConvertOptions(
-                column_types=dict.fromkeys(names, pa.string()),
-                include_columns=names,
-                strings_can_be_null=False,
-            ),
-        )
-    except UsboostError:
-        raise
-    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
-        raise UsboostError(f"{path} is damaged or not what its name says: {error}") from None
-
-
-def kind_of(column: pa.ChunkedArray) -> pa.DataType:
-    """The type of the values, whether or not they are coded by a dictionary."""
-    return column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-
-
-def is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
-
-
-def plain_column(column: pa.ChunkedArray, from_csv: bool) -> pd.Series:
-    """Values as pandas holds them, None or NaN where missing; strings without the spaces around them."""
-    kind = kind_of(column)
-    series = column.cast(kind).to_pandas()
-    if not is_text(kind):
-        return series
-    series = series.str.strip()
-    return series.mask(series == "") if from_csv else series
-
-
-def feature_of(path: Path, name: str, column: pa.ChunkedArray, from_csv: bool, nominal: bool) -> pd.Series:
-    """A column as float64 numbers or a category of strings."""
-    kind = kind_of(column)
-    if not (is_text(kind) or _is_number(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)):
-        raise UsboostError(f"{path}: column {name!r} is of type {kind}; turn it into numbers or drop it")
-    if not nominal and (numbers := parse_numbers(column, from_csv)) is not None:
-        with np.errstate(over="ignore"):
-            infinite = np.isinf(numbers.to_numpy().astype(np.float32))
-        if infinite.any():
-            row = int(infinite.argmax()) + 1
-            raise UsboostError(f"{path}, row {row}: column {name!r} holds infinity or a number too large")
-        return numbers
-    values = plain_column(column, from_csv)
-    present = values.dropna()
-    if is_text(kind) and not nominal and len(present) >= _FEW:
-        distinct, length = present.nunique() / len(present), present.str.len().mean()
-        if distinct > 0.5 and length > TEXT_LENGTH:
-            raise UsboostError(f"{path}: column {name!r} holds text, which is not supported yet; drop it")
-        if distinct > 0.9:
-            raise UsboostError(
-                f"{path}: nearly every row has its own value of column {name!r}, a name or number; drop it"
-            )
-    names = sorted({text_of(value) for value in present.unique()})
-    texts = values.map(text_of, na_action="ignore")
-    return pd.Series(pd.Categorical(texts, categories=pd.Index(names, dtype="str")))
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-
-
-def parse_numbers(column: pa.ChunkedArray, from_csv: bool) -> pd.Series | None:
-    """float64 values, NaN where missing, or None when the column is a category."""
-    if from_csv:
-        values = plain_column(column, from_csv)
-        values = values.mask(values.isin(MISSING))
-        numbers = pd.to_numeric(values, errors="coerce").astype("float64")
-        return numbers if (numbers.notna() == values.notna()).all() else None
-    if _is_number(column.type) or pa.types.is_null(column.type):
-        return column.cast(pa.float64(), safe=False).to_pandas().astype("float64")
-    return None
-
-
-def _labels(path: Path, name: str, values: pd.Series) -> tuple[np.ndarray, list[str]]:
-    _refuse_missing(path, name, values)
-    texts = values.map(text_of)
-    numbers = pd.to_numeric(texts, errors="coerce").astype("float64")
-    if pd.api.types.is_float_dtype(values.dtype) and (numbers % 1 != 0).any():
-        raise UsboostError(f"{path}: the label column {name!r} holds fractions, but classes are needed")
-    distinct = texts.unique().tolist()
-    if len(distinct) == 1:
-        raise UsboostError(f"{path}: the label column {name!r} holds one class only, {distinct[0]!r}")
-    if len(distinct) > max(2, len(texts) / 2):
+def _check_rows(table: OwnTable) -> None:
+    counts = np.bincount(table.labels, minlength=len(table.classes))
+    if len(table) < FEWEST:
+        raise UsboostError(f"{table.file} has {len(table)} rows to learn from; {FEWEST} or more are needed")
+    if (counts < 2).any():
+        name, count = table.classes[int(counts.argmin())], int(counts.min())
         raise UsboostError(
-            f"{path}: the label column {name!r} has {len(distinct)} values in {len(texts)} rows, but a class "
-            "needs several rows"
+            f"{table.file}: class {name!r} of {table.roles.label!r} has {count} row{'s' * (count != 1)}, so "
+            "it cannot be learnt and checked; add rows of it or leave it out"
         )
-    classes = sorted(distinct, key=float) if numbers.notna().all() else sorted(distinct)
-    return texts.map({value: code for code, value in enumerate(classes)}).to_numpy(np.int64), classes
-
-
-def _splits(path: Path, name: str, values: pd.Series) -> np.ndarray:
-    _refuse_missing(path, name, values)
-    texts = values.map(text_of).to_numpy()
-    found, wanted = set(texts), {"train", "val", "test"}
-    if found != wanted:
-        extra = sorted(found - wanted) or sorted(wanted - found)
-        what = "unknown" if found - wanted else "missing"
-        raise UsboostError(
-            f"{path}: the split column {name!r} must hold train, val and test; {extra[0]!r} is {what}"
-        )
-    return texts
-
-
-def _paths(path: Path, name: str, column: pa.ChunkedArray, from_csv: bool) -> list[str]:
-    if not is_text(kind_of(column)):
-        raise UsboostError(f"{path}: the image column {name!r} must hold paths or bytes, not {column.type}")
-    values = plain_column(column, from_csv)
-    _refuse_missing(path, name, values)
-    return values.tolist()
-
-
-def _refuse_missing(path: Path, name: str, values: pd.Series) -> None:
-    if values.isna().any():
-        row = int(np.flatnonzero(values.isna())[0]) + 1
-        raise UsboostError(f"{path}, row {row}: column {name!r} is empty; fill it or leave out the row")
-
-
-def text_of(value: object) -> str:
-    """A value as a class or category is called: 1, 1.0 and "1" are one."""
-    if isinstance(value, (float, np.floating)) and float(value).is_integer():
-        value = int(value)
-    return str(value)
-
-
-def is_binary(kind: pa.DataType) -> bool:
-    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)

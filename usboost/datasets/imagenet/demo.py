@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image
-from sklearn.datasets import load_digits
 
 from usboost.datasets.files.sampling import stratified_order
 from usboost.datasets.imagenet.layout import ANNOTATIONS, INDEX
@@ -41,6 +40,8 @@ def write_demo(folder: Path, *, rows_train: int, rows_test: int, seed: int) -> N
     """
     if min(rows_train, rows_test) < 20:
         raise UsboostError(f"rows_train {rows_train} and rows_test {rows_test} must be 20 or more")
+    from sklearn.datasets import load_digits
+
     images, digits = load_digits(return_X_y=True)
     share = min(1.0, len(digits) / (rows_train + 2 * rows_test))
     n_train, n_held = int(rows_train * share), int(2 * rows_test * share)

@@ -7,7 +7,7 @@ import io
 import json
 import os
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from usboost.data.images import MODES
+from usboost.data.progress import Progress
 from usboost.datasets.files.image_sources import (
     ParquetReader,
     ParquetRow,
@@ -28,9 +29,6 @@ from usboost.datasets.files.image_sources import (
 from usboost.datasets.files.processes import spread
 from usboost.errors import UsboostError
 from usboost.files import write_atomically
-
-Progress = Callable[[int, int], None]
-"""Called with (images done, images in all)."""
 
 LARGEST_PNG = 64
 """Images of at most so many pixels a side are PNG, lossless; larger ones JPEG of `QUALITY`."""

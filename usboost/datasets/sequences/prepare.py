@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
+from usboost.data.frames import frame_name
 from usboost.datasets.files.sampling import stratified_parts, stream
 from usboost.datasets.prepared.store import LABEL, Prepared, describe
 from usboost.datasets.sequences.read import SequenceSplit
@@ -38,7 +39,7 @@ def prepare(
         "test": (split.X_test, split.y_test),
     }
     n_frames, n_features = split.X_train.shape[1:]
-    views = {f"frame_{t:03d}": [f"t{t:03d}_x{j}" for j in range(n_features)] for t in range(1, n_frames + 1)}
+    views = {frame_name(t): [f"t{t:03d}_x{j}" for j in range(n_features)] for t in range(1, n_frames + 1)}
     names = [name for columns in views.values() for name in columns]
     frames = {}
     for name, (x, y) in parts.items():

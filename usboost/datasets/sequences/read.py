@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from sklearn.datasets import load_digits, load_iris
-from sklearn.model_selection import train_test_split
 
 from usboost.datasets.files.sources import RemoteFile
 from usboost.datasets.sequences.ts_format import parse_ts
@@ -58,6 +56,9 @@ def digits_rows(test_fraction: float = 0.3, seed: int = 0) -> SequenceSplit:
 
     Pixels are divided by 16, into [0, 1]. The split is stratified.
     """
+    from sklearn.datasets import load_digits
+    from sklearn.model_selection import train_test_split
+
     bunch = load_digits()
     try:
         train, test = train_test_split(
@@ -71,6 +72,8 @@ def digits_rows(test_fraction: float = 0.3, seed: int = 0) -> SequenceSplit:
 
 def iris() -> tuple[np.ndarray, np.ndarray]:
     """Fisher's Iris: 150 flowers, float64 (150, 4) in centimetres, and the three species' names (150,)."""
+    from sklearn.datasets import load_iris
+
     bunch = load_iris()
     return bunch.data, bunch.target_names[bunch.target]
 

@@ -18,8 +18,8 @@ from usboost.data.images import EncodedImages, Images
 from usboost.data.table import Table
 from usboost.errors import UsboostError
 from usboost.files import write_atomically
-from usboost.learners.networks.branches import initialise
 from usboost.learners.networks.image_network import AUGMENTATIONS, SMALLEST, ImageNetwork
+from usboost.learners.networks.initial_weights import initialise
 
 EMBEDDING_ROWS = 256
 
@@ -88,11 +88,14 @@ class Backbone(BaseEstimator):
             "imagenet": self.name != "small_cnn" and bool(self.pretrained) and view.channels in (1, 3),
         }
 
-    def load_weights(self, network: ImageNetwork) -> None:
-        """Put the pretrained weights, if any, into a network's backbone."""
-        if self.pretrained:
-            weights = read_weights(self.name, self.pretrained)
-            load_backbone(network.backbone, self.name, weights, str(self.pretrained))
+    def load_weights(self, network: nn.Module) -> None:
+        """Put the pretrained weights, if any, into the backbones of a network."""
+        if not self.pretrained:
+            return
+        for part in network.modules():
+            if isinstance(part, ImageNetwork):
+                weights = read_weights(self.name, self.pretrained)
+                load_backbone(part.backbone, self.name, weights, str(self.pretrained))
 
     def embed(self, view: Images | EncodedImages, device: torch.device) -> np.ndarray:
         """The frozen backbone's features of every picture, float32 (n, d), from the cache if there."""

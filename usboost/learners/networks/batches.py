@@ -9,11 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from usboost.data.images import EncodedImages, Images
-from usboost.data.table import Table
-from usboost.data.views import View
-from usboost.errors import UsboostError
-from usboost.learners.networks.backbones import Backbone
+from usboost.data.images import EncodedImages
 
 Tensors = tuple[torch.Tensor, ...]
 
@@ -72,29 +68,3 @@ class Streamed:
 
     def _decode(self, rows: torch.Tensor | slice) -> np.ndarray:
         return self.images.decode(rows.cpu().numpy() if isinstance(rows, torch.Tensor) else rows)
-
-
-def prepare_view(
-    view: View, device: torch.device, backbone: Backbone | None
-) -> tuple[dict[str, Any], Batches]:
-    """The specification a network for this view is built from, and its rows.
-
-    Pictures under a frozen backbone become a table of embeddings, so what is trained is a head.
-    """
-    if isinstance(view, (Images, EncodedImages)):
-        reader = backbone or Backbone()
-        spec = reader.spec(view)
-        if reader.finetune == "head":
-            return prepare_view(Table.from_numeric(reader.embed(view, device)), device, None)
-        if isinstance(view, EncodedImages):
-            return spec, Streamed(view, device)
-        return spec, Resident((torch.from_numpy(np.ascontiguousarray(view.pixels)).to(device),))
-    if isinstance(view, Table):
-        offsets = np.cumsum([0, *view.cardinalities])[:-1].astype(np.int32)
-        tensors = (
-            torch.from_numpy(np.ascontiguousarray(view.numeric)).to(device),
-            torch.from_numpy(view.codes + offsets).to(device),
-        )
-        spec = {"view": "table", "n_numeric": view.n_numeric, "cardinalities": list(view.cardinalities)}
-        return spec, Resident(tensors)
-    raise UsboostError(f"no network reads a view of type {type(view).__name__}")

@@ -4,22 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
+from pydantic import Field
 from sklearn.base import BaseEstimator
 from torch import nn
 
 from usboost.data.views import View
 from usboost.errors import UsboostError
-from usboost.learners.base import FittedLearner, Target, sum_one_by_one
+from usboost.learners.base import FittedLearner, Target, check_outputs, sum_one_by_one
 from usboost.learners.networks import stacked
 from usboost.learners.networks import written_out as by_hand
 from usboost.learners.networks.backbones import Backbone
-from usboost.learners.networks.batches import Batches, Tensors, prepare_view
-from usboost.learners.networks.branches import branch, initialise, reseed
-from usboost.learners.networks.image_network import ImageNetwork
+from usboost.learners.networks.batches import Batches, Tensors
+from usboost.learners.networks.initial_weights import initialise, reseed
+from usboost.learners.networks.inputs import (
+    Checked,
+    Spec,
+    Widths,
+    branch,
+    check_input,
+    check_weights,
+    prepare_view,
+    validated,
+)
 from usboost.learners.networks.optimizers import make_optimizer
 from usboost.learners.networks.training import pick_device, run, run_epoch
 
@@ -68,6 +78,28 @@ class FittedNetwork:
     def from_arrays(cls, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> FittedNetwork:
         return cls(meta["spec"], arrays)
 
+    def check(self, n_outputs: int | None = None, n_columns: int | None = None) -> None:
+        """The weights are those of the specification, and there are `n_outputs` outputs.
+
+        Raises
+        ------
+        UsboostError
+            If not.
+        """
+        spec = validated(_NetworkSpec, self.spec)
+        spec["input"] = check_input(self.spec["input"])
+        check_weights(self.weights, spec, _network)
+        check_outputs(spec["widths"][-1], n_outputs)
+
+
+class _NetworkSpec(Checked):
+    input: dict[str, Any]
+    widths: Annotated[Widths, Field(min_length=1)]
+
+
+def _network(spec: Spec) -> nn.Module:
+    return branch(spec["input"], spec["widths"])
+
 
 class NetworkLearner(BaseEstimator):
     """A network on a table or on pictures, fitted by (weighted) mean squared error.
@@ -88,7 +120,13 @@ class NetworkLearner(BaseEstimator):
         "auto", "cpu", "cuda" or any torch device.
     backbone : Backbone, optional
         How pictures are read; a small CNN by default. The hidden layers come after it.
+    reads : tuple of view names, optional
+        The views that it reads, several as tables side by side; by default the one with its own name.
     """
+
+    kind: ClassVar[str] = "network"
+    fitted: ClassVar[type] = FittedNetwork
+    holds: ClassVar[dict[str, Any]] = {"backbone": ("Backbone",)}
 
     def __init__(
         self,
@@ -100,6 +138,7 @@ class NetworkLearner(BaseEstimator):
         start: str = "fresh",
         device: str = "auto",
         backbone: Backbone | None = None,
+        reads: tuple[str, ...] | None = None,
     ) -> None:
         self.hidden = hidden
         self.optimizer = optimizer
@@ -109,6 +148,7 @@ class NetworkLearner(BaseEstimator):
         self.start = start
         self.device = device
         self.backbone = backbone
+        self.reads = reads
 
     def prepare(self, view: View) -> PreparedView:
         device = pick_device(self.device)
@@ -136,7 +176,7 @@ class NetworkTrainer:
             reseed(network, seed)
         else:
             initialise(network, seed)
-            if learner.backbone is not None and isinstance(network, ImageNetwork):
+            if learner.backbone is not None:
                 learner.backbone.load_weights(network)
         targets = [torch.from_numpy(np.ascontiguousarray(target.values, dtype=np.float32)).to(device)]
         taking_part = torch.arange(len(target.values))

@@ -10,6 +10,12 @@ import numpy as np
 
 from usboost.errors import UsboostError
 
+DEEPEST = 500
+"""Levels of a tree; each is a level of recursion when it predicts."""
+
+HIGHEST_CODE = 1 << 24
+"""Largest category code of a tree; above it float32 has no room for every integer."""
+
 
 @dataclass(frozen=True)
 class Tree:
@@ -162,6 +168,58 @@ class Tree:
         """The tree whose arrays are called `prefix` + name; files from before `gain` have none."""
         gain = {"gain": arrays[f"{prefix}gain"]} if f"{prefix}gain" in arrays else {}
         return cls(**{name: arrays[prefix + name] for name in _TREE_FIELDS}, **gain)
+
+    def check(self, n_columns: int | None = None) -> None:
+        """Every node and every leaf has one parent, which comes before it; columns and codes are in range.
+
+        Parameters
+        ----------
+        n_columns : of the table that it reads, where that is known.
+
+        Raises
+        ------
+        UsboostError
+            If it is not, or an array has another shape or type than `Tree` says.
+        """
+        n = len(self.feature) if self.feature.ndim == 1 else -1
+        shapes = {
+            "feature": (n,),
+            "threshold": (n,),
+            "left": (n,),
+            "right": (n,),
+            "category_start": (n + 1,),
+        }
+        if self.gain.size:  # empty where it is not known
+            shapes["gain"] = (n,)
+        kinds = {"threshold": "f", "value": "f", "gain": "f"}
+        for name in (*shapes, "value", "categories"):
+            array = getattr(self, name)
+            if array.dtype.kind != kinds.get(name, "i") or array.shape != shapes.get(name, array.shape):
+                raise UsboostError(f"a tree's {name} is {array.dtype} of shape {array.shape}")
+        if self.value.ndim != 2 or len(self.value) != n + 1 or not self.value.shape[1]:
+            raise UsboostError(f"a tree of {n} inner nodes has leaf values of shape {self.value.shape}")
+        finite = np.isfinite(self.value).all() and np.isfinite(self.gain).all()
+        if not finite or np.isnan(self.threshold).any() or (self.feature < 0).any():
+            raise UsboostError("a tree holds a number that is not finite, or a column below 0")
+        left, right = self.left.tolist(), self.right.tolist()
+        if sorted([*left, *right]) != [*range(-n - 1, 0), *range(1, n)][: 2 * n]:
+            raise UsboostError("a tree has a node or leaf that is missing or has two parents")
+        depth = [0] * n
+        for node in range(n):
+            for child in (left[node], right[node]):
+                if 0 <= child <= node:
+                    raise UsboostError("a tree has a node before its parent")
+                if child > 0:
+                    depth[child] = depth[node] + 1
+        if max(depth, default=0) >= DEEPEST:
+            raise UsboostError(f"a tree has more than {DEEPEST} levels")
+        starts, codes = self.category_start, self.categories
+        if codes.ndim != 1 or starts[0] != 0 or starts[-1] != len(codes) or (np.diff(starts) < 0).any():
+            raise UsboostError("a tree's categories do not fit its nodes")
+        if len(codes) and not 0 <= codes.min() <= codes.max() <= HIGHEST_CODE:
+            raise UsboostError("a tree has a category code out of range")
+        if n_columns is not None and n and self.feature.max() >= n_columns:
+            raise UsboostError(f"a tree reads column {self.feature.max()}, but there are {n_columns}")
 
 
 _TREE_FIELDS = ("feature", "threshold", "left", "right", "value", "categories", "category_start")

@@ -1,0 +1,170 @@
+"""The catalogue: every entry builds from both sides, and nobody else knows a model by its name."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sklearn.base import clone
+
+from tasks import models as from_params
+from tasks import settings
+from usboost.boosting.checkpoint import described
+from usboost.errors import UsboostError
+from usboost.models import builders, zoo
+from usboost.models.base import ViewsClassifier
+from usboost.models.entry import KINDS
+from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.multimodal.models import OneComputer
+
+ROOT = Path(__file__).parents[2]
+PARAMS = settings.load(ROOT / "params.yaml")
+SIDES = {
+    "params.yaml": lambda entry: builders.build(entry, from_params.FromParams("ct", PARAMS), 3),
+    "one computer, pictures": lambda entry: builders.build(entry, OneComputer(pictures=True), 3),
+    "one computer, a table": lambda entry: builders.build(entry, OneComputer(pictures=False), 3),
+    "the classes' own": lambda entry: builders.build(entry, seed=3),
+}
+
+
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("name", zoo.CATALOGUE)
+def test_every_entry_builds_from_both_sides(name: str, side: str) -> None:
+    entry = zoo.find(name)
+    model = SIDES[side](entry)
+    assert isinstance(model, ViewsClassifier)
+    assert described(clone(model)) == described(model)
+    assert model.get_params()["random_state"] == 3
+    if isinstance(model, TwoWeakLearnerClassifier):
+        assert len(model.learners) == len(entry.learners)
+        for key in ("target", "loss", "shrinkage", "sequential", "step_fraction"):
+            if key in entry.changes:
+                assert model.get_params()[key] == entry.changes[key]
+
+
+def test_every_entry_has_its_title_and_its_kind() -> None:
+    titles = [entry.title for entry in zoo.CATALOGUE.values()]
+    assert len(set(titles)) == len(titles) and all(titles)
+    assert all(entry.about and entry.kind in KINDS for entry in zoo.CATALOGUE.values())
+    assert set(builders.BUILDERS) == set(KINDS)
+    assert {entry.twin for entry in zoo.CATALOGUE.values()} - {None} <= set(zoo.CATALOGUE)
+    for entry in zoo.CATALOGUE.values():
+        assert set(entry.changes) <= set(KINDS[entry.kind].settings)
+    assert {spec.kind for e in zoo.CATALOGUE.values() for spec in e.learners.values()} <= {*builders.LEARNERS}
+    assert (zoo.title("bfv_dnn"), zoo.title("gbm"), zoo.title("mine")) == ("BFV+DNN", "GBM alone", "mine")
+
+
+def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
+    for refuse in (zoo.find, zoo.for_table, builders.build):
+        with pytest.raises(UsboostError, match=r"^there is no model '9wl'; choose among baseline, bfv_dnn, "):
+            refuse("9wl")
+    with pytest.raises(UsboostError, match=r"^earlyboost, .*, does not read a table like this; choose among"):
+        zoo.for_table("earlyboost")
+    assert "earlyboost" not in zoo.OFFERED and "2wl_exact" not in zoo.OFFERED
+    assert zoo.for_table("2wl_exact").study
+
+
+def test_a_stage_that_params_yaml_names_fits_the_models_it_names() -> None:
+    """dvc.yaml tracks `models.<name>` of every model with a stage."""
+    staged = [name for name, entry in zoo.CATALOGUE.items() if KINDS[entry.kind].stage]
+    assert set(PARAMS.model_names) <= set(PARAMS.models)
+    assert {name for name in staged if not zoo.find(name).study} <= set(PARAMS.models)
+
+
+def test_the_order_of_tables_and_the_parts_in_them() -> None:
+    names = ["zeta", "gbm", "2wl", "eta", "baseline", "zeta"]
+    assert zoo.ordered(names) == ["baseline", "gbm", "2wl", "zeta", "eta"]
+    assert zoo.with_parts(["2wl", "bfv_dnn", "zeta"]) == ["2wl", "bfv_dnn", "gbm", "zeta"]
+    whole = zoo.whole("gbm")
+    assert whole is not None and whole.name == "bfv_dnn" and zoo.whole("bfv_dnn") is None
+
+
+def test_where_both_views_are_one_table_nothing_is_read_twice() -> None:
+    crossed, lgbm = SIDES["one computer, a table"](zoo.find("crossed")), zoo.find("lgbm")
+    assert list(crossed.learners) == ["U", "S"]
+    assert SIDES["one computer, a table"](lgbm).views == ("S",)
+    assert SIDES["one computer, pictures"](lgbm).views == ("U", "S")
+    assert set(zoo.compared(one_table=False)) - set(zoo.compared(one_table=True)) == {"lgbm_s"}
+
+
+def test_changes_of_an_entry() -> None:
+    entry = zoo.find("crossed")
+    mine = entry.changed("mine", {"shrinkage": 0.2}, {"S": {"max_leaves": 7}, "T": {"kind": "tree"}})
+    assert (mine.name, mine.title, mine.kind) == ("mine", "mine", "boosting")
+    assert mine.changes == {**entry.changes, "shrinkage": 0.2}
+    assert list(mine.learners) == ["U", "S", "T"]
+    assert mine.learners["S"].reads == ("S", "U")
+    assert mine.learners["S"].parameters == {**entry.learners["S"].parameters, "max_leaves": 7}
+    other = entry.changed("mine", {}, {"S": {"kind": "network", "hidden": [4]}}).learners["S"]
+    assert (other.reads, other.parameters) == (("S", "U"), {"hidden": (4,)})
+    own = zoo.find("2wl").changed("2wl", {"shrinkage": 0.2})
+    assert (own.title, own.look) == ("2WL", zoo.find("2wl").look)
+
+
+def test_names_and_titles_import_nothing_heavy() -> None:
+    code = (
+        "import sys; from usboost.models import zoo; zoo.title('2wl'); "
+        "print([n for n in ('numpy', 'torch', 'sklearn', 'pandas', 'lightgbm', 'scipy') if n in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.strip() == "[]"
+
+
+def compared_names(source: str) -> list[str]:
+    """The places where a model's name decides: compared, matched, or asked for its beginning."""
+
+    def names(node: ast.AST) -> bool:
+        """Whether the expression is a model's name, or a list of some."""
+        if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
+            return any(names(each) for each in node.elts)
+        return isinstance(node, ast.Constant) and node.value in zoo.CATALOGUE
+
+    def beginning(node: ast.AST) -> bool:
+        texts = [n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+        return any(len(text) > 1 and name.startswith(text) for text in texts for name in zoo.CATALOGUE)
+
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        asked = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        if isinstance(node, ast.Compare):
+            lists = [
+                each for each in node.comparators if ast.unparse(each).endswith("run.external_baselines")
+            ]
+            wrong = bool(lists) or any(names(each) for each in (node.left, *node.comparators))
+        elif asked and node.func.attr in ("startswith", "removeprefix"):
+            wrong = any(beginning(each) for each in node.args)
+        else:
+            wrong = isinstance(node, ast.MatchValue) and names(node.value)
+        if wrong:
+            found.append(ast.unparse(node))
+    return found
+
+
+@pytest.mark.parametrize("top", ["usboost", "tasks", "flows", "benchmarks"])
+def test_nobody_else_compares_a_models_name(top: str) -> None:
+    found = {
+        str(path.relative_to(ROOT)): places
+        for path in (ROOT / top).rglob("*.py")
+        if path.name != "zoo.py" and (places := compared_names(path.read_text()))
+    }
+    assert found == {}
+    for page in (ROOT / top).rglob("*.j2"):
+        asked = re.findall(r"""["'](\w+)["'] (?:in|==|!=)|(?:==|!=) ["'](\w+)["']""", page.read_text())
+        assert not {name for pair in asked for name in pair} & set(zoo.CATALOGUE), page
+
+
+def test_such_comparisons_are_found() -> None:
+    for line in (
+        'model == "bfv_dnn"',
+        'name in ("lgbm", "x")',
+        'name.startswith("lgbm")',
+        'm.startswith(("1wl", "2wl"))',
+        "name in settings.run.external_baselines",
+        '"bfv_dnn" in fits.models',
+    ):
+        assert compared_names(line), line
+    assert compared_names('name.startswith("/") or name == zoo.BASELINE or kind == "network"') == []

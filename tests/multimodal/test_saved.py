@@ -1,0 +1,190 @@
+"""One form of a fitted model, whoever wrote it: bundles of earlier commits, of the pipeline, served rows."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from mlflow.models.utils import _enforce_schema
+
+from tasks import tracking
+from tasks.served_model import ServedModel
+from tests.multimodal.conftest import numbers, run
+from usboost.datasets.census import demo as census_demo
+from usboost.datasets.census import prepare as census
+from usboost.datasets.custom import demo as custom_demo
+from usboost.datasets.custom import prepare as custom
+from usboost.datasets.custom.rows import joined
+from usboost.datasets.custom.source import FrameRows, TableFile
+from usboost.datasets.prepared import store
+from usboost.errors import UsboostError
+from usboost.models.base import ViewsClassifier
+from usboost.multimodal import bundle
+from usboost.multimodal.models import build
+from usboost.multimodal.prepared import bundle_of, raw_rows
+from usboost.multimodal.scored import score_table
+
+SAVED = Path(__file__).parent.parent / "models" / "saved"
+
+
+def test_a_bundle_of_an_earlier_commit_says_the_same(tmp_path):
+    expected = pd.read_csv(SAVED / "bundle-expected.csv")
+    done = run("predict", SAVED / "bundle", SAVED / "table.csv", "--out", tmp_path / "p.parquet")
+    assert done.exit_code == 0, done.output
+    in_python = bundle.load(SAVED / "bundle").predict(pd.read_csv(SAVED / "table.csv"))
+    for found in (pd.read_parquet(tmp_path / "p.parquet"), in_python):
+        assert found["label"].tolist() == expected["label"].tolist()
+        np.testing.assert_allclose(found.iloc[:, 1:], expected.iloc[:, 1:], rtol=0, atol=1e-12)
+
+
+def test_it_is_written_again_as_it_was(tmp_path):
+    bundle.load(SAVED / "bundle").save(tmp_path / "again")
+    again, before = ((f / "card.json").read_text() for f in (tmp_path / "again", SAVED / "bundle"))
+    assert json.loads(again) == json.loads(before)
+
+
+def fitted(folder: Path) -> tuple[ViewsClassifier, dict[str, float]]:
+    """A small model of a prepared dataset, as the pipeline fits it."""
+    (train, y), val = store.read(folder, "train"), store.read(folder, "val")
+    card = store.read_card(folder)
+    model = build("2wl", pictures="images" in card, rounds=3).fit(train, y, val)
+    return model, {"accuracy": float((model.predict(val[0]) == val[1]).mean())}
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
+    """The demo of a person's table, prepared as the pipeline does, and a model of it as a bundle."""
+    folder = tmp_path_factory.mktemp("own")
+    custom_demo.write_demo(folder, rows_train=60, rows_test=30, seed=1)
+    roles = {"label": custom_demo.LABEL, "image": custom_demo.IMAGE, "split_column": custom_demo.SPLIT}
+    made = custom.prepare(folder / "table.csv", **roles, seed=0, size=24, channels=1, work=folder / "work")
+    store.write(made, folder / "prepared")
+    model, scores = fitted(folder / "prepared")
+    made_of = bundle_of(model, store.read_card(folder / "prepared"), name="2wl", seed=0, scores=scores)
+    made_of.save(folder / "bundle")
+    return folder
+
+
+def said_of(folder: Path, split: str) -> np.ndarray:
+    return bundle.load(folder / "bundle").model.predict_proba(store.read(folder / "prepared", split)[0])
+
+
+def test_the_pipelines_model_of_a_table_reads_the_table(own, tmp_path):
+    """Gaps in numbers, categories and pictures as files: as the prepared rows, through the command line."""
+    table = pd.read_csv(own / "table.csv")
+    assert table.loc[table["split"] == "val", "weight"].isna().any()
+    done = run("predict", own / "bundle", own / "table.csv", "--out", tmp_path / "p.parquet", "--batch", 7)
+    assert done.exit_code == 0, done.output
+    assert done.stderr == ""
+    found = pd.read_parquet(tmp_path / "p.parquet")
+    for split in ("train", "val", "test"):
+        rows = (table["split"] == split).to_numpy()
+        np.testing.assert_allclose(found.iloc[rows, 1:], said_of(own, split), rtol=0, atol=1e-6)
+    card = bundle.load(own / "bundle").card
+    assert (card.table, card.dropped, card.rows) == ("table.csv", ["split"], {"train": 60, "val": 30})
+    assert list(card.columns) == ["weight", "hardness", "colour", "line"]
+    scored = score_table(bundle.load(own / "bundle"), own / "table.csv", card.label)
+    val = (table["split"] == "val").to_numpy()
+    right = scored.probabilities[val].argmax(axis=1) == scored.labels[val]
+    assert right.mean() == pytest.approx(card.scores["accuracy"])
+
+
+def test_served_rows_are_those_of_the_table(own):
+    """As MLflow hands them over: numbers with gaps, strings, and pictures as bytes or base64."""
+
+    class Context:
+        artifacts = {"bundle": str(own / "bundle")}  # noqa: RUF012
+
+    served = ServedModel()
+    served.load_context(Context())
+    table = pd.read_csv(own / "table.csv").query("split == 'val'")
+    pictures = [(own / path).read_bytes() for path in table["picture"]]
+    expected = said_of(own, "val")
+    for given in (pictures, [base64.encodebytes(picture).decode() for picture in pictures]):
+        rows = table.assign(picture=given)[["picture", "line", "colour", "weight", "hardness"]]
+        found = served.predict(Context(), rows)
+        np.testing.assert_allclose(found.iloc[:, 1:], expected, rtol=0, atol=1e-6)
+    one = served.predict(Context(), rows.head(1).assign(weight=None, colour="unheard of"))
+    assert np.isfinite(one.iloc[:, 1:]).all(axis=None)
+    for wrong, message in (
+        (rows.drop(columns="weight"), "the input lacks column 'weight' that the model reads"),
+        (rows.assign(weight="heavy"), "the input: column 'weight' held numbers when the model was fitted"),
+        (rows.assign(hardness=np.inf), "the input, row 1: column 'hardness' holds infinity"),
+        (rows.assign(picture=table["picture"]), "the input, row 1: column 'picture' is not base64"),
+        (
+            rows.assign(picture=[b"no picture"] * len(rows)),
+            "the input, row 1, column 'picture' is no picture",
+        ),
+        (rows.assign(picture=None), "the image column 'picture' must hold paths or bytes, not null"),
+        (rows.assign(line=[["a"], 1] * 15), "the input: column 'line' holds values of several types"),
+        (rows.head(0).astype({"picture": "str"}), "there are no rows to predict"),
+    ):
+        with pytest.raises(UsboostError, match=message):
+            served.predict(Context(), wrong)
+
+
+def test_the_example_is_a_row_of_the_table(own):
+    """What `raw_rows` makes of prepared rows has the gaps of the table, and gives the same answer."""
+    loaded = bundle.load(own / "bundle")
+    frame = store.read_frame(own / "prepared", "val")
+    views, _ = store.read(own / "prepared", "val")
+    assert (frame["weight_missing"] == 1).any()
+    table = pd.read_csv(own / "table.csv").query("split == 'val'")
+    rows = raw_rows(loaded.card, frame, [(own / path).read_bytes() for path in table["picture"]])
+    assert list(rows) == ["weight", "hardness", "colour", "line", "picture"]
+    np.testing.assert_array_equal(rows["weight"].isna(), table["weight"].isna())
+    found = loaded.predict(rows).iloc[:, 1:]
+    np.testing.assert_allclose(found, loaded.model.predict_proba(views), rtol=0, atol=1e-6)
+    signature = tracking.signature(loaded.card)
+    assert signature.inputs.input_names() == list(rows)
+    enforced = _enforce_schema(rows, signature.inputs)
+    np.testing.assert_allclose(loaded.predict(enforced).iloc[:, 1:], found, rtol=0, atol=0)
+
+
+def test_a_papers_dataset_is_a_bundle_too(tmp_path):
+    """Its views have columns of their own and no number may be missing."""
+    census_demo.write_demo(tmp_path / "raw", rows_train=300, rows_test=120, seed=0)
+    train, test = (tmp_path / "raw" / file.name for file in census.FILES)
+    made = census.prepare(train, test, split="ci_a", seed=0, profile="demo")
+    store.write(made, tmp_path / "prepared")
+    card = store.read_card(tmp_path / "prepared")
+    model, scores = fitted(tmp_path / "prepared")
+    bundle_of(model, card, name="2wl", seed=0, scores=scores).save(tmp_path / "bundle")
+    loaded = bundle.load(tmp_path / "bundle")
+    assert len(loaded.encoding.encoders["U"].names) == len(card["views"]["U"])
+    frame = store.read_frame(tmp_path / "prepared", "test")
+    rows = raw_rows(loaded.card, frame)
+    expected = said_of(tmp_path, "test")
+    np.testing.assert_allclose(loaded.predict(rows).iloc[:, 1:], expected, rtol=0, atol=1e-12)
+    rows.to_parquet(tmp_path / "rows.parquet")
+    done = run("predict", tmp_path / "bundle", tmp_path / "rows.parquet", "--out", tmp_path / "p.parquet")
+    assert done.exit_code == 0, done.output
+    found = pd.read_parquet(tmp_path / "p.parquet")
+    np.testing.assert_allclose(found.iloc[:, 1:], expected, rtol=0, atol=1e-12)
+    number = next(name for name, kind in loaded.card.columns.items() if kind == "number")
+    with pytest.raises(UsboostError, match=f"numeric column '{number}' holds 1 missing"):
+        loaded.predict(rows.assign(**{number: rows[number].mask(rows.index == 3)}))
+
+
+def test_a_file_and_a_frame_are_read_alike(tmp_path):
+    """CSV, Parquet and DataFrame, in batches of any size, give the same views."""
+    frame = numbers(90)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    frame.to_parquet(tmp_path / "t.parquet")
+    options = ("--label", "kind", "--model", "1wl_s", "--rounds", 2, "--out", tmp_path / "model")
+    assert run("fit", tmp_path / "t.parquet", *options).exit_code == 0
+    loaded = bundle.load(tmp_path / "model")
+    sources = [TableFile.open(tmp_path / "t.csv"), TableFile.open(tmp_path / "t.parquet"), FrameRows(frame)]
+    tables = [
+        joined([rows.views for rows in loaded.reader.read(source, batch=batch)])["S"]
+        for source in sources
+        for batch in (1000, 13)
+    ]
+    assert len(tables[0]) == 90
+    for table in tables[1:]:
+        np.testing.assert_array_equal(table.numeric, tables[0].numeric)
+        np.testing.assert_array_equal(table.codes, tables[0].codes)

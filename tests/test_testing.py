@@ -1,0 +1,166 @@
+"""Our own parts, and a person's, pass the checks of `usboost.testing`; broken ones do not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LinearRegression
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.tree import DecisionTreeRegressor
+
+from tests.conftest import make_views
+from tests.examples.ridge_learner import FittedRidge, RidgeLearner, RidgeTrainer
+from usboost.boosting.checkpoint import Checkpoint
+from usboost.data.frames import Frame
+from usboost.data.images import Images
+from usboost.errors import UsboostError
+from usboost.learners.base import LEARNERS
+from usboost.learners.networks.backbones import Backbone
+from usboost.learners.networks.learner import NetworkLearner
+from usboost.learners.regressors import RegressorLearner
+from usboost.learners.trees.learner import TreeLearner
+from usboost.losses.codeword import CodewordExponential
+from usboost.losses.cross_entropy import SoftmaxCrossEntropy
+from usboost.losses.signs import Exponential
+from usboost.losses.squared import Squared
+from usboost.models.persistence import load, save
+from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.testing import check_learner, check_loss, check_view, example_table
+
+LEARNING = {
+    "network": NetworkLearner((4,), batch_size=64, device="cpu"),
+    "network, warm": NetworkLearner((4,), batch_size=64, start="warm", device="cpu"),
+    "tree": TreeLearner(min_samples_leaf=5),
+    "tree, scikit-learn's": TreeLearner(min_samples_leaf=5, engine="sklearn"),
+    "ridge": RegressorLearner(),
+    "linear": RegressorLearner(LinearRegression()),
+    "regression tree": RegressorLearner(DecisionTreeRegressor(max_depth=2)),
+    "a person's own": RidgeLearner(),
+}
+
+
+@pytest.mark.parametrize("name", LEARNING)
+def test_learners(name: str) -> None:
+    check_learner(LEARNING[name])
+
+
+def test_a_network_on_pictures() -> None:
+    pixels = np.random.default_rng(0).integers(0, 255, (60, 1, 8, 8)).astype(np.uint8)
+    check_learner(NetworkLearner((3,), batch_size=32, backbone=Backbone(), device="cpu"), Images(pixels))
+
+
+def test_a_learner_that_breaks_a_promise_is_told() -> None:
+    class Unregistered(RidgeLearner):
+        pass
+
+    with pytest.raises(AssertionError, match="register Unregistered"):
+        check_learner(Unregistered())
+
+    class Careless(FittedRidge):
+        kind = "careless"
+
+        def check(self, n_outputs: Any = None, n_columns: Any = None) -> None:
+            pass
+
+    class Trainer(RidgeTrainer):
+        def fit(self, target: Any, *, seed: int, start: Any) -> Careless:
+            return Careless(super().fit(target, seed=seed, start=start).weights)
+
+    class CarelessLearner(RidgeLearner):
+        kind = "careless"
+        fitted = Careless
+
+        def trainer(self, prepared: Any, n_outputs: int) -> Trainer:
+            return Trainer(self.alpha, prepared)
+
+    LEARNERS.register(CarelessLearner)
+    with pytest.raises(AssertionError, match="must refuse a learner of another number of outputs"):
+        check_learner(CarelessLearner())
+    with pytest.raises(UsboostError, match="kind 'ridge' is taken"):
+        LEARNERS.register(type("Other", (RidgeLearner,), {}))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 7])
+def test_losses(n_classes: int) -> None:
+    codes = np.arange(40) % n_classes
+    check_loss(CodewordExponential.simplex(n_classes), codes)
+    check_loss(CodewordExponential.unit(n_classes), codes)
+    check_loss(SoftmaxCrossEntropy(n_classes), np.eye(n_classes)[codes])
+    check_loss(Squared(n_classes), np.eye(n_classes)[codes])
+    check_loss(Exponential(n_classes), 2 * np.eye(n_classes)[codes] - 1)
+    with pytest.raises(AssertionError, match="gradient"):
+        check_loss(_Steep(np.eye(n_classes)), codes)
+
+
+class _Steep(CodewordExponential):
+    def w(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return 2 * super().w(f, y)
+
+
+def test_views() -> None:
+    check_view(example_table())
+    check_view(Images(np.zeros((9, 3, 8, 8), np.uint8)))
+    check_view(Frame(np.zeros((5, 2)), np.ones(5, dtype=bool)))
+
+
+def test_a_learner_that_cannot_be_written_is_refused_before_training(tmp_path: Any) -> None:
+    views, y = make_views(n=120)
+    neighbours = {"S": KNeighborsRegressor(5)}
+    rounds: list[Any] = []
+    model = TwoWeakLearnerClassifier(neighbours, n_rounds=2, checkpoint=Checkpoint(tmp_path / "kept"))
+    with pytest.raises(UsboostError, match="a KNeighborsRegressor has no file form"):
+        model.fit(views, y)
+    assert not rounds and not (tmp_path / "kept").exists()
+    fitted = model.set_params(checkpoint=None).fit(views, y)
+    assert np.mean(fitted.predict(views) == y) > 0.6
+    with pytest.raises(UsboostError, match="a KNeighborsRegressor has no file form"):
+        save(fitted, tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+    with pytest.raises(UsboostError, match="learner 'S', a Unknown, is not registered"):
+        TwoWeakLearnerClassifier({"S": _unknown()}, checkpoint=tmp_path / "kept").fit(views, y)
+
+
+def _unknown() -> Any:
+    return type("Unknown", (RidgeLearner,), {})()
+
+
+def test_a_scikit_learn_regressor_is_a_learner_as_it_is(tmp_path: Any) -> None:
+    views, y = make_views(3, n=200)
+    model = TwoWeakLearnerClassifier({"S": DecisionTreeRegressor(max_depth=2)}, n_rounds=4).fit(views, y)
+    save(model, tmp_path / "model")
+    np.testing.assert_array_equal(load(tmp_path / "model").predict_proba(views), model.predict_proba(views))
+
+
+def test_a_round_of_a_learner_that_is_not_known_here_is_no_damage(tmp_path: Any) -> None:
+    views, y = make_views(n=120)
+    model = TwoWeakLearnerClassifier({"S": RidgeLearner()}, n_rounds=3, checkpoint=tmp_path / "kept")
+    model.fit(views, y)
+    known = LEARNERS._parts.pop("ridge")
+    try:
+        with pytest.raises(UsboostError, match="kind 'ridge', which is not registered here; import"):
+            Checkpoint(tmp_path / "kept").rounds()
+    finally:
+        LEARNERS._parts["ridge"] = known
+    assert len(Checkpoint(tmp_path / "kept").rounds()) == 3
+
+
+def test_a_step_rule_of_ones_own_is_refused_on_the_way_to_a_file(tmp_path: Any) -> None:
+    class Half:
+        def search(self, line: Any, n_steps: int, seed: int) -> np.ndarray:
+            return np.full(n_steps, 0.5)
+
+    views, y = make_views(n=120)
+    fitted = TwoWeakLearnerClassifier({"S": TreeLearner()}, step=Half(), n_rounds=2).fit(views, y)
+    with pytest.raises(UsboostError, match="TwoWeakLearnerClassifier's step, a Half, has no file form"):
+        save(fitted, tmp_path / "model")
+
+
+def test_registries_say_what_there_is() -> None:
+    with pytest.raises(UsboostError, match="no learner of kind 'forest'; known are network, tree"):
+        LEARNERS["forest"]
+    with pytest.raises(UsboostError, match="needs a class attribute `kind`"):
+        LEARNERS.register(int)
+    assert replace(FittedRidge(np.ones((2, 1)))).kind == "ridge"

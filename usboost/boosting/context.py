@@ -1,0 +1,57 @@
+"""What a fit is given besides its samples, and what comes of watching it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from usboost.boosting.callbacks import Callback, EarlyStopping, History
+from usboost.boosting.checkpoint import Checkpoint
+from usboost.data.views import Views
+
+
+@dataclass(frozen=True)
+class FitContext:
+    """What a fit is given besides its samples.
+
+    Attributes
+    ----------
+    validation : views and encoded labels of samples that are scored and never fitted to, or None
+    callbacks : a person's own
+    checkpoint : opened for this fit, or None
+    """
+
+    validation: tuple[Views, np.ndarray] | None = None
+    callbacks: Sequence[Callback] = ()
+    checkpoint: Checkpoint | None = None
+
+    def watch(self, monitor: str | None = None, patience: int | None = None) -> Watch:
+        """What watches the fit: its history, early stopping on `monitor` with validation data, callbacks."""
+        stops = monitor is not None and self.validation is not None
+        return Watch(History(), EarlyStopping(str(monitor), patience) if stops else None, self.callbacks)
+
+
+@dataclass(frozen=True)
+class Watch:
+    """The callbacks of a fit, and what they have seen of it."""
+
+    _history: History
+    _stopping: EarlyStopping | None
+    _more: Sequence[Callback]
+
+    @property
+    def callbacks(self) -> list[Callback]:
+        """In the order in which they are told of a round: a person's own last."""
+        return [self._history, *([self._stopping] if self._stopping else []), *self._more]
+
+    @property
+    def history(self) -> list[dict[str, float]]:
+        """Every round's metrics."""
+        return self._history.rounds
+
+    @property
+    def best_round(self) -> int:
+        """The round with the best monitored metric; the last one if none is monitored."""
+        return self._stopping.best_round if self._stopping else len(self._history.rounds)

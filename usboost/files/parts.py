@@ -1,0 +1,107 @@
+"""Parts by name: the only ones that a file, params.yaml or the command line can name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any
+
+from usboost.errors import UsboostError
+
+ENTRY_POINTS = "usboost.parts"
+"""Group of entry points; each names a module that registers parts when it is imported."""
+
+
+class Registry:
+    """Classes of one sort by their `kind`.
+
+    Parameters
+    ----------
+    sort : what the parts are called in messages, "learner" for one.
+    built_in : kind to ``"module:Class"``; imported when it is asked for.
+    aliases : earlier kinds, as files may still have them, to present ones.
+    """
+
+    def __init__(
+        self, sort: str, built_in: Mapping[str, str], aliases: Mapping[str, str] | None = None
+    ) -> None:
+        self.sort = sort
+        self._parts: dict[str, Any] = dict(built_in)
+        self._aliases = dict(aliases or {})
+        self._asked_others = False
+
+    def register(self, part: type) -> type:
+        """Make a class known by its attribute `kind`; can be used as a decorator.
+
+        Raises
+        ------
+        UsboostError
+            If the class has no kind, or another class has it.
+        """
+        kind = getattr(part, "kind", None)
+        if not isinstance(kind, str) or not kind.isidentifier():
+            raise UsboostError(f"{part.__name__} needs a class attribute `kind`, a name such as 'ridge'")
+        known = self._parts.get(kind)
+        name = f"{part.__module__}:{part.__qualname__}"
+        same = known is None or known == name or _name(known) == name
+        if not same:
+            raise UsboostError(f"the {self.sort} kind {kind!r} is taken by {_name(known)}; choose another")
+        self._parts[kind] = part
+        return part
+
+    def __getitem__(self, kind: str) -> Any:
+        """The class of a kind.
+
+        Raises
+        ------
+        UsboostError
+            If there is none; the message says which there are.
+        """
+        if kind not in self:
+            raise UsboostError(
+                f"there is no {self.sort} of kind {kind!r}; known are {', '.join(self)} "
+                "(a kind of your own is known once the module that registers it is imported)"
+            )
+        kind = self._aliases.get(kind, kind)
+        if isinstance(self._parts[kind], str):
+            module, _, name = self._parts[kind].partition(":")
+            self._parts[kind] = getattr(import_module(module), name)
+        return self._parts[kind]
+
+    def __contains__(self, kind: object) -> bool:
+        if not isinstance(kind, str):
+            return False
+        if self._aliases.get(kind, kind) not in self._parts:
+            self._ask_others()
+        return self._aliases.get(kind, kind) in self._parts
+
+    def __iter__(self) -> Iterator[str]:
+        """The kinds."""
+        return iter(tuple(self._parts))
+
+    def kind_of(self, part: type) -> str | None:
+        """The kind of a class; None if it is not registered."""
+        name = f"{part.__module__}:{part.__qualname__}"
+        return next((kind for kind, known in self._parts.items() if _name(known) == name), None)
+
+    def kind_called(self, class_name: str) -> str | None:
+        """The kind whose class has this name."""
+        if class_name in self._aliases:
+            return self._aliases[class_name]
+        names = {_name(known).rpartition(":")[2]: kind for kind, known in self._parts.items()}
+        if class_name not in names:
+            self._ask_others()
+            names = {_name(known).rpartition(":")[2]: kind for kind, known in self._parts.items()}
+        return names.get(class_name)
+
+    def _ask_others(self) -> None:
+        """Import, once, what installed packages name under `ENTRY_POINTS`."""
+        if not self._asked_others:
+            self._asked_others = True
+            for entry in entry_points(group=ENTRY_POINTS):
+                entry.load()
+
+
+def _name(part: Any) -> str:
+    return part if isinstance(part, str) else f"{part.__module__}:{part.__qualname__}"

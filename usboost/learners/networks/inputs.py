@@ -1,0 +1,131 @@
+"""How networks read views: one entry in `INPUTS` for each kind of view."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Annotated, Any, ClassVar, Protocol
+
+import numpy as np
+import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from torch import nn
+
+from usboost.data.views import View
+from usboost.errors import UsboostError
+from usboost.files.parts import Registry
+from usboost.learners.networks.batches import Batches
+
+INPUTS = Registry(
+    "view that a network reads",
+    {
+        "table": "usboost.learners.networks.table_input:TableInput",
+        "image": "usboost.learners.networks.image_input:ImageInput",
+    },
+)
+"""By a view's `kind`, which stands as "view" in a network's specification."""
+
+WIDEST = 10_000_000
+
+Width = Annotated[int, Field(ge=1, le=WIDEST)]
+Widths = Annotated[list[Width], Field(max_length=1000)]
+Spec = dict[str, Any]
+
+
+class Checked(BaseModel):
+    """Base of what a specification in a file must hold."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+
+class Input(Protocol):
+    """How networks read one kind of view."""
+
+    kind: ClassVar[str]
+    checked: ClassVar[type[Checked]]
+    """What a specification of this kind must hold."""
+
+    @staticmethod
+    def prepare(view: Any, device: torch.device, reader: Any) -> tuple[Spec, Batches]:
+        """The specification of a network for this view, JSON with its kind as "view", and its rows."""
+        ...
+
+    @staticmethod
+    def network(spec: Spec, widths: list[int]) -> nn.Module:
+        """A network of this specification; its last width is its output."""
+        ...
+
+
+def prepare_view(view: View, device: torch.device, reader: Any = None) -> tuple[Spec, Batches]:
+    """The specification that a network for this view is built from, and the view's rows on the device.
+
+    Parameters
+    ----------
+    reader : a `Backbone` for pictures, or what else a kind of view is read by
+
+    Raises
+    ------
+    UsboostError
+        If no network reads views of this kind.
+    """
+    kind = getattr(view, "kind", None)
+    if kind not in INPUTS:
+        raise UsboostError(f"no network reads a view of type {type(view).__name__}")
+    found: tuple[Spec, Batches] = INPUTS[str(kind)].prepare(view, device, reader)
+    return found
+
+
+def branch(spec: Mapping[str, Any], widths: list[int]) -> nn.Module:
+    """The network that reads one view; its last width is its output."""
+    module: nn.Module = INPUTS[spec["view"]].network(spec, widths)
+    return module
+
+
+def check_input(spec: Any) -> Spec:
+    """An input's specification from a file, as its kind has it.
+
+    Raises
+    ------
+    UsboostError
+        If it lacks something or holds it in another form.
+    """
+    if not isinstance(spec, Mapping) or spec.get("view") not in INPUTS:
+        raise UsboostError("a network's input is of no kind of view that networks read")
+    return validated(INPUTS[spec["view"]].checked, spec)
+
+
+def validated(model: type[Checked], spec: Any) -> Spec:
+    """A specification as plain JSON values, of the types that `model` declares."""
+    try:
+        return model.model_validate(spec).model_dump()
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the specification"
+        raise UsboostError(f"a network's {where} is wrong: {first['msg']}") from None
+
+
+def check_weights(weights: Mapping[str, np.ndarray], spec: Spec, build: Callable[[Spec], nn.Module]) -> None:
+    """Weights are those of the network that `build` makes of a specification: names, shapes, finite.
+
+    Raises
+    ------
+    UsboostError
+        Naming the first that is not.
+    """
+    shapes = _shapes(build, json.dumps(spec))
+    if set(weights) != set(shapes):
+        raise UsboostError("a network's weights are not those of its specification")
+    for name, array in weights.items():
+        whole = name.endswith("num_batches_tracked")
+        if array.shape != shapes[name] or array.dtype != (np.int64 if whole else np.float32):
+            raise UsboostError(f"a network's {name} is {array.dtype} of shape {array.shape}")
+        if not np.isfinite(array).all():
+            raise UsboostError(f"a network's {name} holds a number that is not finite")
+
+
+@lru_cache(maxsize=64)
+def _shapes(build: Callable[[Spec], nn.Module], spec: str) -> dict[str, tuple[int, ...]]:
+    with torch.device("meta"):  # where tensors have a shape and no memory
+        network = build(json.loads(spec))
+    return {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}

@@ -1,0 +1,125 @@
+"""What grows trees: LightGBM on columns binned once, or scikit-learn's exact splits."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from usboost.learners.base import FittedLearner, Target
+from usboost.learners.trees.fitted import FittedTrees, PreparedTable
+from usboost.learners.trees.tree import Tree
+
+
+class TreeSettings(Protocol):
+    """What an engine needs to know; see `usboost.learners.trees.learner.TreeLearner`."""
+
+    max_depth: int
+    max_leaves: int | None
+    min_samples_leaf: int
+    category_l2: float
+    max_bin: int
+    num_threads: int
+
+
+def quiet_lightgbm() -> Any:
+    """The lightgbm module, silent in this thread.
+
+    Its verbosity is per thread and set whenever parameters are read, so a thread that only grows
+    trees has to read some once.
+    """
+    import lightgbm
+
+    if not getattr(_QUIET, "here", False):
+        lightgbm.Dataset(np.zeros((2, 1)), params={"verbose": -1}).construct()
+        _QUIET.here = True
+    return lightgbm
+
+
+_QUIET = threading.local()
+
+
+class LightGBMTrainer:
+    """Grows one tree per output and round on columns that are binned once."""
+
+    def __init__(self, learner: TreeSettings, prepared: PreparedTable, n_outputs: int) -> None:
+        lightgbm = quiet_lightgbm()
+        self._parameters = {
+            "objective": "none",
+            "learning_rate": 1.0,
+            "max_depth": learner.max_depth,
+            "num_leaves": learner.max_leaves or 2**learner.max_depth,
+            "min_data_in_leaf": learner.min_samples_leaf,
+            "min_sum_hessian_in_leaf": 1e-10,
+            "max_bin": learner.max_bin,
+            "feature_pre_filter": False,
+            "min_data_in_bin": 1,  # values that few samples have can be split off too
+            "min_data_per_group": learner.min_samples_leaf,
+            "cat_l2": learner.category_l2,  # 0: leaf values are plain means, as in any regression tree
+            "num_threads": learner.num_threads,
+            "boost_from_average": False,
+            "deterministic": True,
+            "force_col_wise": True,
+            "verbose": -1,
+        }
+        self._n_outputs = n_outputs
+        self._boosters: list[Any] = []
+        lowest, highest = prepared.matrix.min(axis=0), prepared.matrix.max(axis=0)
+        if not (lowest < highest).any():  # LightGBM refuses to grow on columns that all are constant
+            return
+        self._dataset = lightgbm.Dataset(
+            prepared.matrix, params=self._parameters, categorical_feature=list(prepared.categorical)
+        ).construct()
+        self._boosters = [lightgbm.Booster(self._parameters, self._dataset) for _ in range(n_outputs)]
+
+    def fit(self, target: Target, *, seed: int, start: FittedLearner | None = None) -> FittedTrees:
+        quiet_lightgbm()
+        return FittedTrees(tuple(self._grow(j, target) for j in range(self._n_outputs)))
+
+    def _grow(self, output: int, target: Target) -> Tree:
+        values, weights = target.values[:, output], target.fit_weights
+        hessian, mean_weight = np.ones(len(values), dtype=np.float32), 1.0
+        gradient = -values.astype(np.float32)
+        if weights is not None:
+            column = weights if weights.ndim == 1 else weights[:, output]
+            # only ratios matter; a mean of one keeps LightGBM's absolute thresholds out of the way
+            mean_weight = float(column.mean())
+            hessian = (column / mean_weight).astype(np.float32)
+            gradient *= hessian
+        if not self._boosters:
+            return Tree.constant(np.average(values, weights=hessian))
+        booster = self._boosters[output]
+        before = booster.num_trees()
+        booster.update(fobj=lambda predictions, dataset: (gradient, hessian))
+        grown = booster.dump_model(start_iteration=before, num_iteration=1)["tree_info"]
+        if booster.num_trees() == before or grown[0]["num_leaves"] <= 1:  # nothing worth splitting
+            return Tree.constant(np.average(values, weights=hessian))
+        tree = Tree.from_lightgbm(grown[0])
+        return replace(tree, gain=tree.gain * mean_weight)
+
+
+class SklearnTrainer:
+    """The paper's tree: scikit-learn's exact splits, all outputs in one tree."""
+
+    def __init__(self, learner: TreeSettings, prepared: PreparedTable) -> None:
+        self._learner, self._matrix = learner, np.ascontiguousarray(prepared.matrix)
+
+    def fit(self, target: Target, *, seed: int, start: FittedLearner | None = None) -> FittedTrees:
+        from sklearn.tree import DecisionTreeRegressor
+
+        def grow(values: np.ndarray, weights: np.ndarray | None) -> Tree:
+            tree = DecisionTreeRegressor(
+                max_depth=self._learner.max_depth,
+                max_leaf_nodes=self._learner.max_leaves,
+                min_samples_leaf=self._learner.min_samples_leaf,
+                random_state=seed % 2**32,
+            ).fit(self._matrix, values, sample_weight=weights)
+            return Tree.from_sklearn(tree.tree_)
+
+        weights = target.fit_weights
+        if weights is not None and weights.ndim == 2:
+            columns = range(target.values.shape[1])
+            return FittedTrees(tuple(grow(target.values[:, j], weights[:, j]) for j in columns))
+        return FittedTrees((grow(target.values, weights),))

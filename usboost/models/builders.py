@@ -1,0 +1,185 @@
+"""Estimators of the catalogue's entries: what an entry says, and everything else from the parts given."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
+
+from usboost.errors import UsboostError
+from usboost.learners.base import LEARNERS, Learner
+from usboost.models import zoo
+from usboost.models.base import ViewsClassifier
+from usboost.models.baselines import LightGBMBaseline
+from usboost.models.bfv_network import BoostedFeatureNetworkClassifier
+from usboost.models.boosted_network import BoostedNetworkClassifier
+from usboost.models.earlyboost import EarlyBoostClassifier
+from usboost.models.entry import Entry, LearnerSpec
+from usboost.models.gbm import BoostedFeatures
+from usboost.models.two_branch import TwoBranchNetworkClassifier
+from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
+
+
+class Parts:
+    """What models are put together from, as parameters of the classes; these are the classes' own.
+
+    A side overrides what it knows better: `tasks.models` from params.yaml, `usboost.multimodal.models`
+    for one computer. A part is asked for by the models that have it, so it may refuse.
+
+    Attributes
+    ----------
+    one_table : whether the views U and S are the same table, which nothing then reads twice.
+    """
+
+    one_table: bool = False
+
+    def learner(self, spec: LearnerSpec, reads: tuple[str, ...]) -> dict[str, Any]:
+        """Of a round's weak learner of this kind that reads these views."""
+        return {}
+
+    def boosting(self, entry: Entry) -> dict[str, Any]:
+        """Of `TwoWeakLearnerClassifier`, without learners and steps."""
+        return {}
+
+    def steps(self) -> dict[str, Any]:
+        """ "searched": the rule of entries that leave it open; "fixed" and "bayes": settings of these."""
+        return {"searched": "newton", "fixed": {}, "bayes": {}}
+
+    def two_branch(self) -> dict[str, Any]:
+        """Of `TwoBranchNetworkClassifier`."""
+        return {}
+
+    def features(self) -> dict[str, Any]:
+        """Of `BoostedFeatures`."""
+        return {}
+
+    def lightgbm(self) -> dict[str, Any]:
+        """Of `LightGBMBaseline`."""
+        return {}
+
+    def boosted_network(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Of `BoostedNetworkClassifier`, and of its network."""
+        return {}, {}
+
+    def weak_classifier(self) -> dict[str, Any]:
+        """Of Earlyboost: "estimator", tree or logistic, and the tree's "max_depth"."""
+        return {"estimator": "tree", "max_depth": 3}
+
+
+def build(model: Entry | str, parts: Parts | None = None, seed: int = 0) -> ViewsClassifier:
+    """An unfitted estimator.
+
+    Parameters
+    ----------
+    model : an entry, or the name of one.
+    parts : what it is put together from; by default the classes' own settings.
+
+    Raises
+    ------
+    UsboostError
+        If there is no such model, no such kind of learner, or the parts lack what it needs.
+    """
+    entry = zoo.find(model) if isinstance(model, str) else model
+    return BUILDERS[entry.kind](entry, parts or Parts(), seed)
+
+
+def boosted_features(parts: Parts, seed: int) -> BoostedFeatures:
+    """The GBM whose leaf values are the BFV."""
+    return BoostedFeatures(**parts.features(), random_state=seed)
+
+
+def _two_branch(entry: Entry, parts: Parts, seed: int) -> TwoBranchNetworkClassifier:
+    return TwoBranchNetworkClassifier(**parts.two_branch(), random_state=seed)
+
+
+def _bfv_network(entry: Entry, parts: Parts, seed: int) -> BoostedFeatureNetworkClassifier:
+    chosen = entry.changes["features"]
+    return BoostedFeatureNetworkClassifier(
+        boosted_features(parts, seed),
+        _two_branch(entry, parts, seed),
+        encoding="numbers" if chosen == "leaf_numbers" else "values",
+        out_of_fold=chosen == "out_of_fold",
+        random_state=seed,
+    )
+
+
+def _boosting(entry: Entry, parts: Parts, seed: int) -> TwoWeakLearnerClassifier:
+    said, steps = dict(entry.changes), parts.steps()
+    step = said.pop("step", "searched")
+    rule = steps["searched"] if step == "searched" else step
+    fixed, bayes = said.pop("fixed_step", None), said.pop("bayes", {})
+    settings = {
+        "fixed": steps["fixed"] if fixed is None else {"value": fixed},
+        "bayes": {**steps["bayes"], **bayes},
+    }
+    return TwoWeakLearnerClassifier(
+        _learners(entry, parts),
+        step=rule,
+        step_settings=settings.get(rule, {}),
+        monitor=f"{said.pop('monitor', 'f1')}_val",
+        random_state=seed,
+        # whatever else an entry says is a parameter of the class
+        **{**parts.boosting(entry), **said},
+    )
+
+
+def _learners(entry: Entry, parts: Parts) -> dict[str, Learner]:
+    found: dict[str, Learner] = {}
+    for name, spec in entry.learners.items():
+        reads = spec.reads or (name,)
+        if parts.one_table:
+            reads = reads[:1]
+        given = parts.learner(spec, reads)
+        found[name] = _learner(entry, name, spec, given if reads == (name,) else {**given, "reads": reads})
+    return found
+
+
+def _learner(entry: Entry, name: str, spec: LearnerSpec, given: dict[str, Any]) -> Learner:
+    where = f"{entry.name}'s learner {name!r}"
+    try:
+        cls = LEARNERS[spec.kind]
+    except UsboostError as error:
+        raise UsboostError(f"{where}: {error}") from None
+    known = inspect.signature(cls).parameters
+    if unknown := [key for key in spec.parameters if key not in known]:
+        raise UsboostError(
+            f"{where}: a {spec.kind} has no parameter {unknown[0]!r}; it has {', '.join(known)}"
+        )
+    learner: Learner = cls(**{**given, **spec.parameters})
+    return learner
+
+
+def _lightgbm(entry: Entry, parts: Parts, seed: int) -> LightGBMBaseline:
+    views = ("S",) if parts.one_table else entry.changes["views"]
+    return LightGBMBaseline(views, **parts.lightgbm(), random_state=seed)
+
+
+def _boosted_network(entry: Entry, parts: Parts, seed: int) -> BoostedNetworkClassifier:
+    """Damião's boosted neural networks: one hidden layer, closed-form γ."""
+    settings, network = parts.boosted_network()
+    ((name, spec),) = entry.learners.items()
+    learner = _learner(entry, name, LearnerSpec(spec.kind, None, {**spec.parameters, **network}), {})
+    return BoostedNetworkClassifier(**settings, learner=learner, random_state=seed)
+
+
+def _earlyboost(entry: Entry, parts: Parts, seed: int) -> EarlyBoostClassifier:
+    """Earlyboost for two classes, Earlyboost.MH for more."""
+    chosen = parts.weak_classifier()
+    weak: Any = DecisionTreeClassifier(max_depth=chosen["max_depth"])
+    if chosen["estimator"] == "logistic":
+        weak = LogisticRegression()
+    return EarlyBoostClassifier(weak, random_state=seed)
+
+
+BUILDERS: dict[str, Callable[[Entry, Parts, int], ViewsClassifier]] = {
+    "two_branch": _two_branch,
+    "bfv_network": _bfv_network,
+    "boosting": _boosting,
+    "lightgbm": _lightgbm,
+    "boosted_network": _boosted_network,
+    "earlyboost": _earlyboost,
+}
+"""By kind, as `zoo.KINDS` has them."""

@@ -1,0 +1,183 @@
+"""Estimators' parameters as JSON and back, and what a file may say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import PurePath
+from typing import Any, get_type_hints
+
+import numpy as np
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
+from sklearn.base import BaseEstimator
+
+from usboost.errors import UsboostError
+from usboost.files.parts import Registry
+from usboost.learners.base import LEARNERS
+from usboost.models.base import MODELS
+
+OTHERS = Registry(
+    "part of a model",
+    {
+        "backbone": "usboost.learners.networks.backbones:Backbone",
+        "boosted_features": "usboost.models.gbm:BoostedFeatures",
+        "decision_tree_classifier": "sklearn.tree:DecisionTreeClassifier",
+        "decision_tree_regressor": "sklearn.tree:DecisionTreeRegressor",
+        "extra_tree_classifier": "sklearn.tree:ExtraTreeClassifier",
+        "extra_tree_regressor": "sklearn.tree:ExtraTreeRegressor",
+        "linear_regression": "sklearn.linear_model:LinearRegression",
+        "logistic_regression": "sklearn.linear_model:LogisticRegression",
+        "ridge": "sklearn.linear_model:Ridge",
+    },
+)
+"""Estimators inside models and learners."""
+
+NOT_KEPT = ("callbacks", "checkpoint", "gbm")
+"""Parameters that a file does not hold: they belong to a fit, or the fitted model has them."""
+
+_PLAIN = (str, int, float, bool, type(None))
+
+
+def settings_to_json(estimator: BaseEstimator) -> dict[str, Any]:
+    """Class name and constructor arguments, estimators inside it included.
+
+    Raises
+    ------
+    UsboostError
+        If a class is none that a file can name, or an argument no value that JSON can hold.
+    """
+    name = type(estimator).__name__
+    if _class(name) is not type(estimator):
+        raise UsboostError(f"{name} has no file form")
+    parameters: dict[str, Any] = estimator.get_params(deep=False)  # type: ignore[attr-defined]
+    kept = {key: _plain(value, f"{name}'s {key}") for key, value in parameters.items() if key not in NOT_KEPT}
+    return {"class": name, "parameters": kept}
+
+
+def settings_from_json(document: Mapping[str, Any]) -> Any:
+    """The unfitted estimator that `settings_to_json` described.
+
+    Raises
+    ------
+    UsboostError
+        If a class is not one of ours or registered, or an argument not of the type that its constructor
+        declares.
+    """
+    cls = _class(document["class"])
+    if cls is None:
+        raise UsboostError(
+            f"a model file names the class {document['class']!r}, which is not one of usboost's"
+        )
+    parameters = {name: _estimators(value) for name, value in document["parameters"].items()}
+    check_settings(cls, parameters)
+    if document["class"] == "Backbone":
+        parameters = contained_cache(parameters)
+    return cls(**parameters)
+
+
+def backbones(settings: Any) -> Iterator[dict[str, Any]]:
+    """The parameters of every backbone in described settings."""
+    if isinstance(settings, dict):
+        if settings.get("class") == "Backbone" and isinstance(settings.get("parameters"), dict):
+            yield settings["parameters"]
+        for part in settings.values():
+            yield from backbones(part)
+
+
+def check_settings(cls: type, parameters: Mapping[str, Any]) -> None:
+    """Constructor arguments are of the types that the constructor declares, estimators those it may hold.
+
+    Raises
+    ------
+    UsboostError
+        Naming the argument that is not.
+    """
+    held = getattr(cls, "holds", {})
+    for name, value in parameters.items():
+        if name in held:
+            several = isinstance(value, Mapping)
+            parts = value.values() if isinstance(value, Mapping) else [value]
+            right = all((part is None and not several) or _may_hold(held[name], part) for part in parts)
+            right = right and not (several and not parts)
+        else:
+            right = not _holds_estimator(value) and _fits(cls, name, value)
+        if not right:
+            raise UsboostError(f"a model file gives {cls.__name__} a {name} that it cannot have")
+
+
+def contained_cache(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """A backbone's parameters without a cache that a file puts outside the working folder."""
+    cache_folder = parameters.get("cache")
+    outside = isinstance(cache_folder, str) and (
+        PurePath(cache_folder).is_absolute() or ".." in PurePath(cache_folder).parts
+    )
+    return {**parameters, "cache": None} if outside else dict(parameters)
+
+
+def _class(name: Any) -> type | None:
+    """The class of this name that a file may name."""
+    if not isinstance(name, str):
+        return None
+    for registry in (MODELS, LEARNERS, OTHERS):
+        kind = registry.kind_called(name)
+        if kind is not None:
+            found: type = registry[kind]
+            return found
+    return None
+
+
+def _may_hold(allowed: Registry | tuple[Registry | str, ...], part: Any) -> bool:
+    if isinstance(allowed, tuple):
+        name = type(part).__name__
+        named = name in allowed and _class(name) is type(part)
+        return named or any(_may_hold(each, part) for each in allowed if isinstance(each, Registry))
+    return allowed.kind_of(type(part)) is not None
+
+
+def _holds_estimator(value: Any) -> bool:
+    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return isinstance(value, BaseEstimator) or any(map(_holds_estimator, parts))
+
+
+def _fits(cls: type, name: str, value: Any) -> bool:
+    adapter = _adapter(cls, name)
+    if adapter is None or value is None:
+        return True
+    try:
+        adapter.validate_python(value)
+    except ValidationError:
+        return False
+    return True
+
+
+@cache
+def _adapter(cls: type, name: str) -> TypeAdapter[Any] | None:
+    """None where nothing is declared: scikit-learn's own classes look at theirs in `fit`."""
+    if (hint := get_type_hints(cls.__init__).get(name)) is None:  # type: ignore[misc]
+        return None
+    try:
+        return TypeAdapter(hint)
+    except PydanticUserError:
+        return None
+
+
+def _plain(value: Any, what: str) -> Any:
+    if isinstance(value, BaseEstimator):
+        return settings_to_json(value)
+    if isinstance(value, Mapping):
+        return {key: _plain(part, what) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(part, what) for part in value]
+    if isinstance(value, np.generic):
+        return value.item()
+    if not isinstance(value, _PLAIN):
+        raise UsboostError(f"{what}, a {type(value).__name__}, has no file form")
+    return value
+
+
+def _estimators(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        if set(value) == {"class", "parameters"}:
+            return settings_from_json(value)
+        return {key: _estimators(part) for key, part in value.items()}
+    return value

@@ -1,0 +1,327 @@
+"""The catalogue of models: what each is, how it is called in print, and of which kind it is.
+
+Data alone, quick to import; `usboost.models.builders` makes estimators of it. Of a model's settings this
+file holds those that make it what it is; all others are the parts that it is built from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from usboost.errors import UsboostError
+from usboost.models.entry import KINDS, Entry, LearnerSpec, Look
+
+
+def _network(*reads: str, **parameters: Any) -> LearnerSpec:
+    return LearnerSpec("network", reads or None, parameters)
+
+
+def _tree(*reads: str, **parameters: Any) -> LearnerSpec:
+    return LearnerSpec("tree", reads or None, parameters)
+
+
+_BOTH = {"U": _network(), "S": _tree()}
+_EXACT = {"step": "newton"}
+_SHRUNK = {"step": "newton", "shrinkage": 0.3}
+_LOGISTIC = {"target": "newton", "loss": "cross_entropy", "step": "newton", "monitor": "risk"}
+
+_ENTRIES = (
+    Entry(
+        "baseline",
+        "Baseline",
+        "two-branch network",
+        "two_branch",
+        compared=True,
+        external=True,
+        look=Look("#7a828e", "s"),
+    ),
+    Entry(
+        "bfv_dnn",
+        "BFV+DNN",
+        "two-branch network on boosted feature vectors",
+        "bfv_network",
+        changes={"features": "staged"},
+        compared=True,
+        part=("gbm", "GBM alone"),
+        look=Look("#cc8a00", "D"),
+    ),
+    Entry(
+        "2wl",
+        "2WL",
+        "two-weak-learner boosting",
+        "boosting",
+        _BOTH,
+        compared=True,
+        look=Look("#0072b2", "o"),
+        figures=("order", "learners", "steps"),
+    ),
+    Entry(
+        "2wl_fix",
+        "2WL_Fix",
+        "two-weak-learner boosting with fixed steps",
+        "boosting",
+        _BOTH,
+        {"step": "fixed"},
+        # a fixed-step model has the colour of its searched one
+        look=Look("#0072b2", "o", dashed=True),
+        figures=("steps",),
+    ),
+    Entry(
+        "2wl2o",
+        "2WL2O",
+        "two-weak-learner boosting, second order as published",
+        "boosting",
+        _BOTH,
+        # its learners are ten times smaller
+        {"target": "second_order", "bayes": {"bounds": (0.0, 100.0)}},
+        look=Look("#d55e00", "^"),
+        figures=("order", "learners", "steps"),
+    ),
+    Entry(
+        "2wl2o_fix",
+        "2WL2O_Fix",
+        "the same with fixed steps",
+        "boosting",
+        _BOTH,
+        {"target": "second_order", "step": "fixed"},
+        look=Look("#d55e00", "^", dashed=True),
+        figures=("steps",),
+        caveat="With both steps fixed, the published second-order target is about a tenth of the first-order "
+        "one and is then multiplied by the same step, so the model moves about ten times less per round than "
+        "2WL_Fix. A lower score of it says more about that shorter step than about the second order.",
+    ),
+    Entry(
+        "1wl_s",
+        "1WL_S",
+        "boosted trees alone",
+        "boosting",
+        {"S": _tree()},
+        look=Look("#009e73", "v"),
+        figures=("learners",),
+    ),
+    Entry(
+        "1wl_u",
+        "1WL_U",
+        "boosted networks alone",
+        "boosting",
+        {"U": _network()},
+        look=Look("#c0669b", "d"),
+        figures=("learners",),
+    ),
+    Entry(
+        "lgbm_s",
+        "LightGBM on S",
+        "LightGBM on the structured columns",
+        "lightgbm",
+        changes={"views": ("S",)},
+        compared=True,
+        external=True,
+        twin="lgbm",
+    ),
+    Entry(
+        "lgbm",
+        "LightGBM on all",
+        "LightGBM on everything, pictures as frozen embeddings",
+        "lightgbm",
+        changes={"views": ("U", "S")},
+        compared=True,
+        external=True,
+    ),
+    # ours; docs/methods.md says what they are, docs/results.md what they are worth
+    Entry(
+        "2wl_newton",
+        "2WL-Newton",
+        "two-weak-learner boosting along the exact Newton direction",
+        "boosting",
+        _BOTH,
+        {"target": "newton", **_SHRUNK},
+    ),
+    Entry(
+        "2wl_logistic",
+        "2WL-Logistic",
+        "two-weak-learner boosting on cross-entropy",
+        "boosting",
+        _BOTH,
+        {**_LOGISTIC, "shrinkage": 0.3},
+        compared=True,
+    ),
+    Entry(
+        "3wl",
+        "3WL",
+        "two-weak-learner boosting with a further tree that sees everything",
+        "boosting",
+        {**_BOTH, "both": _tree("S", "U")},
+        _SHRUNK,
+    ),
+    Entry(
+        "crossed",
+        "Crossed",
+        "a network and a leaf-wise tree that both see everything, boosted on cross-entropy",
+        "boosting",
+        {
+            "U": _network("U", "S"),
+            "S": _tree("S", "U", max_depth=12, max_leaves=31, category_l2=300.0),
+        },
+        {**_LOGISTIC, "shrinkage": 0.1},
+        longer=5,
+        compared=True,
+    ),
+    # 2wl with one change each
+    Entry(
+        "2wl_exact",
+        "2WL, exact steps",
+        "2WL with exact steps",
+        "boosting",
+        _BOTH,
+        _EXACT,
+        study=True,
+    ),
+    Entry(
+        "2wl_shrunk",
+        "2WL, shrinkage 0.3",
+        "2WL with exact steps, each cut to 0.3 of it",
+        "boosting",
+        _BOTH,
+        _SHRUNK,
+        study=True,
+    ),
+    Entry(
+        "2wl_held_out",
+        "2WL, steps on held-out rows",
+        "2WL with exact steps on rows that the learners do not see",
+        "boosting",
+        _BOTH,
+        {**_EXACT, "step_fraction": 0.2},
+        study=True,
+    ),
+    Entry(
+        "2wl_tree_first",
+        "2WL, tree first",
+        "2WL whose network is fitted to what the tree has left",
+        "boosting",
+        {"S": _tree(), "U": _network()},
+        {**_EXACT, "sequential": True},
+        study=True,
+    ),
+    Entry(
+        "2wl_warm",
+        "2WL, warm networks",
+        "2WL whose networks go on from the last round's",
+        "boosting",
+        {"U": _network(start="warm"), "S": _tree()},
+        _EXACT,
+        study=True,
+    ),
+    Entry(
+        "2wl_bayes",
+        "2WL, Bayesian steps",
+        "2WL with the paper's search of the steps",
+        "boosting",
+        _BOTH,
+        {"step": "bayes"},
+        study=True,
+    ),
+    # bfv_dnn with another input of the network; each fits its own GBM
+    Entry(
+        "bfv_dnn_oof",
+        "BFV+DNN, out of fold",
+        "two-branch network on the leaf values of GBMs that never saw the row",
+        "bfv_network",
+        changes={"features": "out_of_fold"},
+        study=True,
+    ),
+    Entry(
+        "leaf_dnn",
+        "LightGBM's leaves, embedded",
+        "two-branch network on the numbers of a GBM's leaves, embedded",
+        "bfv_network",
+        changes={"features": "leaf_numbers"},
+        external=True,
+    ),
+    # the other two papers'
+    Entry(
+        "bnn",
+        "BNN",
+        "boosted neural networks",
+        "boosted_network",
+        {"x": _network(hidden=(16,), optimizer="adam", learning_rate=0.01, batch_size=32, epochs=30)},
+    ),
+    Entry("earlyboost", "Earlyboost", "boosting that answers after any frame", "earlyboost"),
+)
+
+CATALOGUE = {entry.name: entry for entry in _ENTRIES}
+"""Every model by name, in the order of the tables."""
+
+BASELINE = "baseline"
+"""The model that others' improvements are over."""
+
+OFFERED = tuple(entry.name for entry in _ENTRIES if KINDS[entry.kind].views and not entry.study)
+"""The models that help names for a person's table; those of the study can be had, too."""
+
+_PARTS = {entry.part[0]: entry for entry in _ENTRIES if entry.part}
+_TITLES = dict(named for e in _ENTRIES for named in ((e.name, e.title), e.part) if named)
+
+
+def find(name: str) -> Entry:
+    """The entry of that name.
+
+    Raises
+    ------
+    UsboostError
+        If there is none.
+    """
+    if name not in CATALOGUE:
+        raise UsboostError(f"there is no model {name!r}; choose among {', '.join(CATALOGUE)}")
+    return CATALOGUE[name]
+
+
+def for_table(name: str) -> Entry:
+    """The entry of that name, if it reads a person's table.
+
+    Raises
+    ------
+    UsboostError
+        If there is none, or it is for data of another form.
+    """
+    choose = f"choose among {', '.join(OFFERED)}"
+    if name not in CATALOGUE:
+        raise UsboostError(f"there is no model {name!r}; {choose}")
+    if not KINDS[CATALOGUE[name].kind].views:
+        raise UsboostError(f"{name}, {CATALOGUE[name].about}, does not read a table like this; {choose}")
+    return CATALOGUE[name]
+
+
+def compared(one_table: bool) -> list[str]:
+    """The models of a comparison that names none; of those that one table makes the same, one."""
+    return [e.name for e in _ENTRIES if e.compared and not (one_table and e.twin)]
+
+
+def title(name: str) -> str:
+    """How a model, or a part that is scored beside one, is called in print; an unknown one by its name."""
+    return _TITLES.get(name, name)
+
+
+def about(name: str) -> str:
+    """What a model is, in a few words."""
+    return CATALOGUE[name].about if name in CATALOGUE else "a model"
+
+
+def whole(name: str) -> Entry | None:
+    """The model that a part of that name is in."""
+    return _PARTS.get(name)
+
+
+def with_parts(names: Iterable[str]) -> list[str]:
+    """The names with those of the parts that are scored beside these models."""
+    found = []
+    for name in names:
+        entry = CATALOGUE.get(name)
+        found += [name, entry.part[0]] if entry and entry.part else [name]
+    return found
+
+
+def ordered(names: Iterable[str]) -> list[str]:
+    """Names without repetition: the known ones in the tables' order, then the others as given."""
+    given = list(dict.fromkeys(names))
+    return [name for name in _TITLES if name in given] + [name for name in given if name not in _TITLES]

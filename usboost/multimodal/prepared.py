@@ -1,0 +1,89 @@
+"""A model fitted to a prepared dataset as a bundle, which reads rows of the table before its preparation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from usboost.datasets.custom.encoding import SUFFIX, added
+from usboost.datasets.prepared.store import LABEL
+from usboost.multimodal.bundle import Bundle, Card
+
+IMAGE = "image"
+"""The column of pictures of rows that come from no table with one."""
+
+
+def bundle_of(
+    model: Any, prepared: Mapping[str, Any], *, name: str, seed: int, scores: Mapping[str, float]
+) -> Bundle:
+    """A fitted model with what a prepared dataset's card says of its columns.
+
+    A person's own table keeps its names, medians and indicator columns; in the papers' datasets, which have
+    no gaps, no number may be missing.
+
+    Parameters
+    ----------
+    model : fitted to the split ``train``.
+    prepared : the card, see `usboost.datasets.prepared.store.describe`.
+    name, seed : of the model.
+    scores : of the split ``val``.
+    """
+    imputation = prepared.get("imputation", {})
+    names = [each for view in prepared["views"].values() for each in view]
+    kinds = {
+        each: "number" if prepared["columns"][each]["kind"] == "continuous" else "category"
+        for each in dict.fromkeys(names)
+        if each not in added(imputation)
+    }
+    roles, sources, about = prepared.get("roles", {}), prepared["sources"], prepared.get("images")
+    named = [*roles.get("dropped", []), *filter(None, [roles.get("split")])]
+    card = {
+        "model": name,
+        "classes": prepared["classes"],
+        "label": roles.get("label", LABEL),
+        "columns": kinds,
+        "dropped": named,
+        "images": about and {**about, "column": about.get("column", IMAGE)},
+        "imputation": {
+            each: imputation.get(each, {"value": None, "indicator": False})
+            for each, kind in kinds.items()
+            if kind == "number"
+        },
+        "encoders": prepared["encoders"],
+        "rows": {split: prepared["splits"][split]["rows"] for split in ("train", "val")},
+        "scores": {key: value if math.isfinite(value) else None for key, value in scores.items()},
+        "seed": seed,
+        "table": next(iter(sources)) if len(sources) == 1 else prepared["dataset"],
+        "sha256": next(iter(sources.values())) if len(sources) == 1 else "",
+    }
+    return Bundle(model, Card.model_validate(card))
+
+
+def raw_rows(card: Card, frame: pd.DataFrame, pictures: Sequence[bytes] | None = None) -> pd.DataFrame:
+    """Rows of a prepared frame as they were before: gaps where the indicator columns tell of some.
+
+    Parameters
+    ----------
+    frame : rows of a prepared split.
+    pictures : their pictures' files.
+
+    Returns
+    -------
+    float64 numbers and strings or None, and the pictures' bytes: what `Bundle.predict` takes.
+    """
+    found: dict[str, pd.Series] = {}
+    for name, kind in card.columns.items():
+        if kind == "category":
+            column = frame[name].astype(object)
+            found[name] = column.where(column.notna(), None)
+            continue
+        found[name] = frame[name].astype(np.float64)
+        if card.imputation[name].indicator:
+            found[name] = found[name].mask(frame[f"{name}{SUFFIX}"] == 1)
+    if pictures is not None and card.images is not None:
+        found[card.images.column] = pd.Series(list(pictures), index=frame.index, dtype=object)
+    return pd.DataFrame(found)
