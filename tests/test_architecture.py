@@ -21,7 +21,7 @@ LAYERS = (
     {"flows"},
     {"usboost.__main__"},
     {"tasks", "usboost.cli"},
-    {"usboost.multimodal", "usboost.testing"},
+    {"usboost", "usboost.multimodal", "usboost.testing"},
     {"usboost.reporting"},
     {"usboost.models"},
     {"usboost.boosting"},

@@ -1,0 +1,97 @@
+"""Boosting and deep learning together, for data that are a table and pictures at once.
+
+Everything below can be imported from here, ``from usboost import TwoWeakLearnerClassifier``; a part is
+loaded when it is first asked for, so ``import usboost`` itself loads nothing.
+
+Models, estimators in scikit-learn's manner on `Views`
+    `TwoWeakLearnerClassifier` (2WL, 2WL2O), `BoostedFeatureNetworkClassifier` (BFV+DNN),
+    `TwoBranchNetworkClassifier`, `LightGBMBaseline`
+Models on a matrix or a DataFrame
+    `BoostedNetworkClassifier`, `BoostedNetworkRegressor` (BNN), `SplitColumns` (a model on views as one
+    on a matrix)
+Models on sequences
+    `EarlyBoostClassifier`, `EarlyTrigger` (answers as soon as it is sure)
+Data
+    `Views` (the views of the same samples, by name), `Table`, `Images`, `Sequences`
+Parts of models
+    `NetworkLearner`, `TreeLearner` (weak learners), `Backbone` (how a network reads pictures),
+    `BoostedFeatures` (leaf values of a GBM)
+While a model is fitted
+    `Callback`, `EarlyStopping`, `Checkpoint` (from which a killed fit goes on)
+Files
+    `save`, `load`
+Mistakes
+    `UsboostError`, the one exception
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from usboost.boosting.callbacks import Callback as Callback
+    from usboost.boosting.callbacks import EarlyStopping as EarlyStopping
+    from usboost.boosting.checkpoint import Checkpoint as Checkpoint
+    from usboost.data.frames import Sequences as Sequences
+    from usboost.data.images import Images as Images
+    from usboost.data.table import Table as Table
+    from usboost.data.views import Views as Views
+    from usboost.errors import UsboostError as UsboostError
+    from usboost.learners.networks.backbones import Backbone as Backbone
+    from usboost.learners.networks.learner import NetworkLearner as NetworkLearner
+    from usboost.learners.trees.learner import TreeLearner as TreeLearner
+    from usboost.models.baselines import LightGBMBaseline as LightGBMBaseline
+    from usboost.models.bfv_network import BoostedFeatureNetworkClassifier as BoostedFeatureNetworkClassifier
+    from usboost.models.boosted_network import BoostedNetworkClassifier as BoostedNetworkClassifier
+    from usboost.models.boosted_network import BoostedNetworkRegressor as BoostedNetworkRegressor
+    from usboost.models.early_trigger import EarlyTrigger as EarlyTrigger
+    from usboost.models.earlyboost import EarlyBoostClassifier as EarlyBoostClassifier
+    from usboost.models.gbm import BoostedFeatures as BoostedFeatures
+    from usboost.models.persistence import load as load
+    from usboost.models.persistence import save as save
+    from usboost.models.split_columns import SplitColumns as SplitColumns
+    from usboost.models.two_branch import TwoBranchNetworkClassifier as TwoBranchNetworkClassifier
+    from usboost.models.two_weak_learner import TwoWeakLearnerClassifier as TwoWeakLearnerClassifier
+
+__version__ = "0.1.0"
+
+# where each name is; the imports above say the same to type checkers and editors, and are never run
+_MODULES = {
+    "Backbone": "usboost.learners.networks.backbones",
+    "BoostedFeatureNetworkClassifier": "usboost.models.bfv_network",
+    "BoostedFeatures": "usboost.models.gbm",
+    "BoostedNetworkClassifier": "usboost.models.boosted_network",
+    "BoostedNetworkRegressor": "usboost.models.boosted_network",
+    "Callback": "usboost.boosting.callbacks",
+    "Checkpoint": "usboost.boosting.checkpoint",
+    "EarlyBoostClassifier": "usboost.models.earlyboost",
+    "EarlyStopping": "usboost.boosting.callbacks",
+    "EarlyTrigger": "usboost.models.early_trigger",
+    "Images": "usboost.data.images",
+    "LightGBMBaseline": "usboost.models.baselines",
+    "NetworkLearner": "usboost.learners.networks.learner",
+    "Sequences": "usboost.data.frames",
+    "SplitColumns": "usboost.models.split_columns",
+    "Table": "usboost.data.table",
+    "TreeLearner": "usboost.learners.trees.learner",
+    "TwoBranchNetworkClassifier": "usboost.models.two_branch",
+    "TwoWeakLearnerClassifier": "usboost.models.two_weak_learner",
+    "UsboostError": "usboost.errors",
+    "Views": "usboost.data.views",
+    "load": "usboost.models.persistence",
+    "save": "usboost.models.persistence",
+}
+
+__all__ = ["__version__", *_MODULES]
+
+if not TYPE_CHECKING:  # so that type checkers still find misspelt names
+
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = getattr(import_module(_MODULES[name]), name)
+        globals()[name] = found  # asked for once
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

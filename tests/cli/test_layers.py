@@ -2,19 +2,71 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
-from tests.multimodal.conftest import run
+from tests.multimodal.conftest import numbers, run
+
+COMMANDS = """
+import json, sys
+from usboost.cli.app import app
+for arguments in json.loads(sys.argv[1]):
+    try:
+        app(arguments)
+    except SystemExit as left:
+        print("exit", left.code)
+heavy = {"lightgbm", "matplotlib", "numpy", "pandas", "scipy", "sklearn", "torch"}
+print(*sorted(heavy & set(sys.modules)))
+"""
+
+
+def run_together(*commands: tuple[object, ...]) -> tuple[list[str], list[str], set[str]]:
+    """What commands in one process print, say on stderr, and have loaded at the end."""
+    described = json.dumps([[str(argument) for argument in command] for command in commands])
+    words = [sys.executable, "-c", COMMANDS, described]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    *printed, loaded = done.stdout.split("\n")[:-1]
+    return printed, done.stderr.splitlines(), set(loaded.split())
 
 
 def test_help_loads_nothing_heavy():
-    code = (
-        "import sys; from usboost.cli.app import app; app(['--help'], standalone_mode=False); "
-        "print([name for name in ('torch', 'lightgbm', 'pandas', 'sklearn', 'numpy') if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "[]"
+    printed, said, loaded = run_together(("--help",), ("fit", "--help"), ("compare", "--help"))
+    assert printed.count("exit 0") == 3
+    assert said == []
+    assert loaded == set()
+
+
+def test_a_refusal_loads_nothing_that_trains(tmp_path):
+    table, one_class, missing = (tmp_path / name for name in ("t.csv", "one.csv", "missing.csv"))
+    numbers(40).to_csv(table, index=False)
+    numbers(40).assign(kind="a").to_csv(one_class, index=False)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "thesis.txt").write_text("years of work")
+    kind = ("--label", "kind")
+    refusals = {
+        ("fit", missing, *kind): "there is no table",
+        ("fit", table, "--label", "sort"): "has no column 'sort'",
+        ("fit", table, *kind, "--drop", "kind"): "cannot have two roles",
+        ("fit", table, *kind, "--image", "kind"): "cannot have two roles",
+        ("fit", one_class, *kind): "holds one class only",
+        ("fit", table, *kind, "--out", folder): "not only, a model that usboost fit saved",
+        ("fit", table, *kind, "--model", "9wl"): "there is no model '9wl'",
+        ("fit", table, *kind, "--model", "bnn"): "does not read a table like this",
+        ("compare", missing, *kind): "there is no table",
+        ("compare", table, *kind, "--by", "rmse"): "there is no score 'rmse'",
+        ("predict", folder, missing, "--out", tmp_path / "p.csv"): "there is no table",
+        ("predict", folder, table, "--out", tmp_path / "p.csv"): "is no model that usboost fit saved",
+        ("report", folder, missing, "--out", tmp_path / "r.html"): "there is no table",
+        ("report", folder, table, "--out", tmp_path / "r.html"): "is no model that usboost fit saved",
+    }
+    printed, said, loaded = run_together(*refusals)
+    assert printed == ["exit 1"] * len(refusals)
+    assert len(said) == len(refusals)
+    for (arguments, expected), sentence in zip(refusals.items(), said, strict=True):
+        assert sentence.startswith("error: ") and expected in sentence, arguments
+    assert loaded <= {"numpy", "pandas"}
 
 
 def test_as_a_module_and_without_arguments():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from PIL import Image
 
-from usboost.data.images import EncodedImages, Images, fitting
+from usboost.data.images import EncodedImages, Images
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
@@ -84,15 +84,6 @@ def test_jpeg_is_decoded_as_pillow_does() -> None:
     images = EncodedImages(pa.array([data], pa.large_binary()), channels=3, height=6, width=9)
     expected = np.asarray(Image.open(io.BytesIO(data))).transpose(2, 0, 1)
     np.testing.assert_array_equal(images.decode()[0], expected)
-
-
-def test_images_fit_a_budget_to_the_byte() -> None:
-    images = ENCODED[3]
-    assert images.decoded_bytes == 50 * 3 * 6 * 9
-    inside = fitting(images, 50 * 3 * 6 * 9)
-    assert isinstance(inside, Images)
-    np.testing.assert_array_equal(inside.pixels, PIXELS[3])
-    assert fitting(images, 50 * 3 * 6 * 9 - 1) is images
 
 
 def test_both_are_views() -> None:

@@ -115,11 +115,6 @@ class EncodedImages:
             rows=self._rows[_selection(rows)],
         )
 
-    @property
-    def decoded_bytes(self) -> int:
-        """What `decode` of all rows takes: n · C · H · W."""
-        return len(self) * self.channels * self.height * self.width
-
     def encoded(self, row: int) -> bytes:
         """The PNG or JPEG bytes of one row."""
         return self._column[int(self._rows[row])].as_py()
@@ -185,11 +180,6 @@ class EncodedImages:
                 f"image {position} cannot be decoded ({error}); prepare the dataset again"
             ) from error
         return pixels[None] if self.channels == 1 else pixels.transpose(2, 0, 1)
-
-
-def fitting(encoded: EncodedImages, budget: int) -> Images | EncodedImages:
-    """The images decoded when that takes at most `budget` bytes, else as they are."""
-    return Images(encoded.decode()) if encoded.decoded_bytes <= budget else encoded
 
 
 def _selection(rows: Any) -> Any:

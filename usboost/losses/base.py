@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Protocol
 
 import numpy as np
+from scipy.linalg import helmert
 
 from usboost.errors import UsboostError
 
@@ -50,12 +51,7 @@ def simplex_codewords(n_classes: int) -> np.ndarray:
     M − 1 dimensions; these rows are the unit vectors of R^M in an orthonormal basis of it. For two
     classes they are −1/√2 and 1/√2: one scalar regression instead of two.
     """
-    basis = np.zeros((n_classes, n_classes - 1))
-    for j in range(1, n_classes):
-        basis[:j, j - 1] = -1.0
-        basis[j, j - 1] = j
-        basis[:, j - 1] /= np.sqrt(j * (j + 1))
-    return basis
+    return np.ascontiguousarray(-helmert(n_classes).T)
 
 
 def refuse_zero(lengths: np.ndarray) -> None:

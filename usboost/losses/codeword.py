@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import softmax
 
 from usboost.losses.base import Expansion, simplex_codewords
 
@@ -118,10 +119,7 @@ class CodewordExponential:
 
     def probabilities(self, f: np.ndarray) -> np.ndarray:
         """softmax of the scores, (n, M): at the risk's minimiser f_k − f_c = log(p_k/p_c)."""
-        scores = self.scores(f)
-        scores -= scores.max(axis=1, keepdims=True)
-        np.exp(scores, out=scores)
-        return scores / scores.sum(axis=1, keepdims=True)
+        return softmax(self.scores(f), axis=1)
 
 
 class ExponentialLine:

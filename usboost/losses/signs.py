@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import log_expit, softmax
 
 from usboost.errors import UsboostError
 from usboost.losses.codeword import ExponentialLine
@@ -53,10 +54,7 @@ class Exponential:
         classes give what the one column f gives.
         """
         both = np.concatenate([-f, f], axis=1) if f.shape[1] == 1 else f
-        logs = -np.logaddexp(0.0, -2.0 * both)
-        logs -= logs.max(axis=1, keepdims=True)
-        np.exp(logs, out=logs)
-        return logs / logs.sum(axis=1, keepdims=True)
+        return softmax(log_expit(2.0 * both), axis=1)
 
 
 class _SignLine(ExponentialLine):

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import StratifiedKFold
 
@@ -93,11 +94,9 @@ class GradientBoostedTrees:
         """Class probabilities of the GBM alone, float64 (n, M)."""
         raw = self.raw_score(table)
         if self.n_classes == 2:
-            positive = 1 / (1 + np.exp(-raw[:, 0]))
+            positive = expit(raw[:, 0])
             return np.column_stack([1 - positive, positive])
-        raw -= raw.max(axis=1, keepdims=True)
-        exponentials = np.exp(raw)
-        return exponentials / exponentials.sum(axis=1, keepdims=True)
+        return softmax(raw, axis=1)
 
 
 def log_odds(y: np.ndarray, n_classes: int) -> np.ndarray:

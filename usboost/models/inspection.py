@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.stats import binomtest
 from sklearn.metrics import mutual_info_score
 
 from usboost.boosting.loop import ensemble_scores
@@ -20,7 +21,6 @@ from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
 
 IMPORTANCE_METRICS = ("f1", "accuracy", "log_loss")
 _RARE = 5  # samples with a value, below which it says nothing about the class
-_Z = 1.959963984540054  # 97.5 % point of the normal distribution
 
 
 def view_contributions(classifier: TwoWeakLearnerClassifier, X: Views | Mapping[str, Any]) -> pd.DataFrame:
@@ -144,11 +144,9 @@ def calibration(y: np.ndarray, probabilities: np.ndarray, n_bins: int = 10) -> p
     rows = []
     for k in np.unique(bins):
         inside = bins == k
-        n, share = int(inside.sum()), float(true[inside].mean())
-        centre = (share + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
-        half = _Z * np.sqrt(share * (1 - share) / n + _Z**2 / (4 * n**2)) / (1 + _Z**2 / n)
-        low, high = max(0.0, centre - half), min(1.0, centre + half)
-        rows.append((edges[k], edges[k + 1], n, float(said[inside].mean()), share, low, high))
+        n, came_true = int(inside.sum()), int(true[inside].sum())
+        low, high = binomtest(came_true, n).proportion_ci(0.95, method="wilson")
+        rows.append((edges[k], edges[k + 1], n, float(said[inside].mean()), came_true / n, low, high))
     names = ["low", "high", "count", "predicted", "observed", "observed_low", "observed_high"]
     return pd.DataFrame(rows, columns=names)
 

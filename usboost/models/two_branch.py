@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 import torch
 from pydantic import Field
+from scipy.special import softmax
 from torch import nn
 from torch.nn import functional
 
@@ -271,9 +272,7 @@ class TwoBranchNetworkClassifier(ViewsClassifier):
         self._check_fitted()
         inputs = [rows for _, rows in self._prepare(as_views(X))]
         logits = self.network_.logits(inputs, pick_device(self.device)).astype(np.float64)
-        logits -= logits.max(axis=1, keepdims=True)
-        exponentials = np.exp(logits)
-        return exponentials / exponentials.sum(axis=1, keepdims=True)
+        return softmax(logits, axis=1)
 
 
 @dataclass(frozen=True)

@@ -239,7 +239,7 @@ def test_a_split_of_two_files(tmp_path: Path) -> None:
 
 def test_the_published_pendigits() -> None:
     names = [file.name for file in sequences.PENDIGITS_FILES]
-    folder = real(sequences.PENDIGITS, *names)
+    folder = real("pendigits", *names)
     for file in sequences.PENDIGITS_FILES:
         assert sha256(folder / file.name) == file.sha256
     data = pendigits(folder)

@@ -70,7 +70,7 @@ def animals(tree: Tree, beside: Path) -> tuple[dict[str, str], str]:
     if (beside / INDEX).is_file():
         groups = {row["wnid"]: row["group"] for row in _index(beside, ("wnid", "group"))}
         origin = INDEX
-    elif len(sorted_1000 := found if len(found) == 1000 else _sorted_1000(tree, beside)) == 1000:
+    elif len(sorted_1000 := found if len(found) == 1000 else _sorted_1000(beside)) == 1000:
         groups = {
             sorted_1000[k]: group for group, ranges in ILSVRC.items() for indices in ranges for k in indices
         }
@@ -137,15 +137,15 @@ def _flat_labels(tree: Tree, beside: Path) -> tuple[dict[str, str], str]:
     if (text := tree.text(f"val/{ANNOTATIONS}")) is not None:
         fields = [line.split("\t") for line in text.splitlines() if line.strip()]
         return {_stem(row[0]): row[1] for row in fields if len(row) > 1}, ANNOTATIONS
-    if (file := _beside(tree, beside, SOLUTION)) is not None:
+    if (file := _beside(beside, SOLUTION)) is not None:
         rows = csv.reader(io.StringIO(decoded(file.read_bytes(), str(file))))
         try:
             next(rows, None)
             return {row[0]: row[1].split()[0] for row in rows if len(row) > 1 and row[1].split()}, SOLUTION
         except csv.Error as error:
             raise UsboostError(f"{file} is not a CSV file ({error})") from None
-    if (file := _beside(tree, beside, TRUTH)) is not None:
-        if (meta := _beside(tree, beside, META)) is None:
+    if (file := _beside(beside, TRUTH)) is not None:
+        if (meta := _beside(beside, META)) is None:
             raise UsboostError(
                 f"{file} numbers the synsets as {META} of the devkit does, not in sorted order; "
                 f"put {META} beside it"
@@ -167,17 +167,17 @@ def _flat_labels(tree: Tree, beside: Path) -> tuple[dict[str, str], str]:
     )
 
 
-def _sorted_1000(tree: Tree, beside: Path) -> list[str]:
+def _sorted_1000(beside: Path) -> list[str]:
     """The synsets of ILSVRC2012 sorted by wnid, from a list beside the pictures, or none."""
-    if (file := _beside(tree, beside, MAPPING)) is not None:
+    if (file := _beside(beside, MAPPING)) is not None:
         lines = decoded(file.read_bytes(), str(file)).splitlines()
         return sorted(line.split()[0] for line in lines if line.strip())
-    if (file := _beside(tree, beside, META)) is not None:
+    if (file := _beside(beside, META)) is not None:
         return sorted(_meta(file).values())
     return []
 
 
-def _beside(tree: Tree, beside: Path, name: str) -> Path | None:
+def _beside(beside: Path, name: str) -> Path | None:
     places = (beside, beside / "val", beside / DEVKIT)
     return next((place / name for place in places if (place / name).is_file()), None)
 

@@ -31,9 +31,9 @@ BUDGET = 4 << 30
 """Bytes of decoded pixels up to which a split's images are held in memory."""
 
 
-def entry(size: int, channels: int, *, view: str = "U", encoding: str, **more: Any) -> dict[str, Any]:
+def entry(size: int, channels: int, *, encoding: str, **more: Any) -> dict[str, Any]:
     """What the card says about the images; `store.write` adds the ``splits``."""
-    return {"view": view, "size": [size, size], "channels": channels, "encoding": encoding, **more}
+    return {"view": "U", "size": [size, size], "channels": channels, "encoding": encoding, **more}
 
 
 def place(images: Path, about: Mapping[str, Any], rows: Mapping[str, int], folder: Path) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from usboost.datasets.files.sources import RemoteFile
 from usboost.datasets.sequences.ts_format import parse_ts
 from usboost.errors import UsboostError
 
-PENDIGITS = "pendigits"
 _PENDIGITS_URL = "https://archive.ics.uci.edu/ml/machine-learning-databases/pendigits"
 PENDIGITS_FILES = (
     RemoteFile(
@@ -118,7 +117,7 @@ def read_pendigits(path: Path | str) -> tuple[np.ndarray, np.ndarray]:
     return table[:, :16].reshape(-1, 8, 2).astype(np.float64), table[:, 16]
 
 
-def ts_split(folder: Path | str, name: str, missing: str = "refuse") -> SequenceSplit:
+def ts_split(folder: Path | str, name: str) -> SequenceSplit:
     """The official split of a dataset in the UCR archive: ``<name>_TRAIN.ts`` and ``<name>_TEST.ts``.
 
     Raises
@@ -127,7 +126,7 @@ def ts_split(folder: Path | str, name: str, missing: str = "refuse") -> Sequence
         If a file cannot be read (see `read_ts`) or the two do not have the same dimensions.
     """
     paths = [Path(folder) / f"{name}_{split}.ts" for split in ("TRAIN", "TEST")]
-    (X_train, y_train), (X_test, y_test) = (read_ts(path, missing) for path in paths)
+    (X_train, y_train), (X_test, y_test) = (read_ts(path) for path in paths)
     d, d_test = X_train[0].shape[1], X_test[0].shape[1]
     if d != d_test:
         raise UsboostError(f"{paths[1]} has {d_test} dimensions but {paths[0].name} has {d}")

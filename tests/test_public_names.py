@@ -1,0 +1,55 @@
+"""The names of `usboost` itself: there, documented, typed, and loaded only when they are asked for."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import usboost
+
+HEAVY = ("numpy", "pandas", "pyarrow", "scipy", "sklearn", "torch", "lightgbm")
+
+
+def test_importing_it_loads_nothing():
+    code = f"import sys, usboost; print([name for name in {HEAVY} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("name", [name for name in usboost.__all__ if name != "__version__"])
+def test_each_name_is_documented(name):
+    found = getattr(usboost, name)
+    assert found.__name__ == name
+    # `inspect.getdoc` would take a base class's
+    assert inspect.cleandoc(found.__doc__ or "")
+    assert f"`{name}`" in (usboost.__doc__ or "")
+    assert name in dir(usboost)
+
+
+def test_type_checkers_are_told_the_same_modules():
+    tree = ast.parse(Path(usboost.__file__).read_text())
+    told = {
+        alias.asname: node.module
+        for block in tree.body
+        if isinstance(block, ast.If)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert told == usboost._MODULES
+    assert set(usboost.__all__) == {"__version__", *told}
+
+
+def test_other_names_are_refused():
+    with pytest.raises(AttributeError, match="has no attribute 'ThreeWeakLearnerClassifier'"):
+        usboost.ThreeWeakLearnerClassifier  # noqa: B018
+
+
+def test_the_version_is_one_number():
+    major, minor, patch = usboost.__version__.split(".")
+    assert all(part.isdigit() for part in (major, minor, patch))

@@ -1,0 +1,86 @@
+"""What is imported is declared, by whom it is needed; what is declared is needed."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+OWN = {"usboost", "tasks", "flows", "benchmarks", "tests"}
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+
+
+def declared(*extras: str) -> set[str]:
+    """Distributions that the library and these extras ask for, the extras named by extras included."""
+    found: set[str] = set()
+    for requirement in [*PROJECT["dependencies"], *(each for name in extras for each in EXTRAS[name])]:
+        name, *more = re.findall(r"[\w.-]+", requirement)
+        found |= declared(*more) if name == "usboost" else {name.lower()}
+    return found
+
+
+@cache
+def imported(folder: str) -> dict[str, Path]:
+    """Top-level packages that are imported anywhere in a folder, and a file that does."""
+    found: dict[str, Path] = {}
+    for path in (ROOT / folder).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names: list[str] = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                names = [node.module]
+            found |= {name.split(".")[0]: path for name in names}
+    return {name: path for name, path in found.items() if name not in sys.stdlib_module_names | OWN}
+
+
+@cache
+def installed() -> Mapping[str, list[str]]:
+    return packages_distributions()
+
+
+def distributions(package: str) -> set[str]:
+    """What has to be installed for a package to be imported: Pillow for PIL."""
+    return {name.lower() for name in installed().get(package, [])}
+
+
+@pytest.mark.parametrize(
+    ("folder", "extras"),
+    [
+        ("usboost", ()),
+        ("tasks", ("pipeline", "dask")),
+        ("flows", ("pipeline",)),
+        ("benchmarks", ("dev",)),
+        ("tests", ("dev",)),
+    ],
+)
+def test_what_is_imported_is_declared(folder: str, extras: tuple[str, ...]) -> None:
+    known = declared(*extras)
+    missing = {name: path for name, path in imported(folder).items() if not distributions(name) & known}
+    assert missing == {}
+
+
+def test_the_library_declares_no_more_than_it_imports() -> None:
+    used = set().union(*map(distributions, imported("usboost")))
+    assert declared() - used == set()
+
+
+def test_the_library_alone_needs_no_pipeline() -> None:
+    assert not declared() & {"prefect", "mlflow", "dvc"}
+    assert {"prefect", "mlflow", "dvc"} <= declared("pipeline") <= declared("dev")
+
+
+def test_the_constraints_are_plain_versions() -> None:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    assert [line for line in lines if not re.fullmatch(r"[a-z0-9-]+==[\w.]+", line)] == []
+    pinned = {line.split("==")[0] for line in lines}
+    assert declared("dev", "engines", "postgres", "s3") - pinned == set()

@@ -1,0 +1,109 @@
+"""``usboost compare``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from usboost.cli import tables
+from usboost.cli.console import console, exit_on_error, progress, say
+from usboost.cli.options import (
+    NAMES,
+    Categorical,
+    Drop,
+    Grey,
+    Image,
+    Label,
+    Seed,
+    Size,
+    SkipMissing,
+    TablePath,
+)
+from usboost.errors import UsboostError
+from usboost.evaluation.names import METRICS
+from usboost.models import zoo
+from usboost.models.entry import KINDS
+
+
+def compare(
+    table: TablePath,
+    label: Label,
+    image: Image = None,
+    models: Annotated[
+        str | None, typer.Option("--models", help=f"Separated by commas, of {NAMES}.", show_default=False)
+    ] = None,
+    folds: Annotated[int, typer.Option("--folds", min=2, help="Of the cross-validation.")] = 5,
+    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Of the cross-validation.")] = 1,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Fits at a time.")] = 1,
+    by: Annotated[str, typer.Option("--by", help=f"Score to rank by: {', '.join(METRICS)}.")] = "accuracy",
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder for comparison.csv and comparison.md.")
+    ] = None,
+    drop: Drop = None,
+    categorical: Categorical = None,
+    rounds: Annotated[
+        int | None, typer.Option("--rounds", min=1, help="Rounds or epochs at most, but not of LightGBM.")
+    ] = None,
+    size: Size = 32,
+    grey: Grey = False,
+    seed: Seed = 0,
+    skip_missing: SkipMissing = False,
+) -> None:
+    """Compare models on the same folds of a table, and tell differences from noise."""
+    with exit_on_error():
+        names = _names(models, pictures=image is not None)
+        if by not in METRICS:
+            raise UsboostError(f"there is no score {by!r}; choose among {', '.join(METRICS)}")
+        if out is not None and out.exists() and not out.is_dir():
+            raise UsboostError(f"{out} is a file; name a folder for the comparison")
+        own = tables.read(
+            table,
+            label,
+            image=image,
+            drop=drop,
+            categorical=categorical,
+            size=size,
+            grey=grey,
+            skip_missing=skip_missing,
+        )
+        # from here on nothing is refused quickly: this loads what trains
+        from usboost.multimodal import results
+        from usboost.multimodal.compare import compare as compare_models
+        from usboost.multimodal.models import build as build_model
+
+        def build(name: str) -> Any:
+            most = rounds if KINDS[zoo.find(name).kind].comparable else None
+            return lambda seed: build_model(name, pictures=image is not None, seed=seed, rounds=most)
+
+        with progress("comparing") as show:
+            comparison = compare_models(
+                own,
+                {name: build(name) for name in names},
+                folds=folds,
+                repeats=repeats,
+                seed=seed,
+                jobs=jobs,
+                by=by,
+                progress=show,
+            )
+        stdout = console()
+        stdout.print(results.rendered(comparison, stdout.width))
+        if out is not None:
+            results.write(comparison, out, f"{table.name}: {label}")
+            say(f"written {out / 'comparison.csv'} and {out / 'comparison.md'}")
+        if len(comparison.failures) == len(names):
+            raise UsboostError("every model failed; the table above says why")
+
+
+def _names(models: str | None, *, pictures: bool) -> list[str]:
+    """The models to compare, each once."""
+    if models is None:
+        return zoo.compared(one_table=not pictures)
+    names = list(dict.fromkeys(name.strip() for name in models.split(",") if name.strip()))
+    if not names:
+        raise UsboostError(f"--models names no model; choose among {NAMES}")
+    for name in names:
+        zoo.for_table(name)
+    return names

@@ -1,0 +1,30 @@
+"""Arguments and options that several commands have, and what can be chosen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from usboost.models import zoo
+
+NAMES = ", ".join(zoo.OFFERED)
+
+TablePath = Annotated[Path, typer.Argument(metavar="TABLE", help="A .parquet or .csv file.")]
+ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder that `usboost fit` saved.")]
+Label = Annotated[str, typer.Option("--label", help="Column of the classes.")]
+Image = Annotated[
+    str | None, typer.Option("--image", help="Column of pictures: paths relative to the table, or bytes.")
+]
+Drop = Annotated[list[str] | None, typer.Option("--drop", help="Column to leave out; may be repeated.")]
+Categorical = Annotated[
+    list[str] | None,
+    typer.Option("--categorical", help="Column that is a category although it holds numbers; repeatable."),
+]
+Size = Annotated[int, typer.Option("--size", min=8, max=1024, help="Side of the pictures in pixels.")]
+Grey = Annotated[bool, typer.Option("--grey", help="Read pictures in grey.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Of splits and models.")]
+SkipMissing = Annotated[
+    bool, typer.Option("--skip-missing", help="Leave out rows without a picture instead of refusing them.")
+]

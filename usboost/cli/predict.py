@@ -1,0 +1,43 @@
+"""``usboost predict``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from usboost.cli import tables
+from usboost.cli.console import exit_on_error, note, progress, say
+from usboost.cli.options import ModelPath, TablePath
+
+
+def predict(
+    model: ModelPath,
+    table: TablePath,
+    out: Annotated[Path, typer.Option("--out", help="A .parquet or .csv file to write.")],
+    keep: Annotated[
+        list[str] | None, typer.Option("--keep", help="Column of the table to copy; repeatable.")
+    ] = None,
+    batch: Annotated[int, typer.Option("--batch", min=1, help="Rows in memory at a time.")] = 4096,
+    skip_missing: Annotated[
+        bool,
+        typer.Option("--skip-missing", help="A row without a picture gets no label, instead of an error."),
+    ] = False,
+) -> None:
+    """Write each row's label and class probabilities; the table may have any size."""
+    with exit_on_error():
+        from usboost.multimodal import bundle
+        from usboost.multimodal.predict import predict as predict_table
+
+        tables.check(table)
+        loaded = bundle.load(model)
+        with progress("predicting") as show:
+            done = predict_table(
+                loaded, table, out, batch=batch, keep=keep or (), skip_missing=skip_missing, progress=show
+            )
+        if done.ignored:
+            note(f"the model does not know, and did not read, {', '.join(done.ignored)}")
+        if done.skipped:
+            note(f"{done.skipped:,} rows without a picture have no label")
+        say(f"written {out}: {done.rows:,} rows")

@@ -1,0 +1,37 @@
+"""``usboost report``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from usboost.cli import tables
+from usboost.cli.console import exit_on_error, note, progress, say
+from usboost.cli.options import ModelPath, SkipMissing, TablePath
+
+
+def report(
+    model: ModelPath,
+    table: TablePath,
+    out: Annotated[Path, typer.Option("--out", help="An .html file to write.")],
+    label: Annotated[
+        str | None,
+        typer.Option("--label", help="Column of the classes; else that of the model.", show_default=False),
+    ] = None,
+    skip_missing: SkipMissing = False,
+) -> None:
+    """Score a model on labelled rows it has not seen, and write one page about it."""
+    with exit_on_error():
+        from usboost.multimodal import bundle
+
+        tables.check(table)
+        loaded = bundle.load(model)
+        from usboost.multimodal.report import write_report
+
+        with progress("scoring") as show:
+            scored = write_report(loaded, table, out, label=label, skip_missing=skip_missing, progress=show)
+        if scored.skipped:
+            note(f"{scored.skipped:,} rows without a picture are left out")
+        say(f"written {out}: {len(scored):,} rows")
