@@ -59,8 +59,11 @@ WITHOUT: dict[str, str] = {
 }
 """Modules that are not gone into, and why they decide no output."""
 
-CONFIGURED = tuple(f"usboost/models/{name}.py" for name in ("builders", "entry", "zoo")) + (
+CONFIGURED = (
     "tasks/models.py",
+    "usboost/models/builders.py",
+    "usboost/models/entry.py",
+    "usboost/models/zoo.py",
 )
 """What says how a model is configured, besides params.yaml; none of what these files import counts."""
 
