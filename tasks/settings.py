@@ -9,6 +9,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from usboost.errors import UsboostError
+from usboost.files.parts import import_parts
 from usboost.models import zoo
 from usboost.models.entry import KINDS, Entry
 
@@ -257,6 +258,7 @@ class Settings(Section):
 
     profile: Literal["demo", "paper"]
     code: str
+    imports: list[str] = []
     run: Run
     profiles: dict[str, Profile]
     data_seed: int
@@ -343,7 +345,7 @@ def _entry(section: dict[str, T], key: str, name: str) -> T:
 
 
 def load(path: Path = Path("params.yaml")) -> Settings:
-    """Read and check params.yaml.
+    """Read and check params.yaml, and import the modules that it names under `imports`.
 
     Raises
     ------
@@ -363,7 +365,12 @@ def load(path: Path = Path("params.yaml")) -> Settings:
     # PyYAML lets what its constructors of numbers and dates raise pass
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UsboostError(f"{path} is not valid YAML: {error}") from error
-    return parse(document, path)
+    settings = parse(document, path)
+    try:
+        import_parts(settings.imports, path.parent)
+    except UsboostError as error:
+        raise UsboostError(f"{path}: imports: {error}") from None
+    return settings
 
 
 def _refuse_bomb(node: yaml.Node | None, path: Path) -> None:

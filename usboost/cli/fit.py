@@ -15,11 +15,14 @@ from usboost.cli.options import (
     Drop,
     Grey,
     Image,
+    Import,
     Label,
     Seed,
     Size,
     SkipMissing,
     TablePath,
+    chosen_learners,
+    import_named,
 )
 from usboost.evaluation.names import METRICS, f1_of, metric_name
 from usboost.models import zoo
@@ -33,6 +36,11 @@ def fit(
     out: Annotated[Path, typer.Option("--out", help="Folder to save the model in.")] = Path("model"),
     drop: Drop = None,
     categorical: Categorical = None,
+    learner: Annotated[
+        list[str] | None,
+        typer.Option("--learner", help="Another kind of weak learner, as in S=regressor; repeatable."),
+    ] = None,
+    imports: Import = None,
     rounds: Annotated[
         int | None,
         typer.Option(
@@ -51,6 +59,8 @@ def fit(
     """
     with exit_on_error():
         zoo.for_table(model)
+        learners = chosen_learners(learner)
+        import_named(imports)
         from usboost.multimodal.bundle import check_place
 
         check_place(out)
@@ -70,7 +80,7 @@ def fit(
 
         with progress(model) as show:
             shown = ShowRounds(progress=show)
-            fitted = fit_table(own, model, seed=seed, rounds=rounds, callbacks=[shown])
+            fitted = fit_table(own, model, seed=seed, rounds=rounds, learners=learners, callbacks=[shown])
         fitted.bundle.save(out)
         train, held = fitted.rows
         scores = ", ".join(f"{metric_name(key)} {fitted.scores[key]:.4f}" for key in METRICS)

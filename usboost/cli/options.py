@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from usboost.errors import UsboostError
+from usboost.files.parts import import_parts
 from usboost.models import zoo
 
 NAMES = ", ".join(zoo.OFFERED)
@@ -28,3 +30,30 @@ Seed = Annotated[int, typer.Option("--seed", min=0, help="Of splits and models."
 SkipMissing = Annotated[
     bool, typer.Option("--skip-missing", help="Leave out rows without a picture instead of refusing them.")
 ]
+Import = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--import",
+        help="Module, in this folder or installed, that registers your own learners; repeatable.",
+    ),
+]
+
+
+def import_named(modules: list[str] | None) -> None:
+    """Import what `--import` names, for the parts that it registers."""
+    import_parts(modules or (), Path())
+
+
+def chosen_learners(given: list[str] | None) -> dict[str, str]:
+    """``["S=ridge"]`` as a mapping of learner to kind.
+
+    Raises
+    ------
+    UsboostError
+        If one is not of that form.
+    """
+    pairs = [each.partition("=") for each in given or []]
+    for name, _, kind in pairs:
+        if not (name and kind):
+            raise UsboostError(f"--learner {name!r} names no kind; write --learner S=regressor, say")
+    return {name: kind for name, _, kind in pairs}

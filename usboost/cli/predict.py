@@ -9,7 +9,7 @@ import typer
 
 from usboost.cli import tables
 from usboost.cli.console import exit_on_error, note, progress, say
-from usboost.cli.options import ModelPath, TablePath
+from usboost.cli.options import Import, ModelPath, TablePath, import_named
 
 
 def predict(
@@ -24,6 +24,7 @@ def predict(
         bool,
         typer.Option("--skip-missing", help="A row without a picture gets no label, instead of an error."),
     ] = False,
+    imports: Import = None,
 ) -> None:
     """Write each row's label and class probabilities; the table may have any size."""
     with exit_on_error():
@@ -31,6 +32,7 @@ def predict(
         from usboost.multimodal.predict import predict as predict_table
 
         tables.check(table)
+        import_named(imports)
         loaded = bundle.load(model)
         with progress("predicting") as show:
             done = predict_table(

@@ -9,7 +9,7 @@ import typer
 
 from usboost.cli import tables
 from usboost.cli.console import exit_on_error, note, progress, say
-from usboost.cli.options import ModelPath, SkipMissing, TablePath
+from usboost.cli.options import Import, ModelPath, SkipMissing, TablePath, import_named
 
 
 def report(
@@ -21,12 +21,14 @@ def report(
         typer.Option("--label", help="Column of the classes; else that of the model.", show_default=False),
     ] = None,
     skip_missing: SkipMissing = False,
+    imports: Import = None,
 ) -> None:
     """Score a model on labelled rows it has not seen, and write one page about it."""
     with exit_on_error():
         from usboost.multimodal import bundle
 
         tables.check(table)
+        import_named(imports)
         loaded = bundle.load(model)
         from usboost.multimodal.report import write_report
 

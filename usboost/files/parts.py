@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any
 
 from usboost.errors import UsboostError
@@ -101,6 +103,28 @@ class Registry:
             self._asked_others = True
             for entry in entry_points(group=ENTRY_POINTS):
                 entry.load()
+
+
+def import_parts(modules: Iterable[str], folder: Path) -> None:
+    """Import modules that register parts, from a folder or installed; what they hold is run.
+
+    Raises
+    ------
+    UsboostError
+        If there is no such module.
+    """
+    if str(folder.resolve()) not in sys.path:
+        sys.path.insert(0, str(folder.resolve()))
+    for name in modules:
+        try:
+            import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name != name.partition(".")[0]:
+                raise
+            raise UsboostError(
+                f"there is no module {name!r} in {folder.resolve()}, nor is it installed; it was named to be "
+                "imported for the parts that it registers"
+            ) from None
 
 
 def _name(part: Any) -> str:

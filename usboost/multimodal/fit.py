@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +44,7 @@ def fit(
     *,
     seed: int = 0,
     rounds: int | None = None,
+    learners: Mapping[str, str] | None = None,
     callbacks: Sequence[Callback] | None = None,
 ) -> Fitted:
     """Fit a model to 85 % of the rows of each class; the others say when it is best.
@@ -52,7 +53,7 @@ def fit(
 
     Parameters
     ----------
-    name, rounds : see `models.build`.
+    name, rounds, learners : see `models.build`.
     seed : of the rows set aside and of the model.
 
     Raises
@@ -60,7 +61,7 @@ def fit(
     UsboostError
         If there is no such model, or it cannot be fitted to these rows.
     """
-    model = build(name, pictures=table.pictures is not None, seed=seed, rounds=rounds)
+    model = build(name, pictures=table.pictures is not None, seed=seed, rounds=rounds, learners=learners)
     train, held = stratified_parts(table.labels, SHARES, seed)
     encoding = table.fit_encoding(train)
     held_views = table.views(encoding, held)

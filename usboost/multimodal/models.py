@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,14 @@ _TRAINING = {"learning_rate": 0.003, "batch_size": 128}
 _TABLE, _PICTURES = (100, 50), (32,)  # widths of networks on a table, and of those after a small CNN
 
 
-def build(name: str, *, pictures: bool, seed: int = 0, rounds: int | None = None) -> ViewsClassifier:
+def build(
+    name: str,
+    *,
+    pictures: bool,
+    seed: int = 0,
+    rounds: int | None = None,
+    learners: Mapping[str, str] | None = None,
+) -> ViewsClassifier:
     """An unfitted model.
 
     Parameters
@@ -25,13 +33,17 @@ def build(name: str, *, pictures: bool, seed: int = 0, rounds: int | None = None
     name : of the catalogue, `zoo.OFFERED` say.
     pictures : whether the view U holds pictures, read by a small CNN, or the table itself.
     rounds : boosting rounds, epochs or trees at most; by default those above.
+    learners : other kinds of learner by name, ``{"S": "regressor"}`` say.
 
     Raises
     ------
     UsboostError
         If there is no such model, or it does not read such tables.
     """
-    return builders.build(zoo.for_table(name), OneComputer(pictures, rounds), seed)
+    entry = zoo.for_table(name)
+    if learners:
+        entry = entry.changed(name, {}, {learner: {"kind": kind} for learner, kind in learners.items()})
+    return builders.build(entry, OneComputer(pictures, rounds), seed)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,44 @@
+"""A learner of one's own, named by params.yaml: fitted, killed, resumed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+RIDGE = Path(__file__).parents[1] / "examples/ridge_learner.py"
+
+
+def mine(document: dict) -> None:
+    document["imports"] = ["ridge_learner"]
+    document["models"]["mine"] = {"like": "2wl", "learners": {"S": {"kind": "ridge", "alpha": 10.0}}}
+    document["profiles"]["demo"]["boosting"]["rounds"] = 40
+
+
+@pytest.mark.slow
+def test_it_is_chosen_in_params_yaml_killed_and_resumed(workspace, tmp_path: Path) -> None:
+    shutil.copy(RIDGE, workspace.folder)
+    workspace.params(mine)
+    whole = workspace.copy(tmp_path / "whole")
+    whole.flow("train", "ci_a", "mine")
+    command = [sys.executable, "-m", "flows.train", "ci_a", "mine"]
+    process = subprocess.Popen(command, cwd=workspace.folder, env=workspace.environment)
+    kept = workspace.folder / "data/checkpoints/ci_a/mine/seed-0"
+    limit = time.monotonic() + 120
+    while len(list(kept.glob("round-*"))) < 5:
+        assert process.poll() is None and time.monotonic() < limit
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    workspace.flow("train", "ci_a", "mine")
+    scores = [
+        json.loads((each.folder / "data/results/ci_a/mine/scores.json").read_text())["seeds"][0]["scores"]
+        for each in (whole, workspace)
+    ]
+    assert scores[0] == scores[1]
