@@ -17,8 +17,7 @@ import pyarrow.parquet as pq
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from tasks import cross_validation, early, tracking
-from tasks import inspection as understanding
+from tasks import cross_validation, early, inspection, tracking
 from tasks import scores as scores_of
 from tasks.features import features_folder, read_features
 from tasks.folders import checkpoints_folder, prepared_folder
@@ -135,7 +134,7 @@ def fit(planned: Planned, out: Path, run_id: str, kept: Checkpoint | None = None
             example = _example(dataset, prepared, bundle.card)
             tracking.log_model(run_id, Path(folder) / "bundle", bundle.card, example)
     if seed == 0:
-        understanding.keep(estimator, dataset, splits["val"], predicted["val"][1], run_id, out)
+        inspection.keep(estimator, dataset, splits["val"], predicted["val"][1], run_id, out)
     record = {
         "seed": seed,
         "rounds": len(estimator.history_),
@@ -177,8 +176,8 @@ def write_results(dataset: str, model: str, seeds: list[int], partial: Path, fol
     with replacing(folder) as fresh:
         (fresh / "scores.json").write_text(json.dumps(document, indent=1) + "\n")
         pd.concat(traces, ignore_index=True).to_parquet(fresh / "trace.parquet", index=False)
-        if (partial / understanding.FOLDER).is_dir():
-            shutil.copytree(partial / understanding.FOLDER, fresh / understanding.FOLDER)
+        if (partial / inspection.FOLDER).is_dir():
+            shutil.copytree(partial / inspection.FOLDER, fresh / inspection.FOLDER)
     for seed in seeds:
         Checkpoint(checkpoints_folder(dataset, model) / f"seed-{seed}").clear()
     return folder
