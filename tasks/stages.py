@@ -112,7 +112,7 @@ def with_code(text: str, files: Mapping[str, Iterable[str]]) -> str:
         if line.strip() == "deps:":
             if stage not in files:
                 raise UsboostError(
-                    f"dvc.yaml has a stage {stage!r}; say in tasks/stages.py what it runs, under STAGES"
+                    f"dvc.yaml has a stage {stage!r}; add what it runs to STAGES in tasks/stages.py"
                 )
             inside = line[: len(line) - len("deps:")]
         if not (inside and _CODE.match(line)):

@@ -29,7 +29,7 @@ def build(name: str, *, pictures: bool, seed: int = 0, rounds: int | None = None
     Raises
     ------
     UsboostError
-        If there is no such model, or it does not read such tables.
+        If the model is unknown, or does not read such tables.
     """
     return builders.build(zoo.for_table(name), OneComputer(pictures, rounds), seed)
 
@@ -46,7 +46,7 @@ class OneComputer(Parts):
         return not self.pictures
 
     def learner(self, spec: LearnerSpec, reads: tuple[str, ...]) -> dict[str, Any]:
-        """Networks that go on from the last round's, and trees of depth 3."""
+        """Warm-started networks, and trees of depth 3."""
         raw = self.pictures and reads == ("U",)  # beside a table pictures are embeddings
         by_kind: dict[str, dict[str, Any]] = {
             "network": {"hidden": _PICTURES if raw else _TABLE, "start": "warm", **_TRAINING},
