@@ -53,9 +53,9 @@ def experiment(
     Args:
         datasets: prepared datasets, e.g. ci_a; empty: params.yaml's run.datasets
         models: models, e.g. 2wl; empty: all of params.yaml's run
-        seeds: number of seeds; 0: as params.yaml says
-        runner: what runs the cells; configured: as params.yaml's experiment.runner says
-        workers: cells at a time; 0: as params.yaml's experiment.workers says
+        seeds: number of seeds; 0: as in params.yaml
+        runner: what runs the cells; configured: experiment.runner of params.yaml
+        workers: cells at a time; 0: experiment.workers of params.yaml
         name: name of the experiment and of its folder in data/experiments
     """
     settings = params.load()
@@ -143,9 +143,9 @@ def checked(name: str) -> str:
 def main(
     dataset: Annotated[list[str] | None, typer.Option(help="a prepared dataset; may be repeated")] = None,
     model: Annotated[list[str] | None, typer.Option(help="a model; may be repeated")] = None,
-    seeds: Annotated[int, typer.Option(min=0, help="number of seeds; 0: as params.yaml says")] = 0,
+    seeds: Annotated[int, typer.Option(min=0, help="number of seeds; 0: as in params.yaml")] = 0,
     runner: Annotated[Runner, typer.Option(help="what runs the cells")] = "configured",
-    workers: Annotated[int, typer.Option(min=0, help="cells at a time; 0: as params.yaml says")] = 0,
+    workers: Annotated[int, typer.Option(min=0, help="cells at a time; 0: as in params.yaml")] = 0,
     name: Annotated[
         str, typer.Option(help="name of the experiment and of its folder", callback=checked)
     ] = "grid",

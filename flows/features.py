@@ -24,7 +24,7 @@ def features(dataset: str, seeds: Annotated[int, Field(ge=0)] = 0) -> Path:
 
     Args:
         dataset: prepared dataset, e.g. ci_a
-        seeds: number of seeds; 0: as params.yaml says
+        seeds: number of seeds; 0: as in params.yaml
     """
     settings = params.load()
     with replacing(features_folder(dataset)) as fresh:
@@ -35,7 +35,7 @@ def features(dataset: str, seeds: Annotated[int, Field(ge=0)] = 0) -> Path:
 
 def main(
     dataset: Annotated[str, typer.Argument(help="prepared dataset, e.g. ci_a")],
-    seeds: Annotated[int, typer.Option(min=0, help="number of seeds; 0: as params.yaml says")] = 0,
+    seeds: Annotated[int, typer.Option(min=0, help="number of seeds; 0: as in params.yaml")] = 0,
 ) -> None:
     """Write data/features/<dataset>: a GBM per seed and its boosted feature vectors."""
     runtime.run(lambda: features(dataset, seeds))

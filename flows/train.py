@@ -26,7 +26,7 @@ def train(dataset: str, model: str, seeds: Annotated[int, Field(ge=0)] = 0) -> P
     Args:
         dataset: prepared dataset, e.g. ci_a
         model: a model of params.yaml, e.g. 2wl
-        seeds: number of seeds; 0: as params.yaml says
+        seeds: number of seeds; 0: as in params.yaml
     """
     settings = params.load()
     settings.model(model)
@@ -42,7 +42,7 @@ def train(dataset: str, model: str, seeds: Annotated[int, Field(ge=0)] = 0) -> P
 def main(
     dataset: Annotated[str, typer.Argument(help="prepared dataset, e.g. ci_a")],
     model: Annotated[str, typer.Argument(help="a model of params.yaml, e.g. 2wl")],
-    seeds: Annotated[int, typer.Option(min=0, help="number of seeds; 0: as params.yaml says")] = 0,
+    seeds: Annotated[int, typer.Option(min=0, help="number of seeds; 0: as in params.yaml")] = 0,
 ) -> None:
     """Fit one model on one dataset over the seeds; data/results/<dataset>/<model>."""
     runtime.run(lambda: train(dataset, model, seeds))

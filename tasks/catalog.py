@@ -236,5 +236,5 @@ def dataset(name: str) -> Dataset:
         If there is none.
     """
     if name not in DATASETS:
-        raise UsboostError(f"there is no dataset {name!r}; choose one of {', '.join(DATASETS)}")
+        raise UsboostError(f"unknown dataset {name!r}; choose one of {', '.join(DATASETS)}")
     return DATASETS[name]

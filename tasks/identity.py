@@ -23,7 +23,7 @@ from usboost.models.earlyboost import EarlyBoostClassifier
 from usboost.models.entry import Entry
 
 READER = "usboost.datasets.prepared.store"
-"""Reads and encodes what is prepared; of the code that prepared it, the card's digest tells enough."""
+"""Reads and encodes what is prepared; the code that prepared it is covered by the card's digest."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What helps to understand a fitted model: beside its results, and on its MLflow run."""
+"""Inspection of a fitted model: kept beside its results and on its MLflow run."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ from usboost.data.views import Views
 from usboost.datasets.prepared import store
 from usboost.models.base import ViewsClassifier
 from usboost.models.bfv_network import BFV, BoostedFeatureNetworkClassifier
-from usboost.models.inspection import telling_columns
-from usboost.reporting import inspection as understanding
+from usboost.models.inspection import informative_columns
+from usboost.reporting.inspection import COLUMNS, FOLDER, inspect, write
 
-FOLDER = "understanding"
-ROWS, PICTURES = 2000, 400  # samples on which the model is asked again, with views shuffled
+ROWS, PICTURES = 2000, 400  # samples on which views are shuffled
 SIDE = 128
 
 
@@ -35,33 +34,33 @@ def keep(
     run_id: str,
     out: Path,
 ) -> None:
-    """See what a model has learnt, on the validation split; ``<out>/understanding`` and MLflow artifacts.
+    """Inspect a model on the validation split; writes ``<out>/inspection`` and MLflow artifacts.
 
     Parameters
     ----------
-    probabilities : what the model gave for the validation split, (n, M)
+    probabilities : the model's for the validation split, (n, M)
     """
     views, y = validation
     folder = prepared_folder(dataset)
     card = store.read_card(folder)
     pictured = card.get("images", {}).get("view")
-    found = understanding.understand(
+    found = inspect(
         estimator,
         _read(estimator, views),
         y,
         [str(name) for name in card["classes"]],
         probabilities=probabilities,
-        asked=_drawn(len(y), PICTURES if pictured else ROWS),
+        sample=_drawn(len(y), PICTURES if pictured else ROWS),
     )
     shown = views[pictured] if pictured else None
     pictures: dict[int, bytes] = {}
     if isinstance(shown, (Images, EncodedImages)):
         pictures = _pictures(shown, found.worst["row"].tolist())
-    understanding.write(found, out / FOLDER, _telling(store.read_frame(folder, "val"), card), pictures)
-    with tracking.once(run_id, "understood") as first:
+    write(found, out / FOLDER, _informative(store.read_frame(folder, "val"), card), pictures)
+    with tracking.once(run_id, "inspected") as first:
         if first:
             tracking.retry(
-                "what helps to understand the model",
+                "the inspection",
                 lambda: MlflowClient().log_artifacts(run_id, str(out / FOLDER), FOLDER),
             )
 
@@ -78,11 +77,11 @@ def _read(estimator: ViewsClassifier, views: Views) -> Views:
     return Views({name: views[name] for name in views.names if name != estimator.structured})
 
 
-def _telling(frame: pd.DataFrame, card: Mapping[str, Any]) -> pd.DataFrame:
-    """The columns worth showing of a sample; first what its class was before any label was switched."""
+def _informative(frame: pd.DataFrame, card: Mapping[str, Any]) -> pd.DataFrame:
+    """The columns to show of a sample; first its class before any label was switched."""
     y = frame[store.LABEL].to_numpy()
     raw = frame.drop(columns=[store.LABEL, store.CLEAN], errors="ignore")
-    out = raw[telling_columns(raw, y, understanding.COLUMNS)]
+    out = raw[informative_columns(raw, y, COLUMNS)]
     if store.CLEAN in frame:
         names = np.asarray([str(name) for name in card["classes"]], dtype=object)
         out.insert(0, store.CLEAN, names[frame[store.CLEAN].to_numpy()])

@@ -53,7 +53,7 @@ def promote(dataset: str, model: str, metric: str) -> Decision:
     Raises
     ------
     UsboostError
-        If the metric is unknown, or there is no finished run on the data as they are now.
+        If the metric is unknown, or there is no finished run on the current data.
     """
     check_metric(metric)
     sign = -1.0 if metric in LOWER_IS_BETTER else 1.0
@@ -63,20 +63,20 @@ def promote(dataset: str, model: str, metric: str) -> Decision:
     )
     name, score = registered_name(dataset), candidate.data.metrics[f"test_{metric}"]
     holder = _holder(name)
-    said = f"{candidate.info.run_name}: {metric} {score:.4f} on the test split"
+    outcome = f"{candidate.info.run_name}: {metric} {score:.4f} on the test split"
     if holder is not None and holder.run_id == candidate.info.run_id:
-        return Decision(name, False, f"{said}; it is the {ALIAS} already")
+        return Decision(name, False, f"{outcome}; it is the {ALIAS} already")
     if holder is not None and holder.tags.get("data") == data:
         held = float(holder.tags[f"test_{metric}"])
         against = f"version {holder.version} ({held:.4f})"
         if sign * score <= sign * held:
-            return Decision(name, False, f"{said} does not beat {against}, which stays the {ALIAS}")
-        said += f" beats {against}"
+            return Decision(name, False, f"{outcome}, not better than {against}, which stays the {ALIAS}")
+        outcome += f", better than {against}"
     elif holder is not None:
-        said += f"; version {holder.version} was scored on other data"
+        outcome += f"; version {holder.version} was scored on other data"
     version = _register(name, candidate, data)
     MlflowClient().set_registered_model_alias(name, ALIAS, version.version)
-    return Decision(name, True, f"{said}; version {version.version} is the {ALIAS} now")
+    return Decision(name, True, f"{outcome}; version {version.version} is the {ALIAS} now")
 
 
 def _candidates(dataset: str, model: str, metric: str, data: str) -> list[Run]:
@@ -98,7 +98,7 @@ def _candidates(dataset: str, model: str, metric: str, data: str) -> list[Run]:
     if not usable:
         what = f"{model} on {dataset}" if model else dataset
         raise UsboostError(
-            f"MLflow has no finished run of {what} on the data as they are now; "
+            f"MLflow has no finished run of {what} on the current data; "
             f"run `python -m flows.train {dataset} {model or '2wl'}` first"
         )
     return usable

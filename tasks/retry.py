@@ -16,7 +16,7 @@ from usboost.errors import UsboostError
 RETRY_SECONDS = 90.0
 """How long a server may be away before a fit that has nothing left to do gives up."""
 
-# what MLflow says when trying again will not help
+# MLflow's error codes for which a retry does not help
 _FINAL = {
     "BAD_REQUEST",
     "INVALID_PARAMETER_VALUE",

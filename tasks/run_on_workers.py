@@ -45,7 +45,7 @@ def heartbeat(flow_run_id: str | None, every: float) -> Iterator[None]:
         with get_client(sync_client=True) as client:
             while True:
                 count += 1
-                with suppress(Exception):  # the server may be away for a moment; the next beat will tell
+                with suppress(Exception):  # the server may be down; the next heartbeat retries
                     client.update_flow_run_labels(UUID(flow_run_id), {BEAT: count})
                 if ended.wait(every):
                     return
@@ -117,7 +117,7 @@ def run_cells(
 def _judge(
     client: SyncPrefectClient, attempt: Attempt, run: FlowRun | None, chosen: Experiment
 ) -> tuple[str | None, bool]:
-    """(None while it goes on, "" when it is done, else what went wrong; whether to try again)."""
+    """(None while it runs, "" when it is done, else the error; whether to retry)."""
     if run is None or run.state is None:
         return "its flow run was deleted", False
     state = run.state
@@ -132,7 +132,7 @@ def _judge(
         return "it was cancelled", False
     allowed = {StateType.RUNNING: chosen.lost_after, StateType.PENDING: chosen.lost_after + START_SECONDS}
     if silence > allowed.get(state.type, math.inf):
-        reason = f"nothing heard of its worker for {silence:.0f} seconds"
+        reason = f"no heartbeat of its worker for {silence:.0f} seconds"
         client.set_flow_run_state(run.id, Crashed(message=reason), force=True)
         return reason, True
     return None, False

@@ -19,7 +19,7 @@ OptimizerName = Literal["sgd", "rmsprop", "adam"]
 BackboneName = Literal["small_cnn", "vgg16", "resnet50"]
 
 WITH_A_STAGE = ("baseline", "bfv_dnn")
-"""The models with a stage of their own in dvc.yaml."""
+"""The models that have a stage in dvc.yaml."""
 
 _MOST_VALUES = 100_000
 
@@ -233,9 +233,9 @@ class Model(Section):
                 f"models.{name} is not in the catalogue; say what it is like, e.g. `like: 2wl`, of {known}"
             )
         if self.like is not None and name in zoo.CATALOGUE:
-            raise UsboostError(f"models.{name}.like: the catalogue has that model; take a name of your own")
+            raise UsboostError(f"models.{name}.like: the catalogue has that model; choose another name")
         if self.like is not None and self.like not in zoo.CATALOGUE:
-            raise UsboostError(f"models.{name}.like: there is no model {self.like!r}; choose among {known}")
+            raise UsboostError(f"models.{name}.like: unknown model {self.like!r}; choose among {known}")
         changes = self.model_dump(exclude_none=True, exclude={"like", "learners"})
         learners = {key: each.model_dump(exclude_none=True) for key, each in self.learners.items()}
         return zoo.find(self.like or name).changed(name, changes, learners)

@@ -45,19 +45,18 @@ STAGES: dict[str, tuple[str, ...]] = {
 """The modules that decide what is in a stage's outputs.
 
 Flows are not among them, nor `tasks.training`: they carry data to a fit and what it leaves to MLflow.
-What `tasks.inspection` keeps beside the scores helps to understand a fit and decides nothing; a figure
-changed there shows with the next fit.
+Nor is `tasks.inspection`, whose figures change no score; a change there shows with the next fit.
 """
 
 WITHOUT: dict[str, str] = {
     "tasks.settings": "params.yaml reaches a stage through its `params`",
     "tasks.models": "makes models, which know all others: the file alone counts, see CONFIGURED",
     "usboost.models.builders": "the same",
-    "tasks.folders": "where files lie is said by dvc.yaml",
-    "tasks.tracking": "what MLflow is told",
+    "tasks.folders": "dvc.yaml names where files lie",
+    "tasks.tracking": "logs to MLflow",
     "usboost.models.persistence": "knows every model; what was saved before is still read",
 }
-"""Modules that are not gone into, and why they decide no output."""
+"""Modules whose imports are not followed, and why they decide no output."""
 
 CONFIGURED = (
     "tasks/models.py",
@@ -65,7 +64,7 @@ CONFIGURED = (
     "usboost/models/entry.py",
     "usboost/models/zoo.py",
 )
-"""What says how a model is configured, besides params.yaml; none of what these files import counts."""
+"""The files that configure a model, besides params.yaml; what they import does not count."""
 
 MORE = {
     "report": ("usboost/reporting/templates/report.html.j2",),
@@ -113,7 +112,7 @@ def with_code(text: str, files: Mapping[str, Iterable[str]]) -> str:
         if line.strip() == "deps:":
             if stage not in files:
                 raise UsboostError(
-                    f"dvc.yaml has a stage {stage!r}; say in tasks/stages.py what it runs, under STAGES"
+                    f"dvc.yaml has a stage {stage!r}; add what it runs to STAGES in tasks/stages.py"
                 )
             inside = line[: len(line) - len("deps:")]
         if not (inside and _CODE.match(line)):

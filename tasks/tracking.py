@@ -71,7 +71,7 @@ def tracked_run(
     Parameters
     ----------
     kept : file, optional
-        Where the run's id is written; the run that it names already is gone on with.
+        Where the run's id is written; if it already names a run, that is resumed.
     """
     client = MlflowClient()
     run_id = retry("the run", lambda: _kept_run(client, kept))
@@ -116,7 +116,7 @@ def _kept_run(client: MlflowClient, kept: Path | None) -> str | None:
 
 
 def supersede_kept(kept: Path) -> None:
-    """Mark the run that a file names as one that does not count: its fit is not gone on with."""
+    """Mark the run that a file names as one that does not count: its fit is not resumed."""
     with suppress(OSError, ValueError, KeyError, MlflowException):
         document = json.loads(kept.read_text())
         if document["tracking_uri"] == mlflow.get_tracking_uri():
@@ -194,8 +194,8 @@ class MLflowCallback(Callback):
 
     One request per round would cost more than many a round; `seconds` holds the time spent here, and
     `earlier` that of the rounds of processes before this one. While
-    MLflow is away rounds wait here and training goes on; at the end they are sent, with retries. A fit
-    that goes on from a checkpoint logs what the run does not have yet.
+    MLflow is down rounds wait here and training continues; at the end they are sent, with retries. A fit
+    that resumes from a checkpoint logs what the run does not have yet.
     """
 
     def __init__(self, run_id: str) -> None:

@@ -17,8 +17,7 @@ import pyarrow.parquet as pq
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from tasks import cross_validation, early, tracking
-from tasks import inspection as understanding
+from tasks import cross_validation, early, inspection, tracking
 from tasks import scores as scores_of
 from tasks.features import features_folder, read_features
 from tasks.folders import checkpoints_folder, prepared_folder
@@ -61,12 +60,12 @@ def fit_seed(dataset: str, model: str, seed: int, settings: Settings, out: Path)
 def checkpoint(planned: Planned) -> Checkpoint:
     """Where the rounds of a fit are kept until its results are written.
 
-    What a fit with other data, parameters or code left there is not gone on with.
+    A checkpoint of other data, parameters or code is not used.
     """
     folder = checkpoints_folder(planned.dataset, planned.model) / f"seed-{planned.seed}"
     kept = Checkpoint(folder, planned.identity)
     if kept.of_another_fit():
-        print(f"{kept.folder} is of other data, parameters or code; beginning anew", file=sys.stderr)
+        print(f"{kept.folder} is of other data, parameters or code; starting again", file=sys.stderr)
         tracking.supersede_kept(kept.folder / "mlflow.json")
         kept.clear()
     return kept
@@ -78,7 +77,7 @@ def seed_run(
 ) -> Iterator[str]:
     """The MLflow run of one fit, tagged with where its inputs come from (and `tags`); its id.
 
-    The run that the file `kept` names is gone on with.
+    If the file `kept` names a run, it is resumed.
     """
     dataset, model, entry = planned.dataset, planned.model, planned.entry
     inputs = {"prepared": prepared_folder(dataset)}
@@ -95,7 +94,7 @@ def seed_run(
 def fit(planned: Planned, out: Path, run_id: str, kept: Checkpoint | None = None) -> dict[str, Any]:
     """Fit and score inside the MLflow run `run_id`; leaves ``seed-<n>.json`` and its trace in `out`.
 
-    Rounds go to the checkpoint `kept` and are gone on from.
+    Rounds are written to the checkpoint `kept` and resumed from it.
     """
     dataset, seed, estimator = planned.dataset, planned.seed, planned.estimator
     if store.read_card(prepared_folder(dataset)).get("folds"):
@@ -135,7 +134,7 @@ def fit(planned: Planned, out: Path, run_id: str, kept: Checkpoint | None = None
             example = _example(dataset, prepared, bundle.card)
             tracking.log_model(run_id, Path(folder) / "bundle", bundle.card, example)
     if seed == 0:
-        understanding.keep(estimator, dataset, splits["val"], predicted["val"][1], run_id, out)
+        inspection.keep(estimator, dataset, splits["val"], predicted["val"][1], run_id, out)
     record = {
         "seed": seed,
         "rounds": len(estimator.history_),
@@ -177,8 +176,8 @@ def write_results(dataset: str, model: str, seeds: list[int], partial: Path, fol
     with replacing(folder) as fresh:
         (fresh / "scores.json").write_text(json.dumps(document, indent=1) + "\n")
         pd.concat(traces, ignore_index=True).to_parquet(fresh / "trace.parquet", index=False)
-        if (partial / understanding.FOLDER).is_dir():
-            shutil.copytree(partial / understanding.FOLDER, fresh / understanding.FOLDER)
+        if (partial / inspection.FOLDER).is_dir():
+            shutil.copytree(partial / inspection.FOLDER, fresh / inspection.FOLDER)
     for seed in seeds:
         Checkpoint(checkpoints_folder(dataset, model) / f"seed-{seed}").clear()
     return folder

@@ -1,23 +1,23 @@
-"""Boosting and deep learning together, for data that are a table and pictures at once.
+"""Boosting and deep learning together, for tables with pictures.
 
 Everything below can be imported from here, ``from usboost import TwoWeakLearnerClassifier``; a part is
 loaded when it is first asked for, so ``import usboost`` itself loads nothing.
 
-Models, estimators in scikit-learn's manner on `Views`
+Models: scikit-learn estimators on `Views`
     `TwoWeakLearnerClassifier` (2WL, 2WL2O), `BoostedFeatureNetworkClassifier` (BFV+DNN),
     `TwoBranchNetworkClassifier`, `LightGBMBaseline`
 Models on a matrix or a DataFrame
     `BoostedNetworkClassifier`, `BoostedNetworkRegressor` (BNN), `SplitColumns` (a model on views as one
     on a matrix)
 Models on sequences
-    `EarlyBoostClassifier`, `EarlyTrigger` (answers as soon as it is sure)
+    `EarlyBoostClassifier`, `EarlyTrigger` (answers as soon as it is confident)
 Data
-    `Views` (the views of the same samples, by name), `Table`, `Images`, `Sequences`
+    `Views` (views of the same samples, by name), `Table`, `Images`, `Sequences`
 Parts of models
     `NetworkLearner`, `TreeLearner` (weak learners), `Backbone` (how a network reads pictures),
     `BoostedFeatures` (leaf values of a GBM)
 While a model is fitted
-    `Callback`, `EarlyStopping`, `Checkpoint` (from which a killed fit goes on)
+    `Callback`, `EarlyStopping`, `Checkpoint` (from which a killed fit resumes)
 Files
     `save`, `load`
 Mistakes
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# where each name is; the imports above say the same to type checkers and editors, and are never run
+# the module of each name; the imports above are for type checkers and editors and never run
 _MODULES = {
     "Backbone": "usboost.learners.networks.backbones",
     "BoostedFeatureNetworkClassifier": "usboost.models.bfv_network",
@@ -89,7 +89,7 @@ if not TYPE_CHECKING:  # so that type checkers still find misspelt names
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         found = getattr(import_module(_MODULES[name]), name)
-        globals()[name] = found  # asked for once
+        globals()[name] = found  # found here from now on
         return found
 
 

@@ -4,6 +4,6 @@
 class UsboostError(ValueError):
     """An input, file or parameter that usboost cannot work with.
 
-    The message is one sentence that names the file, column or key and says what to do. It is also
+    The message is one sentence that names the file, column or key and what to do. It is also
     a ``ValueError``, so code written for scikit-learn catches it.
     """

@@ -1,4 +1,4 @@
-"""Checks that a learner, loss or view of your own has to pass; usboost's own parts are tested by them.
+"""Checks that every learner, loss or view has to pass; usboost's own parts are tested by them, too.
 
 Each function raises `AssertionError` with what is wrong, or returns nothing::
 

@@ -1,8 +1,8 @@
 """`make bench`: everything side by side, as ratios; reports/benchmarks.json and docs/performance.md.
 
-Run it from the repository's root, with the real census files where USBOOST_DATA says:
+Run it from the repository's root, with USBOOST_DATA naming the folder of the real census files:
 ``USBOOST_DATA=... python -m benchmarks.speed.bench [--rows N] [--section NAME ...]``. Sections run one after
-the other, each in a process of its own; what is compared with each other runs in the same one.
+the other, each in a separate process; things that are compared run in the same one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Row = tuple[str, str, str, str, str]
 
 
 def measure(section: str, **settings: Any) -> Any:
-    """One section in a process of its own."""
+    """One section in a separate process."""
     call = {"section": section, **{k: v for k, v in settings.items() if v is not None}}
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.speed.bench", "--one", json.dumps(call)],

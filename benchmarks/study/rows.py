@@ -1,7 +1,7 @@
 """How much of a difference is the test rows' own luck: what kept models say of the rows, drawn again.
 
 ``python -m benchmarks.study.results predict FOLDER`` reads the models of the plan's HEADLINES back from
-MLflow and keeps what each says of the test rows beside its record; `table` is made of that.
+MLflow and keeps each one's test predictions beside its record; `table` uses them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SHOWN = {metric: NAMES[metric] for metric in ("f1", "f1_tuned", "log_loss")}
 
 @dataclass(frozen=True)
 class Predicted:
-    """What one fit says of the test rows.
+    """One fit's predictions on the test rows.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class Predicted:
 
 
 def keep(folder: Path, cell: Cell) -> None:
-    """Write what a cell's model, as MLflow has it, says of the test rows, if that is not there yet.
+    """Write the test predictions of a cell's model from MLflow, if they are not there yet.
 
     Raises
     ------
@@ -176,7 +176,7 @@ def row(
     Parameters
     ----------
     model, against : fits of two models, seed by seed
-    drawn_model, drawn_against : what `draws` says of them
+    drawn_model, drawn_against : what `draws` returns for them
     """
     for fit in (*model, *against):
         if not np.array_equal(fit.y, model[0].y):

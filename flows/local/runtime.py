@@ -57,12 +57,12 @@ def configure() -> None:
         "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": str(START_SECONDS),
         "PREFECT_RESULTS_PERSIST_BY_DEFAULT": "false",
         "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",
-        "PREFECT_LOGGING_LEVEL": "CRITICAL",  # errors are raised, and told in one sentence
+        "PREFECT_LOGGING_LEVEL": "CRITICAL",  # errors are raised, and reported in one sentence
         "DASK_LOGGING__DISTRIBUTED": "error",
         "DO_NOT_TRACK": "1",
         "MLFLOW_DISABLE_TELEMETRY": "true",
         "MLFLOW_LOGGING_LEVEL": "WARNING",
-        # a fit goes on while the server is away, and tries again itself
+        # a fit continues while the server is down, and retries itself
         "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
         "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
         "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",

@@ -59,7 +59,7 @@ def up(
         if not Path("prefect.yaml").is_file():
             raise UsboostError("prefect.yaml is not in this folder; start the services where it is")
         if unknown := sorted(set(workers) - set(POOLS)):
-            raise UsboostError(f"there is no work pool {unknown[0]!r}; there are {', '.join(POOLS)}")
+            raise UsboostError(f"there is no work pool {unknown[0]!r}; choose among {', '.join(POOLS)}")
         slots = params.load().experiment.gpu_slots
         prefect_port = stack.claim(prefect_port, "Prefect's server", "--prefect-port")
         mlflow_port = stack.claim(mlflow_port, "MLflow's server", "--mlflow-port")
@@ -154,7 +154,7 @@ def _worker_command(pool: str, name: str, state: dict[str, Any]) -> list[str]:
 
 
 def _online(api: str, pool: str) -> set[str]:
-    """Names of the workers of a pool that the server has heard of lately."""
+    """Names of the workers of a pool with a recent heartbeat."""
     request = urllib.request.Request(
         f"{api}/work_pools/{pool}/workers/filter", b"{}", {"Content-Type": "application/json"}
     )
@@ -244,7 +244,7 @@ def worker(
         if not state or not _running(state):
             raise UsboostError("no services run here; start them with `make services`")
         if pool not in POOLS:
-            raise UsboostError(f"there is no work pool {pool!r}; there are {', '.join(POOLS)}")
+            raise UsboostError(f"unknown work pool {pool!r}; choose among {', '.join(POOLS)}")
         env = stack.environment(state["prefect"], state["mlflow"], state["code"])
         os.execve(sys.executable, _worker_command(pool, name, state), env)
 

@@ -82,7 +82,7 @@ def test_a_file_keeps_the_loss(two_views, tmp_path: Path):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"loss": "hinge"}, "there is no loss 'hinge'"),
+        ({"loss": "hinge"}, "unknown loss 'hinge'"),
         ({"target": "second_order"}, "expansion of the exponential loss"),
     ],
 )

@@ -225,7 +225,7 @@ def test_three_views_search_three_steps():
     [
         (np.zeros(50), None, "two classes are needed"),
         (np.zeros(49), None, "one label for each of the 50 rows"),
-        (None, {"learners": {"missing": stump()}}, "there is no view 'missing'"),
+        (None, {"learners": {"missing": stump()}}, "unknown view 'missing'"),
         (None, {"target": "third"}, "no target rule"),
         (None, {"step": "golden"}, "no step rule"),
     ],

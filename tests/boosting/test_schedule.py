@@ -165,5 +165,5 @@ def test_a_learner_without_output_is_named_by_its_round() -> None:
 
 def test_an_unknown_view_of_a_later_round_is_a_clear_error() -> None:
     views, y = data(frames=2)
-    with pytest.raises(UsboostError, match="there is no view 'frame 3'"):
+    with pytest.raises(UsboostError, match="unknown view 'frame 3'"):
         loop(lambda t: {f"frame {t}": TreeLearner()}).run(views, y)

@@ -46,19 +46,19 @@ def test_a_refusal_loads_nothing_that_trains(tmp_path):
     (folder / "thesis.txt").write_text("years of work")
     kind = ("--label", "kind")
     refusals = {
-        ("fit", missing, *kind): "there is no table",
+        ("fit", missing, *kind): "table not found",
         ("fit", table, "--label", "sort"): "has no column 'sort'",
         ("fit", table, *kind, "--drop", "kind"): "cannot have two roles",
         ("fit", table, *kind, "--image", "kind"): "cannot have two roles",
         ("fit", one_class, *kind): "holds one class only",
         ("fit", table, *kind, "--out", folder): "not only, a model that usboost fit saved",
-        ("fit", table, *kind, "--model", "9wl"): "there is no model '9wl'",
+        ("fit", table, *kind, "--model", "9wl"): "unknown model '9wl'",
         ("fit", table, *kind, "--model", "bnn"): "does not read a table like this",
-        ("compare", missing, *kind): "there is no table",
-        ("compare", table, *kind, "--by", "rmse"): "there is no score 'rmse'",
-        ("predict", folder, missing, "--out", tmp_path / "p.csv"): "there is no table",
+        ("compare", missing, *kind): "table not found",
+        ("compare", table, *kind, "--by", "rmse"): "unknown score 'rmse'",
+        ("predict", folder, missing, "--out", tmp_path / "p.csv"): "table not found",
         ("predict", folder, table, "--out", tmp_path / "p.csv"): "is no model that usboost fit saved",
-        ("report", folder, missing, "--out", tmp_path / "r.html"): "there is no table",
+        ("report", folder, missing, "--out", tmp_path / "r.html"): "table not found",
         ("report", folder, table, "--out", tmp_path / "r.html"): "is no model that usboost fit saved",
     }
     printed, said, loaded = run_together(*refusals)

@@ -49,13 +49,13 @@ def test_what_the_table_may_not_be(command, tmp_path):
     assert "holds infinity" in said(frame.assign(width=np.inf))
     texts = [f"a long story about the things in row {k}" for k in range(40)]
     assert "column 'colour' holds text" in said(frame.assign(colour=texts))
-    assert "there is no table" in refused(command, tmp_path / "none.csv", "--label", "kind", *out)
+    assert "table not found" in refused(command, tmp_path / "none.csv", "--label", "kind", *out)
     assert not (tmp_path / "out").exists()
 
 
 def test_unknown_models_and_scores(table, tmp_path):
     said = refused("fit", table, "--label", "kind", "--model", "9wl", "--out", tmp_path / "m")
-    assert said.startswith("there is no model '9wl'; choose among baseline, bfv_dnn, 2wl, ")
+    assert said.startswith("unknown model '9wl'; choose among baseline, bfv_dnn, 2wl, ")
     assert "no model 'x'" in refused("compare", table, "--label", "kind", "--models", "lgbm,x")
     assert "names no model" in refused("compare", table, "--label", "kind", "--models", " , ")
     assert "no score 'rmse'" in refused("compare", table, "--label", "kind", "--by", "rmse")
@@ -68,7 +68,7 @@ def test_all_models_failing_is_a_failure(tmp_path):
     frame.loc[[1, 2, 3, 4, 5, 6], "height"] = np.nan
     result = run("compare", written(tmp_path / "t.csv", frame), "--label", "kind", "--models", "lgbm,2wl")
     assert result.exit_code == 1
-    assert result.stdout.count("failed: the column 'height_missing' is in the way") == 2
+    assert result.stdout.count("failed: the column 'height_missing' has the name of an indicator") == 2
     assert result.stderr == "error: every model failed; the table above says why\n"
 
 
@@ -81,7 +81,7 @@ def test_pictures_that_are_not_there(demo, tmp_path):
     options = (path, *ROLES, "--rounds", 2)
     said = refused("fit", *options, "--out", tmp_path / "m")
     assert said == (
-        f"{path}, row 4: there is no picture {tmp_path / 'pictures/00003.png'}; add it, or leave such rows "
+        f"{path}, row 4: picture not found: {tmp_path / 'pictures/00003.png'}; add it, or leave such rows "
         "out with --skip-missing"
     )
     result = run("fit", *options, "--skip-missing", "--out", tmp_path / "m")

@@ -56,7 +56,7 @@ def test_frames_are_cut_by_rows() -> None:
 @pytest.mark.parametrize(
     ("X", "said"),
     [
-        ([], "there is no sequence"),
+        ([], "X has no sequences"),
         (np.zeros((0, 3, 2)), "none of them 0"),
         (np.zeros((2, 0, 2)), "none of them 0"),
         (np.zeros(3), r"not \(3,\)"),

@@ -16,7 +16,7 @@ def test_rows_that_do_not_match_are_refused():
         Views(U=views["U"], S=views["S"][:19])
     with pytest.raises(UsboostError, match="numeric columns have 3 rows but categorical ones 2"):
         Table(np.zeros((3, 1), np.float32), np.zeros((2, 1), np.int32), (2,))
-    with pytest.raises(UsboostError, match="there is no view 'V'"):
+    with pytest.raises(UsboostError, match="unknown view 'V'"):
         views["V"]
     with pytest.raises(UsboostError, match="at least one view"):
         Views()

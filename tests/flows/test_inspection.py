@@ -12,8 +12,7 @@ import pytest
 from mlflow.tracking import MlflowClient
 from PIL import Image
 
-from tasks import inspection as understanding
-from tasks import tracking
+from tasks import inspection, tracking
 from tests.small_models import boosting, on_features
 from usboost.data.table import Table
 from usboost.datasets.custom import demo as custom_demo
@@ -43,18 +42,18 @@ def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_worst_samples_are_the_validation_splits(prepared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(understanding, "PICTURES", 10)
+    monkeypatch.setattr(inspection, "PICTURES", 10)
     views, y = store.read(prepared / "data/prepared/custom", "val")
     train = store.read(prepared / "data/prepared/custom", "train")
     fitted = boosting(learners={"S": TreeLearner()}, patience=None, validation_fraction=0).fit(*train)
     probabilities = fitted.predict_proba(views)
-    with tracking.tracked_run("understanding", "fit", {}) as run_id:
+    with tracking.tracked_run("inspection", "fit", {}) as run_id:
         for attempt in ("first", "again"):
-            understanding.keep(fitted, "custom", (views, y), probabilities, run_id, prepared / attempt)
-    folder = prepared / "first" / understanding.FOLDER
+            inspection.keep(fitted, "custom", (views, y), probabilities, run_id, prepared / attempt)
+    folder = prepared / "first" / inspection.FOLDER
     names = {path.name: path.read_bytes() for path in folder.iterdir()}
-    assert names == {path.name: path.read_bytes() for path in (prepared / "again/understanding").iterdir()}
-    logged = {Path(file.path).name for file in MlflowClient().list_artifacts(run_id, understanding.FOLDER)}
+    assert names == {path.name: path.read_bytes() for path in (prepared / "again/inspection").iterdir()}
+    logged = {Path(file.path).name for file in MlflowClient().list_artifacts(run_id, inspection.FOLDER)}
     assert logged == set(names)
     page = read(folder)
     assert page is not None and len(page["figures"]) == 4
@@ -77,13 +76,13 @@ def test_a_network_on_bfvs_is_asked_about_what_it_reads(two_views) -> None:
     views, y = two_views(n=200)
     fitted = on_features().fit(views, y)
     features = Table.from_numeric(fitted.gbm_.features(views["S"]))
-    assert understanding._read(fitted, views.with_view(BFV, features)).names == ("U", BFV)
-    assert understanding._read(fitted, views).names == ("U", "S")
+    assert inspection._read(fitted, views.with_view(BFV, features)).names == ("U", BFV)
+    assert inspection._read(fitted, views).names == ("U", "S")
 
 
 def test_a_switched_label_is_told_by_name() -> None:
     frame = pd.DataFrame(
         {"x": [0.5, np.nan], store.LABEL: [1, 0], store.CLEAN: np.array([0, 0], dtype=np.int8)}
     )
-    shown = understanding._telling(frame, {"classes": ["cat", "dog"]})
+    shown = inspection._informative(frame, {"classes": ["cat", "dog"]})
     assert shown.to_dict("list") == {store.CLEAN: ["cat", "cat"], "x": [0.5, "–"]}

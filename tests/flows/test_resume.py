@@ -78,7 +78,7 @@ def test_changed_parameters_begin_anew(workspace):
     killed_after(workspace, "2wl", "round-000003.safetensors")
     workspace.params(lambda document: document["boosting"].update(shrinkage=0.5))
     done = workspace.flow("train", "ci_a", "2wl")
-    assert "is of other data, parameters or code; beginning anew" in done.stderr
+    assert "is of other data, parameters or code; starting again" in done.stderr
     logged = runs(workspace)
     new = logged[~logged.run_id.isin(known)].sort_values("status")
     assert list(new.status) == ["FINISHED", "KILLED"]

@@ -294,7 +294,7 @@ def test_iris() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"loss": "hinge"}, "there is no loss 'hinge'"),
+        ({"loss": "hinge"}, "unknown loss 'hinge'"),
         ({"n_rounds": 0}, "n_rounds must be at least 1, not 0"),
     ],
 )

@@ -364,7 +364,7 @@ def test_scikit_learns_tools() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"algorithm": "samme"}, "there is no algorithm 'samme'"),
+        ({"algorithm": "samme"}, "unknown algorithm 'samme'"),
         ({"algorithm": "binary"}, "'binary' takes two classes, not 3"),
         ({"max_alpha": 0.0}, "max_alpha must be a positive finite number"),
         ({"max_alpha": np.inf}, "max_alpha must be a positive finite number"),

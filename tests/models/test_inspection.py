@@ -18,7 +18,7 @@ from usboost.models.inspection import (
     IMPORTANCE_METRICS,
     calibration,
     expected_calibration_error,
-    telling_columns,
+    informative_columns,
     view_contributions,
     view_importance,
     worst_samples,
@@ -80,7 +80,7 @@ def test_a_sum_of_learners_is_shuffled_as_the_model_itself_would_be(two_views, n
         assert (found.loc[found["view"] == "U", ["mean", "std"]] == 0).all(axis=None)
 
 
-def test_what_cannot_be_shuffled_is_said(two_views):
+def test_what_cannot_be_shuffled_is_refused(two_views):
     views, y = two_views(n=60)
     fitted = lgbm().fit(views, y)
     with pytest.raises(UsboostError, match="59 labels but 60 rows"):
@@ -130,7 +130,7 @@ def test_worst_samples_are_the_surest_mistakes():
     assert len(worst_samples(y, p)) == 3
 
 
-def test_telling_columns_are_those_that_go_with_the_class():
+def test_informative_columns_are_those_that_go_with_the_class():
     rng = np.random.default_rng(2)
     y = rng.integers(0, 3, 600)
     frame = pd.DataFrame(
@@ -145,7 +145,7 @@ def test_telling_columns_are_those_that_go_with_the_class():
             "weak": pd.Series(np.where(rng.random(600) < 0.3, y, rng.integers(0, 3, 600)), dtype="category"),
         }
     )
-    found = telling_columns(frame, y, n=5)
+    found = informative_columns(frame, y, n=5)
     assert found[0] == "category"
     assert set(found) == {"category", "number", "missing", "infinite", "weak"}
-    assert telling_columns(frame[["noise"]], y) == ["noise"]
+    assert informative_columns(frame[["noise"]], y) == ["noise"]

@@ -128,7 +128,7 @@ def test_columns_it_does_not_know_are_named(plain, tmp_path):
     frame = pd.read_parquet(table).assign(extra=1, more="x")
     frame.to_parquet(tmp_path / "more.parquet")
     result = run("predict", model, tmp_path / "more.parquet", "--out", tmp_path / "p.parquet")
-    assert result.stderr == "note: the model does not know, and did not read, extra, more\n"
+    assert result.stderr == "note: columns ignored, since the model does not know them: extra, more\n"
 
 
 def test_a_row_without_picture(model, demo, tmp_path):

@@ -60,7 +60,7 @@ def test_fit_predict_report_agree(model, fresh, tmp_path):
     counts = pd.crosstab(found["batch"], found["label"])
     cells = re.findall(r'--share: [\d.]+"(?: class="right")?>(\d+)<small>', (tmp_path / "r.html").read_text())
     assert [int(cell) for cell in cells] == counts.reindex(columns=counts.index).to_numpy().ravel().tolist()
-    assert "the table that the model was fitted to" not in page.text
+    assert "the table that the model was trained on" not in page.text
 
 
 def test_the_worst_rows_are_shown_with_their_pictures(model, fresh, tmp_path):
@@ -97,10 +97,10 @@ def test_self_contained_and_escaped(tmp_path):
         value or "" for _, attrs in page.tags for k, value in attrs.items() if k != "http-equiv"
     )
     assert "<script>alert(1)</script>" in page.text and "a&b" in page.text
-    assert "the table that the model was fitted to" in page.text
+    assert "the table that the model was trained on" in page.text
 
 
-def test_labels_the_model_does_not_know(model, fresh, tmp_path):
+def test_unknown_labels_are_refused(model, fresh, tmp_path):
     frame = pd.read_csv(fresh)
     frame["batch"] = frame["batch"].where(frame.index != 50, "cubes")
     path = fresh.parent / "cubes.csv"
@@ -154,7 +154,7 @@ def test_intervals_without_a_class():
     assert found["log_loss"] == pytest.approx((np.log(2),) * 3)
 
 
-def test_the_card_tells_what_was_fitted(model, demo):
+def test_the_card_describes_the_model(model, demo):
     card = json.loads((model / "card.json").read_text())
     assert card["classes"] == ["mixed", "plates", "wedges"] and card["label"] == "batch"
     assert card["columns"] == {
@@ -167,7 +167,7 @@ def test_the_card_tells_what_was_fitted(model, demo):
     assert card["images"] == {"view": "U", "column": "picture", "size": [32, 32], "channels": 3}
 
 
-def test_what_it_looks_at(model, fresh, tmp_path):
+def test_importance_and_calibration(model, fresh, tmp_path):
     run("report", model, fresh, "--out", tmp_path / "r.html")
     page = Page((tmp_path / "r.html").read_text())
     loaded = bundle.load(model)
@@ -178,13 +178,13 @@ def test_what_it_looks_at(model, fresh, tmp_path):
     for name, share in shares.items():
         assert f"{name}{share:.1%}" in page.text
     error = expected_calibration_error(calibration(scored.labels, scored.probabilities))
-    assert f"mean distance from it is {error:.3f}" in page.text
+    assert f"Expected calibration error: {error:.3f}" in page.text
     drawings = [a["src"] for tag, a in page.tags if tag == "img" and a["src"].startswith("data:image/svg")]
     assert len(drawings) == 2
 
 
 @pytest.mark.parametrize(
-    ("name", "pictures", "says"),
+    ("name", "pictures", "expected"),
     [
         ("lgbm", True, ["pictures (embeddings)", "4 columns"]),
         ("1wl_u", True, ["pictures (picture)"]),
@@ -193,7 +193,7 @@ def test_what_it_looks_at(model, fresh, tmp_path):
         ("baseline", False, []),
     ],
 )
-def test_every_kind_of_model(name, pictures, says, demo, tmp_path):
+def test_every_kind_of_model(name, pictures, expected, demo, tmp_path):
     if pictures:
         table, roles = demo, ROLES
     else:
@@ -204,9 +204,9 @@ def test_every_kind_of_model(name, pictures, says, demo, tmp_path):
     result = run("report", tmp_path / "m", table, "--out", tmp_path / "r.html")
     assert result.exit_code == 0, result.output
     text = Page((tmp_path / "r.html").read_text()).text
-    for said in says:
-        assert said in text
-    assert ("What it looks at" in text) == bool(says)
+    for words in expected:
+        assert words in text
+    assert ("Importance" in text) == bool(expected)
 
 
 @pytest.mark.parametrize(
@@ -222,5 +222,5 @@ def test_every_learner_is_in_the_figure_of_the_learners(name, expected, demo, tm
     assert run("report", tmp_path / "model", demo, "--out", tmp_path / "r.html").exit_code == 0
     encoded = re.findall(r"data:image/svg\+xml;base64,([^\"]+)", (tmp_path / "r.html").read_text())
     drawn = [base64.b64decode(figure).decode() for figure in encoded]
-    (figure,) = (text for text in drawn if "How far each learner" in text)
+    (figure,) = (text for text in drawn if "Contribution of each learner" in text)
     assert all(learner in figure for learner in expected)

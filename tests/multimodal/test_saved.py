@@ -121,7 +121,7 @@ def test_served_rows_are_those_of_the_table(own):
         ),
         (rows.assign(picture=None), "the image column 'picture' must hold paths or bytes, not null"),
         (rows.assign(line=[["a"], 1] * 15), "the input: column 'line' holds values of several types"),
-        (rows.head(0).astype({"picture": "str"}), "there are no rows to predict"),
+        (rows.head(0).astype({"picture": "str"}), "no rows to predict"),
     ):
         with pytest.raises(UsboostError, match=message):
             served.predict(Context(), wrong)

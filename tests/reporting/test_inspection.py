@@ -14,7 +14,7 @@ from tests.small_models import boosting, lgbm
 from usboost.errors import UsboostError
 from usboost.reporting import inspection_figures as drawn
 from usboost.reporting.html import write_report
-from usboost.reporting.inspection import FILE, TABLES, read, understand, write
+from usboost.reporting.inspection import FILE, FOLDER, TABLES, inspect, read, write
 
 HOSTILE = ["<script>alert(1)</script>", "$x^2$ & co"]
 # one pixel
@@ -29,7 +29,7 @@ def kept(tmp_path: Path) -> Path:
     views, y = make_views(n=200)
     fitted = boosting(validation_fraction=0, patience=None).fit(views, y)
     rows = pd.DataFrame({"<b>age</b>": np.arange(200.0), "note": ["x" * 500] * 200})
-    found = understand(fitted, views, y, HOSTILE)
+    found = inspect(fitted, views, y, HOSTILE)
     write(found, tmp_path / "kept", rows, {int(found.worst["row"][0]): PNG})
     return tmp_path / "kept"
 
@@ -53,7 +53,7 @@ def test_what_is_written_is_what_is_shown(kept: Path) -> None:
 
 def test_a_model_without_rounds_has_what_it_can(tmp_path: Path) -> None:
     views, y = make_views(n_classes=3, n=200)
-    found = understand(lgbm().fit(views, y), views, y, ["a", "b", "c"])
+    found = inspect(lgbm().fit(views, y), views, y, ["a", "b", "c"])
     write(found, tmp_path)
     page = read(tmp_path)
     assert page is not None
@@ -100,10 +100,10 @@ def test_a_page_escapes_what_comes_from_the_data(kept: Path, tmp_path: Path) -> 
     scores = {split: {"f1": 0.5} for split in ("val", "test")}
     document = {"dataset": "ct", "model": "2wl", "profile": "demo", "seeds": [{"seed": 0, "scores": scores}]}
     (cell / "scores.json").write_text(json.dumps(document))
-    kept.rename(cell / "understanding")
+    kept.rename(cell / FOLDER)
     places = tmp_path / "results", tmp_path / "prepared", tmp_path / "out"
     page = write_report(*places, datasets=["ct"], models=["2wl"]).read_text()
-    assert "What the models have learnt" in page and page.count('<details class="model">') == 1
+    assert "Inspection of the models" in page and page.count('<details class="model">') == 1
     assert "<script>alert" not in page
     assert "&lt;b&gt;age&lt;/b&gt;" in page
 
@@ -137,15 +137,15 @@ def test_a_view_that_is_not_read_costs_nothing() -> None:
     assert all(ax.yaxis_inverted() for ax in figure.axes)
 
 
-def test_probabilities_that_are_known_are_not_asked_for_again() -> None:
+def test_given_probabilities_are_not_computed_again() -> None:
     views, y = make_views(n=200)
     fitted = lgbm().fit(views, y)
     given = np.tile([0.9, 0.1], (200, 1))
-    found = understand(fitted, views, y, ["a", "b"], probabilities=given, asked=np.arange(50), n_repeats=2)
+    found = inspect(fitted, views, y, ["a", "b"], probabilities=given, sample=np.arange(50), n_repeats=2)
     assert found.confusion[:, 0].sum() == 200
     assert found.calibration["count"].tolist() == [200]
     assert set(found.worst["p_true"]) == {0.1} and (y[found.worst["row"]] == 1).all()
-    alone = understand(fitted, views[:50], y[:50], ["a", "b"], n_repeats=2)
+    alone = inspect(fitted, views[:50], y[:50], ["a", "b"], n_repeats=2)
     pd.testing.assert_frame_equal(found.importance, alone.importance)
 
 
@@ -156,7 +156,7 @@ def test_the_other_papers_cells_are_shown_too(kept: Path, tmp_path: Path) -> Non
         record = {"seed": 0, "scores": {split: {"f1": 0.5, "accuracy": 0.5} for split in ("val", "test")}}
         document = {"dataset": dataset, "model": model, "profile": "demo", "seeds": [record]}
         (cell / "scores.json").write_text(json.dumps(document))
-    kept.rename(tmp_path / "results/digits_rows/earlyboost/understanding")
+    kept.rename(tmp_path / "results/digits_rows/earlyboost" / FOLDER)
     places = tmp_path / "results", tmp_path / "prepared", tmp_path / "out"
     cells = [("digits_rows", "earlyboost")]
     page = write_report(*places, datasets=["ct"], models=["2wl"], cells=cells).read_text()

@@ -352,7 +352,7 @@ def test_pictures_in_a_table_whose_pages_are_damaged(tmp_path: Path) -> None:
 
 
 def test_a_device_a_list_of_views_and_a_category_that_are_none() -> None:
-    with pytest.raises(UsboostError, match="there is no device None"):
+    with pytest.raises(UsboostError, match="unknown device None"):
         pick_device(None)  # type: ignore[arg-type]
     views = Views(S=Table.from_numeric(np.zeros((4, 1))))
     with pytest.raises(UsboostError, match="names no view"):

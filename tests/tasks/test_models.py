@@ -89,11 +89,11 @@ def test_another_kind_of_learner_is_chosen_in_params_yaml():
     ("models_of_mine", "said"),
     [
         ({"mine": {}}, r"models\.mine is not in the catalogue; say what it is like"),
-        ({"mine": {"like": "9wl"}}, r"models\.mine\.like: there is no model '9wl'; choose among baseline"),
+        ({"mine": {"like": "9wl"}}, r"models\.mine\.like: unknown model '9wl'; choose among baseline"),
         ({"2wl": {"like": "crossed"}}, r"models\.2wl\.like: the catalogue has that model"),
         ({"lgbm": {"shrinkage": 0.3}}, r"models\.lgbm\.shrinkage: LightGBM has no such setting"),
         ({"baseline": {"learners": {"S": {}}}}, r"models\.baseline\.learners: a two-branch network has no"),
-        ({"mine": {"like": "2wl", "learners": {"T": {}}}}, r"models\.mine\.learners\.T says no kind"),
+        ({"mine": {"like": "2wl", "learners": {"T": {}}}}, r"models\.mine\.learners\.T has no kind"),
     ],
 )
 def test_a_mistake_in_a_model_of_ones_own_names_the_key(models_of_mine, said):
@@ -107,7 +107,7 @@ def test_a_mistake_in_a_learner_is_said_when_the_model_is_built():
         return models.build("mine", "ci_a", changed, seed=0)
 
     with pytest.raises(
-        UsboostError, match=r"mine's learner 'S': there is no learner of kind 'forest'; known are network"
+        UsboostError, match=r"mine's learner 'S': unknown learner kind 'forest'; known are network"
     ):
         built(kind="forest")
     with pytest.raises(

@@ -141,7 +141,7 @@ def test_only_dependencies_on_code_are_rewritten():
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"one": []}, "has a stage 'two'; say in tasks/stages.py what it runs"),
+        ({"one": []}, "has a stage 'two'; add what it runs to STAGES"),
         ({"one": [], "two": [], "three": []}, "has no stage 'three' with `deps`"),
     ],
 )

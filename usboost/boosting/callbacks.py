@@ -27,7 +27,7 @@ class Callback:
         """Before the first round; `fit` has ``n_rounds``."""
 
     def on_resume(self, rounds: Sequence[Round]) -> bool:
-        """Before the first new round of a fit that goes on from a checkpoint; True asks it to stop.
+        """Before the first new round of a fit that resumes from a checkpoint; True stops it.
 
         Parameters
         ----------
@@ -73,7 +73,7 @@ def watched(fit: Any, callbacks: Sequence[Callback]) -> Iterator[None]:
 def improves(metrics: Mapping[str, float], best: Mapping[str, float] | None, monitor: str) -> bool:
     """Whether a round's metrics are better than the best so far.
 
-    Names that begin with "risk" or "log_loss" are better lower. Equal values are told apart by
+    Names that begin with "risk" or "log_loss" are better lower. Ties are broken by
     ``risk_val``: a network that predicts no positive yet has F1 = 0 for epochs and is still learning.
     """
     if best is None:
@@ -137,7 +137,7 @@ class ShowRounds(Callback):
     Parameters
     ----------
     label : before the line.
-    progress : told of (rounds done, rounds at most) instead.
+    progress : called with (rounds done, rounds at most) instead.
     """
 
     def __init__(self, label: str = "", progress: Progress | None = None) -> None:

@@ -38,7 +38,7 @@ _IDENTITY = "identity.json"
 
 
 class Checkpoint:
-    """A folder in which a fit keeps what it has done, and goes on from.
+    """A folder to which a fit writes every round, and from which it resumes.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ def _check_kinds(document: Mapping[str, Any], path: Path) -> None:
 
 def _damaged(path: Path, error: Exception) -> UsboostError:
     return UsboostError(
-        f"{path} is damaged ({type(error).__name__}); remove its folder to begin the fit anew"
+        f"{path} is damaged ({type(error).__name__}); remove its folder to start the fit again"
     )
 
 

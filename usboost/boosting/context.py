@@ -43,7 +43,7 @@ class Watch:
 
     @property
     def callbacks(self) -> list[Callback]:
-        """In the order in which they are told of a round: a person's own last."""
+        """In the order in which they are called; the user's own last."""
         return [self._history, *([self._stopping] if self._stopping else []), *self._more]
 
     @property

@@ -1,4 +1,4 @@
-"""What a round adds to the ensemble, and what it tells."""
+"""What a round adds to the ensemble, and what it reports."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Round:
     index : int, from 1
     stage : Stage, or None where a network is trained whole
     metrics : dict of floats; always "risk_train", with validation data also "risk_val", "f1_val"
-        and "accuracy_val"; what the method says of the round, by default steps as "step_<view>" and
+        and "accuracy_val"; what the method adds, by default steps as "step_<view>" and
         fit errors as "fit_error_<view>"
     seconds : dict of the round's parts, and their sum as "total"
     """

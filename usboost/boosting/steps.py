@@ -149,7 +149,7 @@ def step_rule(name: str | StepRule, **settings: object) -> StepRule:
         return name
     rules: dict[str, type] = {"fixed": Fixed, "bayes": Bayes, "newton": Newton, "closed": ClosedForm}
     if name not in rules:
-        raise UsboostError(f"there is no step rule {name!r}; choose one of {', '.join(rules)}")
+        raise UsboostError(f"unknown step rule {name!r}; choose one of {', '.join(rules)}")
     try:
         return rules[name](**settings)
     except TypeError as error:

@@ -1,6 +1,6 @@
-"""The command `usboost`: fit, compare, predict and report on a table of one's own.
+"""The command `usboost`: fit, compare, predict and report on a user's table.
 
-A command checks what it was given before it imports what trains, so that help and refusals are quick.
+A command checks its arguments before it imports torch, so that help and error messages are quick.
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ def compare(
     models: Annotated[
         str | None, typer.Option("--models", help=f"Separated by commas, of {NAMES}.", show_default=False)
     ] = None,
-    folds: Annotated[int, typer.Option("--folds", min=2, help="Of the cross-validation.")] = 5,
-    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Of the cross-validation.")] = 1,
+    folds: Annotated[int, typer.Option("--folds", min=2, help="Folds of the cross-validation.")] = 5,
+    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Repeats of the cross-validation.")] = 1,
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Fits at a time.")] = 1,
     by: Annotated[str, typer.Option("--by", help=f"Score to rank by: {', '.join(METRICS)}.")] = "accuracy",
     out: Annotated[
@@ -44,18 +44,19 @@ def compare(
     drop: Drop = None,
     categorical: Categorical = None,
     rounds: Annotated[
-        int | None, typer.Option("--rounds", min=1, help="Rounds or epochs at most, but not of LightGBM.")
+        int | None,
+        typer.Option("--rounds", min=1, help="Most rounds or epochs; not for LightGBM."),
     ] = None,
     size: Size = 32,
     grey: Grey = False,
     seed: Seed = 0,
     skip_missing: SkipMissing = False,
 ) -> None:
-    """Compare models on the same folds of a table, and tell differences from noise."""
+    """Compare models on the same folds of a table, with a test of each difference."""
     with exit_on_error():
         names = _names(models, pictures=image is not None)
         if by not in METRICS:
-            raise UsboostError(f"there is no score {by!r}; choose among {', '.join(METRICS)}")
+            raise UsboostError(f"unknown score {by!r}; choose among {', '.join(METRICS)}")
         if out is not None and out.exists() and not out.is_dir():
             raise UsboostError(f"{out} is a file; name a folder for the comparison")
         own = tables.read(
@@ -68,7 +69,7 @@ def compare(
             grey=grey,
             skip_missing=skip_missing,
         )
-        # from here on nothing is refused quickly: this loads what trains
+        # imported late, so that mistakes are reported without loading torch
         from usboost.multimodal import results
         from usboost.multimodal.compare import compare as compare_models
         from usboost.multimodal.models import build as build_model
@@ -94,7 +95,7 @@ def compare(
             results.write(comparison, out, f"{table.name}: {label}")
             say(f"written {out / 'comparison.csv'} and {out / 'comparison.md'}")
         if len(comparison.failures) == len(names):
-            raise UsboostError("every model failed; the table above says why")
+            raise UsboostError("every model failed; the table above gives the reasons")
 
 
 def _names(models: str | None, *, pictures: bool) -> list[str]:

@@ -1,4 +1,4 @@
-"""What the commands say: results on stdout, notes, errors and a progress bar on stderr."""
+"""Output of the commands: results on stdout; notes, errors and a progress bar on stderr."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def say(text: str) -> None:
 
 
 def note(text: str) -> None:
-    """What a person should know beside the result."""
+    """A remark beside the result."""
     typer.echo(f"note: {text}", err=True)
 
 
 @contextmanager
 def exit_on_error() -> Iterator[None]:
-    """A person's mistake is one sentence and exit code 1, an interruption 130."""
+    """A user's mistake prints one sentence, exit code 1; an interruption has exit code 130."""
     try:
         yield
     except UsboostError as error:
@@ -41,7 +41,7 @@ def exit_on_error() -> Iterator[None]:
 
 @contextmanager
 def progress(what: str) -> Iterator[Progress]:
-    """A bar on stderr for as long as the block runs, on a terminal; it vanishes at the end."""
+    """A progress bar on stderr while the block runs, on a terminal only; removed at the end."""
     from rich.progress import Progress as Bars
 
     stderr = console(err=True)
@@ -55,7 +55,7 @@ def progress(what: str) -> Iterator[Progress]:
 
 
 def console(err: bool = False) -> Console:
-    """For what has a layout, such as a table."""
+    """A console for output with a layout, such as a table."""
     from rich.console import Console
 
     found = Console(stderr=err, highlight=False)

@@ -44,7 +44,9 @@ def fit(
     rounds: Annotated[
         int | None,
         typer.Option(
-            "--rounds", min=1, help="Boosting rounds, epochs or trees at most; stopped early anyway."
+            "--rounds",
+            min=1,
+            help="Most boosting rounds, epochs or trees; still stops early.",
         ),
     ] = None,
     size: Size = 32,
@@ -54,8 +56,8 @@ def fit(
 ) -> None:
     """Fit a model to a table and save it.
 
-    85 % of each class's rows are fitted to, the others say when to stop and are scored. Without pictures
-    the network and the trees of a model both read the whole table.
+    Trains on 85 % of each class's rows; early stops on the others and scores them. Without pictures the
+    network and the trees of a model both read the whole table.
     """
     with exit_on_error():
         zoo.for_table(model)
@@ -74,7 +76,7 @@ def fit(
             grey=grey,
             skip_missing=skip_missing,
         )
-        # from here on nothing is refused quickly: this loads what trains
+        # imported late, so that mistakes are reported without loading torch
         from usboost.boosting.callbacks import ShowRounds
         from usboost.multimodal.fit import fit as fit_table
 
@@ -84,7 +86,7 @@ def fit(
         fitted.bundle.save(out)
         train, held = fitted.rows
         scores = ", ".join(f"{metric_name(key)} {fitted.scores[key]:.4f}" for key in METRICS)
-        say(f"{model}: {train:,} rows fitted to, {held:,} of validation, {fitted.seconds:,.1f} s")
+        say(f"{model}: trained on {train:,} rows, validated on {held:,}, {fitted.seconds:,.1f} s")
         say(f"validation: {scores}; F1 is {f1_of(own.classes)}")
-        say(f"these rows also chose what is kept, round {fitted.best_round}, so fresh rows may score lower")
+        say(f"best round {fitted.best_round}, chosen on the validation rows, so these scores are optimistic")
         say(f"saved {out}")

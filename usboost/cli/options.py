@@ -1,4 +1,4 @@
-"""Arguments and options that several commands have, and what can be chosen."""
+"""Arguments and options shared by several commands."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Categorical = Annotated[
 ]
 Size = Annotated[int, typer.Option("--size", min=8, max=1024, help="Side of the pictures in pixels.")]
 Grey = Annotated[bool, typer.Option("--grey", help="Read pictures in grey.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Of splits and models.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of splits and models.")]
 SkipMissing = Annotated[
     bool, typer.Option("--skip-missing", help="Leave out rows without a picture instead of refusing them.")
 ]

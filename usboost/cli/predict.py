@@ -26,7 +26,7 @@ def predict(
     ] = False,
     imports: Import = None,
 ) -> None:
-    """Write each row's label and class probabilities; the table may have any size."""
+    """Write each row's label and class probabilities; the table may be larger than memory."""
     with exit_on_error():
         from usboost.multimodal import bundle
         from usboost.multimodal.predict import predict as predict_table
@@ -39,7 +39,7 @@ def predict(
                 loaded, table, out, batch=batch, keep=keep or (), skip_missing=skip_missing, progress=show
             )
         if done.ignored:
-            note(f"the model does not know, and did not read, {', '.join(done.ignored)}")
+            note(f"columns ignored, since the model does not know them: {', '.join(done.ignored)}")
         if done.skipped:
             note(f"{done.skipped:,} rows without a picture have no label")
         say(f"written {out}: {done.rows:,} rows")

@@ -18,12 +18,16 @@ def report(
     out: Annotated[Path, typer.Option("--out", help="An .html file to write.")],
     label: Annotated[
         str | None,
-        typer.Option("--label", help="Column of the classes; else that of the model.", show_default=False),
+        typer.Option(
+            "--label",
+            help="Column of the classes [default: as in training].",
+            show_default=False,
+        ),
     ] = None,
     skip_missing: SkipMissing = False,
     imports: Import = None,
 ) -> None:
-    """Score a model on labelled rows it has not seen, and write one page about it."""
+    """Score a model on labelled rows, best on unseen ones, and write a one-page report."""
     with exit_on_error():
         from usboost.multimodal import bundle
 

@@ -1,6 +1,6 @@
-"""A person's table as the commands read it.
+"""How the commands read a user's table.
 
-Nothing that trains is imported here, so that a table with a mistake is refused at once.
+torch is not imported here, so that mistakes in a table are reported at once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def read(
     grey: bool,
     skip_missing: bool,
 ) -> OwnTable:
-    """The whole table to learn from; says how many rows without a picture are left out."""
+    """The whole training table; notes how many rows without a picture are left out."""
     from usboost.datasets.custom.table import read_own
 
     with progress("reading pictures") as show:
@@ -47,7 +47,7 @@ def read(
 
 
 def check(path: Path) -> None:
-    """Refuse a file that is no table before the model that would read it is loaded."""
+    """Refuse a file that is not a table, before the model is loaded."""
     from usboost.datasets.custom.source import TableFile
 
     TableFile.open(path)

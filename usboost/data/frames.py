@@ -140,7 +140,7 @@ def as_sequences(X: Any, n_features: int | None = None, n_frames: int | None = N
 def _from_list(X: Sequence[Any] | np.ndarray) -> Sequences:
     parts = [_numbers(part, f"sequence {i}") for i, part in enumerate(X)]
     if not parts:
-        raise UsboostError("there is no sequence in X")
+        raise UsboostError("X has no sequences")
     parts = [part[:, None] if part.ndim == 1 else part for part in parts]
     for i, part in enumerate(parts):
         if part.ndim != 2 or 0 in part.shape:

@@ -1,4 +1,4 @@
-"""How a long piece of work tells how far it is."""
+"""Progress of long work."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class Views:
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, str):
             if key not in self._views:
-                raise UsboostError(f"there is no view {key!r}; the views are {', '.join(self.names)}")
+                raise UsboostError(f"unknown view {key!r}; the views are {', '.join(self.names)}")
             return self._views[key]
         if isinstance(key, tuple) and len(key) == 2 and key[1] is Ellipsis:
             key = key[0]  # how scikit-learn cuts what has a shape

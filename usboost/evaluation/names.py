@@ -1,4 +1,4 @@
-"""Scores by key, as they are called in print; imports next to nothing, so that help is quick."""
+"""Printed names of scores; imports next to nothing, so that help is quick."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ def metric_name(metric: str) -> str:
 
 
 def check_metric(metric: str) -> None:
-    """Refuse a name that is no score's.
+    """Refuse an unknown score.
 
     Raises
     ------
     UsboostError
-        Naming those there are.
+        Listing the known ones.
     """
     if metric not in METRICS:
-        raise UsboostError(f"there is no score {metric!r}; choose among {', '.join(METRICS)}")
+        raise UsboostError(f"unknown score {metric!r}; choose among {', '.join(METRICS)}")
 
 
 def f1_of(classes: Sequence[str]) -> str:

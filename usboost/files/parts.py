@@ -20,9 +20,9 @@ class Registry:
 
     Parameters
     ----------
-    sort : what the parts are called in messages, "learner" for one.
+    sort : the word for such a part in messages, such as "learner".
     built_in : kind to ``"module:Class"``; imported when it is asked for.
-    aliases : earlier kinds, as files may still have them, to present ones.
+    aliases : kinds in older files to present ones.
     """
 
     def __init__(
@@ -58,12 +58,12 @@ class Registry:
         Raises
         ------
         UsboostError
-            If there is none; the message says which there are.
+            If it is unknown; the message lists the known ones.
         """
         if kind not in self:
             raise UsboostError(
-                f"there is no {self.sort} of kind {kind!r}; known are {', '.join(self)} "
-                "(a kind of your own is known once the module that registers it is imported)"
+                f"unknown {self.sort} kind {kind!r}; known are {', '.join(self)} "
+                "(your own kinds are known once the module that registers them is imported)"
             )
         kind = self._aliases.get(kind, kind)
         if isinstance(self._parts[kind], str):

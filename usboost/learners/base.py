@@ -3,7 +3,7 @@
 A `Learner` holds settings only. It prepares a view once (bins it, moves it to the device), a
 `Trainer` then fits one weak learner a round on the prepared rows, and what comes out predicts on
 anything prepared the same way. One entry in `LEARNERS` makes a learner known to save, load, checkpoints,
-params.yaml and the command line; `usboost.testing` checks one of your own.
+params.yaml and the command line; `usboost.testing` checks new ones.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Trainer(Protocol):
 class Learner(Protocol):
     """Settings of a weak learner; stateless, so one object serves every round and fit.
 
-    An attribute `reads`, a tuple of view names, says what it reads: the view with the learner's own name
+    An attribute `reads`, a tuple of view names, lists what it reads: the view with the learner's own name
     if it is absent or None, one view, or several side by side.
     """
 
@@ -158,7 +158,7 @@ def check_writable(name: str, learner: Any) -> None:
     if LEARNERS.kind_of(type(learner)) is None:
         raise UsboostError(
             f"learner {name!r}, a {type(learner).__name__}, is not registered, so that what it fits cannot "
-            "be written; register it with usboost.learners.base.LEARNERS.register, or do without a file"
+            "be written; register it with usboost.learners.base.LEARNERS.register, or do not save it"
         )
     own = getattr(learner, "check_writable", None)
     if own is not None:

@@ -123,7 +123,7 @@ class FittedClassifiers:
             elif kind == "hyperplane":
                 rules.append(Hyperplane(arrays[f"{k}.weights"], arrays[f"{k}.intercept"]))
             else:
-                raise UsboostError(f"there is no kind of weak classifier {kind!r}")
+                raise UsboostError(f"unknown kind of weak classifier {kind!r}")
         return cls(tuple(rules))
 
     def check(self, n_outputs: int | None = None, n_columns: int | None = None) -> None:

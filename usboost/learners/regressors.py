@@ -133,7 +133,7 @@ class FittedRegressors:
             elif form == "linear":
                 forms.append(Linear(arrays[f"{k}.weights"], arrays[f"{k}.intercepts"]))
             else:
-                raise UsboostError(f"there is no form of a weak regressor called {form!r}")
+                raise UsboostError(f"unknown form of weak regressor {form!r}")
         return cls(tuple(forms))
 
     def check(self, n_outputs: int | None = None, n_columns: int | None = None) -> None:

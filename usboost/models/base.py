@@ -145,7 +145,7 @@ class ViewsClassifier(ClassifierMixin, BaseEstimator):
     def _set_aside(
         self, views: Views, codes: np.ndarray, validation: tuple[Any, Any] | None
     ) -> tuple[Views, np.ndarray, Validation | None]:
-        """The samples to fit to, and those that tell when to stop: given, drawn, or none."""
+        """Training and validation samples; the latter given, drawn, or none."""
         if validation is not None:
             return views, codes, (as_views(validation[0]), self._encode(np.asarray(validation[1])))
         parameters = self.get_params(deep=False)

@@ -160,7 +160,7 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
     random_state : int
     callbacks : sequence of Callback, optional
     checkpoint : Checkpoint or path, optional
-        A folder in which the fit keeps every round, and from which the same fit goes on.
+        A folder to which the fit writes every round, and from which the same fit resumes.
 
     Attributes
     ----------
@@ -212,7 +212,7 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
             return (
                 SoftmaxCrossEntropy(n_classes) if self.weighted else SoftmaxCrossEntropy(n_classes, limit=4)
             )
-        raise UsboostError(f"there is no loss {self.loss!r}; choose 'squared' or 'cross_entropy'")
+        raise UsboostError(f"unknown loss {self.loss!r}; choose 'squared' or 'cross_entropy'")
 
     def fit(self, X: Any, y: Any, validation: tuple[Any, Any] | None = None) -> BoostedNetworkClassifier:
         """Fit to n samples and their labels.

@@ -1,4 +1,4 @@
-"""Estimators of the catalogue's entries: what an entry says, and everything else from the parts given."""
+"""Estimators from the catalogue's entries; what an entry leaves open comes from the parts given."""
 
 from __future__ import annotations
 
@@ -107,10 +107,10 @@ def _bfv_network(entry: Entry, parts: Parts, seed: int) -> BoostedFeatureNetwork
 
 
 def _boosting(entry: Entry, parts: Parts, seed: int) -> TwoWeakLearnerClassifier:
-    said, steps = dict(entry.changes), parts.steps()
-    step = said.pop("step", "searched")
+    changes, steps = dict(entry.changes), parts.steps()
+    step = changes.pop("step", "searched")
     rule = steps["searched"] if step == "searched" else step
-    fixed, bayes = said.pop("fixed_step", None), said.pop("bayes", {})
+    fixed, bayes = changes.pop("fixed_step", None), changes.pop("bayes", {})
     settings = {
         "fixed": steps["fixed"] if fixed is None else {"value": fixed},
         "bayes": {**steps["bayes"], **bayes},
@@ -119,10 +119,10 @@ def _boosting(entry: Entry, parts: Parts, seed: int) -> TwoWeakLearnerClassifier
         _learners(entry, parts),
         step=rule,
         step_settings=settings.get(rule, {}),
-        monitor=f"{said.pop('monitor', 'f1')}_val",
+        monitor=f"{changes.pop('monitor', 'f1')}_val",
         random_state=seed,
-        # whatever else an entry says is a parameter of the class
-        **{**parts.boosting(entry), **said},
+        # all other changes of an entry are parameters of the class
+        **{**parts.boosting(entry), **changes},
     )
 
 

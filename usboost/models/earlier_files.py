@@ -14,7 +14,7 @@ def upgraded(document: dict[str, Any], path: Path) -> dict[str, Any]:
     """A model's document in the present format; any other than format 1 is left as it is.
 
     Format 1 had what a learner reads in its name ("U+S"), and frames called "frame 1". A document that
-    is not as format 1 had it is left as it is, too: the reader says what is wrong with it.
+    is not as in format 1 is not changed either: the reader reports what is wrong with it.
     """
     settings = document.get("settings")
     if document.get("format") != 1 or not isinstance(settings, dict):

@@ -63,7 +63,7 @@ class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
     random_state : int
     callbacks : sequence of Callback, optional
     checkpoint : Checkpoint or path, optional
-        A folder in which the fit keeps every round, and from which the same fit goes on.
+        A folder to which the fit writes every round, and from which the same fit resumes.
 
     Attributes
     ----------
@@ -160,7 +160,7 @@ class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
 
     def _fit(self, views: Views, codes: np.ndarray, context: FitContext) -> None:
         if self.algorithm not in ("auto", "binary", "mh"):
-            raise UsboostError(f"there is no algorithm {self.algorithm!r}; use 'auto', 'binary' or 'mh'")
+            raise UsboostError(f"unknown algorithm {self.algorithm!r}; use 'auto', 'binary' or 'mh'")
         if self.algorithm == "binary" and len(self.classes_) > 2:
             raise UsboostError(f"'binary' takes two classes, not {len(self.classes_)}; use 'mh'")
         loss, n_classes = self._loss(), len(self.classes_)

@@ -1,4 +1,4 @@
-"""What the catalogue says of a model, and of the kinds that models are of; data alone."""
+"""Entries of the catalogue, and the kinds of models; data only."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ class Entry:
         }
         if name == self.name:
             return replace(self, changes=merged, learners=mine)
-        # printed under its own name; what is said of the entry need not hold for it
+        # printed under its own name; the entry's description need not hold for it
         return Entry(name, name, f"like {self.title}", self.kind, mine, merged, self.longer)
 
 
@@ -170,7 +170,7 @@ def _learner(old: LearnerSpec | None, given: Mapping[str, Any], where: str) -> L
     parameters = {key: tuple(v) if isinstance(v, list) else v for key, v in given.items()}
     reads, kind = parameters.pop("reads", None), parameters.pop("kind", None)
     if old is None and kind is None:
-        raise UsboostError(f"{where} says no kind of learner; write kind: tree, say")
+        raise UsboostError(f"{where} has no kind of learner; add `kind: tree`, for example")
     if old is not None and kind in (None, old.kind):
         return LearnerSpec(old.kind, reads or old.reads, {**old.parameters, **parameters})
     return LearnerSpec(str(kind), reads or (old.reads if old else None), parameters)

@@ -164,7 +164,7 @@ class BoostedFeatures(BaseEstimator):
     def fit(self, table: Table, y: np.ndarray) -> BoostedFeatures:
         """Fit the GBM to a table of n rows and codes 0..M−1 of shape (n,)."""
         if self.engine not in ("lightgbm", "sklearn"):
-            raise UsboostError(f"there is no GBM engine {self.engine!r}; choose 'lightgbm' or 'sklearn'")
+            raise UsboostError(f"unknown GBM engine {self.engine!r}; choose 'lightgbm' or 'sklearn'")
         n_classes = int(y.max()) + 1
         grow = self._fit_lightgbm if self.engine == "lightgbm" else self._fit_sklearn
         self.gbm_ = grow(table, y, n_classes)

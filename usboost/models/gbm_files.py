@@ -51,7 +51,7 @@ def load_gbm(folder: Path, n_classes: int | None = None) -> GradientBoostedTrees
         )
         _check(gbm)
         if n_classes not in (None, gbm.n_classes):
-            raise UsboostError(f"its GBM tells {gbm.n_classes} classes apart, not {n_classes}")
+            raise UsboostError(f"its GBM has {gbm.n_classes} classes, not {n_classes}")
         return gbm
     except UsboostError as error:
         where = str(folder)

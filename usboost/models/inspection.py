@@ -1,4 +1,4 @@
-"""What a fitted model has learnt: which view it leans on, how sure it may be, where it fails."""
+"""Inspection of a fitted model: importance of its views, calibration, worst mistakes."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from usboost.models.base import ViewsClassifier, as_views
 from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
 
 IMPORTANCE_METRICS = ("f1", "accuracy", "log_loss")
-_RARE = 5  # samples with a value, below which it says nothing about the class
+_RARE = 5  # a value with fewer samples counts as rare
 
 
 def view_contributions(classifier: TwoWeakLearnerClassifier, X: Views | Mapping[str, Any]) -> pd.DataFrame:
-    """How far each view's learner moves the predictions, round by round.
+    """Contribution of each view's learner to the scores, round by round.
 
     Returns
     -------
@@ -49,7 +49,7 @@ def view_importance(
     n_repeats: int = 5,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """What the scores lose when a view's rows are shuffled, all of its columns or pictures together.
+    """Permutation importance: the loss of score when a view's rows are shuffled as a whole.
 
     Parameters
     ----------
@@ -59,15 +59,15 @@ def view_importance(
     Returns
     -------
     DataFrame with columns view, metric, mean, std
-        For each of `IMPORTANCE_METRICS` the loss caused: score before minus score after, the
-        other way round for the log-loss, so that positive means that the view matters; ``std`` is
-        over the shuffles (NaN for one).
+        For each of `IMPORTANCE_METRICS` score before minus score after, with the sign turned for the
+        log-loss, so that positive means that the view matters; ``std`` is over the shuffles (NaN for
+        one).
 
     Raises
     ------
     UsboostError
-        If a label is none of the classifier's classes, there is not one for each row, or nothing is
-        to be shuffled.
+        If a label is not one of the classifier's classes, the numbers of labels and rows differ, or
+        `n_repeats` is below 1.
     """
     views = as_views(X)
     codes = classifier._encode(np.asarray(y))
@@ -99,9 +99,9 @@ def _shuffled(classifier: ViewsClassifier, views: Views) -> Shuffled:
 
 
 def _shuffled_sum(classifier: TwoWeakLearnerClassifier, views: Views) -> Shuffled:
-    """The same for f = Σ_v f_v(view_v): the learners of a view are asked once, then their sums are shuffled.
+    """The same for f = Σ_v f_v(view_v): each view's learners predict once, then their sums are shuffled.
 
-    Only learners that read views side by side are asked again.
+    Only learners that read several views predict again.
     """
     loss, learners = classifier._loss(), classifier._learners()
     shape = (len(views), loss.n_outputs)
@@ -123,30 +123,30 @@ def _shuffled_sum(classifier: TwoWeakLearnerClassifier, views: Views) -> Shuffle
 
 
 def calibration(y: np.ndarray, probabilities: np.ndarray, n_bins: int = 10) -> pd.DataFrame:
-    """Whether what is said with probability p comes true in a share p of the cases.
+    """Reliability diagram: predicted probabilities against observed frequencies, in bins.
 
     Parameters
     ----------
     y : int array of shape (n,), classes 0..M−1
-    probabilities : float array of shape (n, M); looked at are those of class 1 for two classes, of
-        the predicted class for more
+    probabilities : float array of shape (n, M); of two classes those of class 1 are binned, of more
+        those of the predicted class
     n_bins : bins of equal width on [0, 1]; empty ones are left out
 
     Returns
     -------
     DataFrame, one row per bin that is not empty
-        "low", "high" (the bin), "count", "predicted" (mean probability), "observed" (share that came
-        true) and its 95 % interval after Wilson, "observed_low" and "observed_high".
+        "low", "high" (the bin), "count", "predicted" (mean probability), "observed" (frequency of
+        the class) and its 95 % interval after Wilson, "observed_low" and "observed_high".
     """
-    said, true = _said(y, probabilities)
+    predicted, true = _binned(y, probabilities)
     edges = np.linspace(0, 1, n_bins + 1)
-    bins = np.clip(np.searchsorted(edges, said, side="right") - 1, 0, n_bins - 1)
+    bins = np.clip(np.searchsorted(edges, predicted, side="right") - 1, 0, n_bins - 1)
     rows = []
     for k in np.unique(bins):
         inside = bins == k
-        n, came_true = int(inside.sum()), int(true[inside].sum())
-        low, high = binomtest(came_true, n).proportion_ci(0.95, method="wilson")
-        rows.append((edges[k], edges[k + 1], n, float(said[inside].mean()), came_true / n, low, high))
+        n, observed = int(inside.sum()), int(true[inside].sum())
+        low, high = binomtest(observed, n).proportion_ci(0.95, method="wilson")
+        rows.append((edges[k], edges[k + 1], n, float(predicted[inside].mean()), observed / n, low, high))
     names = ["low", "high", "count", "predicted", "observed", "observed_low", "observed_high"]
     return pd.DataFrame(rows, columns=names)
 
@@ -157,8 +157,8 @@ def expected_calibration_error(bins: pd.DataFrame) -> float:
     return float((gaps * bins["count"]).sum() / bins["count"].sum())
 
 
-def _said(y: np.ndarray, probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The probabilities looked at, and whether what they were given to came true."""
+def _binned(y: np.ndarray, probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The probabilities to bin, and whether the sample is of their class."""
     if len(y) != len(probabilities):
         raise UsboostError(f"{len(y)} labels but {len(probabilities)} rows of probabilities")
     if probabilities.shape[1] == 2:
@@ -168,7 +168,7 @@ def _said(y: np.ndarray, probabilities: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def worst_samples(y: np.ndarray, probabilities: np.ndarray, n: int = 12) -> pd.DataFrame:
-    """The wrongly classified samples whose own class was given the least probability, worst first.
+    """The wrongly classified samples whose true class has the lowest probability, worst first.
 
     Parameters
     ----------
@@ -194,8 +194,8 @@ def worst_samples(y: np.ndarray, probabilities: np.ndarray, n: int = 12) -> pd.D
     return wrong.sort_values("p_true", kind="stable").head(n).reset_index(drop=True)
 
 
-def telling_columns(frame: pd.DataFrame, y: np.ndarray, n: int = 8) -> list[str]:
-    """The columns that say most about the class, most first: those worth showing of a sample.
+def informative_columns(frame: pd.DataFrame, y: np.ndarray, n: int = 8) -> list[str]:
+    """The most informative columns about the class, most first: those to show of a sample.
 
     Ranked by mutual information with the class, numbers cut at their tenths and rare values taken
     together, less what chance gives: (k − 1)(M − 1)/2n nats for k values and M classes (Miller and

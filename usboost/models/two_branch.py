@@ -97,7 +97,7 @@ class FittedTwoBranch:
         """
         spec = validated(_TwoBranchSpec, self.spec)
         if spec["n_classes"] != n_classes:
-            raise UsboostError(f"the network tells {spec['n_classes']} classes apart, not {n_classes}")
+            raise UsboostError(f"the network has {spec['n_classes']} classes, not {n_classes}")
         spec["inputs"] = [check_input(each) for each in self.spec["inputs"]]
         check_weights(self.weights, spec, TwoBranchNetwork)
 
@@ -130,7 +130,7 @@ class TwoBranchNetworkClassifier(ViewsClassifier):
     random_state : int
     callbacks : sequence of Callback, optional
     checkpoint : Checkpoint or path, optional
-        A folder in which the fit keeps every round, and from which the same fit goes on.
+        A folder to which the fit writes every round, and from which the same fit resumes.
 
     Attributes
     ----------

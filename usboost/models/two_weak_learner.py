@@ -1,4 +1,4 @@
-"""Two-weak-learner gradient boosting (US Algorithms 1 and 2), and its relatives with one or more views."""
+"""Two-weak-learner gradient boosting (US Algorithms 1 and 2), and variants with one or more views."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ class TwoWeakLearnerClassifier(StagewiseModel, ViewsClassifier):
     ----------
     learners : dict of name to learner, optional
         Default: a network on view "U" and a tree of depth 3 on view "S". One entry makes a
-        one-weak-learner model, three a third modality; all steps are searched jointly. A learner reads
-        the view with its own name, or those that its parameter `reads` names: several are read side by
-        side, so that it sees what depends on them together, and pictures among them as the embeddings
-        of the networks' backbone, frozen. A scikit-learn regressor is taken as a learner, too.
+        one-weak-learner model, a third entry adds a modality; all steps are searched jointly. A learner
+        reads the view with its own name, or those in its parameter `reads`. Several views are read side
+        by side, so that it can fit interactions; pictures among them are read as frozen embeddings by
+        the networks' backbone. A scikit-learn regressor works as a learner, too.
     target : {"gradient", "second_order", "newton"}
         2WL, 2WL2O as published, 2WL-Newton.
     n_inner : int
@@ -57,24 +57,24 @@ class TwoWeakLearnerClassifier(StagewiseModel, ViewsClassifier):
     shrinkage : float
         Factor on every searched step.
     sequential : bool
-        Whether each view's learner is fitted to what those before it in `learners` have left, with
-        its own step (``{"S": tree, "U": network}``: tree first, network on the refreshed residual).
+        Whether each view's learner is fitted to the residual of those before it in `learners`, with
+        its own step (``{"S": tree, "U": network}``: tree first, network on the updated residual).
     step_fraction : float
         Share of the samples, drawn anew each round, that learners do not see and on which the steps
-        are searched; 0, the paper's way, searches on the samples that were fitted to.
+        are searched; with 0, as in the paper, they are searched on the training samples.
     trim : float
-        Share of the samples' weight whose lightest holders sit a round out, for ``target="newton"``.
+        Share of the total weight left out of a round's fits, lightest samples first; for ``target="newton"``.
     loss : {"exponential", "cross_entropy"}
-        The papers' codeword loss, or one that wrong labels do not carry away (ours).
+        The papers' codeword loss, or one that is more robust to wrong labels (ours).
     patience : int or None
         Rounds without a better `monitor` before stopping; the best round is restored.
     monitor : {"f1_val", "risk_val", "accuracy_val"}
     validation_fraction : float
-        Share of the training samples set aside when `fit` is given no validation data.
+        Share of the training samples held out when `fit` gets no validation data.
     random_state : int
     callbacks : sequence of Callback, optional
     checkpoint : Checkpoint or path, optional
-        A folder in which the fit keeps every round, and from which the same fit goes on.
+        A folder to which the fit writes every round, and from which the same fit resumes.
 
     Attributes
     ----------
@@ -153,7 +153,7 @@ class TwoWeakLearnerClassifier(StagewiseModel, ViewsClassifier):
                     "loss='cross_entropy' choose 'newton' or 'gradient'"
                 )
             return SoftmaxCrossEntropy(len(self.classes_), zero_steps=True)
-        raise UsboostError(f"there is no loss {self.loss!r}; choose 'exponential' or 'cross_entropy'")
+        raise UsboostError(f"unknown loss {self.loss!r}; choose 'exponential' or 'cross_entropy'")
 
     def _fit(self, views: Views, codes: np.ndarray, context: FitContext) -> None:
         loss, learners = self._loss(), self._learners()

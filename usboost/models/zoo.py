@@ -1,7 +1,7 @@
-"""The catalogue of models: what each is, how it is called in print, and of which kind it is.
+"""The catalogue of models: name, title, description, kind and settings of each.
 
-Data alone, quick to import; `usboost.models.builders` makes estimators of it. Of a model's settings this
-file holds those that make it what it is; all others are the parts that it is built from.
+Data only, quick to import; `usboost.models.builders` makes estimators from it. This file holds the
+settings that define a model; all others come from the parts that it is built from.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ _ENTRIES = (
         figures=("steps",),
         caveat="With both steps fixed, the published second-order target is about a tenth of the first-order "
         "one and is then multiplied by the same step, so the model moves about ten times less per round than "
-        "2WL_Fix. A lower score of it says more about that shorter step than about the second order.",
+        "2WL_Fix. So a lower score is due to the shorter step rather than to the second order.",
     ),
     Entry(
         "1wl_s",
@@ -128,7 +128,7 @@ _ENTRIES = (
         compared=True,
         external=True,
     ),
-    # ours; docs/methods.md says what they are, docs/results.md what they are worth
+    # ours; see docs/methods.md and docs/results.md
     Entry(
         "2wl_newton",
         "2WL-Newton",
@@ -149,7 +149,7 @@ _ENTRIES = (
     Entry(
         "3wl",
         "3WL",
-        "two-weak-learner boosting with a further tree that sees everything",
+        "two-weak-learner boosting with another tree that reads everything",
         "boosting",
         {**_BOTH, "both": _tree("S", "U")},
         _SHRUNK,
@@ -157,7 +157,7 @@ _ENTRIES = (
     Entry(
         "crossed",
         "Crossed",
-        "a network and a leaf-wise tree that both see everything, boosted on cross-entropy",
+        "a network and a leaf-wise tree that both read everything, boosted on cross-entropy",
         "boosting",
         {
             "U": _network("U", "S"),
@@ -180,7 +180,7 @@ _ENTRIES = (
     Entry(
         "2wl_shrunk",
         "2WL, shrinkage 0.3",
-        "2WL with exact steps, each cut to 0.3 of it",
+        "2WL with exact steps and shrinkage 0.3",
         "boosting",
         _BOTH,
         _SHRUNK,
@@ -189,7 +189,7 @@ _ENTRIES = (
     Entry(
         "2wl_held_out",
         "2WL, steps on held-out rows",
-        "2WL with exact steps on rows that the learners do not see",
+        "2WL with exact steps on held-out rows",
         "boosting",
         _BOTH,
         {**_EXACT, "step_fraction": 0.2},
@@ -198,7 +198,7 @@ _ENTRIES = (
     Entry(
         "2wl_tree_first",
         "2WL, tree first",
-        "2WL whose network is fitted to what the tree has left",
+        "2WL whose network is fitted to the tree's residual",
         "boosting",
         {"S": _tree(), "U": _network()},
         {**_EXACT, "sequential": True},
@@ -207,7 +207,7 @@ _ENTRIES = (
     Entry(
         "2wl_warm",
         "2WL, warm networks",
-        "2WL whose networks go on from the last round's",
+        "2WL with warm-started networks",
         "boosting",
         {"U": _network(start="warm"), "S": _tree()},
         _EXACT,
@@ -216,7 +216,7 @@ _ENTRIES = (
     Entry(
         "2wl_bayes",
         "2WL, Bayesian steps",
-        "2WL with the paper's search of the steps",
+        "2WL with the paper's Bayesian step search",
         "boosting",
         _BOTH,
         {"step": "bayes"},
@@ -226,7 +226,7 @@ _ENTRIES = (
     Entry(
         "bfv_dnn_oof",
         "BFV+DNN, out of fold",
-        "two-branch network on the leaf values of GBMs that never saw the row",
+        "two-branch network on out-of-fold leaf values",
         "bfv_network",
         changes={"features": "out_of_fold"},
         study=True,
@@ -234,7 +234,7 @@ _ENTRIES = (
     Entry(
         "leaf_dnn",
         "LightGBM's leaves, embedded",
-        "two-branch network on the numbers of a GBM's leaves, embedded",
+        "two-branch network on embedded leaf numbers of a GBM",
         "bfv_network",
         changes={"features": "leaf_numbers"},
         external=True,
@@ -247,17 +247,17 @@ _ENTRIES = (
         "boosted_network",
         {"x": _network(hidden=(16,), optimizer="adam", learning_rate=0.01, batch_size=32, epochs=30)},
     ),
-    Entry("earlyboost", "Earlyboost", "boosting that answers after any frame", "earlyboost"),
+    Entry("earlyboost", "Earlyboost", "boosting that can answer after any frame", "earlyboost"),
 )
 
 CATALOGUE = {entry.name: entry for entry in _ENTRIES}
 """Every model by name, in the order of the tables."""
 
 BASELINE = "baseline"
-"""The model that others' improvements are over."""
+"""The reference of relative improvements."""
 
 OFFERED = tuple(entry.name for entry in _ENTRIES if KINDS[entry.kind].views and not entry.study)
-"""The models that help names for a person's table; those of the study can be had, too."""
+"""The models listed for a user's table; those of the study can be named, too."""
 
 _PARTS = {entry.part[0]: entry for entry in _ENTRIES if entry.part}
 _TITLES = dict(named for e in _ENTRIES for named in ((e.name, e.title), e.part) if named)
@@ -269,46 +269,46 @@ def find(name: str) -> Entry:
     Raises
     ------
     UsboostError
-        If there is none.
+        If it is unknown.
     """
     if name not in CATALOGUE:
-        raise UsboostError(f"there is no model {name!r}; choose among {', '.join(CATALOGUE)}")
+        raise UsboostError(f"unknown model {name!r}; choose among {', '.join(CATALOGUE)}")
     return CATALOGUE[name]
 
 
 def for_table(name: str) -> Entry:
-    """The entry of that name, if it reads a person's table.
+    """The entry of that name, if it reads a user's table.
 
     Raises
     ------
     UsboostError
-        If there is none, or it is for data of another form.
+        If it is unknown, or is for data of another form.
     """
     choose = f"choose among {', '.join(OFFERED)}"
     if name not in CATALOGUE:
-        raise UsboostError(f"there is no model {name!r}; {choose}")
+        raise UsboostError(f"unknown model {name!r}; {choose}")
     if not KINDS[CATALOGUE[name].kind].views:
         raise UsboostError(f"{name}, {CATALOGUE[name].about}, does not read a table like this; {choose}")
     return CATALOGUE[name]
 
 
 def compared(one_table: bool) -> list[str]:
-    """The models of a comparison that names none; of those that one table makes the same, one."""
+    """The default models of a comparison; without pictures, one of those that are then the same."""
     return [e.name for e in _ENTRIES if e.compared and not (one_table and e.twin)]
 
 
 def title(name: str) -> str:
-    """How a model, or a part that is scored beside one, is called in print; an unknown one by its name."""
+    """The title of a model, or of a part that is scored too; its name if it is unknown."""
     return _TITLES.get(name, name)
 
 
 def about(name: str) -> str:
-    """What a model is, in a few words."""
+    """A short description of a model."""
     return CATALOGUE[name].about if name in CATALOGUE else "a model"
 
 
 def whole(name: str) -> Entry | None:
-    """The model that a part of that name is in."""
+    """The model that has a part of that name."""
     return _PARTS.get(name)
 
 

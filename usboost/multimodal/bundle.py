@@ -37,7 +37,7 @@ class _Part(BaseModel):
 
 
 class Imputed(_Part):
-    """What stands for a missing number (nothing: none may be missing), and whether a column tells where."""
+    """The value for a missing number (None: none may be missing), and whether a column marks where."""
 
     value: FiniteFloat | None
     indicator: bool
@@ -106,7 +106,7 @@ class Bundle:
         return RowReader(self.card.columns, self.encoding, pictures)
 
     def answers(self, probabilities: np.ndarray) -> pd.DataFrame:
-        """What is said of rows: ``label`` and ``p_<class>`` for each class.
+        """Predictions as a table: ``label`` and ``p_<class>`` for each class.
 
         Parameters
         ----------
@@ -132,7 +132,7 @@ class Bundle:
         """
         parts = [self.model.predict_proba(batch.views) for batch in self.reader.read(FrameRows(rows))]
         if not parts:
-            raise UsboostError("there are no rows to predict")
+            raise UsboostError("no rows to predict")
         return self.answers(np.concatenate(parts))
 
     def save(self, folder: Path) -> None:
@@ -165,8 +165,7 @@ def check_place(folder: Path) -> None:
         found = {entry.name for entry in folder.iterdir()}
         if found != {CARD, MODEL} or _kind(folder / CARD) != KIND:
             raise UsboostError(
-                f"{folder} is there and is not, or not only, a model that usboost fit saved; "
-                "name another folder"
+                f"{folder} exists and is not, or not only, a model saved by usboost fit; name another folder"
             )
     elif folder.exists() or folder.is_symlink():
         raise UsboostError(f"{folder} is a file, so no model can be saved there; name another folder")
@@ -210,7 +209,7 @@ def load(folder: Path) -> Bundle:
 
 
 def _check(bundle: Bundle, path: Path) -> None:
-    """The card tells of the columns and classes that its encoders and the model have."""
+    """Check that the card has the columns and classes of its encoders and its model."""
     card = bundle.card
     numbers = {name for name, kind in card.columns.items() if kind == "number"}
     if set(card.imputation) != numbers:

@@ -1,4 +1,4 @@
-"""Models on the same folds of a person's table, and whether their differences are more than noise."""
+"""Models on the same folds of a user's table, with tests of their differences."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ Build = Callable[[int], ViewsClassifier]
 """An unfitted model with a seed."""
 
 Result = dict[str, float | str] | str | None
-"""Of one fit: a row of scores, the reason why there is none, or nothing where none was tried."""
+"""Of one fit: a row of scores, the reason of its failure, or None if it was not tried."""
 
 LEVEL = 0.05
-"""Of the two-sided tests."""
+"""Level of the two-sided tests."""
 
 
 @dataclass(frozen=True)
 class Fold:
-    """Positions of the rows: fitted to, deciding when to stop, scored."""
+    """Positions of the training, validation and test rows."""
 
     repeat: int
     fold: int
@@ -69,7 +69,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Scores by fold, and why some models have none.
+    """Scores by fold, and reasons of failures.
 
     Attributes
     ----------
@@ -115,7 +115,7 @@ class Comparison:
 
 
 def folds_of(table: OwnTable, folds: int, repeats: int, seed: int) -> list[Fold]:
-    """Stratified folds; of each fold's other rows 15 % of each class say when a fit is best.
+    """Stratified folds; of each fold's other rows 15 % of each class are for early stopping.
 
     Raises
     ------
@@ -126,11 +126,11 @@ def folds_of(table: OwnTable, folds: int, repeats: int, seed: int) -> list[Fold]
         raise UsboostError("a comparison needs 2 folds or more and 1 repeat or more")
     counts = np.bincount(table.labels, minlength=len(table.classes))
     least = int(counts.argmin())
-    # so many rows of a class are left to fit to when the largest fold is taken away
+    # the second term: rows of the class that remain without the largest fold
     if counts[least] < folds or counts[least] - -(-counts[least] // folds) < 2:
         raise UsboostError(
             f"{table.file}: class {table.classes[least]!r} of {table.roles.label!r} has {counts[least]} "
-            f"rows, too few for {folds} folds; add rows of it, leave it out, or take other --folds"
+            f"rows, too few for {folds} folds; add rows of it, leave it out, or change --folds"
         )
     out = []
     for repeat in range(repeats):
@@ -161,7 +161,7 @@ def compare(
     folds, repeats : of the stratified cross-validation, the same for all models.
     jobs : fits at a time, in threads.
     by : of `names.METRICS`, the score that the models are ranked by.
-    progress : called with (fits done, fits in all); those that a failure spares count as done.
+    progress : called with (fits done, fits in all); those skipped after a failure count as done.
 
     Raises
     ------
@@ -179,7 +179,7 @@ def compare(
             return None
         try:
             return {"model": name, **_scored(table, models[name](seed + fold.repeat - 1), fold)}
-        # whatever one model dies of, the others' results are worth having
+        # an error of one model must not lose the results of the others
         except Exception as error:
             kind = "" if isinstance(error, UsboostError) else f"{type(error).__name__}: "
             return f"{kind}{error}".strip().splitlines()[0]
@@ -212,7 +212,7 @@ def _scored(table: OwnTable, model: ViewsClassifier, fold: Fold) -> dict[str, fl
     return {
         "repeat": fold.repeat,
         "fold": fold.fold,
-        # all rows that the fold does not score have had their part in the fit
+        # validation rows take part in the fit, too
         "rows_train": len(fold.train) + len(fold.val),
         "rows_test": len(fold.test),
         **{key: scores[key] for key in METRICS},

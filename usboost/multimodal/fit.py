@@ -1,4 +1,4 @@
-"""Fit one model to a person's table, with rows set aside that stop it in time."""
+"""Fit one model to a user's table, with validation rows for early stopping."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from usboost.multimodal.bundle import Bundle, Card
 from usboost.multimodal.models import build
 
 SHARES = (0.85, 0.15)
-"""Of the rows that are fitted to, and those that tell when to stop."""
+"""Shares of training and validation rows."""
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """A bundle and what the fit told.
+    """A bundle, and scores and cost of the fit.
 
     Attributes
     ----------
@@ -47,19 +47,19 @@ def fit(
     learners: Mapping[str, str] | None = None,
     callbacks: Sequence[Callback] | None = None,
 ) -> Fitted:
-    """Fit a model to 85 % of the rows of each class; the others say when it is best.
+    """Fit a model to 85 % of the rows of each class and early stop it on the others.
 
     Without pictures the network (U) and the trees (S) both read the whole table.
 
     Parameters
     ----------
     name, rounds, learners : see `models.build`.
-    seed : of the rows set aside and of the model.
+    seed : of the split and of the model.
 
     Raises
     ------
     UsboostError
-        If there is no such model, or it cannot be fitted to these rows.
+        If the model is unknown, or cannot be fitted to these rows.
     """
     model = build(name, pictures=table.pictures is not None, seed=seed, rounds=rounds, learners=learners)
     train, held = stratified_parts(table.labels, SHARES, seed)

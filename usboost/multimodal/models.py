@@ -38,7 +38,7 @@ def build(
     Raises
     ------
     UsboostError
-        If there is no such model, or it does not read such tables.
+        If the model is unknown, or does not read such tables.
     """
     entry = zoo.for_table(name)
     if learners:
@@ -58,7 +58,7 @@ class OneComputer(Parts):
         return not self.pictures
 
     def learner(self, spec: LearnerSpec, reads: tuple[str, ...]) -> dict[str, Any]:
-        """Networks that go on from the last round's, and trees of depth 3."""
+        """Warm-started networks, and trees of depth 3."""
         raw = self.pictures and reads == ("U",)  # beside a table pictures are embeddings
         by_kind: dict[str, dict[str, Any]] = {
             "network": {"hidden": _PICTURES if raw else _TABLE, "start": "warm", **_TRAINING},

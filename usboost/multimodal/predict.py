@@ -1,4 +1,4 @@
-"""What a fitted model says of the rows of a table of any size, in bounded memory."""
+"""Predictions for the rows of a table of any size, in bounded memory."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def predict(
     names = ["label", *(f"p_{name}" for name in bundle.card.classes)]
     if clash := [name for name in keep if name in names]:
         raise UsboostError(
-            f"{table}: column {clash[0]!r} cannot be kept, since the output has one of that name"
+            f"{table}: column {clash[0]!r} cannot be kept, since the output has a column of that name"
         )
     kept = [file.schema.field(name) for name in dict.fromkeys(keep)]
     types = [pa.string(), *[pa.float64()] * (len(names) - 1)]
@@ -89,10 +89,10 @@ def predict(
 
 def _columns(bundle: Bundle, rows: Rows) -> list[pa.Array]:
     """The label and the probabilities of each row; null where the row is not present."""
-    said = np.zeros((len(rows.present), len(bundle.card.classes)))
+    probabilities = np.zeros((len(rows.present), len(bundle.card.classes)))
     if rows.present.any():
-        said[rows.present] = bundle.model.predict_proba(rows.views)
-    found = bundle.answers(said)
+        probabilities[rows.present] = bundle.model.predict_proba(rows.views)
+    found = bundle.answers(probabilities)
     return [
         pa.array(found[name].to_numpy(), pa.float64() if k else pa.string(), mask=~rows.present)
         for k, name in enumerate(found)

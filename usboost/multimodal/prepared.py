@@ -64,7 +64,7 @@ def bundle_of(
 
 
 def raw_rows(card: Card, frame: pd.DataFrame, pictures: Sequence[bytes] | None = None) -> pd.DataFrame:
-    """Rows of a prepared frame as they were before: gaps where the indicator columns tell of some.
+    """Rows of a prepared frame as they were before: missing values where the indicator columns mark them.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How well a fitted model does on labelled rows, as one self-contained page."""
+"""A fitted model's scores and inspection on labelled rows, as one self-contained page."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ WORST = 12
 """Badly classified rows shown."""
 
 SIDE = 128  # pixels of their pictures
-_VALUES = 8  # of their columns
+_VALUES = 8  # columns shown of each
 
 SAMPLE = 2000
 """Rows on which views are shuffled and learners measured."""
 
 COLUMNS = 20
-"""Columns whose share is shown."""
+"""Columns whose importance is shown."""
 
 
 def write_report(
@@ -66,7 +66,7 @@ def write_report(
 
     Parameters
     ----------
-    label : column of the classes; by default that of the table that the model was fitted to.
+    label : column of the classes; by default that of the training table.
     out : an ``.html`` file; appears when it is complete.
     skip_missing : leave out rows without a picture.
     progress : called with (rows done, 0).
@@ -90,7 +90,7 @@ def write_report(
 
 
 def render(bundle: Bundle, scored: Scored, table: Path, label: str) -> str:
-    """The page: HTML that asks nothing of the network and runs no script."""
+    """The page: HTML that loads nothing from the network and runs no script."""
     card = bundle.card
     environment = Environment(
         loader=PackageLoader("usboost.reporting"),
@@ -104,7 +104,7 @@ def render(bundle: Bundle, scored: Scored, table: Path, label: str) -> str:
     bins = calibration(scored.labels, scored.probabilities)
     counts = np.bincount(scored.labels, minlength=len(card.classes))
     return environment.get_template("own.html.j2").render(
-        title=f"How well {card.model} tells {label}",
+        title=f"Predicting {label} with {zoo.title(card.model)}",
         card=card.model_dump(),
         what=zoo.about(card.model),
         n=len(scored),
@@ -118,7 +118,7 @@ def render(bundle: Bundle, scored: Scored, table: Path, label: str) -> str:
         skipped=scored.skipped,
         classes=card.classes,
         confusion=_confusion(scored, card.classes),
-        calibration=_drawn(drawn.calibration(bins, "Said and come true")),
+        calibration=_drawn(drawn.calibration(bins, "Reliability diagram")),
         calibration_error=f"{expected_calibration_error(bins):.3f}",
         contributions=_contributions(bundle, sample),
         views=_views(bundle, sample, scored.labels[rows]),
@@ -156,7 +156,7 @@ def _confusion(scored: Scored, classes: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _contributions(bundle: Bundle, views: Views) -> str | None:
-    """The figure of how far each learner of a boosted model moves its scores, where it has several."""
+    """The figure of each learner's contribution, for a boosted model with several."""
     if not isinstance(bundle.model, TwoWeakLearnerClassifier):
         return None
     frame = view_contributions(bundle.model, views)
@@ -165,7 +165,7 @@ def _contributions(bundle: Bundle, views: Views) -> str | None:
     learners, pictures = bundle.model._learners(), bundle.card.images is not None
     titles = {name: learner_title(name, learner, pictures) for name, learner in learners.items()}
     named = frame.assign(view=frame["view"].map(titles))
-    return _drawn(drawn.contributions(named, "How far each learner moves the scores"))
+    return _drawn(drawn.contributions(named, "Contribution of each learner"))
 
 
 def learner_title(name: str, learner: Any, pictures: bool) -> str:
@@ -183,7 +183,7 @@ def _drawn(figure: Figure) -> str:
 
 
 def _views(bundle: Bundle, views: Views, labels: np.ndarray) -> list[dict[str, Any]]:
-    """What is lost when the pictures, or the columns, of all rows are shuffled; nothing without pictures."""
+    """Permutation importance of the pictures and of all columns together; empty without pictures."""
     if bundle.card.images is None:
         return []
     found = view_importance(bundle.model, views, labels)
@@ -201,7 +201,7 @@ def _views(bundle: Bundle, views: Views, labels: np.ndarray) -> list[dict[str, A
 
 
 def _columns(bundle: Bundle) -> list[dict[str, Any]]:
-    """Each column's share of what the trees gained, most first; nothing where there are no trees."""
+    """Each column's share of the trees' split gains, largest first; empty without trees."""
     try:
         shares = zip(bundle.model.feature_names_, bundle.model.feature_importances_, strict=True)
     except AttributeError:
@@ -228,8 +228,8 @@ def _worst(bundle: Bundle, scored: Scored, table: Path) -> list[dict[str, Any]]:
             "number": int(scored.rows[each.row]) + 1,
             "truth": classes[each.true],
             "p_truth": f"{each.p_true:.3f}",
-            "said": classes[each.predicted],
-            "p_said": f"{each.p_predicted:.3f}",
+            "predicted": classes[each.predicted],
+            "p_predicted": f"{each.p_predicted:.3f}",
             "picture": pictures.get(each.row),
             "columns": [(name, _value(scored.frame[name].iloc[each.row])) for name in shown],
         }
@@ -244,7 +244,7 @@ def _pictures(bundle: Bundle, scored: Scored, table: Path, chosen: np.ndarray) -
         return {}
     reader = PictureReader(TableFile.open(table), about.column, size=SIDE, channels=about.channels)
     out = {}
-    # rising rows, which a Parquet file gives in one pass
+    # in rising order, which a Parquet file gives in one pass
     for k in sorted(map(int, chosen)):
         cells = pa.chunked_array([[scored.frame[about.column].iloc[k]]]) if reader.needs_cells else None
         pixels = reader.read(int(scored.rows[k]), 1, cells)[0][0]

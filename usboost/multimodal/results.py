@@ -1,4 +1,4 @@
-"""A comparison as a person reads it: in the terminal, as Markdown, as CSV."""
+"""A comparison in print: in the terminal, as Markdown, as CSV."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from usboost.evaluation.names import METRICS, f1_of, metric_name
 from usboost.files import write_atomically
 from usboost.multimodal.compare import LEVEL, Comparison, Standing
 
-HEAD = ("model", *map(metric_name, METRICS), "seconds", "beside the best")
+HEAD = ("model", *map(metric_name, METRICS), "seconds", "against the best")
 
 WIDE = 140
 """Columns of a terminal that the table fits into with one line a model."""
@@ -42,24 +42,24 @@ def _verdict(standing: Standing) -> str:
 
 
 def notes(comparison: Comparison) -> list[str]:
-    """What a reader should know of the numbers."""
+    """How to read the numbers."""
     standings = comparison.standings()
     parts = comparison.scores[["repeat", "fold"]].drop_duplicates()
-    said = [
-        f"Mean ± standard deviation over {len(parts)} test folds, the same for all models; best first by "
+    lines = [
+        f"Mean ± standard deviation over {len(parts)} test folds, the same for all models, ranked by "
         f"{metric_name(comparison.by)}. F1 is {f1_of(comparison.classes)}."
     ]
     if len(standings) > 1:
-        said.append(
+        lines.append(
             "Within noise: the difference from the best is not significant at "
             f"{LEVEL:.0%}, two-sided, by the corrected resampled t-test of Nadeau and Bengio; p is Holm's, "
             f"over {len(standings) - 1} comparison{'s' * (len(standings) > 2)}."
         )
-        said.append(
-            f"The best was picked among {len(standings)} by these same folds, so its own score flatters it; "
-            "more --repeats tell small differences apart, a fresh table tells the truth."
+        lines.append(
+            f"The best of {len(standings)} was chosen on these same folds, so its score is optimistic. "
+            "Use more --repeats to detect small differences, and new rows for an unbiased score."
         )
-    return said
+    return lines
 
 
 def rendered(comparison: Comparison, width: int) -> Group:

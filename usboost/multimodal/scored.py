@@ -1,4 +1,4 @@
-"""A fitted model on labelled rows: what it said of each, and how sure its scores are."""
+"""A fitted model's predictions on labelled rows, and confidence intervals of its scores."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Scored:
     labels : int64 codes of shape (n,) of the model's classes.
     probabilities : float64 of shape (n, M).
     rows : positions in the file, int64 of shape (n,); those without a picture are not among them.
-    skipped : how many these are.
+    skipped : the number of rows without a picture.
     """
 
     frame: pd.DataFrame
@@ -53,13 +53,13 @@ class Scored:
 def score_table(
     bundle: Bundle, path: Path, label: str, *, skip_missing: bool = False, progress: Progress | None = None
 ) -> Scored:
-    """Read labelled rows and ask the model about them.
+    """Read labelled rows and predict them.
 
     Raises
     ------
     UsboostError
-        If a column is missing, a value or picture cannot be read, a label is missing or is no class of
-        the model, or there is no row.
+        If a column is missing, a value or picture cannot be read, a label is missing or is not a class
+        of the model, or there are no rows.
     """
     file = TableFile.open(path)
     require(file, [*bundle.reader.needed, label])
@@ -74,9 +74,9 @@ def score_table(
             if (images := bundle.card.images) is not None:
                 held += int(present.sum())
                 check_memory(file, held, images.channels * images.size[0] ** 2)
-            said = bundle.model.predict_proba(batch.views)
+            probabilities = bundle.model.predict_proba(batch.views)
             rows = batch.first + np.flatnonzero(present)
-            parts.append((batch.raw.to_pandas()[present], batch.views, codes[present], said, rows))
+            parts.append((batch.raw.to_pandas()[present], batch.views, codes[present], probabilities, rows))
         if progress:
             progress(seen, 0)
     if not parts:
@@ -97,8 +97,8 @@ def intervals(
 ) -> dict[str, tuple[float, float, float]]:
     """Each score with its bootstrap percentile interval of 95 %: (score, low, high).
 
-    Rows are drawn with replacement; a sample without some class has no AUC and does not count for it.
-    What the interval holds is the chance of these rows, not that of the model's own fit.
+    Rows are drawn with replacement; a sample that lacks a class has no AUC and is left out of its
+    interval. The interval holds the sampling of these rows, not the variation of the training.
 
     Parameters
     ----------

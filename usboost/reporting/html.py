@@ -19,7 +19,8 @@ from usboost.files import write_atomically
 from usboost.models import zoo
 from usboost.reporting import figures, paper
 from usboost.reporting.further import Further, further
-from usboost.reporting.inspection import read as read_understanding
+from usboost.reporting.inspection import FOLDER as INSPECTION
+from usboost.reporting.inspection import read as read_inspection
 from usboost.reporting.results import (
     collect,
     dataset_name,
@@ -105,7 +106,7 @@ def write_report(
         cards=cards,
         drawings=svgs,
         title=title,
-        understood={d: found for d, ms in trained.items() if (found := _understood(results / d, ms))},
+        inspections={d: found for d, ms in trained.items() if (found := _inspections(results / d, ms))},
         pictures={d: shown for d, card in cards.items() if (shown := sample_pictures(prepared / d, card))},
     )
     extra = [collect(results, [d], [m]) for d, m in cells if read_cell(results, d, m) is not None]
@@ -133,23 +134,23 @@ def render(
     drawings: Mapping[str, Mapping[str, str]] | None = None,
     title: str | None = None,
     pictures: Mapping[str, list[tuple[str, list[str]]]] | None = None,
-    understood: Mapping[str, Mapping[str, Any]] | None = None,
+    inspections: Mapping[str, Mapping[str, Any]] | None = None,
     others: Further | None = None,
 ) -> str:
-    """The page: HTML that asks nothing of the network and runs no script.
+    """The page: HTML that loads nothing from the network and runs no script.
 
     Parameters
     ----------
     frame : what `collect` returns.
     datasets, models : the columns and rows of the tables.
     profiles : the profiles behind the frame's cells; with "demo" among them (or in a card) the title
-        says so and nothing of the paper is printed.
+        says so and no published number is printed.
     absent : (dataset, model) cells without scores.
     cards : data cards by dataset.
     drawings : {figure: {dataset: SVG}}, figures named as in `figures.draw`.
     title : of the page.
     others : the cells of the other two papers.
-    understood : by dataset and model, what `understanding.read` returns.
+    inspections : by dataset and model, what `inspection.read` returns.
     pictures : by dataset, each class's name and sample pictures as data URIs.
     """
     cards = cards or {}
@@ -189,7 +190,7 @@ def render(
         drawings=drawings or {},
         noisy=any(_noise(card) for card in cards.values()),
         pictures=pictures or {},
-        understood=understood or {},
+        inspections=inspections or {},
         others=others,
         halves=_table(frame, pictured, [m for m in HALVES if m in rows], "test", published=not demo),
         pictured=pictured,
@@ -197,14 +198,14 @@ def render(
     )
 
 
-def _understood(folder: Path, models: Sequence[str]) -> dict[str, Any]:
-    """What is known of each model on a dataset, in table order."""
-    found = {model: read_understanding(folder / model / "understanding") for model in zoo.ordered(models)}
-    return {model: known for model, known in found.items() if known is not None}
+def _inspections(folder: Path, models: Sequence[str]) -> dict[str, Any]:
+    """The inspection of each model on a dataset, in table order."""
+    found = {model: read_inspection(folder / model / INSPECTION) for model in zoo.ordered(models)}
+    return {model: each for model, each in found.items() if each is not None}
 
 
 def _noise(card: Mapping[str, Any]) -> float | None:
-    """The share of labels that were switched at random, if the card tells of any."""
+    """The share of labels that were switched at random, if the card gives one."""
     noise = card.get("noise")
     rate = noise.get("rate") if isinstance(noise, Mapping) else None
     return rate if isinstance(rate, float) else None
@@ -301,7 +302,7 @@ def _read_card(path: Path) -> dict[str, Any] | None:
 
 
 def _card(card: Mapping[str, Any]) -> dict[str, Any]:
-    """A data card as facts, (label, cell), and blocks, each a table: whatever keys it has."""
+    """A data card as facts, (label, cell), and blocks, each a table; any keys are shown."""
     if isinstance(card.get("images"), Mapping):  # its shards and their digests are for machines
         card = {**card, "images": {k: v for k, v in card["images"].items() if k != "splits"}}
     hidden = {*_HIDDEN, *(["views"] if "columns" in card else [])}
@@ -327,7 +328,7 @@ def _card(card: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _records(value: Any) -> list[dict[str, Any]] | None:
-    """The rows of a table; None for what is said in one line."""
+    """The rows of a table; None for a value that fits into one line."""
     if isinstance(value, Mapping) and value and all(isinstance(v, Mapping) for v in value.values()):
         return [{"": name, **_flat(entry)} for name, entry in value.items()]
     if isinstance(value, Mapping) and value and all(_DIGEST.fullmatch(str(v)) for v in value.values()):

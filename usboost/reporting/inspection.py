@@ -1,4 +1,4 @@
-"""What is kept of a fit so that a person can understand the model, and how a page shows it."""
+"""A fitted model's inspection: computed after the fit, kept in files, shown on the report's page."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.reporting import inspection_figures as drawn
 from usboost.reporting.figures import to_png, to_svg
 
-FILE = "understanding.json"
+FOLDER = "inspection"
+"""Beside a cell's scores."""
+
+FILE = "inspection.json"
 TABLES = {
     "contributions": ("round", "view", "contribution"),
     "importance": ("view", "metric", "mean", "std"),
@@ -37,10 +40,10 @@ TABLES = {
     "worst": ("row", "true", "predicted", "p_true", "p_predicted"),
 }
 TITLES = {
-    "contributions": "How far each view moves the scores",
-    "importance": "What shuffling a view costs",
-    "calibration": "Does what it says come true?",
-    "confusion": "True and predicted classes",
+    "contributions": "Contribution of each view",
+    "importance": "Permutation importance of each view",
+    "calibration": "Calibration",
+    "confusion": "Confusion matrix",
 }
 _KINDS = {"view": str, "metric": str, "round": int, "count": int, "row": int, "true": int, "predicted": float}
 COLUMNS = 8  # of a sample
@@ -50,15 +53,15 @@ _LARGEST = 4_000_000  # bytes of a picture or a table that a page takes
 
 
 @dataclass(frozen=True)
-class Understanding:
-    """What is known of one fitted model on one set of samples.
+class Inspection:
+    """One fitted model on one set of samples.
 
     Attributes
     ----------
     classes : names
     confusion : counts (M, M), a row a true class
     contributions, importance, calibration, worst : as `usboost.models.inspection` gives them; the first
-        two are empty where a model has no views to tell apart
+        two are empty where a model has a single view
     """
 
     classes: list[str]
@@ -69,46 +72,46 @@ class Understanding:
     worst: pd.DataFrame
 
     def figures(self) -> dict[str, Figure]:
-        """The figures that can be drawn of it, by name."""
+        """The figures that can be drawn, by name."""
         error = expected_calibration_error(self.calibration)
-        told = f"{TITLES['calibration']} (mean gap {error:.3f})"
+        title = f"{TITLES['calibration']} (expected error {error:.3f})"
         found = {
             "contributions": len(self.contributions)
             and drawn.contributions(self.contributions, TITLES["contributions"]),
             "importance": len(self.importance) and drawn.importance(self.importance, TITLES["importance"]),
-            "calibration": drawn.calibration(self.calibration, told),
+            "calibration": drawn.calibration(self.calibration, title),
             "confusion": drawn.confusion(self.confusion, self.classes, TITLES["confusion"]),
         }
         return {name: figure for name, figure in found.items() if figure}
 
 
-def understand(
+def inspect(
     classifier: ViewsClassifier,
     X: Views,
     y: np.ndarray,
     classes: Sequence[str],
     *,
     probabilities: np.ndarray | None = None,
-    asked: np.ndarray | None = None,
+    sample: np.ndarray | None = None,
     n_repeats: int = SHUFFLES,
-) -> Understanding:
-    """Everything of `Understanding` for n samples.
+) -> Inspection:
+    """Inspect a fitted classifier on n samples.
 
     Parameters
     ----------
     y : int array of shape (n,), codes as the classifier was fitted to
     classes : their names
-    probabilities : what the classifier gives for the samples, (n, M), where that is known
-    asked : positions of the samples on which views are shuffled and learners measured, for which the
-        classifier is asked again; all by default
+    probabilities : the classifier's for the samples, (n, M), if known; else they are computed
+    sample : positions of the samples on which views are shuffled and learners measured, which takes
+        further predictions; all by default
     n_repeats : shuffles per view
     """
     if probabilities is None:
         probabilities = classifier.predict_proba(X)
-    some, labels = (X, y) if asked is None else (X[asked], y[asked])
+    some, labels = (X, y) if sample is None else (X[sample], y[sample])
     boosted = isinstance(classifier, TwoWeakLearnerClassifier)
     several = 1 < len(X.names) <= _MOST_VIEWS
-    return Understanding(
+    return Inspection(
         list(classes),
         confusion(y, probabilities.argmax(axis=1), len(classes)),
         view_contributions(classifier, some) if boosted else pd.DataFrame(),
@@ -119,7 +122,7 @@ def understand(
 
 
 def write(
-    found: Understanding,
+    found: Inspection,
     folder: Path,
     rows: pd.DataFrame | None = None,
     pictures: Mapping[int, bytes] | None = None,
@@ -158,12 +161,12 @@ def _text(value: Any) -> str:
 
 
 def read(folder: Path) -> dict[str, Any] | None:
-    """What a page shows of a model: figures as SVG and its worst samples; None if nothing was kept.
+    """What the page shows: figures as SVG and the worst samples; None if nothing was kept.
 
     Raises
     ------
     UsboostError
-        If what is there is damaged.
+        If a file there is damaged.
     """
     if not (folder / FILE).is_file():
         return None
@@ -174,7 +177,7 @@ def read(folder: Path) -> dict[str, Any] | None:
         counts = _table(folder / "confusion.csv").iloc[:, 1:].astype(np.int64).to_numpy()
         if counts.shape != (len(classes), len(classes)):
             raise ValueError("confusion.csv is not of these classes")
-        found = Understanding(classes, counts, **tables)
+        found = Inspection(classes, counts, **tables)
         worst = [
             {
                 "true": classes[int(row.true)],

@@ -1,4 +1,4 @@
-"""Figures of what a model has learnt, from what `usboost.models.inspection` finds."""
+"""Figures of a model's inspection, `usboost.models.inspection`."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from matplotlib.ticker import MaxNLocator
 from usboost.reporting.figures import _STYLE, GRID, INK, MUTED, _plain
 
 _VIEWS = ("#0072b2", "#d55e00", "#009e73", "#cc8a00", "#882255", "#44aa99")
-_FEW_ROUNDS = 30  # whose points are marked
+_FEW_ROUNDS = 30  # points are marked up to here
 _MOST_POINTS = 150  # of a line
 _MOST_CLASSES = 12  # of a confusion matrix whose cells can still be read
 
 
 def contributions(frame: pd.DataFrame, title: str) -> Figure:
-    """|step| · size of the learner's output, a line a view over the rounds.
+    """|step| · size of the learner's output over the rounds, one line per view.
 
-    Of many rounds, means of neighbouring ones are drawn.
+    With many rounds, means of neighbouring ones are drawn.
     """
     with mpl.rc_context(_STYLE):
         fig, ax = _canvas(title)
@@ -51,13 +51,13 @@ def contributions(frame: pd.DataFrame, title: str) -> Figure:
 
 
 def importance(frame: pd.DataFrame, title: str) -> Figure:
-    """The loss of F1 and the gain of log-loss when a view is shuffled, with the spread over shuffles."""
+    """The loss of F1 and the rise of log-loss when a view is shuffled, with the spread over shuffles."""
     with mpl.rc_context(_STYLE):
         fig = Figure(figsize=(5.0, 3.7), layout="constrained")
         FigureCanvasAgg(fig)
         views = list(dict.fromkeys(frame["view"]))
         for ax, (metric, label) in zip(
-            fig.subplots(1, 2, sharey=True), (("f1", "loss of F1"), ("log_loss", "gain of log-loss"))
+            fig.subplots(1, 2, sharey=True), (("f1", "loss of F1"), ("log_loss", "rise of log-loss"))
         ):
             own = frame[frame["metric"] == metric].set_index("view").loc[views]
             colors = [color for color, _ in zip(_VIEWS * 9, views)]
@@ -75,13 +75,13 @@ def importance(frame: pd.DataFrame, title: str) -> Figure:
             ax.xaxis.set_major_locator(MaxNLocator(4))
             ax.grid(axis="y", visible=False)
             ax.set_axisbelow(True)
-        fig.axes[0].invert_yaxis()  # of both panels, which share it
+        fig.axes[0].invert_yaxis()  # shared by both panels
         fig.axes[0].set_title(_plain(title), pad=9)
     return fig
 
 
 def calibration(bins: pd.DataFrame, title: str) -> Figure:
-    """Predicted probability against the share that came true, with 95 % intervals and counts."""
+    """Reliability diagram: predicted against observed frequency, with 95 % intervals and counts."""
     with mpl.rc_context(_STYLE):
         fig = Figure(figsize=(5.0, 3.7), layout="constrained")
         FigureCanvasAgg(fig)
@@ -99,7 +99,7 @@ def calibration(bins: pd.DataFrame, title: str) -> Figure:
             linewidth=1.4,
             clip_on=False,
         )
-        above.set(xlim=(0, 1), ylim=(0, 1), ylabel="came true")
+        above.set(xlim=(0, 1), ylim=(0, 1), ylabel="observed frequency")
         above.set_title(_plain(title), pad=9)
         width = (bins["high"] - bins["low"]) * 0.92
         below.bar((bins["low"] + bins["high"]) / 2, bins["count"], width=width, color=GRID, edgecolor=MUTED)
@@ -120,7 +120,7 @@ def confusion(counts: np.ndarray, classes: Sequence[str], title: str) -> Figure 
         for (i, j), count in np.ndenumerate(counts):
             dark = shares[i, j] > 0.6
             text = f"{int(count):,}\n{shares[i, j]:.0%}" if len(classes) < 7 else f"{int(count):,}"
-            # on their own coloured ground, so that a dark page leaves them as they are
+            # fixed colours, since the cells keep theirs on a dark page
             ax.text(j, i, text, ha="center", va="center", color="#fefefe" if dark else "#1b2027")
         names = [_plain(name if len(name) < 18 else f"{name[:16]}…") for name in classes]
         ax.set_xticks(range(len(names)), names, rotation=30 if max(map(len, names)) > 8 else 0)

@@ -148,7 +148,7 @@ def collect(results: Path, datasets: Sequence[str], models: Sequence[str]) -> pd
     frame = _rows(read_cell(results, d, m) for d in datasets for m in models)
     if frame.empty:
         raise UsboostError(
-            f"there is no scores.json under {results} for the datasets {', '.join(datasets) or '(none)'} "
+            f"no scores.json found under {results} for the datasets {', '.join(datasets) or '(none)'} "
             f"and the models {', '.join(models) or '(none)'}; run the training flow first"
         )
     baselines = _rows(read_cell(results, dataset, zoo.BASELINE) for dataset in datasets)

@@ -216,7 +216,7 @@ def test_tables_that_cannot_be_split_or_cut_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsboostError, match="has 1 columns beside y; 2 or more are needed"):
         custom.prepare(plain(tmp_path), label="y", drop=["age", "pay", "town"], seed=0)
     clash = plain(tmp_path, age=GAPS, age_missing=0.0)
-    with pytest.raises(UsboostError, match="the column 'age_missing' is in the way"):
+    with pytest.raises(UsboostError, match="the column 'age_missing' has the name of an indicator"):
         custom.prepare(clash, label="y", seed=0)
 
 
@@ -231,7 +231,7 @@ def test_wrong_pictures_are_named(demo: Path, tmp_path: Path) -> None:
     (folder / "empty.png").write_bytes(b"")
     (folder / "cut.png").write_bytes((demo / "pictures" / "00000.png").read_bytes()[:80])
     for value, message in (
-        ("pictures/absent.png", r"table\.csv, row 5: there is no file .*absent\.png"),
+        ("pictures/absent.png", r"table\.csv, row 5: file not found: .*absent\.png"),
         ("../secret.png", r"table\.csv, row 5: '\.\./secret\.png' is not a path inside"),
         (str(tmp_path / "secret.png"), "row 5: .* is not a path inside"),
         ("link.png", "row 5: 'link.png' is a link that leads out of"),

@@ -184,8 +184,8 @@ def test_infinity_in_a_csv_is_refused(tmp_path: Path) -> None:
         ("y,x\n", r"t\.csv has no rows"),
         ("y,x,x\na,1,2\n", "two columns called 'x'"),
         ("x,z\n1,2\n", "has no column 'y'; its columns are x, z"),
-        ("y,x\na,1\nb\n", r"t\.csv is damaged or not what its name says: .*Expected 2 columns, got 1"),
-        ("y,x\na,1\nb,1,2\n", r"t\.csv is damaged or not what its name says: .*Expected 2 columns, got 3"),
+        ("y,x\na,1\nb\n", r"t\.csv is damaged or not of the type in its name: .*2 columns, got 1"),
+        ("y,x\na,1\nb,1,2\n", r"t\.csv is damaged or not of the type in its name: .*2 columns, got 3"),
         ("y,label\na,1\nb,2\n", "has a column 'label' that is not the label; rename or drop it"),
         ("y,clean_label\na,1\nb,2\n", "has a column 'clean_label' that is not the label"),
         ("y,x\na,1\n,2\nb,3\nb,3\n", "row 2: column 'y' is empty"),
@@ -213,8 +213,8 @@ def test_other_wrong_tables_are_refused(tmp_path: Path) -> None:
     whole = (tmp_path / "t.parquet").read_bytes()
     (tmp_path / "cut.parquet").write_bytes(whole[:-100])
     for path, options, message in (
-        (tmp_path / "absent.csv", {}, "there is no table"),
-        (tmp_path, {}, "there is no table"),
+        (tmp_path / "absent.csv", {}, "table not found"),
+        (tmp_path, {}, "table not found"),
         (tmp_path / "t.xlsx", {}, r"must be a \.parquet or \.csv file"),
         (tmp_path / "broken.parquet", {}, r"broken\.parquet is damaged"),
         (tmp_path / "cut.parquet", {}, r"cut\.parquet is damaged"),

@@ -2,7 +2,7 @@
 
 The label follows a fixed rule with noise, `positive_probability`: smooth effects of numbers, effects
 of categories, and products of columns, over some thirty columns, so that any cut into two views
-leaves part of the signal in each and some of it between them. It says nothing about real people.
+leaves part of the signal in each and some of it between them. It does not describe real people.
 """
 
 from __future__ import annotations
@@ -281,7 +281,7 @@ def _lines(people: dict[str, np.ndarray], rng: np.random.Generator, *, unseen: b
     n = len(people["age"])
     label = np.where(rng.random(n) < positive_probability(people), CLASSES[1], CLASSES[0])
     if unseen:
-        # After the labels: a category that nobody knows says nothing about them.
+        # After the labels: an unknown category is independent of them.
         people = dict(people)
         for name, value in _NEVER_SEEN.items():
             people[name] = np.where(rng.random(n) < UNSEEN / len(_NEVER_SEEN), value, people[name])

@@ -64,7 +64,7 @@ def prepare(
     rows : how many rows of the three classes to take at random, with the classes' shares; all when None.
     image_size : height and width of the pictures in pixels, at least 24; the paper's are 128.
     work : folder for the shards of images. What is there is used again when it fits and replaced when
-        not, so a preparation that was stopped goes on. `store.write` links them from there.
+        not, so an interrupted preparation resumes. `store.write` links them from there.
     workers : processes that draw, at most one for every 2048 pictures of a split; the pictures are the
         same for any number.
     progress : called with (pictures done, pictures in all).
@@ -144,7 +144,7 @@ def prepare(
 
 
 def _part_of(progress: Progress | None, before: int, total: int) -> Progress:
-    """Progress of one split, told as progress of all of them."""
+    """Progress of one split, reported as progress of all of them."""
 
     def report(done: int, _: int) -> None:
         if progress is not None:

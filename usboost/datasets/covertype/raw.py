@@ -152,7 +152,7 @@ def fold_onehot(frame: pd.DataFrame) -> pd.DataFrame:
 def write_demo(folder: Path | str, rows: int, seed: int) -> Path:
     """Write a made-up ``covtype.data`` of the real one's form, class shares and, roughly, class means.
 
-    Elevation, wilderness area and soil tell the types apart: well, not perfectly.
+    Elevation, wilderness area and soil predict the type well, but not perfectly.
     Equal arguments write equal bytes.
 
     Returns

@@ -52,7 +52,7 @@ SMALLEST_IMAGE = 24  # ten shapes of the smallest box still find room
 _WHITE = 255
 _TRIALS = 100  # places tried for one shape before the layout is drawn again, as in random_shapes
 _MANIFEST = "images.json"
-_KEY = b"usboost.shapes"  # where a shard says what it was made from
+_KEY = b"usboost.shapes"  # a shard's record of what it was made from
 _DRAWING = 1  # raise when the same seed draws other pixels
 
 
@@ -73,7 +73,7 @@ def smallest_box(label: int, size: int = 128) -> int:
     The side is the longer one for a triangle (its base), any of the two for the other kinds.
     """
     if label not in range(len(KINDS)):
-        raise UsboostError(f"there is no shape class {label!r}; the labels are 0, 1 and 2")
+        raise UsboostError(f"unknown shape class {label!r}; the labels are 0, 1 and 2")
     if size < SMALLEST_IMAGE:
         raise UsboostError(f"size is {size}, too small for ten shapes; use {SMALLEST_IMAGE} pixels or more")
     return max(3, round(SMALLEST_BOX[label] * size / 128))
@@ -311,7 +311,7 @@ def _checked(labels: ArrayLike, seed: int, size: int, shard_rows: int, workers: 
     if codes.ndim != 1 or not np.issubdtype(codes.dtype, np.integer):
         raise UsboostError(f"labels must be integers of shape (n,), not {codes.dtype} of shape {codes.shape}")
     if len(codes) == 0:
-        raise UsboostError("there are no labels to draw images for")
+        raise UsboostError("no labels to draw images for")
     if codes.min() < 0 or codes.max() >= len(KINDS):
         raise UsboostError(f"labels must be 0, 1 or 2, but range from {codes.min()} to {codes.max()}")
     return codes.astype(np.uint8)

@@ -21,7 +21,7 @@ MISSING = ("", "NA", "N/A", "na", "n/a", "NaN", "nan", "NULL", "null", "None", "
 TEXT_LENGTH = 24
 """Mean number of characters above which a column of mostly distinct strings is text."""
 
-_FEW = 20  # of fewer strings nothing can be said about how often they repeat
+_FEW = 20  # too few strings to judge how often they repeat
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ PICTURES = "U"
 
 Imputation = Mapping[str, Mapping[str, Any]]
 """For each numeric column the ``value`` that stands for a missing one (None where none may be missing), and
-whether an ``indicator`` column tells where."""
+whether an ``indicator`` column marks where."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Encoding:
         Raises
         ------
         UsboostError
-            If a column is in the way of one to be added.
+            If a column has the name of an indicator.
         """
         imputation = imputation_of(features)
         completed = complete(features, imputation)
@@ -92,7 +92,7 @@ def added(imputation: Imputation) -> list[str]:
 
 
 def complete(features: pd.DataFrame, imputation: Imputation) -> pd.DataFrame:
-    """Fill missing numbers of any rows, as in the training rows, and add the columns that tell.
+    """Fill missing numbers of any rows, as in the training rows, and add the indicator columns.
 
     Parameters
     ----------
@@ -100,12 +100,12 @@ def complete(features: pd.DataFrame, imputation: Imputation) -> pd.DataFrame:
 
     Returns
     -------
-    A new frame; numbers are float32, an added column stands after the one it tells about.
+    A new frame; numbers are float32, an indicator stands after its column.
 
     Raises
     ------
     UsboostError
-        If a column is in the way of one to be added.
+        If a column has the name of an indicator.
     """
     filled: list[pd.Series] = []
     for name in features:
@@ -119,7 +119,7 @@ def complete(features: pd.DataFrame, imputation: Imputation) -> pd.DataFrame:
     completed = pd.concat(filled, axis=1)
     if clash := [str(name) for name in completed.columns[completed.columns.duplicated()]]:
         raise UsboostError(
-            f"the column {clash[0]!r} is in the way of one to be added, which tells where "
+            f"the column {clash[0]!r} has the name of an indicator to be added, which marks where "
             f"{clash[0].removesuffix(SUFFIX)!r} is missing; rename it"
         )
     return completed

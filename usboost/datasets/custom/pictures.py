@@ -32,7 +32,7 @@ class PictureReader:
     column : of paths or, but for a CSV, of bytes.
     size : height and width of the pictures in pixels.
     channels : 1 (grey) or 3 (red, green, blue).
-    skip_missing : whether a row without a picture is told of, not refused.
+    skip_missing : whether a row without a picture is reported, not refused.
 
     Raises
     ------
@@ -112,7 +112,7 @@ class PictureReader:
             if not is_contained(value) or os.path.lexists(folder / value):
                 return inside(folder, value, where)
             if not self._skip:
-                raise UsboostError(f"{where}: there is no picture {folder / value}; {_REMEDY}")
+                raise UsboostError(f"{where}: picture not found: {folder / value}; {_REMEDY}")
             return None
         if isinstance(value, str) and value:
             try:

@@ -44,7 +44,7 @@ def prepare(
     """Make a dataset of a person's own table.
 
     With pictures these are U and all other columns S; without, a random half of the columns is S and the
-    rest U. A missing category is a category of its own. A missing number becomes the training split's
+    rest U. A missing category is a separate category. A missing number becomes the training split's
     median (0 when it holds none), and if it holds missing ones at all a further column, named with
     `encoding.SUFFIX`, is 1 there and 0 elsewhere. See `table.read_table` for what columns may hold.
 
@@ -61,7 +61,7 @@ def prepare(
     profile : "demo" or "paper"; only noted in the card.
     size : height and width of the pictures in pixels.
     channels : 1 (grey) or 3 (red, green, blue).
-    work : folder for the shards of images, needed with pictures; a preparation that was stopped goes on
+    work : folder for the shards of images, needed with pictures; an interrupted preparation resumes
         there.
     workers : processes that decode and encode pictures.
     progress : called with (pictures done, pictures in all).
@@ -165,9 +165,9 @@ def _views(
     raw: OwnTable, imputation: Imputation, image: str | None, seed: int
 ) -> tuple[dict[str, list[str]], str]:
     """The columns of each view, and why they are there."""
-    names, tell = [str(name) for name in raw.features], added(imputation)
-    # A column and the one that tells where it was missing stay together.
-    both = {name: [name, *({f"{name}{SUFFIX}"} & set(tell))] for name in names}
+    names, indicators = [str(name) for name in raw.features], added(imputation)
+    # A column and its indicator of missing values stay together.
+    both = {name: [name, *({f"{name}{SUFFIX}"} & set(indicators))] for name in names}
     if image is not None:
         return {"S": [each for name in names for each in both[name]]}, "column of the table"
     chosen = np.random.default_rng(seed).permutation(len(names))[: len(names) // 2]

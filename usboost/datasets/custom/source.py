@@ -73,7 +73,7 @@ class TableFile:
         """
         path = Path(path)
         if not path.is_file():
-            raise UsboostError(f"there is no table {path}")
+            raise UsboostError(f"table not found: {path}")
         try:
             if is_csv(path):
                 with path.open(encoding="utf-8-sig", newline="") as file:
@@ -102,7 +102,7 @@ class TableFile:
 
     @property
     def n_rows(self) -> int | None:
-        """The number of rows; None of a CSV, which does not tell."""
+        """The number of rows; None for a CSV, where it is unknown."""
         if self.as_text:
             return None
         try:
@@ -221,7 +221,7 @@ def _csv_batches(path: Path, names: list[str], size: int) -> Iterator[pa.Table]:
 
 
 def _damaged(path: Path, error: Exception) -> UsboostError:
-    return UsboostError(f"{path} is damaged or not what its name says: {error}")
+    return UsboostError(f"{path} is damaged or not of the type in its name: {error}")
 
 
 def _listed(names: Collection[str]) -> str:

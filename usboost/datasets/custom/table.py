@@ -32,7 +32,7 @@ _PICTURES = 4096  # rows whose pictures are read at once
 
 @dataclass(frozen=True)
 class Roles:
-    """What a person says of a table's columns.
+    """The roles of a table's columns, as given by the user.
 
     Attributes
     ----------
@@ -254,7 +254,7 @@ def _declared(schema: pa.Schema) -> list[str]:
     try:
         columns = (schema.pandas_metadata or {}).get("columns", [])
         return [column["name"] for column in columns if column.get("pandas_type") == "categorical"]
-    # a note of pandas' that is damaged tells nothing
+    # ignore damaged pandas metadata
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return []
 

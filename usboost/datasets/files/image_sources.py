@@ -181,7 +181,7 @@ def inside(folder: Path, relative: str, name: str) -> Path:
     try:
         target = path.resolve(strict=True)
     except (OSError, RuntimeError):
-        raise UsboostError(f"{name}: there is no file {path}") from None
+        raise UsboostError(f"{name}: file not found: {path}") from None
     if not target.is_relative_to(folder.resolve()):
         raise UsboostError(f"{name}: {relative!r} is a link that leads out of {folder}")
     if not target.is_file():

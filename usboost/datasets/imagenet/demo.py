@@ -22,7 +22,7 @@ _TOP = "tiny-imagenet-200"
 
 
 def write_demo(folder: Path, *, rows_train: int, rows_test: int, seed: int) -> None:
-    """Write ``tiny-imagenet-200.zip`` and the ``index.csv`` that says which digits are which class.
+    """Write ``tiny-imagenet-200.zip`` and the ``index.csv`` with the class of each digit.
 
     The digits 0..9 are the synsets n90000000..n90000009. There are 1797 of them: when more are asked for,
     all are used, in the same proportion. Equal arguments write equal bytes.

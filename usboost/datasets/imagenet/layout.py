@@ -80,7 +80,7 @@ def animals(tree: Tree, beside: Path) -> tuple[dict[str, str], str]:
         origin = "Tiny ImageNet-200"
     else:
         raise UsboostError(
-            f"{tree.path}/train has {len(found)} synset folders, so which of them are dogs is not known: "
+            f"{tree.path}/train has {len(found)} synset folders, so it is unknown which of them are dogs: "
             f"have all 1000 there, or put {MAPPING}, {META} or an {INDEX} (columns wnid, group) beside it"
         )
     return {wnid: groups[wnid] for wnid in found if wnid in groups}, origin
@@ -162,7 +162,7 @@ def _flat_labels(tree: Tree, beside: Path) -> tuple[dict[str, str], str]:
         rows_of_val = [row for row in _index(beside, ("file", "wnid")) if "val" in row["file"].split("/")]
         return {_stem(row["file"]): row["wnid"] for row in rows_of_val}, INDEX
     raise UsboostError(
-        f"nothing says what the pictures in {tree.path}/val show: sort them into folders val/<wnid>/, or put "
+        f"no labels found for the pictures in {tree.path}/val: sort them into folders val/<wnid>/, or put "
         f"{ANNOTATIONS}, {SOLUTION}, or {TRUTH} with {META} there"
     )
 

@@ -70,7 +70,7 @@ def prepare(
     profile : "demo" or "paper"; only noted in the card.
     size : height and width of the pictures in pixels.
     limits : how many rows of a split to take at random, with the synsets' shares; all by default.
-    work : folder for the shards of images; a preparation that was stopped goes on there.
+    work : folder for the shards of images; an interrupted preparation resumes there.
     workers : processes that decode and encode pictures.
     progress : called with (pictures done, pictures in all).
 

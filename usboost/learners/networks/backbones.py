@@ -66,7 +66,7 @@ class Backbone(BaseEstimator):
     def spec(self, view: Images | EncodedImages) -> dict[str, Any]:
         """What `ImageNetwork` is built from: JSON."""
         if self.name not in ("small_cnn", "vgg16", "resnet50"):
-            raise UsboostError(f"there is no backbone {self.name!r}; choose small_cnn, vgg16 or resnet50")
+            raise UsboostError(f"unknown backbone {self.name!r}; choose small_cnn, vgg16 or resnet50")
         if self.finetune not in ("all", "head"):
             raise UsboostError(f"fine-tuning is of 'all' or the 'head', not {self.finetune!r}")
         if self.augment not in AUGMENTATIONS:

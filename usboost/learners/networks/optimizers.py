@@ -102,5 +102,5 @@ def make_optimizer(name: str, module: nn.Module, learning_rate: float) -> Optimi
     """
     kinds: dict[str, Callable[[nn.Module, float], Optimizer]] = {"sgd": SGD, "rmsprop": RMSprop, "adam": Adam}
     if name not in kinds:
-        raise UsboostError(f"there is no optimizer {name!r}; choose one of {', '.join(kinds)}")
+        raise UsboostError(f"unknown optimizer {name!r}; choose one of {', '.join(kinds)}")
     return kinds[name](module, learning_rate)

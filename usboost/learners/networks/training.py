@@ -23,7 +23,7 @@ def pick_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except (RuntimeError, TypeError) as error:
-        raise UsboostError(f"there is no device {name!r}; use 'auto', 'cpu' or 'cuda'") from error
+        raise UsboostError(f"unknown device {name!r}; use 'auto', 'cpu' or 'cuda'") from error
     if device.type == "cuda" and not torch.cuda.is_available():
         raise UsboostError("device 'cuda' was asked for but no CUDA device is there; use 'auto' or 'cpu'")
     return device

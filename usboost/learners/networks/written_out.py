@@ -132,7 +132,7 @@ def train_epoch(
     numeric, codes = (tensor.numpy() for tensor in rows.tensors)
     values, *weights = (tensor.numpy() for tensor in targets)
     picked = order.numpy()
-    with one_thread_each(), np.errstate(over="ignore", invalid="ignore"):  # told by its outputs
+    with one_thread_each(), np.errstate(over="ignore", invalid="ignore"):  # its outputs are checked
         for start in range(0, len(picked), batch_size):
             batch = picked[start : start + batch_size]
             inputs = numeric.take(batch, axis=0), codes.take(batch, axis=0)
