@@ -353,9 +353,10 @@ def load(path: Path = Path("params.yaml")) -> Settings:
         If the file is missing, is no YAML, or a key is unknown, missing or of the wrong kind.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-        _refuse_bomb(yaml.compose(text, yaml.SafeLoader), path)
-        document = yaml.safe_load(text)
+        loader = yaml.SafeLoader(path.read_text(encoding="utf-8"))
+        node = loader.get_single_node()
+        _refuse_bomb(node, path)
+        document = None if node is None else loader.construct_document(node)
     except UsboostError:
         raise
     except FileNotFoundError:
