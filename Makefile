@@ -84,6 +84,10 @@ fuzz: $(READY) ## 200,000 mutated files through every reader
 kill: $(READY) ## SIGKILL training processes 200 times and compare what they end with
 	python -m benchmarks.robustness.kill --kills 200
 
+.PHONY: mutants
+mutants: $(READY) ## break the code on purpose in some eighty places: which test notices (minutes)
+	OMP_NUM_THREADS=1 nice -n 10 python -m benchmarks.mutants.run
+
 .PHONY: lint
 lint: $(READY) ## ruff and mypy
 	ruff check .

@@ -24,6 +24,7 @@ from usboost.errors import UsboostError
 from usboost.evaluation import metrics, names
 from usboost.files import replacing
 from usboost.models import persistence
+from usboost.models.base import ViewsClassifier
 
 DRAWS = 1000
 FILE = "predicted/test.npz"
@@ -73,15 +74,21 @@ def keep(folder: Path, cell: Cell) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         got = mlflow.artifacts.download_artifacts(f"models:/{model_id}", dst_path=temporary)
         model = persistence.load(Path(got) / "artifacts" / "model")
-        views, y = store.read(prepared, "val")
-        threshold = float("nan")
-        if len(model.classes_) == 2:
-            threshold = metrics.best_threshold(y, model.predict_proba(views)[:, 1])
-        views, y = store.read(prepared, "test")
-        found = Predicted(y, model.predict_proba(views), threshold)
+        found = said(model, prepared)
     check(found, record["scores"]["test"], cell)
     with replacing(place / Path(FILE).parent) as fresh:
-        np.savez(fresh / Path(FILE).name, y=y, probabilities=found.probabilities, threshold=threshold)
+        kept = {"y": found.y, "probabilities": found.probabilities, "threshold": found.threshold}
+        np.savez(fresh / Path(FILE).name, **kept)
+
+
+def said(model: ViewsClassifier, prepared: Path) -> Predicted:
+    """What a model says of the test rows, with the threshold that is best on the validation rows."""
+    views, y = store.read(prepared, "val")
+    threshold = float("nan")
+    if len(model.classes_) == 2:
+        threshold = metrics.best_threshold(y, model.predict_proba(views)[:, 1])
+    views, y = store.read(prepared, "test")
+    return Predicted(y, model.predict_proba(views), threshold)
 
 
 def check(found: Predicted, recorded: dict[str, float], cell: Cell) -> None:

@@ -6,12 +6,21 @@ import numpy as np
 import pytest
 
 from tests.conftest import make_views
-from usboost.boosting.targets import Gradient, NewtonDirection, SecondOrder, target_rule
+from usboost.boosting.targets import (
+    Gradient,
+    NewtonDirection,
+    NewtonTarget,
+    SecondOrder,
+    WeightedSigns,
+    target_rule,
+)
 from usboost.errors import UsboostError
 from usboost.learners.base import Target
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
 from usboost.losses.codeword import CodewordExponential
+from usboost.losses.cross_entropy import SoftmaxCrossEntropy
+from usboost.losses.signs import Exponential
 
 
 def sample(n_classes, seed=0, n=12):
@@ -65,6 +74,31 @@ def test_newton_target_times_weight_is_w(n_classes):
     target = NewtonDirection().targets(loss, f, y, 1)(np.array([0.1]))[0]
     np.testing.assert_allclose(target.values * target.weights, loss.w(f, y), rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(target.weights, np.einsum("ndd->nd", loss.hessian(f, y)), rtol=1e-9)
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_bnns_targets_count_by_their_curvature(n_classes):
+    """dᵀHd / ‖d‖² of the Newton target d, with the Hessian written out; equal counts only when asked for."""
+    rng = np.random.default_rng(2)
+    loss, f = SoftmaxCrossEntropy(n_classes), rng.normal(size=(30, n_classes - 1))
+    y = loss.labels(rng.integers(0, n_classes, 30))
+    (target,) = NewtonTarget().targets(loss, f, y, 1)(np.ones(1))
+    scores, steep = loss.scores(f), []
+    for d, p in zip(loss.scores(target.values), np.exp(scores) / np.exp(scores).sum(axis=1)[:, None]):
+        steep.append(d @ (np.diag(p) - np.outer(p, p)) @ d / (d @ d))
+    np.testing.assert_allclose(target.weights, steep, rtol=1e-9)
+    assert np.ptp(target.weights) > 0.05
+    (equal,) = NewtonTarget(weighted=False).targets(loss, f, y, 1)(np.ones(1))
+    assert equal.weights is None
+    np.testing.assert_array_equal(equal.values, target.values)
+
+
+def test_earlyboosts_targets_are_the_signs_with_their_weights():
+    rng = np.random.default_rng(3)
+    loss, f, y = Exponential(3), rng.normal(size=(20, 3)), rng.choice([-1.0, 1.0], (20, 3))
+    (target,) = WeightedSigns().targets(loss, f, y, 1)(np.ones(1))
+    np.testing.assert_array_equal(target.values, y)
+    np.testing.assert_allclose(target.weights, np.exp(-y * f) / np.exp(-y * f).sum(), rtol=1e-12)
 
 
 def test_names():

@@ -201,6 +201,24 @@ def test_cross_entropy_with_equal_counts_fits_the_plain_newton_target() -> None:
     np.testing.assert_allclose(scores, model.gammas_[0] * h, rtol=1e-6, atol=1e-8)
 
 
+def test_cross_entropy_by_default_counts_samples_by_their_curvature() -> None:
+    """Two rounds of weighted least squares by hand; the second round's curvatures differ between samples."""
+    X, y = classes()
+    model = BoostedNetworkClassifier("cross_entropy", LeastSquares(), n_rounds=2).fit(X, y)
+    design = np.column_stack([np.ones(len(X)), X.astype(np.float32)])
+    unit, scores = np.eye(3)[y], np.zeros((len(X), 3))
+    for gamma in model.gammas_:
+        p = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+        own = (p * unit).sum(axis=1)
+        newton = (unit - 1 / 3) / own[:, None]
+        root = np.sqrt(own * (1 - own))[:, None]
+        h = design @ np.linalg.lstsq(root * design, root * newton, rcond=None)[0]
+        scores = scores + gamma * h
+    np.testing.assert_allclose(model.decision_function(X), scores, rtol=1e-5, atol=1e-6)
+    equal = BoostedNetworkClassifier("cross_entropy", LeastSquares(), n_rounds=2, weighted=False)
+    assert np.abs(equal.fit(X, y).decision_function(X) - scores).max() > 1e-3
+
+
 @pytest.mark.parametrize("loss", ["squared", "cross_entropy"])
 def test_probabilities_and_predictions(loss: str) -> None:
     X, y = classes()

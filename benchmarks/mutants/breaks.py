@@ -1,0 +1,628 @@
+"""The breaks of `benchmarks.mutants.run`: what a test must notice.
+
+First those that an outside review made and no test saw, leaks and published statistics nearly all; then
+signs, factors, bounds and terms of losses, targets, steps, the loop, splits and statistics.
+"""
+
+from __future__ import annotations
+
+from benchmarks.mutants.run import Break
+
+BASE, BNN = "usboost/models/base.py", "usboost/models/boosted_network.py"
+LIGHTGBM = "usboost/models/baselines.py"
+FIT, COMPARE = "usboost/multimodal/fit.py", "usboost/multimodal/compare.py"
+STUDY, ROWS = "benchmarks/study/results.py", "benchmarks/study/rows.py"
+STATISTICS, METRICS = "usboost/evaluation/statistics.py", "usboost/evaluation/metrics.py"
+LOOP, WORK, STEPS = "usboost/boosting/loop.py", "usboost/boosting/work.py", "usboost/boosting/steps.py"
+CALLBACKS, TARGETS = "usboost/boosting/callbacks.py", "usboost/boosting/targets.py"
+SAMPLING = "usboost/datasets/files/sampling.py"
+SIGNS, SQUARED = "usboost/losses/signs.py", "usboost/losses/squared.py"
+CODEWORD, ENTROPY = "usboost/losses/codeword.py", "usboost/losses/cross_entropy.py"
+
+
+def leaks(name: str) -> tuple[str, ...]:
+    return (f"tests/leaks/test_{name}.py",)
+
+
+def boosting(*names: str) -> tuple[str, ...]:
+    return tuple(f"tests/boosting/test_{name}.py" for name in names)
+
+
+def study(name: str = "intervals") -> tuple[str, ...]:
+    return (f"tests/study/test_{name}.py",)
+
+
+REVIEWED = [
+    # 1 rows that tell when to stop are fitted to as well
+    Break(
+        "1 rows set aside stay in training",
+        BASE,
+        "return views[fit_rows], codes[fit_rows], (views[held_rows]",
+        "return views, codes, (views[held_rows]",
+        leaks("training"),
+    ),
+    Break(
+        "1 a regressor's rows set aside stay in training",
+        BNN,
+        "            views, targets = views[fit_rows], targets[fit_rows]\n",
+        "",
+        leaks("training"),
+    ),
+    Break(
+        "1 the other rows are fitted to",
+        BASE,
+        "return views[fit_rows], codes[fit_rows], (views[held_rows], codes[held_rows])",
+        "return views[held_rows], codes[held_rows], (views[fit_rows], codes[fit_rows])",
+        leaks("training"),
+    ),
+    # 2, 3, 4, 5 rows that nobody may see
+    Break(
+        "2 `fit` on all rows",
+        FIT,
+        "model.fit(table.views(encoding, train), table.labels[train],",
+        "model.fit(table.views(encoding, slice(None)), table.labels,",
+        leaks("fit"),
+    ),
+    Break(
+        "3 test rows stop the fits of `compare`",
+        COMPARE,
+        "(val, table.labels[fold.val])",
+        "(test, table.labels[fold.test])",
+        leaks("compare"),
+    ),
+    Break(
+        "3 the folds' test rows are their stopping rows",
+        COMPARE,
+        "rest[train], rest[val], test)",
+        "rest[train], test, test)",
+        ("tests/multimodal/test_compare.py",),
+    ),
+    Break(
+        "4 test rows stop the embeddings' network",
+        STUDY,
+        'for split in ("train", "val")]',
+        'for split in ("train", "test")]',
+        leaks("pipeline"),
+    ),
+    Break(
+        "4 the embeddings' network is fitted to test rows",
+        STUDY,
+        'for split in ("train", "val")]',
+        'for split in ("test", "val")]',
+        leaks("pipeline"),
+    ),
+    Break(
+        "5 test rows stop the pipeline's fits",
+        "tasks/training.py",
+        'validation=splits["val"])',
+        'validation=splits["test"])',
+        leaks("pipeline"),
+    ),
+    # 6 encoders of all rows
+    Break(
+        "6 the encoder of `fit` knows all rows",
+        FIT,
+        "table.fit_encoding(train)",
+        "table.fit_encoding(slice(None))",
+        leaks("fit"),
+    ),
+    Break(
+        "6 the encoder of `compare` knows all rows",
+        COMPARE,
+        "table.fit_encoding(fold.train)",
+        "table.fit_encoding(slice(None))",
+        leaks("compare"),
+    ),
+    Break(
+        "6 the encoder of `compare` knows the test rows",
+        COMPARE,
+        "table.fit_encoding(fold.train)",
+        "table.fit_encoding(np.append(fold.train, fold.test))",
+        leaks("compare"),
+    ),
+    Break(
+        "6 prepared datasets' encoders know all splits",
+        "usboost/datasets/prepared/store.py",
+        'TableEncoder.fit(splits["train"], names)',
+        "TableEncoder.fit(pd.concat(list(splits.values())), names)",
+        leaks("encoders"),
+    ),
+    Break(
+        "6 medians of all rows",
+        "usboost/datasets/custom/prepare.py",
+        'imputation_of(raw.features.iloc[rows["train"]])',
+        "imputation_of(raw.features)",
+        leaks("encoders"),
+    ),
+    Break(
+        "6 a fold's encoder knows its test rows",
+        "tasks/cross_validation.py",
+        "TableEncoder.fit(fitted, names)",
+        "TableEncoder.fit(frame, names)",
+        leaks("pipeline"),
+    ),
+    # 7 thresholds
+    Break(
+        "7 the threshold is chosen on the test split",
+        "tasks/scores.py",
+        'y, probabilities = predicted["val"]',
+        'y, probabilities = predicted["test"]',
+        leaks("thresholds"),
+    ),
+    Break(
+        "7 the study's threshold is chosen on the test split",
+        ROWS,
+        'views, y = store.read(prepared, "val")',
+        'views, y = store.read(prepared, "test")',
+        leaks("thresholds"),
+    ),
+    # 8, 9 LightGBM
+    Break(
+        "8 LightGBM stops on training rows",
+        LIGHTGBM,
+        "held = [dataset(self._table(validation[0]), validation[1], train)] if validation else []",
+        "held = [dataset(table, codes, train)] if validation else []",
+        leaks("lightgbm"),
+    ),
+    Break(
+        "9 LightGBM's best round is ignored",
+        LIGHTGBM,
+        "best = booster.best_iteration if held and booster.best_iteration > 0 else booster.current",
+        "best = booster.current",
+        leaks("lightgbm"),
+    ),
+    # 10, 11 intervals
+    Break(
+        "10 the study's interval has n degrees of freedom",
+        ROWS,
+        "stats.t.ppf(0.975, len(found) - 1)",
+        "stats.t.ppf(0.975, len(found))",
+        study(),
+    ),
+    Break(
+        "10 the corrected t-test has J degrees of freedom",
+        STATISTICS,
+        "stats.t.sf(abs(t), len(d) - 1)",
+        "stats.t.sf(abs(t), len(d))",
+        ("tests/evaluation/test_statistics.py",),
+    ),
+    Break(
+        "11 the study's interval is a normal one",
+        ROWS,
+        "stats.t.ppf(0.975, len(found) - 1)",
+        "stats.norm.ppf(0.975)",
+        study(),
+    ),
+    Break(
+        "11 the corrected test is a normal one",
+        STATISTICS,
+        "stats.t.sf(abs(t), len(d) - 1)",
+        "stats.norm.sf(abs(t))",
+        ("tests/evaluation/test_statistics.py",),
+    ),
+    # 12 pairs
+    Break(
+        "12 the study's pairs are a seed apart",
+        STUDY,
+        "(values[model] - values[against]).dropna()",
+        "(values[model] - values[against].shift(1)).dropna()",
+        study(),
+    ),
+    Break(
+        "12 the headlines' pairs are a seed apart",
+        STUDY,
+        "two = ([fits[model][seed] for seed in seeds] for model in (one, other))",
+        "two = [[fits[one][s] for s in seeds], [fits[other][s] for s in [*seeds[1:], seeds[0]]]]",
+        study(),
+    ),
+    Break(
+        "12 the headlines' pairs are those of the same place",
+        STUDY,
+        "two = ([fits[model][seed] for seed in seeds] for model in (one, other))",
+        "two = (list(fits[model].values()) for model in (one, other))",
+        study(),
+    ),
+    # 13 BNN
+    Break(
+        "13 BNN's curvature weights are ignored",
+        TARGETS,
+        "weights = loss.curvature(values, f, y) if self.weighted else None",
+        "weights = None",
+        boosting("targets"),
+    ),
+    Break(
+        "13 BNN does not pass on that it is weighted",
+        BNN,
+        "target=NewtonTarget(self.weighted)",
+        "target=NewtonTarget(False)",
+        ("tests/models/test_boosted_network.py",),
+    ),
+]
+
+SPLITS = [
+    Break(
+        "the census test split is its validation split",
+        "usboost/datasets/census/prepare.py",
+        "held.iloc[np.sort(order[half:])]",
+        "held.iloc[np.sort(order[:half])]",
+        ("tests/datasets/census/test_prepare.py",),
+    ),
+    Break(
+        "parts of a table share a row",
+        SAMPLING,
+        "return [np.sort(part) for part in np.split(order, cuts)]",
+        "return [np.sort(order[max(a - 1, 0) : b]) for a, b in zip([0, *cuts], [*cuts, None])]",
+        ("tests/datasets/files/test_sampling.py",),
+    ),
+    Break(
+        "some switched labels stay",
+        SAMPLING,
+        "(clean[rows] + rng.integers(1, n_classes",
+        "(clean[rows] + rng.integers(0, n_classes",
+        ("tests/datasets/files/test_sampling.py", "tests/datasets/covertype/test_prepare.py"),
+    ),
+    Break(
+        "out-of-fold features come from all rows",
+        "usboost/models/gbm.py",
+        ".fit(table[seen], y[seen]).transform(",
+        ".fit(table, y).transform(",
+        ("tests/models/test_gbm.py",),
+    ),
+    Break(
+        "every repeat of `compare` has the same folds",
+        COMPARE,
+        "random_state=stream(seed, repeat) % 2**32)",
+        "random_state=stream(seed, 0) % 2**32)",
+        ("tests/multimodal/test_compare.py",),
+    ),
+    Break(
+        "rows drawn for the steps are those fitted to",
+        LOOP,
+        "count = max(1, round(self.step_fraction * n))",
+        "count = max(1, round((1 - self.step_fraction) * n))",
+        boosting("loop"),
+    ),
+]
+
+STATISTICAL = [
+    Break(
+        "the corrected test forgets the overlap",
+        STATISTICS,
+        "(1 / len(d) + ratio)",
+        "(1 / len(d))",
+        ("tests/evaluation/test_statistics.py",),
+    ),
+    Break(
+        "Holm's p-values may fall",
+        STATISTICS,
+        "np.maximum.accumulate(scaled)",
+        "scaled",
+        ("tests/evaluation/test_statistics.py",),
+    ),
+    Break(
+        "test and training rows change places",
+        COMPARE,
+        'ranked["rows_test"] / ranked["rows_train"]',
+        'ranked["rows_train"] / ranked["rows_test"]',
+        ("tests/multimodal/test_compare.py",),
+    ),
+    Break(
+        "the lower score ranks first",
+        COMPARE,
+        "sign = -1.0 if self.by in LOWER_IS_BETTER else 1.0",
+        "sign = 1.0",
+        ("tests/multimodal/test_compare.py",),
+    ),
+    Break(
+        "a standard deviation over n",
+        ROWS,
+        "found.std(ddof=1)",
+        "found.std(ddof=0)",
+        study(),
+    ),
+    Break(
+        "a percentile interval of 90 %",
+        ROWS,
+        "np.quantile(model - against, [0.025, 0.975])",
+        "np.quantile(model - against, [0.05, 0.95])",
+        study(),
+    ),
+    Break(
+        "bold without the test rows' luck",
+        ROWS,
+        "abs(mean) > np.hypot(seeds, rows)",
+        "abs(mean) > seeds",
+        study("rows"),
+    ),
+    Break(
+        "Table 3's spread over n",
+        "usboost/reporting/results.py",
+        "cells[column].std(ddof=1)",
+        "cells[column].std(ddof=0)",
+        ("tests/reporting/test_results.py",),
+    ),
+    Break(
+        "a lower log-loss counts as a loss",
+        "usboost/reporting/results.py",
+        ".isin(LOWER_IS_BETTER), -1.0, 1.0)",
+        ".isin(LOWER_IS_BETTER), 1.0, 1.0)",
+        ("tests/reporting/test_results.py",),
+    ),
+    Break(
+        "a threshold between equal probabilities",
+        METRICS,
+        "np.flatnonzero(ranked[1:] < ranked[:-1])",
+        "np.flatnonzero(ranked[1:] <= ranked[:-1])",
+        ("tests/evaluation/test_metrics.py",),
+    ),
+    Break(
+        "F1 of two classes is the mean over both",
+        METRICS,
+        "per_class[1] if n_classes == 2 else per_class.mean()",
+        "per_class.mean()",
+        ("tests/evaluation/test_metrics.py", *leaks("thresholds")),
+    ),
+    Break(
+        "bootstrap rows without replacement",
+        "usboost/multimodal/scored.py",
+        "(rng.integers(0, n, n) for _ in range(draws))",
+        "(rng.permutation(n) for _ in range(draws))",
+        ("tests/multimodal/test_report.py::test_intervals_are_those_of_a_share",),
+    ),
+]
+
+LOOPS = [
+    Break(
+        "a round too few",
+        LOOP,
+        "range(len(stages) + 1, self.n_rounds + 1)",
+        "range(len(stages) + 1, self.n_rounds)",
+        boosting("loop"),
+    ),
+    Break(
+        "every round draws the same",
+        LOOP,
+        "np.random.SeedSequence((self.seed, index))",
+        "np.random.SeedSequence((self.seed, 1))",
+        boosting("loop"),
+    ),
+    Break(
+        "warm starts begin from the first round",
+        LOOP,
+        "trainers, stages[-1:], pool)",
+        "trainers, stages[:1], pool)",
+        boosting("loop", "schedule"),
+    ),
+    Break(
+        "together is one after another",
+        LOOP,
+        "for group in [[name] for name in names] if self.sequential else [names]:",
+        "for group in [[name] for name in names]:",
+        boosting("loop", "literal"),
+    ),
+    Break(
+        "a fit's error depends on the weights' scale",
+        LOOP,
+        "error = error * (weights / weights.mean())",
+        "error = error * weights",
+        boosting("loop"),
+    ),
+    Break(
+        "validation scores miss the steps",
+        LOOP,
+        "f += np.float64(stage.steps[name]) * learner.predict(prepared[name])",
+        "f += learner.predict(prepared[name])",
+        boosting("loop"),
+    ),
+    Break(
+        "training scores miss the steps",
+        WORK,
+        "self.train.f += step * output",
+        "self.train.f += output",
+        boosting("loop"),
+    ),
+    Break(
+        "no shrinkage",
+        WORK,
+        "self.method.shrinkage * found.steps, found.line",
+        "found.steps, found.line",
+        boosting("loop"),
+    ),
+    Break(
+        "the risk is that of the steps before shrinkage",
+        WORK,
+        "            risk = line.risk(steps)\n        if not",
+        "            risk = line.risk(found.steps)\n        if not",
+        boosting("loop"),
+    ),
+    Break(
+        "the worst inner iteration counts",
+        WORK,
+        "found.risk < best.risk",
+        "found.risk > best.risk",
+        boosting("loop"),
+    ),
+    Break(
+        "inner iterations forget the steps found",
+        WORK,
+        "            steps = found.steps\n",
+        "",
+        boosting("loop", "literal"),
+    ),
+    Break(
+        "learners see the rows of the steps",
+        WORK,
+        "[target.without(self.draws.held_out) for target in targets]",
+        "list(targets)",
+        boosting("loop"),
+    ),
+    Break(
+        "steps are searched on all rows",
+        WORK,
+        "line = self._line(fits, self.draws.held_out)",
+        "line = self._line(fits, None)",
+        boosting("loop"),
+    ),
+    Break(
+        "the risk of all rows may double",
+        WORK,
+        "MOST_RISE = 1.1",
+        "MOST_RISE = 2.0",
+        boosting("loop"),
+    ),
+    Break(
+        "nothing starts warm",
+        WORK,
+        "self.before[0].learners.get(name) if self.before else None",
+        "None",
+        boosting("loop", "literal", "schedule"),
+    ),
+    Break(
+        "a network diverges unseen",
+        WORK,
+        "if not np.isfinite(output).all():",
+        "if np.isnan(output).all():",
+        ("tests/models/test_boosted_network.py",),
+    ),
+    Break(
+        "one round more of patience",
+        CALLBACKS,
+        "round_.index - self.best_round >= self.patience",
+        "round_.index - self.best_round > self.patience",
+        boosting("loop"),
+    ),
+    Break(
+        "the last of equal rounds is the best",
+        CALLBACKS,
+        'metrics.get("risk_val", math.inf) < best.get("risk_val", math.inf)',
+        'metrics.get("risk_val", math.inf) <= best.get("risk_val", math.inf)',
+        boosting("loop"),
+    ),
+    Break(
+        "a higher risk is better",
+        CALLBACKS,
+        'sign = -1.0 if monitor.startswith(("risk", "log_loss")) else 1.0',
+        "sign = 1.0",
+        boosting("loop"),
+    ),
+]
+
+SEARCHES = [
+    Break(
+        "Newton takes every step",
+        STEPS,
+        "if line.risk(candidate) <= risk - 1e-4 * scale * decrease:",
+        "if True:",
+        boosting("steps"),
+    ),
+    Break(
+        "Newton has no limit",
+        STEPS,
+        "np.clip(steps + scale * direction, -self.limit, self.limit)",
+        "steps + scale * direction",
+        boosting("steps"),
+    ),
+    Break(
+        "Newton stops after one iteration",
+        STEPS,
+        "max_iterations: int = 50",
+        "max_iterations: int = 1",
+        boosting("steps"),
+    ),
+    Break(
+        "Bayes may make it worse",
+        STEPS,
+        "return found if line.risk(found) <= line.risk(still) else still",
+        "return found",
+        boosting("steps"),
+    ),
+    Break(
+        "Bayes has a random point too few",
+        STEPS,
+        "n_calls=self.n_random + self.n_guided",
+        "n_calls=self.n_random + self.n_guided - 1",
+        boosting("steps"),
+    ),
+    Break(
+        "a frame worse than chance votes",
+        STEPS,
+        "np.clip(cast(ClosedFormLine, line).minimiser(), self.lowest, self.highest)",
+        "np.minimum(cast(ClosedFormLine, line).minimiser(), self.highest)",
+        ("tests/models/test_earlyboost.py",),
+    ),
+]
+
+LOSSES = [
+    Break(
+        "Earlyboost's alpha without its half",
+        SIGNS,
+        "0.5 * (np.log([right]) - np.log([wrong]))",
+        "(np.log([right]) - np.log([wrong]))",
+        ("tests/losses/test_signs.py",),
+    ),
+    Break(
+        "Earlyboost's weights sum to one in each class",
+        SIGNS,
+        "return weights / weights.sum()",
+        "return weights / weights.sum(axis=0)",
+        ("tests/losses/test_signs.py",),
+    ),
+    Break(
+        "the squared line's gradient without its 2",
+        SQUARED,
+        "gradient = 2 * (self._quadratic @ steps - self._linear)",
+        "gradient = self._quadratic @ steps - self._linear",
+        ("tests/boosting/test_steps.py", "tests/losses/test_codeword.py"),
+    ),
+    Break(
+        "the nearest probabilities sum to zero",
+        SQUARED,
+        "(np.cumsum(falling, axis=1) - 1)",
+        "np.cumsum(falling, axis=1)",
+        ("tests/models/test_boosted_network.py",),
+    ),
+    Break(
+        "w without its half",
+        CODEWORD,
+        "self._combine(0.5 * self.weights(f, y), y)",
+        "self._combine(self.weights(f, y), y)",
+        ("tests/losses/test_codeword.py",),
+    ),
+    Break(
+        "w̃ without its root",
+        CODEWORD,
+        "self._combine(np.sqrt(self.weights(f, y)), y)",
+        "self._combine(self.weights(f, y), y)",
+        ("tests/losses/test_codeword.py",),
+    ),
+    Break(
+        "the curvature of a target without its mean",
+        ENTROPY,
+        "np.square(d - mean)",
+        "np.square(d)",
+        ("tests/losses/test_cross_entropy.py",),
+    ),
+    Break(
+        "2WL2O's term of second order twice",
+        TARGETS,
+        "0.25 * s**2 * w_tilde",
+        "0.5 * s**2 * w_tilde",
+        boosting("targets"),
+    ),
+    Break(
+        "2WL2O's mixed term turned round",
+        TARGETS,
+        "(s - 0.5 * s * other) * w",
+        "(s + 0.5 * s * other) * w",
+        boosting("targets"),
+    ),
+    Break(
+        "trimming leaves out the heaviest",
+        TARGETS,
+        "order = np.argsort(column)",
+        "order = np.argsort(-column)",
+        boosting("targets"),
+    ),
+]
+
+BREAKS = [*REVIEWED, *SPLITS, *STATISTICAL, *LOOPS, *SEARCHES, *LOSSES]

@@ -1,0 +1,205 @@
+"""`make mutants`: break the code on purpose, one place at a time, and see whether a test notices.
+
+``python -m benchmarks.mutants.run [WORD ...]`` copies the code to a temporary folder, runs the tests that
+`benchmarks.mutants.breaks` names on the copy as it is, then breaks one place after another and runs that
+place's tests alone. A break is
+
+- killed: a test failed, which is named;
+- survived: its tests pass all the same;
+- stale: its old text is not in the file exactly once, so it could not be made: mend the list;
+- broken: no test failed, but pytest did not run them all (the break cannot be imported, or a test has gone).
+
+With words only the breaks are made whose name or file holds one of them. (Damaged *files* are another thing:
+`benchmarks.robustness.mutations`.)
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import multiprocessing
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+COPIED = ("usboost", "tasks", "flows", "benchmarks", "tests")
+FILES = ("pyproject.toml", "params.yaml", "dvc.yaml")
+HEAVY = (
+    *("pytest", "hypothesis", "numpy", "pandas", "pyarrow.parquet", "scipy.stats", "sklearn.ensemble"),
+    *("lightgbm", "torch", "mlflow", "prefect", "matplotlib.pyplot"),
+)
+"""Imported once, so that a break costs its tests and little more."""
+
+SECONDS = 300
+"""After which a break counts as killed: it made a test run for ever."""
+
+FORK = multiprocessing.get_context("fork")
+
+
+@dataclass(frozen=True)
+class Break:
+    """A place of the code, what is to stand there instead, and who should notice.
+
+    Attributes
+    ----------
+    name : what is wrong then.
+    file : relative to the root.
+    old, new : text; the old one is in the file once.
+    tests : files or node ids, in the order in which they are run.
+    """
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a break: killed, survived, stale or broken; the test that failed, or why."""
+
+    what: str
+    said: str = ""
+    seconds: float = 0.0
+
+
+class FirstFailure:
+    """A pytest plugin that remembers which test failed first."""
+
+    def __init__(self) -> None:
+        self.test = ""
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed and not self.test:
+            self.test = report.nodeid
+
+
+def judge(made: Break, copy: Path) -> Outcome:
+    """Make one break in a copy of the code, run its tests there, and mend it again."""
+    file = copy / made.file
+    text = file.read_text() if file.is_file() else ""
+    if text.count(made.old) != 1:
+        return Outcome("stale", f"{made.file} holds its old text {text.count(made.old)} times, not once")
+    file.write_text(text.replace(made.old, made.new))
+    started = time.perf_counter()
+    try:
+        code, test = tested(copy, made.tests)
+    finally:
+        file.write_text(text)
+    seconds = time.perf_counter() - started
+    if code is None:
+        return Outcome("killed", f"no answer after {SECONDS} s", seconds)
+    if test:
+        return Outcome("killed", test, seconds)
+    return Outcome("survived" if code == 0 else "broken", "" if code == 0 else f"pytest: {code}", seconds)
+
+
+def tested(copy: Path, tests: Sequence[str], seconds: float = SECONDS) -> tuple[int | None, str]:
+    """pytest's exit code, None if it did not end, and the first test that failed."""
+    ours, theirs = FORK.Pipe(duplex=False)
+    process = FORK.Process(target=_tests, args=(copy, tests, theirs))
+    process.start()
+    theirs.close()
+    answer: tuple[int | None, str] = (None, "")
+    if ours.poll(seconds):
+        try:
+            answer = ours.recv()
+        except EOFError:  # it died
+            answer = (-1, "")
+    process.kill()
+    process.join()
+    return answer
+
+
+def _tests(copy: Path, tests: Sequence[str], out: Connection) -> None:
+    """Run tests of a copy, in a process of its own."""
+    import pytest
+
+    os.chdir(copy)
+    os.environ |= {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+    # old bytecode of a file of the same size and second would hide the break
+    sys.dont_write_bytecode = True
+    sys.path.insert(0, str(copy))
+    for name in [name for name in sys.modules if name.split(".")[0] in COPIED]:
+        del sys.modules[name]
+    importlib.invalidate_caches()
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 1)
+    os.dup2(quiet, 2)
+    first = FirstFailure()
+    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-seed=0"]
+    code = int(pytest.main([*options, *tests], plugins=[first]))
+    out.send((code, first.test))
+    out.close()
+    os._exit(0)  # no thread of a test may keep it
+
+
+@contextmanager
+def copied(root: Path) -> Iterator[Path]:
+    """A temporary folder with the code and its tests."""
+    with tempfile.TemporaryDirectory(prefix="usboost-mutants-") as folder:
+        copy = Path(folder)
+        for name in COPIED:
+            if (root / name).is_dir():
+                shutil.copytree(root / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+        for name in FILES:
+            if (root / name).is_file():
+                shutil.copy(root / name, copy)
+        yield copy
+
+
+def run(breaks: Sequence[Break], root: Path = ROOT) -> dict[str, Outcome]:
+    """Make every break and print what became of it.
+
+    Raises
+    ------
+    SystemExit
+        If the tests fail on the code as it is.
+    """
+    for name in HEAVY:
+        importlib.import_module(name)
+    found: dict[str, Outcome] = {}
+    with copied(root) as copy:
+        every = list(dict.fromkeys(test for made in breaks for test in made.tests))
+        code, test = tested(copy, every, 10 * SECONDS)
+        if code != 0:
+            raise SystemExit(f"the tests do not pass on the code as it is: {test or f'pytest: {code}'}")
+        for k, made in enumerate(breaks, start=1):
+            outcome = found[made.name] = judge(made, copy)
+            line = f"{k:3}/{len(breaks)} {outcome.what:8} {outcome.seconds:5.1f} s  {made.name}"
+            print(line + (f"  [{outcome.said}]" if outcome.said else ""), flush=True)
+    return found
+
+
+def main() -> None:
+    from benchmarks.mutants.breaks import BREAKS
+
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("words", nargs="*", help="only breaks whose name or file holds one of these")
+    words = parser.parse_args().words
+    chosen = [b for b in BREAKS if not words or any(word in b.name or word in b.file for word in words)]
+    started = time.perf_counter()
+    found = run(chosen)
+    counts = {what: [n for n, o in found.items() if o.what == what] for what in ("killed", "survived")}
+    others = {name: outcome for name, outcome in found.items() if outcome.what in ("stale", "broken")}
+    minutes = (time.perf_counter() - started) / 60
+    print(f"{len(counts['killed'])} killed, {len(counts['survived'])} survived in {minutes:.1f} min")
+    for name in counts["survived"]:
+        print(f"survived: {name}")
+    for name, outcome in others.items():
+        print(f"{outcome.what}: {name}: {outcome.said}", file=sys.stderr)
+    raise SystemExit(2 if others else 1 if counts["survived"] else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""`compare`: a fold's test rows are in no model, encoder or decision to stop, and in its scores only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.leaks.probes import spoiled_table, training, watched
+from tests.multimodal.conftest import numbers
+from usboost.datasets.custom.table import OwnTable, read_own
+from usboost.evaluation.names import METRICS
+from usboost.models.base import ViewsClassifier
+from usboost.multimodal import compare as comparing
+from usboost.multimodal.compare import compare, folds_of
+from usboost.multimodal.models import build
+
+ROUNDS = {"2wl": 4, "lgbm": 15}
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> OwnTable:
+    path: Path = tmp_path_factory.mktemp("compare") / "table.parquet"
+    numbers(150).to_parquet(path)
+    return read_own(path, label="kind")
+
+
+def unfitted(name: str) -> ViewsClassifier:
+    return build(name, pictures=False, rounds=ROUNDS[name])
+
+
+def everything(model: Any) -> np.ndarray:
+    """The fit, what stopped it, and when."""
+    return np.concatenate([training(model).ravel(), watched(model), [model.best_round_]])
+
+
+@pytest.mark.parametrize("name", ROUNDS)
+def test_test_rows_are_in_the_scores_only(name: str, table: OwnTable) -> None:
+    fold = folds_of(table, 3, 1, 0)[0]
+
+    def fitted(rows: np.ndarray) -> tuple[np.ndarray, dict[str, float]]:
+        model = unfitted(name)
+        scores = comparing._scored(spoiled_table(table, rows, labels=True), model, fold)
+        return everything(model), {metric: scores[metric] for metric in METRICS}
+
+    clean, forbidden = fitted(fold.test[:0]), fitted(fold.test)
+    np.testing.assert_array_equal(clean[0], forbidden[0])
+    assert clean[1] != forbidden[1]
+    for rows in (fold.val, fold.train[:15]):
+        assert not np.array_equal(clean[0], fitted(rows)[0])
+
+
+@pytest.mark.parametrize("name", ROUNDS)
+def test_every_fold_of_a_comparison(name: str, table: OwnTable) -> None:
+    """Spoiled test rows of the first fold change the fits of the other folds, which learn from them."""
+
+    def fits(rows: np.ndarray) -> list[np.ndarray]:
+        kept: list[Any] = []
+
+        def make(seed: int) -> ViewsClassifier:
+            kept.append(unfitted(name))
+            return kept[-1]
+
+        assert not compare(spoiled_table(table, rows), {"model": make}, folds=2).failures
+        return [everything(model) for model in kept]
+
+    test = folds_of(table, 2, 1, 0)[0].test
+    clean, forbidden = fits(test[:0]), fits(test)
+    np.testing.assert_array_equal(clean[0], forbidden[0])
+    assert not np.array_equal(clean[1], forbidden[1])

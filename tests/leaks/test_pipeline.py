@@ -1,0 +1,169 @@
+"""The pipeline's fits: test rows are in their scores only, in folds, splits and embeddings alike."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import yaml
+from mlflow.tracking import MlflowClient
+from sklearn.model_selection import StratifiedKFold
+
+from benchmarks.study import results as study
+from tasks import settings as reading
+from tasks import training
+from tasks.identity import plan
+from tests.leaks.probes import training as rounds_of
+from tests.leaks.probes import watched
+from usboost.data.encoding import TableEncoder
+from usboost.data.images import Images
+from usboost.data.views import Views
+from usboost.datasets.covertype import shapes
+from usboost.datasets.prepared import image_store, store
+from usboost.evaluation import metrics
+from usboost.learners.networks.backbones import Backbone, embedded
+
+ROOT = Path(__file__).parents[2]
+PARAMS = yaml.safe_load((ROOT / "params.yaml").read_text())
+SIZES = PARAMS["profiles"]["demo"]
+SIZES["networks"] |= {"epochs": 2, "batch_size": 32, "head": [4]}
+SIZES["boosting"] |= {"rounds": 3, "head": [4]}
+PARAMS |= {"device": "cpu", "external_baselines": {"n_trees": 40, "learning_rate": 0.3, "patience": 5}}
+PARAMS["bnn"] = {"loss": "squared", "hidden": 4, "epochs": 2, "rounds": 2}
+SETTINGS = reading.parse(PARAMS)
+NAMES = ["a", "b", "c", "d"]
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    before = mlflow.get_tracking_uri()
+    mlflow.set_tracking_uri(f"sqlite:///{tmp_path_factory.mktemp('mlflow')}/mlflow.db")
+    yield
+    mlflow.set_tracking_uri(before)
+
+
+@pytest.fixture
+def run_id(database: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A run that has the model already, which takes longest; the workspace is an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    name = tmp_path.name
+    run = MlflowClient().create_run(mlflow.create_experiment(name, (tmp_path / "artifacts").as_uri()))
+    MlflowClient().set_tag(run.info.run_id, "usboost.model_logged", "true")
+    return str(run.info.run_id)
+
+
+def frame_of(n: int, seed: int) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(rng.normal(size=(n, 4)).astype(np.float32), columns=NAMES)
+    frame[store.LABEL] = (frame["a"] * frame["c"] + frame["b"] + rng.normal(size=n) > 0).astype(np.int8)
+    return frame
+
+
+def spoiled(frame: pd.DataFrame) -> pd.DataFrame:
+    """Far numbers, every label the other one."""
+    return (frame * 50 + 3).assign(label=1 - frame[store.LABEL]).astype(frame.dtypes)
+
+
+def write(dataset: str, splits: dict[str, pd.DataFrame], views: dict[str, list[str]], **more: Any) -> None:
+    """Prepare a dataset anew in the workspace."""
+    columns = {
+        name: {"view": view, "kind": "continuous", "why": "a number"}
+        for view, names in views.items()
+        for name in names
+    }
+    columns[store.LABEL] = {"view": None, "kind": "label", "why": "what is predicted"}
+    about = {"profile": "demo", "seed": 0, "columns": columns, "sources": {}}
+    card = store.describe(splits, views, ["no", "yes"], dataset=dataset, **about, **more)
+    images = Path("drawn") if "images" in more else None
+    prepared = store.Prepared(splits, views, ["no", "yes"], card, images)
+    store.write(prepared, Path("data/prepared") / dataset)
+
+
+def fitted(dataset: str, model: str, run_id: str, number: int) -> tuple[Any, dict[str, Any]]:
+    """A fit of the pipeline with seed 1 (seed 0 is looked at, too): the estimator and its record."""
+    planned, out = plan(dataset, model, 1, SETTINGS), Path(f"out-{number}")
+    out.mkdir()
+    return planned.estimator, training.fit(planned, out, run_id)
+
+
+@pytest.mark.parametrize("model", ["lgbm", "2wl"])
+def test_the_test_split_is_in_the_scores_only(model: str, run_id: str) -> None:
+    splits = {"train": frame_of(150, 0), "val": frame_of(80, 1), "test": frame_of(80, 2)}
+
+    def fit(number: int, *wrong: str) -> tuple[np.ndarray, dict[str, Any]]:
+        given = {name: spoiled(frame) if name in wrong else frame for name, frame in splits.items()}
+        write("ci_a", given, {"U": NAMES[:2], "S": NAMES[2:]})
+        estimator, record = fitted("ci_a", model, run_id, number)
+        done = np.concatenate([rounds_of(estimator).ravel(), watched(estimator), [record["best_round"]]])
+        return done, record["scores"]
+
+    (clean, scores), (forbidden, spoilt) = fit(0), fit(1, "test")
+    np.testing.assert_array_equal(clean, forbidden)
+    assert spoilt["val"] == scores["val"] and spoilt["test"] != scores["test"]
+    assert not np.array_equal(clean, fit(2, "val")[0])
+
+
+def test_a_folds_encoder_knows_its_training_rows_only(run_id: str) -> None:
+    """What the pipeline scores is what each fold's training rows alone give, encoder and model."""
+    frame = frame_of(90, 0)
+    frame.loc[::9, "a"] *= 1000  # what one fold's mean and deviation are, no other's are
+    write("iris", {"train": frame}, {"x": NAMES}, folds=3)
+    _, record = fitted("iris", "bnn", run_id, 0)
+    y, losses = frame[store.LABEL].to_numpy(), []
+    for seen, unseen in StratifiedKFold(3, shuffle=True, random_state=1).split(y, y):
+        encoder = TableEncoder.fit(frame.iloc[seen], NAMES)
+        model = plan("iris", "bnn", 1, SETTINGS).estimator
+        model.fit(Views(x=encoder.transform(frame.iloc[seen])), y[seen])
+        said = model.predict_proba(Views(x=encoder.transform(frame.iloc[unseen])))
+        losses.append(metrics.score(y[unseen], said)["log_loss"])
+    assert record["scores"]["test"]["log_loss"] == pytest.approx(np.mean(losses), rel=1e-12)
+
+
+def test_the_embeddings_network_sees_training_and_validation_rows_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("params.yaml").write_text(yaml.safe_dump(PARAMS, sort_keys=False))
+    splits = {"train": frame_of(64, 0), "val": frame_of(32, 1), "test": frame_of(32, 2)}
+
+    def weights(*wrong: str) -> bytes:
+        given = {name: spoiled(frame) if name in wrong else frame for name, frame in splits.items()}
+        for k, (name, frame) in enumerate(given.items()):
+            drawn, seed = frame[store.LABEL].to_numpy(), k + 9 * (name in wrong)
+            shapes.generate(drawn, Path("drawn") / name, seed=seed, size=24, overwrite=True)
+        about = image_store.entry(24, 1, encoding="PNG", pictures="shapes")
+        write("ct", given, {"S": NAMES}, images=about)
+        study.embedding_weights(tmp_path, "ct", tmp_path / "cnn.safetensors")
+        return (tmp_path / "cnn.safetensors").read_bytes()
+
+    clean = weights()
+    assert clean == weights("test")
+    assert clean != weights("train")
+
+
+def test_a_pictures_embedding_does_not_depend_on_the_others() -> None:
+    pixels = np.random.default_rng(0).integers(0, 255, (12, 1, 16, 16), dtype=np.uint8)
+    others = pixels.copy()
+    others[6:] = 255
+
+    def embedding(each: np.ndarray) -> np.ndarray:
+        return embedded(Images(each), Backbone("small_cnn"), torch.device("cpu")).numeric
+
+    clean, forbidden = embedding(pixels), embedding(others)
+    np.testing.assert_array_equal(clean[:6], forbidden[:6])
+    assert not np.array_equal(clean[6:], forbidden[6:])
+    np.testing.assert_allclose(embedding(pixels[:6]), clean[:6], rtol=1e-5, atol=1e-6)
+
+
+def test_the_record_says_what_was_scored(run_id: str) -> None:
+    splits = {name: frame_of(60, k) for k, name in enumerate(training.SPLITS)}
+    write("ci_a", splits, {"U": NAMES[:2], "S": NAMES[2:]})
+    _, record = fitted("ci_a", "lgbm", run_id, 0)
+    assert set(record["scores"]) == {"val", "test"}
+    assert json.loads(Path("out-0/seed-1.json").read_text()) == record

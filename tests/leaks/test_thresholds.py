@@ -1,0 +1,107 @@
+"""A threshold is chosen on the validation rows, and the test rows have no say in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from benchmarks.study import rows as study
+from tasks import scores
+from tests.small_models import lgbm
+from usboost.data.encoding import TableEncoder
+from usboost.data.views import Views
+from usboost.datasets.prepared import store
+from usboost.evaluation import metrics
+
+
+def predicted(seed: int, n: int = 200) -> tuple[np.ndarray, np.ndarray]:
+    """Labels of which a quarter are 1, and probabilities of class 1 that know something of them."""
+    rng = np.random.default_rng(seed)
+    y = (rng.random(n) < 0.25).astype(int)
+    p = np.clip(rng.normal(0.2 + 0.15 * y, 0.15), 0.01, 0.99)
+    return y, np.column_stack([1 - p, p])
+
+
+def brute_force(y: np.ndarray, p: np.ndarray) -> float:
+    """The highest F1 of all thresholds."""
+    return max(metrics.f1(y, (p >= threshold).astype(int), 2) for threshold in p)
+
+
+def test_the_threshold_is_the_best_one_of_the_validation_rows() -> None:
+    val, test = predicted(0), predicted(1)
+    found = scores.score({"val": val, "test": test})
+    assert found["val"]["f1_tuned"] == pytest.approx(brute_force(val[0], val[1][:, 1]), abs=1e-12)
+    threshold = metrics.best_threshold(val[0], val[1][:, 1])
+    expected = metrics.f1(test[0], (test[1][:, 1] >= threshold).astype(int), 2)
+    assert found["test"]["f1_tuned"] == expected
+    assert expected < brute_force(test[0], test[1][:, 1])  # or the test rows could have chosen it
+
+
+def test_test_rows_do_not_move_the_threshold() -> None:
+    val, (y, p) = predicted(0), predicted(1)
+    clean = scores.score({"val": val, "test": (y, p)})
+    for spoiled in ((1 - y, p), (y, 1 - p), (y[:1], p[:1])):
+        forbidden = scores.score({"val": val, "test": spoiled})
+        assert forbidden["val"] == clean["val"]
+    moved = val[0].copy()
+    moved[:60] = 1 - moved[:60]
+    assert (
+        scores.score({"val": (moved, val[1]), "test": (y, p)})["test"]["f1_tuned"]
+        != clean["test"]["f1_tuned"]
+    )
+    # what is not tuned knows nothing of the validation rows either
+    for name in ("f1", "accuracy", "log_loss", "auc"):
+        assert clean["test"][name] == metrics.score(y, p)[name]
+
+
+def test_each_test_row_is_judged_alone() -> None:
+    """Probabilities are the model's own: nothing is calibrated on the rows that are scored."""
+    val, (y, p) = predicted(0), predicted(1)
+    whole = scores.score({"val": val, "test": (y, p)})["test"]
+    parts = [scores.score({"val": val, "test": (y[k], p[k])})["test"] for k in (slice(100), slice(100, 200))]
+    for name in ("log_loss", "accuracy"):
+        assert whole[name] == pytest.approx(np.mean([part[name] for part in parts]), abs=1e-12)
+
+
+def test_the_studys_threshold_is_that_of_the_validation_rows(tmp_path: Path) -> None:
+    """benchmarks/study keeps what models say of the test rows, with a threshold for the tuned F1."""
+    model = lgbm(views=("S",), n_trees=15).fit(*rows_of(0))
+
+    def said(name: str, val: int, test: int) -> study.Predicted:
+        return study.said(model, written(tmp_path / name, val, test))
+
+    clean, forbidden, allowed = said("clean", 1, 2), said("forbidden", 1, 3), said("allowed", 3, 2)
+    assert clean.threshold == forbidden.threshold != allowed.threshold
+    views, y = rows_of(1)
+    assert clean.threshold == metrics.best_threshold(y, model.predict_proba(views)[:, 1])
+    np.testing.assert_array_equal(clean.y, rows_of(2)[1])
+    np.testing.assert_array_equal(clean.probabilities, model.predict_proba(rows_of(2)[0]))
+
+
+def frame_of(seed: int) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(rng.normal(size=(150, 3)).astype(np.float32), columns=["a", "b", "c"])
+    frame["label"] = (frame["a"] + rng.normal(size=150) > 0.7).astype(np.int8)
+    return frame
+
+
+ENCODER = TableEncoder.fit(frame_of(0), ["a", "b", "c"])
+
+
+def rows_of(seed: int) -> tuple[Views, np.ndarray]:
+    frame = frame_of(seed)
+    return Views(S=ENCODER.transform(frame)), frame["label"].to_numpy(dtype=np.int64)
+
+
+def written(folder: Path, val: int, test: int) -> Path:
+    splits = {"train": frame_of(0), "val": frame_of(val), "test": frame_of(test)}
+    views, classes = {"S": ["a", "b", "c"]}, ["no", "yes"]
+    columns = {name: {"view": "S", "kind": "continuous", "why": "a number"} for name in views["S"]}
+    columns["label"] = {"view": None, "kind": "label", "why": "what is predicted"}
+    about = {"dataset": "ci_a", "profile": "paper", "seed": 0, "columns": columns, "sources": {}}
+    card = store.describe(splits, views, classes, **about)
+    store.write(store.Prepared(splits, views, classes, card), folder)
+    return folder
