@@ -211,7 +211,8 @@ def _importance(target: Target) -> tuple[np.ndarray | None, np.ndarray]:
     """
     n, d = target.values.shape
     if target.metric is not None:
-        present: np.ndarray = np.ones(n, dtype=bool) if target.left_out is None else ~target.left_out
+        out = target.left_out
+        present = np.ones(n, dtype=bool) if out is None else np.logical_not(out)
         trace = float(np.einsum("nii->n", target.metric)[present].mean())
         return (target.metric * (d / trace)).astype(np.float32), present
     if (given := target.fit_weights) is None:
