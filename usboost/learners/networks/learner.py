@@ -211,8 +211,9 @@ def _importance(target: Target) -> tuple[np.ndarray | None, np.ndarray]:
     """
     n, d = target.values.shape
     if target.metric is not None:
-        out = target.left_out
-        present = np.ones(n, dtype=bool) if out is None else np.logical_not(out)
+        present = np.ones(n, dtype=bool)
+        if target.left_out is not None:
+            present[target.left_out] = False
         trace = float(np.einsum("nii->n", target.metric)[present].mean())
         return (target.metric * (d / trace)).astype(np.float32), present
     if (given := target.fit_weights) is None:
