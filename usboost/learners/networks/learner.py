@@ -219,7 +219,7 @@ def _importance(target: Target) -> tuple[np.ndarray | None, np.ndarray]:
     if (given := target.fit_weights) is None:
         return None, np.ones(n, dtype=bool)
     weights = np.broadcast_to(given.reshape(n, -1), target.values.shape)
-    present = weights.any(axis=1)
+    present = np.asarray(weights.any(axis=1))
     return (weights / weights[present].mean()).astype(np.float32), present
 
 
