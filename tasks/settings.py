@@ -168,7 +168,7 @@ class Boosting(Section):
     step_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.0
     trim: Annotated[float, Field(ge=0, lt=1)] = 0.0
     patience: Positive | None
-    tree_engine: Literal["lightgbm", "sklearn"]
+    tree_engine: Literal["lightgbm", "histogram", "sklearn"]
     fixed_step: float
     bayes: Bayes
 

@@ -25,13 +25,15 @@ STEP_BOUNDS = (0.0, 10.0)
 
 @dataclass
 class LiteralBoosting:
-    """2WL (US Algorithm 1) and, with `second_order`, 2WL2O (Algorithm 2, N₂ = 1).
+    """2WL (US Algorithm 1) and, with `second_order`, 2WL2O (Algorithm 2).
 
     Parameters
     ----------
     n_classes : M
     codewords : (M, D), unit vectors if not given
-    search : (risk of a list of steps, round) -> steps; thirty evaluations of `gp_minimize` if not given
+    n_inner : N₂, fits per round
+    search : (risk of a list of steps, round) -> steps, with N₂ > 1 also of j; thirty evaluations of
+        `gp_minimize` if not given
     network : round -> network; new random weights of FC(hidden) if not given
     orders : (round, n) -> row numbers of an epoch; shuffled by the DataLoader if not given
     views : "US", "U" or "S"
@@ -39,6 +41,7 @@ class LiteralBoosting:
     Attributes
     ----------
     stages_ : list of (network or None, tree or None, steps)
+    kept_ : list of (j, round), which inner iteration was kept
     f_ : float64 (n, D) scores on the training samples
     seconds_ : dict of seconds by part, summed over rounds
     """
@@ -51,8 +54,9 @@ class LiteralBoosting:
     max_depth: int = 3
     min_samples_leaf: int = 20
     initial_step: float = 0.1
+    n_inner: int = 1
     codewords: np.ndarray | None = None
-    search: Callable[[Callable[[Any], float], int], Iterable[float]] | None = None
+    search: Callable[..., Iterable[float]] | None = None
     network: Callable[[int], nn.Module] | None = None
     orders: Callable[[int, int], list[int]] | None = None
     views: str = "US"
@@ -60,6 +64,7 @@ class LiteralBoosting:
     stages_: list[tuple[nn.Module | None, DecisionTreeRegressor | None, list[float]]] = field(
         default_factory=list
     )
+    kept_: list[tuple[int, int]] = field(default_factory=list)
     seconds_: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     def fit(self, U: np.ndarray, S: np.ndarray, y: np.ndarray, n_rounds: int) -> LiteralBoosting:
@@ -85,36 +90,51 @@ class LiteralBoosting:
         return f @ self.codewords.T
 
     def _round(self, index: int, U: np.ndarray, S: np.ndarray, y: np.ndarray) -> None:
-        with self._timed("targets"):
-            targets = self._targets(y)
-        outputs, network, tree = [], None, None
-        if "U" in self.views:
-            with self._timed("network"):
-                network = self._train(index, U, targets[0])
-                outputs.append(self._run(network, U))
-        if "S" in self.views:
-            with self._timed("tree"):
-                tree = DecisionTreeRegressor(
-                    max_depth=self.max_depth, min_samples_leaf=self.min_samples_leaf, random_state=0
-                ).fit(S, targets[-1])
-                outputs.append(self._shaped(tree.predict(S)))
-        with self._timed("steps"):
-
-            def risk(steps: Any) -> float:
-                moved = self.f_ + sum(step * output for step, output in zip(steps, outputs))
-                return self.risk(moved, y)
-
-            steps = [float(step) for step in (self.search or self._bayes)(risk, index)[: len(outputs)]]
+        """Algorithm 2's inner loop: fit with (ε_j, δ_j), search (ε_{j+1}, δ_{j+1}); the best j is kept."""
+        steps = [self.initial_step] * len(self.views)
+        best: tuple[float, int, Any, Any, list[float], list[np.ndarray]] | None = None
+        for inner in range(self.n_inner):
+            with self._timed("targets"):
+                targets = self._targets(y, steps)
+            outputs, network, tree = [], None, None
+            if "U" in self.views:
+                with self._timed("network"):
+                    network = self._train(index, U, targets[0])
+                    outputs.append(self._run(network, U))
+            if "S" in self.views:
+                with self._timed("tree"):
+                    tree = DecisionTreeRegressor(
+                        max_depth=self.max_depth, min_samples_leaf=self.min_samples_leaf, random_state=0
+                    ).fit(S, targets[-1])
+                    outputs.append(self._shaped(tree.predict(S)))
+            with self._timed("steps"):
+                risk = self._along(outputs, y)
+                found = (self.search or self._bayes)(risk, index, *([inner] if self.n_inner > 1 else []))
+                steps = [float(step) for step in found[: len(outputs)]]
+            if best is None or risk(steps) < best[0]:
+                best = risk(steps), inner, network, tree, steps, outputs
+        assert best is not None
+        _, inner, network, tree, steps, outputs = best
         self.f_ = self.f_ + sum(step * output for step, output in zip(steps, outputs))
         self.stages_.append((network, tree, steps))
+        self.kept_.append((inner, index))
+
+    def _along(self, outputs: list[np.ndarray], y: np.ndarray) -> Callable[[Any], float]:
+        """The risk as a function of the steps along these outputs."""
+
+        def risk(steps: Any) -> float:
+            return self.risk(self.f_ + sum(step * output for step, output in zip(steps, outputs)), y)
+
+        return risk
 
     def risk(self, f: np.ndarray, y: np.ndarray) -> float:
         """mean_i Σ_k exp(−½⟨f_i, y_i − y^k⟩)."""
         own = self.codewords[y]
-        terms = [np.exp(-0.5 * np.sum(f * (own - codeword), axis=1)) for codeword in self.codewords]
+        with np.errstate(over="ignore"):
+            terms = [np.exp(-0.5 * np.sum(f * (own - codeword), axis=1)) for codeword in self.codewords]
         return float(np.sum(terms, axis=0).mean())
 
-    def _targets(self, y: np.ndarray) -> list[np.ndarray]:
+    def _targets(self, y: np.ndarray, steps: list[float]) -> list[np.ndarray]:
         own = self.codewords[y]
         w, w_tilde = np.zeros_like(self.f_), np.zeros_like(self.f_)
         for codeword in self.codewords:
@@ -123,7 +143,7 @@ class LiteralBoosting:
             w_tilde += (own - codeword) * np.exp(-0.25 * margin)[:, None]
         if not self.second_order:
             return [w, w]
-        epsilon = delta = self.initial_step
+        epsilon, delta = steps[0], steps[-1]
         if len(self.views) == 1:
             return [epsilon * w - epsilon**2 / 4 * w_tilde]
         return [

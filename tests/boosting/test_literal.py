@@ -10,6 +10,7 @@ from torch import nn
 from benchmarks.speed.census import dense, ordinal
 from benchmarks.speed.literal import LiteralBoosting, leaf_values
 from tests.conftest import make_views
+from usboost.boosting.steps import Bayes
 from usboost.data.table import Table
 from usboost.learners.base import Target
 from usboost.learners.networks.initial_weights import initialise
@@ -35,7 +36,7 @@ def coarse(table):
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("order", ["gradient", "second_order"])
 def test_boosted_trees_are_the_literal_ones(n_classes, order):
-    """Exact trees in M − 1 coordinates give the margins of the paper's, in M, with equal steps."""
+    """Exact trees give the paper's margins with equal steps; for two classes in one coordinate, not two."""
     views, y = make_views(n_classes, n=300)
     second = order == "second_order"
     literal = LiteralBoosting(n_classes, second, search=fixed([0.7]), views="S", min_samples_leaf=5)
@@ -48,11 +49,46 @@ def test_boosted_trees_are_the_literal_ones(n_classes, order):
         n_rounds=6,
         validation_fraction=0,
     ).fit(views, y)
-    loss = CodewordExponential.simplex(n_classes)
+    loss = model._loss()
     expected = literal.decision_function(np.zeros((300, 1), np.float32), ordinal(views["S"]))
     got = loss.scores(model._f(views))
     np.testing.assert_allclose(got - got[:, :1], expected - expected[:, :1], rtol=1e-5, atol=1e-6)
     assert model.history_[-1]["risk_train"] == pytest.approx(literal.risk(literal.f_, y))
+
+
+@pytest.mark.parametrize(("n_classes", "highest"), [(2, 100.0), (3, 1.5)])
+def test_the_inner_loop_is_algorithm_2s(n_classes, highest):
+    """N₂ = 3, Bayesian steps of equal evaluations: ε_{j+1} is fed back, the best j kept."""
+    views, y = make_views(n_classes, n=200)
+    rule = Bayes(n_random=2, n_guided=1, bounds=(0.0, highest))
+
+    class Along:
+        def __init__(self, risk):
+            self.risk = risk
+
+    def search(risk, index, inner):
+        step_seed = np.random.SeedSequence((5, index)).generate_state(3).tolist()[1]
+        return rule.search(Along(risk), 1, (step_seed + inner) % 2**32)
+
+    codewords = simplex_codewords(2) if n_classes == 2 else None
+    literal = LiteralBoosting(
+        n_classes, True, codewords=codewords, n_inner=3, search=search, views="S", min_samples_leaf=5
+    )
+    literal.fit(np.zeros((200, 1), np.float32), ordinal(views["S"]), y, 3)
+    model = TwoWeakLearnerClassifier(
+        {"S": TreeLearner(engine="sklearn", min_samples_leaf=5)},
+        target="second_order",
+        n_inner=3,
+        step=rule,
+        n_rounds=3,
+        validation_fraction=0,
+        random_state=5,
+    ).fit(views, y)
+    steps = [stage.steps["S"] for stage in model.stages_]
+    np.testing.assert_allclose(steps, [taken[0] for _, _, taken in literal.stages_], rtol=1e-4)
+    np.testing.assert_allclose(model._f(views), literal.f_, rtol=1e-4, atol=1e-6)
+    # above ε = 2 the published target turns round, so within wide bounds the first fit stays the best
+    assert any(j for j, _ in literal.kept_) == (highest < 2)
 
 
 def test_lightgbms_tree_fits_as_well_as_the_exact_one():

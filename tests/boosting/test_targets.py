@@ -62,18 +62,43 @@ def test_newton_target_of_two_classes_is_gentle_adaboost():
     """Weighted least squares of 2(y − 1/M) with weights proportional to e."""
     loss, f, y = sample(2)
     target = NewtonDirection().targets(loss, f, y, 2)(np.array([0.1, 0.1]))[0]
-    np.testing.assert_allclose(target.values, loss.newton_direction(y), rtol=1e-9)
+    np.testing.assert_allclose(target.values, loss.newton_direction(f, y), rtol=1e-9)
     ratio = target.weights[:, 0] / loss.weights(f, y)[:, 0]
     np.testing.assert_allclose(ratio, ratio[0], rtol=1e-9)
 
 
-@pytest.mark.parametrize("n_classes", [3, 5])
-def test_newton_target_times_weight_is_w(n_classes):
-    """For more classes the Hessian's diagonal is used: gradient and curvature per output are exact."""
-    loss, f, y = sample(n_classes)
-    target = NewtonDirection().targets(loss, f, y, 1)(np.array([0.1]))[0]
-    np.testing.assert_allclose(target.values * target.weights, loss.w(f, y), rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(target.weights, np.einsum("ndd->nd", loss.hessian(f, y)), rtol=1e-9)
+@pytest.mark.parametrize("n_classes", [2, 3, 7])
+def test_newton_targets_are_the_bounded_ones_in_the_hessians_metric(n_classes):
+    """d_i = 2(y_i − 1/M) whatever f is, and metric_i d_i = w_i; methods.md, 2WL-Newton."""
+    rng = np.random.default_rng(n_classes)
+    unit = CodewordExponential.unit(n_classes)
+    y, f = rng.integers(0, n_classes, 50), 2 * rng.normal(size=(50, n_classes))
+    (target,) = NewtonDirection().targets(unit, f, y, 1)(np.ones(1))
+    expected = 2 * (np.eye(n_classes)[y] - 1 / n_classes)
+    np.testing.assert_allclose(target.values, expected, atol=1e-9)
+    np.testing.assert_allclose(
+        np.einsum("nij,nj->ni", target.metric, target.values), unit.w(f, y), rtol=1e-9, atol=1e-9
+    )
+    e = np.exp(-0.5 * (f[np.arange(50), y][:, None] - f))
+    own = np.eye(n_classes)[y]
+    for i in range(50):
+        literal = sum(
+            0.25 * e[i, k] * np.outer(own[i] - np.eye(n_classes)[k], own[i] - np.eye(n_classes)[k])
+            for k in range(n_classes)
+        )
+        np.testing.assert_allclose(target.metric[i], literal, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("n_classes", [3, 7])
+def test_newton_targets_of_cross_entropy(n_classes):
+    """(diag(p) − ppᵀ) d = y − p, d summing to zero."""
+    rng = np.random.default_rng(0)
+    loss = SoftmaxCrossEntropy(n_classes, per_class=True)
+    y, f = np.eye(n_classes)[rng.integers(0, n_classes, 40)], rng.normal(size=(40, n_classes))
+    (target,) = NewtonDirection().targets(loss, f, y, 1)(np.ones(1))
+    np.testing.assert_allclose(target.values.sum(axis=1), 0, atol=1e-9)
+    found = np.einsum("nij,nj->ni", target.metric, target.values)
+    np.testing.assert_allclose(found, y - loss.probabilities(f), atol=1e-9)
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])
@@ -110,9 +135,9 @@ def test_names():
 def test_trimming_leaves_out_the_lightest():
     """Per output: those left out hold at most the mass, and one more would hold too much."""
     rng = np.random.default_rng(0)
-    loss = CodewordExponential.simplex(3)
-    y = rng.integers(0, 3, 400)
-    f = rng.normal(size=(400, 2))
+    loss = CodewordExponential.simplex(2)
+    y = rng.integers(0, 2, 400)
+    f = rng.normal(size=(400, 1))
     (plain,) = target_rule("newton").targets(loss, f, y, 1)(np.ones(1))
     (target,) = target_rule("newton", trim=0.1).targets(loss, f, y, 1)(np.ones(1))
     np.testing.assert_array_equal(target.weights, plain.weights)
@@ -121,6 +146,16 @@ def test_trimming_leaves_out_the_lightest():
         assert 0 < mass <= 0.1 < mass + weights[~out].min() / weights.sum()
         assert weights[out].max() <= weights[~out].min()
         np.testing.assert_array_equal(fitted, np.where(out, 0, weights))
+
+
+def test_trimming_in_a_metric_goes_by_its_trace():
+    rng = np.random.default_rng(0)
+    loss, y, f = CodewordExponential.unit(3), rng.integers(0, 3, 400), rng.normal(size=(400, 3))
+    (target,) = target_rule("newton", trim=0.1).targets(loss, f, y, 1)(np.ones(1))
+    held = np.trace(target.metric, axis1=1, axis2=2)
+    out = target.left_out
+    assert 0 < held[out].sum() / held.sum() <= 0.1 < (held[out].sum() + held[~out].min()) / held.sum()
+    assert held[out].max() <= held[~out].min()
 
 
 def test_trimming_needs_weights_and_a_share():

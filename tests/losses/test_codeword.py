@@ -93,7 +93,7 @@ def test_simplex_codewords_keep_inner_products(n_classes):
 @pytest.mark.parametrize("n_classes", [2, 3, 5])
 def test_newton_direction_solves_the_hessian_system(n_classes):
     loss, f, y = sample(n_classes, n=30)
-    direction = loss.newton_direction(y)
+    direction = loss.newton_direction(f, y)
     np.testing.assert_allclose(
         np.einsum("nij,nj->ni", loss.hessian(f, y), direction), loss.w(f, y), atol=1e-10
     )

@@ -245,7 +245,11 @@ def ensemble_scores(
 
 
 def fit_error(target: Target, output: np.ndarray) -> float:
-    """Weighted mean squared error of a learner on its target, summed over outputs."""
+    """Weighted mean squared error of a learner on its target, summed over outputs; in its metric, if any."""
+    if target.metric is not None:
+        missing = target.values - output
+        squares = np.einsum("ni,nij,nj->n", missing, target.metric, missing)
+        return float(squares.mean() / (np.einsum("nii->", target.metric) / target.metric[:, 0].size))
     error = np.square(target.values - output)
     if target.weights is not None:
         weights = target.weights.reshape(len(error), -1)

@@ -77,17 +77,22 @@ class SecondOrder:
 class NewtonDirection:
     """2WL-Newton (ours): the exact Newton direction in the metric of the loss's Hessian.
 
-    For two classes the weighted least squares fit of w/H with weight H: Gentle AdaBoost with the
-    exponential loss, where w/H = 2(y_i − 1/M), and LogitBoost with cross-entropy. For more classes the
-    Hessian's diagonal stands for it: per output, the target w / H with weight H.
+    Every learner minimises Σ_i (g(x_i) − d_i)ᵀ H_i (g(x_i) − d_i), where d_i solves H_i d_i = w_i: the
+    second-order expansion of the risk itself, less a constant. For the codeword loss d_i = 2(y_i − 1/M),
+    whatever f is. With one output (two classes) that is weighted least squares with weight H_i: Gentle
+    AdaBoost with the exponential loss, LogitBoost with cross-entropy.
     """
 
     n_inner: int = 1
 
     def targets(self, loss: Differentiable, f: np.ndarray, y: np.ndarray, n_views: int) -> TargetsAt:
-        diagonal = np.einsum("ndd->nd", loss.hessian(f, y))
-        floor = 1e-12 * diagonal.max()
-        target = Target(loss.w(f, y) / np.maximum(diagonal, floor), np.maximum(diagonal, floor))
+        hessian = loss.hessian(f, y)
+        if loss.n_outputs == 1:
+            weights = hessian[:, 0]
+            weights = np.maximum(weights, 1e-12 * weights.max())
+            target = Target(loss.w(f, y) / weights, weights)
+        else:
+            target = Target(loss.newton_direction(f, y), metric=hessian)
         return lambda steps: [target] * n_views
 
 
@@ -162,18 +167,21 @@ class Trimmed:
         return at
 
     def _trim(self, target: Target) -> Target:
-        if target.weights is None:
+        held = target.weights
+        if target.metric is not None:
+            held = np.einsum("nii->n", target.metric)
+        if held is None:
             raise UsboostError(
                 "weight trimming needs a model whose samples carry weights: 2WL-Newton (target 'newton') or "
                 "Earlyboost; set trim to 0"
             )
-        weights = target.weights.reshape(len(target.values), -1)
+        weights = held.reshape(len(target.values), -1)
         left_out = np.zeros(weights.shape, dtype=bool)
         for column, out in zip(weights.T, left_out.T):
             order = np.argsort(column)
             light = np.searchsorted(np.cumsum(column[order]), self.mass * column.sum(), side="right")
             out[order[:light]] = True
-        return replace(target, left_out=left_out.reshape(target.weights.shape))
+        return replace(target, left_out=left_out.reshape(held.shape))
 
 
 def trimmed(rule: TargetRule, mass: float) -> TargetRule:

@@ -108,6 +108,11 @@ class RoundWork:
 
     def _fit_one(self, name: str, trainer: Trainer, target: Target) -> tuple[FittedLearner, np.ndarray]:
         start = self.before[0].learners.get(name) if self.before else None
+        if target.metric is not None and not getattr(trainer, "takes_metric", False):
+            raise UsboostError(
+                f"learner {name!r} cannot be fitted in the metric of target 'newton' with three or more "
+                "classes; use target 'gradient', or a network or a tree (engine 'lightgbm')"
+            )
         with self.clock(f"fit_{name}"):
             fitted = trainer.fit(target, seed=self.draws.seeds[name], start=start)
         with self.clock(f"predict_{name}"):

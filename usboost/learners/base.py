@@ -9,7 +9,7 @@ params.yaml and the command line; `usboost.testing` checks new ones.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -41,11 +41,16 @@ class Target:
     weights : float array of shape (n,) or (n, D), or None for equal weights
     left_out : bool array of the weights' shape, or (n,), or None
         Samples that the learner does not see in this round.
+    metric : float array of shape (n, D, D), or None
+        Symmetric and positive semi-definite: sample i's error is (g − v)ᵀ metric_i (g − v) instead of the
+        squared length of g − v. Only trainers with ``takes_metric = True`` are given one, and no weights
+        beside it.
     """
 
     values: np.ndarray
     weights: np.ndarray | None = None
     left_out: np.ndarray | None = None
+    metric: np.ndarray | None = None
 
     @property
     def fit_weights(self) -> np.ndarray | None:
@@ -65,7 +70,7 @@ class Target:
             return self
         if self.left_out is not None:
             rows = self.left_out | (rows if self.left_out.ndim == 1 else rows[:, None])
-        return Target(self.values, self.weights, rows)
+        return replace(self, left_out=rows)
 
 
 @runtime_checkable

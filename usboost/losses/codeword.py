@@ -107,7 +107,7 @@ class CodewordExponential:
             out += 0.25 * e[:, j, None, None] * difference[:, :, None] * difference[:, None, :]
         return out
 
-    def newton_direction(self, y: np.ndarray) -> np.ndarray:
+    def newton_direction(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
         """The zero-sum d_i = 2(y_i − 1/M) that solves H_i d_i = w_i, whatever f is: (n, D)."""
         return 2.0 * (self.codewords - self.codewords.mean(axis=0))[y]
 

@@ -13,10 +13,11 @@ from usboost.losses.base import Expansion, refuse_zero, simplex_codewords
 class SoftmaxCrossEntropy:
     """L(y, f) = −Σ_k y_k log p_k with p = softmax(F): BNN's general form with a second loss.
 
-    Targets y are rows of class probabilities, one-hot as a rule, of shape (n, M). The Hessian
-    diag(p) − ppᵀ in the M scores F is singular along (1, …, 1), which changes no p. So f holds M − 1
-    coordinates: F = B f with the orthonormal zero-sum basis B of `simplex_codewords`, in which the
-    Hessian Bᵀ(diag(p) − ppᵀ)B has an inverse. What it gives is the pseudo-inverse's answer in F.
+    Targets y are rows of class probabilities, one-hot as a rule, of shape (n, M). f holds D coordinates of
+    the scores F = B f: B is the identity where there is one for each class (`per_class`), which no renaming
+    of the classes changes but for their order; else the orthonormal zero-sum basis of `simplex_codewords`,
+    D = M − 1. The Hessian diag(p) − ppᵀ in F is singular along (1, …, 1), which changes no p; targets are
+    the pseudo-inverse's answers, which sum to zero over the classes.
 
     Parameters
     ----------
@@ -28,22 +29,25 @@ class SoftmaxCrossEntropy:
         all that a least squares fit sees (LogitBoost cuts its working responses for this reason).
     zero_steps : bool
         Whether a learner whose outputs are all zero is taken, with any step, or refused.
+    per_class : bool
+        Whether f has a coordinate for each class, or M − 1.
     """
 
     n_classes: int
     limit: float = 1e3
     zero_steps: bool = False
+    per_class: bool = False
 
     @property
     def n_outputs(self) -> int:
-        return self.n_classes - 1
+        return self.n_classes if self.per_class else self.n_classes - 1
 
     @property
     def _basis(self) -> np.ndarray:
-        return simplex_codewords(self.n_classes)
+        return np.eye(self.n_classes) if self.per_class else simplex_codewords(self.n_classes)
 
     def scores(self, f: np.ndarray) -> np.ndarray:
-        """F = B f, which sums to zero over the classes: (n, M)."""
+        """F = B f: (n, M)."""
         return f @ self._basis.T
 
     def _log_p(self, f: np.ndarray) -> np.ndarray:
@@ -60,26 +64,31 @@ class SoftmaxCrossEntropy:
         return np.eye(self.n_classes)[codes]
 
     def w(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """The negative gradient per sample, Bᵀ(y − p): (n, M − 1)."""
+        """The negative gradient per sample, Bᵀ(y − p): (n, D)."""
         return (y - self.probabilities(f)) @ self._basis
 
     def hessian(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Bᵀ(diag(p) − ppᵀ)B: (n, M − 1, M − 1), with no p below 1/(M · limit)."""
+        """Bᵀ(diag(p) − ppᵀ)B: (n, D, D), with no p below 1/(M · limit)."""
         p = np.maximum(self.probabilities(f), 1 / (self.n_classes * self.limit))
         p /= p.sum(axis=1, keepdims=True)
         mean = p @ self._basis
         return np.einsum("mc,nm,md->ncd", self._basis, p, self._basis) - mean[:, :, None] * mean[:, None, :]
 
     def newton_target(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """−(∇²L)⁻¹∇L, (n, M − 1).
+        """−(∇²L)⁺∇L, (n, D).
 
-        (diag(p) − ppᵀ) d = y − p is solved by d_k = y_k / p_k + any constant; Bᵀ takes the zero-sum one.
+        (diag(p) − ppᵀ) d = y − p is solved by d_k = y_k / p_k + any constant; the zero-sum one is taken.
         """
         largest = np.log(self.n_classes * self.limit)
-        return (y * np.exp(np.minimum(-self._log_p(f), largest))) @ self._basis
+        d = y * np.exp(np.minimum(-self._log_p(f), largest))
+        return (d - d.mean(axis=1, keepdims=True)) @ self._basis
+
+    def newton_direction(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """The zero-sum d_i that solves H_i d_i = w_i, as `newton_target` gives it: (n, D)."""
+        return self.newton_target(f, y)
 
     def curvature(self, target: np.ndarray, f: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """dᵀ∇²L d / ‖d‖² along a target d of shape (n, M − 1): how much missing it costs, (n,).
+        """dᵀ∇²L d / ‖d‖² along a target d of shape (n, D): how much missing it costs, (n,).
 
         For one-hot targets it is p_c (1 − p_c) · M / (M − 1) with c the own class.
         """

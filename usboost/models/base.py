@@ -70,6 +70,12 @@ def open_checkpoint(
     return opened
 
 
+def per_class(model: Any) -> bool:
+    """Whether the f of a boosted model has a coordinate for each class; with two classes one is enough."""
+    n_classes = len(model.classes_)
+    return n_classes > 2 and getattr(model, "n_outputs_", n_classes) == n_classes
+
+
 class ViewsClassifier(ClassifierMixin, BaseEstimator):
     """Base of the classifiers: subclasses fit encoded labels and give scores per class.
 

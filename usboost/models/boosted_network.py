@@ -33,7 +33,7 @@ from usboost.learners.base import LEARNERS, Learner, Target
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
 from usboost.losses.squared import Squared
-from usboost.models.base import ViewsClassifier, open_checkpoint
+from usboost.models.base import ViewsClassifier, open_checkpoint, per_class
 from usboost.models.stagewise import StagewiseModel
 
 Predictor = Squared | SoftmaxCrossEntropy
@@ -209,9 +209,8 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
             return Squared(n_classes)
         if self.loss == "cross_entropy":
             # without weights only a cut keeps the worst samples from being all that is fitted
-            return (
-                SoftmaxCrossEntropy(n_classes) if self.weighted else SoftmaxCrossEntropy(n_classes, limit=4)
-            )
+            limit = 1e3 if self.weighted else 4.0
+            return SoftmaxCrossEntropy(n_classes, limit, per_class=per_class(self))
         raise UsboostError(f"unknown loss {self.loss!r}; choose 'squared' or 'cross_entropy'")
 
     def fit(self, X: Any, y: Any, validation: tuple[Any, Any] | None = None) -> BoostedNetworkClassifier:
@@ -237,6 +236,8 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
         return self
 
     def _fit(self, views: Views, codes: np.ndarray, context: FitContext) -> None:
+        self.__dict__.pop("n_outputs_", None)  # an earlier fit's
+        self.n_outputs_ = self._loss().n_outputs
         n_classes = len(self.classes_)
         unit = np.eye(n_classes)
 
@@ -249,6 +250,11 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
             held_out = context.validation[0], unit[context.validation[1]]
         watch = context.watch("f1_val", self.patience)
         self._boost(views, unit[codes], held_out, evaluate, watch, context.checkpoint)
+
+    def _read(self, document: Mapping[str, Any], folder: Path) -> None:
+        if not hasattr(self, "n_outputs_"):  # files from before they were one for each class
+            self.n_outputs_ = len(self.classes_) - (self.loss != "squared")
+        super()._read(document, folder)
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Scores, float64: (n, M), or (n,) with the margin of class 1 when M = 2."""

@@ -28,7 +28,7 @@ from usboost.learners.trees.learner import TreeLearner
 from usboost.learners.trees.tree import Tree
 from usboost.losses.codeword import CodewordExponential
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
-from usboost.models.base import ViewsClassifier, as_views
+from usboost.models.base import ViewsClassifier, as_views, per_class
 from usboost.models.stagewise import StagewiseModel
 
 
@@ -82,6 +82,8 @@ class TwoWeakLearnerClassifier(StagewiseModel, ViewsClassifier):
     stages_ : list of Stage, up to the best round
     history_ : list of dicts, every round's metrics
     best_round_ : int
+    n_outputs_ : int
+        D: 1 for two classes, else one for each class, so that no order of the classes counts.
     n_estimators_ : int, the rounds kept
     feature_importances_, feature_names_ : of the columns of views that trees read
     columns_ : dict of learner's name to its columns' names, of the learners that grow trees
@@ -139,24 +141,36 @@ class TwoWeakLearnerClassifier(StagewiseModel, ViewsClassifier):
     def _learner_names(self, index: int) -> set[str]:
         return set(self._learners())
 
+    def _read(self, document: Mapping[str, Any], folder: Path) -> None:
+        if not hasattr(self, "n_outputs_"):  # files from before they were one for each class
+            self.n_outputs_ = len(self.classes_) - 1
+        super()._read(document, folder)
+
     def _columns_of(self, name: str) -> int | None:
         columns = getattr(self, "columns_", {})
         return len(columns[name]) if name in columns else None
 
     def _loss(self) -> CodewordExponential | SoftmaxCrossEntropy:
         if self.loss == "exponential":
-            return CodewordExponential.simplex(len(self.classes_))
+            n_classes = len(self.classes_)
+            return (
+                CodewordExponential.unit(n_classes)
+                if per_class(self)
+                else CodewordExponential.simplex(n_classes)
+            )
         if self.loss == "cross_entropy":
             if self.target == "second_order":
                 raise UsboostError(
                     "target 'second_order' is the papers' expansion of the exponential loss; with "
                     "loss='cross_entropy' choose 'newton' or 'gradient'"
                 )
-            return SoftmaxCrossEntropy(len(self.classes_), zero_steps=True)
+            return SoftmaxCrossEntropy(len(self.classes_), zero_steps=True, per_class=per_class(self))
         raise UsboostError(f"unknown loss {self.loss!r}; choose 'exponential' or 'cross_entropy'")
 
     def _fit(self, views: Views, codes: np.ndarray, context: FitContext) -> None:
+        self.__dict__.pop("n_outputs_", None)  # an earlier fit's
         loss, learners = self._loss(), self._learners()
+        self.n_outputs_ = loss.n_outputs
         held_out, held_codes = None, codes[:0]
         if context.validation is not None:
             held_out = self._read_views(context.validation[0]), loss.labels(context.validation[1])

@@ -164,6 +164,8 @@ class NetworkLearner(BaseEstimator):
 class NetworkTrainer:
     """Fits one network a round to that round's target."""
 
+    takes_metric = True
+
     def __init__(self, learner: NetworkLearner, prepared: PreparedView, n_outputs: int) -> None:
         self._learner, self._prepared = learner, prepared
         self._spec: dict[str, Any] = {"input": prepared.spec, "widths": [*learner.hidden, n_outputs]}
@@ -180,22 +182,16 @@ class NetworkTrainer:
                 learner.backbone.load_weights(network)
         targets = [torch.from_numpy(np.ascontiguousarray(target.values, dtype=np.float32)).to(device)]
         taking_part = torch.arange(len(target.values))
-        if (given := target.fit_weights) is not None:
-            weights = np.broadcast_to(given.reshape(len(target.values), -1), target.values.shape)
-            present = weights.any(axis=1)
+        importance, present = _importance(target)
+        if importance is not None:
             taking_part = taking_part[torch.from_numpy(present)]
-            weights = (weights / weights[present].mean()).astype(np.float32)
-            targets.append(torch.from_numpy(weights).to(device))
+            targets.append(torch.from_numpy(importance).to(device))
         optimizer = make_optimizer(learner.optimizer, network, learner.learning_rate)
         generator = torch.Generator().manual_seed(seed)
         rows, fast = self._prepared.rows, by_hand.written_out(network, self._prepared.rows)
         network.train()
         for _ in range(learner.epochs):
-            order = torch.randperm(
-                len(rows) if taking_part is None else len(taking_part), generator=generator
-            )
-            if taking_part is not None:
-                order = taking_part[order]
+            order = taking_part[torch.randperm(len(taking_part), generator=generator)]
             if fast:
                 by_hand.train_epoch(*fast, targets, optimizer, learner.batch_size, order)
             else:
@@ -208,6 +204,29 @@ class NetworkTrainer:
         return FittedNetwork(self._spec, weights_now)
 
 
+def _importance(target: Target) -> tuple[np.ndarray | None, np.ndarray]:
+    """By what errors count, and which rows do: float32 weights (n, D) or a metric (n, D, D), bool (n,).
+
+    Scaled to a mean of 1, so that a learning rate means the same in every round; a metric by its trace.
+    """
+    n, d = target.values.shape
+    if target.metric is not None:
+        present = np.ones(n, dtype=bool)
+        if target.left_out is not None:
+            present[target.left_out] = False
+        trace = float(np.einsum("nii->n", target.metric)[present].mean())
+        return (target.metric * (d / trace)).astype(np.float32), present
+    if (given := target.fit_weights) is None:
+        return None, np.ones(n, dtype=bool)
+    weights = np.broadcast_to(given.reshape(n, -1), target.values.shape)
+    present = np.asarray(weights.any(axis=1))
+    return (weights / weights[present].mean()).astype(np.float32), present
+
+
 def _squared_error(outputs: torch.Tensor, targets: Tensors) -> torch.Tensor:
-    error = (outputs - targets[0]).square()
-    return (error * targets[1]).mean() if len(targets) > 1 else error.mean()
+    error = outputs - targets[0]
+    if len(targets) == 1:
+        return error.square().mean()
+    if targets[1].ndim == 3:  # a metric
+        return (error * torch.einsum("nij,nj->ni", targets[1], error)).mean()
+    return (error.square() * targets[1]).mean()

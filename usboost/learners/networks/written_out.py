@@ -121,12 +121,12 @@ def train_epoch(
     batch_size: int,
     order: torch.Tensor,
 ) -> None:
-    """One pass over the rows in the given order, by (weighted) mean squared error.
+    """One pass over the rows in the given order, by (weighted) mean squared error, in a metric if given.
 
     Parameters
     ----------
     network, rows : what `written_out` gave; the optimizer holds the parameters
-    targets : values (n, D), and weights (n, D) if samples have them
+    targets : values (n, D), and weights (n, D) or a metric (n, D, D) if samples have them
     """
     by_hand = TableNetwork(network)
     numeric, codes = (tensor.numpy() for tensor in rows.tensors)
@@ -139,7 +139,9 @@ def train_epoch(
             outputs = by_hand.forward(*inputs)
             gradient = outputs[-1] - values.take(batch, axis=0)
             gradient *= 2 / gradient.size
-            if weights:
+            if weights and weights[0].ndim == 3:
+                gradient = np.einsum("nij,nj->ni", weights[0].take(batch, axis=0), gradient)
+            elif weights:
                 gradient *= weights[0].take(batch, axis=0)
             by_hand.backward(*inputs, outputs, gradient)
             optimizer.step()

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
 from usboost.learners.base import FittedLearner, Target
 from usboost.learners.trees.fitted import FittedTrees, PreparedTable
+from usboost.learners.trees.histogram import HistogramGrower, Limits
 from usboost.learners.trees.tree import Tree
+from usboost.losses.base import simplex_codewords
 
 
 class TreeSettings(Protocol):
@@ -42,7 +45,13 @@ _QUIET = threading.local()
 
 
 class LightGBMTrainer:
-    """Grows one tree per output and round on columns that are binned once."""
+    """Grows one tree per output and round on columns that are binned once.
+
+    In a metric the outputs depend on each other, which LightGBM's trees cannot: then one tree for all of
+    them is grown on histograms of our own.
+    """
+
+    takes_metric = True
 
     def __init__(self, learner: TreeSettings, prepared: PreparedTable, n_outputs: int) -> None:
         lightgbm = quiet_lightgbm()
@@ -65,6 +74,7 @@ class LightGBMTrainer:
             "verbose": -1,
         }
         self._n_outputs = n_outputs
+        self._joint = JointTrainer(learner, prepared)
         self._boosters: list[Any] = []
         lowest, highest = prepared.matrix.min(axis=0), prepared.matrix.max(axis=0)
         if not (lowest < highest).any():  # LightGBM refuses to grow on columns that all are constant
@@ -75,6 +85,8 @@ class LightGBMTrainer:
         self._boosters = [lightgbm.Booster(self._parameters, self._dataset) for _ in range(n_outputs)]
 
     def fit(self, target: Target, *, seed: int, start: FittedLearner | None = None) -> FittedTrees:
+        if target.metric is not None:
+            return self._joint.fit(target, seed=seed, start=start)
         quiet_lightgbm()
         return FittedTrees(tuple(self._grow(j, target) for j in range(self._n_outputs)))
 
@@ -98,6 +110,39 @@ class LightGBMTrainer:
             return Tree.constant(np.average(values, weights=hessian))
         tree = Tree.from_lightgbm(grown[0])
         return replace(tree, gain=tree.gain * mean_weight)
+
+
+class JointTrainer:
+    """Grows one tree a round for all outputs, in the target's metric if it has one."""
+
+    takes_metric = True
+
+    def __init__(self, learner: TreeSettings, prepared: PreparedTable) -> None:
+        self._learner, self._prepared = learner, prepared
+
+    @cached_property
+    def _grower(self) -> HistogramGrower:
+        chosen, table = self._learner, self._prepared
+        limits = Limits(chosen.max_depth, chosen.max_leaves, chosen.min_samples_leaf, chosen.category_l2)
+        return HistogramGrower(table.matrix, table.categorical, limits, chosen.max_bin, chosen.num_threads)
+
+    def fit(self, target: Target, *, seed: int, start: FittedLearner | None = None) -> FittedTrees:
+        values, metric = target.values, target.metric
+        weights = target.fit_weights
+        if metric is None:
+            if weights is not None and weights.ndim == 2:
+                columns = range(values.shape[1])
+                return FittedTrees(tuple(self._grow(values[:, [j]], weights[:, j]) for j in columns))
+            return FittedTrees((self._grow(values, weights),))
+        if np.abs(metric.sum(axis=2)).max() > 1e-8 * np.abs(metric).max():
+            return FittedTrees((self._grow(values, weights, metric),))
+        # singular along (1, …, 1): solved in the zero-sum space, whose basis makes no difference
+        basis = simplex_codewords(values.shape[1])
+        tree = self._grow(values @ basis, weights, basis.T @ metric @ basis)
+        return FittedTrees((replace(tree, value=(tree.value @ basis.T).astype(np.float32)),))
+
+    def _grow(self, values: np.ndarray, weights: np.ndarray | None, metric: np.ndarray | None = None) -> Tree:
+        return self._grower.grow(values.astype(np.float64), weights, metric)
 
 
 class SklearnTrainer:

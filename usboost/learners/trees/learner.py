@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator
 from usboost.data.table import Table
 from usboost.data.views import View
 from usboost.errors import UsboostError
-from usboost.learners.trees.engines import LightGBMTrainer, SklearnTrainer
+from usboost.learners.trees.engines import JointTrainer, LightGBMTrainer, SklearnTrainer
 from usboost.learners.trees.fitted import FittedTrees, PreparedTable
 
 
@@ -25,10 +25,12 @@ class TreeLearner(BaseEstimator):
     category_l2 : float
         On splits by category, a leaf's value is drawn to 0 as by so many samples of average weight:
         what keeps columns of many rare categories from being fitted to noise (LightGBM only).
-    engine : {"lightgbm", "sklearn"}
+    engine : {"lightgbm", "histogram", "sklearn"}
         "lightgbm" bins the view once and grows one tree per output in milliseconds, with native
-        splits on categories. "sklearn" is the paper's: one exact `DecisionTreeRegressor` with all
-        outputs in its leaves, categories taken as ordinals.
+        splits on categories; targets with a metric (2WL-Newton with three or more classes) get one tree
+        for all outputs, as by "histogram". "histogram" always grows that: the paper's tree, whose gains
+        are summed over the outputs, on bins and with categories. "sklearn" is the same by scikit-learn's
+        exact splits, categories taken as ordinals.
     max_bin : int
         Bins per column (LightGBM).
     reads : tuple of view names, optional
@@ -66,9 +68,15 @@ class TreeLearner(BaseEstimator):
             raise UsboostError(f"a tree reads tables, not {type(view).__name__}; give this view a network")
         return PreparedTable(view.matrix(), view.categorical)
 
-    def trainer(self, prepared: PreparedTable, n_outputs: int) -> LightGBMTrainer | SklearnTrainer:
+    def trainer(
+        self, prepared: PreparedTable, n_outputs: int
+    ) -> LightGBMTrainer | JointTrainer | SklearnTrainer:
         if self.engine == "lightgbm":
             return LightGBMTrainer(self, prepared, n_outputs)
+        if self.engine == "histogram":
+            return JointTrainer(self, prepared)
         if self.engine == "sklearn":
             return SklearnTrainer(self, prepared)
-        raise UsboostError(f"there is no tree engine {self.engine!r}; choose 'lightgbm' or 'sklearn'")
+        raise UsboostError(
+            f"there is no tree engine {self.engine!r}; choose 'lightgbm', 'histogram' or 'sklearn'"
+        )

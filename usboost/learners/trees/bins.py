@@ -1,0 +1,113 @@
+"""A table's columns in bins: quantiles of numbers, categories as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+BLOCK_ENTRIES = 1 << 17
+"""Rows times columns that are summed in one go; fixed, so that the number of threads changes no sum."""
+
+
+@dataclass(frozen=True)
+class Bins:
+    """A matrix in bins, which are numbered through all columns, those of numbers first.
+
+    Attributes
+    ----------
+    matrix : float32 (n, p)
+    codes : int32 (n, p)
+        The bin of each row in each column.
+    columns : int (p,)
+        Position in `matrix` of each column here: numbers come first.
+    n_numeric : int
+    start : int (p + 1,)
+        First bin of each column.
+    lowest, highest : float64 (bins,)
+        Least and largest value in a bin; both are the code where it is a category.
+    """
+
+    matrix: np.ndarray
+    codes: np.ndarray
+    columns: np.ndarray
+    n_numeric: int
+    start: np.ndarray
+    lowest: np.ndarray
+    highest: np.ndarray
+
+    @classmethod
+    def of(cls, matrix: np.ndarray, categorical: Sequence[int], max_bin: int) -> Bins:
+        numeric = [j for j in range(matrix.shape[1]) if j not in categorical]
+        columns = np.asarray([*numeric, *categorical], dtype=int)
+        codes = np.empty(matrix.shape, dtype=np.int32)
+        start, lowest, highest = [0], [np.empty(0)], [np.empty(0)]
+        for k, column in enumerate(matrix[:, j] for j in columns):
+            if k < len(numeric):
+                low, high = numeric_bins(column, max_bin)
+                codes[:, k] = np.searchsorted(high, column)
+            else:
+                low = high = np.arange(int(column.max(initial=0)) + 1, dtype=np.float64)
+                codes[:, k] = column
+            codes[:, k] += start[-1]
+            start.append(start[-1] + len(low))
+            lowest.append(low)
+            highest.append(high)
+        return cls(
+            matrix,
+            codes,
+            columns,
+            len(numeric),
+            np.asarray(start),
+            np.concatenate(lowest),
+            np.concatenate(highest),
+        )
+
+    def __len__(self) -> int:
+        return int(self.start[-1])
+
+    @cached_property
+    def pattern(self) -> tuple[np.ndarray, np.ndarray]:
+        """The ones of a block of rows as a sparse matrix, and where each row's begin."""
+        size, p = max(1, BLOCK_ENTRIES // self.codes.shape[1]), self.codes.shape[1]
+        return np.ones(size * p), np.arange(size + 1, dtype=np.int32) * p
+
+    @cached_property
+    def category_start(self) -> np.ndarray:
+        """First category of each column of categories, counted from 0."""
+        return self.start[self.n_numeric : -1] - self.first_category
+
+    @cached_property
+    def category_column(self) -> np.ndarray:
+        """The column of each category, counted from 0."""
+        return np.repeat(np.arange(len(self.columns) - self.n_numeric), np.diff(self.start[self.n_numeric :]))
+
+    @property
+    def first_category(self) -> int:
+        """The first bin that is a category."""
+        return int(self.start[self.n_numeric])
+
+
+def numeric_bins(column: np.ndarray, max_bin: int) -> tuple[np.ndarray, np.ndarray]:
+    """Least and largest value in each bin of a column (n,): float64 (bins,) each, at most `max_bin`.
+
+    Every value has its own bin if there are few enough. Otherwise bins hold about as many rows each, and
+    values that have as many rows alone share theirs with none.
+    """
+    values, counts = np.unique(column, return_counts=True)
+    values = values.astype(np.float64)
+    if len(values) <= max_bin:
+        return values, values
+    ends = np.cumsum(counts)
+    heavy = np.append(np.flatnonzero(counts * max_bin > len(column)), len(values))
+    first = [0]
+    while first[-1] < len(values):
+        here, room = first[-1], max_bin - len(first) + 1
+        rows_before = ends[here] - counts[here]
+        share = rows_before + (len(column) - rows_before) / room
+        after = max(here, int(np.searchsorted(ends, share, side="right")) - 1) + 1
+        next_heavy = int(heavy[np.searchsorted(heavy, here)])
+        first.append(len(values) if room == 1 else here + 1 if next_heavy == here else min(after, next_heavy))
+    return values[first[:-1]], values[np.asarray(first[1:]) - 1]

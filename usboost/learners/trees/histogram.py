@@ -1,0 +1,379 @@
+"""One regression tree for all outputs, grown on histograms.
+
+All outputs share the tree's structure: the gain of a split is summed over them, in the target's metric if it
+has one. So no rotation of the outputs changes a split, and renaming the classes of a problem renames those
+of the model.
+
+A row falls into one bin of every column. As a sparse matrix of ones (rows by bins), its transpose times the
+rows' numbers sums them in every bin of every column: one pass of compiled code over the rows of a node, in
+float64. Of two children only the smaller is summed so; the other is what their parent has left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csc_matrix
+
+from usboost.learners.trees.bins import Bins
+from usboost.learners.trees.moments import Moments, score
+from usboost.learners.trees.tree import Tree
+
+SCAN_ENTRIES = 1 << 19
+"""Sums that are searched for splits in one go."""
+
+SAME = 1e-9
+"""Lengths and spreads that differ by less, as a share of themselves, are equal."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How far a tree grows; see `usboost.learners.trees.learner.TreeLearner`."""
+
+    max_depth: int = 3
+    max_leaves: int | None = None
+    min_samples_leaf: int = 20
+    category_l2: float = 0.0
+
+
+class HistogramGrower:
+    """Grows trees on columns that are binned once.
+
+    Parameters
+    ----------
+    matrix : float32 (n, p), column-major, finite
+    categorical : positions of the columns that hold category codes 0, 1, 2, …
+    limits : Limits
+    max_bin : most bins of a numeric column; every category has its own
+    num_threads : threads that sum over rows
+    """
+
+    def __init__(
+        self,
+        matrix: np.ndarray,
+        categorical: Sequence[int] = (),
+        limits: Limits = Limits(),
+        max_bin: int = 255,
+        num_threads: int = 1,
+    ) -> None:
+        self._bins = Bins.of(matrix, categorical, max_bin)
+        self._limits, self._threads = limits, num_threads
+
+    def grow(
+        self, values: np.ndarray, weights: np.ndarray | None = None, metric: np.ndarray | None = None
+    ) -> Tree:
+        """The tree g grown greedily for Σ_i weight_i (g(x_i) − value_i)ᵀ metric_i (g(x_i) − value_i).
+
+        Its leaf values are float64.
+
+        Parameters
+        ----------
+        values : float64 (n, D)
+        weights : (n,), optional
+            Rows of weight 0 are not seen: they do not count for `min_samples_leaf` either.
+        metric : (n, D, D), symmetric and positive semi-definite, optional
+            By default the identity.
+        """
+        rows = np.arange(len(values)) if weights is None else np.flatnonzero(weights > 0)
+        moments = Moments.of(values, weights, metric)
+        return _Growth(self._bins, moments, self._limits, self._threads).tree(rows)
+
+
+@dataclass(frozen=True)
+class _Split:
+    """How a leaf is split.
+
+    Attributes
+    ----------
+    gain : float
+    column : int
+        Of the matrix.
+    threshold : float
+    codes : the categories that go left, or None for a column of numbers
+    left : float64 (C,)
+        The left child's sums.
+    """
+
+    gain: float
+    column: int
+    threshold: float
+    codes: np.ndarray | None
+    left: np.ndarray
+
+    def goes_left(self, column: np.ndarray) -> np.ndarray:
+        if self.codes is None:
+            return column <= self.threshold
+        table = np.zeros(int(max(column.max(), self.codes.max())) + 1, dtype=bool)
+        table[self.codes] = True
+        return table[column.astype(np.intp)]
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """A leaf's m rows, and where their bins and channels are.
+
+    Rows that are copied together stay together: what is read again and again then lies side by side.
+
+    Attributes
+    ----------
+    numbers : int (m,), ascending
+    codes : int32 (m', p)
+    channels : float64 (m', C)
+    places : int (m,), where the rows are in these, or None if they are all of them
+    """
+
+    numbers: np.ndarray
+    codes: np.ndarray
+    channels: np.ndarray
+    places: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def part(self, some: np.ndarray) -> _Rows:
+        """Those where `some`, bool (m,), is true."""
+        chosen = np.flatnonzero(some)
+        places = chosen if self.places is None else self.places[chosen]
+        return _Rows(self.numbers[chosen], self.codes, self.channels, places)
+
+    def packed(self) -> _Rows:
+        if self.places is None:
+            return self
+        codes, channels = (each.take(self.places, axis=0) for each in (self.codes, self.channels))
+        return _Rows(self.numbers, codes, channels)
+
+    def total(self) -> np.ndarray:
+        """The channels' sums, float64 (C,)."""
+        channels = self.channels if self.places is None else self.channels.take(self.places, axis=0)
+        return np.ones(len(self)) @ channels
+
+
+@dataclass(eq=False)
+class _Leaf:
+    """A leaf of a growing tree.
+
+    Attributes
+    ----------
+    rows : _Rows
+    total : float64 (C,)
+        Sums over its rows.
+    depth : int
+    parent : (node, side)
+    penalty : float64 (C − D − 1,)
+        By which its value is drawn to 0.
+    sums : float64 (C, bins), or None where it is not split any further
+    split : its best split, if any gains
+    """
+
+    rows: _Rows
+    total: np.ndarray
+    depth: int
+    parent: tuple[int, int]
+    penalty: np.ndarray
+    sums: np.ndarray | None = None
+    split: _Split | None = None
+
+
+class _Growth:
+    """One tree while it grows."""
+
+    def __init__(self, bins: Bins, moments: Moments, limits: Limits, threads: int) -> None:
+        self._bins, self._moments, self._limits, self._threads = bins, moments, limits, threads
+        self._least = max(limits.min_samples_leaf, 1)
+        self._most_leaves = min(limits.max_leaves or np.inf, 2.0**limits.max_depth)
+        average = moments.total[moments.d : -1] / max(moments.total[-1], 1.0)
+        self._category_penalty = limits.category_l2 * average
+        self._penalties = moments.ridge[:, None, None]  # by which H is made larger, after every bin
+        if limits.category_l2 and bins.first_category < len(bins):
+            self._penalties = np.repeat(self._penalties, len(bins), axis=2)
+            self._penalties[:, 0, bins.first_category :] += self._category_penalty[:, None]
+        self._splits: list[_Split] = []
+        self._children: list[list[int]] = []
+
+    def tree(self, numbers: np.ndarray) -> Tree:
+        every = len(numbers) == len(self._bins.codes)
+        rows = _Rows(numbers, self._bins.codes, self._moments.channels, None if every else numbers).packed()
+        leaves = [_Leaf(rows, self._moments.total, 0, (-1, 0), 0 * self._category_penalty)]
+        if self._may_split(leaves[0], 1):
+            leaves[0].sums = self._histogram(rows)
+            self._find_splits(leaves)
+        while chosen := self._next(leaves):
+            leaves = [leaf for leaf in leaves if leaf not in chosen]
+            n_leaves = len(leaves) + 2 * len(chosen)
+            children = [child for leaf in chosen for child in self._halves(leaf, n_leaves)]
+            self._find_splits([child for child in children if child.sums is not None])
+            leaves += children
+        return self._finished(leaves)
+
+    def _may_split(self, leaf: _Leaf, n_leaves: int) -> bool:
+        room = leaf.depth < self._limits.max_depth and n_leaves < self._most_leaves
+        return room and len(leaf.rows) >= 2 * self._least and len(self._bins) > 0
+
+    def _next(self, leaves: list[_Leaf]) -> list[_Leaf]:
+        """The leaves to split next: the one that gains most, or all if none can be too many."""
+        able = [leaf for leaf in leaves if leaf.split is not None]
+        if not able or len(leaves) >= self._most_leaves:
+            return []
+        if self._most_leaves == 2.0**self._limits.max_depth:
+            return able
+        gains = np.asarray([leaf.split.gain for leaf in able if leaf.split])
+        return [able[_first_best(gains, self._moments.tie)]]
+
+    def _halves(self, leaf: _Leaf, n_leaves: int) -> list[_Leaf]:
+        """The two children of a leaf, with histograms if they may be split again."""
+        split = leaf.split
+        assert split is not None
+        goes_left = split.goes_left(self._bins.matrix[:, split.column].take(leaf.rows.numbers))
+        penalty = self._category_penalty * (split.codes is not None)
+        self._attach(leaf, len(self._splits))
+        sides = (goes_left, split.left), (~goes_left, leaf.total - split.left)
+        children = [
+            _Leaf(leaf.rows.part(side), total, leaf.depth + 1, (len(self._splits), k), penalty)
+            for k, (side, total) in enumerate(sides)
+        ]
+        self._splits.append(split)
+        self._children.append([0, 0])
+        small, large = sorted(children, key=lambda child: len(child.rows))
+        small_may, large_may = (self._may_split(child, n_leaves) for child in (small, large))
+        if small_may or large_may:
+            small.rows = small.rows.packed()
+            small.sums = self._histogram(small.rows)
+        if large_may:
+            large.sums = np.subtract(leaf.sums, small.sums, out=leaf.sums)  # type: ignore[arg-type]
+        if not small_may:
+            small.sums = None
+        return children
+
+    def _attach(self, leaf: _Leaf, index: int) -> None:
+        node, side = leaf.parent
+        if node >= 0:
+            self._children[node][side] = index
+
+    def _finished(self, leaves: list[_Leaf]) -> Tree:
+        for index, leaf in enumerate(leaves):
+            self._attach(leaf, ~index)
+        nodes = [
+            (split.column, split.threshold, left, right, [] if split.codes is None else split.codes.tolist())
+            for split, (left, right) in zip(self._splits, self._children)
+        ]
+        # summed anew: what was left of a parent's sums has lost digits
+        values = np.stack([self._moments.value(leaf.rows.total(), leaf.penalty) for leaf in leaves])
+        return Tree._build(nodes, values, [split.gain for split in self._splits])
+
+    def _histogram(self, rows: _Rows) -> np.ndarray:
+        """The channels' sums over packed rows, in every bin: float64 (C, bins)."""
+        ones, pointers = self._bins.pattern
+        size = len(pointers) - 1
+
+        def block(start: int) -> np.ndarray:
+            codes, channels = rows.codes[start : start + size], rows.channels[start : start + size]
+            onehot = csc_matrix(
+                (ones[: codes.size], codes.ravel(), pointers[: len(codes) + 1]),
+                shape=(len(self._bins), len(codes)),
+            )
+            return onehot @ channels
+
+        starts = range(0, len(rows), size)
+        if self._threads > 1 and len(starts) > 1:
+            with ThreadPoolExecutor(self._threads) as pool:
+                blocks = list(pool.map(block, starts))
+        else:
+            blocks = list(map(block, starts))
+        return np.ascontiguousarray(sum(blocks[1:], start=blocks[0]).T)
+
+    def _find_splits(self, leaves: list[_Leaf]) -> None:
+        """Set the best split of every leaf."""
+        size = max(1, SCAN_ENTRIES // (len(self._bins) * self._moments.channels.shape[1]))
+        for start in range(0, len(leaves), size):
+            some = leaves[start : start + size]
+            sums = np.stack([leaf.sums for leaf in some if leaf.sums is not None], axis=1)
+            total = np.stack([leaf.total for leaf in some], axis=1)
+            order = self._sort_categories(sums, total)
+            gains, left = self._scan(sums, total)
+            for k, cut in enumerate(_first_best(gains, self._moments.tie)):
+                if gains[k, cut] > self._moments.tie:
+                    some[k].split = self._describe(
+                        float(gains[k, cut]), cut, left[:, k], total[:, k], order[k]
+                    )
+
+    def _scan(self, sums: np.ndarray, total: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Gain and left sums of a split after every bin: (L, B) and (C, L, B), from (C, L, B) and (C, L).
+
+        The gain is −∞ where a side has too few rows, as after a column's last bin. Sums are overwritten.
+        """
+        left, d, whole = sums, self._moments.d, total[:, :, None]
+        left[:, :, self._bins.start[1:-1]] -= whole  # every column's sums begin at 0 again
+        np.cumsum(left, axis=2, out=left)
+        gains = score(left[:d].copy(), left[d:-1] + self._penalties)
+        gains += score(whole[:d] - left[:d], (whole[d:-1] + self._penalties) - left[d:-1])
+        gains -= score(whole[:d].copy(), whole[d:-1] + self._moments.ridge[:, None, None])
+        gains[(left[-1] < self._least) | (whole[-1] - left[-1] < self._least)] = -np.inf
+        return gains, left
+
+    def _describe(
+        self, gain: float, cut: int, left: np.ndarray, total: np.ndarray, order: np.ndarray
+    ) -> _Split:
+        """The split after bin `cut`: left sums are (C, B), the categories' bins are in their `order`."""
+        bins = self._bins
+        column = int(np.searchsorted(bins.start, cut, side="right")) - 1
+        first, stop = int(bins.start[column]), int(bins.start[column + 1])
+        sums, position = left[:, cut].copy(), int(bins.columns[column])
+        if column < bins.n_numeric:
+            next_filled = cut + 1 + int((left[-1, cut + 1 : stop] > left[-1, cut]).argmax())
+            threshold = (bins.highest[cut] + bins.lowest[next_filled]) / 2
+            return _Split(gain, position, threshold, None, sums)
+        goes_left = np.arange(first, stop) <= cut
+        if 2 * sums[-1] > total[-1]:  # codes that this leaf has not seen go right, with most of its rows
+            goes_left, sums = ~goes_left, total - sums
+        seen = np.diff(left[-1, first:stop], prepend=0) > 0
+        codes = order[first - bins.first_category : stop - bins.first_category][goes_left & seen] - first
+        return _Split(gain, position, 0.0, np.sort(codes), sums)
+
+    def _sort_categories(self, sums: np.ndarray, total: np.ndarray) -> np.ndarray:
+        """Sort every column's categories along the direction in which their means differ most.
+
+        Cuts through this order contain the best split of one output, and nearly the best of several
+        (Coppersmith, Hong and Hosking, 1999). Means are seen in the leaf's metric, so that no rotation of
+        the outputs changes the order; nor does it turn round, for it runs towards the category that lies
+        out furthest.
+
+        Parameters
+        ----------
+        sums : float64 (C, L, B); those of categories are sorted in place
+        total : float64 (C, L)
+
+        Returns
+        -------
+        The bins of categories, sorted: int (L, categories).
+        """
+        bins, moments = self._bins, self._moments
+        each = sums[:, :, bins.first_category :]
+        n_leaves, n_bins = each.shape[1:]
+        if not n_bins:
+            return np.empty((n_leaves, 0), dtype=int)
+        start, column = bins.category_start, bins.category_column
+        rest, mass = moments.residuals(each, total)
+        present = (each[-1] > 0) & (mass > 0)
+        mean = rest / np.where(present, mass, np.inf)[:, None]
+        scatter = np.add.reduceat(rest[:, :, None] * mean[:, None], start, axis=3)
+        strength, directions = np.linalg.eigh(scatter.transpose(0, 3, 1, 2))
+        widest = directions * (strength >= (1 - SAME) * strength[..., -1:])[..., None, :]
+        along = (mean.swapaxes(1, 2)[:, :, None] @ widest[:, column])[:, :, 0]  # (L, bins, D)
+        reach = mass * np.einsum("lbd,lbd->lb", along, along)
+        furthest = reach >= (1 - SAME) * np.maximum.reduceat(reach, start, axis=1)[:, column]
+        pole = np.minimum.reduceat(np.where(furthest, np.arange(n_bins), n_bins), start, axis=1)
+        leaf = np.arange(n_leaves)[:, None]
+        position = np.einsum("lbd,lbd->lb", along, along[leaf, pole][:, column])
+        largest = np.maximum.reduceat(np.abs(position), start, axis=1)[:, column]
+        position = np.round(position / np.where(largest > 0, largest, 1.0), 9)
+        order = np.argsort(4.0 * column + np.where(present, position, 2.0), axis=1, kind="stable")
+        each[:] = each[:, leaf, order]
+        return order + bins.first_category
+
+
+def _first_best(gains: np.ndarray, tie: float) -> np.ndarray:
+    """Position of the first gain on the last axis that equals the largest, but for `tie`."""
+    return (gains >= gains.max(axis=-1, keepdims=True) - tie).argmax(axis=-1)
