@@ -159,7 +159,7 @@ def test_a_step_rule_of_ones_own_is_refused_on_the_way_to_a_file(tmp_path: Any) 
 
 
 def test_registries_say_what_there_is() -> None:
-    with pytest.raises(UsboostError, match="no learner of kind 'forest'; known are network, tree"):
+    with pytest.raises(UsboostError, match="unknown learner kind 'forest'; known are network, tree"):
         LEARNERS["forest"]
     with pytest.raises(UsboostError, match="needs a class attribute `kind`"):
         LEARNERS.register(int)

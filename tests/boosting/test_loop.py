@@ -227,7 +227,7 @@ def test_three_views_search_three_steps():
         (np.zeros(49), None, "one label for each of the 50 rows"),
         (None, {"learners": {"missing": stump()}}, "unknown view 'missing'"),
         (None, {"target": "third"}, "no target rule"),
-        (None, {"step": "golden"}, "no step rule"),
+        (None, {"step": "golden"}, "unknown step rule"),
     ],
 )
 def test_mistakes_get_one_sentence(labels, views, said):
@@ -314,7 +314,7 @@ def test_a_learner_that_sees_two_tables_finds_their_interaction():
     )
     assert np.mean(apart.predict(views[1000:]) == y[1000:]) < 0.65
     assert np.mean(joined.predict(views[1000:]) == y[1000:]) > 0.95
-    with pytest.raises(UsboostError, match="no view 'X'"):
+    with pytest.raises(UsboostError, match="unknown view 'X'"):
         views.side_by_side({"both": ("S", "X")})
 
 

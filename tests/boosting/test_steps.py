@@ -104,7 +104,7 @@ def test_fixed_and_names():
     np.testing.assert_array_equal(step_rule("fixed", value=0.1).search(None, 2, 0), [0.1, 0.1])
     assert step_rule("newton") == Newton()
     assert Fixed().value == 0.1
-    with pytest.raises(UsboostError, match="no step rule 'golden'"):
+    with pytest.raises(UsboostError, match="unknown step rule 'golden'"):
         step_rule("golden")
     with pytest.raises(UsboostError, match="bounces"):
         step_rule("bayes", bounces=3)

@@ -56,9 +56,9 @@ def test_what_the_table_may_not_be(command, tmp_path):
 def test_unknown_models_and_scores(table, tmp_path):
     said = refused("fit", table, "--label", "kind", "--model", "9wl", "--out", tmp_path / "m")
     assert said.startswith("unknown model '9wl'; choose among baseline, bfv_dnn, 2wl, ")
-    assert "no model 'x'" in refused("compare", table, "--label", "kind", "--models", "lgbm,x")
+    assert "unknown model 'x'" in refused("compare", table, "--label", "kind", "--models", "lgbm,x")
     assert "names no model" in refused("compare", table, "--label", "kind", "--models", " , ")
-    assert "no score 'rmse'" in refused("compare", table, "--label", "kind", "--by", "rmse")
+    assert "unknown score 'rmse'" in refused("compare", table, "--label", "kind", "--by", "rmse")
     few = refused("compare", table, "--label", "kind", "--models", "lgbm", "--folds", 30)
     assert "too few for 30 folds" in few
 

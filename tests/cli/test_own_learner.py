@@ -21,7 +21,7 @@ def test_it_is_chosen_saved_and_asked_again(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(LEARNERS, "_parts", {k: v for k, v in LEARNERS._parts.items() if k != "ridge"})
     numbers(120).to_csv("table.csv", index=False)
     fit = ("fit", "table.csv", "--label", "kind", "--model", "1wl_s", "--rounds", 5, "--learner", "S=ridge")
-    assert "there is no learner of kind 'ridge'; known are network, tree" in refused(*fit)
+    assert "unknown learner kind 'ridge'; known are network, tree" in refused(*fit)
     assert "there is no module 'nowhere'" in refused(*fit, "--import", "nowhere")
     assert "write --learner S=regressor" in refused(*fit, "--learner", "S")
     assert run(*fit, "--import", "own_ridge").exit_code == 0

@@ -133,7 +133,7 @@ def test_other_classifiers_are_refused_on_the_way_to_a_file() -> None:
     model, _ = fitted(GaussianNB(), view, Target(signs, weights))
     with pytest.raises(UsboostError, match="a GaussianNB has no file form; use a DecisionTreeClassifier"):
         model.to_arrays()
-    with pytest.raises(UsboostError, match="no kind of weak classifier 'spell'"):
+    with pytest.raises(UsboostError, match="unknown kind of weak classifier 'spell'"):
         FittedClassifiers.from_arrays({}, {"rules": ["spell"]})
 
 

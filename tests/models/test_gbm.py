@@ -88,7 +88,7 @@ def test_out_of_fold_features_do_not_know_their_label():
 def test_tiny_data_keep_the_shape():
     table, y = Table.from_numeric(np.arange(10, dtype=float)[:, None]), np.array([0, 1] * 5)
     assert BoostedFeatures(n_trees=4).fit(table, y).transform(table).shape == (10, 4)
-    with pytest.raises(UsboostError, match="no GBM engine"):
+    with pytest.raises(UsboostError, match="unknown GBM engine"):
         BoostedFeatures(engine="catboost").fit(table, y)
 
 
