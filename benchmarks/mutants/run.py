@@ -123,6 +123,7 @@ def tested(copy: Path, tests: Sequence[str], seconds: float = SECONDS) -> tuple[
 
 def _tests(copy: Path, tests: Sequence[str], out: Connection) -> None:
     """Run tests of a copy, in a process of its own."""
+    import hypothesis
     import pytest
 
     os.chdir(copy)
@@ -136,8 +137,10 @@ def _tests(copy: Path, tests: Sequence[str], out: Connection) -> None:
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)
     os.dup2(quiet, 2)
+    # a busy machine is not a break that was noticed
+    hypothesis.settings.register_profile("mutants", deadline=None, derandomize=True)
     first = FirstFailure()
-    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-seed=0"]
+    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-profile=mutants"]
     code = int(pytest.main([*options, *tests], plugins=[first]))
     out.send((code, first.test))
     out.close()
