@@ -30,6 +30,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from benchmarks.mutants.breaks import BREAKS, Break
+
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = ("usboost", "tasks", "flows", "benchmarks", "tests")
 FILES = ("pyproject.toml", "params.yaml", "dvc.yaml")
@@ -43,25 +45,6 @@ SECONDS = 300
 """After which a break counts as killed: it made a test run for ever."""
 
 FORK = multiprocessing.get_context("fork")
-
-
-@dataclass(frozen=True)
-class Break:
-    """A place of the code, what is to stand there instead, and who should notice.
-
-    Attributes
-    ----------
-    name : what is wrong then.
-    file : relative to the root.
-    old, new : text; the old one is in the file once.
-    tests : files or node ids, in the order in which they are run.
-    """
-
-    name: str
-    file: str
-    old: str
-    new: str
-    tests: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -185,8 +168,6 @@ def run(breaks: Sequence[Break], root: Path = ROOT) -> dict[str, Outcome]:
 
 
 def main() -> None:
-    from benchmarks.mutants.breaks import BREAKS
-
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("words", nargs="*", help="only breaks whose name or file holds one of these")
     words = parser.parse_args().words
