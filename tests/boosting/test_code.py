@@ -1,5 +1,6 @@
 """What decides a fit is the code of its parts and what that imports: all of it, and nothing else."""
 
+import importlib
 import os
 import shutil
 import subprocess
@@ -128,7 +129,7 @@ def test_a_persons_own_module_counts_with_what_it_imports_of_their_own(tmp_path,
     )
     (tmp_path / "own_helper.py").write_text("def twice(x):\n    return 2 * x\n")
     monkeypatch.syspath_prepend(tmp_path)
-    import own_learner
+    own_learner = importlib.import_module("own_learner")
 
     model = TwoWeakLearnerClassifier({"S": own_learner.Mine()})
     found = closure(modules_of(model))

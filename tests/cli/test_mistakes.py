@@ -69,7 +69,7 @@ def test_all_models_failing_is_a_failure(tmp_path):
     result = run("compare", written(tmp_path / "t.csv", frame), "--label", "kind", "--models", "lgbm,2wl")
     assert result.exit_code == 1
     assert result.stdout.count("failed: the column 'height_missing' has the name of an indicator") == 2
-    assert result.stderr == "error: every model failed; the table above says why\n"
+    assert result.stderr == "error: every model failed; the table above gives the reasons\n"
 
 
 def test_pictures_that_are_not_there(demo, tmp_path):
@@ -102,7 +102,7 @@ def test_only_a_model_is_replaced(table, tmp_path):
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "thesis.txt").write_text("years of work")
-    assert refused(*fit, folder).startswith(f"{folder} is there and is not, or not only, a model")
+    assert refused(*fit, folder).startswith(f"{folder} exists and is not, or not only, a model")
     assert "is a file" in refused(*fit, folder / "thesis.txt")
 
     model = tmp_path / "model"

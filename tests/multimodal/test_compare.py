@@ -164,7 +164,7 @@ def test_markdown_says_what_it_means(signs):
     assert "| a\\|b | 0." in text
     said = " ".join(notes(comparison))
     assert "F1 is that of 'plus'" in said
-    assert "Nadeau and Bengio" in said and "Holm" in said and "picked among 2" in said
+    assert "Nadeau and Bengio" in said and "Holm" in said and "The best of 2" in said
 
 
 @pytest.mark.parametrize("width", [80, 200])
