@@ -149,9 +149,7 @@ def test_missing_cells_are_listed_in_table_order(tmp_path: Path) -> None:
 
 
 def test_empty_results_are_a_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(
-        UsboostError, match=r"no scores.json found under .* ct .* 2wl; run the training"
-    ):
+    with pytest.raises(UsboostError, match=r"no scores.json found under .* ct .* 2wl; run the training"):
         collect(tmp_path, ["ct"], ["2wl"])
 
 
