@@ -18,7 +18,7 @@ RIDGE = Path(__file__).parents[1] / "examples/ridge_learner.py"
 def mine(document: dict) -> None:
     document["imports"] = ["ridge_learner"]
     document["models"]["mine"] = {"like": "2wl", "learners": {"S": {"kind": "ridge", "alpha": 10.0}}}
-    document["profiles"]["demo"]["boosting"]["rounds"] = 40
+    document["profiles"]["demo"]["boosting"] |= {"rounds": 60, "batch_size": 16}  # seconds, to be killed in
 
 
 @pytest.mark.slow

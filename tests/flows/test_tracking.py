@@ -31,8 +31,8 @@ def test_views_may_be_called_anything(store):
     views = Views({"naïve (left)": views["U"], "S": views["S"], "U": views["U"]})
     learners = {
         "naïve (left)": NetworkLearner((4,), device="cpu"),
-        "U+S": NetworkLearner((4,), device="cpu"),
-        "S+U": TreeLearner(),
+        "U+S": NetworkLearner((4,), device="cpu", reads=("U", "S")),
+        "S+U": TreeLearner(reads=("S", "U")),
     }
     with tracking.tracked_run("names", "fit", {}) as run_id:
         fitted = TwoWeakLearnerClassifier(learners, n_rounds=3, patience=None)
