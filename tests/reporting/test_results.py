@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.reporting import DATASETS, MODELS, SEEDS, fit, write_cell, write_results
@@ -81,6 +81,7 @@ def test_columns_order_and_gbm(tmp_path: Path) -> None:
     assert gbm.iloc[-4]["value"] == cell["seeds"][1]["gbm"]["test"]["f1"]
 
 
+@settings(max_examples=30)  # of 72
 @given(
     st.permutations(range(3)), st.permutations(["f1", "auc", "log_loss"]), st.permutations(["val", "test"])
 )
