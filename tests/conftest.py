@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from tests.warm import LIBRARY, Warm
 from usboost.data.table import Table
 from usboost.data.views import Views
 
@@ -43,6 +45,14 @@ def make_views(n_classes: int = 2, n: int = 300, seed: int = 0) -> tuple[Views, 
     (u, from_u), (s, from_s) = table(1.0), table(-1.0)
     score = from_u + from_s + 0.5 * rng.normal(size=n)
     return Views(U=u, S=s), np.digitize(score, np.quantile(score, np.linspace(0, 1, n_classes + 1)[1:-1]))
+
+
+@pytest.fixture(scope="session")
+def warm() -> Iterator[Warm]:
+    """Processes of their own for a test, that need not import what the library imports."""
+    made = Warm(LIBRARY)
+    yield made
+    made.end()
 
 
 @pytest.fixture

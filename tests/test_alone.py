@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.warm import Warm
 from usboost import __version__
 
 ROOT = Path(__file__).parent.parent
@@ -32,9 +31,9 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 @pytest.mark.slow
-def test_it_works_where_the_pipelines_packages_are_refused(tmp_path: Path) -> None:
-    words = [sys.executable, "-c", REFUSING, str(ROOT / "tests/alone.py"), str(tmp_path)]
+def test_it_works_where_the_pipelines_packages_are_refused(tmp_path: Path, warm: Warm) -> None:
+    words = ["-c", REFUSING, str(ROOT / "tests/alone.py"), str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    done = warm.run(words, tmp_path, environment)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.split()[0] == __version__

@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
-import subprocess
-import sys
 import typing
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +15,7 @@ from pydantic import BaseModel
 
 from tasks.settings import Settings
 from tests.multimodal.conftest import run
+from tests.warm import Warm
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -30,16 +29,10 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=lambda page: page.name)
-def test_examples_run_as_they_stand(page: Path, tmp_path: Path) -> None:
+def test_examples_run_as_they_stand(page: Path, tmp_path: Path, warm: Warm) -> None:
     (tmp_path / "example.py").write_text("\n".join(blocks(page, "python")))
-    done = subprocess.run(
-        [sys.executable, "example.py"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    done = warm.run(["example.py"], tmp_path, environment)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.strip()
 

@@ -425,7 +425,7 @@ def _run_target(target: Target, n: int, rng: random.Random, folder: Path) -> Out
         name = rng.choice(names)
         mutate = rng.choice(target.mutations.get(name, (damaged,)))
         data = mutate(rng, target.files[name], target.files[rng.choice(names)])
-        (folder / name).write_bytes(data)
+        _write_anew(folder / name, data)
         target.after(folder)
         started = time.perf_counter()
         failure = attempt(target.read, folder)
@@ -441,8 +441,14 @@ def _run_target(target: Target, n: int, rng: random.Random, folder: Path) -> Out
                 outcome.failures.append(Failure(target.name, what, where, name, data, trace))
         for restored in (name, "card.json", "model.json"):
             if restored in target.files:
-                (folder / restored).write_bytes(target.files[restored])
+                _write_anew(folder / restored, target.files[restored])
     return outcome
+
+
+def _write_anew(path: Path, data: bytes) -> None:
+    """File systems wait for the disk when a file that is cut to nothing is written again, not for a new one."""
+    path.unlink(missing_ok=True)
+    path.write_bytes(data)
 
 
 def attempt(read: Callable[[Path], Any], folder: Path) -> BaseException | None:

@@ -18,6 +18,7 @@ from sklearn.base import clone
 from tests.conftest import make_views
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.checkpoint import Checkpoint
+from usboost.boosting.steps import Bayes
 from usboost.data.images import Images
 from usboost.errors import UsboostError
 from usboost.learners.networks.backbones import Backbone
@@ -79,7 +80,9 @@ PATIENT = {"n_rounds": 7, "patience": 3, "random_state": 1}
 MODELS = {
     "2wl": (TwoWeakLearnerClassifier(learners(), **PATIENT), TABLES),
     "2wl2o, bayes": (
-        TwoWeakLearnerClassifier(learners(), "second_order", step="bayes", n_rounds=5, patience=None),
+        TwoWeakLearnerClassifier(
+            learners(), "second_order", step=Bayes(n_random=3, n_guided=2), n_rounds=5, patience=None
+        ),
         TABLES,
     ),
     "2wl-newton, trimmed": (

@@ -3,8 +3,6 @@
 import importlib
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -190,7 +188,7 @@ model = LightGBMBaseline(n_trees=3)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FITS)
-def test_all_that_a_fit_loads_is_in_its_closure(tmp_path, name):
+def test_all_that_a_fit_loads_is_in_its_closure(tmp_path, warm, name):
     """Also what is imported in a function or by its name, with checkpoints kept and gone on from."""
     code = f"""
 import sys
@@ -209,12 +207,7 @@ for _ in range(2):
 loaded = {{name for name in sys.modules if name.startswith("usboost.")}}
 print(sorted(closure(loaded).keys() & loaded - closure(modules_of(model)).keys()))
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(PACKAGE.parent), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-    )
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent), "OMP_NUM_THREADS": "1"}
+    done = warm.run(["-c", code], tmp_path, environment)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.strip() == "[]"

@@ -7,10 +7,13 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
+
+from tests.warm import FLOWS, Warm
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -23,14 +26,14 @@ DATA = {
     "iris": {},
     "digits_rows": {},
 }
-DATASETS = ["ci_a", "ci_b", "custom"]
+DATASETS = ["ci_b", "custom"]
 
 
 class Workspace:
-    """A folder with params.yaml and dvc.yaml, and commands run in it."""
+    """A folder with params.yaml and dvc.yaml, and commands run in it; Python's warm where `warm` is given."""
 
-    def __init__(self, folder: Path, home: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, home: Path, warm: Warm | None = None) -> None:
+        self.folder, self.warm = folder, warm
         self.environment = {
             **os.environ,
             "USBOOST_HOME": str(home),
@@ -41,14 +44,13 @@ class Workspace:
             self.environment.pop(name, None)
 
     def run(self, *words: str, check: bool = True, **environment: str) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            words,
-            cwd=self.folder,
-            env={**self.environment, **environment},
-            capture_output=True,
-            text=True,
-            timeout=1800,
-        )
+        env = {**self.environment, **environment}
+        if self.warm and words[0] == sys.executable:
+            done = self.warm.run(words[1:], self.folder, env)
+        else:
+            done = subprocess.run(
+                words, cwd=self.folder, env=env, capture_output=True, text=True, timeout=1800
+            )
         if check and done.returncode:
             raise AssertionError(f"{words} failed:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
         return done
@@ -59,7 +61,12 @@ class Workspace:
     def copy(self, folder: Path) -> Workspace:
         """The same workspace, as it is, in another folder."""
         shutil.copytree(self.folder, folder, dirs_exist_ok=True)
-        return Workspace(folder, Path(self.environment["USBOOST_HOME"]))
+        return Workspace(folder, Path(self.environment["USBOOST_HOME"]), self.warm)
+
+    def prepare(self, dataset: str) -> None:
+        """One dataset more."""
+        self.params(lambda p: p["run"]["datasets"].append(dataset))
+        self.run("dvc", "repro", "prepare")
 
     def params(self, change) -> None:
         """Edit params.yaml with a function of the parsed document."""
@@ -70,8 +77,8 @@ class Workspace:
 
 
 @pytest.fixture(scope="session")
-def reproduced(tmp_path_factory) -> Workspace:
-    """A workspace after `dvc repro` on tiny demo data: two tables and one with pictures, four models.
+def reproduced(tmp_path_factory) -> Iterator[Workspace]:
+    """A workspace after `dvc repro` on tiny demo data: a table and one with pictures, four models.
 
     Made once; each test process has a copy and a home of its own.
     """
@@ -88,7 +95,9 @@ def reproduced(tmp_path_factory) -> Workspace:
     own = tmp_path_factory.mktemp("own")
     for part in ("workspace", "home"):
         shutil.copytree(made / part, own / part, ignore=shutil.ignore_patterns("prefect*"))
-    return Workspace(own / "workspace", own / "home")
+    warm = Warm(FLOWS)
+    yield Workspace(own / "workspace", own / "home", warm)
+    warm.end()
 
 
 def make(folder: Path, home: Path) -> None:

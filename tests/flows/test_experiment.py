@@ -56,6 +56,8 @@ def record(workspace, name, cell):
 def grids(reproduced, tmp_path_factory):
     """The same grid on every task runner, each an experiment of its own."""
     workspace = reproduced.copy(tmp_path_factory.mktemp("grids") / "copy")
+    workspace.prepare("ci_a")
+    workspace.warm = None  # the runners start processes themselves
     for runner in RUNNERS:
         done = experiment(workspace, f"--runner={runner}", name=runner)
         assert done.stderr == "", done.stderr

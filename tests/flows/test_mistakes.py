@@ -24,37 +24,37 @@ def snapshot(folder):
     ("flow", "change", "said"),
     [
         (
-            ("prepare", "ci_a"),
-            lambda w: spoil(w.folder / "data/raw/ci_a/census-income.data.gz", lambda b: b[: len(b) // 2]),
+            ("prepare", "ci_b"),
+            lambda w: spoil(w.folder / "data/raw/ci_b/census-income.data.gz", lambda b: b[: len(b) // 2]),
             "census-income.data.gz",
         ),
         (
-            ("train", "ci_a", "2wl"),
-            lambda w: spoil(w.folder / "data/prepared/ci_a/val.parquet", lambda b: b[:-200]),
+            ("train", "ci_b", "2wl"),
+            lambda w: spoil(w.folder / "data/prepared/ci_b/val.parquet", lambda b: b[:-200]),
             "val.parquet",
         ),
         (
-            ("train", "ci_a", "bfv_dnn"),
-            lambda w: (w.folder / "data/features/ci_a/seed-0/val.parquet").replace(
-                w.folder / "data/features/ci_a/seed-0/train.parquet"
+            ("train", "ci_b", "bfv_dnn"),
+            lambda w: (w.folder / "data/features/ci_b/seed-0/val.parquet").replace(
+                w.folder / "data/features/ci_b/seed-0/train.parquet"
             ),
             "train.parquet",
         ),
-        (("train", "ci_a", "9wl"), lambda w: None, "9wl"),
+        (("train", "ci_b", "9wl"), lambda w: None, "9wl"),
         (("train", "ci_z", "2wl"), lambda w: None, "ci_z"),
         (("fetch", "ci_z"), lambda w: None, "ci_z"),
         (
-            ("train", "ci_a", "2wl"),
+            ("train", "ci_b", "2wl"),
             lambda w: w.params(lambda p: p["boosting"].update(shrinkage=-1)),
             "boosting.shrinkage",
         ),
         (
-            ("train", "ci_a", "2wl"),
+            ("train", "ci_b", "2wl"),
             lambda w: w.params(lambda p: p["models"]["2wl"].update(colour="red")),
             "models.2wl.colour",
         ),
         (
-            ("fetch", "ci_a"),
+            ("fetch", "ci_b"),
             lambda w: w.params(lambda p: p.update(profile="paper")),
             "census-income.data.gz",
         ),
@@ -75,7 +75,7 @@ def test_a_failing_fit_leaves_a_failed_run(workspace):
     workspace.params(lambda p: p["boosting"].update(fixed_step=1e9))
     workspace.params(lambda p: p["models"]["2wl"].update(step="fixed"))
     before = snapshot(workspace.folder / "data/results")
-    done = workspace.flow("train", "ci_a", "2wl", check=False)
+    done = workspace.flow("train", "ci_b", "2wl", check=False)
     assert done.returncode == 1
     assert "the risk is no longer finite" in done.stderr and "round " in done.stderr
     failed = runs(workspace).query("status == 'FAILED' and `tags.model` == '2wl'")
@@ -87,8 +87,8 @@ def test_a_failing_stage_fails_dvc_and_keeps_the_lock(workspace):
     lock = (workspace.folder / "dvc.lock").read_text()
     workspace.params(lambda p: p["boosting"].update(fixed_step=1e9))
     workspace.params(lambda p: p["models"]["2wl"].update(step="fixed"))
-    done = workspace.run("dvc", "repro", "boosting@ci_a-2wl", check=False)
+    done = workspace.run("dvc", "repro", "boosting@ci_b-2wl", check=False)
     assert done.returncode != 0
-    locked = yaml.safe_load((workspace.folder / "dvc.lock").read_text())["stages"]["boosting@ci_a-2wl"]
-    assert locked == yaml.safe_load(lock)["stages"]["boosting@ci_a-2wl"]
-    assert (workspace.folder / "data/results/ci_a/2wl/scores.json").exists()
+    locked = yaml.safe_load((workspace.folder / "dvc.lock").read_text())["stages"]["boosting@ci_b-2wl"]
+    assert locked == yaml.safe_load(lock)["stages"]["boosting@ci_b-2wl"]
+    assert (workspace.folder / "data/results/ci_b/2wl/scores.json").exists()

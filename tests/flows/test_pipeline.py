@@ -33,9 +33,9 @@ def runs(workspace) -> pd.DataFrame:
 def test_results_hold_every_model(reproduced):
     results = pd.read_csv(reproduced.folder / "reports/results.csv")
     assert list(results.columns) == COLUMNS
-    us = results[results.dataset.isin(["ci_a", "ci_b", "custom"])]
+    us = results[results.dataset.isin(["ci_b", "custom"])]
     assert set(us.model) == {"baseline", "bfv_dnn", "gbm", "2wl", "lgbm"}
-    assert set(us.dataset) == {"ci_a", "ci_b", "custom"}
+    assert set(us.dataset) == {"ci_b", "custom"}
     assert set(us.split) == {"val", "test"}
     assert set(us.metric) == {"f1", "f1_tuned", "accuracy", "log_loss", "auc"}
     others = set(zip(results.dataset, results.model, strict=True)) - set(
@@ -54,17 +54,17 @@ def test_nothing_is_stale_afterwards_and_one_models_parameter_reruns_that_model(
     assert json.loads(workspace.run("dvc", "status", "--json").stdout) == {}
     workspace.params(lambda p: p["models"]["2wl"].update(shrinkage=0.5))
     stale = json.loads(workspace.run("dvc", "status", "--json").stdout)
-    assert set(stale) == {"boosting@ci_a-2wl", "boosting@ci_b-2wl", "boosting@custom-2wl"}
+    assert set(stale) == {"boosting@ci_b-2wl", "boosting@custom-2wl"}
     workspace.params(lambda p: p["models"]["2wl"].pop("shrinkage"))
-    workspace.params(lambda p: p["table1"]["ci_a"].update(fusion="concat"))
+    workspace.params(lambda p: p["table1"]["ci_b"].update(fusion="product"))
     stale = json.loads(workspace.run("dvc", "status", "--json").stdout)
-    assert set(stale) == {"baseline@ci_a", "bfv_dnn@ci_a"}
+    assert set(stale) == {"baseline@ci_b", "bfv_dnn@ci_b"}
 
 
 def test_equal_seeds_give_equal_results(workspace):
     before = pd.read_csv(workspace.folder / "reports/results.csv")
     for model in ("baseline", "bfv_dnn", "2wl"):
-        workspace.flow("train", "ci_a", model)
+        workspace.flow("train", "ci_b", model)
     workspace.flow("report")
     after = pd.read_csv(workspace.folder / "reports/results.csv")
     pd.testing.assert_frame_equal(before.drop(columns="fit_seconds"), after.drop(columns="fit_seconds"))
@@ -72,7 +72,7 @@ def test_equal_seeds_give_equal_results(workspace):
 
 def test_every_run_is_complete_in_mlflow(reproduced):
     table = runs(reproduced)
-    row = table[(table["tags.model"] == "2wl") & (table["tags.dataset"] == "ci_a")].iloc[-1]
+    row = table[(table["tags.model"] == "2wl") & (table["tags.dataset"] == "ci_b")].iloc[-1]
     assert row["status"] == "FINISHED"
     assert row["experiment"] == "usboost-demo"
     for name in ("risk_train", "risk_val", "f1_val", "epsilon", "delta", "fit_error_U", "fit_error_S"):
@@ -81,7 +81,7 @@ def test_every_run_is_complete_in_mlflow(reproduced):
         assert np.isfinite(row[f"metrics.{name}"])
     assert row["params.target"] == "gradient"
     assert row["params.learner_S.max_depth"] == "3"
-    assert row["tags.stage"] == "boosting@ci_a-2wl"
+    assert row["tags.stage"] == "boosting@ci_b-2wl"
     assert row["tags.input.prepared"].startswith("md5:")
     assert len(row["tags.prefect.flow_run_id"]) == 36
 

@@ -28,13 +28,13 @@ def longer(document):
 def killed_after(workspace, model, file):
     """Start a training flow and SIGKILL it as soon as a file of its checkpoint is there."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "flows.train", "ci_a", model],
+        [sys.executable, "-m", "flows.train", "ci_b", model],
         cwd=workspace.folder,
         env=workspace.environment,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
     )
-    path = workspace.folder / "data/checkpoints/ci_a" / model / "seed-0" / file
+    path = workspace.folder / "data/checkpoints/ci_b" / model / "seed-0" / file
     deadline = time.monotonic() + 120
     while not path.exists() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.005)
@@ -44,7 +44,7 @@ def killed_after(workspace, model, file):
 
 
 def result(workspace, model):
-    folder = workspace.folder / "data/results/ci_a" / model
+    folder = workspace.folder / "data/results/ci_b" / model
     scores = json.loads((folder / "scores.json").read_text())
     for seed in scores["seeds"]:
         seed.pop("fit_seconds")
@@ -56,11 +56,11 @@ def result(workspace, model):
 def test_a_killed_flow_goes_on(workspace, tmp_path, model):
     workspace.params(longer)
     whole = workspace.copy(tmp_path / "whole")
-    whole.flow("train", "ci_a", model)
+    whole.flow("train", "ci_b", model)
     known = set(runs(workspace).run_id)
     killed_after(workspace, model, "round-000003.safetensors")
     killed_after(workspace, model, "round-000008.safetensors")
-    done = workspace.flow("train", "ci_a", model)
+    done = workspace.flow("train", "ci_b", model)
     assert "anew" not in done.stderr
     scores, trace = result(workspace, model)
     expected_scores, expected_trace = result(whole, model)
@@ -68,7 +68,7 @@ def test_a_killed_flow_goes_on(workspace, tmp_path, model):
     pd.testing.assert_frame_equal(trace, expected_trace, check_exact=True)
     logged = runs(workspace)
     assert list(logged[~logged.run_id.isin(known)].status) == ["FINISHED"]
-    assert not (workspace.folder / "data/checkpoints/ci_a" / model / "seed-0").exists()
+    assert not (workspace.folder / "data/checkpoints/ci_b" / model / "seed-0").exists()
 
 
 @pytest.mark.long
@@ -77,7 +77,7 @@ def test_changed_parameters_begin_anew(workspace):
     known = set(runs(workspace).run_id)
     killed_after(workspace, "2wl", "round-000003.safetensors")
     workspace.params(lambda document: document["boosting"].update(shrinkage=0.5))
-    done = workspace.flow("train", "ci_a", "2wl")
+    done = workspace.flow("train", "ci_b", "2wl")
     assert "is of other data, parameters or code; starting again" in done.stderr
     logged = runs(workspace)
     new = logged[~logged.run_id.isin(known)].sort_values("status")
@@ -103,14 +103,14 @@ def test_a_flow_without_its_prefect_server(workspace):
         while not runtime._answers(url) and time.monotonic() < deadline:
             time.sleep(0.2)
         flow = subprocess.Popen(
-            [sys.executable, "-m", "flows.train", "ci_a", "2wl"],
+            [sys.executable, "-m", "flows.train", "ci_b", "2wl"],
             cwd=workspace.folder,
             env={**workspace.environment, "PREFECT_API_URL": url, "PREFECT_CLIENT_MAX_RETRIES": "1"},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
         )
-        path = workspace.folder / "data/checkpoints/ci_a/2wl/seed-0/round-000003.safetensors"
+        path = workspace.folder / "data/checkpoints/ci_b/2wl/seed-0/round-000003.safetensors"
         while not path.exists() and flow.poll() is None:
             time.sleep(0.005)
     finally:
@@ -120,5 +120,5 @@ def test_a_flow_without_its_prefect_server(workspace):
     assert flow.returncode == 0, told
     assert "Prefect's server went away; the work is done" in told
     assert "Traceback" not in told
-    scores = json.loads((workspace.folder / "data/results/ci_a/2wl/scores.json").read_text())
+    scores = json.loads((workspace.folder / "data/results/ci_b/2wl/scores.json").read_text())
     assert scores["seeds"][0]["rounds"] == 30

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 
 import pytest
 import yaml
@@ -93,15 +91,10 @@ model.fit(Views(S=Table.from_numeric(x)), (x[:, 0] > 0).astype(int))
 """
 
 
-def test_a_checkpoint_outlives_an_edit_of_the_command_line_but_not_of_its_learner(code, tmp_path):
+def test_a_checkpoint_outlives_an_edit_of_the_command_line_but_not_of_its_learner(code, tmp_path, warm):
     def fit():
-        return subprocess.run(
-            [sys.executable, "-c", FIT, str(tmp_path / "kept")],
-            cwd=code,
-            env={"PATH": "", "PYTHONPATH": str(code), "OMP_NUM_THREADS": "1"},
-            capture_output=True,
-            text=True,
-        )
+        environment = {"PATH": "", "PYTHONPATH": str(code), "OMP_NUM_THREADS": "1"}
+        return warm.run(["-c", FIT, str(tmp_path / "kept")], code, environment)
 
     assert fit().returncode == 0
     edit(code / "usboost/cli/app.py")

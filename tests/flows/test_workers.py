@@ -42,6 +42,7 @@ found.to_json(sys.stdout)
 def services(reproduced, tmp_path):
     """A workspace with the code beside it, and the services of its own home."""
     workspace = reproduced.copy(tmp_path / "copy")
+    workspace.prepare("ci_a")
     for name in ("flows", "tasks", "usboost"):
         (workspace.folder / name).symlink_to(ROOT / name)
     shutil.copy(ROOT / "prefect.yaml", workspace.folder)
@@ -57,14 +58,14 @@ def services(reproduced, tmp_path):
         "USBOOST_MLFLOW_PORT": "0",
         "PREFECT_WORKER_QUERY_SECONDS": "2",
     }
-    own.flow("services", "start")
+    own.flow("local.services", "start")
     try:
         state = json.loads((tmp_path / "home/services.json").read_text())
         own.environment |= {"PREFECT_API_URL": state["prefect"], "MLFLOW_TRACKING_URI": state["mlflow"]}
         own.state = state
         yield own
     finally:
-        own.flow("services", "stop", check=False)
+        own.flow("local.services", "stop", check=False)
 
 
 def kill_tree(pid: int) -> None:

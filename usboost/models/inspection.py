@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,9 @@ from usboost.errors import UsboostError
 from usboost.evaluation.metrics import score
 from usboost.learners.base import view_names
 from usboost.models.base import ViewsClassifier, as_views
-from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
+
+if TYPE_CHECKING:  # a page of what is kept of models needs neither them nor torch
+    from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
 
 IMPORTANCE_METRICS = ("f1", "accuracy", "log_loss")
 _RARE = 5  # a value with fewer samples counts as rare
@@ -76,6 +78,8 @@ def view_importance(
     if n_repeats < 1:
         raise UsboostError(f"n_repeats must be at least 1, not {n_repeats}")
     rng = np.random.default_rng(seed)
+    from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
+
     boosted = isinstance(classifier, TwoWeakLearnerClassifier)
     shuffled = _shuffled_sum(classifier, views) if boosted else _shuffled(classifier, views)
     before = score(codes, classifier.predict_proba(views))

@@ -25,7 +25,6 @@ from usboost.models.inspection import (
     view_importance,
     worst_samples,
 )
-from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.reporting import inspection_figures as drawn
 from usboost.reporting.figures import to_png, to_svg
 
@@ -106,6 +105,8 @@ def inspect(
         further predictions; all by default
     n_repeats : shuffles per view
     """
+    from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
+
     if probabilities is None:
         probabilities = classifier.predict_proba(X)
     some, labels = (X, y) if sample is None else (X[sample], y[sample])

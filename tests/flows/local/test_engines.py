@@ -117,7 +117,7 @@ def team(
         "AWS_DEFAULT_REGION": "us-east-1",
     }
     own.flow(
-        *("services", "start", "--worker", "gpu", "--artifacts", f"s3://{BUCKET}/artifacts"),
+        *("local.services", "start", "--worker", "gpu", "--artifacts", f"s3://{BUCKET}/artifacts"),
         *("--prefect-db", f"postgresql+asyncpg://{postgres}/prefect"),
         *("--mlflow-db", f"postgresql+psycopg2://{postgres}/mlflow"),
     )
@@ -125,7 +125,7 @@ def team(
         own.environment |= {"HOME_OF_SERVICES": str(folder / "home")}
         yield own
     finally:
-        own.flow("services", "stop", check=False)
+        own.flow("local.services", "stop", check=False)
         left = [p for p in psutil.process_iter() if marked(p, str(folder / "home"))]
         assert not left, left
 
@@ -152,7 +152,7 @@ def test_a_run_is_kept_by_postgresql_and_s3(team: Workspace, postgres: str, s3: 
     state = json.loads((Path(team.environment["HOME_OF_SERVICES"]) / "services.json").read_text())
     team.run(
         *(sys.executable, "-m", "prefect", "deployment", "run", "train/default", "--watch"),
-        *("-p", "dataset=ci_a", "-p", "model=2wl"),
+        *("-p", "dataset=ci_b", "-p", "model=2wl"),
         PREFECT_API_URL=state["prefect"],
     )
     assert ("COMPLETED",) in rows(postgres, "prefect", "select state_type::text from flow_run")
@@ -183,7 +183,7 @@ def test_data_travel_through_an_s3_remote(team: Workspace, s3: str, tmp_path: Pa
         name: team.environment[name] for name in team.environment if name.startswith("AWS_")
     }
     there.run("dvc", "pull", "--quiet", "prepare")
-    first, second = (folder / "data/prepared/ci_a" for folder in (team.folder, other))
+    first, second = (folder / "data/prepared/ci_b" for folder in (team.folder, other))
     names = sorted(path.name for path in first.iterdir())
     assert names == sorted(path.name for path in second.iterdir())
     assert all((first / name).read_bytes() == (second / name).read_bytes() for name in names)

@@ -55,7 +55,7 @@ def team(reproduced: Workspace, tmp_path: Path) -> Iterator[dict[str, Any]]:
 
     servers = Workspace(first.folder, tmp_path / "servers")
     servers.environment |= {"USBOOST_PREFECT_PORT": "0", "USBOOST_MLFLOW_PORT": "0", "PYTHONPATH": "."}
-    servers.flow("services", "start", "--worker", "cpu")
+    servers.flow("local.services", "start", "--worker", "cpu")
     try:
         yield {
             "servers": servers,
@@ -65,7 +65,7 @@ def team(reproduced: Workspace, tmp_path: Path) -> Iterator[dict[str, Any]]:
         }
     finally:
         servers.folder = ROOT
-        servers.flow("services", "stop", check=False)
+        servers.flow("local.services", "stop", check=False)
 
 
 def stop(worker: subprocess.Popen[bytes], place: Path) -> None:
@@ -113,7 +113,7 @@ def test_a_worker_with_nothing_but_addresses_fits_an_experiment(team: dict[str, 
     )
     asking = Workspace(here, tmp_path / "own")
     asking.environment |= addresses | {"PYTHONPATH": "."}
-    words = ["--dataset=custom", "--dataset=ci_a", "--model=2wl", "--model=bfv_dnn", "--seeds=1"]
+    words = ["--dataset=custom", "--dataset=ci_b", "--model=2wl", "--model=bfv_dnn", "--seeds=1"]
     try:
         asking.flow("experiment", *words, "--runner=deployments", "--name=remote")
     except AssertionError as error:
@@ -126,7 +126,7 @@ def test_a_worker_with_nothing_but_addresses_fits_an_experiment(team: dict[str, 
     assert table["f1_mean"].notna().all()
     runs = pd.DataFrame(json.loads(asking.run(sys.executable, "-c", RUNS).stdout))
     assert sorted(runs["tags.cell"]) == sorted(
-        f"{dataset}/{model}/seed-0" for dataset in ("custom", "ci_a") for model in ("2wl", "bfv_dnn")
+        f"{dataset}/{model}/seed-0" for dataset in ("custom", "ci_b") for model in ("2wl", "bfv_dnn")
     )
     assert set(runs["status"]) == {"FINISHED"}
     assert set(runs["metrics.test_cloned"]) == {1.0}

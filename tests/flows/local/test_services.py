@@ -45,16 +45,16 @@ def services(reproduced, tmp_path_factory):
     own.environment |= {"PREFECT_WORKER_QUERY_SECONDS": "2"}
     own.environment.pop("PREFECT_API_URL", None)
     try:
-        own.flow("services", "start", "--prefect-port", "0", "--mlflow-port", "0")
+        own.flow("local.services", "start", "--prefect-port", "0", "--mlflow-port", "0")
         own.home = Path(own.environment["USBOOST_HOME"])
         own.state = json.loads((own.home / "services.json").read_text())
         yield own
     finally:
-        own.flow("services", "stop", check=False)
+        own.flow("local.services", "stop", check=False)
 
 
 def test_everything_answers(services):
-    assert services.flow("services", "status").stdout.count(" answers") == 4
+    assert services.flow("local.services", "status").stdout.count(" answers") == 4
 
 
 def test_parameters_are_described_for_the_ui(services):
@@ -73,7 +73,7 @@ def test_parameters_are_described_for_the_ui(services):
 def test_a_worker_trains_and_the_runs_link_both_ways(services):
     services.run(
         *(sys.executable, "-m", "prefect", "deployment", "run", "train/default", "--watch"),
-        *("-p", "dataset=ci_a", "-p", "model=2wl"),
+        *("-p", "dataset=ci_b", "-p", "model=2wl"),
         PREFECT_API_URL=services.state["prefect"],
     )
     runs = ask(f"{services.state['prefect']}/flow_runs/filter", {})
@@ -91,7 +91,7 @@ def test_a_worker_trains_and_the_runs_link_both_ways(services):
 
 
 def test_a_second_start_is_refused(services):
-    again = services.flow("services", "start", "--prefect-port", "0", "--mlflow-port", "0", check=False)
+    again = services.flow("local.services", "start", "--prefect-port", "0", "--mlflow-port", "0", check=False)
     assert again.returncode == 1
     assert "run already" in again.stderr
     assert len(again.stderr.strip().splitlines()) == 1
@@ -105,7 +105,7 @@ def test_a_taken_port_is_refused(reproduced, tmp_path):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = str(taken.getsockname()[1])
-        done = own.flow("services", "start", "--prefect-port", port, "--mlflow-port", "0", check=False)
+        done = own.flow("local.services", "start", "--prefect-port", port, "--mlflow-port", "0", check=False)
     assert done.returncode == 1
     assert f"port {port}" in done.stderr
     assert marked(tmp_path / "home") == []
@@ -113,7 +113,7 @@ def test_a_taken_port_is_refused(reproduced, tmp_path):
 
 def test_stop_ends_all_also_after_a_crash_and_again(services):
     psutil.Process(services.state["workers"][0]["pid"]).kill()
-    services.flow("services", "stop")
+    services.flow("local.services", "stop")
     assert marked(services.home) == []
     assert not (services.home / "services.json").exists()
-    assert services.flow("services", "stop").stdout.startswith("0 processes")
+    assert services.flow("local.services", "stop").stdout.startswith("0 processes")

@@ -222,7 +222,8 @@ def load_backbone(backbone: nn.Module, name: str, weights: dict[str, torch.Tenso
     else:
         import torchvision
 
-        whole = torchvision.models.resnet50()
+        with torch.device("meta"):  # for the names alone
+            whole = torchvision.models.resnet50()
         positions = {child: str(i) for i, (child, _) in enumerate(whole.named_children())}
         kept = {
             f"{positions[k.split('.')[0]]}.{k.split('.', 1)[1]}": v
