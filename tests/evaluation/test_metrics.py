@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import f1_score
+from sklearn.metrics import accuracy_score, f1_score
 
-from usboost.evaluation.metrics import best_threshold, f1
+from usboost.evaluation.metrics import best_threshold, f1, score
 
 rows = st.lists(st.tuples(st.integers(0, 1), st.sampled_from([0.0, 0.1, 0.3, 0.5, 0.7, 1.0])), min_size=1)
 
@@ -33,3 +34,22 @@ def test_f1_is_scikit_learns(rows: list[tuple[int, int]]) -> None:
     y, predicted = np.array(rows).T
     expected = f1_score(y, predicted, labels=[0, 1, 2], average="macro", zero_division=0)
     assert np.isclose(f1(y, predicted, 3), expected)
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=1))
+def test_f1_of_two_classes_is_that_of_class_1(rows: list[tuple[int, int]]) -> None:
+    y, predicted = np.array(rows).T
+    assert np.isclose(f1(y, predicted, 2), f1_score(y, predicted, zero_division=0))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_scores_are_scikit_learns(n_classes: int) -> None:
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, n_classes, 60)
+    p = rng.random((60, n_classes)) + 0.3 * np.eye(n_classes)[y]
+    p /= p.sum(axis=1, keepdims=True)
+    found = score(y, p)
+    assert found["accuracy"] == accuracy_score(y, p.argmax(axis=1))
+    assert np.isclose(found["log_loss"], -np.log(p[np.arange(60), y]).mean())
+    pairs = [(p[y == k, k][:, None] > p[y != k, k]).mean() for k in range(n_classes)]
+    assert np.isclose(found["auc"], np.mean(pairs))  # of two classes both are the same
