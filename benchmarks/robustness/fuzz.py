@@ -446,7 +446,7 @@ def _run_target(target: Target, n: int, rng: random.Random, folder: Path) -> Out
 
 
 def _write_anew(path: Path, data: bytes) -> None:
-    """File systems wait for the disk when a file that is cut to nothing is written again, not for a new one."""
+    """File systems wait for the disk when a file is cut to nothing and written again, not for a new one."""
     path.unlink(missing_ok=True)
     path.write_bytes(data)
 

@@ -37,6 +37,12 @@ def test_f1_is_scikit_learns(rows: list[tuple[int, int]]) -> None:
     assert np.isclose(f1(y, predicted, 3), expected)
 
 
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=1))
+def test_f1_of_two_classes_is_that_of_class_1(rows: list[tuple[int, int]]) -> None:
+    y, predicted = np.array(rows).T
+    assert np.isclose(f1(y, predicted, 2), f1_score(y, predicted, zero_division=0))
+
+
 @settings(max_examples=50)
 @given(st.sampled_from([2, 3, 5]), st.integers(0, 10_000), st.sampled_from([1, 8]), st.sampled_from("fd"))
 def test_scores_are_scikit_learns(n_classes: int, seed: int, levels: int, kind: str) -> None:

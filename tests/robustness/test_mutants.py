@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 TOY = "def double(x):\n    return 2 * x\n\n\ndef unseen(x):\n    return x + 1\n"
@@ -43,6 +45,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.slow
 def test_what_becomes_of_a_break(tmp_path: Path) -> None:
     for name, text in (("usboost/__init__.py", ""), ("usboost/toy.py", TOY), ("tests/test_toy.py", TESTS)):
         (tmp_path / name).parent.mkdir(exist_ok=True)

@@ -48,6 +48,19 @@ def test_a_model_against_itself_differs_by_nothing():
     assert row(fits, fits, draws(fits), draws(fits)) == ["+0.0000 ± 0.0000 ± 0.0000"] * 3
 
 
+def test_bold_is_what_leaves_0_outside_both_intervals_together():
+    """A model that is better on each of three seeds, by about as much: the luck of the rows decides."""
+    y = np.arange(40) % 2
+    sure, unsure = np.eye(2)[y] * 0.8 + 0.1, np.eye(2)[y] * 0.6 + 0.2
+    better = [Predicted(y, sure + 0.001 * k * (1 - 2 * np.eye(2)[y]), 0.5) for k in range(3)]
+    worse = [Predicted(y, unsure, 0.5)] * 3
+    for luck, bold in ((0.001, True), (1.0, False)):
+        d = {m: np.random.default_rng(1).normal(0, luck, 4000) for m in ("f1", "f1_tuned", "log_loss")}
+        still = {m: np.zeros(4000) for m in d}
+        cell = row(better, worse, d, still)[2]
+        assert cell.startswith("**-0.1") if bold else cell.startswith("-0.1"), cell
+
+
 def test_more_classes_have_no_threshold():
     one, other = [fit(3), fit(3, seed=1)], [fit(3, seed=2), fit(3, seed=3)]
     assert row(one, other, draws(one), draws(other))[1] == "–"
