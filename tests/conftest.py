@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import settings
 
 from tests.warm import LIBRARY, Warm
 from usboost.data.table import Table
 from usboost.data.views import Views
 
 torch.set_num_threads(1)
+settings.register_profile("usboost", deadline=None)  # a busy machine is no error
+settings.load_profile("usboost")
 
 
 FIRST = "tests/flows/test_pipeline.py"

@@ -31,7 +31,7 @@ def test_newton_beats_every_point_of_a_fine_grid(n_classes):
     np.testing.assert_allclose(Newton().search(line, 2, 0), [grid[a], grid[b]], atol=0.05)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     n_classes=st.integers(2, 5),
     n_views=st.integers(1, 3),

@@ -62,7 +62,7 @@ def test_answers_are_the_estimators_own(estimator: Any) -> None:
     assert isinstance(model, FittedLearner)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 10_000), depth=st.integers(1, 6), digits=st.integers(0, 3))
 def test_trees_agree_on_unseen_rows_with_many_ties(seed: int, depth: int, digits: int) -> None:
     view, signs, weights = frame(seed=seed)

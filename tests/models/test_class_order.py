@@ -42,7 +42,7 @@ def boosted(learners: dict[str, Any], method: str) -> TwoWeakLearnerClassifier:
 @pytest.mark.parametrize("trees", TREES)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("n_classes", [3, 4, 7])
-@settings(max_examples=2, deadline=None)
+@settings(max_examples=2)
 @given(seed=st.integers(0, 2**16))
 def test_trees(n_classes: int, method: str, trees: str, seed: int) -> None:
     views, y = make_views(n_classes, n=250, seed=seed)

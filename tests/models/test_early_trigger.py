@@ -55,7 +55,7 @@ def literal(rule: EarlyTrigger, x: np.ndarray, length: int) -> tuple[Any, int]:
     return -1, 0
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(**settings_of_triggers, length=st.integers(1, 6))
 def test_each_sample_is_decided_as_by_hand(
     which: tuple[int, str], by: str, threshold: float, length: int
@@ -69,7 +69,7 @@ def test_each_sample_is_decided_as_by_hand(
     assert labels.dtype == decisions.astype(int).dtype
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(**settings_of_triggers, uneven=st.booleans())
 def test_frame_by_frame_is_all_at_once(
     which: tuple[int, str], by: str, threshold: float, uneven: bool
@@ -90,7 +90,7 @@ def test_frame_by_frame_is_all_at_once(
     assert decisions[lengths == 6].all()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(**settings_of_triggers, uneven=st.booleans())
 def test_the_figures_of_score(which: tuple[int, str], by: str, threshold: float, uneven: bool) -> None:
     rule = trigger(which, by, threshold)

@@ -131,7 +131,7 @@ def test_the_bound_is_the_product_of_the_normalisers(n_classes: int) -> None:
         np.testing.assert_allclose(weights / weights.sum(), D.reshape(weights.shape), rtol=1e-9)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     seed=st.integers(0, 10_000),
     n_classes=st.integers(2, 4),

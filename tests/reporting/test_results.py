@@ -81,7 +81,7 @@ def test_columns_order_and_gbm(tmp_path: Path) -> None:
     assert gbm.iloc[-4]["value"] == cell["seeds"][1]["gbm"]["test"]["f1"]
 
 
-@settings(max_examples=30, deadline=None)  # of 72
+@settings(max_examples=30)  # of 72
 @given(
     st.permutations(range(3)), st.permutations(["f1", "auc", "log_loss"]), st.permutations(["val", "test"])
 )

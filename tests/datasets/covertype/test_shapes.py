@@ -59,7 +59,6 @@ def _is_ellipse(mask: np.ndarray) -> bool:
     return bool((mask == mask[::-1, ::-1]).all()) and set(runs) == {2} and abs(area / mask.sum() - 1) < 0.1
 
 
-@settings(deadline=None)
 @given(seed=SEEDS, size=SIZES, label=st.integers(0, 2), n=st.one_of(st.none(), st.integers(1, 10)))
 def test_each_region_of_ink_is_one_shape_of_the_class(
     seed: int, size: int, label: int, n: int | None
@@ -155,7 +154,7 @@ def test_draw_refuses_what_it_cannot_draw() -> None:
 
 
 @given(seed=SEEDS, size=SIZES, label=st.integers(0, 2))
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_decoding_gives_back_the_drawing(seed: int, size: int, label: int) -> None:
     image = shapes.draw(label, np.random.default_rng(seed), size)
 

@@ -108,7 +108,7 @@ def plain(folder: Path, n: int = 200, **columns: Any) -> Path:
     return folder / "t.parquet"
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     counts=st.lists(st.integers(2, 40), min_size=2, max_size=4).filter(lambda c: sum(c) >= 10),
     seed=st.integers(0, 2**32),

@@ -24,7 +24,7 @@ from usboost.datasets.prepared.store import Prepared
 from usboost.errors import UsboostError
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     y=st.lists(st.integers(0, 1), min_size=1, max_size=200),
     p=st.sampled_from([1, 2, 500]),

@@ -35,7 +35,7 @@ def weighted_error(outputs, targets):
     return (error * targets[1]).mean() if len(targets) > 1 else error.mean()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     n=st.integers(1, 60),
     n_numeric=st.integers(0, 4),

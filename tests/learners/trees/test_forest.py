@@ -55,7 +55,7 @@ def test_rounds_of_trees_together_are_rounds_one_by_one(engine):
     )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     hidden=st.lists(st.integers(1, 9), max_size=3),
     n_networks=st.integers(1, 7),

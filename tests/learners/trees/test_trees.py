@@ -44,7 +44,7 @@ def test_a_tree_predicts_what_lightgbm_predicts(n_outputs):
     assert any(len(tree.categories) for tree in trees.trees)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 10_000), spread=st.sampled_from([1e-6, 1.0, 1e6]))
 def test_thresholds_split_float32_exactly_as_lightgbm_does(seed, spread):
     rng = np.random.default_rng(seed)
