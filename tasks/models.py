@@ -108,6 +108,11 @@ class FromParams(Parts):
             "device": self.settings.device,
         }
 
+    def linear(self) -> dict[str, Any]:
+        """The pictures' backbone, as LightGBM has it."""
+        backbone = self._backbone(self._table2, self.settings.sizes.boosting)
+        return {"backbone": backbone, "device": self.settings.device}
+
     def boosted_network(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The section `bnn`."""
         chosen = self.settings.bnn

@@ -13,6 +13,7 @@ from hypothesis import settings
 from tests.warm import LIBRARY, Warm
 from usboost.data.table import Table
 from usboost.data.views import Views
+from usboost.learners.networks.backbones import Backbone
 
 torch.set_num_threads(1)
 settings.register_profile("usboost", deadline=None)  # a busy machine is no error
@@ -56,6 +57,12 @@ def warm() -> Iterator[Warm]:
     made = Warm(LIBRARY)
     yield made
     made.end()
+
+
+@pytest.fixture
+def untrained() -> Backbone:
+    """Quick to embed with: what it makes of pictures is their own, if of little use."""
+    return Backbone("small_cnn", pretrained=False, finetune="head")
 
 
 @pytest.fixture

@@ -315,7 +315,7 @@ def test_a_learner_that_sees_two_tables_finds_their_interaction():
     assert np.mean(apart.predict(views[1000:]) == y[1000:]) < 0.65
     assert np.mean(joined.predict(views[1000:]) == y[1000:]) > 0.95
     with pytest.raises(UsboostError, match="unknown view 'X'"):
-        views.side_by_side({"both": ("S", "X")})
+        TwoWeakLearnerClassifier({"both": TreeLearner(reads=("S", "X"))}).fit(views, y)
 
 
 def test_a_tree_beside_pictures_reads_their_frozen_embeddings(tmp_path):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import reduce
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 import numpy as np
 
-from usboost.data.table import Table
 from usboost.errors import UsboostError
 
 
@@ -71,40 +69,6 @@ class Views:
     def with_view(self, name: str, view: View) -> Views:
         """The same samples with one view added or replaced."""
         return Views({**self._views, name: view})
-
-    def side_by_side(
-        self, reads: Mapping[str, Sequence[str]], as_table: Callable[[View], View] | None = None
-    ) -> Views:
-        """The same samples with the views that `reads` describes, by their new names.
-
-        Parameters
-        ----------
-        reads : new name to the views it is made of: one as it is, several as tables side by side
-        as_table : turns one of several that is no table, pictures say, into one
-
-        Raises
-        ------
-        UsboostError
-            If a part is not there, or is no table and cannot be made one.
-        """
-        tables: dict[str, Table] = {}  # a part is embedded once, whoever reads it
-
-        def table(part: str, name: str) -> Table:
-            if part not in tables:
-                view = self[part]
-                found = view if isinstance(view, Table) or as_table is None else as_table(view)
-                if not isinstance(found, Table):
-                    raise UsboostError(f"learner {name!r} joins tables, not {type(found).__name__}")
-                tables[part] = found
-            return tables[part]
-
-        out: dict[str, View] = {}
-        for name, parts in reads.items():
-            if len(parts) == 1:
-                out[name] = self[parts[0]]
-            else:
-                out[name] = reduce(Table.beside, (table(part, name) for part in parts))
-        return Views(out)
 
     def __repr__(self) -> str:
         return f"Views({', '.join(self.names)}; {self._n} rows)"

@@ -115,7 +115,9 @@ class Learner(Protocol):
     """Settings of a weak learner; stateless, so one object serves every round and fit.
 
     An attribute `reads`, a tuple of view names, lists what it reads: the view with the learner's own name
-    if it is absent or None, one view, or several side by side.
+    if it is absent or None, one view, or several side by side. An attribute ``reads_pictures = True`` says
+    that it reads pictures themselves where they are its only view; others are given their embeddings, as a
+    table, or so many principal components of them as an attribute `components` says.
     """
 
     kind: ClassVar[str]

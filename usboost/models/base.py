@@ -30,6 +30,7 @@ MODELS = Registry(
         "boosted_network_regressor": "usboost.models.boosted_network:BoostedNetworkRegressor",
         "earlyboost": "usboost.models.earlyboost:EarlyBoostClassifier",
         "lightgbm": "usboost.models.baselines:LightGBMBaseline",
+        "linear": "usboost.models.linear:LinearBaseline",
     },
     aliases={"LightGBMOutsider": "lightgbm"},
 )

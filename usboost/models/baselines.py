@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,17 +11,19 @@ import numpy as np
 from usboost.boosting.callbacks import Callback, tell, watched
 from usboost.boosting.context import FitContext
 from usboost.boosting.rounds import Clock, Round
-from usboost.data.images import EncodedImages, Images
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
-from usboost.learners.networks.backbones import Backbone, embedded
-from usboost.learners.networks.training import pick_device
+from usboost.learners.networks.backbones import Backbone
 from usboost.learners.trees.engines import quiet_lightgbm
 from usboost.learners.trees.tree import Tree
 from usboost.models.base import ViewsClassifier, as_views
 from usboost.models.gbm import GradientBoostedTrees, lightgbm_parameters, lightgbm_threads, log_odds
 from usboost.models.gbm_files import load_gbm, save_gbm
+from usboost.models.reading import Reading, Wanted
+
+NAME = "all"
+"""What a baseline reads, as a learner's name."""
 
 
 class _Stages:
@@ -55,6 +56,7 @@ class LightGBMBaseline(ViewsClassifier):
     validation_fraction, random_state, callbacks : as everywhere
     backbone : Backbone, optional; what embeds pictures (always frozen here)
     device : where pictures are embedded
+    components : pictures are read as so many principal components of their embeddings; None: as all features
 
     Attributes
     ----------
@@ -79,6 +81,7 @@ class LightGBMBaseline(ViewsClassifier):
         device: str = "auto",
         random_state: int = 0,
         callbacks: Sequence[Callback] | None = None,
+        components: int | None = None,
     ) -> None:
         self.views = views
         self.n_trees = n_trees
@@ -91,6 +94,7 @@ class LightGBMBaseline(ViewsClassifier):
         self.device = device
         self.random_state = random_state
         self.callbacks = callbacks
+        self.components = components
 
     @property
     def n_estimators_(self) -> int:
@@ -126,10 +130,11 @@ class LightGBMBaseline(ViewsClassifier):
                 reference=reference,
             )
 
-        table, validation, watch = self._table(views), context.validation, context.watch()
+        self.reading_ = self._reading()
+        table, validation, watch = self.reading_.fit(views)[NAME], context.validation, context.watch()
         self.columns_ = {"+".join(self.views): table.names}
         train = dataset(table, codes)
-        held = [dataset(self._table(validation[0]), validation[1], train)] if validation else []
+        held = [dataset(self.reading_(validation[0])[NAME], validation[1], train)] if validation else []
         hooks = [_Stages(watch.callbacks)]
         if held:
             hooks.append(lightgbm.early_stopping(self.patience, verbose=False))
@@ -148,35 +153,26 @@ class LightGBMBaseline(ViewsClassifier):
 
     def _write(self, folder: Path) -> dict[str, Any]:
         save_gbm(self.gbm_, folder / "gbm")
-        return {}
+        return {"projections": self.reading_.write(folder)}
 
     def _read(self, document: Mapping[str, Any], folder: Path) -> None:
         self.gbm_ = load_gbm(folder / "gbm", len(self.classes_))
+        self.reading_ = self._reading()
+        self.reading_.read(document.get("projections"), folder)
 
-    def _table(self, views: Views) -> Table:
-        """The chosen views side by side."""
+    def _reading(self) -> Reading:
         if not self.views:
             raise UsboostError("views names no view; give one or more")
-        tables = []
-        for name in self.views:
-            view = views[name]
-            if isinstance(view, (Images, EncodedImages)):
-                view = embedded(view, self.backbone, pick_device(self.device))
-            if len(self.views) > 1:
-                view = replace(view, names=tuple(f"{name}__{column}" for column in view.names))
-            tables.append(view)
-        joined = tables[0]
-        for table in tables[1:]:
-            joined = joined.beside(table)
-        return joined
+        wanted = {NAME: Wanted(tuple(self.views), self.components)}
+        return Reading(wanted, self.backbone, self.device, qualified=len(self.views) > 1)
 
     def staged_predict(self, X: Views | Mapping[str, Any]) -> Iterator[np.ndarray]:
         """Predictions (n,) after each stage kept."""
         self._check_fitted()
-        for raw in self.gbm_.staged_raw_score(self._table(as_views(X))):
+        for raw in self.gbm_.staged_raw_score(self.reading_(as_views(X))[NAME]):
             yield self.classes_[raw.argmax(axis=1) if raw.shape[1] > 1 else (raw[:, 0] > 0).astype(int)]
 
     def predict_proba(self, X: Views | Mapping[str, Any]) -> np.ndarray:
         """Class probabilities, float64 (n, M), columns as in ``classes_``."""
         self._check_fitted()
-        return self.gbm_.probabilities(self._table(as_views(X)))
+        return self.gbm_.probabilities(self.reading_(as_views(X))[NAME])

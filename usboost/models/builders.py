@@ -19,6 +19,7 @@ from usboost.models.boosted_network import BoostedNetworkClassifier
 from usboost.models.earlyboost import EarlyBoostClassifier
 from usboost.models.entry import Entry, LearnerSpec
 from usboost.models.gbm import BoostedFeatures
+from usboost.models.linear import LinearBaseline
 from usboost.models.two_branch import TwoBranchNetworkClassifier
 from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
 
@@ -58,6 +59,10 @@ class Parts:
 
     def lightgbm(self) -> dict[str, Any]:
         """Of `LightGBMBaseline`."""
+        return {}
+
+    def linear(self) -> dict[str, Any]:
+        """Of `LinearBaseline`."""
         return {}
 
     def boosted_network(self) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -157,6 +162,11 @@ def _lightgbm(entry: Entry, parts: Parts, seed: int) -> LightGBMBaseline:
     return LightGBMBaseline(views, **parts.lightgbm(), random_state=seed)
 
 
+def _linear(entry: Entry, parts: Parts, seed: int) -> LinearBaseline:
+    views = ("S",) if parts.one_table else entry.changes["views"]
+    return LinearBaseline(views, **parts.linear(), random_state=seed)
+
+
 def _boosted_network(entry: Entry, parts: Parts, seed: int) -> BoostedNetworkClassifier:
     """Damião's boosted neural networks: one hidden layer, closed-form γ."""
     settings, network = parts.boosted_network()
@@ -168,10 +178,11 @@ def _boosted_network(entry: Entry, parts: Parts, seed: int) -> BoostedNetworkCla
 def _earlyboost(entry: Entry, parts: Parts, seed: int) -> EarlyBoostClassifier:
     """Earlyboost for two classes, Earlyboost.MH for more."""
     chosen = parts.weak_classifier()
-    weak: Any = DecisionTreeClassifier(max_depth=chosen["max_depth"])
-    if chosen["estimator"] == "logistic":
-        weak = LogisticRegression()
-    return EarlyBoostClassifier(weak, random_state=seed)
+    weak: dict[str, Any] = {
+        "tree": DecisionTreeClassifier(max_depth=chosen["max_depth"]),
+        "logistic": LogisticRegression(),
+    }
+    return EarlyBoostClassifier(weak[chosen["estimator"]], random_state=seed)
 
 
 BUILDERS: dict[str, Callable[[Entry, Parts, int], ViewsClassifier]] = {
@@ -179,6 +190,7 @@ BUILDERS: dict[str, Callable[[Entry, Parts, int], ViewsClassifier]] = {
     "bfv_network": _bfv_network,
     "boosting": _boosting,
     "lightgbm": _lightgbm,
+    "linear": _linear,
     "boosted_network": _boosted_network,
     "earlyboost": _earlyboost,
 }

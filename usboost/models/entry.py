@@ -44,6 +44,7 @@ KINDS = {
         stage="boosting",
     ),
     "lightgbm": Kind("LightGBM", ("views",), stage="external_baselines", comparable=False),
+    "linear": Kind("logistic regression", ("views",), stage="external_baselines", comparable=False),
     "boosted_network": Kind("boosted neural networks", views=False),
     "earlyboost": Kind("an early classifier of sequences", views=False),
 }

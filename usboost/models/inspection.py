@@ -118,7 +118,7 @@ def _shuffled_sum(classifier: TwoWeakLearnerClassifier, views: Views) -> Shuffle
             return parts[learner]
         if reads[learner] == (view,):
             return parts[learner][order]
-        joined = classifier._read_views(views.with_view(view, views[view][order]), [learner])[learner]
+        joined = classifier.reading_(views.with_view(view, views[view][order]), [learner])[learner]
         return ensemble_scores(classifier.stages_, {learner: learners[learner].prepare(joined)}, shape)
 
     return lambda view, order: loss.probabilities(

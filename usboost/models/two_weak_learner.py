@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,14 +14,12 @@ from usboost.boosting.context import FitContext
 from usboost.boosting.loop import StagewiseLoop, advance, ensemble_scores
 from usboost.boosting.steps import StepRule, step_rule
 from usboost.boosting.targets import target_rule
-from usboost.data.images import EncodedImages, Images
-from usboost.data.views import View, Views
+from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import accuracy, f1
 from usboost.learners.base import LEARNERS, Learner, view_names
-from usboost.learners.networks.backbones import embedded
+from usboost.learners.networks.backbones import Backbone
 from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.networks.training import pick_device
 from usboost.learners.regressors import RegressorLearner
 from usboost.learners.trees.fitted import trees_of
 from usboost.learners.trees.learner import TreeLearner
@@ -29,6 +27,7 @@ from usboost.learners.trees.tree import Tree
 from usboost.losses.codeword import CodewordExponential
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
 from usboost.models.base import ViewsClassifier, as_views, per_class
+from usboost.models.reading import Reading, Wanted
 from usboost.models.stagewise import StagewiseModel
 
 
@@ -43,8 +42,9 @@ class TwoWeakLearnerClassifier(StagewiseModel, ViewsClassifier):
         Default: a network on view "U" and a tree of depth 3 on view "S". One entry makes a
         one-weak-learner model, a third entry adds a modality; all steps are searched jointly. A learner
         reads the view with its own name, or those in its parameter `reads`. Several views are read side
-        by side, so that it can fit interactions; pictures among them are read as frozen embeddings by
-        the networks' backbone. A scikit-learn regressor works as a learner, too.
+        by side, so that it can fit interactions; pictures among them, and pictures that a tree or ridge
+        regression reads, are read as frozen embeddings, or as their principal components where a learner
+        has `components`. A scikit-learn regressor works as a learner, too.
     target : {"gradient", "second_order", "newton"}
         2WL, 2WL2O as published, 2WL-Newton.
     n_inner : int
@@ -75,6 +75,9 @@ class TwoWeakLearnerClassifier(StagewiseModel, ViewsClassifier):
     callbacks : sequence of Callback, optional
     checkpoint : Checkpoint or path, optional
         A folder to which the fit writes every round, and from which the same fit resumes.
+    backbone : Backbone, optional
+        What embeds pictures for learners that read tables; by default that of a network among the
+        learners, else `Backbone()`.
 
     Attributes
     ----------
@@ -89,7 +92,10 @@ class TwoWeakLearnerClassifier(StagewiseModel, ViewsClassifier):
     columns_ : dict of learner's name to its columns' names, of the learners that grow trees
     """
 
-    holds: ClassVar[Mapping[str, Any]] = {"learners": (LEARNERS, *RegressorLearner.holds["estimator"])}
+    holds: ClassVar[Mapping[str, Any]] = {
+        "learners": (LEARNERS, *RegressorLearner.holds["estimator"]),
+        "backbone": ("Backbone",),
+    }
 
     def __init__(
         self,
@@ -110,6 +116,7 @@ class TwoWeakLearnerClassifier(StagewiseModel, ViewsClassifier):
         random_state: int = 0,
         callbacks: Sequence[Callback] | None = None,
         checkpoint: Checkpoint | Path | str | None = None,
+        backbone: Backbone | None = None,
     ) -> None:
         self.learners = learners
         self.target = target
@@ -128,6 +135,7 @@ class TwoWeakLearnerClassifier(StagewiseModel, ViewsClassifier):
         self.random_state = random_state
         self.callbacks = callbacks
         self.checkpoint = checkpoint
+        self.backbone = backbone
 
     def _learners(self) -> dict[str, Learner]:
         if not self.learners:
@@ -141,9 +149,14 @@ class TwoWeakLearnerClassifier(StagewiseModel, ViewsClassifier):
     def _learner_names(self, index: int) -> set[str]:
         return set(self._learners())
 
+    def _write(self, folder: Path) -> dict[str, Any]:
+        return {**super()._write(folder), "projections": self.reading_.write(folder)}
+
     def _read(self, document: Mapping[str, Any], folder: Path) -> None:
         if not hasattr(self, "n_outputs_"):  # files from before they were one for each class
             self.n_outputs_ = len(self.classes_) - 1
+        self.reading_ = self._reading()
+        self.reading_.read(document.get("projections"), folder)
         super()._read(document, folder)
 
     def _columns_of(self, name: str) -> int | None:
@@ -172,8 +185,10 @@ class TwoWeakLearnerClassifier(StagewiseModel, ViewsClassifier):
         loss, learners = self._loss(), self._learners()
         self.n_outputs_ = loss.n_outputs
         held_out, held_codes = None, codes[:0]
+        self.reading_ = self._reading()
+        read, watch = self.reading_.fit(views), context.watch(self.monitor, self.patience)
         if context.validation is not None:
-            held_out = self._read_views(context.validation[0]), loss.labels(context.validation[1])
+            held_out = self.reading_(context.validation[0]), loss.labels(context.validation[1])
             held_codes = context.validation[1]
 
         def evaluate(f: np.ndarray, y: np.ndarray) -> dict[str, float]:
@@ -183,7 +198,6 @@ class TwoWeakLearnerClassifier(StagewiseModel, ViewsClassifier):
                 "accuracy": accuracy(held_codes, predicted),
             }
 
-        read, watch = self._read_views(views), context.watch(self.monitor, self.patience)
         stages = StagewiseLoop(
             loss=loss,
             learners=learners,
@@ -203,23 +217,18 @@ class TwoWeakLearnerClassifier(StagewiseModel, ViewsClassifier):
         grown = {name for stage in stages for name, each in stage.learners.items() if trees_of(each)}
         self.columns_ = {name: read[name].names for name in learners if name in grown}
 
-    def _read_views(self, views: Views, names: Iterable[str] | None = None) -> Views:
-        """What each learner reads, by its name: a view, or several side by side, pictures as embeddings."""
+    def _reading(self) -> Reading:
+        """What the learners read; `fit` learns it from its rows."""
         learners = self._learners()
         network = next((each for each in learners.values() if isinstance(each, NetworkLearner)), None)
-        reader = network or NetworkLearner()
-
-        def as_table(view: View) -> View:
-            if not isinstance(view, (Images, EncodedImages)):
-                return view
-            return embedded(view, reader.backbone, pick_device(reader.device))
-
-        chosen = learners if names is None else names
-        return views.side_by_side({name: view_names(name, learners[name]) for name in chosen}, as_table)
+        backbone = self.backbone or (network.backbone if network else None)
+        wanted = {name: Wanted.by(name, learner) for name, learner in learners.items()}
+        views = {view for each in wanted.values() for view in each.views}
+        return Reading(wanted, backbone, network.device if network else "auto", qualified=len(views) > 2)
 
     def _prepare(self, views: Views) -> dict[str, Any]:
         self._check_fitted()
-        read = self._read_views(views)
+        read = self.reading_(views)
         return {name: learner.prepare(read[name]) for name, learner in self._learners().items()}
 
     def _trees(self) -> Iterator[tuple[str, Tree, float]]:

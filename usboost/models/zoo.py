@@ -128,6 +128,15 @@ _ENTRIES = (
         compared=True,
         external=True,
     ),
+    Entry(
+        "logistic",
+        "Logistic regression",
+        "logistic regression on everything, pictures as frozen embeddings",
+        "linear",
+        changes={"views": ("U", "S")},
+        compared=True,
+        external=True,
+    ),
     # ours; see docs/methods.md and docs/results.md
     Entry(
         "2wl_newton",

@@ -127,6 +127,7 @@ class NetworkLearner(BaseEstimator):
     kind: ClassVar[str] = "network"
     fitted: ClassVar[type] = FittedNetwork
     holds: ClassVar[dict[str, Any]] = {"backbone": ("Backbone",)}
+    reads_pictures: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -34,7 +34,10 @@ class TreeLearner(BaseEstimator):
     max_bin : int
         Bins per column (LightGBM).
     reads : tuple of view names, optional
-        The tables that it reads side by side; by default the view with the learner's own name.
+        The views that it reads side by side; by default the view with the learner's own name.
+    components : int, optional
+        Pictures among them are read as so many principal components of their embeddings; None: as all
+        features of the embeddings.
     num_threads : int
         One by default: at these sizes the tree then costs milliseconds and leaves the other cores
         to the network that trains beside it.
@@ -53,6 +56,7 @@ class TreeLearner(BaseEstimator):
         max_bin: int = 255,
         num_threads: int = 1,
         reads: tuple[str, ...] | None = None,
+        components: int | None = None,
     ) -> None:
         self.max_depth = max_depth
         self.max_leaves = max_leaves
@@ -62,6 +66,7 @@ class TreeLearner(BaseEstimator):
         self.max_bin = max_bin
         self.num_threads = num_threads
         self.reads = reads
+        self.components = components
 
     def prepare(self, view: View) -> PreparedTable:
         if not isinstance(view, Table):

@@ -1,0 +1,186 @@
+"""External baseline: logistic regression on everything, its penalty chosen on the validation rows."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.special import softmax
+
+from usboost.boosting.callbacks import Callback, tell, watched
+from usboost.boosting.context import FitContext
+from usboost.boosting.rounds import Clock, Round
+from usboost.data.table import Table
+from usboost.data.views import Views
+from usboost.errors import UsboostError
+from usboost.files.arrays import read_arrays, write_arrays
+from usboost.learners.networks.backbones import Backbone
+from usboost.models.base import ViewsClassifier, as_views
+from usboost.models.reading import Reading, Wanted
+
+NAME = "all"
+WEIGHTS = "linear.safetensors"
+
+
+class LinearBaseline(ViewsClassifier):
+    """Multinomial logistic regression with an L2 penalty, on one or more views.
+
+    Numbers are standardised, categories one-hot, pictures the centred features of a frozen backbone, all on
+    one scale.
+
+    Parameters
+    ----------
+    views : names of the views that it reads
+    penalties : 1/C of scikit-learn per training row, each tried; the one of the lowest validation log-loss
+        is kept, without validation rows the first
+    max_iter : of each fit
+    validation_fraction, random_state, callbacks : as everywhere
+    backbone : Backbone, optional; what embeds pictures (always frozen here)
+    device : where pictures are embedded
+
+    Attributes
+    ----------
+    classes_
+    coefficients_ : float32 (p, M); intercepts_ : float32 (M,)
+    history_ : list of dicts, one for each penalty: "penalty", and "risk_val", the validation log-loss in nats
+    best_round_ : the position of the penalty kept, from 1; n_estimators_ : 1
+    """
+
+    holds: ClassVar[Mapping[str, Any]] = {"backbone": ("Backbone",)}
+
+    def __init__(
+        self,
+        views: Sequence[str] = ("U", "S"),
+        penalties: Sequence[float] = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003),
+        max_iter: int = 200,
+        validation_fraction: float = 0.1,
+        backbone: Backbone | None = None,
+        device: str = "auto",
+        random_state: int = 0,
+        callbacks: Sequence[Callback] | None = None,
+    ) -> None:
+        self.views = views
+        self.penalties = penalties
+        self.max_iter = max_iter
+        self.validation_fraction = validation_fraction
+        self.backbone = backbone
+        self.device = device
+        self.random_state = random_state
+        self.callbacks = callbacks
+
+    @property
+    def n_estimators_(self) -> int:
+        """One regression."""
+        self._check_fitted()
+        return 1
+
+    @property
+    def n_rounds(self) -> int:
+        """Penalties, under the name that callbacks know."""
+        return len(self.penalties)
+
+    def _fit(self, views: Views, codes: np.ndarray, context: FitContext) -> None:
+        from sklearn.exceptions import ConvergenceWarning
+        from sklearn.linear_model import LogisticRegression
+
+        if not self.penalties:
+            raise UsboostError("penalties is empty; give one or more")
+        self.reading_, watch = self._reading(), context.watch()
+        table = self.reading_.fit(views)[NAME]
+        self.mean_, self.scale_ = _centre_and_scale(table)
+        x, n_classes = self._matrix(table), len(self.classes_)
+        held = context.validation
+        held_x = self._matrix(self.reading_(held[0])[NAME]) if held else None
+        model = LogisticRegression(max_iter=self.max_iter, warm_start=True)
+        best, clock = np.inf, Clock()
+        with watched(self, watch.callbacks):
+            for index, penalty in enumerate(self.penalties, start=1):
+                model.set_params(C=1 / (penalty * len(codes)))
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", ConvergenceWarning)  # as far as `max_iter` gets
+                    model.fit(x, codes)
+                coefficients, intercepts = _each_class(model, n_classes)
+                metrics = {"penalty": penalty}
+                if held is not None and held_x is not None:
+                    p = softmax((held_x @ coefficients + intercepts).astype(np.float64), axis=1)
+                    metrics["risk_val"] = float(-np.log(p[np.arange(len(p)), held[1]] + 1e-12).mean())
+                if index == 1 or metrics.get("risk_val", np.inf) < best:
+                    best, self.best_round_ = metrics.get("risk_val", np.inf), index
+                    self.coefficients_, self.intercepts_ = coefficients, intercepts
+                stop = tell(watch.callbacks, Round(index, None, metrics, clock.seconds()))
+                clock = Clock()
+                if stop or held is None:
+                    break
+        self.history_ = watch.history
+
+    def _reading(self) -> Reading:
+        return Reading({NAME: Wanted(tuple(self.views))}, self.backbone, self.device, qualified=True)
+
+    def _matrix(self, table: Table) -> np.ndarray:
+        """float32 (n, p): numbers, then each category's indicators."""
+        parts = [(table.numeric - self.mean_) * self.scale_]
+        for codes, count in zip(table.codes.T, table.cardinalities, strict=True):
+            parts.append(np.eye(count, dtype=np.float32)[codes])
+        return np.concatenate(parts, axis=1)
+
+    def _write(self, folder: Path) -> dict[str, Any]:
+        names = ("coefficients", "intercepts", "mean", "scale")
+        write_arrays({name: getattr(self, f"{name}_") for name in names}, folder / WEIGHTS)
+        return {}
+
+    def _read(self, document: Mapping[str, Any], folder: Path) -> None:
+        arrays, n_classes = read_arrays(folder / WEIGHTS), len(self.classes_)
+        p, n = len(arrays["coefficients"]), len(arrays["mean"])
+        shapes = {"coefficients": (p, n_classes), "intercepts": (n_classes,), "mean": (n,), "scale": (n,)}
+        for name, shape in shapes.items():
+            array = arrays[name]
+            if array.shape != shape or array.dtype != np.float32 or not np.isfinite(array).all() or n > p:
+                raise UsboostError(
+                    f"its {name} are not those of a logistic regression of {n_classes} classes"
+                )
+            setattr(self, f"{name}_", array)
+        self.reading_ = self._reading()
+
+    def _reads(self, n_columns: int) -> Sequence[str]:
+        return self.views
+
+    def decision_function(self, X: Views | Mapping[str, Any]) -> np.ndarray:
+        """The scores of each class, float64 (n, M), or (n,) with the margin of class 1 when M = 2."""
+        self._check_fitted()
+        x = self._matrix(self.reading_(as_views(X))[NAME])
+        if x.shape[1] != len(self.coefficients_):
+            raise UsboostError(f"the rows have {x.shape[1]} columns, not {len(self.coefficients_)}")
+        scores = (x @ self.coefficients_ + self.intercepts_).astype(np.float64)
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict_proba(self, X: Views | Mapping[str, Any]) -> np.ndarray:
+        """Class probabilities, float64 (n, M), columns as in ``classes_``."""
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            scores = np.column_stack((np.zeros_like(scores), scores))
+        return softmax(scores, axis=1)
+
+
+def _centre_and_scale(table: Table) -> tuple[np.ndarray, np.ndarray]:
+    """Means and factors of the numeric columns, float32 (p,): numbers each on their own scale, features of
+    pictures, hundreds that belong together, on their common one."""
+    x = table.numeric
+    mean, variance = x.mean(axis=0, dtype=np.float64), x.var(axis=0, dtype=np.float64)
+    of = np.array([name.rsplit("__", 1)[0] if "__embedding_" in name else name for name in table.names])
+    for view in {each for each, name in zip(of, table.names[: len(mean)]) if "__embedding_" in name}:
+        rows = of[: len(mean)] == view
+        variance[rows] = variance[rows].mean()
+    scale = np.divide(1, np.sqrt(variance), out=np.zeros_like(variance), where=variance > 0)
+    return mean.astype(np.float32), scale.astype(np.float32)
+
+
+def _each_class(model: Any, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Coefficients (p, M) and intercepts (M,) of a fit; with two classes scikit-learn has those of one."""
+    coefficients, intercepts = model.coef_.T, model.intercept_
+    if n_classes == 2:
+        coefficients = np.column_stack((np.zeros_like(coefficients), coefficients))
+        intercepts = np.append(np.zeros_like(intercepts), intercepts)
+    return np.ascontiguousarray(coefficients, dtype=np.float32), intercepts.astype(np.float32)

@@ -1,0 +1,189 @@
+"""What learners read of the views: one as it is, or tables side by side, pictures as frozen embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from usboost.data.table import Table
+from usboost.data.views import View, Views
+from usboost.errors import UsboostError
+from usboost.files.arrays import read_arrays, write_arrays
+from usboost.learners.base import view_names
+from usboost.learners.networks.backbones import Backbone, embedded
+from usboost.learners.networks.training import pick_device
+
+FILE = "projections.safetensors"
+
+LARGEST = 1 << 26
+"""Numbers that a projection in a file may have."""
+
+
+@dataclass(frozen=True)
+class Projection:
+    """Principal components of the rows that it was fitted to.
+
+    Attributes
+    ----------
+    mean : float32 (p,); axes : float32 (p, k), the directions of greatest variance
+    """
+
+    mean: np.ndarray
+    axes: np.ndarray
+
+    @classmethod
+    def fit(cls, table: Table, n_components: int) -> Projection:
+        """Of a table's numeric columns and the rows that have them, at most min(n, p) components."""
+        from sklearn.decomposition import PCA
+
+        rows = table.numeric if (absent := _absent(table)) is None else table.numeric[~absent]
+        if not len(rows):
+            raise UsboostError("no training row has a picture, so that nothing can be learnt of them")
+        found = PCA(min(n_components, *rows.shape), random_state=0).fit(rows)
+        return cls(found.mean_.astype(np.float32), np.ascontiguousarray(found.components_.T, np.float32))
+
+    def __call__(self, table: Table) -> Table:
+        """The components of each row, called ``component_<k>``; 0 where there is no picture."""
+        if table.numeric.shape[1] != len(self.mean):
+            raise UsboostError(f"embeddings have {table.numeric.shape[1]} columns, not {len(self.mean)}")
+        values = (table.numeric - self.mean) @ self.axes
+        if (absent := _absent(table)) is not None:
+            values[absent] = 0
+        projected = Table.from_numeric(values, tuple(f"component_{k}" for k in range(values.shape[1])))
+        return projected if absent is None else replace(projected, absent=absent)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What one learner reads.
+
+    Attributes
+    ----------
+    views : several are read as tables side by side
+    components : of pictures that are read as a table, so many principal components; None: all features
+    pictures : whether it reads pictures themselves where they are all that it reads
+    """
+
+    views: tuple[str, ...]
+    components: int | None = None
+    pictures: bool = False
+
+    @classmethod
+    def by(cls, name: str, learner: Any) -> Wanted:
+        """What the learner called `name` reads, as its attributes say."""
+        return cls(
+            view_names(name, learner),
+            getattr(learner, "components", None),
+            getattr(learner, "reads_pictures", False),
+        )
+
+
+class Reading:
+    """Reads views for learners; fitted to training rows, from which principal components come.
+
+    Parameters
+    ----------
+    wanted : by learner's name
+    backbone : what embeds pictures that are read as tables
+    device : where
+    qualified : whether columns of tables side by side are called ``<view>__<column>``
+    """
+
+    def __init__(
+        self,
+        wanted: Mapping[str, Wanted],
+        backbone: Backbone | None,
+        device: str = "auto",
+        qualified: bool = False,
+    ) -> None:
+        self.wanted, self.backbone, self.device, self.qualified = wanted, backbone, device, qualified
+        self.projections: dict[tuple[str, int], Projection] = {}
+
+    def fit(self, views: Views) -> Views:
+        """Learn from these rows, and read them."""
+        self.projections = {}
+        return self._read(views, self.wanted, learn=True)
+
+    def __call__(self, views: Views, names: Iterable[str] | None = None) -> Views:
+        """What each learner reads, or those of the names given, by its name."""
+        return self._read(views, self.wanted if names is None else names, learn=False)
+
+    def _read(self, views: Views, names: Iterable[str], *, learn: bool) -> Views:
+        tables: dict[tuple[str, int | None], Table] = {}  # a view is embedded once, whoever reads it
+
+        def table(view: str, components: int | None) -> Table:
+            if (view, components) not in tables:
+                found = self._table(views[view], view)
+                if components and _pictures(views[view]):
+                    if learn and (view, components) not in self.projections:
+                        self.projections[view, components] = Projection.fit(found, components)
+                    if (view, components) not in self.projections:
+                        raise UsboostError(f"the model holds no components of view {view!r}; train it again")
+                    found = self.projections[view, components](found)
+                if self.qualified:
+                    found = replace(found, names=tuple(f"{view}__{column}" for column in found.names))
+                tables[view, components] = found
+            return tables[view, components]
+
+        out: dict[str, View] = {}
+        for name in names:
+            wanted = self.wanted[name]
+            first, *more = wanted.views
+            if more or (_pictures(views[first]) and not wanted.pictures):
+                out[name] = reduce(Table.beside, (table(each, wanted.components) for each in wanted.views))
+            else:
+                out[name] = views[first]
+        return Views(out)
+
+    def _table(self, view: View, name: str) -> Table:
+        if isinstance(view, Table):
+            return view
+        if not _pictures(view):
+            raise UsboostError(f"view {name!r}, a {type(view).__name__}, cannot be read as a table")
+        return embedded(view, self.backbone, pick_device(self.device))  # type: ignore[arg-type]
+
+    def write(self, folder: Path) -> list[list[Any]]:
+        """Write the projections to `FILE`; JSON that says which there are."""
+        if not self.projections:
+            return []
+        arrays = {}
+        for index, projection in enumerate(self.projections.values()):
+            arrays |= {f"mean_{index}": projection.mean, f"axes_{index}": projection.axes}
+        write_arrays(arrays, folder / FILE)
+        return [list(key) for key in self.projections]
+
+    def read(self, document: Any, folder: Path) -> None:
+        """Take back what `write` gave.
+
+        Raises
+        ------
+        UsboostError
+            If the projections are not those of what the learners read, or hold other than finite numbers.
+        """
+        wanted = {(view, w.components) for w in self.wanted.values() if w.components for view in w.views}
+        if not document:
+            return
+        arrays = read_arrays(folder / FILE)
+        for index, (view, components) in enumerate(document):
+            mean, axes = arrays[f"mean_{index}"], arrays[f"axes_{index}"]
+            right = mean.dtype == axes.dtype == np.float32 and mean.ndim == 1 and axes.ndim == 2
+            if not right or len(mean) != len(axes) or axes.size > LARGEST or (view, components) not in wanted:
+                raise UsboostError(f"the components of view {view!r} are not those that its learners read")
+            if not (np.isfinite(mean).all() and np.isfinite(axes).all()):
+                raise UsboostError(f"the components of view {view!r} hold a number that is not finite")
+            self.projections[view, components] = Projection(mean, axes)
+
+
+def _pictures(view: View) -> bool:
+    return getattr(view, "kind", None) == "image"
+
+
+def _absent(view: View) -> np.ndarray | None:
+    """The rows that a view does not have, bool (n,), or None."""
+    found: np.ndarray | None = getattr(view, "absent", None)
+    return found
