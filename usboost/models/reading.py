@@ -54,8 +54,9 @@ class Projection:
         values = (table.numeric - self.mean) @ self.axes
         if (absent := _absent(table)) is not None:
             values[absent] = 0
-        projected = Table.from_numeric(values, tuple(f"component_{k}" for k in range(values.shape[1])))
-        return projected if absent is None else replace(projected, absent=absent)
+        projected: Any = Table.from_numeric(values, tuple(f"component_{k}" for k in range(values.shape[1])))
+        found: Table = projected if absent is None else replace(projected, absent=absent)
+        return found
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,7 @@ class Reading:
         """Write the projections to `FILE`; JSON that says which there are."""
         if not self.projections:
             return []
-        arrays = {}
+        arrays: dict[str, np.ndarray] = {}
         for index, projection in enumerate(self.projections.values()):
             arrays |= {f"mean_{index}": projection.mean, f"axes_{index}": projection.axes}
         write_arrays(arrays, folder / FILE)
