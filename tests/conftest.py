@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.warm import LIBRARY, Warm
 from usboost.data.table import Table
@@ -16,7 +16,8 @@ from usboost.data.views import Views
 from usboost.learners.networks.backbones import Backbone
 
 torch.set_num_threads(1)
-settings.register_profile("usboost", deadline=None)  # a busy machine is no error
+# a busy machine is no error
+settings.register_profile("usboost", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("usboost")
 
 

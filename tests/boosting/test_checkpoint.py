@@ -278,10 +278,10 @@ def test_a_full_disk_is_told_and_the_last_checkpoint_stays(tmp_path, monkeypatch
 
 
 @pytest.mark.slow
-def test_killed_twenty_times_at_random_moments(tmp_path):
-    """SIGKILL of a real training process, anywhere; what it ends with hashes as if nothing round_."""
+def test_killed_eight_times_at_random_moments(tmp_path):
+    """SIGKILL of a real training process, anywhere; what it ends with hashes as if nothing had happened."""
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.robustness.kill", "--kills", "20", "--folder", str(tmp_path)],
+        [sys.executable, "-m", "benchmarks.robustness.kill", "--kills", "8", "--folder", str(tmp_path)],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -289,7 +289,7 @@ def test_killed_twenty_times_at_random_moments(tmp_path):
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    assert "survived 20 of 20 kills" in done.stdout
+    assert "survived 8 of 8 kills" in done.stdout
 
 
 def test_signals_are_what_the_driver_sends():

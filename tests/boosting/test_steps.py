@@ -50,7 +50,7 @@ def test_newton_never_raises_the_risk_and_ends_flat_or_at_the_limit(n_classes, n
 def test_newton_is_no_worse_than_bayes_and_bayes_comes_close():
     line = problem(2, 2, seed=3)
     still, newton = line.risk(np.zeros(2)), line.risk(Newton().search(line, 2, 0))
-    bayes = line.risk(Bayes(bounds=(0, 5)).search(line, 2, seed=0))
+    bayes = line.risk(Bayes(n_random=8, n_guided=8, bounds=(0, 5)).search(line, 2, seed=0))
     assert newton <= bayes + 1e-12
     assert bayes - newton < 0.1 * (still - newton)
 

@@ -26,19 +26,19 @@ def test_it_is_chosen_in_params_yaml_killed_and_resumed(workspace, tmp_path: Pat
     shutil.copy(RIDGE, workspace.folder)
     workspace.params(mine)
     whole = workspace.copy(tmp_path / "whole")
-    whole.flow("train", "ci_a", "mine")
-    command = [sys.executable, "-m", "flows.train", "ci_a", "mine"]
+    whole.flow("train", "ci_b", "mine")
+    command = [sys.executable, "-m", "flows.train", "ci_b", "mine"]
     process = subprocess.Popen(command, cwd=workspace.folder, env=workspace.environment)
-    kept = workspace.folder / "data/checkpoints/ci_a/mine/seed-0"
+    kept = workspace.folder / "data/checkpoints/ci_b/mine/seed-0"
     limit = time.monotonic() + 120
     while len(list(kept.glob("round-*"))) < 5:
         assert process.poll() is None and time.monotonic() < limit
         time.sleep(0.005)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    workspace.flow("train", "ci_a", "mine")
+    workspace.flow("train", "ci_b", "mine")
     scores = [
-        json.loads((each.folder / "data/results/ci_a/mine/scores.json").read_text())["seeds"][0]["scores"]
+        json.loads((each.folder / "data/results/ci_b/mine/scores.json").read_text())["seeds"][0]["scores"]
         for each in (whole, workspace)
     ]
     assert scores[0] == scores[1]

@@ -93,6 +93,7 @@ class StagewiseLoop:
         train: Views,
         y: np.ndarray,
         validation: tuple[Views, np.ndarray] | None = None,
+        start: Sequence[np.ndarray] = (),
     ) -> list[Stage]:
         """All rounds' stages, until `n_rounds` or a callback's stop.
 
@@ -100,6 +101,7 @@ class StagewiseLoop:
         ----------
         train, y : views of n samples and their labels as the loss takes them
         validation : the same of other samples; scored each round, never fitted to
+        start : f⁰ of the training samples and of the validation samples, float64 (n, D); 0 by default
 
         Raises
         ------
@@ -107,8 +109,8 @@ class StagewiseLoop:
             If a learner's outputs or the risk are not finite, or there is no step; the message names
             the round.
         """
-        on_train = self._start(train, y)
-        on_validation = self._start(*validation) if validation else None
+        on_train = self._start(train, y, *start[:1])
+        on_validation = self._start(*validation, *start[1:]) if validation else None
         both = [scores for scores in (on_train, on_validation) if scores is not None]
         trainers: dict[str, Trainer] = {}
         with watched(self, self.callbacks), ThreadPoolExecutor() as pool:
@@ -211,8 +213,8 @@ class StagewiseLoop:
                 advance(scores.f, round_.stage, scores.prepared)
         return done
 
-    def _start(self, views: Views, y: np.ndarray) -> Scores:
-        return Scores(views, y, np.zeros((len(views), self.loss.n_outputs)))
+    def _start(self, views: Views, y: np.ndarray, f: np.ndarray | None = None) -> Scores:
+        return Scores(views, y, np.zeros((len(views), self.loss.n_outputs)) if f is None else f.copy())
 
 
 @contextmanager

@@ -31,11 +31,14 @@ def view_contributions(classifier: TwoWeakLearnerClassifier, X: Views | Mapping[
     Returns
     -------
     DataFrame, one row per kept round and view
-        "round" (from 1), "view", "contribution": |step| · √(mean_i ‖learner(x_i)‖²), ε‖g‖ and δ‖h‖
-        in the papers' letters, in units of f.
+        "round" (from 1; 0 is f⁰, of the view "start"), "view", "contribution": ε‖g‖ and δ‖h‖ in the papers'
+        letters, |step| · √(mean_i ‖learner(x_i)‖²), in units of f.
     """
     prepared = classifier._prepare(as_views(X))
-    rows = []
+    rows: list[tuple[int, str, float]] = []
+    if classifier.start_ is not None:
+        start = np.square(classifier._start_f(as_views(X))).sum(axis=1).mean()
+        rows.append((0, "start", float(np.sqrt(start))))
     for index, stage in enumerate(classifier.stages_, start=1):
         for view, learner in stage.learners.items():
             outputs = learner.predict(prepared[view]).astype(np.float64)
@@ -80,7 +83,7 @@ def view_importance(
     rng = np.random.default_rng(seed)
     from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
 
-    boosted = isinstance(classifier, TwoWeakLearnerClassifier)
+    boosted = isinstance(classifier, TwoWeakLearnerClassifier) and classifier.start_ is None
     shuffled = _shuffled_sum(classifier, views) if boosted else _shuffled(classifier, views)
     before = score(codes, classifier.predict_proba(views))
     rows = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,6 +18,7 @@ from usboost.errors import UsboostError
 from usboost.files.arrays import read_arrays, write_arrays
 from usboost.learners.networks.backbones import Backbone
 from usboost.models.base import ViewsClassifier, as_views
+from usboost.models.multinomial import Multinomial
 from usboost.models.reading import Reading, Wanted
 
 NAME = "all"
@@ -34,8 +34,8 @@ class LinearBaseline(ViewsClassifier):
     Parameters
     ----------
     views : names of the views that it reads
-    penalties : 1/C of scikit-learn per training row, each tried; the one of the lowest validation log-loss
-        is kept, without validation rows the first
+    penalties : of mean log-loss + penalty/2 · ‖coefficients‖² (1/(nC) in scikit-learn), each tried; the one
+        of the lowest validation log-loss is kept, without validation rows the one in the middle
     max_iter : of each fit
     validation_fraction, random_state, callbacks : as everywhere
     backbone : Backbone, optional; what embeds pictures (always frozen here)
@@ -44,7 +44,7 @@ class LinearBaseline(ViewsClassifier):
     Attributes
     ----------
     classes_
-    coefficients_ : float32 (p, M); intercepts_ : float32 (M,)
+    coefficients_ : float32 (p, M); intercepts_ : float32 (M,); penalty_ : the one kept
     history_ : list of dicts, one for each penalty: "penalty", and "risk_val", the validation log-loss in nats
     best_round_ : the position of the penalty kept, from 1; n_estimators_ : 1
     """
@@ -82,10 +82,12 @@ class LinearBaseline(ViewsClassifier):
         """Penalties, under the name that callbacks know."""
         return len(self.penalties)
 
-    def _fit(self, views: Views, codes: np.ndarray, context: FitContext) -> None:
-        from sklearn.exceptions import ConvergenceWarning
-        from sklearn.linear_model import LogisticRegression
+    def fit_codes(self, views: Views, codes: np.ndarray, n_classes: int, validation: Any = None) -> None:
+        """Fit to classes 0..M−1 of a model that holds this one, with its validation samples, encoded."""
+        self.classes_, self.n_features_in_ = np.arange(n_classes), len(views.names)
+        self._fit(views, codes, FitContext(validation))
 
+    def _fit(self, views: Views, codes: np.ndarray, context: FitContext) -> None:
         if not self.penalties:
             raise UsboostError("penalties is empty; give one or more")
         self.reading_, watch = self._reading(), context.watch()
@@ -94,27 +96,51 @@ class LinearBaseline(ViewsClassifier):
         x, n_classes = self._matrix(table), len(self.classes_)
         held = context.validation
         held_x = self._matrix(self.reading_(held[0])[NAME]) if held else None
-        model = LogisticRegression(max_iter=self.max_iter, warm_start=True)
+        fits = Multinomial(x)
         best, clock = np.inf, Clock()
+        tried = self.penalties if held else [self.penalties[len(self.penalties) // 2]]
         with watched(self, watch.callbacks):
-            for index, penalty in enumerate(self.penalties, start=1):
-                model.set_params(C=1 / (penalty * len(codes)))
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", ConvergenceWarning)  # as far as `max_iter` gets
-                    model.fit(x, codes)
-                coefficients, intercepts = _each_class(model, n_classes)
+            for index, penalty in enumerate(tried, start=1):
+                coefficients, intercepts = fits.fit(codes, n_classes, penalty, max_iter=self.max_iter)
                 metrics = {"penalty": penalty}
                 if held is not None and held_x is not None:
                     p = softmax((held_x @ coefficients + intercepts).astype(np.float64), axis=1)
                     metrics["risk_val"] = float(-np.log(p[np.arange(len(p)), held[1]] + 1e-12).mean())
-                if index == 1 or metrics.get("risk_val", np.inf) < best:
+                if index == 1 or metrics["risk_val"] < best:
                     best, self.best_round_ = metrics.get("risk_val", np.inf), index
                     self.coefficients_, self.intercepts_ = coefficients, intercepts
+                    self.penalty_ = penalty
                 stop = tell(watch.callbacks, Round(index, None, metrics, clock.seconds()))
                 clock = Clock()
-                if stop or held is None:
+                if stop:
                     break
         self.history_ = watch.history
+
+    def out_of_fold(self, X: Views | Mapping[str, Any], codes: np.ndarray, folds: int = 5) -> np.ndarray:
+        """The centred scores that each training row gets from a fit to the other folds' rows.
+
+        Parameters
+        ----------
+        X, codes : the n rows that this model was fitted to, and their classes' positions 0..M−1
+
+        Returns
+        -------
+        float64 (n, M), each row's sum 0; a class that a fit did not see counts as half a row of it would.
+        """
+        self._check_fitted()
+        x, n_classes = self._matrix(self.reading_(as_views(X))[NAME]), len(self.classes_)
+        fits, scores = Multinomial(x), np.empty((len(codes), n_classes))
+        turn, rank = np.empty((2, len(codes)), dtype=np.int64)
+        order = np.random.default_rng(self.random_state).permutation(len(codes))
+        rank[order] = np.arange(len(codes))
+        for k in range(n_classes):  # stratified, however few rows a class has, in any order of the classes
+            rows = order[codes[order] == k]
+            turn[rows] = (np.arange(len(rows)) + rank[rows[:1]].sum()) % folds
+        for fold in range(folds):
+            seen = turn != fold
+            coefficients, intercepts = fits.fit(codes, n_classes, self.penalty_, seen, self.max_iter)
+            scores[~seen] = x[~seen] @ coefficients + intercepts
+        return scores - scores.mean(axis=1, keepdims=True)
 
     def _reading(self) -> Reading:
         return Reading({NAME: Wanted(tuple(self.views))}, self.backbone, self.device, qualified=True)
@@ -147,21 +173,23 @@ class LinearBaseline(ViewsClassifier):
     def _reads(self, n_columns: int) -> Sequence[str]:
         return self.views
 
-    def decision_function(self, X: Views | Mapping[str, Any]) -> np.ndarray:
-        """The scores of each class, float64 (n, M), or (n,) with the margin of class 1 when M = 2."""
+    def scores(self, X: Views | Mapping[str, Any]) -> np.ndarray:
+        """The scores of each class, float64 (n, M), each row's sum 0."""
         self._check_fitted()
         x = self._matrix(self.reading_(as_views(X))[NAME])
         if x.shape[1] != len(self.coefficients_):
             raise UsboostError(f"the rows have {x.shape[1]} columns, not {len(self.coefficients_)}")
         scores = (x @ self.coefficients_ + self.intercepts_).astype(np.float64)
+        return scores - scores.mean(axis=1, keepdims=True)
+
+    def decision_function(self, X: Views | Mapping[str, Any]) -> np.ndarray:
+        """The scores, float64 (n, M), or (n,) with the margin of class 1 when M = 2."""
+        scores = self.scores(X)
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict_proba(self, X: Views | Mapping[str, Any]) -> np.ndarray:
         """Class probabilities, float64 (n, M), columns as in ``classes_``."""
-        scores = self.decision_function(X)
-        if scores.ndim == 1:
-            scores = np.column_stack((np.zeros_like(scores), scores))
-        return softmax(scores, axis=1)
+        return softmax(self.scores(X), axis=1)
 
 
 def _centre_and_scale(table: Table) -> tuple[np.ndarray, np.ndarray]:
@@ -175,12 +203,3 @@ def _centre_and_scale(table: Table) -> tuple[np.ndarray, np.ndarray]:
         variance[rows] = variance[rows].mean()
     scale = np.divide(1, np.sqrt(variance), out=np.zeros_like(variance), where=variance > 0)
     return mean.astype(np.float32), scale.astype(np.float32)
-
-
-def _each_class(model: Any, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Coefficients (p, M) and intercepts (M,) of a fit; with two classes scikit-learn has those of one."""
-    coefficients, intercepts = model.coef_.T, model.intercept_
-    if n_classes == 2:
-        coefficients = np.column_stack((np.zeros_like(coefficients), coefficients))
-        intercepts = np.append(np.zeros_like(intercepts), intercepts)
-    return np.ascontiguousarray(coefficients, dtype=np.float32), intercepts.astype(np.float32)

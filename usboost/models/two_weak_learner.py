@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+from sklearn.base import clone
 
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.checkpoint import Checkpoint
@@ -27,6 +28,7 @@ from usboost.learners.trees.tree import Tree
 from usboost.losses.codeword import CodewordExponential
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
 from usboost.models.base import ViewsClassifier, as_views, per_class
+from usboost.models.linear import LinearBaseline
 from usboost.models.reading import Reading, Wanted
 from usboost.models.stagewise import StagewiseModel
 
@@ -78,6 +80,9 @@ class TwoWeakLearnerClassifier(StagewiseModel, ViewsClassifier):
     backbone : Backbone, optional
         What embeds pictures for learners that read tables; by default that of a network among the
         learners, else `Backbone()`.
+    start : LinearBaseline, optional
+        A model that is fitted first, and whose scores are f⁰; on the training samples those that it gives
+        out of fold, so that the rounds see what it leaves on samples it has not seen. f⁰ = 0 by default.
 
     Attributes
     ----------
@@ -89,12 +94,14 @@ class TwoWeakLearnerClassifier(StagewiseModel, ViewsClassifier):
         D: 1 for two classes, else one for each class, so that no order of the classes counts.
     n_estimators_ : int, the rounds kept
     feature_importances_, feature_names_ : of the columns of views that trees read
+    start_ : the fitted start, or None
     columns_ : dict of learner's name to its columns' names, of the learners that grow trees
     """
 
     holds: ClassVar[Mapping[str, Any]] = {
         "learners": (LEARNERS, *RegressorLearner.holds["estimator"]),
         "backbone": ("Backbone",),
+        "start": ("LinearBaseline",),
     }
 
     def __init__(
@@ -117,6 +124,7 @@ class TwoWeakLearnerClassifier(StagewiseModel, ViewsClassifier):
         callbacks: Sequence[Callback] | None = None,
         checkpoint: Checkpoint | Path | str | None = None,
         backbone: Backbone | None = None,
+        start: LinearBaseline | None = None,
     ) -> None:
         self.learners = learners
         self.target = target
@@ -136,6 +144,7 @@ class TwoWeakLearnerClassifier(StagewiseModel, ViewsClassifier):
         self.callbacks = callbacks
         self.checkpoint = checkpoint
         self.backbone = backbone
+        self.start = start
 
     def _learners(self) -> dict[str, Learner]:
         if not self.learners:
@@ -149,7 +158,32 @@ class TwoWeakLearnerClassifier(StagewiseModel, ViewsClassifier):
     def _learner_names(self, index: int) -> set[str]:
         return set(self._learners())
 
+    def _fit_start(self, views: Views, codes: np.ndarray, context: FitContext) -> list[np.ndarray]:
+        """Fit the start; f⁰ of the training samples and, if there are any, the validation samples."""
+        self.start_: LinearBaseline | None = None
+        if self.start is None:
+            return []
+        self.start_ = clone(self.start).set_params(random_state=self.random_state)
+        self.start_.fit_codes(views, codes, len(self.classes_), context.validation)
+        found = [self._from_scores(self.start_.out_of_fold(views, codes))]
+        if context.validation is not None:
+            found.append(self._start_f(context.validation[0]))
+        return found
+
+    def _start_f(self, views: Views) -> np.ndarray:
+        """f⁰, float64 (n, D)."""
+        if self.start_ is None:
+            return np.zeros((len(views), self._loss().n_outputs))
+        return self._from_scores(self.start_.scores(views))
+
+    def _from_scores(self, scores: np.ndarray) -> np.ndarray:
+        """The f whose scores ⟨f, y^k⟩ are these, (n, M) with rows that sum to 0."""
+        codewords = self._loss().scores(np.eye(self._loss().n_outputs))
+        return scores @ np.linalg.pinv(codewords)
+
     def _write(self, folder: Path) -> dict[str, Any]:
+        if self.start_ is not None:
+            self.start_._write(folder)
         return {**super()._write(folder), "projections": self.reading_.write(folder)}
 
     def _read(self, document: Mapping[str, Any], folder: Path) -> None:
@@ -157,6 +191,11 @@ class TwoWeakLearnerClassifier(StagewiseModel, ViewsClassifier):
             self.n_outputs_ = len(self.classes_) - 1
         self.reading_ = self._reading()
         self.reading_.read(document.get("projections"), folder)
+        self.start_ = None
+        if self.start is not None:
+            self.start_ = clone(self.start)
+            self.start_.classes_, self.start_.best_round_ = np.arange(len(self.classes_)), 1
+            self.start_._read({}, folder)
         super()._read(document, folder)
 
     def _columns_of(self, name: str) -> int | None:
@@ -211,7 +250,7 @@ class TwoWeakLearnerClassifier(StagewiseModel, ViewsClassifier):
             seed=self.random_state,
             callbacks=watch.callbacks,
             checkpoint=context.checkpoint,
-        ).run(read, loss.labels(codes), held_out)
+        ).run(read, loss.labels(codes), held_out, self._fit_start(views, codes, context))
         self.history_, self.best_round_ = watch.history, watch.best_round
         self.stages_ = stages[: self.best_round_]
         grown = {name for stage in stages for name, each in stage.learners.items() if trees_of(each)}
@@ -243,12 +282,13 @@ class TwoWeakLearnerClassifier(StagewiseModel, ViewsClassifier):
 
     def _f(self, X: Views | Mapping[str, Any]) -> np.ndarray:
         views = as_views(X)
-        return ensemble_scores(self.stages_, self._prepare(views), (len(views), self._loss().n_outputs))
+        f = self._start_f(views)
+        return f + ensemble_scores(self.stages_, self._prepare(views), f.shape)
 
     def _staged_f(self, X: Views | Mapping[str, Any]) -> Iterator[np.ndarray]:
         views = as_views(X)
         prepared = self._prepare(views)
-        f = np.zeros((len(views), self._loss().n_outputs))
+        f = self._start_f(views)
         for stage in self.stages_:
             advance(f, stage, prepared)
             yield f

@@ -1,0 +1,93 @@
+"""Multinomial logistic regression with an L2 penalty on wide tables: one factorisation serves every fit."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import log_softmax
+
+RANK = 1e-10
+"""Directions whose variance is below this share of the greatest are left out."""
+
+
+class Multinomial:
+    """Fits of the same rows at several penalties, or of parts of them.
+
+    In the coordinates of the rows' principal axes, each divided by the root of an upper bound of the risk's
+    curvature along it (λ/2 + penalty; Böhning 1992), the risk is nearly round, and L-BFGS is there in some
+    ten iterations where it takes hundreds in the columns' own.
+
+    Parameters
+    ----------
+    x : float32 (n, p)
+    """
+
+    def __init__(self, x: np.ndarray) -> None:
+        self.mean = x.mean(axis=0, dtype=np.float64).astype(np.float32)
+        centred = x - self.mean
+        wide = x.shape[1] > len(x)
+        gram = (centred @ centred.T if wide else centred.T @ centred).astype(np.float64)
+        values, vectors = np.linalg.eigh(gram)
+        kept = values > max(values[-1], 0) * RANK
+        values, axes = values[kept], vectors[:, kept].astype(np.float32)
+        if wide:
+            axes = centred.T @ (axes / np.sqrt(values).astype(np.float32))
+        self.axes, self.rotated = axes, centred @ axes
+        self.variances = values / len(x)
+
+    def fit(
+        self,
+        codes: np.ndarray,
+        n_classes: int,
+        penalty: float,
+        rows: np.ndarray | None = None,
+        max_iter: int = 200,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The minimiser of the mean log-loss + penalty/2 · ‖coefficients‖², intercepts free.
+
+        Parameters
+        ----------
+        codes : int (n,), classes 0..M−1
+        rows : bool (n,), those that count; all by default
+
+        Returns
+        -------
+        float32 (p, M) and (M,); a class without a row has no coefficients, and an intercept as if half a row
+        were of it.
+        """
+        n, k = self.rotated.shape
+        counts = np.ones(n) if rows is None else rows.astype(np.float64)
+        shares = np.array([max(counts[codes == c].sum(), 0.5) for c in range(n_classes)]) / counts.sum()
+        seen = np.flatnonzero([counts[codes == c].any() for c in range(n_classes)])
+        position = np.searchsorted(seen, codes)
+        taking_part = np.flatnonzero(counts)
+        scale = 1 / np.sqrt(self.variances / 2 + penalty)
+        own = (scale**2 * penalty)[:, None]
+        scaled = scale.astype(np.float32)[:, None]
+        rotated = self.rotated if rows is None else self.rotated[taking_part]
+        hits = np.arange(len(taking_part)), position[taking_part]
+
+        def risk(packed: np.ndarray) -> tuple[float, np.ndarray]:
+            c = packed.reshape(k + 1, len(seen))
+            logits = (rotated @ (scaled * c[:-1].astype(np.float32))).astype(np.float64) + c[-1]
+            logs = log_softmax(logits, axis=1)
+            error = np.exp(logs)
+            error[hits] -= 1
+            error /= len(error)
+            gradient = np.empty_like(c)
+            gradient[:-1] = scaled * (rotated.T @ error.astype(np.float32)) + own * c[:-1]
+            gradient[-1] = error.sum(axis=0)
+            value = -logs[hits].mean() + 0.5 * float((own * c[:-1] ** 2).sum())
+            return value, gradient.ravel()
+
+        start = np.zeros((k + 1, len(seen)))
+        start[-1] = np.log(shares[seen])
+        found = minimize(
+            risk, start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": max_iter, "gtol": 1e-6}
+        )
+        c = found.x.reshape(k + 1, len(seen))
+        coefficients = np.zeros((len(self.mean), n_classes), dtype=np.float32)
+        intercepts = np.log(shares).astype(np.float32)
+        coefficients[:, seen] = self.axes @ (scaled * c[:-1].astype(np.float32))
+        intercepts[seen] = c[-1] - self.mean @ coefficients[:, seen]
+        return coefficients, intercepts
