@@ -39,8 +39,8 @@ def test_it_is_scikit_learns_on_standardised_numbers_and_indicators(n_classes: i
     penalties, losses, probabilities = (0.1, 0.01, 0.001), [], []
     for penalty in penalties:
         # scikit-learn has one vector for two classes, of twice the length
-            C = (2 if n_classes == 2 else 1) / (penalty * 250)
-            expected = LogisticRegression(C=C, max_iter=1000, tol=1e-8)
+        C = (2 if n_classes == 2 else 1) / (penalty * 250)
+        expected = LogisticRegression(C=C, max_iter=1000, tol=1e-8)
         expected.fit(matrix(train), y[:250])
         losses.append(log_loss(y[250:320], expected.predict_proba(matrix(val))))
         probabilities.append(expected.predict_proba(matrix(test)))
