@@ -83,7 +83,11 @@ class Multinomial:
         start = np.zeros((k + 1, len(seen)))
         start[-1] = np.log(shares[seen])
         found = minimize(
-            risk, start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": max_iter, "gtol": 1e-6}
+            risk,
+            start.ravel(),
+            jac=True,
+            method="L-BFGS-B",
+            options={"maxiter": max_iter, "gtol": 1e-6, "ftol": 1e-12},
         )
         c = found.x.reshape(k + 1, len(seen))
         coefficients = np.zeros((len(self.mean), n_classes), dtype=np.float32)
