@@ -25,6 +25,7 @@ LEARNERS = Registry(
         "tree": "usboost.learners.trees.learner:TreeLearner",
         "classifier": "usboost.learners.classifiers:ClassifierLearner",
         "regressor": "usboost.learners.regressors:RegressorLearner",
+        "ridge": "usboost.learners.ridge:RidgeLearner",
     },
     aliases={"trees": "tree", "classifiers": "classifier"},
 )
