@@ -21,7 +21,8 @@ from usboost.boosting.targets import TargetRule
 from usboost.boosting.work import Draws, RoundWork
 from usboost.data.views import Views
 from usboost.errors import UsboostError
-from usboost.learners.base import Learner, Target, Trainer, weighted_sum
+from usboost.learners.base import Learner, Target, is_honest
+from usboost.learners.present import PresentTrainer, predict, prepare, trainer, weighted_sum
 from usboost.losses.base import Loss
 
 # learners by name, the same in every round or those of round 1, 2, …
@@ -110,7 +111,7 @@ class StagewiseLoop:
         on_train = self._start(train, y)
         on_validation = self._start(*validation) if validation else None
         both = [scores for scores in (on_train, on_validation) if scores is not None]
-        trainers: dict[str, Trainer] = {}
+        trainers: dict[str, PresentTrainer] = {}
         with watched(self, self.callbacks), ThreadPoolExecutor() as pool:
             done = self._resume(both)
             stages = [round_.stage for round_ in done]
@@ -122,7 +123,7 @@ class StagewiseLoop:
                 trainers = {
                     name: trainers[name]
                     if name in kept and name in trainers
-                    else learner.trainer(on_train.prepared[name], self.loss.n_outputs)
+                    else self._trainer(name, learner, on_train)
                     for name, learner in self.learners_of(index).items()
                 }
                 with _naming(index):
@@ -130,7 +131,7 @@ class StagewiseLoop:
                 stages.append(round_.stage)
                 if self.checkpoint is not None:
                     self.checkpoint.keep(round_)
-                    if self.checkpoint.state_is_due():
+                    if self._honest(index) or self.checkpoint.state_is_due():
                         self.checkpoint.keep_state(index, {str(i): scores.f for i, scores in enumerate(both)})
                 stop = tell(self.callbacks, round_)
         return stages
@@ -139,12 +140,22 @@ class StagewiseLoop:
         """The learners of round `index`, from 1."""
         return self.learners(index) if callable(self.learners) else self.learners
 
+    def _trainer(self, name: str, learner: Learner, train: Scores) -> PresentTrainer:
+        try:
+            return trainer(learner, train.prepared[name], self.loss.n_outputs)
+        except UsboostError as error:
+            raise UsboostError(f"learner {name!r}: {error}") from error
+
+    def _honest(self, index: int) -> bool:
+        """Whether a round's training scores are other than what its learners predict."""
+        return any(is_honest(learner) for learner in self.learners_of(index).values())
+
     def _round(
         self,
         index: int,
         train: Scores,
         validation: Scores | None,
-        trainers: Mapping[str, Trainer],
+        trainers: Mapping[str, PresentTrainer],
         before: Sequence[Stage],
         pool: ThreadPoolExecutor,
     ) -> Round:
@@ -190,7 +201,7 @@ class StagewiseLoop:
         kept = {name for name, learner in learners.items() if before.get(name) is learner and name in known}
         for scores in both:
             scores.prepared = {
-                name: scores.prepared[name] if name in kept else learner.prepare(scores.views[name])
+                name: scores.prepared[name] if name in kept else prepare(learner, scores.views[name])
                 for name, learner in learners.items()
             }
         return kept
@@ -204,7 +215,10 @@ class StagewiseLoop:
             start = state[0]
             for i, scores in enumerate(both):
                 scores.f = state[1][str(i)]
-        # scores are kept less often than rounds: the last learners are asked again, which is quick
+        # scores are kept less often than rounds: the last learners are asked again, which is quick; honest
+        # ones cannot be, so their scores are kept each round, and one that came to lack them is done again
+        if any(self._honest(round_.index) for round_ in done[start:]):
+            done = done[:start]
         for round_ in done[start:]:
             self._prepare(round_.index, both)
             for scores in both:
@@ -228,7 +242,7 @@ def advance(f: np.ndarray, stage: Stage, prepared: Mapping[str, Any]) -> None:
     """f ← f + Σ_v step_v · learner_v, in place; f is float64 (n, D)."""
     for name, learner in stage.learners.items():
         # a plain float would leave the product of a float32 output in float32
-        f += np.float64(stage.steps[name]) * learner.predict(prepared[name])
+        f += np.float64(stage.steps[name]) * predict(learner, prepared[name], f.shape[1])
 
 
 def ensemble_scores(
@@ -240,7 +254,7 @@ def ensemble_scores(
         having = [stage for stage in stages if name in stage.learners]
         if having:
             learners = [stage.learners[name] for stage in having]
-            f += weighted_sum(learners, [stage.steps[name] for stage in having], rows)
+            f += weighted_sum(learners, [stage.steps[name] for stage in having], rows, shape[1])
     return f
 
 

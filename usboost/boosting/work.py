@@ -13,7 +13,8 @@ from usboost.boosting.rounds import Clock, Scores, Stage
 from usboost.boosting.steps import StepRule
 from usboost.boosting.targets import TargetRule
 from usboost.errors import UsboostError
-from usboost.learners.base import FittedLearner, Target, Trainer
+from usboost.learners.base import FittedLearner, Target
+from usboost.learners.present import PresentTrainer
 from usboost.losses.base import Line, Loss
 
 LARGEST_RISK = 1e30
@@ -78,7 +79,7 @@ class RoundWork:
     pool: ThreadPoolExecutor
     clock: Clock
 
-    def add(self, trainers: Mapping[str, Trainer]) -> Search:
+    def add(self, trainers: Mapping[str, PresentTrainer]) -> Search:
         """Fit the learners to the scores as they are, search their steps jointly, and take them.
 
         Second-order targets depend on the steps (US Algorithm 2): each inner iteration fits to the
@@ -96,7 +97,7 @@ class RoundWork:
         assert best is not None
         return self._take(best)
 
-    def _fit(self, trainers: Mapping[str, Trainer], targets: Sequence[Target]) -> Fits:
+    def _fit(self, trainers: Mapping[str, PresentTrainer], targets: Sequence[Target]) -> Fits:
         seen = [target.without(self.draws.held_out) for target in targets]
         # at the same time: BLAS, torch and LightGBM let go of the interpreter
         jobs = [
@@ -106,9 +107,11 @@ class RoundWork:
         fitted, outputs = zip(*[job.result() for job in jobs])
         return Fits(dict(zip(trainers, fitted)), seen, list(outputs))
 
-    def _fit_one(self, name: str, trainer: Trainer, target: Target) -> tuple[FittedLearner, np.ndarray]:
+    def _fit_one(
+        self, name: str, trainer: PresentTrainer, target: Target
+    ) -> tuple[FittedLearner, np.ndarray]:
         start = self.before[0].learners.get(name) if self.before else None
-        if target.metric is not None and not getattr(trainer, "takes_metric", False):
+        if target.metric is not None and not trainer.takes_metric:
             raise UsboostError(
                 f"learner {name!r} cannot be fitted in the metric of target 'newton' with three or more "
                 "classes; use target 'gradient', or a network or a tree (engine 'lightgbm')"
@@ -116,7 +119,7 @@ class RoundWork:
         with self.clock(f"fit_{name}"):
             fitted = trainer.fit(target, seed=self.draws.seeds[name], start=start)
         with self.clock(f"predict_{name}"):
-            output = fitted.predict(self.train.prepared[name])
+            output = trainer.outputs(fitted)
         if not np.isfinite(output).all():
             raise UsboostError(
                 f"the weak learner of view {name!r} gives NaN or infinity; lower its learning rate"

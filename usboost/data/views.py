@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from typing import Any, Protocol
 
@@ -73,7 +74,10 @@ class Views:
         return Views({**self._views, name: view})
 
     def side_by_side(
-        self, reads: Mapping[str, Sequence[str]], as_table: Callable[[View], View] | None = None
+        self,
+        reads: Mapping[str, Sequence[str]],
+        as_table: Callable[[View], View] | None = None,
+        absent: Collection[str] = (),
     ) -> Views:
         """The same samples with the views that `reads` describes, by their new names.
 
@@ -81,6 +85,8 @@ class Views:
         ----------
         reads : new name to the views it is made of: one as it is, several as tables side by side
         as_table : turns one of several that is no table, pictures say, into one
+        absent : those that rows may lack; among several, one of them has a further column,
+            ``<view>_missing``, and is 0 in such rows
 
         Raises
         ------
@@ -95,7 +101,8 @@ class Views:
                 found = view if isinstance(view, Table) or as_table is None else as_table(view)
                 if not isinstance(found, Table):
                     raise UsboostError(f"learner {name!r} joins tables, not {type(found).__name__}")
-                tables[part] = found
+                found = replace(found, absent=getattr(view, "absent", None))
+                tables[part] = found.filled(f"{part}_missing" if part in absent else None)
             return tables[part]
 
         out: dict[str, View] = {}

@@ -73,6 +73,12 @@ class Target:
             rows = self.left_out | (rows if self.left_out.ndim == 1 else rows[:, None])
         return replace(self, left_out=rows)
 
+    def of(self, rows: np.ndarray) -> Target:
+        """The same of some rows: int (k,)."""
+        others = {name: getattr(self, name) for name in ("weights", "left_out", "metric")}
+        there = {name: array[rows] for name, array in others.items() if array is not None}
+        return replace(self, values=self.values[rows], **there)
+
 
 @runtime_checkable
 class FittedLearner(Protocol):
@@ -112,11 +118,20 @@ class Trainer(Protocol):
         ...
 
 
+class HonestTrainer(Trainer, Protocol):
+    def outputs(self, fitted: FittedLearner) -> np.ndarray:
+        """What the learner fitted last gives each training row as if it had not seen it: float32 (n, D)."""
+        ...
+
+
 class Learner(Protocol):
     """Settings of a weak learner; stateless, so one object serves every round and fit.
 
     An attribute `reads`, a tuple of view names, lists what it reads: the view with the learner's own name
     if it is absent or None, one view, or several side by side.
+
+    An attribute `honest` that is true says that its trainers are `HonestTrainer`s: a round's steps are then
+    searched on their `outputs`, and the training scores advance by these; other rows get `predict`.
     """
 
     kind: ClassVar[str]
@@ -134,6 +149,11 @@ class Learner(Protocol):
 def view_names(name: str, learner: Any) -> tuple[str, ...]:
     """The views that the learner called `name` reads."""
     return tuple(getattr(learner, "reads", None) or (name,))
+
+
+def is_honest(learner: Any) -> bool:
+    """Whether the learner's trainers know what it gives rows that it was not fitted to."""
+    return bool(getattr(learner, "honest", False))
 
 
 def kind_of(fitted: FittedLearner) -> str:

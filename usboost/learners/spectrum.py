@@ -94,7 +94,9 @@ class Spectrum:
         alpha = float(best[0])
         shrunk = along * (np.sqrt(self.eigenvalues) / (self.eigenvalues + alpha))[:, None]
         coefficients = self.directions @ shrunk
-        return Solution(coefficients, mean - self.mean @ coefficients, alpha, values - residuals / self.root)
+        left_out = values - residuals / self.root
+        left_out[self.share > 1 - 1e-9] = 0.0  # without this row there is none
+        return Solution(coefficients, mean - self.mean @ coefficients, alpha, left_out)
 
     def _along(self, target: np.ndarray) -> np.ndarray:
         return (self.basis.T @ target.astype(self.basis.dtype)).astype(np.float64)
@@ -110,7 +112,7 @@ class Spectrum:
         """
         kind, (r, d) = self.basis.dtype, along.shape
         taken = 1.0 / (1.0 + self.eigenvalues[:, None] / alphas)
-        lost = (taken[:, :, None] * along[:, None, :]).reshape(r, -1).astype(kind)
+        lost = (taken[:, :, None] * along[:, None, :]).reshape(r, len(alphas) * d).astype(kind)
         residuals = across[at, None, :] + (self.basis[at] @ lost).reshape(-1, len(alphas), d)
         squares = self._squares[at]
         free = 1.0 - self.share[at] - squares.sum(axis=1, dtype=np.float64)

@@ -22,6 +22,7 @@ from usboost.learners.base import LEARNERS, Learner, view_names
 from usboost.learners.networks.backbones import embedded
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.networks.training import pick_device
+from usboost.learners.present import prepare
 from usboost.learners.regressors import RegressorLearner
 from usboost.learners.trees.fitted import trees_of
 from usboost.learners.trees.learner import TreeLearner
@@ -87,6 +88,7 @@ class TwoWeakLearnerClassifier(StagewiseModel, ViewsClassifier):
     n_estimators_ : int, the rounds kept
     feature_importances_, feature_names_ : of the columns of views that trees read
     columns_ : dict of learner's name to its columns' names, of the learners that grow trees
+    absent_ : names of the views that some training rows lacked; their learners add 0 to such rows
     """
 
     holds: ClassVar[Mapping[str, Any]] = {"learners": (LEARNERS, *RegressorLearner.holds["estimator"])}
@@ -144,6 +146,10 @@ class TwoWeakLearnerClassifier(StagewiseModel, ViewsClassifier):
     def _read(self, document: Mapping[str, Any], folder: Path) -> None:
         if not hasattr(self, "n_outputs_"):  # files from before they were one for each class
             self.n_outputs_ = len(self.classes_) - 1
+        absent = document.get("absent", [])
+        if not isinstance(absent, list) or not all(isinstance(name, str) for name in absent):
+            raise UsboostError("the views that rows may lack are not names")
+        self.absent_ = tuple(absent)
         super()._read(document, folder)
 
     def _columns_of(self, name: str) -> int | None:
@@ -171,6 +177,7 @@ class TwoWeakLearnerClassifier(StagewiseModel, ViewsClassifier):
         self.__dict__.pop("n_outputs_", None)  # an earlier fit's
         loss, learners = self._loss(), self._learners()
         self.n_outputs_ = loss.n_outputs
+        self.absent_ = tuple(name for name in views.names if np.any(getattr(views[name], "absent", None)))
         held_out, held_codes = None, codes[:0]
         if context.validation is not None:
             held_out = self._read_views(context.validation[0]), loss.labels(context.validation[1])
@@ -203,6 +210,9 @@ class TwoWeakLearnerClassifier(StagewiseModel, ViewsClassifier):
         grown = {name for stage in stages for name, each in stage.learners.items() if trees_of(each)}
         self.columns_ = {name: read[name].names for name in learners if name in grown}
 
+    def _write(self, folder: Path) -> dict[str, Any]:
+        return {**super()._write(folder), **({"absent": list(self.absent_)} if self.absent_ else {})}
+
     def _read_views(self, views: Views, names: Iterable[str] | None = None) -> Views:
         """What each learner reads, by its name: a view, or several side by side, pictures as embeddings."""
         learners = self._learners()
@@ -215,12 +225,13 @@ class TwoWeakLearnerClassifier(StagewiseModel, ViewsClassifier):
             return embedded(view, reader.backbone, pick_device(reader.device))
 
         chosen = learners if names is None else names
-        return views.side_by_side({name: view_names(name, learners[name]) for name in chosen}, as_table)
+        reads = {name: view_names(name, learners[name]) for name in chosen}
+        return views.side_by_side(reads, as_table, self.absent_)
 
     def _prepare(self, views: Views) -> dict[str, Any]:
         self._check_fitted()
         read = self._read_views(views)
-        return {name: learner.prepare(read[name]) for name, learner in self._learners().items()}
+        return {name: prepare(learner, read[name]) for name, learner in self._learners().items()}
 
     def _trees(self) -> Iterator[tuple[str, Tree, float]]:
         for stage in self.stages_:
