@@ -64,6 +64,19 @@ def test_a_learner_that_follows_noise_gets_no_step() -> None:
     assert steps[False] > 1.0 > 0.2 > steps[True]
 
 
+@pytest.mark.parametrize("target", ["gradient", "newton"])
+@pytest.mark.parametrize("loss", ["exponential", "cross_entropy"])
+def test_noise_alone_leaves_the_scores_where_they_are(target: str, loss: str) -> None:
+    views, y = wide(200, 300)
+    settings: dict[str, Any] = {"n_rounds": 6, "patience": None, "validation_fraction": 0}
+    model = TwoWeakLearnerClassifier({"U": RidgeLearner()}, target, loss=loss, **settings).fit(views, y)
+    risks = [row["risk_train"] for row in model.history_]
+    before = model._loss().risk(np.zeros((200, 3)), model._loss().labels(y))
+    assert all(0.98 * before < risk < 1.001 * before for risk in risks)
+    other = wide(200, 300, seed=3)[0]
+    assert np.abs(model.predict_proba(other) - 1 / 3).max() < 0.05
+
+
 def test_a_view_of_noise_does_not_hurt() -> None:
     views, y = wide(300, 400)
     others, y_others = make_views(3, n=1000, seed=7)
@@ -107,7 +120,9 @@ class DiesAfterRound(Checkpoint):
         super().keep_state(index, arrays, more)
 
 
-@pytest.mark.parametrize("settings", [{}, {"step_fraction": 0.2}, {"sequential": True}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"step_fraction": 0.2}, {"sequential": True}, {"target": "newton", "trim": 0.05}]
+)
 def test_it_resumes_bit_for_bit_whenever_it_is_killed(
     tmp_path: Path, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

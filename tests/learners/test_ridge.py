@@ -34,7 +34,8 @@ def targets(n: int, d: int = 3) -> np.ndarray:
 def left_out_by_refits(x: np.ndarray, y: np.ndarray, w: np.ndarray, alpha: float) -> np.ndarray:
     """Each row's prediction by the ridge regression of the others, their weights as they are."""
     if np.isinf(alpha):
-        return np.stack([np.average(np.delete(y, i, 0), 0, np.delete(w, i)) for i in range(len(y))])
+        means = [np.average(np.delete(y, i, 0), 0, np.delete(w, i)) for i in range(len(y))]
+        return np.stack(means)
     design = np.column_stack((x, np.ones(len(x))))
     penalty = alpha * np.diag([1.0] * x.shape[1] + [0.0])
     held = np.zeros_like(y)
@@ -68,6 +69,8 @@ def test_leave_one_out_is_that_of_refits(shape: str, alpha: float, weighted: boo
     found = Spectrum(rows(shape), w if weighted else None).solve(y, np.array([alpha]))
     w = w / w.mean()
     expected = left_out_by_refits(x, y, w, alpha)
+    if np.isinf(alpha):  # a mean is nobody's: the other rows' would point against each row's target
+        expected = np.tile(np.average(y, axis=0, weights=w), (len(y), 1))
     np.testing.assert_allclose(found.left_out, expected, rtol=1e-5, atol=1e-5)
     whole = Ridge(1e15 if np.isinf(alpha) else alpha, solver="svd").fit(x, y, sample_weight=w)
     np.testing.assert_allclose(
@@ -207,3 +210,85 @@ def test_mistakes_get_one_sentence() -> None:
     }.items():
         with pytest.raises(UsboostError, match="a ridge regression"):
             FittedRidge.from_arrays({**arrays, name: wrong}, meta).check()
+
+
+def in_metric(n: int, p: int, equal: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows, Newton directions of cross-entropy and their metrics, singular along (1, …, 1)."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(n, p)).astype(np.float32)
+    shares = np.tile([0.5, 0.3, 0.2], (n, 1)) if equal else rng.dirichlet([0.5] * 3, n)
+    shares = np.maximum(shares, 0.01) / np.maximum(shares, 0.01).sum(axis=1, keepdims=True)
+    metric = np.stack([np.diag(row) - np.outer(row, row) for row in shares])
+    values = np.eye(3)[rng.integers(0, 3, n)] / shares
+    return x, values - values.mean(axis=1, keepdims=True), metric
+
+
+def dense(x: np.ndarray, values: np.ndarray, metric: np.ndarray, alpha: float) -> np.ndarray:
+    """The (p + 1, D) unknowns from the whole system, the shortest of equally good ones."""
+    design, d = np.column_stack((x, np.ones(len(x)))), values.shape[1]
+    normal = np.einsum("np,nij,nq->piqj", design, metric, design).reshape(design.shape[1] * d, -1)
+    normal += np.kron(np.diag([alpha] * x.shape[1] + [0.0]), np.eye(d))
+    right = np.einsum("np,nij,nj->pi", design, metric, values).ravel()
+    return np.linalg.lstsq(normal, right, rcond=None)[0].reshape(-1, d)
+
+
+@pytest.mark.parametrize(("n", "p"), [(60, 8), (40, 70)])
+@pytest.mark.parametrize("alpha", [3.0, 300.0])
+@pytest.mark.parametrize("left_out", [False, True])
+def test_in_a_metric_it_is_the_whole_systems_solution(
+    n: int, p: int, alpha: float, left_out: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("usboost.learners.ridge_metric.TOLERANCE", 1e-9)
+    monkeypatch.setattr("usboost.learners.ridge_metric.MOST_STEPS", 500)
+    x, values, metric = in_metric(n, p)
+    out = np.arange(n) % 5 == 0 if left_out else np.zeros(n, dtype=bool)
+    fitted, held, prepared = fit(
+        RidgeLearner(alpha=alpha), x, Target(values, None, out if left_out else None, metric)
+    )
+    seen = np.flatnonzero(~out)
+    metric = metric * (3 * len(seen) / np.einsum("nii->", metric[seen]))
+    whole = dense(x[seen], values[seen], metric[seen], alpha)
+    design = np.column_stack((x, np.ones(n)))
+    np.testing.assert_allclose(fitted.predict(prepared), design @ whole, atol=1e-4)
+    refits = design @ whole
+    for row in seen:
+        others = seen[seen != row]
+        refits[row] = design[row] @ dense(x[others], values[others], metric[others], alpha)
+    np.testing.assert_allclose(held[out], refits[out], atol=1e-4)
+    far = np.square(design @ whole - refits)[seen].sum()  # what an output that saw its row is wrong by
+    assert np.square(held - refits)[seen].sum() < 0.1 * far
+
+
+def test_in_one_metric_for_all_leave_one_out_is_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("usboost.learners.ridge_metric.TOLERANCE", 1e-9)
+    x, values, metric = in_metric(50, 20, equal=True)
+    scaled = metric * (3 * 50 / np.einsum("nii->", metric))
+    _, held, _ = fit(RidgeLearner(alpha=5.0), x, Target(values, metric=metric))
+    rows = np.arange(50)
+    refits = [
+        np.append(x[i], 1.0) @ dense(x[rows != i], values[rows != i], scaled[rows != i], 5.0) for i in rows
+    ]
+    np.testing.assert_allclose(held, refits, atol=1e-4)
+
+
+@pytest.mark.parametrize("p", [5, 300])
+def test_in_a_metric_noise_is_left_alone_and_a_signal_is_not(p: int) -> None:
+    x, values, metric = in_metric(200, p)
+    fitted, held, prepared = fit(RidgeLearner(), x, Target(values, metric=metric))
+    assert np.ptp(fitted.predict(prepared), axis=0).max() < 0.1 * np.ptp(values, axis=0).min()
+    assert fitted.alphas.min() > 10 * 200
+    signal = values + 20.0 * (x[:, :1] - x[:, 1:2]) * [1.0, 0.0, -1.0]
+    fitted, held, _ = fit(RidgeLearner(), x, Target(signal, metric=metric))
+    assert np.isfinite(fitted.alphas).all()
+    wrong = [np.einsum("ni,nij,nj->", e, metric, e) for e in (signal - held, signal)]
+    assert wrong[0] < 0.5 * wrong[1]
+
+
+def test_rows_nearly_without_a_metric_are_no_trouble() -> None:
+    x, values, metric = in_metric(80, 100)
+    metric[::2] *= 1e-12
+    metric[1] *= 1e4
+    fitted, held, prepared = fit(RidgeLearner(), x, Target(values, metric=metric))
+    assert np.isfinite(held).all() and np.isfinite(fitted.predict(prepared)).all()
+    fitted, held, prepared = fit(RidgeLearner(), x, Target(values, metric=0 * metric))
+    assert not held.any() and not fitted.predict(prepared).any()

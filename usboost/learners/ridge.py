@@ -14,6 +14,7 @@ from usboost.data.table import Table
 from usboost.data.views import View
 from usboost.errors import UsboostError
 from usboost.learners.base import FittedLearner, Target, check_outputs
+from usboost.learners.ridge_metric import MetricRidge
 from usboost.learners.spectrum import GRID, Solution, Spectrum
 
 
@@ -182,6 +183,8 @@ class RidgeTrainer:
     alphas : penalties to choose from, or None for `GRID` times the scale of the rows
     """
 
+    takes_metric = True
+
     def __init__(self, prepared: Design, alphas: np.ndarray | None) -> None:
         self._prepared, self._alphas = prepared, alphas
         self._last: tuple[FittedRidge, np.ndarray] | None = None
@@ -193,11 +196,12 @@ class RidgeTrainer:
 
     def fit(self, target: Target, *, seed: int, start: FittedLearner | None = None) -> FittedRidge:
         weights, values = target.fit_weights, target.values
+        if target.metric is not None:
+            metric = target.metric if weights is None else target.metric * weights[:, None, None]
+            solver = MetricRidge(self._whole, values, metric)
+            return self._keep(solver.solve(self._penalties(self._whole)))
         if weights is None:
-            solved = self._solve(self._whole, values)
-            fitted = _joined([solved], values.shape[1])
-            self._last = fitted, solved.left_out.astype(np.float32)
-            return fitted
+            return self._keep(self._solve(self._whole, values))
         columns = np.arange(values.shape[1])
         alike = (
             [(weights, columns)] if weights.ndim == 1 else [(weights[:, k], columns[[k]]) for k in columns]
@@ -216,6 +220,11 @@ class RidgeTrainer:
             raise ValueError("leave-one-out outputs are known of the learner fitted last only")
         return self._last[1]
 
+    def _keep(self, solved: Solution) -> FittedRidge:
+        fitted = _joined([solved], solved.left_out.shape[1])
+        self._last = fitted, solved.left_out.astype(np.float32)
+        return fitted
+
     def _weighted(self, weights: np.ndarray, values: np.ndarray) -> tuple[Solution, np.ndarray]:
         """The solution for the rows with a weight, and their positions."""
         rows = np.flatnonzero(weights > 0)
@@ -225,8 +234,10 @@ class RidgeTrainer:
         return self._solve(spectrum, values[rows]), rows
 
     def _solve(self, spectrum: Spectrum, values: np.ndarray) -> Solution:
-        alphas = GRID * spectrum.scale if self._alphas is None else self._alphas
-        return spectrum.solve(values, alphas)
+        return spectrum.solve(values, self._penalties(spectrum))
+
+    def _penalties(self, spectrum: Spectrum) -> np.ndarray:
+        return GRID * spectrum.scale if self._alphas is None else self._alphas
 
 
 def _joined(parts: Sequence[Solution], n_outputs: int) -> FittedRidge:

@@ -28,7 +28,7 @@ class Solution:
     ----------
     coefficients : float64 (p, D); intercept : float64 (D,)
     alpha : the penalty, infinite where the mean is the best there is
-    left_out : float64 (n, D), the exact leave-one-out predictions
+    left_out : float64 (n, D), the leave-one-out predictions; with the mean alone that of all rows
     """
 
     coefficients: np.ndarray
@@ -82,8 +82,8 @@ class Spectrum:
         """
         mean = self.share @ values
         target = (values - mean) * self.root
-        along = self._along(target)
-        across = np.zeros_like(target) if self.full else target - self._spread(along)
+        along = self.along(target)
+        across = np.zeros_like(target) if self.full else target - self.spread(along)
         errors = np.zeros(len(alphas))
         for at in _blocks(len(values)):
             errors += np.square(self._residuals(along, across, alphas, at)).sum(axis=(0, 2))
@@ -95,14 +95,23 @@ class Spectrum:
         shrunk = along * (np.sqrt(self.eigenvalues) / (self.eigenvalues + alpha))[:, None]
         coefficients = self.directions @ shrunk
         left_out = values - residuals / self.root
-        left_out[self.share > 1 - 1e-9] = 0.0  # without this row there is none
+        if np.isinf(alpha):
+            # the other rows' mean is the mean less the row's own part: a direction against its target, along
+            # which a step would be found for what is next to nothing
+            left_out[:] = mean
         return Solution(coefficients, mean - self.mean @ coefficients, alpha, left_out)
 
-    def _along(self, target: np.ndarray) -> np.ndarray:
+    def along(self, target: np.ndarray) -> np.ndarray:
+        """Uᵀ target: float64 (r, D)."""
         return (self.basis.T @ target.astype(self.basis.dtype)).astype(np.float64)
 
-    def _spread(self, along: np.ndarray) -> np.ndarray:
+    def spread(self, along: np.ndarray) -> np.ndarray:
+        """U along: float64 (n, D)."""
         return (self.basis @ along.astype(self.basis.dtype)).astype(np.float64)
+
+    def leverage(self, shares: np.ndarray) -> np.ndarray:
+        """Σ_j u_ij² shares_j: float64 (n, D)."""
+        return (self._squares @ shares.astype(self.basis.dtype)).astype(np.float64)
 
     def _residuals(self, along: np.ndarray, across: np.ndarray, alphas: np.ndarray, at: slice) -> np.ndarray:
         """√w times the leave-one-out residuals of some rows: float64 (k, A, D).
