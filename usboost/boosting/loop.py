@@ -21,7 +21,7 @@ from usboost.boosting.targets import TargetRule
 from usboost.boosting.work import Draws, RoundWork
 from usboost.data.views import Views
 from usboost.errors import UsboostError
-from usboost.learners.base import Learner, Target, is_honest
+from usboost.learners.base import Learner, Target
 from usboost.learners.present import PresentTrainer, predict, prepare, trainer, weighted_sum
 from usboost.losses.base import Loss
 
@@ -64,7 +64,8 @@ class StagewiseLoop:
         Share of the samples, drawn anew each round, that learners do not see and on which the steps
         are searched; 0 searches them on all samples, those that were fitted to. Steps that would
         raise the risk of all samples together by more than a tenth are halved until they do not: what
-        is best for the samples drawn may send others beyond all bounds.
+        is best for the samples drawn may send others beyond all bounds. The same holds for the steps of
+        honest learners (`usboost.learners.base.Learner`).
     initial_step : float
         ε₀ = δ₀ of the second-order targets, anew each round (0.1 in the paper).
     evaluate : (f, y) -> dict of metrics, called on the validation data each round
@@ -131,7 +132,7 @@ class StagewiseLoop:
                 stages.append(round_.stage)
                 if self.checkpoint is not None:
                     self.checkpoint.keep(round_)
-                    if self._honest(index) or self.checkpoint.state_is_due():
+                    if self.checkpoint.state_is_due():
                         self.checkpoint.keep_state(index, {str(i): scores.f for i, scores in enumerate(both)})
                 stop = tell(self.callbacks, round_)
         return stages
@@ -145,10 +146,6 @@ class StagewiseLoop:
             return trainer(learner, train.prepared[name], self.loss.n_outputs)
         except UsboostError as error:
             raise UsboostError(f"learner {name!r}: {error}") from error
-
-    def _honest(self, index: int) -> bool:
-        """Whether a round's training scores are other than what its learners predict."""
-        return any(is_honest(learner) for learner in self.learners_of(index).values())
 
     def _round(
         self,
@@ -215,10 +212,7 @@ class StagewiseLoop:
             start = state[0]
             for i, scores in enumerate(both):
                 scores.f = state[1][str(i)]
-        # scores are kept less often than rounds: the last learners are asked again, which is quick; honest
-        # ones cannot be, so their scores are kept each round, and one that came to lack them is done again
-        if any(self._honest(round_.index) for round_ in done[start:]):
-            done = done[:start]
+        # scores are kept less often than rounds: the last learners are asked again, which is quick
         for round_ in done[start:]:
             self._prepare(round_.index, both)
             for scores in both:

@@ -131,7 +131,7 @@ class Learner(Protocol):
     if it is absent or None, one view, or several side by side.
 
     An attribute `honest` that is true says that its trainers are `HonestTrainer`s: a round's steps are then
-    searched on their `outputs`, and the training scores advance by these; other rows get `predict`.
+    searched on their `outputs`. Scores, on training rows too, are what the learner predicts.
     """
 
     kind: ClassVar[str]

@@ -91,7 +91,7 @@ class PresentTrainer:
         self._some = prepared if isinstance(prepared, PresentRows) else None
         self._prepared = prepared.prepared if isinstance(prepared, PresentRows) else prepared
         self._trainer = learner.trainer(self._prepared, n_outputs)
-        self._honest = base.is_honest(learner)
+        self.honest = base.is_honest(learner)
 
     @property
     def takes_metric(self) -> bool:
@@ -106,13 +106,13 @@ class PresentTrainer:
                 target = replace(target, left_out=None)
         return self._trainer.fit(target, seed=seed, start=start)
 
-    def outputs(self, fitted: FittedLearner) -> np.ndarray:
-        """What a round takes the learner fitted last to give the training rows: float32 (n, D).
+    def predict(self, fitted: FittedLearner) -> np.ndarray:
+        """What a learner gives the n training rows: float32 (n, D)."""
+        return self._spread(fitted.predict(self._prepared))
 
-        An honest learner's are those of rows that it has not seen, see `base.HonestTrainer`.
-        """
-        if self._honest:
-            outputs = cast(base.HonestTrainer, self._trainer).outputs(fitted)
-        else:
-            outputs = fitted.predict(self._prepared)
+    def outputs(self, fitted: FittedLearner) -> np.ndarray:
+        """What an honest learner, fitted last, gives them unseen: float32 (n, D)."""
+        return self._spread(cast(base.HonestTrainer, self._trainer).outputs(fitted))
+
+    def _spread(self, outputs: np.ndarray) -> np.ndarray:
         return outputs if self._some is None else self._some.spread(outputs)

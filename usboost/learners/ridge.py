@@ -113,9 +113,9 @@ class RidgeLearner(BaseEstimator):
         the (centred) columns, two a decade. Infinity, the mean alone, is always among them, so that a
         view that says nothing adds nothing.
     honest : bool
-        Whether steps are searched on, and training scores made of, what the learner gives each row when it
-        is fitted without that row. A view that does not help then gets a step near 0, and a learner that
-        follows its targets too closely a smaller one.
+        Whether steps are searched on what the learner gives each row when it is fitted without that row. A
+        view that does not help then gets a step near 0, and a learner that follows its targets too closely
+        a smaller one.
     reads : tuple of view names, optional
         The tables that it reads side by side; by default the view with the learner's own name.
     """
