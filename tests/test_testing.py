@@ -12,7 +12,7 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.tree import DecisionTreeRegressor
 
 from tests.conftest import make_views
-from tests.examples.ridge_learner import FittedRidge, RidgeLearner, RidgeTrainer
+from tests.examples.least_squares import FittedLeastSquares, LeastSquaresLearner, LeastSquaresTrainer
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.data.frames import Frame
 from usboost.data.images import Images
@@ -35,10 +35,10 @@ LEARNING = {
     "network, warm": NetworkLearner((4,), batch_size=64, start="warm", device="cpu"),
     "tree": TreeLearner(min_samples_leaf=5),
     "tree, scikit-learn's": TreeLearner(min_samples_leaf=5, engine="sklearn"),
-    "ridge": RegressorLearner(),
+    "ridge, scikit-learn's": RegressorLearner(),
     "linear": RegressorLearner(LinearRegression()),
     "regression tree": RegressorLearner(DecisionTreeRegressor(max_depth=2)),
-    "a person's own": RidgeLearner(),
+    "a person's own": LeastSquaresLearner(),
 }
 
 
@@ -53,23 +53,23 @@ def test_a_network_on_pictures() -> None:
 
 
 def test_a_learner_that_breaks_a_promise_is_told() -> None:
-    class Unregistered(RidgeLearner):
+    class Unregistered(LeastSquaresLearner):
         pass
 
     with pytest.raises(AssertionError, match="register Unregistered"):
         check_learner(Unregistered())
 
-    class Careless(FittedRidge):
+    class Careless(FittedLeastSquares):
         kind = "careless"
 
         def check(self, n_outputs: Any = None, n_columns: Any = None) -> None:
             pass
 
-    class Trainer(RidgeTrainer):
+    class Trainer(LeastSquaresTrainer):
         def fit(self, target: Any, *, seed: int, start: Any) -> Careless:
             return Careless(super().fit(target, seed=seed, start=start).weights)
 
-    class CarelessLearner(RidgeLearner):
+    class CarelessLearner(LeastSquaresLearner):
         kind = "careless"
         fitted = Careless
 
@@ -79,8 +79,8 @@ def test_a_learner_that_breaks_a_promise_is_told() -> None:
     LEARNERS.register(CarelessLearner)
     with pytest.raises(AssertionError, match="must refuse a learner of another number of outputs"):
         check_learner(CarelessLearner())
-    with pytest.raises(UsboostError, match="kind 'ridge' is taken"):
-        LEARNERS.register(type("Other", (RidgeLearner,), {}))
+    with pytest.raises(UsboostError, match="kind 'least_squares' is taken"):
+        LEARNERS.register(type("Other", (LeastSquaresLearner,), {}))
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 7])
@@ -124,7 +124,7 @@ def test_a_learner_that_cannot_be_written_is_refused_before_training(tmp_path: A
 
 
 def _unknown() -> Any:
-    return type("Unknown", (RidgeLearner,), {})()
+    return type("Unknown", (LeastSquaresLearner,), {})()
 
 
 def test_a_scikit_learn_regressor_is_a_learner_as_it_is(tmp_path: Any) -> None:
@@ -136,14 +136,14 @@ def test_a_scikit_learn_regressor_is_a_learner_as_it_is(tmp_path: Any) -> None:
 
 def test_a_round_of_a_learner_that_is_not_known_here_is_no_damage(tmp_path: Any) -> None:
     views, y = make_views(n=120)
-    model = TwoWeakLearnerClassifier({"S": RidgeLearner()}, n_rounds=3, checkpoint=tmp_path / "kept")
+    model = TwoWeakLearnerClassifier({"S": LeastSquaresLearner()}, n_rounds=3, checkpoint=tmp_path / "kept")
     model.fit(views, y)
-    known = LEARNERS._parts.pop("ridge")
+    known = LEARNERS._parts.pop("least_squares")
     try:
-        with pytest.raises(UsboostError, match="kind 'ridge', which is not registered here; import"):
+        with pytest.raises(UsboostError, match="kind 'least_squares', which is not registered here; import"):
             Checkpoint(tmp_path / "kept").rounds()
     finally:
-        LEARNERS._parts["ridge"] = known
+        LEARNERS._parts["least_squares"] = known
     assert len(Checkpoint(tmp_path / "kept").rounds()) == 3
 
 
@@ -163,4 +163,4 @@ def test_registries_say_what_there_is() -> None:
         LEARNERS["forest"]
     with pytest.raises(UsboostError, match="needs a class attribute `kind`"):
         LEARNERS.register(int)
-    assert replace(FittedRidge(np.ones((2, 1)))).kind == "ridge"
+    assert replace(FittedLeastSquares(np.ones((2, 1)))).kind == "least_squares"

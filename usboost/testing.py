@@ -28,7 +28,7 @@ from usboost.data.table import Table
 from usboost.data.views import View, Views
 from usboost.errors import UsboostError
 from usboost.files.arrays import read_arrays, write_arrays
-from usboost.learners.base import LEARNERS, Target, kind_of, read_learner, weighted_sum
+from usboost.learners.base import LEARNERS, Target, is_honest, kind_of, read_learner, weighted_sum
 from usboost.models.persistence import load, save
 from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
 
@@ -98,6 +98,11 @@ def _check_trainer(learner: Any, view: View, weighted: bool) -> None:
                 f"outputs must be float32 of shape {shape}, not {output.dtype} of shape {output.shape}"
             )
             assert np.isfinite(output).all(), "outputs must be finite"
+            if is_honest(learner):
+                held = trainer.outputs(fitted)
+                assert held.shape == shape and held.dtype == np.float32 and np.isfinite(held).all(), (
+                    f"an honest learner's outputs must be finite float32 of shape {shape}"
+                )
             again = learner.trainer(prepared, n_outputs).fit(target, seed=3, start=None).predict(prepared)
             assert np.array_equal(again, output), "equal seeds must give equal learners"
             part = fitted.predict(learner.prepare(view[np.arange(5)]))

@@ -11,22 +11,24 @@ import pytest
 from tests.multimodal.conftest import numbers, refused, run
 from usboost.learners.base import LEARNERS
 
-RIDGE = Path(__file__).parents[1] / "examples/ridge_learner.py"
+OWN = Path(__file__).parents[1] / "examples/least_squares.py"
 
 
 def test_it_is_chosen_saved_and_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copy(RIDGE, tmp_path / "own_ridge.py")
+    shutil.copy(OWN, tmp_path / "own_least_squares.py")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(LEARNERS, "_parts", {k: v for k, v in LEARNERS._parts.items() if k != "ridge"})
+    others = {k: v for k, v in LEARNERS._parts.items() if k != "least_squares"}
+    monkeypatch.setattr(LEARNERS, "_parts", others)
     numbers(120).to_csv("table.csv", index=False)
-    fit = ("fit", "table.csv", "--label", "kind", "--model", "1wl_s", "--rounds", 5, "--learner", "S=ridge")
-    assert "unknown learner kind 'ridge'; known are network, tree" in refused(*fit)
+    fit = ("fit", "table.csv", "--label", "kind", "--model", "1wl_s", "--rounds", 5)
+    fit = (*fit, "--learner", "S=least_squares")
+    assert "unknown learner kind 'least_squares'; known are network, tree" in refused(*fit)
     assert "there is no module 'nowhere'" in refused(*fit, "--import", "nowhere")
     assert "write --learner S=regressor" in refused(*fit, "--learner", "S")
-    assert run(*fit, "--import", "own_ridge").exit_code == 0
+    assert run(*fit, "--import", "own_least_squares").exit_code == 0
     predict = ("predict", "model", "table.csv", "--out", "out.csv")
-    assert run(*predict, "--import", "own_ridge").exit_code == 0
+    assert run(*predict, "--import", "own_least_squares").exit_code == 0
     assert (pd.read_csv("out.csv")["label"] == numbers(120)["kind"]).mean() > 0.6
-    del LEARNERS._parts["ridge"]
-    assert "RidgeLearner" in refused(*predict)
+    del LEARNERS._parts["least_squares"]
+    assert "LeastSquaresLearner" in refused(*predict)

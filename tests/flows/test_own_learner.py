@@ -12,18 +12,18 @@ from pathlib import Path
 
 import pytest
 
-RIDGE = Path(__file__).parents[1] / "examples/ridge_learner.py"
+OWN = Path(__file__).parents[1] / "examples/least_squares.py"
 
 
 def mine(document: dict) -> None:
-    document["imports"] = ["ridge_learner"]
-    document["models"]["mine"] = {"like": "2wl", "learners": {"S": {"kind": "ridge", "alpha": 10.0}}}
+    document["imports"] = ["least_squares"]
+    document["models"]["mine"] = {"like": "2wl", "learners": {"S": {"kind": "least_squares", "alpha": 10.0}}}
     document["profiles"]["demo"]["boosting"] |= {"rounds": 60, "batch_size": 16}  # seconds, to be killed in
 
 
 @pytest.mark.slow
 def test_it_is_chosen_in_params_yaml_killed_and_resumed(workspace, tmp_path: Path) -> None:
-    shutil.copy(RIDGE, workspace.folder)
+    shutil.copy(OWN, workspace.folder)
     workspace.params(mine)
     whole = workspace.copy(tmp_path / "whole")
     whole.flow("train", "ci_b", "mine")

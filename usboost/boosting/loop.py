@@ -21,7 +21,8 @@ from usboost.boosting.targets import TargetRule
 from usboost.boosting.work import Draws, RoundWork
 from usboost.data.views import Views
 from usboost.errors import UsboostError
-from usboost.learners.base import Learner, Target, Trainer, weighted_sum
+from usboost.learners.base import Learner, Target
+from usboost.learners.present import PresentTrainer, predict, prepare, trainer, weighted_sum
 from usboost.losses.base import Loss
 
 # learners by name, the same in every round or those of round 1, 2, …
@@ -63,7 +64,8 @@ class StagewiseLoop:
         Share of the samples, drawn anew each round, that learners do not see and on which the steps
         are searched; 0 searches them on all samples, those that were fitted to. Steps that would
         raise the risk of all samples together by more than a tenth are halved until they do not: what
-        is best for the samples drawn may send others beyond all bounds.
+        is best for the samples drawn may send others beyond all bounds. The same holds for the steps of
+        honest learners (`usboost.learners.base.Learner`).
     initial_step : float
         ε₀ = δ₀ of the second-order targets, anew each round (0.1 in the paper).
     evaluate : (f, y) -> dict of metrics, called on the validation data each round
@@ -112,7 +114,7 @@ class StagewiseLoop:
         on_train = self._start(train, y, *start[:1])
         on_validation = self._start(*validation, *start[1:]) if validation else None
         both = [scores for scores in (on_train, on_validation) if scores is not None]
-        trainers: dict[str, Trainer] = {}
+        trainers: dict[str, PresentTrainer] = {}
         with watched(self, self.callbacks), ThreadPoolExecutor() as pool:
             done = self._resume(both)
             stages = [round_.stage for round_ in done]
@@ -124,7 +126,7 @@ class StagewiseLoop:
                 trainers = {
                     name: trainers[name]
                     if name in kept and name in trainers
-                    else learner.trainer(on_train.prepared[name], self.loss.n_outputs)
+                    else self._trainer(name, learner, on_train)
                     for name, learner in self.learners_of(index).items()
                 }
                 with _naming(index):
@@ -141,12 +143,18 @@ class StagewiseLoop:
         """The learners of round `index`, from 1."""
         return self.learners(index) if callable(self.learners) else self.learners
 
+    def _trainer(self, name: str, learner: Learner, train: Scores) -> PresentTrainer:
+        try:
+            return trainer(learner, train.prepared[name], self.loss.n_outputs)
+        except UsboostError as error:
+            raise UsboostError(f"learner {name!r}: {error}") from error
+
     def _round(
         self,
         index: int,
         train: Scores,
         validation: Scores | None,
-        trainers: Mapping[str, Trainer],
+        trainers: Mapping[str, PresentTrainer],
         before: Sequence[Stage],
         pool: ThreadPoolExecutor,
     ) -> Round:
@@ -192,7 +200,7 @@ class StagewiseLoop:
         kept = {name for name, learner in learners.items() if before.get(name) is learner and name in known}
         for scores in both:
             scores.prepared = {
-                name: scores.prepared[name] if name in kept else learner.prepare(scores.views[name])
+                name: scores.prepared[name] if name in kept else prepare(learner, scores.views[name])
                 for name, learner in learners.items()
             }
         return kept
@@ -230,7 +238,7 @@ def advance(f: np.ndarray, stage: Stage, prepared: Mapping[str, Any]) -> None:
     """f ← f + Σ_v step_v · learner_v, in place; f is float64 (n, D)."""
     for name, learner in stage.learners.items():
         # a plain float would leave the product of a float32 output in float32
-        f += np.float64(stage.steps[name]) * learner.predict(prepared[name])
+        f += np.float64(stage.steps[name]) * predict(learner, prepared[name], f.shape[1])
 
 
 def ensemble_scores(
@@ -242,7 +250,7 @@ def ensemble_scores(
         having = [stage for stage in stages if name in stage.learners]
         if having:
             learners = [stage.learners[name] for stage in having]
-            f += weighted_sum(learners, [stage.steps[name] for stage in having], rows)
+            f += weighted_sum(learners, [stage.steps[name] for stage in having], rows, shape[1])
     return f
 
 

@@ -13,7 +13,8 @@ from usboost.boosting.rounds import Clock, Scores, Stage
 from usboost.boosting.steps import StepRule
 from usboost.boosting.targets import TargetRule
 from usboost.errors import UsboostError
-from usboost.learners.base import FittedLearner, Target, Trainer
+from usboost.learners.base import FittedLearner, Target
+from usboost.learners.present import PresentTrainer
 from usboost.losses.base import Line, Loss
 
 LARGEST_RISK = 1e30
@@ -35,11 +36,16 @@ class Method(Protocol):
 
 @dataclass(frozen=True)
 class Fits:
-    """Learners fitted to the same scores: their targets and their outputs on the training samples."""
+    """Learners fitted to the same scores: their targets and their outputs on the training samples.
+
+    `unseen` are the outputs that the steps are searched on: those themselves, but of honest learners what
+    they give each sample as if it had not been in the fit.
+    """
 
     learners: dict[str, FittedLearner]
     targets: list[Target]
     outputs: list[np.ndarray]
+    unseen: list[np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,7 @@ class RoundWork:
     pool: ThreadPoolExecutor
     clock: Clock
 
-    def add(self, trainers: Mapping[str, Trainer]) -> Search:
+    def add(self, trainers: Mapping[str, PresentTrainer]) -> Search:
         """Fit the learners to the scores as they are, search their steps jointly, and take them.
 
         Second-order targets depend on the steps (US Algorithm 2): each inner iteration fits to the
@@ -96,36 +102,39 @@ class RoundWork:
         assert best is not None
         return self._take(best)
 
-    def _fit(self, trainers: Mapping[str, Trainer], targets: Sequence[Target]) -> Fits:
+    def _fit(self, trainers: Mapping[str, PresentTrainer], targets: Sequence[Target]) -> Fits:
         seen = [target.without(self.draws.held_out) for target in targets]
         # at the same time: BLAS, torch and LightGBM let go of the interpreter
         jobs = [
             self.pool.submit(self._fit_one, name, trainer, target)
             for (name, trainer), target in zip(trainers.items(), seen)
         ]
-        fitted, outputs = zip(*[job.result() for job in jobs])
-        return Fits(dict(zip(trainers, fitted)), seen, list(outputs))
+        fitted, outputs, unseen = zip(*[job.result() for job in jobs])
+        return Fits(dict(zip(trainers, fitted)), seen, list(outputs), list(unseen))
 
-    def _fit_one(self, name: str, trainer: Trainer, target: Target) -> tuple[FittedLearner, np.ndarray]:
+    def _fit_one(
+        self, name: str, trainer: PresentTrainer, target: Target
+    ) -> tuple[FittedLearner, np.ndarray, np.ndarray]:
         start = self.before[0].learners.get(name) if self.before else None
-        if target.metric is not None and not getattr(trainer, "takes_metric", False):
+        if target.metric is not None and not trainer.takes_metric:
             raise UsboostError(
                 f"learner {name!r} cannot be fitted in the metric of target 'newton' with three or more "
-                "classes; use target 'gradient', or a network or a tree (engine 'lightgbm')"
+                "classes; use target 'gradient', or a network, a ridge or a tree (engine 'lightgbm')"
             )
         with self.clock(f"fit_{name}"):
             fitted = trainer.fit(target, seed=self.draws.seeds[name], start=start)
         with self.clock(f"predict_{name}"):
-            output = fitted.predict(self.train.prepared[name])
-        if not np.isfinite(output).all():
+            output = trainer.predict(fitted)
+            unseen = trainer.outputs(fitted) if trainer.honest else output
+        if not (np.isfinite(output).all() and np.isfinite(unseen).all()):
             raise UsboostError(
                 f"the weak learner of view {name!r} gives NaN or infinity; lower its learning rate"
             )
-        return fitted, output
+        return fitted, output, unseen
 
     def _search(self, fits: Fits, inner: int) -> Search:
         with self.clock("step"):
-            line = self._line(fits, self.draws.held_out)
+            line = self._line(fits.unseen, self.draws.held_out)
             seed = (self.draws.step_seed + inner) % 2**32
             steps = self.method.step.search(line, len(fits.outputs), seed)
             return Search(fits, line, steps, line.risk(steps))
@@ -134,8 +143,9 @@ class RoundWork:
         """f ← f + Σ_v shrinkage · step_v · learner_v; the steps as they were taken, and the risk after."""
         steps, line = self.method.shrinkage * found.steps, found.line
         with self.clock("update"):
-            if self.draws.held_out is not None:  # the line was that of the samples drawn
-                line = self._line(found.fits, None)
+            honest = any(a is not b for a, b in zip(found.fits.unseen, found.fits.outputs))
+            if honest or self.draws.held_out is not None:  # the line was that of other outputs, or samples
+                line = self._line(found.fits.outputs, None)
                 steps = bounded(line, steps)
             for step, output in zip(steps, found.fits.outputs):
                 self.train.f += step * output
@@ -148,10 +158,10 @@ class RoundWork:
             )
         return Search(found.fits, line, steps, risk)
 
-    def _line(self, fits: Fits, rows: np.ndarray | None) -> Line:
-        """The risk of some samples, or all, along the learners' outputs."""
+    def _line(self, outputs: Sequence[np.ndarray], rows: np.ndarray | None) -> Line:
+        """The risk of some samples, or all, along learners' outputs."""
         on = slice(None) if rows is None else rows
-        directions = [output[on].astype(np.float64) for output in fits.outputs]
+        directions = [output[on].astype(np.float64) for output in outputs]
         return self.method.loss.line(self.train.f[on], self.train.y[on], directions)
 
 

@@ -23,12 +23,16 @@ class Table:
     cardinalities : tuple of q ints
         Number of codes of each categorical column, code 0 included.
     names : tuple of p + q column names, numeric first.
+    absent : bool array of shape (n,), or None
+        Rows that have none of it, such as embeddings of pictures that are missing: a learner of this table
+        adds 0 to them, whatever the columns hold.
     """
 
     numeric: np.ndarray
     codes: np.ndarray
     cardinalities: tuple[int, ...] = ()
     names: tuple[str, ...] = ()
+    absent: np.ndarray | None = None
 
     kind: ClassVar[str] = "table"
 
@@ -49,6 +53,8 @@ class Table:
             raise UsboostError(
                 f"{self.codes.shape[1]} categorical columns but {len(self.cardinalities)} cardinalities"
             )
+        if self.absent is not None and (self.absent.dtype != bool or self.absent.shape != (len(self),)):
+            raise UsboostError(f"absent must be {len(self)} booleans, one for each row")
         if not self.names:
             object.__setattr__(self, "names", tuple(f"x{j}" for j in range(self.n_columns)))
 
@@ -56,7 +62,8 @@ class Table:
         return len(self.numeric)
 
     def __getitem__(self, rows: Any) -> Table:
-        return Table(self.numeric[rows], self.codes[rows], self.cardinalities, self.names)
+        absent = None if self.absent is None else self.absent[rows]
+        return Table(self.numeric[rows], self.codes[rows], self.cardinalities, self.names, absent)
 
     @property
     def n_numeric(self) -> int:
@@ -71,8 +78,26 @@ class Table:
         """Positions of the categorical columns in `matrix`."""
         return tuple(range(self.n_numeric, self.n_columns))
 
+    def filled(self, missing: str | None = None) -> Table:
+        """The same with 0 (the unknown category) in absent rows, and none absent: to be put beside others.
+
+        Parameters
+        ----------
+        missing : name of a further numeric column, 1 where a row was absent and else 0, if it is wanted
+        """
+        if self.absent is None and missing is None:
+            return self
+        absent = np.zeros(len(self), dtype=bool) if self.absent is None else self.absent
+        columns = [np.where(absent[:, None], np.float32(0), self.numeric)]
+        names = list(self.names)
+        if missing is not None:
+            columns.append(absent[:, None].astype(np.float32))
+            names.insert(self.n_numeric, missing)
+        codes = np.where(absent[:, None], np.int32(0), self.codes)
+        return Table(np.concatenate(columns, axis=1), codes, self.cardinalities, tuple(names))
+
     def beside(self, other: Table) -> Table:
-        """The columns of both tables of the same rows: numeric ones first, as always."""
+        """The columns of both tables of the same rows: numeric ones first, as always; none is absent."""
         names = [*self.names[: self.n_numeric], *other.names[: other.n_numeric]]
         names += [*self.names[self.n_numeric :], *other.names[other.n_numeric :]]
         return Table(

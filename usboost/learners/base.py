@@ -25,6 +25,7 @@ LEARNERS = Registry(
         "tree": "usboost.learners.trees.learner:TreeLearner",
         "classifier": "usboost.learners.classifiers:ClassifierLearner",
         "regressor": "usboost.learners.regressors:RegressorLearner",
+        "ridge": "usboost.learners.ridge:RidgeLearner",
     },
     aliases={"trees": "tree", "classifiers": "classifier"},
 )
@@ -72,6 +73,12 @@ class Target:
             rows = self.left_out | (rows if self.left_out.ndim == 1 else rows[:, None])
         return replace(self, left_out=rows)
 
+    def of(self, rows: np.ndarray) -> Target:
+        """The same of some rows: int (k,)."""
+        others = {name: getattr(self, name) for name in ("weights", "left_out", "metric")}
+        there = {name: array[rows] for name, array in others.items() if array is not None}
+        return replace(self, values=self.values[rows], **there)
+
 
 @runtime_checkable
 class FittedLearner(Protocol):
@@ -111,6 +118,12 @@ class Trainer(Protocol):
         ...
 
 
+class HonestTrainer(Trainer, Protocol):
+    def outputs(self, fitted: FittedLearner) -> np.ndarray:
+        """What the learner fitted last gives each training row as if it had not seen it: float32 (n, D)."""
+        ...
+
+
 class Learner(Protocol):
     """Settings of a weak learner; stateless, so one object serves every round and fit.
 
@@ -118,6 +131,9 @@ class Learner(Protocol):
     if it is absent or None, one view, or several side by side. An attribute ``reads_pictures = True`` says
     that it reads pictures themselves where they are its only view; others are given their embeddings, as a
     table, or so many principal components of them as an attribute `components` says.
+
+    An attribute `honest` that is true says that its trainers are `HonestTrainer`s: a round's steps are then
+    searched on their `outputs`. Scores, on training rows too, are what the learner predicts.
     """
 
     kind: ClassVar[str]
@@ -135,6 +151,11 @@ class Learner(Protocol):
 def view_names(name: str, learner: Any) -> tuple[str, ...]:
     """The views that the learner called `name` reads."""
     return tuple(getattr(learner, "reads", None) or (name,))
+
+
+def is_honest(learner: Any) -> bool:
+    """Whether the learner's trainers know what it gives rows that it was not fitted to."""
+    return bool(getattr(learner, "honest", False))
 
 
 def kind_of(fitted: FittedLearner) -> str:

@@ -153,17 +153,17 @@ class LightGBMBaseline(ViewsClassifier):
 
     def _write(self, folder: Path) -> dict[str, Any]:
         save_gbm(self.gbm_, folder / "gbm")
-        return {"projections": self.reading_.write(folder)}
+        return {"reading": self.reading_.write(folder)}
 
     def _read(self, document: Mapping[str, Any], folder: Path) -> None:
         self.gbm_ = load_gbm(folder / "gbm", len(self.classes_))
         self.reading_ = self._reading()
-        self.reading_.read(document.get("projections"), folder)
+        self.reading_.read(document.get("reading"), folder)
 
     def _reading(self) -> Reading:
         if not self.views:
             raise UsboostError("views names no view; give one or more")
-        wanted = {NAME: Wanted(tuple(self.views), self.components)}
+        wanted = {NAME: Wanted(tuple(self.views), self.components, filled=True)}
         return Reading(wanted, self.backbone, self.device, qualified=len(self.views) > 1)
 
     def staged_predict(self, X: Views | Mapping[str, Any]) -> Iterator[np.ndarray]:

@@ -31,6 +31,7 @@ from usboost.errors import UsboostError
 from usboost.evaluation.metrics import accuracy, f1
 from usboost.learners.base import LEARNERS, Learner, Target
 from usboost.learners.networks.learner import NetworkLearner
+from usboost.learners.present import prepare
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
 from usboost.losses.squared import Squared
 from usboost.models.base import ViewsClassifier, open_checkpoint, per_class
@@ -121,7 +122,7 @@ class _BoostedNetwork(StagewiseModel, BaseEstimator, ABC):
 
     def _staged_f(self, X: Any) -> Iterator[np.ndarray]:
         table = self._table(X)
-        prepared = {VIEW: self._learner().prepare(table)}
+        prepared = {VIEW: prepare(self._learner(), table)}
         f = np.zeros((len(table), self._loss().n_outputs))
         for stage in self.stages_:
             advance(f, stage, prepared)
@@ -129,7 +130,7 @@ class _BoostedNetwork(StagewiseModel, BaseEstimator, ABC):
 
     def _f(self, X: Any) -> np.ndarray:
         table = self._table(X)
-        prepared = {VIEW: self._learner().prepare(table)}
+        prepared = {VIEW: prepare(self._learner(), table)}
         return ensemble_scores(self.stages_, prepared, (len(table), self._loss().n_outputs))
 
 

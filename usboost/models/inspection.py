@@ -16,6 +16,7 @@ from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import score
 from usboost.learners.base import view_names
+from usboost.learners.present import predict, prepare
 from usboost.models.base import ViewsClassifier, as_views
 
 if TYPE_CHECKING:  # a page of what is kept of models needs neither them nor torch
@@ -34,14 +35,14 @@ def view_contributions(classifier: TwoWeakLearnerClassifier, X: Views | Mapping[
         "round" (from 1; 0 is f⁰, of the view "start"), "view", "contribution": ε‖g‖ and δ‖h‖ in the papers'
         letters, |step| · √(mean_i ‖learner(x_i)‖²), in units of f.
     """
-    prepared = classifier._prepare(as_views(X))
+    prepared, n_outputs = classifier._prepare(as_views(X)), classifier._loss().n_outputs
     rows: list[tuple[int, str, float]] = []
     if classifier.start_ is not None:
         start = np.square(classifier._start_f(as_views(X))).sum(axis=1).mean()
         rows.append((0, "start", float(np.sqrt(start))))
     for index, stage in enumerate(classifier.stages_, start=1):
         for view, learner in stage.learners.items():
-            outputs = learner.predict(prepared[view]).astype(np.float64)
+            outputs = predict(learner, prepared[view], n_outputs).astype(np.float64)
             size = np.sqrt(np.square(outputs).sum(axis=1).mean())
             rows.append((index, view, abs(stage.steps[view]) * float(size)))
     return pd.DataFrame(rows, columns=["round", "view", "contribution"])
@@ -122,7 +123,7 @@ def _shuffled_sum(classifier: TwoWeakLearnerClassifier, views: Views) -> Shuffle
         if reads[learner] == (view,):
             return parts[learner][order]
         joined = classifier.reading_(views.with_view(view, views[view][order]), [learner])[learner]
-        return ensemble_scores(classifier.stages_, {learner: learners[learner].prepare(joined)}, shape)
+        return ensemble_scores(classifier.stages_, {learner: prepare(learners[learner], joined)}, shape)
 
     return lambda view, order: loss.probabilities(
         reduce(np.add, (part(learner, view, order) for learner in learners))

@@ -143,7 +143,9 @@ class LinearBaseline(ViewsClassifier):
         return scores - scores.mean(axis=1, keepdims=True)
 
     def _reading(self) -> Reading:
-        return Reading({NAME: Wanted(tuple(self.views))}, self.backbone, self.device, qualified=True)
+        return Reading(
+            {NAME: Wanted(tuple(self.views), filled=True)}, self.backbone, self.device, qualified=True
+        )
 
     def _matrix(self, table: Table) -> np.ndarray:
         """float32 (n, p): numbers, then each category's indicators."""
@@ -155,7 +157,7 @@ class LinearBaseline(ViewsClassifier):
     def _write(self, folder: Path) -> dict[str, Any]:
         names = ("coefficients", "intercepts", "mean", "scale")
         write_arrays({name: getattr(self, f"{name}_") for name in names}, folder / WEIGHTS)
-        return {}
+        return {"linear_reading": self.reading_.write(folder)}
 
     def _read(self, document: Mapping[str, Any], folder: Path) -> None:
         arrays, n_classes = read_arrays(folder / WEIGHTS), len(self.classes_)
@@ -169,6 +171,7 @@ class LinearBaseline(ViewsClassifier):
                 )
             setattr(self, f"{name}_", array)
         self.reading_ = self._reading()
+        self.reading_.read(document.get("linear_reading"), folder)
 
     def _reads(self, n_columns: int) -> Sequence[str]:
         return self.views

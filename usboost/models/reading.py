@@ -41,22 +41,19 @@ class Projection:
         """Of a table's numeric columns and the rows that have them, at most min(n, p) components."""
         from sklearn.decomposition import PCA
 
-        rows = table.numeric if (absent := _absent(table)) is None else table.numeric[~absent]
+        rows = table.numeric if table.absent is None else table.numeric[~table.absent]
         if not len(rows):
             raise UsboostError("no training row has a picture, so that nothing can be learnt of them")
         found = PCA(min(n_components, *rows.shape), random_state=0).fit(rows)
         return cls(found.mean_.astype(np.float32), np.ascontiguousarray(found.components_.T, np.float32))
 
     def __call__(self, table: Table) -> Table:
-        """The components of each row, called ``component_<k>``; 0 where there is no picture."""
+        """The components of each row, called ``component_<k>``."""
         if table.numeric.shape[1] != len(self.mean):
             raise UsboostError(f"embeddings have {table.numeric.shape[1]} columns, not {len(self.mean)}")
         values = (table.numeric - self.mean) @ self.axes
-        if (absent := _absent(table)) is not None:
-            values[absent] = 0
-        projected: Any = Table.from_numeric(values, tuple(f"component_{k}" for k in range(values.shape[1])))
-        found: Table = projected if absent is None else replace(projected, absent=absent)
-        return found
+        names = tuple(f"component_{k}" for k in range(values.shape[1]))
+        return replace(Table.from_numeric(values, names), absent=table.absent)
 
 
 @dataclass(frozen=True)
@@ -68,11 +65,13 @@ class Wanted:
     views : several are read as tables side by side
     components : of pictures that are read as a table, so many principal components; None: all features
     pictures : whether it reads pictures themselves where they are all that it reads
+    filled : whether a single table, too, has 0 and a further column where its picture is missing
     """
 
     views: tuple[str, ...]
     components: int | None = None
     pictures: bool = False
+    filled: bool = False
 
     @classmethod
     def by(cls, name: str, learner: Any) -> Wanted:
@@ -86,6 +85,9 @@ class Wanted:
 
 class Reading:
     """Reads views for learners; fitted to training rows, from which principal components come.
+
+    Where some training rows lacked a view, ``<view>_missing`` is a further column beside other tables, and
+    the view's own columns are 0 in such rows.
 
     Parameters
     ----------
@@ -104,10 +106,12 @@ class Reading:
     ) -> None:
         self.wanted, self.backbone, self.device, self.qualified = wanted, backbone, device, qualified
         self.projections: dict[tuple[str, int], Projection] = {}
+        self.absent: tuple[str, ...] = ()
 
     def fit(self, views: Views) -> Views:
         """Learn from these rows, and read them."""
         self.projections = {}
+        self.absent = tuple(name for name in views.names if np.any(_absent(views[name])))
         return self._read(views, self.wanted, learn=True)
 
     def __call__(self, views: Views, names: Iterable[str] | None = None) -> Views:
@@ -135,8 +139,11 @@ class Reading:
         for name in names:
             wanted = self.wanted[name]
             first, *more = wanted.views
-            if more or (_pictures(views[first]) and not wanted.pictures):
-                out[name] = reduce(Table.beside, (table(each, wanted.components) for each in wanted.views))
+            if more or wanted.filled:
+                parts = [(each, table(each, wanted.components)) for each in wanted.views]
+                out[name] = reduce(Table.beside, (self._filled(each, part) for each, part in parts))
+            elif _pictures(views[first]) and not wanted.pictures:
+                out[name] = table(first, wanted.components)
             else:
                 out[name] = views[first]
         return Views(out)
@@ -146,31 +153,37 @@ class Reading:
             return view
         if not _pictures(view):
             raise UsboostError(f"view {name!r}, a {type(view).__name__}, cannot be read as a table")
-        return embedded(view, self.backbone, pick_device(self.device))  # type: ignore[arg-type]
+        found = embedded(view, self.backbone, pick_device(self.device))  # type: ignore[arg-type]
+        return replace(found, absent=_absent(view))
 
-    def write(self, folder: Path) -> list[list[Any]]:
-        """Write the projections to `FILE`; JSON that says which there are."""
-        if not self.projections:
-            return []
+    def _filled(self, view: str, table: Table) -> Table:
+        return table.filled(f"{view}_missing" if view in self.absent else None)
+
+    def write(self, folder: Path) -> dict[str, Any]:
+        """Write the projections to `FILE`; JSON that says which there are, and what rows may lack."""
         arrays: dict[str, np.ndarray] = {}
         for index, projection in enumerate(self.projections.values()):
             arrays |= {f"mean_{index}": projection.mean, f"axes_{index}": projection.axes}
-        write_arrays(arrays, folder / FILE)
-        return [list(key) for key in self.projections]
+        if arrays:
+            write_arrays(arrays, folder / FILE)
+        return {"projections": [list(key) for key in self.projections], "absent": list(self.absent)}
 
     def read(self, document: Any, folder: Path) -> None:
-        """Take back what `write` gave.
+        """Take back what `write` gave; None of models from before there was any of it.
 
         Raises
         ------
         UsboostError
             If the projections are not those of what the learners read, or hold other than finite numbers.
         """
+        document = document or {}
         wanted = {(view, w.components) for w in self.wanted.values() if w.components for view in w.views}
-        if not document:
-            return
-        arrays = read_arrays(folder / FILE)
-        for index, (view, components) in enumerate(document):
+        absent, projections = document.get("absent", []), document.get("projections", [])
+        if not isinstance(absent, list) or not all(isinstance(name, str) for name in absent):
+            raise UsboostError("the views that rows may lack are not names")
+        self.absent = tuple(absent)
+        arrays = read_arrays(folder / FILE) if projections else {}
+        for index, (view, components) in enumerate(projections):
             mean, axes = arrays[f"mean_{index}"], arrays[f"axes_{index}"]
             right = mean.dtype == axes.dtype == np.float32 and mean.ndim == 1 and axes.ndim == 2
             if not right or len(mean) != len(axes) or axes.size > LARGEST or (view, components) not in wanted:

@@ -21,6 +21,7 @@ from usboost.evaluation.metrics import accuracy, f1
 from usboost.learners.base import LEARNERS, Learner, view_names
 from usboost.learners.networks.backbones import Backbone
 from usboost.learners.networks.learner import NetworkLearner
+from usboost.learners.present import prepare
 from usboost.learners.regressors import RegressorLearner
 from usboost.learners.trees.fitted import trees_of
 from usboost.learners.trees.learner import TreeLearner
@@ -96,6 +97,7 @@ class TwoWeakLearnerClassifier(StagewiseModel, ViewsClassifier):
     feature_importances_, feature_names_ : of the columns of views that trees read
     start_ : the fitted start, or None
     columns_ : dict of learner's name to its columns' names, of the learners that grow trees
+    reading_ : what the learners read of views
     """
 
     holds: ClassVar[Mapping[str, Any]] = {
@@ -182,20 +184,19 @@ class TwoWeakLearnerClassifier(StagewiseModel, ViewsClassifier):
         return scores @ np.linalg.pinv(codewords)
 
     def _write(self, folder: Path) -> dict[str, Any]:
-        if self.start_ is not None:
-            self.start_._write(folder)
-        return {**super()._write(folder), "projections": self.reading_.write(folder)}
+        start = self.start_._write(folder) if self.start_ is not None else {}
+        return {**start, **super()._write(folder), "reading": self.reading_.write(folder)}
 
     def _read(self, document: Mapping[str, Any], folder: Path) -> None:
         if not hasattr(self, "n_outputs_"):  # files from before they were one for each class
             self.n_outputs_ = len(self.classes_) - 1
         self.reading_ = self._reading()
-        self.reading_.read(document.get("projections"), folder)
+        self.reading_.read(document.get("reading"), folder)
         self.start_ = None
         if self.start is not None:
             self.start_ = clone(self.start)
             self.start_.classes_, self.start_.best_round_ = np.arange(len(self.classes_)), 1
-            self.start_._read({}, folder)
+            self.start_._read(document, folder)
         super()._read(document, folder)
 
     def _columns_of(self, name: str) -> int | None:
@@ -268,7 +269,7 @@ class TwoWeakLearnerClassifier(StagewiseModel, ViewsClassifier):
     def _prepare(self, views: Views) -> dict[str, Any]:
         self._check_fitted()
         read = self.reading_(views)
-        return {name: learner.prepare(read[name]) for name, learner in self._learners().items()}
+        return {name: prepare(learner, read[name]) for name, learner in self._learners().items()}
 
     def _trees(self) -> Iterator[tuple[str, Tree, float]]:
         for stage in self.stages_:

@@ -1,4 +1,4 @@
-"""Ridge regression as a weak learner: one file, one line that makes it known."""
+"""Penalised least squares as a weak learner: one file, one line that makes it known."""
 
 from dataclasses import dataclass
 
@@ -10,11 +10,11 @@ from usboost.learners.base import LEARNERS, check_outputs
 
 
 @dataclass(frozen=True)
-class FittedRidge:
+class FittedLeastSquares:
     """x ↦ [x, 1] W: float64 (p + 1, D)."""
 
     weights: np.ndarray
-    kind = "ridge"
+    kind = "least_squares"
 
     def predict(self, prepared):
         return (prepared @ self.weights).astype(np.float32)
@@ -28,16 +28,16 @@ class FittedRidge:
 
     def check(self, n_outputs=None, n_columns=None):
         if self.weights.ndim != 2 or not np.isfinite(self.weights).all():
-            raise UsboostError("the weights of a ridge regression are not a matrix of finite numbers")
+            raise UsboostError("the weights of least squares are not a matrix of finite numbers")
         check_outputs(self.weights.shape[1], n_outputs)
 
 
 @LEARNERS.register
-class RidgeLearner(BaseEstimator):
+class LeastSquaresLearner(BaseEstimator):
     """min Σ_i w_i ‖y_i − [x_i, 1] W‖² + α ‖W‖²."""
 
-    kind = "ridge"
-    fitted = FittedRidge
+    kind = "least_squares"
+    fitted = FittedLeastSquares
 
     def __init__(self, alpha: float = 1.0, reads: tuple[str, ...] | None = None) -> None:
         self.alpha = alpha
@@ -48,10 +48,10 @@ class RidgeLearner(BaseEstimator):
         return np.concatenate((view.numeric, view.codes, ones), axis=1, dtype=np.float64)
 
     def trainer(self, prepared, n_outputs):
-        return RidgeTrainer(self.alpha, prepared)
+        return LeastSquaresTrainer(self.alpha, prepared)
 
 
-class RidgeTrainer:
+class LeastSquaresTrainer:
     def __init__(self, alpha, x):
         self.alpha, self.x = alpha, x
 
@@ -65,4 +65,4 @@ class RidgeTrainer:
             np.linalg.solve(self.x.T @ (w[:, None] * self.x) + penalty, self.x.T @ (w * y))
             for w, y in zip(weights.T, target.values.T)
         ]
-        return FittedRidge(np.stack(columns, axis=1))
+        return FittedLeastSquares(np.stack(columns, axis=1))

@@ -1,0 +1,294 @@
+"""Ridge regression as a weak learner: against refits by hand, and against scikit-learn's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.linear_model import Ridge
+
+from usboost.data.images import Images
+from usboost.data.table import Table
+from usboost.errors import UsboostError
+from usboost.learners.base import Target, sum_one_by_one, weighted_sum
+from usboost.learners.ridge import FittedRidge, RidgeLearner
+from usboost.learners.spectrum import GRID, Spectrum
+from usboost.testing import check_learner
+
+SHAPES = {"tall": (40, 6), "wide": (20, 50), "square": (15, 14), "repeated columns": (30, 8)}
+
+
+def rows(shape: str) -> np.ndarray:
+    n, p = SHAPES[shape]
+    x = np.random.default_rng(0).normal(1.0, 2.0, size=(n, p)).astype(np.float32)
+    if shape == "repeated columns":
+        x[:, 4:] = x[:, :4]
+    return x
+
+
+def targets(n: int, d: int = 3) -> np.ndarray:
+    return np.random.default_rng(1).normal(2.0, 1.0, size=(n, d))
+
+
+def left_out_by_refits(x: np.ndarray, y: np.ndarray, w: np.ndarray, alpha: float) -> np.ndarray:
+    """Each row's prediction by the ridge regression of the others, their weights as they are."""
+    if np.isinf(alpha):
+        means = [np.average(np.delete(y, i, 0), 0, np.delete(w, i)) for i in range(len(y))]
+        return np.stack(means)
+    design = np.column_stack((x, np.ones(len(x))))
+    penalty = alpha * np.diag([1.0] * x.shape[1] + [0.0])
+    held = np.zeros_like(y)
+    for i in range(len(y)):
+        weighted = w[:, None] * design
+        weighted[i] = 0.0
+        held[i] = design[i] @ np.linalg.solve(weighted.T @ design + penalty, weighted.T @ y)
+    return held
+
+
+def fit(learner: RidgeLearner, x: np.ndarray, target: Target) -> tuple[FittedRidge, np.ndarray, Any]:
+    prepared = learner.prepare(Table.from_numeric(x))
+    trainer = learner.trainer(prepared, target.values.shape[1])
+    fitted = trainer.fit(target, seed=0)
+    return fitted, trainer.outputs(fitted), prepared
+
+
+@pytest.mark.parametrize("learner", [RidgeLearner(), RidgeLearner(alpha=3.0, honest=False)])
+def test_it_is_a_learner(learner: RidgeLearner) -> None:
+    check_learner(learner)
+    check_learner(learner, Table.from_numeric(np.random.default_rng(0).normal(size=(60, 100))))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("alpha", [1e-3, 2.0, 500.0, np.inf])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_leave_one_out_is_that_of_refits(shape: str, alpha: float, weighted: bool) -> None:
+    x = rows(shape).astype(np.float64)
+    y = targets(len(x))
+    w = np.random.default_rng(2).uniform(0.1, 3.0, len(x)) if weighted else np.ones(len(x))
+    found = Spectrum(rows(shape), w if weighted else None).solve(y, np.array([alpha]))
+    w = w / w.mean()
+    expected = left_out_by_refits(x, y, w, alpha)
+    if np.isinf(alpha):  # a mean is nobody's: the other rows' would point against each row's target
+        expected = np.tile(np.average(y, axis=0, weights=w), (len(y), 1))
+    np.testing.assert_allclose(found.left_out, expected, rtol=1e-5, atol=1e-5)
+    whole = Ridge(1e15 if np.isinf(alpha) else alpha, solver="svd").fit(x, y, sample_weight=w)
+    np.testing.assert_allclose(
+        x @ found.coefficients + found.intercept, whole.predict(x), rtol=1e-5, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_large_tables_in_float32_give_the_same(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y, alphas = rows(shape), targets(len(rows(shape))), np.array([np.inf, 1e3, 10.0, 0.1])
+    exact = Spectrum(x).solve(y, alphas)
+    monkeypatch.setattr("usboost.learners.spectrum.SMALL", 0)
+    monkeypatch.setattr("usboost.learners.spectrum.BLOCK", 7)
+    spectrum = Spectrum(x)
+    assert spectrum.basis.dtype == np.float32
+    found = spectrum.solve(y, alphas)
+    assert found.alpha == exact.alpha
+    np.testing.assert_allclose(found.left_out, exact.left_out, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(found.coefficients, exact.coefficients, rtol=1e-3, atol=1e-4)
+
+
+def test_the_penalty_is_that_of_least_leave_one_out_error() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 30)).astype(np.float32)
+    y = x[:, :3] @ rng.normal(size=(3, 2)) + 2.0 * rng.normal(size=(60, 2))
+    fitted, held, _ = fit(RidgeLearner(), x, Target(y))
+    spectrum = Spectrum(x)
+    alphas = GRID * spectrum.scale
+    errors = [
+        np.square(y - left_out_by_refits(x.astype(float), y, np.ones(60), alpha)).sum() for alpha in alphas
+    ]
+    assert fitted.alphas.tolist() == [alphas[np.argmin(errors)]] * 2
+    assert 0 < np.argmin(errors) < len(GRID) - 1
+    assert np.square(y - held).sum() == pytest.approx(min(errors), rel=1e-5)
+
+
+def test_a_view_that_says_nothing_adds_nothing() -> None:
+    rng = np.random.default_rng(3)
+    fitted, _, prepared = fit(RidgeLearner(), rng.normal(size=(200, 300)), Target(rng.normal(size=(200, 2))))
+    assert np.isinf(fitted.alphas).all() and not fitted.coefficients.any()
+    assert np.ptp(fitted.predict(prepared), axis=0).tolist() == [0.0, 0.0]
+    constant, _, prepared = fit(RidgeLearner(), np.ones((20, 3)), Target(targets(20)))
+    np.testing.assert_allclose(constant.predict(prepared), np.tile(targets(20).mean(axis=0), (20, 1)), 1e-6)
+
+
+@pytest.mark.parametrize("columns", [0, 1])
+def test_weights_are_scikit_learns(columns: int) -> None:
+    """One weight a row, or one for each output; rows of weight 0 are not seen, and predicted."""
+    x = rows("tall")
+    rng = np.random.default_rng(5)
+    w = rng.uniform(0.0, 4.0, (40, 3))[:, : 3 if columns else 1]
+    w[:6] = 0.0
+    y = targets(40)
+    y[:6] = 1e6
+    fitted, held, prepared = fit(RidgeLearner(alpha=7.0), x, Target(y, w if columns else w[:, 0]))
+    for k in range(3):
+        own = w[6:, k if columns else 0]
+        expected = Ridge(7.0, solver="svd").fit(x[6:], y[6:, k], sample_weight=own / own.mean())
+        np.testing.assert_allclose(fitted.predict(prepared)[:, k], expected.predict(x), rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(held[:6, k], expected.predict(x[:6]), rtol=1e-4, atol=1e-4)
+        refits = left_out_by_refits(x[6:].astype(float), y[6:, [k]], own / own.mean(), 7.0)
+        np.testing.assert_allclose(held[6:, [k]], refits, rtol=1e-4, atol=1e-4)
+
+
+def test_rows_left_out_are_as_if_they_were_not_there() -> None:
+    x, y, out = rows("tall"), targets(40), np.arange(40) % 4 == 0
+    fitted, held, prepared = fit(RidgeLearner(), x, Target(y, None, out))
+    alone, held_alone, _ = fit(RidgeLearner(), x[~out], Target(y[~out]))
+    np.testing.assert_allclose(fitted.coefficients, alone.coefficients, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(held[~out], held_alone, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(held[out], fitted.predict(prepared)[out])
+
+
+def test_one_factorisation_serves_all_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, learner = rows("tall"), RidgeLearner()
+    prepared = learner.prepare(Table.from_numeric(x))
+    asked: list[int] = []
+    decompose = np.linalg.eigh
+    monkeypatch.setattr(np.linalg, "eigh", lambda matrix: asked.append(1) or decompose(matrix))
+    trainer = learner.trainer(prepared, 2)
+    together = [trainer.fit(Target(targets(40, 2) ** k), seed=0) for k in (1, 2, 3)]
+    assert len(asked) == 1
+    for k, fitted in enumerate(together, start=1):
+        alone = learner.trainer(prepared, 2).fit(Target(targets(40, 2) ** k), seed=0)
+        np.testing.assert_array_equal(fitted.coefficients, alone.coefficients)
+    assert len(asked) == 4
+
+
+def test_many_at_once_are_the_sum() -> None:
+    x, rng = rows("tall"), np.random.default_rng(0)
+    learner = RidgeLearner(alpha=5.0)
+    prepared = learner.prepare(Table.from_numeric(x))
+    many = [learner.trainer(prepared, 3).fit(Target(rng.normal(size=(40, 3))), seed=0) for _ in range(5)]
+    steps = rng.normal(size=5).tolist()
+    np.testing.assert_allclose(
+        weighted_sum(many, steps, prepared), sum_one_by_one(many, steps, prepared), rtol=1e-4, atol=1e-5
+    )
+
+
+def test_categories_are_columns_and_one_that_is_new_is_none() -> None:
+    codes = np.array([[1, 2], [3, 0], [2, 1], [0, 2]], dtype=np.int32)
+    table = Table(np.arange(4, dtype=np.float32)[:, None], codes, (4, 3), ("x", "a", "b"))
+    expected = [[0, 1, 0, 0, 0, 1], [1, 0, 0, 1, 0, 0], [2, 0, 1, 0, 1, 0], [3, 0, 0, 0, 0, 1]]
+    np.testing.assert_array_equal(RidgeLearner().prepare(table).matrix, expected)
+
+
+@pytest.mark.parametrize("settings", [{"alpha": 0.0}, {"alpha": "cv"}, {"alphas": ()}, {"alphas": (1, -1)}])
+def test_penalties_that_are_none(settings: dict[str, Any]) -> None:
+    learner = RidgeLearner(**settings)
+    with pytest.raises(UsboostError, match="penalty is 'loo' or positive"):
+        learner.trainer(learner.prepare(Table.from_numeric(rows("tall"))), 1)
+
+
+def test_own_penalties_are_in_scikit_learns_units() -> None:
+    x, y = rows("tall"), targets(40)
+    fitted, _, _ = fit(RidgeLearner(alphas=(1e-9, 2e-9)), x, Target(x[:, :3].astype(float)))
+    assert set(fitted.alphas) <= {1e-9, 2e-9}
+    fixed, _, prepared = fit(RidgeLearner(alpha=4.0), x, Target(y))
+    np.testing.assert_allclose(
+        fixed.predict(prepared), Ridge(4.0, solver="svd").fit(x, y).predict(x), rtol=1e-5, atol=1e-5
+    )
+
+
+def test_mistakes_get_one_sentence() -> None:
+    with pytest.raises(UsboostError, match="reads tables, not Images"):
+        RidgeLearner().prepare(Images(np.zeros((2, 1, 8, 8), np.uint8)))
+    fitted, _, _ = fit(RidgeLearner(), rows("tall"), Target(targets(40)))
+    other = RidgeLearner().prepare(Table.from_numeric(rows("wide")))
+    for ask in (fitted.predict, lambda rows: weighted_sum([fitted], [1.0], rows)):
+        with pytest.raises(UsboostError, match="6 columns cannot read a table that makes 50"):
+            ask(other)
+    arrays, meta = fitted.to_arrays()
+    for name, wrong in {
+        "coefficients": arrays["coefficients"][:, :2],
+        "intercept": arrays["intercept"].astype(float),
+        "alphas": -arrays["alphas"],
+    }.items():
+        with pytest.raises(UsboostError, match="a ridge regression"):
+            FittedRidge.from_arrays({**arrays, name: wrong}, meta).check()
+
+
+def in_metric(n: int, p: int, equal: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows, Newton directions of cross-entropy and their metrics, singular along (1, …, 1)."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(n, p)).astype(np.float32)
+    shares = np.tile([0.5, 0.3, 0.2], (n, 1)) if equal else rng.dirichlet([0.5] * 3, n)
+    shares = np.maximum(shares, 0.01) / np.maximum(shares, 0.01).sum(axis=1, keepdims=True)
+    metric = np.stack([np.diag(row) - np.outer(row, row) for row in shares])
+    values = np.eye(3)[rng.integers(0, 3, n)] / shares
+    return x, values - values.mean(axis=1, keepdims=True), metric
+
+
+def dense(x: np.ndarray, values: np.ndarray, metric: np.ndarray, alpha: float) -> np.ndarray:
+    """The (p + 1, D) unknowns from the whole system, the shortest of equally good ones."""
+    design, d = np.column_stack((x, np.ones(len(x)))), values.shape[1]
+    normal = np.einsum("np,nij,nq->piqj", design, metric, design).reshape(design.shape[1] * d, -1)
+    normal += np.kron(np.diag([alpha] * x.shape[1] + [0.0]), np.eye(d))
+    right = np.einsum("np,nij,nj->pi", design, metric, values).ravel()
+    return np.linalg.lstsq(normal, right, rcond=None)[0].reshape(-1, d)
+
+
+@pytest.mark.parametrize(("n", "p"), [(60, 8), (40, 70)])
+@pytest.mark.parametrize("alpha", [3.0, 300.0])
+@pytest.mark.parametrize("left_out", [False, True])
+def test_in_a_metric_it_is_the_whole_systems_solution(
+    n: int, p: int, alpha: float, left_out: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("usboost.learners.ridge_metric.TOLERANCE", 1e-9)
+    monkeypatch.setattr("usboost.learners.ridge_metric.MOST_STEPS", 500)
+    x, values, metric = in_metric(n, p)
+    out = np.arange(n) % 5 == 0 if left_out else np.zeros(n, dtype=bool)
+    fitted, held, prepared = fit(
+        RidgeLearner(alpha=alpha), x, Target(values, None, out if left_out else None, metric)
+    )
+    seen = np.flatnonzero(~out)
+    metric = metric * (3 * len(seen) / np.einsum("nii->", metric[seen]))
+    whole = dense(x[seen], values[seen], metric[seen], alpha)
+    design = np.column_stack((x, np.ones(n)))
+    np.testing.assert_allclose(fitted.predict(prepared), design @ whole, atol=1e-4)
+    refits = design @ whole
+    for row in seen:
+        others = seen[seen != row]
+        refits[row] = design[row] @ dense(x[others], values[others], metric[others], alpha)
+    np.testing.assert_allclose(held[out], refits[out], atol=1e-4)
+    far = np.square(design @ whole - refits)[seen].sum()  # what an output that saw its row is wrong by
+    assert np.square(held - refits)[seen].sum() < 0.1 * far
+
+
+def test_in_one_metric_for_all_leave_one_out_is_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("usboost.learners.ridge_metric.TOLERANCE", 1e-9)
+    x, values, metric = in_metric(50, 20, equal=True)
+    scaled = metric * (3 * 50 / np.einsum("nii->", metric))
+    _, held, _ = fit(RidgeLearner(alpha=5.0), x, Target(values, metric=metric))
+    rows = np.arange(50)
+    refits = [
+        np.append(x[i], 1.0) @ dense(x[rows != i], values[rows != i], scaled[rows != i], 5.0) for i in rows
+    ]
+    np.testing.assert_allclose(held, refits, atol=1e-4)
+
+
+@pytest.mark.parametrize("p", [5, 300])
+def test_in_a_metric_noise_is_left_alone_and_a_signal_is_not(p: int) -> None:
+    x, values, metric = in_metric(200, p)
+    fitted, held, prepared = fit(RidgeLearner(), x, Target(values, metric=metric))
+    assert np.ptp(fitted.predict(prepared), axis=0).max() < 0.1 * np.ptp(values, axis=0).min()
+    assert fitted.alphas.min() > 10 * 200
+    signal = values + 20.0 * (x[:, :1] - x[:, 1:2]) * [1.0, 0.0, -1.0]
+    fitted, held, _ = fit(RidgeLearner(), x, Target(signal, metric=metric))
+    assert np.isfinite(fitted.alphas).all()
+    wrong = [np.einsum("ni,nij,nj->", e, metric, e) for e in (signal - held, signal)]
+    assert wrong[0] < 0.5 * wrong[1]
+
+
+def test_rows_nearly_without_a_metric_are_no_trouble() -> None:
+    x, values, metric = in_metric(80, 100)
+    metric[::2] *= 1e-12
+    metric[1] *= 1e4
+    fitted, held, prepared = fit(RidgeLearner(), x, Target(values, metric=metric))
+    assert np.isfinite(held).all() and np.isfinite(fitted.predict(prepared)).all()
+    fitted, held, prepared = fit(RidgeLearner(), x, Target(values, metric=0 * metric))
+    assert not held.any() and not fitted.predict(prepared).any()

@@ -1,0 +1,249 @@
+"""Ridge regression as a weak learner: for embeddings of pictures and other wide views of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from usboost.data.table import Table
+from usboost.data.views import View
+from usboost.errors import UsboostError
+from usboost.learners.base import FittedLearner, Target, check_outputs
+from usboost.learners.ridge_metric import MetricRidge
+from usboost.learners.spectrum import GRID, Solution, Spectrum
+
+
+@dataclass(frozen=True)
+class Design:
+    """A table's numbers and, for each category but code 0, a column of 0 and 1: float32 (n, p)."""
+
+    matrix: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.matrix)
+
+
+@dataclass(frozen=True)
+class FittedRidge:
+    """x ↦ x W + b.
+
+    Attributes
+    ----------
+    coefficients : float32 (p, D), W; intercept : float32 (D,), b
+    alphas : float64 (D,), each output's penalty; infinite where the view said nothing
+    """
+
+    coefficients: np.ndarray
+    intercept: np.ndarray
+    alphas: np.ndarray
+    kind: ClassVar[str] = "ridge"
+
+    def predict(self, prepared: Design) -> np.ndarray:
+        """float32 (n, D)."""
+        return _product(prepared, self.coefficients) + self.intercept
+
+    @classmethod
+    def weighted_sum(
+        cls, learners: Sequence[FittedRidge], steps: Sequence[float], prepared: Design
+    ) -> np.ndarray:
+        """Σ_k step_k · ridge_k(x), float64 (n, D): one product, with the sum of the coefficients."""
+        coefficients, intercept = np.zeros(learners[0].coefficients.shape), np.zeros(())
+        for learner, step in zip(learners, steps):
+            coefficients += np.float64(step) * learner.coefficients
+            intercept = intercept + np.float64(step) * learner.intercept
+        return _product(prepared, coefficients.astype(np.float32)) + intercept
+
+    def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        arrays = {"coefficients": self.coefficients, "intercept": self.intercept, "alphas": self.alphas}
+        return arrays, {}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> FittedRidge:
+        return cls(arrays["coefficients"], arrays["intercept"], arrays["alphas"])
+
+    def check(self, n_outputs: int | None = None, n_columns: int | None = None) -> None:
+        """Coefficients and intercepts are finite float32 and fit each other; there are `n_outputs` outputs.
+
+        Raises
+        ------
+        UsboostError
+            If not. How many columns a table with categories makes is only known when it is there.
+        """
+        shape = self.coefficients.shape
+        if len(shape) != 2 or self.intercept.shape != shape[1:] or self.alphas.shape != shape[1:]:
+            raise UsboostError(
+                f"a ridge regression has coefficients of shape {shape}, not one for each column"
+            )
+        for array in (self.coefficients, self.intercept):
+            if array.dtype != np.float32 or not np.isfinite(array).all():
+                raise UsboostError("a ridge regression holds something that is no finite float32")
+        if self.alphas.dtype.kind != "f" or not (self.alphas > 0).all():
+            raise UsboostError("a ridge regression has a penalty that is not positive")
+        check_outputs(shape[1], n_outputs)
+
+
+def _product(prepared: Design, coefficients: np.ndarray) -> np.ndarray:
+    if prepared.matrix.shape[1] != len(coefficients):
+        raise UsboostError(
+            f"a ridge regression of {len(coefficients)} columns cannot read a table that makes "
+            f"{prepared.matrix.shape[1]}; give it the columns and categories that it was fitted to"
+        )
+    return prepared.matrix @ coefficients
+
+
+class RidgeLearner(BaseEstimator):
+    """Ridge regression on a table: numbers as they are, categories as columns of 0 and 1.
+
+    For wide views, such as frozen embeddings of pictures, where it is better than a network and costs a
+    matrix product a round: targets without weights (target "gradient") share one eigendecomposition.
+    It minimises Σ_i w_i ‖y_i − x_i W − b‖² + α ‖W‖², with the weights scaled to a mean of 1 and b free.
+
+    Parameters
+    ----------
+    alpha : float or "loo"
+        The penalty α, in the units of scikit-learn's `Ridge`, or each round the one of `alphas` with the
+        least leave-one-out error. (For weights that differ among the outputs, each output has its own.)
+    alphas : sequence of float, optional
+        Penalties to choose from, in the same units; default 10⁻⁴ to 10⁵ times the mean sum of squares of
+        the (centred) columns, two a decade. Infinity, the mean alone, is always among them, so that a
+        view that says nothing adds nothing.
+    honest : bool
+        Whether steps are searched on what the learner gives each row when it is fitted without that row. A
+        view that does not help then gets a step near 0, and a learner that follows its targets too closely
+        a smaller one.
+    reads : tuple of view names, optional
+        The tables that it reads side by side; by default the view with the learner's own name.
+    """
+
+    kind: ClassVar[str] = "ridge"
+    fitted: ClassVar[type] = FittedRidge
+
+    def __init__(
+        self,
+        alpha: float | str = "loo",
+        alphas: Sequence[float] | None = None,
+        honest: bool = True,
+        reads: tuple[str, ...] | None = None,
+    ) -> None:
+        self.alpha = alpha
+        self.alphas = alphas
+        self.honest = honest
+        self.reads = reads
+
+    def prepare(self, view: View) -> Design:
+        """Takes a `Table`; a category that training did not hold (code 0) is 0 in all its columns."""
+        if not isinstance(view, Table):
+            raise UsboostError(
+                f"a ridge regression reads tables, not {type(view).__name__}; give this view a network"
+            )
+        starts = np.cumsum([view.n_numeric, *(count - 1 for count in view.cardinalities)])
+        matrix = np.zeros((len(view), starts[-1]), dtype=np.float32)
+        matrix[:, : view.n_numeric] = view.numeric
+        for start, codes in zip(starts, view.codes.T):
+            known = np.flatnonzero(codes > 0)
+            matrix[known, start + codes[known] - 1] = 1.0
+        return Design(matrix)
+
+    def trainer(self, prepared: Design, n_outputs: int) -> RidgeTrainer:
+        """What fits a ridge regression to every round's target.
+
+        Raises
+        ------
+        UsboostError
+            If a penalty is not positive.
+        """
+        if self.alpha != "loo":
+            return RidgeTrainer(prepared, _penalties([self.alpha]))
+        if self.alphas is None:
+            return RidgeTrainer(prepared, None)
+        return RidgeTrainer(prepared, np.append(np.inf, np.sort(_penalties(self.alphas))[::-1]))
+
+
+def _penalties(given: Sequence[Any]) -> np.ndarray:
+    try:
+        values = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        values = np.zeros(0)
+    if values.ndim != 1 or not values.size or not (values > 0).all():
+        raise UsboostError(f"a ridge regression's penalty is 'loo' or positive, not {given}")
+    return values
+
+
+class RidgeTrainer:
+    """Fits a ridge regression to each round's target.
+
+    Parameters
+    ----------
+    prepared : n rows
+    alphas : penalties to choose from, or None for `GRID` times the scale of the rows
+    """
+
+    takes_metric = True
+
+    def __init__(self, prepared: Design, alphas: np.ndarray | None) -> None:
+        self._prepared, self._alphas = prepared, alphas
+        self._last: tuple[FittedRidge, np.ndarray] | None = None
+
+    @cached_property
+    def _whole(self) -> Spectrum:
+        """Of all rows with equal weights: made once, for all rounds."""
+        return Spectrum(self._prepared.matrix)
+
+    def fit(self, target: Target, *, seed: int, start: FittedLearner | None = None) -> FittedRidge:
+        weights, values = target.fit_weights, target.values
+        if target.metric is not None:
+            metric = target.metric if weights is None else target.metric * weights[:, None, None]
+            solver = MetricRidge(self._whole, values, metric)
+            return self._keep(solver.solve(self._penalties(self._whole)))
+        if weights is None:
+            return self._keep(self._solve(self._whole, values))
+        columns = np.arange(values.shape[1])
+        alike = (
+            [(weights, columns)] if weights.ndim == 1 else [(weights[:, k], columns[[k]]) for k in columns]
+        )
+        parts = [(*self._weighted(own, values[:, at]), at) for own, at in alike]
+        fitted = _joined([solved for solved, _, _ in parts], values.shape[1])
+        outputs = fitted.predict(self._prepared)  # it has not seen the rows without weight
+        for solved, rows, at in parts:
+            outputs[np.ix_(rows, at)] = solved.left_out
+        self._last = fitted, outputs
+        return fitted
+
+    def outputs(self, fitted: FittedLearner) -> np.ndarray:
+        """What the learner fitted last gives each row when it is fitted without that row: float32 (n, D)."""
+        if self._last is None or self._last[0] is not fitted:
+            raise ValueError("leave-one-out outputs are known of the learner fitted last only")
+        return self._last[1]
+
+    def _keep(self, solved: Solution) -> FittedRidge:
+        fitted = _joined([solved], solved.left_out.shape[1])
+        self._last = fitted, solved.left_out.astype(np.float32)
+        return fitted
+
+    def _weighted(self, weights: np.ndarray, values: np.ndarray) -> tuple[Solution, np.ndarray]:
+        """The solution for the rows with a weight, and their positions."""
+        rows = np.flatnonzero(weights > 0)
+        if not len(rows):  # weights so small that they are 0
+            rows, weights = np.arange(len(weights)), np.ones(len(weights))
+        spectrum = Spectrum(self._prepared.matrix[rows], weights[rows])
+        return self._solve(spectrum, values[rows]), rows
+
+    def _solve(self, spectrum: Spectrum, values: np.ndarray) -> Solution:
+        return spectrum.solve(values, self._penalties(spectrum))
+
+    def _penalties(self, spectrum: Spectrum) -> np.ndarray:
+        return GRID * spectrum.scale if self._alphas is None else self._alphas
+
+
+def _joined(parts: Sequence[Solution], n_outputs: int) -> FittedRidge:
+    alphas = [each.alpha for each in parts]
+    return FittedRidge(
+        np.concatenate([each.coefficients for each in parts], axis=1).astype(np.float32),
+        np.concatenate([each.intercept for each in parts]).astype(np.float32),
+        np.resize(np.asarray(alphas), n_outputs),
+    )

@@ -1,0 +1,151 @@
+"""Ridge regression from an eigendecomposition: every penalty, and every leave-one-out error, at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+BLOCK = 4096
+"""Rows at a time where something larger than the table would be made."""
+
+SMALL = 2**20
+"""Numbers in a table below which all is done in float64, which then costs nothing."""
+
+LOWEST = 1e-10
+"""Directions in which the table varies less, as a share of the first one's variance, are left out."""
+
+GRID = np.concatenate(([np.inf], np.logspace(5, -4, 19)))
+"""Penalties to choose from, as multiples of the table's mean eigenvalue; infinity is the mean alone."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A ridge regression of n rows, and what it gives each row when it is fitted without it.
+
+    Attributes
+    ----------
+    coefficients : float64 (p, D); intercept : float64 (D,)
+    alpha : the penalty, infinite where the mean is the best there is
+    left_out : float64 (n, D), the leave-one-out predictions; with the mean alone that of all rows
+    """
+
+    coefficients: np.ndarray
+    intercept: np.ndarray
+    alpha: float
+    left_out: np.ndarray
+
+
+class Spectrum:
+    """The eigenbasis of a table's centred rows, from which ridge regressions on it are read off.
+
+    They minimise Σ_i w_i ‖y_i − b − x_i W‖² + α ‖W‖², the weights scaled to a mean of 1. With the centred
+    rows √w_i (x_i − x̄) = U S Vᵀ, a row's leave-one-out residual is e_i / (1 − h_i), where
+    e = y − ŷ and h_i = w_i/Σw + Σ_j u_ij² s_j²/(s_j² + α): no regression is fitted again.
+
+    Parameters
+    ----------
+    rows : float32 (n, p)
+    weights : float (n,), all positive, or None for equal ones
+
+    Attributes
+    ----------
+    eigenvalues : float64 (r,), s_j²; mean : float64 (p,), x̄
+    directions : (p, r), V; basis : (n, r), U; float64, or float32 for large tables
+    """
+
+    def __init__(self, rows: np.ndarray, weights: np.ndarray | None = None) -> None:
+        n, p = rows.shape
+        self.weights = np.ones(n) if weights is None else weights / weights.mean()
+        self.share = self.weights / self.weights.sum()
+        self.root = np.sqrt(self.weights)[:, None]
+        rows = rows.astype(np.float64) if rows.size < SMALL else rows
+        self.mean = sum((self.share[at] @ rows[at].astype(np.float64) for at in _blocks(n)), np.zeros(p))
+        centred = (rows - self.mean.astype(rows.dtype)) * self.root.astype(rows.dtype)
+        self.eigenvalues, self.directions, self.basis = _decomposed(centred)
+        self.full = len(self.eigenvalues) >= n - 1  # the rows can follow any target
+        self._squares = np.square(self.basis)
+
+    @property
+    def scale(self) -> float:
+        """The mean eigenvalue of the table's columns; 1 for a table that says nothing."""
+        return float(self.eigenvalues.sum() / max(1, len(self.mean))) or 1.0
+
+    def solve(self, values: np.ndarray, alphas: np.ndarray) -> Solution:
+        """The regression of the penalty with the least weighted leave-one-out error; the first of equals.
+
+        Parameters
+        ----------
+        values : float (n, D)
+        alphas : (A,) penalties, positive, infinity among them if it is to be tried
+        """
+        mean = self.share @ values
+        target = (values - mean) * self.root
+        along = self.along(target)
+        across = np.zeros_like(target) if self.full else target - self.spread(along)
+        errors = np.zeros(len(alphas))
+        for at in _blocks(len(values)):
+            errors += np.square(self._residuals(along, across, alphas, at)).sum(axis=(0, 2))
+        best = alphas[[np.argmin(errors)]]
+        residuals = np.concatenate(
+            [self._residuals(along, across, best, at)[:, 0] for at in _blocks(len(values))]
+        )
+        alpha = float(best[0])
+        shrunk = along * (np.sqrt(self.eigenvalues) / (self.eigenvalues + alpha))[:, None]
+        coefficients = self.directions @ shrunk
+        left_out = values - residuals / self.root
+        if np.isinf(alpha):
+            # the other rows' mean is the mean less the row's own part: a direction against its target, along
+            # which a step would be found for what is next to nothing
+            left_out[:] = mean
+        return Solution(coefficients, mean - self.mean @ coefficients, alpha, left_out)
+
+    def along(self, target: np.ndarray) -> np.ndarray:
+        """Uᵀ target: float64 (r, D)."""
+        return (self.basis.T @ target.astype(self.basis.dtype)).astype(np.float64)
+
+    def spread(self, along: np.ndarray) -> np.ndarray:
+        """U along: float64 (n, D)."""
+        return (self.basis @ along.astype(self.basis.dtype)).astype(np.float64)
+
+    def leverage(self, shares: np.ndarray) -> np.ndarray:
+        """Σ_j u_ij² shares_j: float64 (n, D)."""
+        return (self._squares @ shares.astype(self.basis.dtype)).astype(np.float64)
+
+    def _residuals(self, along: np.ndarray, across: np.ndarray, alphas: np.ndarray, at: slice) -> np.ndarray:
+        """√w times the leave-one-out residuals of some rows: float64 (k, A, D).
+
+        From what a penalty takes away, α/(s² + α), not from what it leaves: no digits are lost where the
+        regression nearly follows its targets.
+        """
+        kind, (r, d) = self.basis.dtype, along.shape
+        taken = 1.0 / (1.0 + self.eigenvalues[:, None] / alphas)
+        lost = (taken[:, :, None] * along[:, None, :]).reshape(r, len(alphas) * d).astype(kind)
+        residuals = across[at, None, :] + (self.basis[at] @ lost).reshape(-1, len(alphas), d)
+        squares = self._squares[at]
+        free = 1.0 - self.share[at] - squares.sum(axis=1, dtype=np.float64)
+        free = np.zeros_like(free) if self.full else np.maximum(free, 0.0)
+        kept = free[:, None] + squares @ taken.astype(kind)
+        return residuals / np.maximum(kept, 1e-9)[:, :, None]
+
+
+def _decomposed(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """S², V and U of rows (n, p) = U S Vᵀ, from the smaller of the two Gram matrices, in float64."""
+    n, p = rows.shape
+    wide = p > n
+    gram = np.zeros((min(n, p),) * 2)
+    for at in _blocks(max(n, p)):
+        part = (rows[:, at].T if wide else rows[at]).astype(np.float64)
+        gram += part.T @ part
+    values, vectors = np.linalg.eigh(gram)
+    kept = values > LOWEST * values[-1] if len(values) else np.zeros(0, dtype=bool)
+    values, vectors = values[kept], vectors[:, kept]
+    other = (vectors / np.sqrt(values)).astype(rows.dtype)
+    if wide:
+        return values, rows.T @ other, vectors.astype(rows.dtype)
+    return values, vectors.astype(rows.dtype), rows @ other
+
+
+def _blocks(n: int) -> Iterator[slice]:
+    return (slice(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK))
