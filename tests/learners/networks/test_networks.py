@@ -48,15 +48,21 @@ def test_the_lookup_layer_is_a_dense_one_hot_layer():
     torch.testing.assert_close(layer((numeric, codes)), dense)
 
 
+@pytest.mark.parametrize("slower", [False, True])
 @pytest.mark.parametrize("name", ["sgd", "rmsprop", "adam"])
-def test_optimizers_are_torchs(name):
+def test_optimizers_are_torchs(name, slower):
     torch.manual_seed(0)
     x, y = torch.randn(20, 4), torch.randn(20, 2)
     ours, theirs = dense_network([4, 8, 2]), dense_network([4, 8, 2])
     initialise(ours, 1)
     theirs.load_state_dict(ours.state_dict())
     kinds = {"sgd": torch.optim.SGD, "rmsprop": torch.optim.RMSprop, "adam": torch.optim.Adam}
-    other = kinds[name](theirs.parameters(), lr=0.01)
+    groups = [{"params": layer.parameters(), "lr": 0.01} for layer in theirs]
+    if slower:
+        groups[0]["lr"] = 0.001
+        for parameter in ours[0].parameters():
+            parameter.rate = 0.1
+    other = kinds[name](groups)
     flat = make_optimizer(name, ours, 0.01)
     for _ in range(20):
         for network, optimizer in ((ours, flat), (theirs, other)):

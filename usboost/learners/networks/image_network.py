@@ -14,6 +14,8 @@ from usboost.learners.networks.modules import dense_network
 
 AUGMENTATIONS = ("none", "flip", "flip_shift")
 
+RATE = 0.1
+"""Share of the learning rate by which pretrained parameters move."""
 
 SHIFT = 8  # a shifted picture moves by at most 1/SHIFT of its side
 
@@ -67,7 +69,8 @@ class ImageNetwork(nn.Module):
 class LastBlock(nn.Module):
     """The last block of a backbone on what its frozen part made of pictures, then connected layers.
 
-    Batch normalisation keeps its statistics, in training too: those of a small batch are worse.
+    Batch normalisation keeps its statistics, in training too: those of a small batch are worse. The block
+    moves by a tenth of the learning rate, which suits the new layers.
     """
 
     def __init__(self, spec: dict[str, Any], widths: list[int]) -> None:
@@ -75,6 +78,8 @@ class LastBlock(nn.Module):
         self.spec = spec
         whole, n_features = architectures.build(spec["backbone"], spec["channels"])
         self.backbone: nn.Module = architectures.split(whole, spec["backbone"])[1]
+        for parameter in self.backbone.parameters():
+            parameter.rate = RATE  # type: ignore[attr-defined]
         self.head = _head(spec, n_features, widths)
 
     def train(self, mode: bool = True) -> LastBlock:
