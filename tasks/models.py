@@ -134,11 +134,13 @@ class FromParams(Parts):
             return None
         pictures, name = self.settings.pictures, sizes.backbone or table.backbone
         chosen = table.pretrained if pictures.pretrained is None else pictures.pretrained
+        untrained = name == "small_cnn" and not isinstance(chosen, str)
         return Backbone(
             name,
-            pretrained=chosen if name != "small_cnn" or isinstance(chosen, str) else False,
+            pretrained=False if untrained else chosen,
             finetune=pictures.finetune,
             size=pictures.size,
             augment=pictures.augment,
             cache="data/embeddings",
+            random=untrained,  # params.yaml names it, and with it what models on embeddings read
         )

@@ -59,7 +59,7 @@ class Custom(Section):
 
 
 class Pictures(Section):
-    finetune: Literal["all", "head"]
+    finetune: Literal["none", "last", "all", "head"]
     pretrained: str | bool | None
     size: Positive | None
     augment: Literal["none", "flip", "flip_shift"]

@@ -21,6 +21,14 @@ settings.register_profile("usboost", deadline=None, suppress_health_check=[Healt
 settings.load_profile("usboost")
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Embeddings of pictures are kept beside the tests' other files, not in the user's folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("USBOOST_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 FIRST = "tests/flows/test_pipeline.py"
 
 

@@ -50,7 +50,7 @@ def installed() -> Mapping[str, list[str]]:
 
 def distributions(package: str) -> set[str]:
     """What has to be installed for a package to be imported: Pillow for PIL."""
-    return {name.lower() for name in installed().get(package, [])}
+    return {name.lower().replace("_", "-") for name in installed().get(package, [])}
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,15 @@ def test_learners(name: str) -> None:
 
 def test_a_network_on_pictures() -> None:
     pixels = np.random.default_rng(0).integers(0, 255, (60, 1, 8, 8)).astype(np.uint8)
-    check_learner(NetworkLearner((3,), batch_size=32, backbone=Backbone(), device="cpu"), Images(pixels))
+    check_learner(
+        NetworkLearner(
+            (3,),
+            batch_size=32,
+            backbone=Backbone("small_cnn", pretrained=False, finetune="all"),
+            device="cpu",
+        ),
+        Images(pixels),
+    )
 
 
 def test_a_learner_that_breaks_a_promise_is_told() -> None:

@@ -28,7 +28,7 @@ from benchmarks.study.rows import interval
 from flows.local import runtime, workspace
 from tasks import models, settings
 from usboost.datasets.prepared import store
-from usboost.learners.networks.backbones import save_backbone
+from usboost.learners.networks.pretrained import save_backbone
 from usboost.models import zoo
 from usboost.reporting import paper
 from usboost.reporting.results import dataset_name

@@ -96,7 +96,8 @@ MODELS = {
     "warm": (TwoWeakLearnerClassifier(learners(start="warm"), **PATIENT), TABLES),
     "warm pictures, augmented": (
         TwoWeakLearnerClassifier(
-            learners(start="warm", backbone=Backbone("small_cnn", augment="flip_shift")), n_rounds=5
+            learners(start="warm", backbone=Backbone("small_cnn", False, "all", augment="flip_shift")),
+            n_rounds=5,
         ),
         PICTURES,
     ),
@@ -114,7 +115,7 @@ MODELS = {
             optimizer="adam",
             n_epochs=5,
             device="cpu",
-            backbone=Backbone("small_cnn", augment="flip"),
+            backbone=Backbone("small_cnn", False, "all", augment="flip"),
         ),
         PICTURES,
     ),

@@ -327,7 +327,7 @@ def test_a_tree_beside_pictures_reads_their_frozen_embeddings(tmp_path):
     ).astype("u1")
     views = Views(U=Images(pixels), S=Table.from_numeric(number[:, None]))
     y = (bright == (number > 0)).astype(int)
-    backbone = Backbone("small_cnn")
+    backbone = Backbone("small_cnn", False, "all", random=True)
     learners = {
         "U": NetworkLearner((4,), backbone=backbone, device="cpu"),
         "both": TreeLearner(reads=("S", "U")),

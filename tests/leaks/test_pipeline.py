@@ -153,7 +153,9 @@ def test_a_pictures_embedding_does_not_depend_on_the_others() -> None:
     others[6:] = 255
 
     def embedding(each: np.ndarray) -> np.ndarray:
-        return embedded(Images(each), Backbone("small_cnn"), torch.device("cpu")).numeric
+        return embedded(
+            Images(each), Backbone("small_cnn", pretrained=False, random=True), torch.device("cpu")
+        ).numeric
 
     clean, forbidden = embedding(pixels), embedding(others)
     np.testing.assert_array_equal(clean[:6], forbidden[:6])

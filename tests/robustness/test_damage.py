@@ -20,7 +20,7 @@ from usboost.datasets.files.sources import RemoteFile, find_source
 from usboost.datasets.prepared import store
 from usboost.errors import UsboostError
 from usboost.files import replacing
-from usboost.learners.networks.backbones import read_weights
+from usboost.learners.networks.pretrained import read_weights
 from usboost.models import persistence
 from usboost.reporting.html import write_report
 

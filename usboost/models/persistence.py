@@ -19,13 +19,13 @@ from usboost.errors import UsboostError
 from usboost.files import replacing
 from usboost.files.arrays import read_json
 from usboost.learners.base import check_writable
-from usboost.learners.networks.backbones import read_weights
+from usboost.learners.networks.pretrained import published_features, read_weights
 from usboost.models.base import MODELS
 from usboost.models.digests import check_digests, digests
 from usboost.models.earlier_files import upgraded
 from usboost.models.settings import backbones, settings_from_json, settings_to_json
 
-FORMAT = 2
+FORMAT = 3
 
 _FITTED = ("classes_", "n_outputs_", "flat_")
 _NAMES = ("columns", "feature_names_in")  # files from before they were kept have none
@@ -144,18 +144,24 @@ def _names_from_json(name: str, value: Any) -> Any:
 
 
 def _keep_weights(settings: Any, folder: Path) -> None:
-    """Copy the weight files that backbones start from, which frozen ones need to predict, to the model.
+    """Copy the weights that backbones start from, which frozen ones need to predict, to the model, once.
 
-    One that is gone by now stays a path: what has been trained is saved all the same.
+    Files that are gone by now stay a path: what has been trained is saved all the same. Published weights
+    are copied for backbones of which a part stays as it is.
     """
-    kept: dict[str, str] = {}
+    kept: dict[tuple[str, str | bool], str] = {}
     for backbone in backbones(settings):
-        source = backbone["pretrained"]
-        if isinstance(source, str) and Path(source).is_file():
-            if source not in kept:
-                kept[source] = f"backbone-{len(kept)}.safetensors"
-                weights = read_weights(backbone["name"], source)
-                # as tensors: numpy has no bfloat16; each its own, as safetensors refuses shared memory
-                own = {name: tensor.clone().contiguous() for name, tensor in weights.items()}
-                save_tensors(own, folder / kept[source])
-            backbone["pretrained"] = kept[source]
+        name, source = backbone["name"], backbone["pretrained"]
+        if isinstance(source, str):
+            needed = Path(source).is_file()
+        else:
+            needed = bool(source) and name != "small_cnn" and backbone["finetune"] != "all"
+        if not needed:
+            continue
+        if (name, source) not in kept:
+            weights = read_weights(name, source) if isinstance(source, str) else published_features(name)
+            kept[name, source] = f"backbone-{len(kept)}.safetensors"
+            # as tensors: numpy has no bfloat16; each its own, as safetensors refuses shared memory
+            own = {key: tensor.clone().contiguous() for key, tensor in weights.items()}
+            save_tensors(own, folder / kept[name, source])
+        backbone["pretrained"] = kept[name, source]

@@ -24,7 +24,7 @@ from usboost.errors import UsboostError
 from usboost.evaluation.metrics import accuracy, f1
 from usboost.files.arrays import read_arrays, write_arrays
 from usboost.learners.networks.backbones import Backbone
-from usboost.learners.networks.batches import Batches, Tensors
+from usboost.learners.networks.batches import Batches, Tensors, WithAbsent
 from usboost.learners.networks.initial_weights import generators, initialise
 from usboost.learners.networks.inputs import (
     Checked,
@@ -48,7 +48,9 @@ class TwoBranchNetwork(nn.Module):
     """DNN1 on one view, DNN2 on the other, fusion, DNN3, one logit per class (US Figure 1).
 
     Fusion by "concat" joins the two embeddings; by "product" multiplies them element by element,
-    and where their widths differ a linear layer first brings the first to the second's.
+    and where their widths differ a linear layer first brings the first to the second's. A view that the
+    specification says may be `missing` comes with a mask of the rows without it, which a learned vector
+    stands for.
     """
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
@@ -60,11 +62,22 @@ class TwoBranchNetwork(nn.Module):
         self.match = Linear(one, two) if self.product and one != two else nn.Identity()
         fused = two if self.product else one + two
         self.joint = dense_network([fused, *spec["dnn3"], spec["n_classes"]])
+        missing = spec.get("missing", (False, False))  # files of earlier versions do not say it
+        self.no_first = nn.Parameter(torch.zeros(one)) if missing[0] else None
+        self.no_second = nn.Parameter(torch.zeros(two)) if missing[1] else None
 
     def forward(self, first: Tensors, second: Tensors) -> torch.Tensor:
-        one = self.match(functional.relu(self.first(first)))
-        two = functional.relu(self.second(second))
+        one = self.match(_embedded(self.first, first, self.no_first))
+        two = _embedded(self.second, second, self.no_second)
         return self.joint(one * two if self.product else torch.cat((one, two), dim=1))
+
+
+def _embedded(branch: nn.Module, tensors: Tensors, missing: torch.Tensor | None) -> torch.Tensor:
+    """What a branch makes of its rows, after the ReLU; of those without the view the vector `missing`."""
+    if missing is None:
+        return functional.relu(branch(tensors))
+    *given, absent = tensors
+    return torch.where(absent[:, None], missing, functional.relu(branch(tuple(given))))
 
 
 @dataclass(frozen=True)
@@ -110,6 +123,7 @@ class _TwoBranchSpec(Checked):
     dnn3: Widths
     fusion: Literal["concat", "product"]
     n_classes: Width
+    missing: Annotated[list[bool], Field(min_length=2, max_length=2, default_factory=lambda: [False] * 2)]
 
 
 class TwoBranchNetworkClassifier(ViewsClassifier):
@@ -182,7 +196,9 @@ class TwoBranchNetworkClassifier(ViewsClassifier):
         if self.fusion not in ("concat", "product"):
             raise UsboostError(f"fusion is 'concat' or 'product', not {self.fusion!r}")
         device = pick_device(self.device)
-        prepared = self._prepare(views)
+        # pictures may be missing when the model is used, also where none was in training
+        missing = [getattr(views[name], "kind", None) == "image" for name in self.views]
+        prepared = self._prepare(views, missing)
         spec = {
             "views": list(self.views),
             "inputs": [spec for spec, _ in prepared],
@@ -191,6 +207,7 @@ class TwoBranchNetworkClassifier(ViewsClassifier):
             "dnn3": list(self.dnn3),
             "fusion": self.fusion,
             "n_classes": len(self.classes_),
+            "missing": missing,
         }
         network = TwoBranchNetwork(spec).to(device)
         initialise(network, self.random_state)
@@ -199,7 +216,7 @@ class TwoBranchNetworkClassifier(ViewsClassifier):
         inputs = [rows for _, rows in prepared]
         targets = (torch.from_numpy(codes.astype(np.int64)).to(device),)
         validation, checkpoint = context.validation, context.checkpoint
-        held_out = [rows for _, rows in self._prepare(validation[0])] if validation else None
+        held_out = [rows for _, rows in self._prepare(validation[0], missing)] if validation else None
         optimizer = make_optimizer(self.optimizer, network, self.learning_rate)
         generator = torch.Generator().manual_seed(self.random_state)
         kept = _Kept(network, optimizer, generator)
@@ -253,9 +270,18 @@ class TwoBranchNetworkClassifier(ViewsClassifier):
         self.network_ = FittedTwoBranch(document["network"], read_arrays(folder / WEIGHTS))
         self.network_.check(len(self.classes_))
 
-    def _prepare(self, views: Views) -> list[tuple[dict[str, Any], Batches]]:
+    def _prepare(self, views: Views, missing: Sequence[bool]) -> list[tuple[dict[str, Any], Batches]]:
+        """Specification and rows of each view, with a mask where it may be missing."""
         device = pick_device(self.device)
-        return [prepare_view(views[name], device, self.backbone) for name in self.views]
+        prepared = []
+        for name, masked in zip(self.views, missing):
+            spec, rows = prepare_view(views[name], device, self.backbone)
+            if masked:
+                absent = getattr(views[name], "absent", None)
+                mask = np.zeros(len(rows), dtype=bool) if absent is None else np.asarray(absent)
+                rows = WithAbsent(rows, torch.tensor(mask, device=device))
+            prepared.append((spec, rows))
+        return prepared
 
     @staticmethod
     def _evaluate(logits: np.ndarray, y: np.ndarray) -> dict[str, float]:
@@ -270,7 +296,8 @@ class TwoBranchNetworkClassifier(ViewsClassifier):
     def predict_proba(self, X: Views | Mapping[str, Any]) -> np.ndarray:
         """Class probabilities, float64 (n, M), columns as in ``classes_``."""
         self._check_fitted()
-        inputs = [rows for _, rows in self._prepare(as_views(X))]
+        missing = self.network_.spec.get("missing", (False, False))
+        inputs = [rows for _, rows in self._prepare(as_views(X), missing)]
         logits = self.network_.logits(inputs, pick_device(self.device)).astype(np.float64)
         return softmax(logits, axis=1)
 

@@ -46,6 +46,23 @@ class Resident:
         pass
 
 
+@dataclass(frozen=True)
+class WithAbsent:
+    """Rows beside a mask of those that the view lacks, as the last tensor: bool (n,) on the device."""
+
+    rows: Batches
+    absent: torch.Tensor
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def batch(self, rows: torch.Tensor | slice) -> Tensors:
+        return (*self.rows.batch(rows), self.absent[rows])
+
+    def expect(self, rows: torch.Tensor | slice) -> None:
+        self.rows.expect(rows)
+
+
 @dataclass
 class Streamed:
     """Encoded pictures, decoded batch by batch while the device is busy with the one before."""

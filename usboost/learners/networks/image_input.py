@@ -1,4 +1,4 @@
-"""Networks on pictures: trained whole, or a head on the embeddings of a frozen backbone."""
+"""Networks on pictures: trained whole, their last block, or a head on a frozen backbone's embeddings."""
 
 from __future__ import annotations
 
@@ -10,32 +10,54 @@ from pydantic import Field, model_validator
 from torch import nn
 
 from usboost.data.images import EncodedImages, Images
+from usboost.learners.networks import architectures
 from usboost.learners.networks.backbones import Backbone, embedded
 from usboost.learners.networks.batches import Batches, Resident, Streamed
-from usboost.learners.networks.image_network import SMALLEST, ImageNetwork
+from usboost.learners.networks.image_network import ImageNetwork, LastBlock, channel_statistics
 from usboost.learners.networks.inputs import Checked, Spec
 from usboost.learners.networks.table_input import TableInput
 
+PerChannel = Annotated[list[float], Field(min_length=1, max_length=3)]
+
 
 class ImageSpec(Checked):
-    """Of a network on pictures; see `usboost.learners.networks.backbones.Backbone`."""
+    """Of a network on pictures; see `usboost.learners.networks.backbones.Backbone`.
+
+    `part` "last" is of a network on what the backbone without its last block gave.
+    """
 
     view: Literal["image"]
     channels: Literal[1, 3]
-    backbone: Literal["small_cnn", "vgg16", "resnet50"]
+    backbone: Annotated[str, Field(max_length=200)]
     size: Annotated[int, Field(ge=1, le=4096)] | None
     augment: Literal["none", "flip", "flip_shift"]
-    imagenet: bool
+    mean: PerChannel
+    deviation: PerChannel
+    part: Literal["last"] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _statistics(cls, spec: Any) -> Any:
+        """Files of earlier versions say whether pictures are normalised as ImageNet's."""
+        if isinstance(spec, dict) and "mean" not in spec and isinstance(spec.get("imagenet"), bool):
+            mean, deviation = channel_statistics(spec)
+            return {**spec, "mean": mean, "deviation": deviation}
+        return spec
 
     @model_validator(mode="after")
-    def _large_enough(self) -> ImageSpec:
-        if self.size is not None and self.size < SMALLEST[self.backbone]:
+    def _possible(self) -> ImageSpec:
+        architectures.check_name(self.backbone)
+        if self.size is not None and self.size < architectures.smallest(self.backbone):
             raise ValueError(f"size {self.size} is too small for {self.backbone}")
+        if not {len(self.mean), len(self.deviation)} <= {1, self.channels, 3}:
+            raise ValueError("mean and deviation are of one or of each channel")
+        if not np.isfinite([*self.mean, *self.deviation]).all() or min(self.deviation) <= 0:
+            raise ValueError("mean and deviation are finite, the deviation above 0")
         return self
 
 
 class ImageInput:
-    """Pictures, in memory or decoded batch by batch."""
+    """Pictures, in memory or decoded batch by batch, or what a frozen backbone made of them."""
 
     kind: ClassVar[str] = "image"
     checked: ClassVar[type[Checked]] = ImageSpec
@@ -44,16 +66,22 @@ class ImageInput:
     def prepare(
         view: Images | EncodedImages, device: torch.device, reader: Any = None
     ) -> tuple[Spec, Batches]:
-        """Specification and rows; of a frozen backbone the table of its embeddings, for a head."""
-        backbone = reader or Backbone()
+        """Specification and rows; of a frozen backbone the table of its embeddings, for a head.
+
+        Without a `Backbone` as reader it is a small CNN that is trained.
+        """
+        backbone = reader or Backbone("small_cnn", pretrained=False, finetune="all")
         spec: Spec = backbone.spec(view)
-        if backbone.finetune == "head":
+        if backbone.is_frozen:
             return TableInput.prepare(embedded(view, backbone, device), device)
+        if backbone.finetune == "last":
+            values = torch.from_numpy(backbone.activations(view, device))
+            return {**spec, "augment": "none", "part": "last"}, Resident((values.to(device),))
         if isinstance(view, EncodedImages):
             return spec, Streamed(view, device)
         return spec, Resident((torch.from_numpy(np.ascontiguousarray(view.pixels)).to(device),))
 
     @staticmethod
     def network(spec: Spec, widths: list[int]) -> nn.Module:
-        """A backbone and fully connected layers after it."""
-        return ImageNetwork(spec, widths)
+        """A backbone, or its last block, and fully connected layers after it."""
+        return LastBlock(spec, widths) if spec.get("part") == "last" else ImageNetwork(spec, widths)

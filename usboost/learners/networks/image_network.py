@@ -1,4 +1,4 @@
-"""Networks on pictures: a convolutional backbone, then fully connected layers."""
+"""Networks on pictures: a convolutional backbone, or its last block, then fully connected layers."""
 
 from __future__ import annotations
 
@@ -8,46 +8,16 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from usboost.learners.networks import architectures
+from usboost.learners.networks.architectures import IMAGENET, PLAIN, TORCHVISION
 from usboost.learners.networks.modules import dense_network
 
 AUGMENTATIONS = ("none", "flip", "flip_shift")
 
+RATE = 0.1
+"""Share of the learning rate by which pretrained parameters move."""
 
 SHIFT = 8  # a shifted picture moves by at most 1/SHIFT of its side
-
-
-SMALLEST = {"small_cnn": 8, "vgg16": 32, "resnet50": 1}  # pixels a side that its poolings leave one of
-
-
-IMAGENET = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])  # mean and deviation that torchvision trained with
-
-
-class SmallCNN(nn.Sequential):
-    """Three convolutions for small pictures and small machines: 256 features.
-
-    Group normalisation, because it needs no running statistics: a weak learner may see one epoch.
-    """
-
-    n_features = 256
-
-    def __init__(self, channels: int) -> None:
-        layers: list[nn.Module] = []
-        for before, after in ((channels, 16), (16, 32), (32, 64)):
-            # pooled first: norm and activation then cost a quarter
-            layers += [nn.Conv2d(before, after, 3, padding=1), nn.MaxPool2d(2)]
-            layers += [nn.GroupNorm(4, after), nn.ReLU()]
-        super().__init__(*layers, nn.AdaptiveAvgPool2d(2), nn.Flatten())
-
-
-def _torchvision(name: str) -> tuple[nn.Module, int]:
-    """The convolutional part of a torchvision network, averaged over positions, and its width."""
-    import torchvision
-
-    if name == "vgg16":  # `vgg16()` would draw 124 million weights more, of layers that are not used
-        features = torchvision.models.vgg.make_layers(torchvision.models.vgg.cfgs["D"])
-        return nn.Sequential(features, nn.AdaptiveAvgPool2d(1), nn.Flatten()), 512
-    resnet = torchvision.models.resnet50()
-    return nn.Sequential(*list(resnet.children())[:-1], nn.Flatten()), 2048
 
 
 class ImageNetwork(nn.Module):
@@ -55,19 +25,13 @@ class ImageNetwork(nn.Module):
 
     def __init__(self, spec: dict[str, Any], widths: list[int]) -> None:
         super().__init__()
-
         self.spec = spec
         self.generator = torch.Generator()
         self.backbone: nn.Module
-        with torch.random.fork_rng(devices=[]):  # `initialise` draws the weights that count
-            if spec["backbone"] == "small_cnn":
-                self.backbone, n_features = SmallCNN(spec["channels"]), SmallCNN.n_features
-            else:
-                self.backbone, n_features = _torchvision(spec["backbone"])
-        self.head: nn.Module = nn.Identity()
-        if widths:
-            self.head = nn.Sequential(nn.ReLU(), dense_network([n_features, *widths]))
-        mean, deviation = IMAGENET if spec["imagenet"] else ([0.5], [0.25])
+        # `initialise` draws the weights that count
+        self.backbone, n_features = architectures.build(spec["backbone"], spec["channels"])
+        self.head = _head(spec, n_features, widths)
+        mean, deviation = channel_statistics(spec)
         self.mean: torch.Tensor
         self.deviation: torch.Tensor
         self.register_buffer("mean", torch.tensor(mean).view(1, -1, 1, 1), persistent=False)
@@ -100,3 +64,50 @@ class ImageNetwork(nn.Module):
             top, left = most + down, most + across
             pictures = padded[:, :, top : top + height, left : left + width]
         return pictures
+
+
+class LastBlock(nn.Module):
+    """The last block of a backbone on what its frozen part made of pictures, then connected layers.
+
+    Batch normalisation keeps its statistics, in training too: those of a small batch are worse. The block
+    moves by a tenth of the learning rate, which suits the new layers.
+    """
+
+    def __init__(self, spec: dict[str, Any], widths: list[int]) -> None:
+        super().__init__()
+        self.spec = spec
+        whole, n_features = architectures.build(spec["backbone"], spec["channels"])
+        self.backbone: nn.Module = architectures.split(whole, spec["backbone"])[1]
+        for parameter in self.backbone.parameters():
+            parameter.rate = RATE  # type: ignore[attr-defined]
+        self.head = _head(spec, n_features, widths)
+
+    def train(self, mode: bool = True) -> LastBlock:
+        super().train(mode)
+        for part in self.modules():
+            if isinstance(part, nn.modules.batchnorm._BatchNorm):
+                part.eval()
+        return self
+
+    def forward(self, tensors: tuple[torch.Tensor, ...]) -> torch.Tensor:
+        values = tensors[0].float()
+        if values.ndim == 4:
+            values = values.contiguous(memory_format=torch.channels_last)
+        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=values.is_cuda):
+            out = self.head(self.backbone(values))
+        return out.float()
+
+
+def channel_statistics(spec: dict[str, Any]) -> tuple[list[float], list[float]]:
+    """Mean and deviation by which pictures are normalised; earlier files said only whether ImageNet's."""
+    if "mean" in spec:
+        return spec["mean"], spec["deviation"]
+    return IMAGENET if spec["imagenet"] else PLAIN
+
+
+def _head(spec: dict[str, Any], n_features: int, widths: list[int]) -> nn.Module:
+    if not widths:
+        return nn.Identity()
+    layers = dense_network([n_features, *widths])
+    # the others' features may be negative, and mean something there
+    return nn.Sequential(nn.ReLU(), layers) if spec["backbone"] in ("small_cnn", *TORCHVISION) else layers

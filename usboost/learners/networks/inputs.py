@@ -118,7 +118,8 @@ def check_weights(weights: Mapping[str, np.ndarray], spec: Spec, build: Callable
         raise UsboostError("a network's weights are not those of its specification")
     for name, array in weights.items():
         whole = name.endswith("num_batches_tracked")
-        if array.shape != shapes[name] or array.dtype != (np.int64 if whole else np.float32):
+        scalar = whole and array.shape == (1,)  # as files hold it
+        if (array.shape != shapes[name] and not scalar) or array.dtype != (np.int64 if whole else np.float32):
             raise UsboostError(f"a network's {name} is {array.dtype} of shape {array.shape}")
         if not np.isfinite(array).all():
             raise UsboostError(f"a network's {name} holds a number that is not finite")

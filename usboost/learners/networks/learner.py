@@ -52,7 +52,9 @@ class FittedNetwork:
     kind: ClassVar[str] = "network"
 
     def predict(self, prepared: PreparedView) -> np.ndarray:
-        network = self.module(prepared.device)
+        return self._outputs(self.module(prepared.device), prepared)
+
+    def _outputs(self, network: nn.Module, prepared: PreparedView) -> np.ndarray:
         fast = by_hand.written_out(network, prepared.rows)
         return by_hand.predict(*fast) if fast else run(network, [prepared.rows])
 
@@ -61,15 +63,28 @@ class FittedNetwork:
         cls, learners: Sequence[FittedNetwork], steps: Sequence[float], prepared: PreparedView
     ) -> np.ndarray:
         """Σ_k step_k · network_k(x), float64 (n, D): stacked where they are tables on the CPU."""
-        fast = by_hand.written_out(learners[0].module(prepared.device), prepared.rows)
-        if fast and all(learner.spec == learners[0].spec for learner in learners):
+        if any(learner.spec != learners[0].spec for learner in learners):
+            return sum_one_by_one(learners, steps, prepared)
+        network = learners[0].module(prepared.device)
+        fast = by_hand.written_out(network, prepared.rows)
+        if fast:
             return stacked.weighted_sum([learner.weights for learner in learners], steps, fast[1])
-        return sum_one_by_one(learners, steps, prepared)
+        # one network for all: to build a large one takes longer than to run it
+        total: np.ndarray | None = None
+        for learner, step in zip(learners, steps):
+            learner._load(network)
+            part = np.float64(step) * learner._outputs(network, prepared)
+            total = part if total is None else np.add(total, part, out=total)
+        assert total is not None
+        return total
 
     def module(self, device: torch.device) -> nn.Module:
         network = branch(self.spec["input"], self.spec["widths"])
-        network.load_state_dict({name: torch.from_numpy(array) for name, array in self.weights.items()})
+        self._load(network)
         return network.to(device)
+
+    def _load(self, network: nn.Module) -> None:
+        network.load_state_dict({name: torch.from_numpy(array) for name, array in self.weights.items()})
 
     def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         return dict(self.weights), {"spec": self.spec}
@@ -119,7 +134,9 @@ class NetworkLearner(BaseEstimator):
     device : str
         "auto", "cpu", "cuda" or any torch device.
     backbone : Backbone, optional
-        How pictures are read; a small CNN by default. The hidden layers come after it.
+        How pictures are read; a small CNN by default. The hidden layers come after it. What of it is
+        trained goes on from its pretrained weights every round, or with a "warm" start from the last
+        round's.
     reads : tuple of view names, optional
         The views that it reads, several as tables side by side; by default the one with its own name.
     """
@@ -175,7 +192,7 @@ class NetworkTrainer:
     def fit(self, target: Target, *, seed: int, start: FittedLearner | None = None) -> FittedNetwork:
         learner, network, device = self._learner, self._network, self._prepared.device
         if learner.start == "warm" and isinstance(start, FittedNetwork):
-            network.load_state_dict({name: torch.from_numpy(array) for name, array in start.weights.items()})
+            start._load(network)
             reseed(network, seed)
         else:
             initialise(network, seed)

@@ -28,7 +28,10 @@ class Optimizer(Protocol):
 
 
 class _Flat:
-    """Makes a module's trainable parameters, and their gradients, views of one vector each."""
+    """Makes a module's trainable parameters, and their gradients, views of one vector each.
+
+    A parameter with an attribute `rate` moves by that share of the learning rate.
+    """
 
     def __init__(self, module: nn.Module, learning_rate: float) -> None:
         parameters = [p for p in module.parameters() if p.requires_grad]
@@ -41,6 +44,14 @@ class _Flat:
             parameter.data = self.values[rows].view_as(parameter)
             parameter.grad = self.gradient[rows].view_as(parameter)
             start = rows.stop
+        rates = [(p.numel(), float(getattr(p, "rate", 1.0))) for p in parameters]
+        self.rates = None
+        if any(rate != 1 for _, rate in rates):
+            self.rates = torch.cat([torch.full((n,), rate) for n, rate in rates]).to(self.values.device)
+
+    def slower(self, denominator: torch.Tensor) -> torch.Tensor:
+        """The denominators of a step, in place, by the parameters' shares of the learning rate."""
+        return denominator if self.rates is None else denominator.div_(self.rates)
 
     def zero_grad(self) -> None:
         self.gradient.zero_()
@@ -53,7 +64,10 @@ class SGD(_Flat):
     """θ ← θ − η g."""
 
     def step(self) -> None:
-        self.values.add_(self.gradient, alpha=-self.learning_rate)
+        if self.rates is None:
+            self.values.add_(self.gradient, alpha=-self.learning_rate)
+        else:
+            self.values.addcmul_(self.gradient, self.rates, value=-self.learning_rate)
 
 
 class RMSprop(_Flat):
@@ -68,7 +82,8 @@ class RMSprop(_Flat):
 
     def step(self) -> None:
         self._square.mul_(0.99).addcmul_(self.gradient, self.gradient, value=0.01)
-        self.values.addcdiv_(self.gradient, self._square.sqrt().add_(1e-8), value=-self.learning_rate)
+        denominator = self.slower(self._square.sqrt().add_(1e-8))
+        self.values.addcdiv_(self.gradient, denominator, value=-self.learning_rate)
 
 
 class Adam(_Flat):
@@ -88,7 +103,7 @@ class Adam(_Flat):
         self._mean.lerp_(self.gradient, 0.1)
         self._square.mul_(0.999).addcmul_(self.gradient, self.gradient, value=0.001)
         correction = (1 - 0.999**steps) ** 0.5
-        denominator = (self._square.sqrt() / correction).add_(1e-8)
+        denominator = self.slower((self._square.sqrt() / correction).add_(1e-8))
         self.values.addcdiv_(self._mean, denominator, value=-self.learning_rate / (1 - 0.9**steps))
 
 

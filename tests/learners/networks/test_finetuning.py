@@ -1,0 +1,140 @@
+"""A backbone's last block trained on what the frozen rest gave once; rows without a picture."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from usboost.data.images import Images
+from usboost.data.table import Table
+from usboost.data.views import Views
+from usboost.learners.base import Target
+from usboost.learners.networks import embeddings
+from usboost.learners.networks.backbones import Backbone
+from usboost.learners.networks.learner import NetworkLearner
+from usboost.learners.trees.learner import TreeLearner
+from usboost.models.persistence import load, save
+from usboost.models.two_branch import TwoBranchNetworkClassifier
+from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
+
+
+@dataclass(frozen=True, eq=False)
+class Gaps(Images):
+    """Pictures of which some are missing."""
+
+    absent: np.ndarray | None = None
+
+    def __getitem__(self, rows: Any) -> Gaps:
+        return Gaps(self.pixels[rows], None if self.absent is None else self.absent[rows])
+
+
+def squares(n: int = 64, seed: int = 0) -> tuple[Views, np.ndarray]:
+    """Pictures with a bright square on the left or on the right, beside a table of noise."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 2, n)
+    pixels = rng.integers(0, 80, (n, 3, 32, 32)).astype(np.uint8)
+    for row, label in enumerate(y):
+        left = 4 + 14 * label
+        pixels[row, :, 8:20, left : left + 10] += 150
+    table = Table.from_numeric(rng.normal(size=(n, 2)).astype(np.float32))
+    return Views(U=Images(pixels), S=table), y
+
+
+def last(cache: Path | str | bool = False) -> Backbone:
+    return Backbone(finetune="last", cache=str(cache) if isinstance(cache, Path) else cache)
+
+
+def test_a_round_goes_on_with_the_last_block_and_its_norms_stay() -> None:
+    views, y = squares()
+    learner = NetworkLearner((8,), batch_size=16, start="warm", backbone=last(), device="cpu")
+    prepared = learner.prepare(views["U"])
+    trainer = learner.trainer(prepared, 1)
+    target = Target(2.0 * y[:, None] - 1)
+    first = trainer.fit(target, seed=0, start=None)
+    second = trainer.fit(target, seed=1, start=first)
+    errors = [np.square(each.predict(prepared) - target.values).mean() for each in (first, second)]
+    assert errors[1] < errors[0]
+    network = second.module(torch.device("cpu"))
+    last().load_weights(network)
+    before = {name: tensor.numpy().copy() for name, tensor in network.state_dict().items()}
+    changed = {name for name in before if not np.array_equal(before[name], second.weights[name])}
+    assert any(name.startswith("backbone") and name.endswith("weight") for name in changed)
+    assert not any("running" in name or "tracked" in name for name in changed)
+    assert sum(array.size for array in second.weights.values()) < 1.2e6  # of 3.4 million in the backbone
+
+
+@pytest.mark.parametrize("kind", ["boosted", "two branches"])
+def test_a_model_predicts_where_cache_and_weights_are_gone(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    views, y = squares()
+    backbone = last(tmp_path / "cache")
+    network = NetworkLearner((8,), batch_size=16, start="warm", backbone=backbone, device="cpu")
+    model = {
+        "boosted": lambda: TwoWeakLearnerClassifier(
+            {"U": network, "S": TreeLearner()}, n_rounds=3, validation_fraction=0
+        ),
+        "two branches": lambda: TwoBranchNetworkClassifier(
+            dnn1=(8,), dnn2=(4,), dnn3=(4,), n_epochs=3, batch_size=16, backbone=backbone, device="cpu"
+        ),
+    }[kind]().fit(views, y)
+    save(model, tmp_path / "model")
+    frozen = list((tmp_path / "model").glob("backbone-*"))
+    assert len(frozen) == 1 and frozen[0].stat().st_size < 15e6
+    expected = model.predict_proba(views)
+    shutil.rmtree(tmp_path / "cache")
+    embeddings.forget()
+    monkeypatch.setattr("usboost.learners.networks.pretrained._packaged", None)
+    again = load(tmp_path / "model")
+    np.testing.assert_array_equal(again.predict_proba(views), expected)
+    save(again, tmp_path / "copy")
+    assert len(list((tmp_path / "copy").glob("backbone-*"))) == 1
+
+
+def test_sums_of_networks_on_pictures_are_those_of_each() -> None:
+    views, y = squares(32)
+    learner = NetworkLearner((4,), batch_size=16, backbone=last(), device="cpu")
+    prepared = learner.prepare(views["U"])
+    fitted = [learner.trainer(prepared, 2).fit(Target(np.eye(2)[y]), seed=k, start=None) for k in (0, 1)]
+    expected = 0.3 * fitted[0].predict(prepared).astype(float) + 0.5 * fitted[1].predict(prepared)
+    got = type(fitted[0]).weighted_sum(fitted, [0.3, 0.5], prepared)
+    np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("finetune", ["none", "last", "all"])
+def test_a_vector_is_learned_for_missing_pictures(finetune: str, tmp_path: Path) -> None:
+    """Where the picture is missing the label is in the table, so only a mask can tell which to read."""
+    views, y = squares(96)
+    absent = np.arange(96) % 3 == 0
+    pictures = Gaps(np.where(absent[:, None, None, None], 0, views["U"].pixels).astype(np.uint8), absent)
+    table = Table.from_numeric(np.where(absent, 2.0 * y - 1, 0).astype(np.float32)[:, None])
+    views = Views(U=pictures, S=table)
+    backbone = Backbone(finetune=finetune, size=64, cache=str(tmp_path))
+    if finetune == "all":
+        backbone = Backbone("small_cnn", False, "all")
+    model = TwoBranchNetworkClassifier(
+        dnn1=(8,), dnn2=(8,), dnn3=(8,), n_epochs=30, batch_size=16, patience=None, learning_rate=0.001,
+        backbone=backbone, device="cpu",
+    ).fit(views, y, (views, y))  # fmt: skip
+    assert np.mean(model.predict(views) == y) > 0.9
+    assert model.network_.weights["no_first"].any()
+    other = Views(U=replace(pictures, pixels=np.where(pictures.pixels == 0, 99, pictures.pixels)), S=table)
+    same = model.predict_proba(other)[absent]
+    np.testing.assert_allclose(same, model.predict_proba(views)[absent], rtol=1e-5)
+    save(model, tmp_path / "model")
+    np.testing.assert_array_equal(load(tmp_path / "model").predict_proba(views), model.predict_proba(views))
+
+
+def test_a_model_that_saw_no_gap_takes_rows_with_one() -> None:
+    views, y = squares(48)
+    model = TwoBranchNetworkClassifier(
+        dnn1=(4,), dnn2=(4,), n_epochs=1, device="cpu", backbone=Backbone("small_cnn", False, "all")
+    ).fit(views, y)
+    gaps = Views(U=Gaps(views["U"].pixels, np.ones(48, dtype=bool)), S=views["S"])
+    assert np.isfinite(model.predict_proba(gaps)).all()
