@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -13,11 +14,37 @@ from usboost.models import zoo
 
 NAMES = ", ".join(zoo.OFFERED)
 
+
+class FinetuneChoice(StrEnum):
+    """What is trained of a backbone."""
+
+    none = "none"
+    last = "last"
+    all = "all"
+
+
 TablePath = Annotated[Path, typer.Argument(metavar="TABLE", help="A .parquet or .csv file.")]
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder that `usboost fit` saved.")]
 Label = Annotated[str, typer.Option("--label", help="Column of the classes.")]
 Image = Annotated[
-    str | None, typer.Option("--image", help="Column of pictures: paths relative to the table, or bytes.")
+    list[str] | None,
+    typer.Option(
+        "--image",
+        help="Column of pictures: paths relative to the table, or bytes; repeatable. A row may have none.",
+    ),
+]
+PoolImages = Annotated[
+    bool,
+    typer.Option(
+        "--pool-images", help="Read several columns of pictures as one, by the mean of their embeddings."
+    ),
+]
+BackboneName = Annotated[
+    str, typer.Option("--backbone", help="Network that reads the pictures, by its name in timm.")
+]
+Finetune = Annotated[
+    FinetuneChoice,
+    typer.Option("--finetune", help="What is trained of the backbone: none of it, its last block, or all."),
 ]
 Drop = Annotated[list[str] | None, typer.Option("--drop", help="Column to leave out; may be repeated.")]
 Categorical = Annotated[
@@ -27,8 +54,9 @@ Categorical = Annotated[
 Size = Annotated[int, typer.Option("--size", min=8, max=1024, help="Side of the pictures in pixels.")]
 Grey = Annotated[bool, typer.Option("--grey", help="Read pictures in grey.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of splits and models.")]
-SkipMissing = Annotated[
-    bool, typer.Option("--skip-missing", help="Leave out rows without a picture instead of refusing them.")
+SkipUnreadable = Annotated[
+    bool,
+    typer.Option("--skip-unreadable", help="Count pictures that cannot be read as missing."),
 ]
 Import = Annotated[
     list[str] | None,

@@ -14,7 +14,7 @@ from usboost.datasets.files.sampling import stratified_parts
 from usboost.datasets.files.sources import sha256
 from usboost.evaluation.metrics import score
 from usboost.multimodal.bundle import Bundle, Card
-from usboost.multimodal.models import build
+from usboost.multimodal.models import Pictures, build
 
 SHARES = (0.85, 0.15)
 """Shares of training and validation rows."""
@@ -45,6 +45,7 @@ def fit(
     seed: int = 0,
     rounds: int | None = None,
     learners: Mapping[str, str] | None = None,
+    pictures: Pictures | None = None,
     callbacks: Sequence[Callback] | None = None,
 ) -> Fitted:
     """Fit a model to 85 % of the rows of each class and early stop it on the others.
@@ -54,6 +55,7 @@ def fit(
     Parameters
     ----------
     name, rounds, learners : see `models.build`.
+    pictures : how the model reads the table's pictures, if it has any.
     seed : of the split and of the model.
 
     Raises
@@ -61,7 +63,8 @@ def fit(
     UsboostError
         If the model is unknown, or cannot be fitted to these rows.
     """
-    model = build(name, pictures=table.pictures is not None, seed=seed, rounds=rounds, learners=learners)
+    read = (pictures or Pictures()) if table.pictures else False
+    model = build(name, pictures=read, seed=seed, rounds=rounds, learners=learners)
     train, held = stratified_parts(table.labels, SHARES, seed)
     encoding = table.fit_encoding(train)
     held_views = table.views(encoding, held)
@@ -91,7 +94,13 @@ def fit(
 
 
 def _pictures(table: OwnTable) -> dict[str, Any] | None:
-    if table.pictures is None:
+    form = table.form
+    if form is None:
         return None
-    size = [table.pictures.height, table.pictures.width]
-    return {"view": "U", "column": table.roles.image, "size": size, "channels": table.pictures.channels}
+    return {
+        "columns": list(form.columns),
+        "size": [form.size, form.size],
+        "channels": form.channels,
+        "aspect": form.aspect,
+        "pooled": form.pooled,
+    }
