@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from usboost.boosting.callbacks import Callback
+from usboost.datasets.custom.encoding import Encoding
 from usboost.datasets.custom.table import OwnTable
 from usboost.datasets.files.sampling import stratified_parts
 from usboost.datasets.files.sources import sha256
@@ -74,8 +75,29 @@ def fit(
     model.fit(table.views(encoding, train), table.labels[train], (held_views, table.labels[held]))
     seconds = time.perf_counter() - started
     scores = score(table.labels[held], model.predict_proba(held_views))
+    rows = (len(train), len(held))
+    card = card_of(table, encoding, model=name, rows=rows, scores=scores, seed=seed)
+    return Fitted(Bundle(model, card), scores, rows, model.best_round_, seconds)
+
+
+def card_of(
+    table: OwnTable,
+    encoding: Encoding,
+    *,
+    model: str,
+    rows: tuple[int, int],
+    scores: Mapping[str, float],
+    seed: int,
+) -> Card:
+    """What a bundle says of a model that was fitted to a table.
+
+    Parameters
+    ----------
+    encoding : of the table's columns.
+    model : its name; rows : (training, validation); scores : of the latter; seed : of the fit.
+    """
     card = {
-        "model": name,
+        "model": model,
         "classes": table.classes,
         "label": table.roles.label,
         "columns": table.kinds,
@@ -83,14 +105,13 @@ def fit(
         "images": _pictures(table),
         "imputation": encoding.imputation,
         "encoders": {view: encoder.to_dict() for view, encoder in encoding.encoders.items()},
-        "rows": {"train": len(train), "val": len(held)},
+        "rows": {"train": rows[0], "val": rows[1]},
         "scores": {key: value if math.isfinite(value) else None for key, value in scores.items()},
         "seed": seed,
         "table": table.file.path.name,
         "sha256": sha256(table.file.path),
     }
-    rows = (len(train), len(held))
-    return Fitted(Bundle(model, Card.model_validate(card)), scores, rows, model.best_round_, seconds)
+    return Card.model_validate(card)
 
 
 def _pictures(table: OwnTable) -> dict[str, Any] | None:
