@@ -15,7 +15,6 @@ from usboost.cli.options import (
     Categorical,
     Drop,
     Finetune,
-    FinetuneChoice,
     Grey,
     Image,
     Label,
@@ -52,7 +51,7 @@ def compare(
         typer.Option("--rounds", min=1, help="Most rounds or epochs; not for LightGBM."),
     ] = None,
     backbone: BackboneName = "tf_efficientnet_lite0",
-    finetune: Finetune = FinetuneChoice.none,
+    finetune: Finetune = "none",
     size: Size = 128,
     grey: Grey = False,
     pool_images: PoolImages = False,
@@ -83,7 +82,7 @@ def compare(
         from usboost.multimodal.models import Pictures
         from usboost.multimodal.models import build as build_model
 
-        read = Pictures(backbone, finetune.value, size) if image else False
+        read = Pictures(backbone, finetune, size) if image else False
 
         def build(name: str) -> Any:
             most = rounds if KINDS[zoo.find(name).kind].comparable else None

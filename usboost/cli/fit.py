@@ -15,7 +15,6 @@ from usboost.cli.options import (
     Categorical,
     Drop,
     Finetune,
-    FinetuneChoice,
     Grey,
     Image,
     Import,
@@ -54,7 +53,7 @@ def fit(
         ),
     ] = None,
     backbone: BackboneName = "tf_efficientnet_lite0",
-    finetune: Finetune = FinetuneChoice.none,
+    finetune: Finetune = "none",
     size: Size = 128,
     grey: Grey = False,
     pool_images: PoolImages = False,
@@ -97,7 +96,7 @@ def fit(
                 seed=seed,
                 rounds=rounds,
                 learners=learners,
-                pictures=Pictures(backbone, finetune.value, size),
+                pictures=Pictures(backbone, finetune, size),
                 callbacks=[shown],
             )
         fitted.bundle.save(out)

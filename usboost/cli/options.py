@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -13,15 +12,6 @@ from usboost.files.parts import import_parts
 from usboost.models import zoo
 
 NAMES = ", ".join(zoo.OFFERED)
-
-
-class FinetuneChoice(StrEnum):
-    """What is trained of a backbone."""
-
-    none = "none"
-    last = "last"
-    all = "all"
-
 
 TablePath = Annotated[Path, typer.Argument(metavar="TABLE", help="A .parquet or .csv file.")]
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder that `usboost fit` saved.")]
@@ -43,7 +33,7 @@ BackboneName = Annotated[
     str, typer.Option("--backbone", help="Network that reads the pictures, by its name in timm.")
 ]
 Finetune = Annotated[
-    FinetuneChoice,
+    Literal["none", "last", "all"],
     typer.Option("--finetune", help="What is trained of the backbone: none of it, its last block, or all."),
 ]
 Drop = Annotated[list[str] | None, typer.Option("--drop", help="Column to leave out; may be repeated.")]
