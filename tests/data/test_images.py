@@ -203,7 +203,12 @@ def test_pooled_images_are_the_mean_of_those_there(absent: np.ndarray, rows: np.
     for k, row in enumerate(rows):
         there = [not absent[0, row], True, not absent[1, row]]
         np.testing.assert_allclose(view.weights[k], np.array(there) / sum(there), rtol=1e-6)
+    values = RNG.normal(size=(3, len(rows), 4)).astype(np.float32)
+    for k, (row, found) in enumerate(zip(rows, view.mean(values), strict=True)):
+        there = [not absent[0, row], True, not absent[1, row]]
+        np.testing.assert_allclose(found, values[there, k].mean(axis=0), rtol=1e-4, atol=1e-6)
     two = PooledImages([parts[0], parts[2]])[rows]
+    assert not two.mean(values[:2])[absent[:, rows].all(axis=0)].any()
     none = absent[:, rows].all(axis=0)
     assert (two.absent is None) == (not none.any())
     if none.any():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import reduce
 from typing import Any, ClassVar
 
 import numpy as np
@@ -63,6 +64,17 @@ class PooledImages:
             if each.absent is not None:
                 there[each.absent, k] = 0
         return there / np.maximum(there.sum(axis=1, keepdims=True), 1)
+
+    def mean(self, values: Iterable[np.ndarray]) -> np.ndarray:
+        """Each row's mean over its pictures, float32 (n, d); zeros where it has none.
+
+        Parameters
+        ----------
+        values : of the pictures of each column, such as embeddings: arrays of shape (n, d).
+        """
+        weights = self.weights
+        parts = (weight[:, None] * each for weight, each in zip(weights.T, values, strict=True))
+        return reduce(np.add, parts).astype(np.float32, copy=False)
 
     def update_digest(self, digest: Any) -> None:
         """Feed what the pictures are to a hash of `hashlib`."""
