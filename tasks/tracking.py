@@ -312,7 +312,7 @@ def signature(card: Card) -> mlflow.models.ModelSignature:
         for name, kind in card.columns.items()
     ]
     if card.images is not None:
-        inputs.append(ColSpec("binary", card.images.column))
+        inputs += [ColSpec("binary", name, required=False) for name in card.images.columns]
     outputs: list[Any] = [ColSpec("string", "label")]
     outputs += [ColSpec("double", f"p_{name}") for name in card.classes]
     return mlflow.models.ModelSignature(inputs=Schema(inputs), outputs=Schema(outputs))

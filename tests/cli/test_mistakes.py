@@ -78,23 +78,42 @@ def test_pictures_that_are_not_there(demo, tmp_path):
     (tmp_path / "pictures/00003.png").unlink()
     frame.loc[8, "picture"] = None
     path = written(tmp_path / "t.csv", frame)
-    options = (path, *ROLES, "--rounds", 2)
-    said = refused("fit", *options, "--out", tmp_path / "m")
-    assert said == (
-        f"{path}, row 4: picture not found: {tmp_path / 'pictures/00003.png'}; add it, or leave such rows "
-        "out with --skip-missing"
-    )
-    result = run("fit", *options, "--skip-missing", "--out", tmp_path / "m")
+    fit = ("fit", path, *ROLES, "--rounds", 2)
+    result = run(*fit, "--out", tmp_path / "m")
     assert result.exit_code == 0, result.output
-    assert "note: 2 rows without a picture are left out" in result.stderr
-    assert sum(json.loads((tmp_path / "m/card.json").read_text())["rows"].values()) == 118
+    assert result.stderr == "note: 2 of 120 rows have no picture\n"
+    assert sum(json.loads((tmp_path / "m/card.json").read_text())["rows"].values()) == 120
 
     (tmp_path / "pictures/00005.png").write_bytes(b"no picture")
-    said = refused("fit", *options, "--skip-missing", "--out", tmp_path / "m2")
+    said = refused(*fit, "--out", tmp_path / "m2")
     assert said.startswith(f"{path}, row 6, '00005.png' is no picture in a known format")
+    assert said.endswith("; --skip-unreadable counts such pictures as missing")
+    result = run(*fit, "--skip-unreadable", "--out", tmp_path / "m2")
+    assert result.exit_code == 0, result.output
+    assert result.stderr == (
+        "note: 3 of 120 rows have no picture\nnote: 1 of these pictures cannot be read\n"
+    )
     frame.loc[0, "picture"] = "../elsewhere.png"
     written(path, frame)
-    assert "is not a path inside" in refused("fit", *options, "--skip-missing", "--out", tmp_path / "m2")
+    assert "is not a path inside" in refused(*fit, "--skip-unreadable", "--out", tmp_path / "m3")
+
+
+@pytest.mark.parametrize("command", ["fit", "compare"])
+def test_a_table_without_any_picture(command, demo, tmp_path):
+    frame = pd.read_csv(demo)
+    path = written(tmp_path / "t.csv", frame)
+    out = ("--out", tmp_path / "out")
+    assert refused(command, path, *ROLES, *out) == (
+        f"{path}: column 'picture' holds no picture at all: no file {tmp_path / 'pictures/00000.png'}, "
+        "say; correct it"
+    )
+    written(path, frame.assign(picture=None))
+    assert refused(command, path, *ROLES, *out) == (
+        f"{path}: column 'picture' holds no picture at all: every row is empty; correct it"
+    )
+    written(path, frame.assign(picture=np.where(frame.index == 3, "pictures/", None)))
+    (tmp_path / "pictures").mkdir()
+    assert "is not a file" in refused(command, path, *ROLES, *out)
 
 
 def test_only_a_model_is_replaced(table, tmp_path):

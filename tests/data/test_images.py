@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from hypothesis.extra import numpy as hnp
 from PIL import Image
 
 from usboost.data.images import EncodedImages, Images
+from usboost.data.pooled_images import PooledImages
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
@@ -132,3 +135,88 @@ def test_damaged_and_odd_images_are_named() -> None:
         np.testing.assert_array_equal(images.decode([0])[0], PIXELS[1][0])
         with pytest.raises(UsboostError, match=message):
             images.decode()
+
+
+def test_rows_of_images_share_their_pixels_and_digests(tmp_path: Path) -> None:
+    on_disk = np.memmap(tmp_path / "pixels", np.uint8, "w+", shape=PIXELS[3].shape)
+    on_disk[:] = PIXELS[3]
+    whole = Images(on_disk)
+    assert whole.pixels is on_disk and whole.decode() is on_disk
+    cut = whole[10:40][np.arange(30) % 3 == 0]
+    assert cut._pixels is on_disk and len(cut) == 10
+    read = []
+
+    class Watched(np.ndarray):
+        def __getitem__(self, rows: Any) -> Any:
+            read.append(rows)
+            return super().__getitem__(rows)
+
+    watched = Images(PIXELS[3].view(Watched))
+    some = watched[[4, 4, 7]]
+    assert read == []
+    first = some.digests()
+    assert sorted(read) == [4, 7]
+    watched[4:9].digests()
+    assert sorted(read) == [4, 5, 6, 7, 8]
+    np.testing.assert_array_equal(first, whole[[4, 4, 7]].digests())
+
+
+def test_a_digest_says_what_a_picture_is() -> None:
+    pixels = np.concatenate([PIXELS[1], PIXELS[1][::-1]])
+    found = Images(pixels).digests()
+    assert found.shape == (100, 16) and found.dtype == np.uint8
+    assert len(np.unique(found, axis=0)) == 50
+    np.testing.assert_array_equal(found[:50], found[:49:-1])
+    np.testing.assert_array_equal(Images(np.asfortranarray(pixels)).digests(), found)
+    turned = Images(np.ascontiguousarray(pixels.reshape(100, 1, 9, 6))).digests()
+    assert (turned != found).any(axis=1).all()
+    expected = hashlib.blake2b(b"(1, 6, 9)" + PIXELS[1][3].tobytes(), digest_size=16).digest()
+    assert found[3].tobytes() == expected
+    encoded = ENCODED[1][[5, 6, 5]]
+    assert encoded.digests()[1].tobytes() == hashlib.blake2b(encoded.encoded(1), digest_size=16).digest()
+    assert (encoded.digests()[0] == encoded.digests()[2]).all()
+    assert ENCODED[1][:0].digests().shape == Images(pixels)[:0].digests().shape == (0, 16)
+
+
+@given(rows=ROWS)
+def test_who_has_no_picture_is_cut_along(rows: Any) -> None:
+    absent = np.arange(50) % 3 == 0
+    np.testing.assert_array_equal(Images(PIXELS[1], absent=absent)[rows].absent, absent[rows])
+    assert Images(PIXELS[1])[rows].absent is None and ENCODED[1][rows].absent is None
+
+
+def test_a_mask_of_other_rows_is_refused() -> None:
+    for absent in (np.zeros(49, dtype=bool), np.zeros(50, dtype=np.uint8)):
+        with pytest.raises(UsboostError, match=r"absent must be bool of shape \(50,\)"):
+            Images(PIXELS[1], absent=absent)
+
+
+@given(
+    absent=hnp.arrays(np.bool_, (2, 50)),
+    rows=st.lists(st.integers(0, 49), max_size=9).map(lambda rows: np.array(rows, int)),
+)
+def test_pooled_images_are_the_mean_of_those_there(absent: np.ndarray, rows: np.ndarray) -> None:
+    parts = [Images(PIXELS[3], absent=absent[0]), ENCODED[3], Images(PIXELS[3][::-1], absent=absent[1])]
+    view = PooledImages(parts)[rows]
+    assert len(view) == len(rows) and (view.channels, view.height, view.width) == (3, 6, 9)
+    assert view.absent is None
+    for k, row in enumerate(rows):
+        there = [not absent[0, row], True, not absent[1, row]]
+        np.testing.assert_allclose(view.weights[k], np.array(there) / sum(there), rtol=1e-6)
+    values = RNG.normal(size=(3, len(rows), 4)).astype(np.float32)
+    for k, (row, found) in enumerate(zip(rows, view.mean(values), strict=True)):
+        there = [not absent[0, row], True, not absent[1, row]]
+        np.testing.assert_allclose(found, values[there, k].mean(axis=0), rtol=1e-4, atol=1e-6)
+    two = PooledImages([parts[0], parts[2]])[rows]
+    assert not two.mean(values[:2])[absent[:, rows].all(axis=0)].any()
+    none = absent[:, rows].all(axis=0)
+    assert (two.absent is None) == (not none.any())
+    if none.any():
+        np.testing.assert_array_equal(two.absent, none)
+        assert (two.weights[none] == 0).all()
+
+
+def test_pooled_images_are_of_one_size() -> None:
+    for parts in ([], [Images(PIXELS[3]), Images(PIXELS[1])], [Images(PIXELS[3]), Images(PIXELS[3][:9])]):
+        with pytest.raises(UsboostError, match="one column or more, all of the same rows and size"):
+            PooledImages(parts)

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from usboost.cli.app import app
 from usboost.datasets.custom.demo import write_demo
 
-ROLES = ("--label", "batch", "--image", "picture", "--drop", "split")
+ROLES = ("--label", "batch", "--image", "picture", "--size", "32", "--drop", "split")
 
 
 def run(*arguments: object) -> Result:

@@ -109,7 +109,7 @@ def test_values_never_seen_and_missing_ones(plain, tmp_path):
 @pytest.mark.parametrize("name", zoo.OFFERED)
 def test_every_model_comes_back_as_it_was_saved(name, demo, tmp_path):
     """The saved folder's probabilities on the validation rows give the score that the card tells."""
-    table = read_own(demo, label="batch", image="picture", drop=["split"])
+    table = read_own(demo, label="batch", image="picture", drop=["split"], size=32)
     fitted = fit(table, name, rounds=2, seed=3)
     fitted.bundle.save(tmp_path / "model")
     found = predicted(tmp_path / "model", demo, tmp_path / "p.parquet", "--batch", 50)
@@ -143,15 +143,21 @@ def test_a_row_without_picture(model, demo, tmp_path):
     (tmp_path / "pictures").mkdir()
     for k in range(6):
         (tmp_path / f"pictures/{k:05d}.png").write_bytes((demo.parent / f"pictures/{k:05d}.png").read_bytes())
+    for options in ((), ("--batch", 4), ("--batch", 1)):
+        result = run("predict", model, table, "--out", tmp_path / "p.parquet", *options)
+        assert result.stderr == "note: 2 of 6 rows have no picture\n"
+        found = pd.read_parquet(tmp_path / "p.parquet")
+        assert found.notna().all(axis=None)
+        whole = predicted(model, demo, tmp_path / "q.parquet").head(6)
+        kept = [0, 1, 3, 5]
+        assert np.allclose(found.iloc[kept, 1:], whole.iloc[kept, 1:], rtol=0, atol=1e-6)
+    (tmp_path / "pictures/00001.png").write_bytes(b"no picture")
     said = refused("predict", model, table, "--out", tmp_path / "p.parquet")
-    assert said.startswith(f"{table}, row 3: column 'picture' holds no picture")
-    assert not (tmp_path / "p.parquet").exists()
-    found = predicted(model, table, tmp_path / "p.parquet", "--skip-missing", "--batch", 4)
-    assert found["label"].isna().tolist() == [False, False, True, False, True, False]
-    assert found["p_mixed"].isna().tolist() == found["label"].isna().tolist()
-    whole = predicted(model, demo, tmp_path / "q.parquet").head(6)
-    kept = found["label"].notna()
-    assert np.allclose(found.loc[kept, "p_mixed"], whole.loc[kept, "p_mixed"], rtol=0, atol=1e-6)
+    assert said.startswith(f"{table}, row 2, '00001.png' is no picture in a known format (JPEG, PNG")
+    assert said.endswith("; --skip-unreadable counts such pictures as missing")
+    result = run("predict", model, table, "--out", tmp_path / "p.parquet", "--skip-unreadable")
+    assert result.stderr == ("note: 3 of 6 rows have no picture\nnote: 1 of these pictures cannot be read\n")
+    assert pd.read_parquet(tmp_path / "p.parquet").notna().all(axis=None)
 
 
 def test_an_output_is_replaced_whole_or_not_at_all(plain, tmp_path):

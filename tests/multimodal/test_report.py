@@ -117,20 +117,22 @@ def test_unknown_labels_are_refused(model, fresh, tmp_path):
     assert not (tmp_path / "r.html").exists()
 
 
-def test_rows_without_a_picture_are_left_out(model, fresh, tmp_path):
+def test_rows_without_a_picture_are_counted(model, fresh, tmp_path):
     frame = pd.read_csv(fresh)
     frame.loc[[2, 9], "picture"] = None
     path = fresh.parent / "gaps.csv"
     frame.to_csv(path, index=False)
-    assert "row 3: column 'picture' holds no picture" in refused(
-        "report", model, path, "--out", tmp_path / "r.html"
-    )
-    result = run("report", model, path, "--skip-missing", "--out", tmp_path / "r.html")
-    assert "written" in result.stdout and "58 rows" in result.stdout
-    scored = score_table(bundle.load(model), path, "batch", skip_missing=True)
-    assert scored.skipped == 2 and scored.rows.tolist() == [k for k in range(60) if k not in (2, 9)]
+    result = run("report", model, path, "--out", tmp_path / "r.html")
+    assert "written" in result.stdout and "60 rows" in result.stdout
+    assert result.stderr == "note: 2 of 60 rows have no picture\n"
+    assert "2 of 60 rows have no picture in picture" in Page((tmp_path / "r.html").read_text()).text
+    scored = score_table(bundle.load(model), path, "batch")
+    assert scored.without == {"picture": 2}
+    assert np.flatnonzero(scored.views["U"].absent).tolist() == [2, 9]
     whole = score_table(bundle.load(model), fresh, "batch")
-    assert np.allclose(scored.probabilities, whole.probabilities[scored.rows], rtol=0, atol=1e-6)
+    assert whole.views["U"].absent is None
+    kept = ~scored.views["U"].absent
+    assert np.allclose(scored.probabilities[kept], whole.probabilities[kept], rtol=0, atol=1e-6)
 
 
 def test_intervals_are_those_of_a_share():
@@ -164,7 +166,13 @@ def test_the_card_describes_the_model(model, demo):
         "line": "category",
     }
     assert card["rows"] == {"train": 102, "val": 18} and card["table"] == demo.name
-    assert card["images"] == {"view": "U", "column": "picture", "size": [32, 32], "channels": 3}
+    assert card["images"] == {
+        "columns": ["picture"],
+        "size": [32, 32],
+        "channels": 3,
+        "aspect": "crop",
+        "pooled": False,
+    }
 
 
 def test_importance_and_calibration(model, fresh, tmp_path):

@@ -110,6 +110,10 @@ def test_served_rows_are_those_of_the_table(own):
         np.testing.assert_allclose(found.iloc[:, 1:], expected, rtol=0, atol=1e-6)
     one = served.predict(Context(), rows.head(1).assign(weight=None, colour="unheard of"))
     assert np.isfinite(one.iloc[:, 1:]).all(axis=None)
+    some = served.predict(Context(), rows.assign(picture=[None, *rows["picture"][1:]]))
+    np.testing.assert_allclose(some.iloc[1:, 1:], expected[1:], rtol=0, atol=1e-6)
+    none = served.predict(Context(), rows.assign(picture=None))
+    np.testing.assert_allclose(none.iloc[:1, 1:], some.iloc[:1, 1:], rtol=0, atol=1e-6)
     for wrong, message in (
         (rows.drop(columns="weight"), "the input lacks column 'weight' that the model reads"),
         (rows.assign(weight="heavy"), "the input: column 'weight' held numbers when the model was fitted"),
@@ -119,7 +123,7 @@ def test_served_rows_are_those_of_the_table(own):
             rows.assign(picture=[b"no picture"] * len(rows)),
             "the input, row 1, column 'picture' is no picture",
         ),
-        (rows.assign(picture=None), "the image column 'picture' must hold paths or bytes, not null"),
+        (rows.assign(picture=1), "the image column 'picture' must hold paths or bytes, not int64"),
         (rows.assign(line=[["a"], 1] * 15), "the input: column 'line' holds values of several types"),
         (rows.head(0).astype({"picture": "str"}), "no rows to predict"),
     ):

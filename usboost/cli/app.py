@@ -18,7 +18,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Boosting and deep learning for a table with pictures: a Parquet or CSV file with a label column, "
-    "numbers, categories and perhaps a column of picture paths (relative to the table) or bytes.",
+    "numbers, categories and perhaps columns of picture paths (relative to the table) or bytes.",
 )
 
 for command in (fit, compare, predict, report):

@@ -11,14 +11,17 @@ from usboost.cli import tables
 from usboost.cli.console import console, exit_on_error, progress, say
 from usboost.cli.options import (
     NAMES,
+    BackboneName,
     Categorical,
     Drop,
+    Finetune,
     Grey,
     Image,
     Label,
+    PoolImages,
     Seed,
     Size,
-    SkipMissing,
+    SkipUnreadable,
     TablePath,
 )
 from usboost.errors import UsboostError
@@ -47,14 +50,17 @@ def compare(
         int | None,
         typer.Option("--rounds", min=1, help="Most rounds or epochs; not for LightGBM."),
     ] = None,
-    size: Size = 32,
+    backbone: BackboneName = "tf_efficientnet_lite0",
+    finetune: Finetune = "none",
+    size: Size = 128,
     grey: Grey = False,
+    pool_images: PoolImages = False,
+    skip_unreadable: SkipUnreadable = False,
     seed: Seed = 0,
-    skip_missing: SkipMissing = False,
 ) -> None:
     """Compare models on the same folds of a table, with a test of each difference."""
     with exit_on_error():
-        names = _names(models, pictures=image is not None)
+        names = _names(models, pictures=bool(image))
         if by not in METRICS:
             raise UsboostError(f"unknown score {by!r}; choose among {', '.join(METRICS)}")
         if out is not None and out.exists() and not out.is_dir():
@@ -67,16 +73,20 @@ def compare(
             categorical=categorical,
             size=size,
             grey=grey,
-            skip_missing=skip_missing,
+            pool=pool_images,
+            skip_unreadable=skip_unreadable,
         )
         # imported late, so that mistakes are reported without loading torch
         from usboost.multimodal import results
         from usboost.multimodal.compare import compare as compare_models
+        from usboost.multimodal.models import Pictures
         from usboost.multimodal.models import build as build_model
+
+        read = Pictures(backbone, finetune, size) if image else False
 
         def build(name: str) -> Any:
             most = rounds if KINDS[zoo.find(name).kind].comparable else None
-            return lambda seed: build_model(name, pictures=image is not None, seed=seed, rounds=most)
+            return lambda seed: build_model(name, pictures=read, seed=seed, rounds=most)
 
         with progress("comparing") as show:
             comparison = compare_models(

@@ -12,6 +12,7 @@ from usboost.errors import UsboostError
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress as Bars
 
     from usboost.data.progress import Progress
 
@@ -41,17 +42,37 @@ def exit_on_error() -> Iterator[None]:
 
 @contextmanager
 def progress(what: str) -> Iterator[Progress]:
-    """A progress bar on stderr while the block runs, on a terminal only; removed at the end."""
+    """A progress bar on stderr while the block runs, on a terminal only; removed at the end.
+
+    One within another, such as of pictures that are embedded while a model is fitted, is a second bar; it
+    is there from the first call until all is done.
+    """
+    from rich.progress import MofNCompleteColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 
+    if _open:
+        yield _bar(_open[-1], what, inner=True)
+        return
     stderr = console(err=True)
-    with Bars(console=stderr, transient=True, disable=not stderr.is_terminal) as bars:
-        task = bars.add_task(what, total=None)
+    columns = (*Bars.get_default_columns()[:-1], MofNCompleteColumn(), TimeRemainingColumn())
+    with Bars(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as bars:
+        _open.append(bars)
+        try:
+            yield _bar(bars, what, inner=False)
+        finally:
+            _open.pop()
 
-        def show(done: int, total: int) -> None:
-            bars.update(task, completed=done, total=total or None)
 
-        yield show
+_open: list[Bars] = []  # the bars on the screen, if there are any
+
+
+def _bar(bars: Bars, what: str, *, inner: bool) -> Progress:
+    task = bars.add_task(what, total=None, visible=not inner)
+
+    def show(done: int, total: int) -> None:
+        bars.update(task, completed=done, total=total or None, visible=not inner or done < total)
+
+    return show
 
 
 def console(err: bool = False) -> Console:

@@ -11,15 +11,18 @@ from usboost.cli import tables
 from usboost.cli.console import exit_on_error, progress, say
 from usboost.cli.options import (
     NAMES,
+    BackboneName,
     Categorical,
     Drop,
+    Finetune,
     Grey,
     Image,
     Import,
     Label,
+    PoolImages,
     Seed,
     Size,
-    SkipMissing,
+    SkipUnreadable,
     TablePath,
     chosen_learners,
     import_named,
@@ -49,10 +52,13 @@ def fit(
             help="Most boosting rounds, epochs or trees; still stops early.",
         ),
     ] = None,
-    size: Size = 32,
+    backbone: BackboneName = "tf_efficientnet_lite0",
+    finetune: Finetune = "none",
+    size: Size = 128,
     grey: Grey = False,
+    pool_images: PoolImages = False,
+    skip_unreadable: SkipUnreadable = False,
     seed: Seed = 0,
-    skip_missing: SkipMissing = False,
 ) -> None:
     """Fit a model to a table and save it.
 
@@ -74,15 +80,25 @@ def fit(
             categorical=categorical,
             size=size,
             grey=grey,
-            skip_missing=skip_missing,
+            pool=pool_images,
+            skip_unreadable=skip_unreadable,
         )
         # imported late, so that mistakes are reported without loading torch
         from usboost.boosting.callbacks import ShowRounds
         from usboost.multimodal.fit import fit as fit_table
+        from usboost.multimodal.models import Pictures
 
         with progress(model) as show:
             shown = ShowRounds(progress=show)
-            fitted = fit_table(own, model, seed=seed, rounds=rounds, learners=learners, callbacks=[shown])
+            fitted = fit_table(
+                own,
+                model,
+                seed=seed,
+                rounds=rounds,
+                learners=learners,
+                pictures=Pictures(backbone, finetune, size),
+                callbacks=[shown],
+            )
         fitted.bundle.save(out)
         train, held = fitted.rows
         scores = ", ".join(f"{metric_name(key)} {fitted.scores[key]:.4f}" for key in METRICS)

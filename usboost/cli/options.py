@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -17,7 +17,24 @@ TablePath = Annotated[Path, typer.Argument(metavar="TABLE", help="A .parquet or 
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder that `usboost fit` saved.")]
 Label = Annotated[str, typer.Option("--label", help="Column of the classes.")]
 Image = Annotated[
-    str | None, typer.Option("--image", help="Column of pictures: paths relative to the table, or bytes.")
+    list[str] | None,
+    typer.Option(
+        "--image",
+        help="Column of pictures: paths relative to the table, or bytes; repeatable. A row may have none.",
+    ),
+]
+PoolImages = Annotated[
+    bool,
+    typer.Option(
+        "--pool-images", help="Read several columns of pictures as one, by the mean of their embeddings."
+    ),
+]
+BackboneName = Annotated[
+    str, typer.Option("--backbone", help="Network that reads the pictures, by its name in timm.")
+]
+Finetune = Annotated[
+    Literal["none", "last", "all"],
+    typer.Option("--finetune", help="What is trained of the backbone: none of it, its last block, or all."),
 ]
 Drop = Annotated[list[str] | None, typer.Option("--drop", help="Column to leave out; may be repeated.")]
 Categorical = Annotated[
@@ -27,8 +44,9 @@ Categorical = Annotated[
 Size = Annotated[int, typer.Option("--size", min=8, max=1024, help="Side of the pictures in pixels.")]
 Grey = Annotated[bool, typer.Option("--grey", help="Read pictures in grey.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of splits and models.")]
-SkipMissing = Annotated[
-    bool, typer.Option("--skip-missing", help="Leave out rows without a picture instead of refusing them.")
+SkipUnreadable = Annotated[
+    bool,
+    typer.Option("--skip-unreadable", help="Count pictures that cannot be read as missing."),
 ]
 Import = Annotated[
     list[str] | None,

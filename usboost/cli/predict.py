@@ -9,7 +9,7 @@ import typer
 
 from usboost.cli import tables
 from usboost.cli.console import exit_on_error, note, progress, say
-from usboost.cli.options import Import, ModelPath, TablePath, import_named
+from usboost.cli.options import Import, ModelPath, SkipUnreadable, TablePath, import_named
 
 
 def predict(
@@ -20,10 +20,7 @@ def predict(
         list[str] | None, typer.Option("--keep", help="Column of the table to copy; repeatable.")
     ] = None,
     batch: Annotated[int, typer.Option("--batch", min=1, help="Rows in memory at a time.")] = 4096,
-    skip_missing: Annotated[
-        bool,
-        typer.Option("--skip-missing", help="A row without a picture gets no label, instead of an error."),
-    ] = False,
+    skip_unreadable: SkipUnreadable = False,
     imports: Import = None,
 ) -> None:
     """Write each row's label and class probabilities; the table may be larger than memory."""
@@ -36,10 +33,15 @@ def predict(
         loaded = bundle.load(model)
         with progress("predicting") as show:
             done = predict_table(
-                loaded, table, out, batch=batch, keep=keep or (), skip_missing=skip_missing, progress=show
+                loaded,
+                table,
+                out,
+                batch=batch,
+                keep=keep or (),
+                skip_unreadable=skip_unreadable,
+                progress=show,
             )
         if done.ignored:
             note(f"columns ignored, since the model does not know them: {', '.join(done.ignored)}")
-        if done.skipped:
-            note(f"{done.skipped:,} rows without a picture have no label")
+        tables.note_missing(done.rows, done.without, done.unreadable)
         say(f"written {out}: {done.rows:,} rows")

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from usboost.cli import tables
-from usboost.cli.console import exit_on_error, note, progress, say
-from usboost.cli.options import Import, ModelPath, SkipMissing, TablePath, import_named
+from usboost.cli.console import exit_on_error, progress, say
+from usboost.cli.options import Import, ModelPath, SkipUnreadable, TablePath, import_named
 
 
 def report(
@@ -24,7 +24,7 @@ def report(
             show_default=False,
         ),
     ] = None,
-    skip_missing: SkipMissing = False,
+    skip_unreadable: SkipUnreadable = False,
     imports: Import = None,
 ) -> None:
     """Score a model on labelled rows, best on unseen ones, and write a one-page report."""
@@ -37,7 +37,8 @@ def report(
         from usboost.multimodal.report import write_report
 
         with progress("scoring") as show:
-            scored = write_report(loaded, table, out, label=label, skip_missing=skip_missing, progress=show)
-        if scored.skipped:
-            note(f"{scored.skipped:,} rows without a picture are left out")
+            scored = write_report(
+                loaded, table, out, label=label, skip_unreadable=skip_unreadable, progress=show
+            )
+        tables.note_missing(len(scored), scored.without, scored.unreadable)
         say(f"written {out}: {len(scored):,} rows")

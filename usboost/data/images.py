@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from copy import copy
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,54 +19,101 @@ from usboost.errors import UsboostError
 MODES = {1: "L", 3: "RGB"}
 """Pillow's mode of the images by number of channels."""
 
+DIGEST = 16
+"""Bytes that say what a picture is."""
+
 _BLOCK = 16  # images a thread decodes at a time; fewer than two blocks are not worth a thread
 
 
-@dataclass(frozen=True, eq=False)
 class Images:
-    """n pictures of one size in memory.
+    """n pictures of one size as pixels, in memory or in a memory-mapped file.
 
-    Attributes
+    Rows of it, ``images[rows]``, are another view of the same pixels: only `decode` copies them.
+
+    Parameters
     ----------
-    pixels : uint8 array of shape (n, C, H, W), C being 1 (grey) or 3 (red, green, blue).
+    pixels : uint8 array of shape (N, C, H, W), C being 1 (grey) or 3 (red, green, blue); may be a
+        `numpy.memmap`.
+    absent : bool array of shape (N,), True where a row has no picture; None where all have one.
+    rows : positions in `pixels` of the n pictures, int64 of shape (n,); all of them by default.
 
     Raises
     ------
     UsboostError
-        If the array is of another type or shape.
+        If the array is of another type or shape, or the mask is not of its rows.
     """
 
-    pixels: np.ndarray
     kind: ClassVar[str] = "image"
 
-    def __post_init__(self) -> None:
-        if self.pixels.dtype != np.uint8 or self.pixels.ndim != 4 or self.pixels.shape[1] not in MODES:
+    def __init__(
+        self, pixels: np.ndarray, *, absent: np.ndarray | None = None, rows: np.ndarray | None = None
+    ) -> None:
+        if pixels.dtype != np.uint8 or pixels.ndim != 4 or pixels.shape[1] not in MODES:
             raise UsboostError(
                 "images must be uint8 of shape (n, 1 or 3, height, width), "
-                f"not {self.pixels.dtype} of shape {self.pixels.shape}"
+                f"not {pixels.dtype} of shape {pixels.shape}"
             )
+        if absent is not None and (absent.dtype != np.bool_ or absent.shape != pixels.shape[:1]):
+            raise UsboostError(
+                f"absent must be bool of shape ({len(pixels)},), not {absent.dtype} of shape {absent.shape}"
+            )
+        self._pixels, self._absent, self._rows = pixels, absent, rows
+        self._digests = _Digests(len(pixels))
 
     def __len__(self) -> int:
-        return len(self.pixels)
+        return len(self._pixels if self._rows is None else self._rows)
 
     def __getitem__(self, rows: Any) -> Images:
-        return Images(self.pixels[_selection(rows)])
+        cut = copy(self)
+        cut._rows = self._positions(rows)
+        return cut
+
+    def __repr__(self) -> str:
+        return f"Images({len(self)} of {self.channels} x {self.height} x {self.width})"
 
     @property
     def channels(self) -> int:
-        return self.pixels.shape[1]
+        return self._pixels.shape[1]
 
     @property
     def height(self) -> int:
-        return self.pixels.shape[2]
+        return self._pixels.shape[2]
 
     @property
     def width(self) -> int:
-        return self.pixels.shape[3]
+        return self._pixels.shape[3]
+
+    @property
+    def absent(self) -> np.ndarray | None:
+        """Bool of shape (n,), True where a row has no picture; None where all have one."""
+        return self._absent if self._absent is None or self._rows is None else self._absent[self._rows]
+
+    @property
+    def pixels(self) -> np.ndarray:
+        """Uint8 (n, C, H, W): the array itself, or a copy when this is some rows of it."""
+        return self.decode()
 
     def decode(self, rows: Any = None) -> np.ndarray:
         """The pixels of some rows (all by default): uint8 (k, C, H, W), as `EncodedImages.decode`."""
-        return self.pixels if rows is None else self.pixels[_selection(rows)]
+        if self._rows is None:
+            return self._pixels if rows is None else self._pixels[_selection(rows)]
+        return self._pixels[self._positions(rows)]
+
+    def digests(self) -> np.ndarray:
+        """What each picture is, uint8 (n, 16): BLAKE2b of shape and pixels, made once for all selections."""
+        shape = str(self._pixels.shape[1:]).encode()
+        return self._digests.of(
+            self._positions(), lambda row: [shape, np.ascontiguousarray(self._pixels[row])]
+        )
+
+    def update_digest(self, digest: Any) -> None:
+        """Feed what the pictures are to a hash of `hashlib`."""
+        digest.update(self.digests().tobytes())
+        digest.update(b"" if self.absent is None else self.absent.tobytes())
+
+    def _positions(self, rows: Any = None) -> np.ndarray:
+        own = np.arange(len(self._pixels)) if self._rows is None else self._rows
+        return own if rows is None else own[_selection(rows)]
 
 
 class EncodedImages:
@@ -83,6 +132,7 @@ class EncodedImages:
     """
 
     kind: ClassVar[str] = "image"
+    absent: ClassVar[None] = None  # every row has a picture
 
     def __init__(
         self,
@@ -102,18 +152,15 @@ class EncodedImages:
         self.channels, self.height, self.width = channels, height, width
         self._column = column
         self._rows = np.arange(len(column)) if rows is None else rows
+        self._digests = _Digests(len(column))
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def __getitem__(self, rows: Any) -> EncodedImages:
-        return EncodedImages(
-            self._column,
-            channels=self.channels,
-            height=self.height,
-            width=self.width,
-            rows=self._rows[_selection(rows)],
-        )
+        cut = copy(self)
+        cut._rows = self._rows[_selection(rows)]
+        return cut
 
     def encoded(self, row: int) -> bytes:
         """The PNG or JPEG bytes of one row."""
@@ -121,8 +168,11 @@ class EncodedImages:
 
     def update_digest(self, digest: Any) -> None:
         """Feed what the pictures are to a hash of `hashlib`."""
-        for row in range(len(self)):
-            digest.update(self.encoded(row))
+        digest.update(self.digests().tobytes())
+
+    def digests(self) -> np.ndarray:
+        """What each picture is, uint8 (n, 16): BLAKE2b of its bytes, made once for all selections."""
+        return self._digests.of(self._rows, lambda row: [self._column[row].as_py()])
 
     def decode(self, rows: Any = None, *, threads: int | None = None) -> np.ndarray:
         """The pixels of some rows (all by default).
@@ -180,6 +230,27 @@ class EncodedImages:
                 f"image {position} cannot be decoded ({error}); prepare the dataset again"
             ) from error
         return pixels[None] if self.channels == 1 else pixels.transpose(2, 0, 1)
+
+
+class _Digests:
+    """Digests of N pictures, each made when it is first asked for.
+
+    Threads may ask at once: then they write the same bytes.
+    """
+
+    def __init__(self, n: int) -> None:
+        self._values = np.zeros((n, DIGEST), dtype=np.uint8)
+        self._known = np.zeros(n, dtype=bool)
+
+    def of(self, rows: np.ndarray, parts: Callable[[int], list[Any]]) -> np.ndarray:
+        """Those of some rows, uint8 (k, 16); `parts` gives the bytes of a picture."""
+        for row in np.unique(rows[~self._known[rows]]):
+            digest = hashlib.blake2b(digest_size=DIGEST)
+            for part in parts(int(row)):
+                digest.update(part)
+            self._values[row] = np.frombuffer(digest.digest(), dtype=np.uint8)
+            self._known[row] = True
+        return self._values[rows]
 
 
 def _selection(rows: Any) -> Any:

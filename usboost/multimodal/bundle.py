@@ -14,13 +14,15 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError, model_validator
 
 from usboost.data.encoding import TableEncoder
 from usboost.datasets.custom.columns import Kind
-from usboost.datasets.custom.encoding import PICTURES, Encoding, added
-from usboost.datasets.custom.rows import PictureColumn, RowReader
+from usboost.datasets.custom.encoding import Encoding, added
+from usboost.datasets.custom.pictures import PictureColumns
+from usboost.datasets.custom.rows import RowReader
 from usboost.datasets.custom.source import FrameRows
+from usboost.datasets.files.image_sources import Aspect
 from usboost.datasets.prepared.card import EncoderCard
 from usboost.errors import UsboostError
 from usboost.files import replacing
@@ -44,12 +46,25 @@ class Imputed(_Part):
 
 
 class Pictures(_Part):
-    """How pictures are read; keys as in a prepared dataset's card."""
+    """How pictures are read; see `usboost.datasets.custom.pictures.PictureColumns`."""
 
-    view: Literal["U"] = "U"
-    column: str
+    columns: Annotated[list[str], Field(min_length=1)]
     size: Annotated[list[_Side], Field(min_length=2, max_length=2)]
     channels: Literal[1, 3]
+    aspect: Aspect = "crop"
+    pooled: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_column(cls, found: Any) -> Any:
+        """Of a prepared dataset's card and of earlier bundles, which name one ``column``."""
+        if isinstance(found, Mapping) and "columns" not in found and "column" in found:
+            return {**found, "columns": [found["column"]]}
+        return found
+
+    @property
+    def form(self) -> PictureColumns:
+        return PictureColumns(tuple(self.columns), self.size[0], self.channels, self.aspect, self.pooled)
 
 
 class Card(_Part):
@@ -59,7 +74,7 @@ class Card(_Part):
     ----------
     model : the name of the model; classes : the classes' names in the order of its probabilities.
     label, dropped : columns of the table that it does not read.
-    columns : what each column that it reads holds; images : the column of pictures.
+    columns : what each column that it reads holds; images : the columns of pictures.
     imputation, encoders : how columns become views, see `usboost.datasets.custom.encoding.Encoding`.
     rows, scores : of the training and the validation rows; the scores are of the latter.
     seed, table, sha256 : of the fit; the digest is that of the table, "" where it is no single file.
@@ -101,8 +116,7 @@ class Bundle:
     @cached_property
     def reader(self) -> RowReader:
         """How rows are read."""
-        about = self.card.images
-        pictures = None if about is None else PictureColumn(about.column, about.size[0], about.channels)
+        pictures = None if self.card.images is None else self.card.images.form
         return RowReader(self.card.columns, self.encoding, pictures)
 
     def answers(self, probabilities: np.ndarray) -> pd.DataFrame:
@@ -123,7 +137,8 @@ class Bundle:
         Parameters
         ----------
         rows : the columns that the model was fitted to, in any order; a number may be missing where
-            one was in training or the table was a person's own. Pictures are files' bytes or base64.
+            one was in training or the table was a person's own. Pictures are files' bytes or base64, or
+            missing.
 
         Raises
         ------
@@ -217,8 +232,9 @@ def _check(bundle: Bundle, path: Path) -> None:
     encoding = bundle.encoding
     if sorted(encoding.names) != sorted([*card.columns, *added(encoding.imputation)]):
         raise UsboostError(f"{path}: the encoder is not one of the columns; fit the model again")
-    if card.images is not None and PICTURES in card.encoders:
-        raise UsboostError(f"{path}: the view {PICTURES} is both pictures and a table; fit the model again")
+    pictures = [] if card.images is None else card.images.form.names
+    if both := [name for name in pictures if name in card.encoders]:
+        raise UsboostError(f"{path}: the view {both[0]} is both pictures and a table; fit the model again")
     if len(card.classes) != len(set(card.classes)):
         raise UsboostError(f"{path}: two classes have the same name; fit the model again")
     if list(bundle.model.classes_) != list(range(len(card.classes))):

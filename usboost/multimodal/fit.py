@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from usboost.boosting.callbacks import Callback
+from usboost.datasets.custom.encoding import Encoding
 from usboost.datasets.custom.table import OwnTable
 from usboost.datasets.files.sampling import stratified_parts
 from usboost.datasets.files.sources import sha256
 from usboost.evaluation.metrics import score
 from usboost.multimodal.bundle import Bundle, Card
-from usboost.multimodal.models import build
+from usboost.multimodal.models import Pictures, build
 
 SHARES = (0.85, 0.15)
 """Shares of training and validation rows."""
@@ -45,6 +46,7 @@ def fit(
     seed: int = 0,
     rounds: int | None = None,
     learners: Mapping[str, str] | None = None,
+    pictures: Pictures | None = None,
     callbacks: Sequence[Callback] | None = None,
 ) -> Fitted:
     """Fit a model to 85 % of the rows of each class and early stop it on the others.
@@ -54,6 +56,7 @@ def fit(
     Parameters
     ----------
     name, rounds, learners : see `models.build`.
+    pictures : how the model reads the table's pictures, if it has any.
     seed : of the split and of the model.
 
     Raises
@@ -61,7 +64,8 @@ def fit(
     UsboostError
         If the model is unknown, or cannot be fitted to these rows.
     """
-    model = build(name, pictures=table.pictures is not None, seed=seed, rounds=rounds, learners=learners)
+    read = (pictures or Pictures()) if table.pictures else False
+    model = build(name, pictures=read, seed=seed, rounds=rounds, learners=learners)
     train, held = stratified_parts(table.labels, SHARES, seed)
     encoding = table.fit_encoding(train)
     held_views = table.views(encoding, held)
@@ -71,8 +75,29 @@ def fit(
     model.fit(table.views(encoding, train), table.labels[train], (held_views, table.labels[held]))
     seconds = time.perf_counter() - started
     scores = score(table.labels[held], model.predict_proba(held_views))
+    rows = (len(train), len(held))
+    card = card_of(table, encoding, model=name, rows=rows, scores=scores, seed=seed)
+    return Fitted(Bundle(model, card), scores, rows, model.best_round_, seconds)
+
+
+def card_of(
+    table: OwnTable,
+    encoding: Encoding,
+    *,
+    model: str,
+    rows: tuple[int, int],
+    scores: Mapping[str, float],
+    seed: int,
+) -> Card:
+    """What a bundle says of a model that was fitted to a table.
+
+    Parameters
+    ----------
+    encoding : of the table's columns.
+    model : its name; rows : (training, validation); scores : of the latter; seed : of the fit.
+    """
     card = {
-        "model": name,
+        "model": model,
         "classes": table.classes,
         "label": table.roles.label,
         "columns": table.kinds,
@@ -80,18 +105,23 @@ def fit(
         "images": _pictures(table),
         "imputation": encoding.imputation,
         "encoders": {view: encoder.to_dict() for view, encoder in encoding.encoders.items()},
-        "rows": {"train": len(train), "val": len(held)},
+        "rows": {"train": rows[0], "val": rows[1]},
         "scores": {key: value if math.isfinite(value) else None for key, value in scores.items()},
         "seed": seed,
         "table": table.file.path.name,
         "sha256": sha256(table.file.path),
     }
-    rows = (len(train), len(held))
-    return Fitted(Bundle(model, Card.model_validate(card)), scores, rows, model.best_round_, seconds)
+    return Card.model_validate(card)
 
 
 def _pictures(table: OwnTable) -> dict[str, Any] | None:
-    if table.pictures is None:
+    form = table.form
+    if form is None:
         return None
-    size = [table.pictures.height, table.pictures.width]
-    return {"view": "U", "column": table.roles.image, "size": size, "channels": table.pictures.channels}
+    return {
+        "columns": list(form.columns),
+        "size": [form.size, form.size],
+        "channels": form.channels,
+        "aspect": form.aspect,
+        "pooled": form.pooled,
+    }

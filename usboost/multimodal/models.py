@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from usboost.models import builders, zoo
 from usboost.models.base import ViewsClassifier
@@ -18,10 +18,26 @@ _TRAINING = {"learning_rate": 0.003, "batch_size": 128}
 _TABLE, _PICTURES = (100, 50), (32,)  # widths of networks on a table, and of those after a small CNN
 
 
+@dataclass(frozen=True)
+class Pictures:
+    """How models read pictures.
+
+    Attributes
+    ----------
+    backbone : the network that turns a picture into an embedding.
+    finetune : what a model trains of it beside its head: nothing, its last block, or all.
+    size : side of the pictures in pixels.
+    """
+
+    backbone: str = "tf_efficientnet_lite0"
+    finetune: Literal["none", "last", "all"] = "none"
+    size: int = 128
+
+
 def build(
     name: str,
     *,
-    pictures: bool,
+    pictures: Pictures | bool,
     seed: int = 0,
     rounds: int | None = None,
     learners: Mapping[str, str] | None = None,
@@ -31,7 +47,7 @@ def build(
     Parameters
     ----------
     name : of the catalogue, `zoo.OFFERED` say.
-    pictures : whether the view U holds pictures, read by a small CNN, or the table itself.
+    pictures : whether the view U holds pictures, and how they are read, or the table itself.
     rounds : boosting rounds, epochs or trees at most; by default those above.
     learners : other kinds of learner by name, ``{"S": "regressor"}`` say.
 
@@ -43,7 +59,7 @@ def build(
     entry = zoo.for_table(name)
     if learners:
         entry = entry.changed(name, {}, {learner: {"kind": kind} for learner, kind in learners.items()})
-    return builders.build(entry, OneComputer(pictures, rounds), seed)
+    return builders.build(entry, OneComputer(bool(pictures), rounds), seed)
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,18 @@ from usboost.multimodal.bundle import Bundle
 
 @dataclass(frozen=True)
 class Predicted:
-    """How many rows there were, how many of them without a picture, and the columns not read."""
+    """What was predicted.
+
+    Attributes
+    ----------
+    rows : of the table; without : how many have no picture, by column.
+    unreadable : pictures that could not be read and count as missing.
+    ignored : columns not read.
+    """
 
     rows: int
-    skipped: int
+    without: dict[str, int]
+    unreadable: int
     ignored: list[str]
 
 
@@ -36,7 +44,7 @@ def predict(
     *,
     batch: int = 4096,
     keep: Sequence[str] = (),
-    skip_missing: bool = False,
+    skip_unreadable: bool = False,
     progress: Progress | None = None,
 ) -> Predicted:
     """Write ``label``, ``p_<class>`` and the columns to keep, a row for each row of the table in its order.
@@ -47,7 +55,7 @@ def predict(
     out : a ``.parquet`` or ``.csv`` file; appears when it is complete.
     batch : rows at a time.
     keep : columns of the table that the output holds too.
-    skip_missing : a row without a picture gets no label and no probabilities, instead of an error.
+    skip_unreadable : count pictures that cannot be read as missing, instead of refusing them.
     progress : called with (rows done, 0 where their number is unknown, as in a CSV).
 
     Raises
@@ -69,33 +77,32 @@ def predict(
     types = [pa.string(), *[pa.float64()] * (len(names) - 1)]
     target = pa.schema([*(pa.field(n, t) for n, t in zip(names, types, strict=True)), *kept])
     total = file.n_rows or 0
-    done = skipped = 0
+    done = unreadable = 0
+    pictures = bundle.reader.pictures.columns if bundle.reader.pictures else ()
+    absent = np.zeros(len(pictures), dtype=np.int64)
     with _written(out, target) as writer:
         more = tuple(field.name for field in kept)
-        for rows in bundle.reader.read(file, batch=batch, skip_missing=skip_missing, more=more):
+        for rows in bundle.reader.read(file, batch=batch, skip_unreadable=skip_unreadable, more=more):
             columns = _columns(bundle, rows)
             columns += [rows.raw[name].cast(target.field(name).type) for name in more]
             writer.write_table(pa.table(columns, schema=target))
-            done += len(rows.present)
-            skipped += int((~rows.present).sum())
+            done += len(rows.views)
+            absent += rows.absent.sum(axis=1)
+            unreadable += rows.unreadable
             if progress:
                 progress(done, total)
         if not done:
             raise UsboostError(f"{table} has no rows")
     known = {*needed, *keep, *bundle.card.dropped, bundle.card.label}
     ignored = [name for name in file.names if name not in known and not INDEX_COLUMN.fullmatch(name)]
-    return Predicted(done, skipped, ignored)
+    return Predicted(done, dict(zip(pictures, absent.tolist(), strict=True)), unreadable, ignored)
 
 
 def _columns(bundle: Bundle, rows: Rows) -> list[pa.Array]:
-    """The label and the probabilities of each row; null where the row is not present."""
-    probabilities = np.zeros((len(rows.present), len(bundle.card.classes)))
-    if rows.present.any():
-        probabilities[rows.present] = bundle.model.predict_proba(rows.views)
-    found = bundle.answers(probabilities)
+    """The label and the probabilities of each row."""
+    found = bundle.answers(bundle.model.predict_proba(rows.views))
     return [
-        pa.array(found[name].to_numpy(), pa.float64() if k else pa.string(), mask=~rows.present)
-        for k, name in enumerate(found)
+        pa.array(found[name].to_numpy(), pa.float64() if k else pa.string()) for k, name in enumerate(found)
     ]
 
 

@@ -47,7 +47,7 @@ def bundle_of(
         "label": roles.get("label", LABEL),
         "columns": kinds,
         "dropped": named,
-        "images": about and {**about, "column": about.get("column", IMAGE)},
+        "images": about and {**about, "columns": [about.get("column", IMAGE)]},
         "imputation": {
             each: imputation.get(each, {"value": None, "indicator": False})
             for each, kind in kinds.items()
@@ -85,5 +85,5 @@ def raw_rows(card: Card, frame: pd.DataFrame, pictures: Sequence[bytes] | None =
         if card.imputation[name].indicator:
             found[name] = found[name].mask(frame[f"{name}{SUFFIX}"] == 1)
     if pictures is not None and card.images is not None:
-        found[card.images.column] = pd.Series(list(pictures), index=frame.index, dtype=object)
+        found[card.images.columns[0]] = pd.Series(list(pictures), index=frame.index, dtype=object)
     return pd.DataFrame(found)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,6 @@ from PIL import Image
 
 from usboost.data.progress import Progress
 from usboost.data.views import Views
-from usboost.datasets.custom.pictures import PictureReader
 from usboost.datasets.custom.source import TableFile
 from usboost.datasets.files.sampling import stratified_sample
 from usboost.datasets.files.sources import sha256
@@ -59,7 +59,7 @@ def write_report(
     out: Path,
     *,
     label: str | None = None,
-    skip_missing: bool = False,
+    skip_unreadable: bool = False,
     progress: Progress | None = None,
 ) -> Scored:
     """Score a model on labelled rows and write the page.
@@ -68,8 +68,8 @@ def write_report(
     ----------
     label : column of the classes; by default that of the training table.
     out : an ``.html`` file; appears when it is complete.
-    skip_missing : leave out rows without a picture.
-    progress : called with (rows done, 0).
+    skip_unreadable : count pictures that cannot be read as missing, instead of refusing them.
+    progress : called with (rows done, rows).
 
     Returns
     -------
@@ -84,7 +84,7 @@ def write_report(
     if out.suffix.lower() not in (".html", ".htm") or out.is_dir():
         raise UsboostError(f"{out} must be an .html file")
     label = label or bundle.card.label
-    scored = score_table(bundle, table, label, skip_missing=skip_missing, progress=progress)
+    scored = score_table(bundle, table, label, skip_unreadable=skip_unreadable, progress=progress)
     write_atomically(out, render(bundle, scored, table, label).encode())
     return scored
 
@@ -115,7 +115,11 @@ def render(bundle: Bundle, scored: Scored, table: Path, label: str) -> str:
         majority=f"{counts.max() / len(scored):.1%}",
         label=label,
         counts=list(zip(card.classes, counts.tolist(), strict=True)),
-        skipped=scored.skipped,
+        without=[
+            f"{missing:,} of {len(scored):,} rows have no picture in {column}"
+            for column, missing in scored.without.items()
+            if missing
+        ],
         classes=card.classes,
         confusion=_confusion(scored, card.classes),
         calibration=_drawn(drawn.calibration(bins, "Reliability diagram")),
@@ -162,16 +166,22 @@ def _contributions(bundle: Bundle, views: Views) -> str | None:
     frame = view_contributions(bundle.model, views)
     if frame["view"].nunique() < 2:
         return None
-    learners, pictures = bundle.model._learners(), bundle.card.images is not None
+    learners, form = bundle.model._learners(), bundle.reader.pictures
+    pictures = () if form is None else form.names
     titles = {name: learner_title(name, learner, pictures) for name, learner in learners.items()}
     named = frame.assign(view=frame["view"].map(titles))
     return _drawn(drawn.contributions(named, "Contribution of each learner"))
 
 
-def learner_title(name: str, learner: Any, pictures: bool) -> str:
-    """What a learner is and what it reads, such as "trees (table and pictures)"."""
-    parts = {"U": "pictures" if pictures else "table", "S": "table"}
-    read = " and ".join(dict.fromkeys(parts[view] for view in view_names(name, learner)))
+def learner_title(name: str, learner: Any, pictures: Collection[str]) -> str:
+    """What a learner is and what it reads, such as "trees (table and pictures)".
+
+    Parameters
+    ----------
+    pictures : the views that are pictures.
+    """
+    parts = {each: " ".join(["pictures", *each.split(":", 1)[1:]]) for each in pictures}
+    read = " and ".join(dict.fromkeys(parts.get(view, "table") for view in view_names(name, learner)))
     return f"{_PLURALS.get(learner.kind, learner.kind)} ({read})"
 
 
@@ -184,10 +194,13 @@ def _drawn(figure: Figure) -> str:
 
 def _views(bundle: Bundle, views: Views, labels: np.ndarray) -> list[dict[str, Any]]:
     """Permutation importance of the pictures and of all columns together; empty without pictures."""
-    if bundle.card.images is None:
+    form = bundle.reader.pictures
+    if form is None:
         return []
     found = view_importance(bundle.model, views, labels)
-    names = {"U": f"pictures ({bundle.card.images.column})", "S": f"{len(bundle.card.columns)} columns"}
+    shown = [", ".join(form.columns)] if len(form.names) == 1 else form.columns
+    names = {view: f"pictures ({columns})" for view, columns in zip(form.names, shown, strict=True)}
+    names["S"] = f"{len(bundle.card.columns)} columns"
     return [
         {
             "name": names[str(view)],
@@ -225,7 +238,7 @@ def _worst(bundle: Bundle, scored: Scored, table: Path) -> list[dict[str, Any]]:
     classes, shown = bundle.card.classes, list(bundle.card.columns)[:_VALUES]
     return [
         {
-            "number": int(scored.rows[each.row]) + 1,
+            "number": each.row + 1,
             "truth": classes[each.true],
             "p_truth": f"{each.p_true:.3f}",
             "predicted": classes[each.predicted],
@@ -238,19 +251,21 @@ def _worst(bundle: Bundle, scored: Scored, table: Path) -> list[dict[str, Any]]:
 
 
 def _pictures(bundle: Bundle, scored: Scored, table: Path, chosen: np.ndarray) -> dict[int, str]:
-    """Pictures of some of the scored rows as data URIs, larger than the model sees them."""
-    about = bundle.card.images
-    if about is None:
+    """Each row's first picture as data URI, larger than the model sees it."""
+    form = bundle.reader.pictures
+    if form is None:
         return {}
-    reader = PictureReader(TableFile.open(table), about.column, size=SIDE, channels=about.channels)
-    out = {}
-    # in rising order, which a Parquet file gives in one pass
-    for k in sorted(map(int, chosen)):
-        cells = pa.chunked_array([[scored.frame[about.column].iloc[k]]]) if reader.needs_cells else None
-        pixels = reader.read(int(scored.rows[k]), 1, cells)[0][0]
-        encoded = io.BytesIO()
-        Image.fromarray(pixels[0] if about.channels == 1 else pixels.transpose(1, 2, 0)).save(encoded, "PNG")
-        out[k] = "data:image/png;base64," + base64.b64encode(encoded.getvalue()).decode()
+    out: dict[int, str] = {}
+    for reader in replace(form, size=SIDE).readers(TableFile.open(table), skip_unreadable=True):
+        # in rising order, which a Parquet file gives in one pass
+        for k in sorted(set(map(int, chosen)) - set(out)):
+            cells = pa.chunked_array([[scored.frame[reader.column].iloc[k]]]) if reader.needs_cells else None
+            pixels, absent = reader.read(k, 1, cells)
+            if not absent[0]:
+                encoded = io.BytesIO()
+                shown = pixels[0, 0] if form.channels == 1 else pixels[0].transpose(1, 2, 0)
+                Image.fromarray(shown).save(encoded, "PNG")
+                out[k] = "data:image/png;base64," + base64.b64encode(encoded.getvalue()).decode()
     return out
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pandas as pd
 from usboost.data.progress import Progress
 from usboost.data.views import Views
 from usboost.datasets.custom.columns import Column
-from usboost.datasets.custom.pictures import check_memory
+from usboost.datasets.custom.pictures import PictureSet
 from usboost.datasets.custom.rows import joined
 from usboost.datasets.custom.source import TableFile, require
 from usboost.errors import UsboostError
@@ -23,6 +24,7 @@ DRAWS = 500
 """Bootstrap samples of an interval; above `_LARGE` rows, where scores hardly vary, 200."""
 
 _LARGE = 10_000
+_BATCH = 1 << 16  # labels read at a time
 
 
 @dataclass(frozen=True)
@@ -35,23 +37,28 @@ class Scored:
     views : of the n rows.
     labels : int64 codes of shape (n,) of the model's classes.
     probabilities : float64 of shape (n, M).
-    rows : positions in the file, int64 of shape (n,); those without a picture are not among them.
-    skipped : the number of rows without a picture.
+    without : how many rows have no picture, by column.
+    unreadable : how many of these could not be read.
     """
 
     frame: pd.DataFrame
     views: Views
     labels: np.ndarray
     probabilities: np.ndarray
-    rows: np.ndarray
-    skipped: int
+    without: dict[str, int]
+    unreadable: int
 
     def __len__(self) -> int:
         return len(self.labels)
 
 
 def score_table(
-    bundle: Bundle, path: Path, label: str, *, skip_missing: bool = False, progress: Progress | None = None
+    bundle: Bundle,
+    path: Path,
+    label: str,
+    *,
+    skip_unreadable: bool = False,
+    progress: Progress | None = None,
 ) -> Scored:
     """Read labelled rows and predict them.
 
@@ -63,33 +70,37 @@ def score_table(
     """
     file = TableFile.open(path)
     require(file, [*bundle.reader.needed, label])
-    known = {name: code for code, name in enumerate(bundle.card.classes)}
-    parts: list[tuple[pd.DataFrame, Views, np.ndarray, np.ndarray, np.ndarray]] = []
-    seen = held = 0
-    for batch in bundle.reader.read(file, skip_missing=skip_missing, more=(label,)):
-        codes = Column(file, label, batch.raw[label], batch.first).codes(known)
-        present = batch.present
-        seen += len(present)
-        if present.any():
-            if (images := bundle.card.images) is not None:
-                held += int(present.sum())
-                check_memory(file, held, images.channels * images.size[0] ** 2)
-            probabilities = bundle.model.predict_proba(batch.views)
-            rows = batch.first + np.flatnonzero(present)
-            parts.append((batch.raw.to_pandas()[present], batch.views, codes[present], probabilities, rows))
+    labels = _labels(file, label, bundle.card.classes)
+    n, form = len(labels), bundle.reader.pictures
+    pictures = None if form is None else PictureSet(form, n, what=file)
+    parts: list[tuple[pd.DataFrame, Views, np.ndarray]] = []
+    unreadable = 0
+    for batch in bundle.reader.read(file, skip_unreadable=skip_unreadable, more=(label,), into=pictures):
+        parts.append((batch.raw.to_pandas(), batch.views, bundle.model.predict_proba(batch.views)))
+        unreadable += batch.unreadable
         if progress:
-            progress(seen, 0)
-    if not parts:
-        raise UsboostError(f"{file} has no rows to score")
-    labels = np.concatenate([part[2] for part in parts])
+            progress(batch.first + len(batch.views), n)
+    found = {} if form is None or pictures is None else dict(zip(form.columns, pictures.absent, strict=True))
     return Scored(
         pd.concat([part[0] for part in parts], ignore_index=True),
-        joined([part[1] for part in parts]),
+        joined([part[1] for part in parts], None if pictures is None else pictures.views()),
         labels,
-        np.concatenate([part[3] for part in parts]),
-        np.concatenate([part[4] for part in parts]),
-        seen - len(labels),
+        np.concatenate([part[2] for part in parts]),
+        {column: int(absent.sum()) for column, absent in found.items()},
+        unreadable,
     )
+
+
+def _labels(file: TableFile, label: str, classes: Sequence[str]) -> np.ndarray:
+    """The labels of all rows as codes, int64 of shape (n,)."""
+    known = {name: code for code, name in enumerate(classes)}
+    parts: list[np.ndarray] = []
+    for raw in file.batches([label], _BATCH):
+        first = sum(map(len, parts))
+        parts.append(Column(file, label, raw[label], first).codes(known))
+    if not parts:
+        raise UsboostError(f"{file} has no rows to score")
+    return np.concatenate(parts)
 
 
 def intervals(

@@ -10,15 +10,11 @@ import numpy as np
 import pandas as pd
 
 from usboost.data.encoding import TableEncoder
-from usboost.data.images import Images
 from usboost.data.views import View, Views
 from usboost.errors import UsboostError
 
 SUFFIX = "_missing"
 """Ends the name of the column that is 1 where a number was missing."""
-
-PICTURES = "U"
-"""The view of the pictures."""
 
 Imputation = Mapping[str, Mapping[str, Any]]
 """For each numeric column the ``value`` that stands for a missing one (None where none may be missing), and
@@ -56,12 +52,13 @@ class Encoding:
         """The encoded columns, added ones included."""
         return list(dict.fromkeys(name for encoder in self.encoders.values() for name in encoder.names))
 
-    def views(self, features: pd.DataFrame, pictures: Images | None = None) -> Views:
+    def views(self, features: pd.DataFrame, pictures: Mapping[str, View] | None = None) -> Views:
         """The views of n rows: the pictures, then the tables, of which equal ones are made once.
 
         Parameters
         ----------
         features : columns as `Column.feature` gives them.
+        pictures : views of the pictures by name.
 
         Raises
         ------
@@ -70,8 +67,9 @@ class Encoding:
         """
         completed = complete(features, self.imputation)
         tables = {encoder: encoder.transform(completed) for encoder in set(self.encoders.values())}
-        found: dict[str, View] = {} if pictures is None else {PICTURES: pictures}
-        return Views(found | {view: tables[encoder] for view, encoder in self.encoders.items()})
+        return Views(
+            {**(pictures or {})} | {view: tables[encoder] for view, encoder in self.encoders.items()}
+        )
 
 
 def imputation_of(train: pd.DataFrame) -> dict[str, dict[str, Any]]:

@@ -7,19 +7,115 @@ import binascii
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
+from usboost.data.images import Images
+from usboost.data.pooled_images import PooledImages
 from usboost.datasets.custom.columns import Column, is_binary, is_text, plain_type
+from usboost.datasets.custom.pixels import room
 from usboost.datasets.custom.source import Source, TableFile
-from usboost.datasets.files.image_sources import ParquetReader, inside, is_contained, read, square
-from usboost.datasets.prepared.image_store import BUDGET
+from usboost.datasets.files.image_sources import (
+    Aspect,
+    ParquetReader,
+    inside,
+    is_contained,
+    read,
+    square,
+)
 from usboost.errors import UsboostError
 
+VIEW = "U"
+"""The view of the pictures; of several columns each has its own, ``U:<column>``, unless they are pooled."""
+
 _BLOCK = 64  # pictures whose files are in memory at once
-_REMEDY = "add it, or leave such rows out with --skip-missing"
+
+
+@dataclass(frozen=True)
+class PictureColumns:
+    """The columns of pictures, and what these are made.
+
+    Attributes
+    ----------
+    columns : of paths or bytes, one or more.
+    size, channels : height and width in pixels; 1 (grey) or 3 (red, green, blue).
+    aspect : what becomes of pictures that are not square.
+    pooled : whether several columns are one view.
+    """
+
+    columns: tuple[str, ...]
+    size: int
+    channels: int
+    aspect: Aspect = "crop"
+    pooled: bool = False
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Of one picture's pixels."""
+        return self.channels, self.size, self.size
+
+    @property
+    def names(self) -> list[str]:
+        """The views that the pictures are."""
+        one = self.pooled or len(self.columns) == 1
+        return [VIEW] if one else [f"{VIEW}:{column}" for column in self.columns]
+
+    def views(self, images: Sequence[Images]) -> dict[str, Images | PooledImages]:
+        """The columns' pictures as views by name."""
+        if self.pooled and len(images) > 1:
+            return {VIEW: PooledImages(images)}
+        return dict(zip(self.names, images, strict=True))
+
+    def readers(self, source: Source, *, skip_unreadable: bool = False) -> list[PictureReader]:
+        """One for each column; errors as `PictureReader`."""
+        return [
+            PictureReader(source, column, self, skip_unreadable=skip_unreadable) for column in self.columns
+        ]
+
+
+class PictureSet:
+    """The pictures of n rows, read a batch at a time; memory holds them while they are few, see `room`.
+
+    Parameters
+    ----------
+    form : the columns, and what their pictures are made.
+    n : rows.
+    first : the position in the source of the first of them.
+    what : has the pictures, for messages.
+
+    Attributes
+    ----------
+    absent : bool (columns, n), True where a row has no picture.
+    """
+
+    def __init__(self, form: PictureColumns, n: int, *, first: int = 0, what: object = "the rows") -> None:
+        self._form, self._first = form, first
+        self._pixels = room((len(form.columns), n, *form.shape), str(what))
+        self.absent = np.zeros((len(form.columns), n), dtype=bool)
+
+    def read(self, readers: Sequence[PictureReader], first: int, count: int, raw: pa.Table) -> None:
+        """Read `count` rows from a position on; errors as `PictureReader.read`.
+
+        Parameters
+        ----------
+        raw : the columns that the `readers` want of these rows.
+        """
+        rows = slice(first - self._first, first - self._first + count)
+        for k, reader in enumerate(readers):
+            cells = raw[reader.column] if reader.needs_cells else None
+            self.absent[k, rows] = reader.read(first, count, cells, self._pixels[k, rows])[1]
+
+    def views(self, rows: slice = slice(None)) -> dict[str, Images | PooledImages]:
+        """The pictures, or those of some rows, as views by name."""
+        return self._form.views(
+            [
+                Images(pixels[rows], absent=absent[rows] if absent[rows].any() else None)
+                for pixels, absent in zip(self._pixels, self.absent, strict=True)
+            ]
+        )
 
 
 class PictureReader:
@@ -30,9 +126,13 @@ class PictureReader:
     source : of the rows. A file's paths are relative to its folder, which they may not leave; the text
         of rows that are in memory is base64.
     column : of paths or, but for a CSV, of bytes.
-    size : height and width of the pictures in pixels.
-    channels : 1 (grey) or 3 (red, green, blue).
-    skip_missing : whether a row without a picture is reported, not refused.
+    form : what the pictures are made.
+    skip_unreadable : whether a picture that cannot be read counts as missing.
+
+    Attributes
+    ----------
+    unreadable : how many pictures counted as missing since they could not be read.
+    not_found : the first path that led to no file.
 
     Raises
     ------
@@ -41,11 +141,13 @@ class PictureReader:
     """
 
     def __init__(
-        self, source: Source, column: str, *, size: int, channels: int, skip_missing: bool = False
+        self, source: Source, column: str, form: PictureColumns, *, skip_unreadable: bool = False
     ) -> None:
         check_type(source, column)
-        self._source, self._column = source, column
-        self._size, self._channels, self._skip = size, channels, skip_missing
+        self._source, self.column, self._form = source, column, form
+        self._skip = skip_unreadable
+        self.unreadable = 0
+        self.not_found: Path | None = None
         self._bytes: ParquetReader | None = None
         if isinstance(source, TableFile) and is_binary(plain_type(source.type_of(column))):
             self._bytes = ParquetReader(source.path, column)
@@ -55,75 +157,85 @@ class PictureReader:
         """Whether `read` wants the column's values; bytes in a Parquet file are read there."""
         return self._bytes is None
 
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of one picture's pixels."""
-        return self._channels * self._size**2
-
-    def read(self, first: int, count: int, cells: pa.ChunkedArray | None) -> tuple[np.ndarray, np.ndarray]:
+    def read(
+        self, first: int, count: int, cells: pa.ChunkedArray | None, out: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """The pictures of `count` rows from the position `first` on.
+
+        A row has no picture where the column is empty or its path leads to no file.
 
         Parameters
         ----------
         cells : the rows' values of the column, if it `needs_cells`.
+        out : zeros to be filled, uint8 of shape (count, channels, size, size); new ones by default.
 
         Returns
         -------
         pixels : uint8 array of shape (count, channels, size, size); zeros where there is none.
-        present : bool array of shape (count,).
+        absent : bool array of shape (count,), True where there is none.
 
         Raises
         ------
         UsboostError
-            Naming the row, if its picture is missing (unless these are skipped), leads out of the
-            table's folder, or cannot be read.
+            Naming the row and file, if its path leads out of the table's folder, or its picture cannot
+            be read (unless these are skipped).
         """
-        pixels = np.zeros((count, self._channels, self._size, self._size), dtype=np.uint8)
-        present = np.ones(count, dtype=bool)
+        form = self._form
+        pixels = np.zeros((count, *form.shape), dtype=np.uint8) if out is None else out
+        absent = np.zeros(count, dtype=bool)
         values: Sequence[object] | None = None
         if cells is not None:
-            values = Column(self._source, self._column, cells).plain().tolist()
+            values = Column(self._source, self.column, cells).plain().tolist()
 
-        def fill(k: int, picture: Path | bytes | None) -> None:
+        def fill(k: int, picture: Path | bytes | None) -> bool:
+            """Whether the picture, if any, could be read."""
+            absent[k] = picture is None
             if picture is None:
-                present[k] = False
-                return
+                return True
             name = f"{self._source}, row {first + k + 1}, " + (
-                f"{picture.name!r}" if isinstance(picture, Path) else f"column {self._column!r}"
+                f"{picture.name!r}" if isinstance(picture, Path) else f"column {self.column!r}"
             )
-            image = np.asarray(square(read(picture, name), name, size=self._size, channels=self._channels))
-            pixels[k] = image[None] if self._channels == 1 else image.transpose(2, 0, 1)
+            try:
+                made = square(
+                    read(picture, name), name, size=form.size, channels=form.channels, aspect=form.aspect
+                )
+            except UsboostError as error:
+                if self._skip:
+                    absent[k] = True
+                    return False
+                if isinstance(self._source, TableFile):
+                    raise UsboostError(
+                        f"{error}; --skip-unreadable counts such pictures as missing"
+                    ) from None
+                raise
+            image = np.asarray(made)
+            pixels[k] = image[None] if form.channels == 1 else image.transpose(2, 0, 1)
+            return True
 
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
             for start in range(0, count, _BLOCK):
                 block = range(start, min(start + _BLOCK, count))
                 pictures = [self._picture(first + k, None if values is None else values[k]) for k in block]
-                for _ in pool.map(fill, block, pictures):
-                    pass
-        return pixels, present
+                self.unreadable += sum(not done for done in pool.map(fill, block, pictures))
+        return pixels, absent
 
     def _picture(self, row: int, value: object) -> Path | bytes | None:
-        """The file or bytes of a row; None where there is none and that may be."""
+        """The file or bytes of a row; None where there is none."""
         where = f"{self._source}, row {row + 1}"
         if self._bytes is not None:
             value = self._bytes(row)
         if isinstance(value, str) and value and (folder := self._source.folder) is not None:
-            # what is not there may be skipped; a path out of the folder may not
-            if not is_contained(value) or os.path.lexists(folder / value):
-                return inside(folder, value, where)
-            if not self._skip:
-                raise UsboostError(f"{where}: picture not found: {folder / value}; {_REMEDY}")
-            return None
+            # what is not there is missing; a path out of the folder is a mistake all the same
+            if is_contained(value) and _is_missing(folder / value):
+                self.not_found = self.not_found or folder / value
+                return None
+            return inside(folder, value, where)
         if isinstance(value, str) and value:
             try:
                 return base64.b64decode("".join(value.split()), validate=True)
             except binascii.Error as error:
-                raise UsboostError(f"{where}: column {self._column!r} is not base64: {error}") from None
-        if isinstance(value, bytes) and value:
-            return value
-        if self._skip:
-            return None
-        raise UsboostError(f"{where}: column {self._column!r} holds no picture; {_REMEDY}")
+                raise UsboostError(f"{where}: column {self.column!r} is not base64: {error}") from None
+        return value if isinstance(value, bytes) and value else None
 
 
 def check_type(source: Source, column: str) -> None:
@@ -132,17 +244,18 @@ def check_type(source: Source, column: str) -> None:
     Raises
     ------
     UsboostError
-        If it holds neither text nor bytes.
+        If it holds anything but text, bytes and nothing.
     """
     kind = plain_type(source.type_of(column))
-    if not (is_binary(kind) or is_text(kind)):
+    if not (is_binary(kind) or is_text(kind) or pa.types.is_null(kind)):
         raise UsboostError(f"{source}: the image column {column!r} must hold paths or bytes, not {kind}")
 
 
-def check_memory(source: Source, n: int, row_bytes: int) -> None:
-    """Refuse pictures that would take more memory than `image_store.BUDGET` when decoded."""
-    if n * row_bytes > BUDGET:
-        raise UsboostError(
-            f"{source}: {n:,} pictures of this size take {n * row_bytes / 1e9:,.0f} GB of memory; choose a "
-            "smaller --size, or prepare the table by params.yaml, which reads pictures from disk"
-        )
+def _is_missing(path: Path) -> bool:
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:  # no permission, say: told by what opens it
+        return False
+    return False

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+import itertools
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
 from usboost.data.images import Images
+from usboost.data.pooled_images import PooledImages
 from usboost.data.progress import Progress
 from usboost.data.views import Views
 from usboost.datasets.custom.columns import Column, Kind, is_binary, plain_type
-from usboost.datasets.custom.encoding import PICTURES, Encoding
-from usboost.datasets.custom.pictures import PictureReader, check_memory, check_type
+from usboost.datasets.custom.encoding import Encoding
+from usboost.datasets.custom.pictures import VIEW, PictureColumns, PictureReader, PictureSet, check_type
 from usboost.datasets.custom.source import INDEX_COLUMN, TableFile
+from usboost.datasets.files.image_sources import Aspect
 from usboost.datasets.prepared.store import CLEAN, LABEL
 from usboost.errors import UsboostError
 
@@ -27,7 +31,7 @@ FEWEST = 10
 """Rows that a table must have to learn from."""
 
 _BATCH = 1 << 16  # rows read at once
-_PICTURES = 4096  # rows whose pictures are read at once
+_PICTURES = 256  # rows whose pictures are read at once
 
 
 @dataclass(frozen=True)
@@ -37,22 +41,27 @@ class Roles:
     Attributes
     ----------
     label : the column of the classes.
-    image : the column of pictures: paths relative to the table's folder, or, in Parquet, bytes.
+    image : the columns of pictures: paths relative to the table's folder, or, in Parquet, bytes. A single
+        name is taken, too.
     split : the column that holds train, val or test.
     categorical : columns that are categories whatever they look like, such as postal codes.
     dropped : columns to leave out.
     """
 
     label: str
-    image: str | None = None
+    image: tuple[str, ...] = ()
     split: str | None = None
     categorical: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        if isinstance(self.image, str):
+            object.__setattr__(self, "image", (self.image,))
+
     @property
     def named(self) -> list[str]:
         """The columns that are no features."""
-        return [name for name in (self.label, self.image, self.split) if name is not None]
+        return [name for name in (self.label, *self.image, self.split) if name is not None]
 
 
 @dataclass(frozen=True)
@@ -67,8 +76,10 @@ class OwnTable:
     labels : codes int64 of shape (n,) of the `classes`.
     classes : names of the classes, numbers in rising order, else alphabetically.
     split : the split of each row as given, str of shape (n,), or None.
-    pictures : the rows' pictures, when they were read and there are any.
-    skipped : how many rows of the file had no picture and are not among the n.
+    pictures : the rows' pictures by view, when they were read and there are any.
+    form : what these were made.
+    without : how many rows have no picture, by column.
+    unreadable : how many of these could not be read.
     """
 
     file: TableFile
@@ -77,8 +88,10 @@ class OwnTable:
     labels: np.ndarray
     classes: list[str]
     split: np.ndarray | None = None
-    pictures: Images | None = None
-    skipped: int = 0
+    pictures: Mapping[str, Images | PooledImages] = field(default_factory=dict)
+    form: PictureColumns | None = None
+    without: Mapping[str, int] = field(default_factory=dict)
+    unreadable: int = 0
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -100,12 +113,12 @@ class OwnTable:
         `usboost.datasets.custom.prepare` makes for the papers' comparison, would hide half of the columns
         from each learner.)
         """
-        views = ("S",) if self.pictures is not None else (PICTURES, "S")
+        views = ("S",) if self.pictures else (VIEW, "S")
         return Encoding.fit(self.features.iloc[rows], views)
 
     def views(self, encoding: Encoding, rows: np.ndarray) -> Views:
-        """The views of some rows, U and S."""
-        pictures = None if self.pictures is None else self.pictures[rows]
+        """The views of some rows, those of the pictures (or U) and S."""
+        pictures = {name: view[rows] for name, view in self.pictures.items()}
         return encoding.views(self.features.iloc[rows], pictures)
 
 
@@ -113,7 +126,7 @@ def read_table(
     path: Path,
     *,
     label: str,
-    image: str | None = None,
+    image: str | Collection[str] | None = None,
     split_column: str | None = None,
     categorical: Collection[str] = (),
     drop: Collection[str] = (),
@@ -138,10 +151,11 @@ def read_table(
         there are no rows; a column holds text, identifiers, dates, nested or binary values or infinity; a
         label or split is missing; or the labels are of one class or are no classes.
     """
-    roles = Roles(label, image, split_column, tuple(categorical), tuple(drop))
+    images = (image,) if isinstance(image, str) else tuple(image or ())
+    roles = Roles(label, images, split_column, tuple(categorical), tuple(drop))
     file = TableFile.open(path)
     _check_names(file, roles)
-    left_out = {*roles.dropped, image}
+    left_out = {*roles.dropped, *images}
     names = [name for name in file.names if name not in left_out and not INDEX_COLUMN.fullmatch(name)]
     table = _load(file, names)
     if not table.num_rows:
@@ -155,8 +169,8 @@ def read_table(
     }
     codes, classes = columns[label].classes()
     split = None if split_column is None else columns[split_column].splits()
-    if image is not None:
-        check_type(file, image)
+    for each in images:
+        check_type(file, each)
     frame = pd.DataFrame(features, index=pd.RangeIndex(table.num_rows))
     return OwnTable(file, roles, frame, codes, classes, split)
 
@@ -165,57 +179,67 @@ def read_own(
     path: Path,
     *,
     label: str,
-    image: str | None = None,
+    image: str | Collection[str] | None = None,
     categorical: Collection[str] = (),
     drop: Collection[str] = (),
-    size: int = 32,
+    size: int = 128,
     channels: int = 3,
-    skip_missing: bool = False,
+    aspect: Aspect = "crop",
+    pool: Literal["mean"] | None = None,
+    skip_unreadable: bool = False,
     progress: Progress | None = None,
 ) -> OwnTable:
     """Read a whole table with its pictures.
 
+    A row may lack pictures: where the column is empty, or its path leads to no file.
+
     Parameters
     ----------
     path, label, image, categorical, drop : as `read_table`.
-    size, channels : of the pictures in memory.
-    skip_missing : leave rows without a picture out.
-    progress : called with (pictures read, rows).
+    size, channels : of the pictures.
+    aspect : what becomes of pictures that are not square, see `image_sources`.
+    pool : "mean" makes several columns of pictures one view; by default each is its own.
+    skip_unreadable : count pictures that cannot be read as missing, instead of refusing them.
+    progress : called with (rows whose pictures are read, rows).
 
     Raises
     ------
     UsboostError
-        As `read_table` and `PictureReader.read`; or if there is no column beside label and picture,
-        there are under 10 rows, a class has one row only, or the pictures take too much memory.
+        As `read_table` and `PictureReader.read`; or if there is no column beside label and pictures,
+        a column of pictures has none, there are under 10 rows, a class has one row only, or the disk has
+        no room for the pictures.
     """
     table = read_table(path, label=label, image=image, categorical=categorical, drop=drop)
     if not table.features.shape[1]:
         others = ", ".join([*table.roles.named[:1], *table.roles.dropped, *table.roles.named[1:]])
         raise UsboostError(f"{table.file} has no column to learn from beside {others}")
-    if image is not None:
-        reader = PictureReader(table.file, image, size=size, channels=channels, skip_missing=skip_missing)
-        pictures, present = _pictures(table.file, image, reader, len(table), progress)
-        table = replace(
-            table,
-            features=table.features[present].reset_index(drop=True),
-            labels=table.labels[present],
-            pictures=pictures,
-            skipped=int((~present).sum()),
-        )
     _check_rows(table)
-    return table
+    if not table.roles.image:
+        return table
+    form = PictureColumns(table.roles.image, size, channels, aspect, pooled=pool is not None)
+    readers = form.readers(table.file, skip_unreadable=skip_unreadable)
+    found = _pictures(table, form, readers, progress)
+    return replace(
+        table,
+        pictures=found.views(),
+        form=form,
+        without=dict(zip(form.columns, map(int, found.absent.sum(axis=1)), strict=True)),
+        unreadable=sum(reader.unreadable for reader in readers),
+    )
 
 
 def paths_of(table: OwnTable) -> list[str] | None:
-    """The picture's path of each row of a table read by `read_table`; None where pictures are in the file.
+    """The path of each row's (first) picture; None where pictures are in the file.
 
     Raises
     ------
     UsboostError
         If one is missing.
     """
-    image = table.roles.image
-    if image is None or is_binary(plain_type(table.file.type_of(image))):
+    if not table.roles.image:
+        return None
+    image = table.roles.image[0]
+    if is_binary(plain_type(table.file.type_of(image))):
         return None
     cells = _load(table.file, [image])[image]
     return Column(table.file, image, cells).texts().tolist()
@@ -260,23 +284,22 @@ def _declared(schema: pa.Schema) -> list[str]:
 
 
 def _pictures(
-    file: TableFile, image: str, reader: PictureReader, n: int, progress: Progress | None
-) -> tuple[Images, np.ndarray]:
-    """All pictures that are there, and for each of n rows whether it has one."""
-    check_memory(file, n, reader.row_bytes)
-    pixels: np.ndarray | None = None
-    present = np.empty(n, dtype=bool)
-    cells = file.batches([image], _PICTURES) if reader.needs_cells else None
-    for first in range(0, n, _PICTURES):
-        count = min(_PICTURES, n - first)
-        rows = slice(first, first + count)
-        found, present[rows] = reader.read(first, count, None if cells is None else next(cells)[image])
-        pixels = np.empty((n, *found.shape[1:]), dtype=np.uint8) if pixels is None else pixels
-        pixels[rows] = found
+    table: OwnTable, form: PictureColumns, readers: Sequence[PictureReader], progress: Progress | None
+) -> PictureSet:
+    """The pictures of all rows."""
+    file, n = table.file, len(table)
+    found = PictureSet(form, n, what=file)
+    names = [reader.column for reader in readers if reader.needs_cells]
+    batches = file.batches(names, _PICTURES) if names else itertools.repeat(pa.table({}))
+    for first, raw in zip(range(0, n, _PICTURES), batches, strict=False):
+        found.read(readers, first, min(_PICTURES, n - first), raw)
         if progress:
-            progress(first + count, n)
-    assert pixels is not None  # a table has rows
-    return Images(pixels if present.all() else pixels[present]), present
+            progress(min(first + _PICTURES, n), n)
+    for reader, absent in zip(readers, found.absent, strict=True):
+        if absent.all():
+            why = f"no file {reader.not_found}, say" if reader.not_found else "every row is empty"
+            raise UsboostError(f"{file}: column {reader.column!r} holds no picture at all: {why}; correct it")
+    return found
 
 
 def _check_rows(table: OwnTable) -> None:

@@ -4,8 +4,9 @@ Every picture becomes an 8-bit square, grey or red-green-blue:
 
 - turned upright as its EXIF orientation says; of an animation the first frame;
 - transparency is laid on white; CMYK and the like become RGB; 16-bit values are divided by 257;
-- the shorter side is scaled to the size asked for (bilinear, antialiased) and the centre cropped; a square
-  picture that has the size already keeps its pixels.
+- it is scaled (bilinear, antialiased) to the size asked for: "crop" takes the largest square in its centre,
+  "pad" lays all of it on a grey square, "stretch" changes its proportions; a square picture that has the
+  size already keeps its pixels.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from os import stat_result
 from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +33,12 @@ from usboost.errors import UsboostError
 
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
 """What is read; Pillow knows more formats, some of which start other programs."""
+
+Aspect = Literal["crop", "pad", "stretch"]
+"""How a picture of any proportions becomes a square."""
+
+PADDING = 127
+"""The grey beside a padded picture."""
 
 LARGEST_FILE = 1 << 28
 """Bytes of a picture's file above which it is refused, before it is read or unzipped."""
@@ -112,7 +120,9 @@ def read(source: Path | tuple[Path, str] | bytes, name: str | None = None) -> by
     return data
 
 
-def load(source: Path | tuple[Path, str] | bytes, *, size: int, channels: int) -> np.ndarray:
+def load(
+    source: Path | tuple[Path, str] | bytes, *, size: int, channels: int, aspect: Aspect = "crop"
+) -> np.ndarray:
     """A picture as the networks see it.
 
     Parameters
@@ -120,6 +130,7 @@ def load(source: Path | tuple[Path, str] | bytes, *, size: int, channels: int) -
     source : file, (zip archive, member) or bytes.
     size : height and width in pixels.
     channels : 1 (grey) or 3 (red, green, blue).
+    aspect : what becomes of pictures that are not square.
 
     Returns
     -------
@@ -131,11 +142,12 @@ def load(source: Path | tuple[Path, str] | bytes, *, size: int, channels: int) -
         If it cannot be read (see `read`), is damaged or cut short, is of no format in `FORMATS`, has
         32-bit or floating-point pixels, or has more pixels than ``PIL.Image.MAX_IMAGE_PIXELS``.
     """
-    pixels = np.asarray(square(read(source), name_of(source), size=size, channels=channels))
+    picture = square(read(source), name_of(source), size=size, channels=channels, aspect=aspect)
+    pixels = np.asarray(picture)
     return pixels[None].copy() if channels == 1 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
 
-def square(data: bytes, name: str, *, size: int, channels: int) -> Image.Image:
+def square(data: bytes, name: str, *, size: int, channels: int, aspect: Aspect = "crop") -> Image.Image:
     """The picture in `data` as a square 8-bit image; errors as `load`, naming it `name`."""
     try:
         with warnings.catch_warnings():
@@ -145,7 +157,7 @@ def square(data: bytes, name: str, *, size: int, channels: int) -> Image.Image:
                 # A JPEG much larger than needed is decoded at a half, quarter or eighth of its size.
                 image.draft(None, (2 * size, 2 * size))
                 upright = ImageOps.exif_transpose(image)
-                return _uniform(upright, image.format, name, size).convert(MODES[channels])
+                return _sized(_uniform(upright, image.format, name), size, aspect).convert(MODES[channels])
     except UsboostError:
         raise
     except (Image.DecompressionBombWarning, Image.DecompressionBombError):
@@ -231,8 +243,8 @@ class ParquetReader:
                 yield batch.column(0).to_pylist()
 
 
-def _uniform(image: Image.Image, format: str | None, name: str, size: int) -> Image.Image:
-    """A square image in mode L or RGB."""
+def _uniform(image: Image.Image, format: str | None, name: str) -> Image.Image:
+    """The image in mode L or RGB."""
     if image.mode.startswith("I;16") or (image.mode == "I" and format in ("PNG", "PPM")):
         values = (np.asarray(image).astype(np.int64) + 128) // 257
         image = Image.fromarray(values.clip(0, 255).astype(np.uint8))
@@ -243,6 +255,20 @@ def _uniform(image: Image.Image, format: str | None, name: str, size: int) -> Im
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
     elif image.mode not in ("L", "RGB"):
         image = image.convert("L" if image.mode == "1" else "RGB")
+    return image
+
+
+def _sized(image: Image.Image, size: int, aspect: Aspect) -> Image.Image:
+    """A square image of a side in mode L or RGB."""
+    if aspect == "stretch":
+        return image.resize((size, size), Image.Resampling.BILINEAR)
+    if aspect == "pad":
+        most = max(image.size)
+        width, height = (max(1, round(side * size / most)) for side in image.size)
+        out = Image.new(image.mode, (size, size), (PADDING,) * len(image.getbands()))
+        scaled = image.resize((width, height), Image.Resampling.BILINEAR)
+        out.paste(scaled, ((size - width) // 2, (size - height) // 2))
+        return out
     side = min(image.size)
     left, top = (image.width - side) / 2, (image.height - side) / 2
     # Cropping and scaling at once: a thin strip scaled whole would be enormous.

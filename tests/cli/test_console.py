@@ -1,0 +1,29 @@
+"""Progress bars, one within another."""
+
+from __future__ import annotations
+
+import pytest
+
+from usboost.cli.console import progress
+
+
+def test_a_bar_within_another(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    with progress("fitting") as fitting, progress("embedding") as embedding:
+        fitting(1, 4)
+        embedding(10, 40)
+        embedding(40, 40)
+        fitting(4, 4)
+    shown = capsys.readouterr()
+    assert shown.out == "" and "fitting" in shown.err and "4/4" in shown.err
+    with progress("reading") as reading:  # the first are closed
+        reading(0, 0)
+    assert "reading" in capsys.readouterr().err
+
+
+def test_no_bar_in_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress("fitting") as fitting, progress("embedding") as embedding:
+        fitting(1, 2)
+        embedding(1, 2)
+    assert capsys.readouterr().err == ""

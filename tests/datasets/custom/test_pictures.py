@@ -1,0 +1,293 @@
+"""Pictures of a person's table: every kind of file, rows without one, several columns, room on the disk."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from usboost.data.images import Images
+from usboost.data.pooled_images import PooledImages
+from usboost.datasets.custom import pixels
+from usboost.datasets.custom.pixels import room
+from usboost.datasets.custom.table import OwnTable, Roles, read_own
+from usboost.datasets.files.image_sources import load
+from usboost.errors import UsboostError
+
+SIZE = 16
+RED, BLUE = (200, 30, 40), (20, 40, 220)
+
+
+def drawn(k: int, side: int = 8) -> Image.Image:
+    """A picture that says its number in its colour."""
+    return Image.new("RGB", (side, side), (k % 256, k // 256 % 256, 77))
+
+
+def saved(image: Image.Image, form: str = "PNG", **options: Any) -> bytes:
+    out = io.BytesIO()
+    image.save(out, form, **options)
+    return out.getvalue()
+
+
+def frame(n: int) -> pd.DataFrame:
+    rng = np.random.default_rng(n)
+    return pd.DataFrame({"x": rng.normal(size=n), "kind": np.arange(n) % 2})
+
+
+def read(path: Path, **options: Any) -> OwnTable:
+    return read_own(path, **{"label": "kind", "image": "photo", "size": SIZE, **options})
+
+
+def halves(upper: tuple[int, ...], lower: tuple[int, ...], mode: str = "RGB") -> Image.Image:
+    image = Image.new(mode, (40, 40), upper)
+    image.paste(lower, (0, 20, 40, 40))
+    return image
+
+
+def upside_down() -> bytes:
+    exif = Image.Exif()
+    exif[0x0112] = 3
+    return saved(halves(BLUE, RED), "PNG", exif=exif)
+
+
+KINDS: dict[str, Callable[[], bytes]] = {
+    "rgb.png": lambda: saved(halves(RED, BLUE)),
+    "rgb.jpg": lambda: saved(halves(RED, BLUE), "JPEG", quality=95),
+    "rgb.webp": lambda: saved(halves(RED, BLUE), "WEBP", lossless=True),
+    "rotated.png": upside_down,
+    "palette.gif": lambda: saved(halves(RED, BLUE).quantize(4), "GIF"),
+    "palette.png": lambda: saved(halves(RED, BLUE).quantize(4)),
+    "cmyk.tif": lambda: saved(halves(RED, BLUE).convert("CMYK"), "TIFF"),
+    "cmyk.jpg": lambda: saved(halves(RED, BLUE).convert("CMYK"), "JPEG", quality=95),
+    "alpha.png": lambda: saved(halves((*RED, 255), (*BLUE, 255), "RGBA")),
+}
+"""Each shows red above blue."""
+
+
+@pytest.mark.parametrize("as_bytes", [False, True])
+def test_every_kind_of_file_shows_what_it_shows(tmp_path: Path, as_bytes: bool) -> None:
+    grey, clear = Image.new("L", (40, 40), 90), Image.new("RGBA", (9, 30), (255, 0, 0, 0))
+    files = {name: make() for name, make in KINDS.items()}
+    files |= {
+        "grey.png": saved(grey),
+        "clear.png": saved(clear),
+        "one.png": saved(Image.new("RGB", (1, 1), RED)),
+    }
+    table = frame(len(files))
+    if as_bytes:
+        path = tmp_path / "t.parquet"
+        table.assign(photo=list(files.values())).to_parquet(path)
+    else:
+        path = tmp_path / "t.csv"
+        for name, data in files.items():
+            (tmp_path / name).write_bytes(data)
+        table.assign(photo=list(files)).to_csv(path, index=False)
+    found = read(path)
+    view = found.pictures["U"]
+    assert isinstance(view, Images) and view.absent is None and found.without == {"photo": 0}
+    shown = dict(zip(files, view.decode().transpose(0, 2, 3, 1).astype(int), strict=True))
+    for name in KINDS:
+        assert np.abs(shown[name][2, 8] - RED).max() < 12, name
+        assert np.abs(shown[name][13, 8] - BLUE).max() < 12, name
+    assert (shown["grey.png"] == 90).all() and (shown["clear.png"] == 255).all()
+    assert (shown["one.png"] == RED).all()
+    assert read(path, channels=1).pictures["U"].decode().shape == (len(files), 1, SIZE, SIZE)
+
+
+def test_a_thousand_rows_of_which_every_third_has_no_picture(tmp_path: Path) -> None:
+    """Empty, null, or a path that leads nowhere: the rows stay, in their order."""
+    n = 1000
+    none = np.arange(n) % 3 == 2
+    (tmp_path / "photos").mkdir()
+    for k in np.flatnonzero(~none):
+        drawn(k).save(tmp_path / f"photos/{k}.png")
+    names = [f"photos/{k}.png" if k % 2 or not gone else "" for k, gone in enumerate(none)]
+    frame(n).assign(photo=names).to_csv(tmp_path / "paths.csv", index=False)
+    stored = [(b"" if k % 2 else None) if gone else saved(drawn(k)) for k, gone in enumerate(none)]
+    frame(n).assign(photo=stored).to_parquet(tmp_path / "bytes.parquet", row_group_size=300)
+    told: list[tuple[int, int]] = []
+    by_path = read(tmp_path / "paths.csv", progress=lambda *done: told.append(done))
+    assert told[-1] == (n, n) and len(told) >= 4 and told == sorted(told)
+    for table in (by_path, read(tmp_path / "bytes.parquet")):
+        view = table.pictures["U"]
+        assert len(table) == len(view) == n and table.without == {"photo": 333} and table.unreadable == 0
+        np.testing.assert_array_equal(view.absent, none)
+        decoded = view.decode()
+        assert (decoded[none] == 0).all()
+        k = np.flatnonzero(~none)
+        np.testing.assert_array_equal(decoded[k, 0, 3, 3] + 256 * decoded[k, 1, 9, 9].astype(int), k)
+        np.testing.assert_array_equal(table.features["x"], frame(n)["x"])
+    rows = np.arange(n)[::-7]
+    views = by_path.views(by_path.fit_encoding(rows), rows)
+    assert views["U"]._pixels is by_path.pictures["U"]._pixels
+    np.testing.assert_array_equal(views["U"].absent, none[rows])
+    np.testing.assert_array_equal(views["U"].decode(slice(0, 9)), decoded[rows[:9]])
+
+
+def broken() -> dict[str, bytes]:
+    noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
+    whole = Image.fromarray(noise)
+    return {
+        "cut.png": saved(whole)[:3000],
+        "cut.jpg": saved(whole, "JPEG")[:900],
+        "empty.png": b"",
+        "text.png": b"no picture",
+    }
+
+
+@pytest.mark.parametrize("name", list(broken()))
+def test_an_unreadable_file_is_named_or_counts_as_missing(tmp_path: Path, name: str) -> None:
+    for k in range(12):
+        drawn(k).save(tmp_path / f"{k}.png")
+    (tmp_path / name).write_bytes(broken()[name])
+    photos = [f"{k}.png" for k in range(12)]
+    photos[4], photos[7] = name, "nowhere.png"
+    path = tmp_path / "t.csv"
+    frame(12).assign(photo=photos).to_csv(path, index=False)
+    with pytest.raises(UsboostError) as told:
+        read(path)
+    assert str(told.value).startswith(f"{path}, row 5, {name!r} ")
+    assert str(told.value).endswith("; --skip-unreadable counts such pictures as missing")
+    table = read(path, skip_unreadable=True)
+    assert (table.without, table.unreadable) == ({"photo": 2}, 1)
+    view = table.pictures["U"]
+    assert view.absent is not None and np.flatnonzero(view.absent).tolist() == [4, 7]
+    assert (view.decode([4, 7]) == 0).all() and (view.decode(5)[0, 2] == 77).all()
+
+
+def test_paths_stay_in_the_folder_whatever_may_be_skipped(tmp_path: Path) -> None:
+    drawn(1).save(tmp_path / "secret.png")
+    folder = tmp_path / "table"
+    folder.mkdir()
+    (folder / "link.png").symlink_to(tmp_path / "secret.png")
+    (folder / "gone.png").symlink_to(tmp_path / "gone.png")
+    drawn(2).save(folder / "fine.png")
+    path = folder / "t.csv"
+    for bad, message in (
+        ("../secret.png", "is not a path inside"),
+        (str(tmp_path / "secret.png"), "is not a path inside"),
+        ("../nowhere.png", "is not a path inside"),
+        ("link.png", "is a link that leads out of"),
+        (".", "is not a file"),
+    ):
+        frame(12).assign(photo=["fine.png"] * 11 + [bad]).to_csv(path, index=False)
+        with pytest.raises(UsboostError, match=f"row 12: .*{message}"):
+            read(path, skip_unreadable=True)
+    frame(12).assign(photo=["fine.png"] * 11 + ["gone.png"]).to_csv(path, index=False)
+    assert read(path).without == {"photo": 1}
+
+
+SIDES = ["front", "back", "left", "right"]
+
+
+@pytest.fixture
+def houses(tmp_path: Path) -> Path:
+    """40 rows of four pictures; of column j every (j + 2)nd is missing, of row 30 all."""
+    columns = {
+        side: [None if k % (j + 2) == 0 or k == 30 else saved(drawn(k + 40 * j)) for k in range(40)]
+        for j, side in enumerate(SIDES)
+    }
+    frame(40).assign(**columns).to_parquet(tmp_path / "houses.parquet")
+    return tmp_path / "houses.parquet"
+
+
+def test_four_columns_are_four_views(houses: Path) -> None:
+    table = read(houses, image=SIDES)
+    assert list(table.pictures) == ["U:front", "U:back", "U:left", "U:right"]
+    views = table.views(table.fit_encoding(np.arange(40)), np.arange(5, 40))
+    assert views.names == ("U:front", "U:back", "U:left", "U:right", "S")
+    for j, side in enumerate(SIDES):
+        none = np.array([k % (j + 2) == 0 or k == 30 for k in range(40)])
+        assert table.without[side] == none.sum()
+        np.testing.assert_array_equal(views[f"U:{side}"].absent, none[5:])
+        shown = np.where(none, 0, np.arange(40) + 40 * j)[5:]
+        np.testing.assert_array_equal(views[f"U:{side}"].decode()[:, 0, 0, 0], shown)
+    assert table.roles.image == tuple(SIDES) and list(table.features) == ["x"]
+
+
+def test_four_columns_are_one_view_when_pooled(houses: Path) -> None:
+    table = read(houses, image=SIDES, pool="mean")
+    view = table.pictures["U"]
+    assert list(table.pictures) == ["U"] and isinstance(view, PooledImages)
+    own = read(houses, image=SIDES).pictures
+    for pooled, alone in zip(view.columns, own.values(), strict=True):
+        np.testing.assert_array_equal(pooled.decode(), alone.decode())
+    assert view.absent is not None and set(np.flatnonzero(view.absent)) == {0, 30}
+    some = table.views(table.fit_encoding(np.arange(40)), np.array([30, 1, 6]))["U"]
+    np.testing.assert_allclose(some.weights[0], 0)
+    np.testing.assert_allclose(some.weights[1], 0.25)
+    np.testing.assert_allclose(some.weights[2], [0, 0, 0.5, 0.5])
+    one = read(houses, image=["back"], drop=["front", "left", "right"], pool="mean").pictures["U"]
+    assert isinstance(one, Images)
+
+
+def test_roles_of_pictures(houses: Path) -> None:
+    assert Roles("kind", "front").image == ("front",)  # type: ignore[arg-type]
+    with pytest.raises(UsboostError, match="column 'front' cannot have two roles"):
+        read(houses, image=["front", "front"])
+    with pytest.raises(UsboostError, match="has no column 'roof'"):
+        read(houses, image=["front", "roof"])
+    pd.read_parquet(houses).assign(right=[b""] * 40).to_parquet(houses)
+    with pytest.raises(UsboostError, match="column 'right' holds no picture at all: every row is empty"):
+        read(houses, image=SIDES)
+
+
+def test_many_pixels_lie_in_a_file_without_a_name(
+    houses: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_memory = read(houses, image=SIDES).pictures
+    folder = tmp_path / "room"
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    monkeypatch.setattr(pixels, "IN_MEMORY", 40 * 4 * 3 * SIZE**2 - 1)
+    on_disk = read(houses, image=SIDES).pictures
+    assert list(folder.iterdir()) == []
+    for name, view in on_disk.items():
+        assert isinstance(view, Images) and isinstance(view._pixels, np.memmap)
+        np.testing.assert_array_equal(view.decode(), in_memory[name].decode())
+        np.testing.assert_array_equal(view[3:9].digests(), in_memory[name][3:9].digests())
+    assert not isinstance(in_memory["U:front"]._pixels, np.memmap)  # type: ignore[union-attr]
+
+
+def test_a_disk_without_room_is_told() -> None:
+    with pytest.raises(UsboostError, match=r"^t\.csv: the pictures take 3,145,728\.0 GB on the disk, more"):
+        room((10**9, 3, 1024, 1024), "t.csv")
+
+
+@settings(max_examples=40)
+@given(
+    width=st.integers(1, 50),
+    height=st.integers(1, 50),
+    size=st.integers(1, 40),
+    aspect=st.sampled_from(["crop", "pad", "stretch"]),
+    mode=st.sampled_from(["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "I;16"]),
+    channels=st.sampled_from([1, 3]),
+)
+def test_any_picture_becomes_a_square(
+    width: int, height: int, size: int, aspect: Any, mode: str, channels: int
+) -> None:
+    values = np.random.default_rng(width).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    image = Image.fromarray(values)
+    deep = Image.fromarray(values[..., 0].astype(np.uint16) * 257)
+    data = saved(deep if mode == "I;16" else image.convert(mode), "TIFF")
+    found = load(data, size=size, channels=channels, aspect=aspect)
+    assert found.shape == (channels, size, size) and found.dtype == np.uint8
+    if mode == "RGB" and aspect != "crop":
+        whole = (size, size)
+        if aspect == "pad":
+            whole = tuple(max(1, round(side * size / max(width, height))) for side in (width, height))
+        scaled = np.asarray(
+            image.resize(whole, Image.Resampling.BILINEAR).convert("L" if channels == 1 else "RGB")
+        )
+        expected = np.full((size, size, channels), 127, dtype=np.uint8)
+        left, top = (size - whole[0]) // 2, (size - whole[1]) // 2
+        expected[top : top + whole[1], left : left + whole[0]] = scaled.reshape(*scaled.shape[:2], channels)
+        np.testing.assert_array_equal(found, expected.transpose(2, 0, 1))

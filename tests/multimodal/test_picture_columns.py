@@ -1,0 +1,118 @@
+"""A bundle that reads several columns of pictures, of which any row may lack some; and earlier cards."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.multimodal.conftest import run
+from usboost.datasets.custom.table import OwnTable, read_own
+from usboost.learners.networks.learner import NetworkLearner
+from usboost.learners.trees.learner import TreeLearner
+from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.multimodal import bundle
+from usboost.multimodal.bundle import Bundle
+from usboost.multimodal.fit import card_of
+from usboost.multimodal.report import write_report
+
+
+@pytest.fixture(scope="module")
+def pairs(demo: Path, tmp_path_factory) -> Path:
+    """Bytes in columns front and back; every third back is missing, and of row 7 both are."""
+    folder = tmp_path_factory.mktemp("pairs")
+    table = pd.read_csv(demo).drop(columns="split")
+    data = [(demo.parent / path).read_bytes() for path in table.pop("picture")]
+    table["front"] = [None if k == 7 else each for k, each in enumerate(data)]
+    table["back"] = [None if k % 3 == 1 else each for k, each in enumerate(data[::-1])]
+    table.to_parquet(folder / "pairs.parquet", row_group_size=50)
+    return folder / "pairs.parquet"
+
+
+@pytest.fixture(scope="module")
+def own(pairs: Path) -> OwnTable:
+    return read_own(pairs, label="batch", image=["front", "back"], size=32)
+
+
+@pytest.fixture(scope="module")
+def saved(own: OwnTable, tmp_path_factory) -> Path:
+    """A model with a network for each of the two views of pictures, and trees."""
+    rows = np.arange(len(own))
+    encoding = own.fit_encoding(rows)
+    learners = {
+        **{f"g{k}": NetworkLearner(hidden=(8,), reads=(view,)) for k, view in enumerate(own.pictures)},
+        "S": TreeLearner(max_depth=2),
+    }
+    model = TwoWeakLearnerClassifier(learners=learners, n_rounds=2, random_state=0)
+    model.fit(own.views(encoding, rows), own.labels)
+    card = card_of(own, encoding, model="2wl", rows=(len(own), 0), scores={}, seed=0)
+    folder = tmp_path_factory.mktemp("saved") / "model"
+    Bundle(model, card).save(folder)
+    return folder
+
+
+def test_a_bundle_reads_all_columns(saved: Path, own: OwnTable, pairs: Path, tmp_path: Path) -> None:
+    loaded = bundle.load(saved)
+    images = json.loads((saved / "card.json").read_text())["images"]
+    assert images == {
+        "columns": ["front", "back"],
+        "size": [32, 32],
+        "channels": 3,
+        "aspect": "crop",
+        "pooled": False,
+    }
+    expected = loaded.model.predict_proba(own.views(loaded.encoding, np.arange(120)))
+    done = run("predict", saved, pairs, "--out", tmp_path / "p.parquet", "--batch", 50)
+    assert done.exit_code == 0, done.output
+    assert done.stderr == (
+        "note: 1 of 120 rows have no picture in column 'front'\n"
+        "note: 40 of 120 rows have no picture in column 'back'\n"
+    )
+    found = pd.read_parquet(tmp_path / "p.parquet")
+    np.testing.assert_allclose(found.iloc[:, 1:], expected, rtol=0, atol=1e-6)
+    frame = pd.read_parquet(pairs).drop(columns="batch").head(20)
+    np.testing.assert_allclose(loaded.predict(frame).iloc[:, 1:], expected[:20], rtol=0, atol=1e-6)
+    # as JSON has it: base64, and null where there is none
+    text = {"front": frame["front"].map(_base64), "back": frame["back"].map(_base64)}
+    served = loaded.predict(frame.assign(**text))
+    np.testing.assert_allclose(served.iloc[:, 1:], expected[:20], rtol=0, atol=1e-6)
+    # and the second column is read, too
+    other = loaded.predict(frame.assign(back=frame["back"].to_numpy()[::-1])).iloc[:, 1:]
+    assert np.abs(other - expected[:20]).to_numpy().max() > 1e-4
+
+
+def _base64(data: bytes | None) -> str | None:
+    return None if data is None else base64.b64encode(data).decode()
+
+
+def test_its_report_names_them(saved: Path, pairs: Path, tmp_path: Path) -> None:
+    scored = write_report(bundle.load(saved), pairs, tmp_path / "r.html")
+    assert scored.without == {"front": 1, "back": 40}
+    text = (tmp_path / "r.html").read_text()
+    assert "the pictures in front, back, at 32 pixels" in text
+    assert "40 of 120 rows have no picture in back" in text
+    assert "pictures (front)" in text and "pictures (back)" in text
+
+
+def test_a_lacking_column_is_named(saved: Path, pairs: Path, tmp_path: Path) -> None:
+    pd.read_parquet(pairs).drop(columns="back").to_parquet(tmp_path / "t.parquet")
+    done = run("predict", saved, tmp_path / "t.parquet", "--out", tmp_path / "p.parquet")
+    assert done.exit_code == 1 and "lacks column 'back' that the model reads" in done.stderr
+
+
+def test_an_earlier_card_names_one_column(model: Path, demo: Path, tmp_path: Path) -> None:
+    shutil.copytree(model, tmp_path / "earlier")
+    card = json.loads((model / "card.json").read_text())
+    card["images"] = {"view": "U", "column": "picture", "size": [32, 32], "channels": 3}
+    (tmp_path / "earlier/card.json").write_text(json.dumps(card))
+    assert bundle.load(tmp_path / "earlier").card == bundle.load(model).card
+    for folder in (model, tmp_path / "earlier"):
+        done = run("predict", folder, demo, "--out", tmp_path / f"{folder.name}.parquet")
+        assert done.exit_code == 0, done.output
+    now, then = (pd.read_parquet(tmp_path / f"{name}.parquet") for name in ("model", "earlier"))
+    pd.testing.assert_frame_equal(now, then)
