@@ -86,7 +86,9 @@ def compare(
 
         def build(name: str) -> Any:
             most = rounds if KINDS[zoo.find(name).kind].comparable else None
-            return lambda seed: build_model(name, pictures=read, seed=seed, rounds=most)
+            return lambda seed: build_model(
+                name, pictures=read, image_views=tuple(own.pictures) or ("U",), seed=seed, rounds=most
+            )
 
         with progress("comparing") as show:
             comparison = compare_models(

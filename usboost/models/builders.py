@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sklearn.linear_model import LogisticRegression
@@ -36,6 +36,10 @@ class Parts:
     """
 
     one_table: bool = False
+
+    def views(self, names: Sequence[str]) -> tuple[str, ...]:
+        """The views that an entry's names stand for: of one table alone the first, else as they are."""
+        return tuple(names[:1] if self.one_table else names)
 
     def learner(self, spec: LearnerSpec, reads: tuple[str, ...]) -> dict[str, Any]:
         """Of a round's weak learner of this kind that reads these views."""
@@ -115,6 +119,9 @@ def _boosting(entry: Entry, parts: Parts, seed: int) -> TwoWeakLearnerClassifier
     changes, steps = dict(entry.changes), parts.steps()
     step = changes.pop("step", "searched")
     rule = steps["searched"] if step == "searched" else step
+    named = changes.pop("start", ())
+    start = _views(named, parts) if named else ()
+    optional = tuple(view for view in start if view != "S") if not parts.one_table else ()
     fixed, bayes = changes.pop("fixed_step", None), changes.pop("bayes", {})
     settings = {
         "fixed": steps["fixed"] if fixed is None else {"value": fixed},
@@ -125,6 +132,8 @@ def _boosting(entry: Entry, parts: Parts, seed: int) -> TwoWeakLearnerClassifier
         step=rule,
         step_settings=settings.get(rule, {}),
         monitor=f"{changes.pop('monitor', 'f1')}_val",
+        start=LinearBaseline(start, **parts.linear()) if start else None,
+        optional=optional,
         random_state=seed,
         # all other changes of an entry are parameters of the class
         **{**parts.boosting(entry), **changes},
@@ -134,9 +143,7 @@ def _boosting(entry: Entry, parts: Parts, seed: int) -> TwoWeakLearnerClassifier
 def _learners(entry: Entry, parts: Parts) -> dict[str, Learner]:
     found: dict[str, Learner] = {}
     for name, spec in entry.learners.items():
-        reads = spec.reads or (name,)
-        if parts.one_table:
-            reads = reads[:1]
+        reads = parts.views(spec.reads or (name,))
         given = parts.learner(spec, reads)
         found[name] = _learner(entry, name, spec, given if reads == (name,) else {**given, "reads": reads})
     return found
@@ -157,14 +164,16 @@ def _learner(entry: Entry, name: str, spec: LearnerSpec, given: dict[str, Any]) 
     return learner
 
 
+def _views(names: Sequence[str], parts: Parts) -> tuple[str, ...]:
+    return ("S",) if parts.one_table else parts.views(names)
+
+
 def _lightgbm(entry: Entry, parts: Parts, seed: int) -> LightGBMBaseline:
-    views = ("S",) if parts.one_table else entry.changes["views"]
-    return LightGBMBaseline(views, **parts.lightgbm(), random_state=seed)
+    return LightGBMBaseline(_views(entry.changes["views"], parts), **parts.lightgbm(), random_state=seed)
 
 
 def _linear(entry: Entry, parts: Parts, seed: int) -> LinearBaseline:
-    views = ("S",) if parts.one_table else entry.changes["views"]
-    return LinearBaseline(views, **parts.linear(), random_state=seed)
+    return LinearBaseline(_views(entry.changes["views"], parts), **parts.linear(), random_state=seed)
 
 
 def _boosted_network(entry: Entry, parts: Parts, seed: int) -> BoostedNetworkClassifier:

@@ -39,7 +39,7 @@ KINDS = {
         "a boosting model",
         (
             *("target", "loss", "step", "monitor", "shrinkage", "sequential", "step_fraction", "trim"),
-            *("patience", "fixed_step", "bayes", "learners"),
+            *("patience", "fixed_step", "bayes", "learners", "start"),
         ),
         stage="boosting",
     ),
@@ -57,7 +57,8 @@ class LearnerSpec:
     Attributes
     ----------
     kind : a kind of learner, "network" or "tree" say.
-    reads : the views it reads, side by side in this order; None: the view of its own name.
+    reads : the views it reads, side by side in this order; None: the view of its own name. Where there are
+        several views of pictures, U stands for them all.
     parameters : of its constructor, where they make the model what it is.
     """
 

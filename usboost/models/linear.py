@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import softmax
+from scipy.special import log_softmax, softmax
 
 from usboost.boosting.callbacks import Callback, tell, watched
 from usboost.boosting.context import FitContext
@@ -141,6 +141,11 @@ class LinearBaseline(ViewsClassifier):
             coefficients, intercepts = fits.fit(codes, n_classes, self.penalty_, seen, self.max_iter)
             scores[~seen] = x[~seen] @ coefficients + intercepts
         return scores - scores.mean(axis=1, keepdims=True)
+
+    def log_losses(self, scores: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        """Of each row, in nats, float64 (n,), by scores as `out_of_fold` gives them."""
+        losses: np.ndarray = -log_softmax(scores, axis=1)[np.arange(len(codes)), codes]
+        return losses
 
     def _reading(self) -> Reading:
         return Reading(

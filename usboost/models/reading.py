@@ -153,8 +153,7 @@ class Reading:
             return view
         if not _pictures(view):
             raise UsboostError(f"view {name!r}, a {type(view).__name__}, cannot be read as a table")
-        found = embedded(view, self.backbone, pick_device(self.device))  # type: ignore[arg-type]
-        return replace(found, absent=_absent(view))
+        return embedded(view, self.backbone, pick_device(self.device))  # type: ignore[arg-type]
 
     def _filled(self, view: str, table: Table) -> Table:
         return table.filled(f"{view}_missing" if view in self.absent else None)
@@ -194,7 +193,7 @@ class Reading:
 
 
 def _pictures(view: View) -> bool:
-    return getattr(view, "kind", None) == "image"
+    return getattr(view, "kind", None) in ("image", "pooled_images")
 
 
 def _absent(view: View) -> np.ndarray | None:

@@ -30,6 +30,7 @@ from usboost.losses.codeword import CodewordExponential
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
 from usboost.models.base import ViewsClassifier, as_views, per_class
 from usboost.models.linear import LinearBaseline
+from usboost.models.linear_start import fit_start
 from usboost.models.reading import Reading, Wanted
 from usboost.models.stagewise import StagewiseModel
 
@@ -84,6 +85,9 @@ class TwoWeakLearnerClassifier(StagewiseModel, ViewsClassifier):
     start : LinearBaseline, optional
         A model that is fitted first, and whose scores are f⁰; on the training samples those that it gives
         out of fold, so that the rounds see what it leaves on samples it has not seen. f⁰ = 0 by default.
+    optional : tuple of view names
+        Views that the start reads only if they help it on samples that it has not seen; if they do not, no
+        learner reads them. Only with a start.
 
     Attributes
     ----------
@@ -96,6 +100,7 @@ class TwoWeakLearnerClassifier(StagewiseModel, ViewsClassifier):
     n_estimators_ : int, the rounds kept
     feature_importances_, feature_names_ : of the columns of views that trees read
     start_ : the fitted start, or None
+    left_out_ : the optional views that did not help, and are not read
     columns_ : dict of learner's name to its columns' names, of the learners that grow trees
     reading_ : what the learners read of views
     """
@@ -127,6 +132,7 @@ class TwoWeakLearnerClassifier(StagewiseModel, ViewsClassifier):
         checkpoint: Checkpoint | Path | str | None = None,
         backbone: Backbone | None = None,
         start: LinearBaseline | None = None,
+        optional: tuple[str, ...] = (),
     ) -> None:
         self.learners = learners
         self.target = target
@@ -147,12 +153,26 @@ class TwoWeakLearnerClassifier(StagewiseModel, ViewsClassifier):
         self.checkpoint = checkpoint
         self.backbone = backbone
         self.start = start
+        self.optional = optional
 
     def _learners(self) -> dict[str, Learner]:
         if not self.learners:
             return {"U": NetworkLearner(), "S": TreeLearner()}
         wrapped = {name: each for name, each in self.learners.items() if not hasattr(each, "trainer")}
-        return {**self.learners, **{name: RegressorLearner(each) for name, each in wrapped.items()}}
+        learners = {**self.learners, **{name: RegressorLearner(each) for name, each in wrapped.items()}}
+        return self._without(learners) if getattr(self, "left_out_", ()) else learners
+
+    def _without(self, learners: dict[str, Learner]) -> dict[str, Learner]:
+        """The learners without the views that are left out, and without those that read no other."""
+        kept: dict[str, Learner] = {}
+        for name, learner in learners.items():
+            views = view_names(name, learner)
+            reads = tuple(view for view in views if view not in self.left_out_)
+            if reads == views:
+                kept[name] = learner
+            elif reads:
+                kept[name] = clone(learner).set_params(reads=reads)
+        return kept or learners
 
     def _weak_learners(self) -> dict[str, Any]:
         return self._learners()
@@ -163,11 +183,14 @@ class TwoWeakLearnerClassifier(StagewiseModel, ViewsClassifier):
     def _fit_start(self, views: Views, codes: np.ndarray, context: FitContext) -> list[np.ndarray]:
         """Fit the start; f⁰ of the training samples and, if there are any, the validation samples."""
         self.start_: LinearBaseline | None = None
+        self.left_out_: tuple[str, ...] = ()
         if self.start is None:
             return []
-        self.start_ = clone(self.start).set_params(random_state=self.random_state)
-        self.start_.fit_codes(views, codes, len(self.classes_), context.validation)
-        found = [self._from_scores(self.start_.out_of_fold(views, codes))]
+        settings = clone(self.start).set_params(random_state=self.random_state)
+        n_classes = len(self.classes_)
+        fitted = fit_start(settings, self.optional, views, codes, n_classes, context.validation)
+        self.start_, self.left_out_ = fitted.model, fitted.left_out
+        found = [self._from_scores(fitted.scores)]
         if context.validation is not None:
             found.append(self._start_f(context.validation[0]))
         return found
@@ -184,19 +207,25 @@ class TwoWeakLearnerClassifier(StagewiseModel, ViewsClassifier):
         return scores @ np.linalg.pinv(codewords)
 
     def _write(self, folder: Path) -> dict[str, Any]:
-        start = self.start_._write(folder) if self.start_ is not None else {}
+        start: dict[str, Any] = {}
+        if self.start_ is not None:
+            start = {**self.start_._write(folder), "start": list(self.start_.views)}
+            start["left_out"] = list(self.left_out_)
         return {**start, **super()._write(folder), "reading": self.reading_.write(folder)}
 
     def _read(self, document: Mapping[str, Any], folder: Path) -> None:
         if not hasattr(self, "n_outputs_"):  # files from before they were one for each class
             self.n_outputs_ = len(self.classes_) - 1
-        self.reading_ = self._reading()
-        self.reading_.read(document.get("reading"), folder)
-        self.start_ = None
+        self.start_, self.left_out_ = None, ()
         if self.start is not None:
-            self.start_ = clone(self.start)
+            read, left_out = document["start"], document["left_out"]
+            if set(left_out) - set(self.optional) or set(read) - set(self.start.views):
+                raise UsboostError("the views that its start reads are not those of its settings")
+            self.left_out_, self.start_ = tuple(left_out), clone(self.start).set_params(views=tuple(read))
             self.start_.classes_, self.start_.best_round_ = np.arange(len(self.classes_)), 1
             self.start_._read(document, folder)
+        self.reading_ = self._reading()
+        self.reading_.read(document.get("reading"), folder)
         super()._read(document, folder)
 
     def _columns_of(self, name: str) -> int | None:
@@ -222,10 +251,11 @@ class TwoWeakLearnerClassifier(StagewiseModel, ViewsClassifier):
 
     def _fit(self, views: Views, codes: np.ndarray, context: FitContext) -> None:
         self.__dict__.pop("n_outputs_", None)  # an earlier fit's
-        loss, learners = self._loss(), self._learners()
+        loss = self._loss()
         self.n_outputs_ = loss.n_outputs
         held_out, held_codes = None, codes[:0]
-        self.reading_ = self._reading()
+        start = self._fit_start(views, codes, context)
+        self.reading_, learners = self._reading(), self._learners()
         read, watch = self.reading_.fit(views), context.watch(self.monitor, self.patience)
         if context.validation is not None:
             held_out = self.reading_(context.validation[0]), loss.labels(context.validation[1])
@@ -251,7 +281,7 @@ class TwoWeakLearnerClassifier(StagewiseModel, ViewsClassifier):
             seed=self.random_state,
             callbacks=watch.callbacks,
             checkpoint=context.checkpoint,
-        ).run(read, loss.labels(codes), held_out, self._fit_start(views, codes, context))
+        ).run(read, loss.labels(codes), held_out, start)
         self.history_, self.best_round_ = watch.history, watch.best_round
         self.stages_ = stages[: self.best_round_]
         grown = {name for stage in stages for name, each in stage.learners.items() if trees_of(each)}
@@ -279,7 +309,7 @@ class TwoWeakLearnerClassifier(StagewiseModel, ViewsClassifier):
 
     def _reads(self, n_columns: int) -> Sequence[str]:
         named = (view for name, learner in self._learners().items() for view in view_names(name, learner))
-        return list(dict.fromkeys(named))
+        return list(dict.fromkeys([*(self.start.views if self.start else ()), *named]))
 
     def _f(self, X: Views | Mapping[str, Any]) -> np.ndarray:
         views = as_views(X)

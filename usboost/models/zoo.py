@@ -21,6 +21,9 @@ def _tree(*reads: str, **parameters: Any) -> LearnerSpec:
     return LearnerSpec("tree", reads or None, parameters)
 
 
+COMPONENTS = 64
+"""Principal components of a picture's embedding that trees read; see docs/results.md."""
+
 _BOTH = {"U": _network(), "S": _tree()}
 _EXACT = {"step": "newton"}
 _SHRUNK = {"step": "newton", "shrinkage": 0.3}
@@ -170,10 +173,28 @@ _ENTRIES = (
         "boosting",
         {
             "U": _network("U", "S"),
-            "S": _tree("S", "U", max_depth=12, max_leaves=31, category_l2=300.0),
+            "S": _tree("S", "U", max_depth=12, max_leaves=31, category_l2=300.0, components=COMPONENTS),
         },
         {**_LOGISTIC, "shrinkage": 0.1},
         longer=5,
+        compared=True,
+    ),
+    Entry(
+        "linear_trees",
+        "Linear + trees",
+        "trees on the table, boosted from a logistic regression on everything",
+        "boosting",
+        {"S": _tree()},
+        {**_LOGISTIC, "shrinkage": 0.3, "start": ("U", "S")},
+        compared=True,
+    ),
+    Entry(
+        "2wl_ridge",
+        "2WL-Ridge",
+        "two-weak-learner boosting of ridge regression on everything and a tree on the table",
+        "boosting",
+        {"U": LearnerSpec("ridge", ("U", "S")), "S": _tree()},
+        {**_LOGISTIC, "target": "gradient", "shrinkage": 0.3},
         compared=True,
     ),
     # 2wl with one change each

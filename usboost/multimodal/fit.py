@@ -65,7 +65,8 @@ def fit(
         If the model is unknown, or cannot be fitted to these rows.
     """
     read = (pictures or Pictures()) if table.pictures else False
-    model = build(name, pictures=read, seed=seed, rounds=rounds, learners=learners)
+    views = tuple(table.pictures) or ("U",)
+    model = build(name, pictures=read, image_views=views, seed=seed, rounds=rounds, learners=learners)
     train, held = stratified_parts(table.labels, SHARES, seed)
     encoding = table.fit_encoding(train)
     held_views = table.views(encoding, held)

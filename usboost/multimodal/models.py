@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from usboost.errors import UsboostError
+from usboost.learners.networks.backbones import Backbone
 from usboost.models import builders, zoo
 from usboost.models.base import ViewsClassifier
 from usboost.models.builders import Parts
 from usboost.models.entry import Entry, LearnerSpec
+from usboost.models.zoo import COMPONENTS
 
 BOOSTING, EPOCHS, TREES = 100, 40, 2000
 """At most so many rounds, epochs and LightGBM trees; the validation rows stop them earlier."""
@@ -37,7 +40,8 @@ class Pictures:
 def build(
     name: str,
     *,
-    pictures: Pictures | bool,
+    pictures: Pictures | bool | None,
+    image_views: tuple[str, ...] = ("U",),
     seed: int = 0,
     rounds: int | None = None,
     learners: Mapping[str, str] | None = None,
@@ -47,7 +51,8 @@ def build(
     Parameters
     ----------
     name : of the catalogue, `zoo.OFFERED` say.
-    pictures : whether the view U holds pictures, and how they are read, or the table itself.
+    pictures : how pictures are read; False or None where there are none, and U is the table itself.
+    image_views : the views of pictures; what a model of the catalogue does with U, it does with them.
     rounds : boosting rounds, epochs or trees at most; by default those above.
     learners : other kinds of learner by name, ``{"S": "regressor"}`` say.
 
@@ -57,44 +62,70 @@ def build(
         If the model is unknown, or does not read such tables.
     """
     entry = zoo.for_table(name)
+    if isinstance(pictures, bool):
+        pictures = Pictures() if pictures else None
     if learners:
         entry = entry.changed(name, {}, {learner: {"kind": kind} for learner, kind in learners.items()})
-    return builders.build(entry, OneComputer(bool(pictures), rounds), seed)
+    return builders.build(entry, OneComputer(pictures, rounds, image_views), seed)
 
 
 @dataclass(frozen=True)
 class OneComputer(Parts):
-    """Parts for a table that one computer fits in minutes, with pictures as U or without."""
+    """Parts for a table that one computer fits in minutes, with pictures or without."""
 
-    pictures: bool
+    pictures: Pictures | None
     rounds: int | None = None
+    image_views: tuple[str, ...] = ("U",)
 
     @property
     def one_table(self) -> bool:  # type: ignore[override]
-        return not self.pictures
+        return self.pictures is None
+
+    def views(self, names: Sequence[str]) -> tuple[str, ...]:
+        """All views of pictures for U."""
+        if self.pictures is None:
+            return super().views(names)
+        return tuple(view for name in names for view in (self.image_views if name == "U" else (name,)))
 
     def learner(self, spec: LearnerSpec, reads: tuple[str, ...]) -> dict[str, Any]:
         """Warm-started networks, and trees of depth 3."""
-        raw = self.pictures and reads == ("U",)  # beside a table pictures are embeddings
+        alone = reads == self.image_views  # beside a table pictures are embeddings
+        network = {"hidden": _PICTURES if self.pictures and alone else _TABLE, "start": "warm", **_TRAINING}
         by_kind: dict[str, dict[str, Any]] = {
-            "network": {"hidden": _PICTURES if raw else _TABLE, "start": "warm", **_TRAINING},
+            "network": {**network, **self._reader()},
             "tree": {"max_depth": 3},
         }
         return by_kind.get(spec.kind, {})
 
     def boosting(self, entry: Entry) -> dict[str, Any]:
-        return {"n_rounds": self.rounds or BOOSTING * entry.longer, "patience": 20}
+        return {"n_rounds": self.rounds or BOOSTING * entry.longer, "patience": 20, **self._reader()}
 
     def two_branch(self) -> dict[str, Any]:
+        if self.pictures and len(self.image_views) > 1:
+            raise UsboostError(
+                "a two-branch network reads one view of pictures; pool the columns with --pool-images"
+            )
         return {
             "dnn1": _PICTURES if self.pictures else _TABLE,
             "n_epochs": self.rounds or EPOCHS,
             "patience": 8,
             **_TRAINING,
+            **self._reader(),
         }
 
     def features(self) -> dict[str, Any]:
         return {"n_trees": 200, "max_depth": 3}
 
     def lightgbm(self) -> dict[str, Any]:
-        return {"n_trees": self.rounds or TREES}
+        return {"n_trees": self.rounds or TREES, "components": COMPONENTS, **self._reader()}
+
+    def linear(self) -> dict[str, Any]:
+        return self._reader()
+
+    def _reader(self) -> dict[str, Any]:
+        """What reads pictures; nothing where there are none."""
+        if self.pictures is None:
+            return {}
+        name = self.pictures.backbone
+        pretrained = name != "small_cnn"  # which has no published weights
+        return {"backbone": Backbone(name, pretrained=pretrained, finetune=self.pictures.finetune)}

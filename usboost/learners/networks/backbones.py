@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from sklearn.base import BaseEstimator
 from torch import nn
 
 from usboost.data.images import EncodedImages, Images
+from usboost.data.pooled_images import PooledImages
 from usboost.data.table import Table
 from usboost.errors import UsboostError
 from usboost.learners.networks import architectures, embeddings
@@ -178,7 +180,17 @@ class Backbone(BaseEstimator):
         return only or self.size
 
 
-def embedded(view: Images | EncodedImages, backbone: Backbone | None, device: torch.device) -> Table:
-    """Pictures as a table of what a frozen backbone, EfficientNet-Lite0 by default, makes of them."""
-    values = (backbone or Backbone()).embed(view, device)
-    return Table.from_numeric(values, tuple(f"embedding_{j}" for j in range(values.shape[1])))
+def embedded(
+    view: Images | EncodedImages | PooledImages, backbone: Backbone | None, device: torch.device
+) -> Table:
+    """Pictures as a table of what a frozen backbone, EfficientNet-Lite0 by default, makes of them.
+
+    Of several pictures a row it is their mean. Rows without a picture are `absent`.
+    """
+    reader = backbone or Backbone()
+    if isinstance(view, PooledImages):
+        values = view.mean(reader.embed(each, device) for each in view.columns)
+    else:
+        values = reader.embed(view, device)
+    table = Table.from_numeric(values, tuple(f"embedding_{j}" for j in range(values.shape[1])))
+    return replace(table, absent=view.absent)

@@ -10,6 +10,8 @@ from pydantic import Field, model_validator
 from torch import nn
 
 from usboost.data.images import EncodedImages, Images
+from usboost.data.pooled_images import PooledImages
+from usboost.errors import UsboostError
 from usboost.learners.networks import architectures
 from usboost.learners.networks.backbones import Backbone, embedded
 from usboost.learners.networks.batches import Batches, Resident, Streamed
@@ -85,3 +87,31 @@ class ImageInput:
     def network(spec: Spec, widths: list[int]) -> nn.Module:
         """A backbone, or its last block, and fully connected layers after it."""
         return LastBlock(spec, widths) if spec.get("part") == "last" else ImageNetwork(spec, widths)
+
+
+class PooledInput:
+    """Several pictures a row, read as the mean of what a frozen backbone makes of them."""
+
+    kind: ClassVar[str] = "pooled_images"
+    checked: ClassVar[type[Checked]] = ImageSpec
+
+    @staticmethod
+    def prepare(view: PooledImages, device: torch.device, reader: Any = None) -> tuple[Spec, Batches]:
+        """The table of the means, for a head.
+
+        Raises
+        ------
+        UsboostError
+            If the backbone is to be trained.
+        """
+        backbone = reader or Backbone()
+        if not backbone.is_frozen:
+            raise UsboostError(
+                "pooled pictures are read by a frozen backbone; use finetune none, or a view for each column"
+            )
+        return TableInput.prepare(embedded(view, backbone, device), device)
+
+    @staticmethod
+    def network(spec: Spec, widths: list[int]) -> nn.Module:
+        """None reads this view itself: what `prepare` describes is a table."""
+        raise UsboostError("no network reads pooled pictures themselves")

@@ -22,6 +22,7 @@ INPUTS = Registry(
     {
         "table": "usboost.learners.networks.table_input:TableInput",
         "image": "usboost.learners.networks.image_input:ImageInput",
+        "pooled_images": "usboost.learners.networks.image_input:PooledInput",
     },
 )
 """By a view's `kind`, which stands as "view" in a network's specification."""
