@@ -14,8 +14,8 @@ Models on sequences
 Data
     `Views` (views of the same samples, by name), `Table`, `Images`, `Sequences`
 Parts of models
-    `NetworkLearner`, `TreeLearner` (weak learners), `Backbone` (how a network reads pictures),
-    `BoostedFeatures` (leaf values of a GBM)
+    `NetworkLearner`, `RidgeLearner`, `TreeLearner` (weak learners), `Backbone` (how a network reads
+    pictures), `BoostedFeatures` (leaf values of a GBM)
 While a model is fitted
     `Callback`, `EarlyStopping`, `Checkpoint` (from which a killed fit resumes)
 Files
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from usboost.errors import UsboostError as UsboostError
     from usboost.learners.networks.backbones import Backbone as Backbone
     from usboost.learners.networks.learner import NetworkLearner as NetworkLearner
+    from usboost.learners.ridge import RidgeLearner as RidgeLearner
     from usboost.learners.trees.learner import TreeLearner as TreeLearner
     from usboost.models.baselines import LightGBMBaseline as LightGBMBaseline
     from usboost.models.bfv_network import BoostedFeatureNetworkClassifier as BoostedFeatureNetworkClassifier
@@ -69,6 +70,7 @@ _MODULES = {
     "Images": "usboost.data.images",
     "LightGBMBaseline": "usboost.models.baselines",
     "NetworkLearner": "usboost.learners.networks.learner",
+    "RidgeLearner": "usboost.learners.ridge",
     "Sequences": "usboost.data.frames",
     "SplitColumns": "usboost.models.split_columns",
     "Table": "usboost.data.table",
