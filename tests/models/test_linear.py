@@ -135,7 +135,7 @@ def test_the_factorisation_changes_no_minimum(shape) -> None:
         seen = np.ones(len(y), dtype=bool) if rows is None else some
         expected = LogisticRegression(C=1 / (0.01 * seen.sum()), max_iter=5000, tol=1e-10)
         expected.fit(x[seen].astype(np.float64), y[seen])
-        coefficients, intercepts = fits.fit(y, 3, 0.01, rows)
+        coefficients, intercepts = fits.fit(y, 3, 0.01, rows, tolerance=1e-8)
         np.testing.assert_allclose(
             softmax(x @ coefficients + intercepts, axis=1), expected.predict_proba(x), atol=2e-3
         )

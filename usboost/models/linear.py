@@ -24,6 +24,9 @@ from usboost.models.reading import Reading, Wanted
 NAME = "all"
 WEIGHTS = "linear.safetensors"
 
+PATIENCE = 2
+"""Penalties, each smaller than the last, that are tried after the best one."""
+
 
 class LinearBaseline(ViewsClassifier):
     """Multinomial logistic regression with an L2 penalty, on one or more views.
@@ -112,7 +115,7 @@ class LinearBaseline(ViewsClassifier):
                     self.penalty_ = penalty
                 stop = tell(watch.callbacks, Round(index, None, metrics, clock.seconds()))
                 clock = Clock()
-                if stop:
+                if stop or index == self.best_round_ + PATIENCE:
                     break
         self.history_ = watch.history
 

@@ -299,3 +299,18 @@ def test_bins_hold_about_equally_many_rows(seed):
     few = np.asarray([3.0, 1.0, 1.0, 2.0], dtype=np.float32)
     np.testing.assert_array_equal(numeric_bins(few, 3), [[1, 2, 3], [1, 2, 3]])
     assert len(numeric_bins(few, 2)[0]) == 2
+
+
+def test_leaves_of_rows_that_are_certain() -> None:
+    """Their metric is rounding errors about 0, after sums were taken from sums: it has no root by itself."""
+    rng = np.random.default_rng(0)
+    n, d = 4000, 6
+    certain = rng.random(n) < 0.7
+    p = np.where(certain[:, None], 1e-15, rng.random((n, d)))
+    p /= p.sum(axis=1, keepdims=True) / np.where(certain, 1e-9, 0.5)[:, None]
+    metric = np.einsum("ni,ij->nij", p, np.eye(d)) - p[:, :, None] * p[:, None]
+    values = rng.normal(size=(n, d)) * 10
+    codes = np.column_stack((certain * 3 + rng.integers(0, 3, n), rng.integers(0, 30, n))).astype(np.float32)
+    for limits in (Limits(12, 31, 20, 300.0), Limits(3, None, 1, 0.0)):
+        tree = HistogramGrower(codes, (0, 1), limits, 255, 1).grow(values, None, metric)
+        assert np.isfinite(tree.value).all()

@@ -96,8 +96,7 @@ class Moments:
             value = (total[: self.d] / (total[self.d] + self.ridge)).T
             return gradient - packed[0][:, None] * value[:, :, None], packed[0]
         places = lower_triangle(self.d)
-        whole = np.stack([self.matrix(each, self.ridge) for each in total.T])
-        root = np.linalg.inv(np.linalg.cholesky(whole))
+        root = self._inverse_roots(total)
         inverse = root.swapaxes(1, 2) @ root
         value = (inverse @ total[: self.d].T[:, :, None])[..., 0]
         left = gradient.copy()
@@ -107,6 +106,20 @@ class Moments:
                 left[:, j] -= numbers * value[:, i, None]
         factors = np.stack([(1 + (i != j)) * inverse[:, i, j] for i, j in places])
         return root @ left, np.einsum("tlb,tl->lb", packed, factors)
+
+
+    def _inverse_roots(self, total: np.ndarray) -> np.ndarray:
+        """L⁻¹ of H = L Lᵀ, float64 (L, D, D), of leaves' sums (C, L).
+
+        A leaf of rows that are all but certain has an H of rounding errors, which may have no root; it then
+        gets a thousand times the ridge until it has.
+        """
+        ridge = self.ridge
+        while True:
+            try:
+                return np.linalg.inv(np.linalg.cholesky([self.matrix(each, ridge) for each in total.T]))
+            except np.linalg.LinAlgError:
+                ridge = 1000 * ridge
 
 
 def lower_triangle(d: int) -> list[tuple[int, int]]:
@@ -126,6 +139,7 @@ def score(gradient: np.ndarray, metric: np.ndarray) -> np.ndarray:
     total = np.zeros_like(gradient[0])
     for j in range(d):
         pivot = metric[at[j, j]]
+        pivot[pivot <= 0] = np.inf  # by rounding alone, where there is nothing to gain
         total += np.square(gradient[j]) / pivot
         for i in range(j + 1, d):
             factor = metric[at[i, j]] / pivot
