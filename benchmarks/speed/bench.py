@@ -155,7 +155,8 @@ def markdown(figures: dict[str, Any], machine: str) -> str:
             "",
             f"Embedding: {ours['rate']:.0f} pictures of {found['side']} pixels a second on "
             f"{found['threads']} threads ({ours['cpu']:.0f} in a second of CPU time) "
-            f"against {plain['rate']:.0f} ({plain['cpu']:.0f}); outputs differ by {found['difference']:.1g} of the largest.",
+            f"against {plain['rate']:.0f} ({plain['cpu']:.0f}); outputs differ by "
+            f"{found['difference']:.1g} of the largest.",
         ]
     if found := figures.get("scaling"):
         lines += [

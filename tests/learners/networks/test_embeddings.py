@@ -211,6 +211,16 @@ def test_frozen_random_weights_are_asked_for() -> None:
         embedded(view, Backbone("small_cnn"), CPU)
 
 
+def test_small_pictures_are_enlarged_for_backbones_of_timm() -> None:
+    assert Backbone().spec(noise())["size"] == 32
+    assert Backbone("vit_tiny_patch16_224").spec(noise())["size"] == 224
+    assert Backbone().spec(photographs(64))["size"] is None
+    with pytest.raises(UsboostError, match="32 pixels a side or more, not 16"):
+        Backbone(size=16).spec(noise())
+    with pytest.raises(UsboostError, match="224 pixels a side, not 64"):
+        Backbone("vit_tiny_patch16_224", size=64).spec(noise())
+
+
 @pytest.mark.parametrize("name", ["hf-hub:timm/resnet18", "a/b", "resnet_of_nobody", "", "../x"])
 def test_a_backbone_is_one_of_those_that_are_known(name: str) -> None:
     with pytest.raises(UsboostError, match="unknown backbone"):

@@ -45,8 +45,8 @@ class Backbone(BaseEstimator):
         picture; the "last" block, on what the frozen rest gave once; or "all" of it. "head" is an old
         name of "none".
     size : int or None
-        Side in pixels that pictures are resized to before the backbone; None keeps theirs, or takes the
-        only one that the backbone reads.
+        Side in pixels that pictures are resized to before the backbone; None keeps theirs where the
+        backbone reads it, else takes the least that it reads.
     augment : {"none", "flip", "flip_shift"}
         Of training pictures, with "all" only.
     cache : str, False or None
@@ -88,9 +88,11 @@ class Backbone(BaseEstimator):
             raise UsboostError(f"augmentation is one of {', '.join(AUGMENTATIONS)}, not {self.augment!r}")
         if self.name == "small_cnn" and self.pretrained is True:
             raise UsboostError("small_cnn has no published weights; set pretrained: false, or to a file")
-        size = self._size()
+        size, least = self._size(), architectures.smallest(self.name)
+        if size is None and is_timms(self.name) and min(view.height, view.width) < least:
+            size = least
         side = size or min(view.height, view.width)
-        if side < (least := architectures.smallest(self.name)):
+        if side < least:
             raise UsboostError(
                 f"{self.name} reads pictures of {least} pixels a side or more, not {side}; set size"
             )
@@ -124,8 +126,7 @@ class Backbone(BaseEstimator):
         UsboostError
             If its weights would be random and nobody asked for that.
         """
-        out: np.ndarray = self._values(view, device, last=False).astype(np.float32)
-        return out
+        return np.asarray(self._values(view, device, last=False), dtype=np.float32)
 
     def activations(self, view: Images | EncodedImages, device: torch.device) -> np.ndarray:
         """What the backbone without its last block makes of every picture: float16 (n, …).
