@@ -46,6 +46,7 @@ def all_sections(wanted: list[str], rows: int | None, folder: Path, quick: bool)
         "quality": {"n_rounds": 2, "n_seeds": 2},
         "trimming": {"n_rounds": 4},
         "scaling": {"n_rounds": 4},
+        "embedding": {"n_pictures": 32, "side": 64},
     }
     out: dict[str, Any] = {}
     for name in wanted:
@@ -99,6 +100,11 @@ def table_of(figures: dict[str, Any]) -> list[Row]:
         what = f"predict_proba, {found['rounds']} rounds, {found['rows']:,} rows"
         add(what, found["together"], "literal learners one by one", found["literal one by one"], "5×")
         add(what, found["together"], "our learners one by one", found["ours one by one"], "")
+    if found := figures.get("embedding"):
+        what = f"embedding {found['pictures']} pictures of {found['side']} pixels"
+        ours, theirs = (found["pictures"] / found[name]["rate"] for name in ("ours", "plain"))
+        add(what, ours, "plain loop, batches of 32", theirs, "")
+        add(f"{what} again", found["pictures"] / found["again"]["rate"], "for the first time", ours, "")
     return rows
 
 
@@ -143,6 +149,15 @@ def markdown(figures: dict[str, Any], machine: str) -> str:
             if trim != "rounds":
                 scores = " | ".join(f"{run[key]:.4f}" for key in ("risk_train", "risk_val", "f1_val"))
                 lines.append(f"| {trim} | {1000 * run['round']:.0f} | {scores} |")
+    if found := figures.get("embedding"):
+        ours, plain = found["ours"], found["plain"]
+        lines += [
+            "",
+            f"Embedding: {ours['rate']:.0f} pictures of {found['side']} pixels a second on "
+            f"{found['threads']} threads ({ours['cpu']:.0f} in a second of CPU time) "
+            f"against {plain['rate']:.0f} ({plain['cpu']:.0f}); outputs differ by "
+            f"{found['difference']:.1g} of the largest.",
+        ]
     if found := figures.get("scaling"):
         lines += [
             "",

@@ -17,6 +17,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from benchmarks.speed.census import dense, ordinal, split
 from benchmarks.speed.literal import LiteralBoosting, gp_search, leaf_values
+from benchmarks.speed.pictures import embedding
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.loop import StagewiseLoop, advance
 from usboost.boosting.rounds import Round, Stage
@@ -272,5 +273,5 @@ def trimming(folder: Path, rows: int | None, n_rounds: int = 40) -> Figures:
 
 SECTIONS: dict[str, Callable[..., Figures]] = {
     section.__name__: section
-    for section in (rounds, search, tree, gbm, predict, memory, scaling, quality, trimming)
+    for section in (rounds, search, tree, gbm, predict, memory, scaling, quality, trimming, embedding)
 }

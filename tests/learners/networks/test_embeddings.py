@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -10,12 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from PIL import Image
 from skimage import data
 
-from usboost.data.images import Images
+from usboost.data.images import EncodedImages, Images
 from usboost.errors import UsboostError
 from usboost.learners.networks import embeddings
 from usboost.learners.networks.architectures import split
@@ -211,6 +213,16 @@ def test_frozen_random_weights_are_asked_for() -> None:
         embedded(view, Backbone("small_cnn"), CPU)
 
 
+def test_small_pictures_are_enlarged_for_backbones_of_timm() -> None:
+    assert Backbone().spec(noise())["size"] == 32
+    assert Backbone("vit_tiny_patch16_224").spec(noise())["size"] == 224
+    assert Backbone().spec(photographs(64))["size"] is None
+    with pytest.raises(UsboostError, match="32 pixels a side or more, not 16"):
+        Backbone(size=16).spec(noise())
+    with pytest.raises(UsboostError, match="224 pixels a side, not 64"):
+        Backbone("vit_tiny_patch16_224", size=64).spec(noise())
+
+
 @pytest.mark.parametrize("name", ["hf-hub:timm/resnet18", "a/b", "resnet_of_nobody", "", "../x"])
 def test_a_backbone_is_one_of_those_that_are_known(name: str) -> None:
     with pytest.raises(UsboostError, match="unknown backbone"):
@@ -240,3 +252,42 @@ def test_the_last_block_on_the_rest_is_the_whole(name: str) -> None:
 def test_other_families_have_no_last_block(name: str) -> None:
     with pytest.raises(UsboostError, match="last block is not known"):
         Backbone(name, False, "last", random=True, cache=False).activations(photographs(64), CPU)
+
+
+def test_encoded_pictures_are_embedded_as_decoded_ones(tmp_path: Path) -> None:
+    view, encoded = noise(), []
+    for picture in view.pixels[:, 0]:
+        out = io.BytesIO()
+        Image.fromarray(picture).save(out, "PNG")
+        encoded.append(out.getvalue())
+    streamed = EncodedImages(pa.array(encoded, pa.binary()), channels=1, height=12, width=12)
+    values, done = counted(small(tmp_path), streamed)
+    assert done == 40
+    np.testing.assert_array_equal(values, small(False).embed(view, CPU))
+    assert counted(small(tmp_path), streamed[5:])[1] == 0
+
+
+TOGETHER = """
+import sys
+import numpy as np, torch
+from usboost.data.images import Images
+from usboost.learners.networks import embeddings
+from usboost.learners.networks.backbones import Backbone
+embeddings.SHARD = 16
+pixels = np.random.default_rng(0).integers(0, 255, (300, 1, 12, 12), dtype=np.uint8)
+backbone = Backbone("small_cnn", False, cache=sys.argv[1], random=True)
+np.save(sys.argv[2], backbone.embed(Images(pixels), torch.device("cpu")))
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_at_once_do_no_harm(tmp_path: Path) -> None:
+    call = [sys.executable, "-c", TOGETHER, str(tmp_path / "cache")]
+    both = [subprocess.Popen([*call, str(tmp_path / f"{k}.npy")]) for k in range(2)]
+    assert [process.wait(timeout=120) for process in both] == [0, 0]
+    expected = small(False).embed(noise(300), CPU)
+    for k in range(2):
+        np.testing.assert_array_equal(np.load(tmp_path / f"{k}.npy"), expected)
+    values, done = counted(small(tmp_path / "cache"), noise(300))
+    assert done == 0
+    np.testing.assert_array_equal(values, expected)

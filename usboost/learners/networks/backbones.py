@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -46,8 +47,8 @@ class Backbone(BaseEstimator):
         picture; the "last" block, on what the frozen rest gave once; or "all" of it. "head" is an old
         name of "none".
     size : int or None
-        Side in pixels that pictures are resized to before the backbone; None keeps theirs, or takes the
-        only one that the backbone reads.
+        Side in pixels that pictures are resized to before the backbone; None keeps theirs where the
+        backbone reads it, else takes the least that it reads.
     augment : {"none", "flip", "flip_shift"}
         Of training pictures, with "all" only.
     cache : str, False or None
@@ -89,9 +90,11 @@ class Backbone(BaseEstimator):
             raise UsboostError(f"augmentation is one of {', '.join(AUGMENTATIONS)}, not {self.augment!r}")
         if self.name == "small_cnn" and self.pretrained is True:
             raise UsboostError("small_cnn has no published weights; set pretrained: false, or to a file")
-        size = self._size()
+        size, least = self._size(), architectures.smallest(self.name)
+        if size is None and is_timms(self.name) and min(view.height, view.width) < least:
+            size = least
         side = size or min(view.height, view.width)
-        if side < (least := architectures.smallest(self.name)):
+        if side < least:
             raise UsboostError(
                 f"{self.name} reads pictures of {least} pixels a side or more, not {side}; set size"
             )
@@ -125,8 +128,7 @@ class Backbone(BaseEstimator):
         UsboostError
             If its weights would be random and nobody asked for that.
         """
-        out: np.ndarray = self._values(view, device, last=False).astype(np.float32)
-        return out
+        return np.asarray(self._values(view, device, last=False), dtype=np.float32)
 
     def activations(self, view: Images | EncodedImages, device: torch.device) -> np.ndarray:
         """What the backbone without its last block makes of every picture: float16 (n, …).
@@ -144,13 +146,37 @@ class Backbone(BaseEstimator):
                 f"a frozen {self.name} with random weights sees next to nothing; set pretrained, train it "
                 "with finetune: all, or ask for that with random: true"
             )
-        network = self._whole(self.spec(view))
-        if last:
-            network.backbone = architectures.split(network.backbone, self.name)[0]
+        spec = self.spec(view)
+        made: list[ImageNetwork] = []
+
+        def network() -> ImageNetwork:
+            if not made:
+                made.append(self._whole(spec))
+                if last:
+                    made[0].backbone = architectures.split(made[0].backbone, self.name)[0]
+            return made[0]
+
         folder = embeddings.cache_folder(self.cache)
         if folder is not None:
-            folder = folder / f"{self.name}-{self._digest(network, view, device, last)}"
-        return embeddings.values_of(view, lambda: FrozenNetwork(network, device), folder)
+            side = (spec["size"],) * 2 if spec["size"] else (view.height, view.width)
+            given = (_VERSION, self.name, side, spec["mean"], spec["deviation"], device.type, last)
+            known = self._source()
+            key = None if known is None else f"{known} {view.channels} {given}"
+            if key is None or key not in _digests:
+                digest = _digest(network(), repr(given))
+                if key is not None:
+                    _digests[key] = digest
+            else:
+                digest = _digests[key]
+            folder = folder / f"{self.name}-{digest}"
+        return embeddings.values_of(view, lambda: FrozenNetwork(network(), device), folder)
+
+    def _source(self) -> str | None:
+        """What says which weights it has without reading them; None where that is not certain."""
+        if isinstance(self.pretrained, str) and Path(self.pretrained).is_file():
+            about = Path(self.pretrained).stat()
+            return f"{Path(self.pretrained).resolve()} {about.st_mtime_ns} {about.st_size} {about.st_ino}"
+        return self.name if self.name == DEFAULT and self.pretrained is True else None
 
     def _whole(self, spec: dict[str, Any]) -> ImageNetwork:
         """The backbone without layers after it, with the weights that it starts from."""
@@ -158,17 +184,6 @@ class Backbone(BaseEstimator):
         initialise(network, 0)
         self.load_weights(network)
         return network
-
-    def _digest(self, network: ImageNetwork, view: Any, device: torch.device, last: bool) -> str:
-        """Of all that decides what the network gives for a picture."""
-        spec = network.spec
-        side = (spec["size"],) * 2 if spec["size"] else (view.height, view.width)
-        given = (_VERSION, self.name, side, spec["mean"], spec["deviation"], device.type, last)
-        digest = hashlib.sha256(repr(given).encode())
-        for name, tensor in network.state_dict().items():
-            digest.update(name.encode())
-            digest.update(tensor.contiguous().numpy().tobytes())
-        return digest.hexdigest()[:32]
 
     def _size(self) -> int | None:
         """Side that pictures are resized to."""
@@ -178,6 +193,18 @@ class Backbone(BaseEstimator):
                 f"{self.name} reads pictures of {only} pixels a side, not {self.size}; set size"
             )
         return only or self.size
+
+
+_digests: dict[str, str] = {}  # of the networks of this process, so that known pictures need none of them
+
+
+def _digest(network: ImageNetwork, given: str) -> str:
+    """Of all that decides what the network gives for a picture."""
+    digest = hashlib.sha256(given.encode())
+    for name, tensor in network.state_dict().items():
+        digest.update(name.encode())
+        digest.update(tensor.contiguous().numpy().tobytes())
+    return digest.hexdigest()[:32]
 
 
 def embedded(

@@ -19,7 +19,7 @@ ON_CPU, ON_GPU = 4, 256
 """Pictures at a time: on a CPU the layers of four stay in a core's cache, and each core has its own."""
 
 _TOLERANCE = 1e-4  # of a network with its normalisations folded, relative to its largest output
-_ROWS_A_TASK = 32
+_ROWS_A_TASK = 8  # of a thread, so that all end at about the same time
 
 
 class FrozenNetwork:

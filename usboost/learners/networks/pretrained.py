@@ -161,11 +161,14 @@ def _from_the_hub(name: str) -> dict[str, torch.Tensor]:
     """timm's published weights of a backbone, as safetensors from Hugging Face's cache or hub."""
     import timm
     from huggingface_hub import hf_hub_download
+    from huggingface_hub.utils import logging
 
     repository = architectures.published(name).repository
     if repository is None:
         raise UsboostError(f"timm publishes no weights of {name} as safetensors; give a file as pretrained")
+    level = logging.get_verbosity()
     try:
+        logging.set_verbosity_error()  # it tells of each attempt
         path = Path(hf_hub_download(repository, "model.safetensors"))
         stored = path.resolve()  # the hub's cache names what it holds by its digest
         if re.fullmatch(r"[0-9a-f]{64}", stored.name):
@@ -183,6 +186,8 @@ def _from_the_hub(name: str) -> dict[str, torch.Tensor]:
             f"the pretrained weights of {name} ({repository}) cannot be had: {type(error).__name__}; "
             "give a file as pretrained, or set pretrained: false"
         ) from error
+    finally:
+        logging.set_verbosity(level)
     weights: dict[str, torch.Tensor] = network.state_dict()
     return weights
 
