@@ -69,6 +69,7 @@ test-long: $(READY) ## the tests that take minutes: grids on every runner, worke
 .PHONY: bench
 bench: $(READY) ## measure speed and memory, as ratios (USBOOST_DATA: the real census files)
 	python -m benchmarks.speed.bench
+	python -m benchmarks.speed.trees
 
 .PHONY: results
 results: $(READY) ## the models on real data, several seeds each (hours); docs/results.md

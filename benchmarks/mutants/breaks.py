@@ -187,8 +187,9 @@ REVIEWED = [
     Break(
         "9 LightGBM's best round is ignored",
         LIGHTGBM,
-        "best = booster.best_iteration if held and booster.best_iteration > 0 else booster.current",
-        "best = booster.current",
+        # lightgbm.train itself drops what comes after the best round, unless it is told not to
+        "hooks)\n        best = booster.best_iteration if held and booster.best_iteration > 0 else b",
+        "hooks, keep_training_booster=True)\n        best = b",
         leaks("lightgbm"),
     ),
     # 10, 11 intervals

@@ -124,6 +124,8 @@ def _tests(copy: Path, tests: Sequence[str], out: Connection) -> None:
     hypothesis.settings.register_profile("mutants", deadline=None, derandomize=True)
     first = FirstFailure()
     options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-profile=mutants"]
+    # warnings are errors, also pytest's that hypothesis is there already
+    options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
     code = int(pytest.main([*options, *tests], plugins=[first]))
     out.send((code, first.test))
     out.close()

@@ -20,6 +20,24 @@ def problem(n_classes, n_views, seed, n=60, noise=1.5):
     return loss.line(f, y, directions)
 
 
+def test_newton_goes_to_its_limit_and_no_further():
+    """A weak direction that is right everywhere: the lower the further, and a Newton step is very long."""
+    loss = CodewordExponential.simplex(2)
+    y = np.array([0, 1, 0, 1])
+    line = loss.line(np.zeros((4, 1)), y, [1e-3 * loss.codewords[y]])
+    assert Newton().search(line, 1, 0) == [Newton().limit]
+    assert Newton(limit=7.0).search(line, 1, 0) == [7.0]
+
+
+def test_newton_shortens_a_step_that_would_raise_the_risk():
+    """e^−s + e^(−20 + 200 s): a whole step goes to 1, where the second term is e^180."""
+    loss = CodewordExponential.simplex(2)
+    f, d = (np.sqrt(2) * np.array(column)[:, None] for column in ([0.0, 20.0], [1.0, -200.0]))
+    line = loss.line(f, np.array([1, 1]), [d])
+    lowest = (20 - np.log(200)) / 201
+    np.testing.assert_allclose(Newton().search(line, 1, 0), [lowest], rtol=1e-6)
+
+
 @pytest.mark.parametrize("n_classes", [2, 5])
 def test_newton_beats_every_point_of_a_fine_grid(n_classes):
     line = problem(n_classes, 2, seed=1)

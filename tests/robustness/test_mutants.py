@@ -22,6 +22,7 @@ def test_of_zero():
 def test_of_two():
     assert double(2) == 4
 """
+STRICT = '[tool.pytest.ini_options]\nfilterwarnings = ["error"]\n'
 JUDGED = """
 import json, sys
 from pathlib import Path
@@ -47,7 +48,13 @@ print(json.dumps(found))
 
 @pytest.mark.slow
 def test_what_becomes_of_a_break(tmp_path: Path) -> None:
-    for name, text in (("usboost/__init__.py", ""), ("usboost/toy.py", TOY), ("tests/test_toy.py", TESTS)):
+    files = {
+        "usboost/__init__.py": "",
+        "usboost/toy.py": TOY,
+        "tests/test_toy.py": TESTS,
+        "pyproject.toml": STRICT,
+    }
+    for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     words = [sys.executable, "-c", JUDGED, str(tmp_path)]
