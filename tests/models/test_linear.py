@@ -11,6 +11,10 @@ from sklearn.metrics import log_loss
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from tests.conftest import make_views
+from usboost.data.table import Table
+from usboost.data.views import Views
+from usboost.errors import UsboostError
+from usboost.learners.ridge import RidgeLearner
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models.inspection import view_contributions
 from usboost.models.linear import LinearBaseline
@@ -139,3 +143,43 @@ def test_the_factorisation_changes_no_minimum(shape) -> None:
         np.testing.assert_allclose(
             softmax(x @ coefficients + intercepts, axis=1), expected.predict_proba(x), atol=2e-3
         )
+
+
+def pictures_beside(n: int, seed: int, helps: bool) -> tuple[Views, np.ndarray]:
+    """A table that tells the class in part, and a wide view that tells the rest, or nothing."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 3, n)
+    told, wide = rng.normal(size=(n, 3)) + np.eye(3)[y], rng.normal(size=(n, 150))
+    if helps:
+        wide[:, :3] += 2 * np.eye(3)[y]
+    return Views(U=Table.from_numeric(wide), S=Table.from_numeric(told)), y
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_view_that_says_nothing_is_left_out(tmp_path, seed: int) -> None:
+    """The model is then the table's own, to the last bit."""
+    views, y = pictures_beside(400, seed, helps=False)
+    learners = {"U": RidgeLearner(reads=("U", "S")), "S": TreeLearner()}
+    settings = {"loss": "cross_entropy", "n_rounds": 5, "random_state": seed}
+    model = TwoWeakLearnerClassifier(
+        learners, start=LinearBaseline(), optional=("U",), **settings, monitor="risk_val"
+    ).fit(views, y)
+    assert model.left_out_ == ("U",)
+    alone = {"U": RidgeLearner(reads=("S",)), "S": TreeLearner()}
+    table = TwoWeakLearnerClassifier(
+        alone, start=LinearBaseline(views=("S",)), **settings, monitor="risk_val"
+    ).fit(views, y)
+    np.testing.assert_array_equal(model.predict_proba(views), table.predict_proba(views))
+    save(model, tmp_path / "model")
+    np.testing.assert_array_equal(load(tmp_path / "model").predict_proba(views), model.predict_proba(views))
+
+
+def test_a_view_that_helps_is_read() -> None:
+    views, y = pictures_beside(400, 0, helps=True)
+    model = TwoWeakLearnerClassifier(
+        {"S": TreeLearner()}, start=LinearBaseline(), optional=("U",), loss="cross_entropy", n_rounds=5
+    ).fit(views, y)
+    assert model.left_out_ == () and model.start_.views == ("U", "S")
+    for spoiled in ({"left_out": ["S"]}, {"start": ["U", "S", "T"]}):
+        with pytest.raises(UsboostError, match="views that its start reads"):
+            model._read({"start": ["U", "S"], "left_out": [], **spoiled}, None)

@@ -19,14 +19,14 @@ from usboost.models import builders, zoo
 from usboost.models.base import ViewsClassifier
 from usboost.models.entry import KINDS
 from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.multimodal.models import OneComputer
+from usboost.multimodal.models import OneComputer, Pictures
 
 ROOT = Path(__file__).parents[2]
 PARAMS = settings.load(ROOT / "params.yaml")
 SIDES = {
     "params.yaml": lambda entry: builders.build(entry, from_params.FromParams("ct", PARAMS), 3),
-    "one computer, pictures": lambda entry: builders.build(entry, OneComputer(pictures=True), 3),
-    "one computer, a table": lambda entry: builders.build(entry, OneComputer(pictures=False), 3),
+    "one computer, pictures": lambda entry: builders.build(entry, OneComputer(Pictures()), 3),
+    "one computer, a table": lambda entry: builders.build(entry, OneComputer(None), 3),
     "the classes' own": lambda entry: builders.build(entry, seed=3),
 }
 

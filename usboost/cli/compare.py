@@ -77,6 +77,7 @@ def compare(
             skip_unreadable=skip_unreadable,
         )
         # imported late, so that mistakes are reported without loading torch
+        from usboost.learners.networks import embeddings
         from usboost.multimodal import results
         from usboost.multimodal.compare import compare as compare_models
         from usboost.multimodal.models import Pictures
@@ -90,7 +91,7 @@ def compare(
                 name, pictures=read, image_views=tuple(own.pictures) or ("U",), seed=seed, rounds=most
             )
 
-        with progress("comparing") as show:
+        with progress("comparing") as show, progress("pictures") as told, embeddings.progress(told):
             comparison = compare_models(
                 own,
                 {name: build(name) for name in names},

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from usboost.cli import tables
-from usboost.cli.console import exit_on_error, progress, say
+from usboost.cli.console import exit_on_error, note, progress, say
 from usboost.cli.options import (
     NAMES,
     BackboneName,
@@ -35,7 +35,7 @@ def fit(
     table: TablePath,
     label: Label,
     image: Image = None,
-    model: Annotated[str, typer.Option("--model", help=f"One of {NAMES}.")] = "2wl_logistic",
+    model: Annotated[str, typer.Option("--model", help=f"One of {NAMES}.")] = "linear_trees",
     out: Annotated[Path, typer.Option("--out", help="Folder to save the model in.")] = Path("model"),
     drop: Drop = None,
     categorical: Categorical = None,
@@ -85,10 +85,11 @@ def fit(
         )
         # imported late, so that mistakes are reported without loading torch
         from usboost.boosting.callbacks import ShowRounds
+        from usboost.learners.networks import embeddings
         from usboost.multimodal.fit import fit as fit_table
         from usboost.multimodal.models import Pictures
 
-        with progress(model) as show:
+        with progress(model) as show, progress("pictures") as told, embeddings.progress(told):
             shown = ShowRounds(progress=show)
             fitted = fit_table(
                 own,
@@ -100,6 +101,10 @@ def fit(
                 callbacks=[shown],
             )
         fitted.bundle.save(out)
+        if fitted.pictures_help is False:
+            left_out = getattr(fitted.bundle.model, "left_out_", ())
+            what = "are not read: they do not help on rows that were not fitted to"
+            note(f"the pictures {what if left_out else 'do not help on the validation rows'}")
         train, held = fitted.rows
         scores = ", ".join(f"{metric_name(key)} {fitted.scores[key]:.4f}" for key in METRICS)
         say(f"{model}: trained on {train:,} rows, validated on {held:,}, {fitted.seconds:,.1f} s")

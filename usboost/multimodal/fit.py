@@ -8,12 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from usboost.boosting.callbacks import Callback
+from usboost.data.views import Views
 from usboost.datasets.custom.encoding import Encoding
 from usboost.datasets.custom.table import OwnTable
 from usboost.datasets.files.sampling import stratified_parts
 from usboost.datasets.files.sources import sha256
 from usboost.evaluation.metrics import score
+from usboost.models.base import ViewsClassifier
 from usboost.multimodal.bundle import Bundle, Card
 from usboost.multimodal.models import Pictures, build
 
@@ -30,6 +34,8 @@ class Fitted:
     scores : of the validation rows: f1, accuracy, log_loss, auc.
     rows : (training, validation).
     best_round : the round, epoch or fit kept; seconds : of the fit.
+    pictures_help : whether the validation rows are predicted better with their own pictures than with each
+        other's, by more than the standard error; None of a table without pictures.
     """
 
     bundle: Bundle
@@ -37,6 +43,7 @@ class Fitted:
     rows: tuple[int, int]
     best_round: int
     seconds: float
+    pictures_help: bool | None = None
 
 
 def fit(
@@ -75,10 +82,26 @@ def fit(
     started = time.perf_counter()
     model.fit(table.views(encoding, train), table.labels[train], (held_views, table.labels[held]))
     seconds = time.perf_counter() - started
-    scores = score(table.labels[held], model.predict_proba(held_views))
+    probabilities = model.predict_proba(held_views)
+    scores = score(table.labels[held], probabilities)
+    helps = _pictures_help(model, held_views, table.labels[held], probabilities) if table.pictures else None
     rows = (len(train), len(held))
     card = card_of(table, encoding, model=name, rows=rows, scores=scores, seed=seed)
-    return Fitted(Bundle(model, card), scores, rows, model.best_round_, seconds)
+    return Fitted(Bundle(model, card), scores, rows, model.best_round_, seconds, helps)
+
+
+def _pictures_help(model: ViewsClassifier, views: Views, codes: np.ndarray, given: np.ndarray) -> bool:
+    """Whether rows are predicted better with their own pictures than with those of others."""
+    cycle = np.random.default_rng(0).permutation(len(codes))
+    order = np.empty_like(cycle)
+    order[cycle] = np.roll(cycle, 1)  # no row keeps its own
+    for name in views.names:
+        if name != "S":
+            views = views.with_view(name, views[name][order])
+    rows = np.arange(len(codes))
+    losses = [-np.log(np.maximum(p[rows, codes], 1e-12)) for p in (model.predict_proba(views), given)]
+    gains = losses[0] - losses[1]
+    return bool(gains.mean() > gains.std(ddof=1) / np.sqrt(len(gains)))
 
 
 def card_of(

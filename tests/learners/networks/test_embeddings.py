@@ -137,16 +137,12 @@ def test_damaged_shards_are_made_again(tmp_path: Path) -> None:
 
 
 def test_rows_without_a_picture_are_zeros(tmp_path: Path) -> None:
-    @dataclass(frozen=True, eq=False)
-    class Gaps(Images):
-        absent: np.ndarray | None = None
-
     pixels, absent = noise().pixels, np.arange(40) % 3 == 0
-    values, done = counted(small(tmp_path), Gaps(pixels, absent))
+    values, done = counted(small(tmp_path), Images(pixels, absent=absent))
     assert done == 26
     assert not values[absent].any()
     np.testing.assert_array_equal(values[~absent], counted(small(False), Images(pixels))[0][~absent])
-    assert not small(tmp_path).embed(Gaps(pixels, np.ones(40, dtype=bool)), CPU).any()
+    assert not small(tmp_path).embed(Images(pixels, absent=np.ones(40, dtype=bool)), CPU).any()
 
 
 @pytest.mark.parametrize("chosen", [False, "off"])

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,16 +20,6 @@ from usboost.learners.trees.learner import TreeLearner
 from usboost.models.persistence import load, save
 from usboost.models.two_branch import TwoBranchNetworkClassifier
 from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
-
-
-@dataclass(frozen=True, eq=False)
-class Gaps(Images):
-    """Pictures of which some are missing."""
-
-    absent: np.ndarray | None = None
-
-    def __getitem__(self, rows: Any) -> Gaps:
-        return Gaps(self.pixels[rows], None if self.absent is None else self.absent[rows])
 
 
 def squares(n: int = 64, seed: int = 0) -> tuple[Views, np.ndarray]:
@@ -112,7 +100,8 @@ def test_a_vector_is_learned_for_missing_pictures(finetune: str, tmp_path: Path)
     """Where the picture is missing the label is in the table, so only a mask can tell which to read."""
     views, y = squares(96)
     absent = np.arange(96) % 3 == 0
-    pictures = Gaps(np.where(absent[:, None, None, None], 0, views["U"].pixels).astype(np.uint8), absent)
+    pixels = np.where(absent[:, None, None, None], 0, views["U"].pixels).astype(np.uint8)
+    pictures = Images(pixels, absent=absent)
     table = Table.from_numeric(np.where(absent, 2.0 * y - 1, 0).astype(np.float32)[:, None])
     views = Views(U=pictures, S=table)
     backbone = Backbone(finetune=finetune, size=64, cache=str(tmp_path))
@@ -124,7 +113,7 @@ def test_a_vector_is_learned_for_missing_pictures(finetune: str, tmp_path: Path)
     ).fit(views, y, (views, y))  # fmt: skip
     assert np.mean(model.predict(views) == y) > 0.9
     assert model.network_.weights["no_first"].any()
-    other = Views(U=replace(pictures, pixels=np.where(pictures.pixels == 0, 99, pictures.pixels)), S=table)
+    other = Views(U=Images(np.where(pixels == 0, 99, pixels).astype(np.uint8), absent=absent), S=table)
     same = model.predict_proba(other)[absent]
     np.testing.assert_allclose(same, model.predict_proba(views)[absent], rtol=1e-5)
     save(model, tmp_path / "model")
@@ -136,5 +125,5 @@ def test_a_model_that_saw_no_gap_takes_rows_with_one() -> None:
     model = TwoBranchNetworkClassifier(
         dnn1=(4,), dnn2=(4,), n_epochs=1, device="cpu", backbone=Backbone("small_cnn", False, "all")
     ).fit(views, y)
-    gaps = Views(U=Gaps(views["U"].pixels, np.ones(48, dtype=bool)), S=views["S"])
+    gaps = Views(U=Images(views["U"].pixels, absent=np.ones(48, dtype=bool)), S=views["S"])
     assert np.isfinite(model.predict_proba(gaps)).all()

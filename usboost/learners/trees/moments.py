@@ -107,7 +107,6 @@ class Moments:
         factors = np.stack([(1 + (i != j)) * inverse[:, i, j] for i, j in places])
         return root @ left, np.einsum("tlb,tl->lb", packed, factors)
 
-
     def _inverse_roots(self, total: np.ndarray) -> np.ndarray:
         """L⁻¹ of H = L Lᵀ, float64 (L, D, D), of leaves' sums (C, L).
 
