@@ -71,7 +71,7 @@ def warm() -> Iterator[Warm]:
 @pytest.fixture
 def untrained() -> Backbone:
     """Quick to embed with: what it makes of pictures is their own, if of little use."""
-    return Backbone("small_cnn", pretrained=False, finetune="head")
+    return Backbone("small_cnn", pretrained=False, random=True)
 
 
 @pytest.fixture

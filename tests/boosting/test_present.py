@@ -132,9 +132,9 @@ def test_every_third_picture_is_missing() -> None:
     pixels += (120 * bright[:, None, None, None]).astype(np.uint8)
     number = rng.normal(size=(n, 1)) + 0.5 * bright[:, None]
     absent = np.arange(n) % 3 == 0
-    pictures = Pictures(np.where(absent[:, None, None, None], 255, pixels).astype(np.uint8), absent)
+    pictures = Images(np.where(absent[:, None, None, None], 255, pixels).astype(np.uint8), absent=absent)
     views = Views(U=pictures, S=Table.from_numeric(number))
-    network = NetworkLearner((4,), batch_size=64, backbone=Backbone(), device="cpu")
+    network = NetworkLearner((4,), batch_size=64, backbone=Backbone("small_cnn", False, "all"), device="cpu")
     fitted = model(network, n_rounds=10).fit(views[:400], bright[:400])
     table = TwoWeakLearnerClassifier({"S": TreeLearner(max_depth=2)}, n_rounds=5, patience=None)
     table.fit(views[:400], bright[:400])
@@ -142,17 +142,6 @@ def test_every_third_picture_is_missing() -> None:
     alone = table.predict(views[400:]) == bright[400:]
     assert right[~absent[400:]].mean() > 0.95
     assert right[absent[400:]].mean() > alone[absent[400:]].mean() - 0.05
-
-
-class Pictures(Images):
-    """Pictures that some rows lack."""
-
-    def __init__(self, pixels: np.ndarray, absent: np.ndarray) -> None:
-        super().__init__(pixels)
-        object.__setattr__(self, "absent", absent)
-
-    def __getitem__(self, rows: Any) -> Pictures:
-        return Pictures(self.pixels[rows], self.absent[rows])
 
 
 @pytest.mark.parametrize("sequential", [False, True])

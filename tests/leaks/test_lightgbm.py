@@ -9,7 +9,7 @@ from sklearn.metrics import log_loss
 
 from tests.conftest import make_views
 from usboost.data.views import Views
-from usboost.models.baselines import LightGBMBaseline
+from usboost.models.baselines import NAME, LightGBMBaseline
 from usboost.models.gbm import lightgbm_parameters
 
 PATIENCE = 8
@@ -25,7 +25,7 @@ def fitted(request: pytest.FixtureRequest) -> tuple[LightGBMBaseline, Views, np.
 
 def test_what_stops_it_is_the_log_loss_of_the_validation_rows(fitted) -> None:
     model, views, y = fitted
-    raw = model.gbm_.staged_raw_score(model._table(views[200:]))
+    raw = model.gbm_.staged_raw_score(model.reading_(views[200:])[NAME])
     for row, scores in zip(model.history_, raw):
         columns = np.column_stack([np.zeros(100), scores]) if scores.shape[1] == 1 else scores
         p = np.exp(columns - np.logaddexp.reduce(columns, axis=1)[:, None])
@@ -45,7 +45,7 @@ def test_it_stops_after_its_patience_and_keeps_the_best_round(fitted) -> None:
 def test_its_trees_are_lightgbms_own_at_that_round(fitted) -> None:
     """LightGBM itself on the training rows alone, for as many rounds as were kept."""
     model, views, y = fitted
-    table, seen = model._table(views), y[:200]
+    table, seen = model.reading_(views)[NAME], y[:200]
     n_classes = len(model.classes_)
     shares = np.bincount(seen) / len(seen)
     start = [np.log(shares[1] / shares[0])] if n_classes == 2 else np.log(shares)
