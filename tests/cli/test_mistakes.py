@@ -90,9 +90,8 @@ def test_pictures_that_are_not_there(demo, tmp_path):
     assert said.endswith("; --skip-unreadable counts such pictures as missing")
     result = run(*fit, "--skip-unreadable", "--out", tmp_path / "m2")
     assert result.exit_code == 0, result.output
-    assert result.stderr == (
-        "note: 3 of 120 rows have no picture\nnote: 1 of these pictures cannot be read\n"
-    )
+    notes = "note: 3 of 120 rows have no picture\nnote: 1 of these pictures cannot be read\n"
+    assert result.stderr.startswith(notes)
     frame.loc[0, "picture"] = "../elsewhere.png"
     written(path, frame)
     assert "is not a path inside" in refused(*fit, "--skip-unreadable", "--out", tmp_path / "m3")
