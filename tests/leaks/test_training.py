@@ -15,6 +15,7 @@ from usboost.data.views import Views
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
 from usboost.models.earlyboost import EarlyBoostClassifier
+from usboost.models.linear import LinearBaseline
 
 
 def networks(**changes: Any) -> BoostedNetworkClassifier:
@@ -29,6 +30,7 @@ MODELS: dict[str, Any] = {
     "trees": trees,
     "2wl": boosting,
     "2wl, steps on other rows": lambda **changes: trees(step_fraction=0.3, **changes),
+    "linear start": lambda **changes: trees(start=LinearBaseline(penalties=(0.01,)), **changes),
     "two branches": two_branches,
     "bfv_dnn": on_features,
     "lgbm": lambda **changes: lgbm(patience=50, n_trees=20, **changes),
