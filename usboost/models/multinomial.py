@@ -14,8 +14,8 @@ class Multinomial:
     """Fits of the same rows at several penalties, or of parts of them.
 
     In the coordinates of the rows' principal axes, each divided by the root of an upper bound of the risk's
-    curvature along it (λ/2 + penalty; Böhning 1992), the risk is nearly round, and L-BFGS is there in a
-    fraction of the iterations that it takes in the columns' own.
+    curvature along it (λ/2 + penalty; Böhning 1992), the risk is rounder, and L-BFGS needs
+    fewer iterations: 30 to 100 on embeddings of 4,000 pictures, by penalty.
 
     Parameters
     ----------
