@@ -32,14 +32,14 @@ install: $(READY) ## create .venv and install everything into it
 
 .PHONY: run
 run: $(READY) ## make the demo's datasets, models and report (dvc repro), and say where to look
-	dvc repro --quiet
+	@python -m flows.local.repro
 	@python -m flows.local.workspace where
 
 .PHONY: paper
 paper: $(READY) ## the same on the real files: make paper DATASETS="ci_a ci_b" [ROUNDS=100] [SEEDS=1]
 	python -m flows.local.workspace make $(WORKSPACE) --profile paper $(addprefix --dataset ,$(DATASETS)) \
 	  $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEEDS),--seeds $(SEEDS))
-	cd $(WORKSPACE) && dvc repro
+	cd $(WORKSPACE) && python -m flows.local.repro
 	@cd $(WORKSPACE) && python -m flows.local.workspace where
 
 .PHONY: ui

@@ -1,16 +1,21 @@
 """What each stage of dvc.yaml runs, and the files of code that it depends on: all that this imports.
 
+For a stage ``boosting`` a stage ``code_boosting`` depends on these files, and makes a digest of their code
+that ``boosting`` depends on. An edit of a comment runs no stage again, and dvc.lock lists the files once,
+not for each dataset and model.
+
 The lists in dvc.yaml follow from `STAGES`; `python -m flows.local.stages --write` brings them up to date.
 They name files, not folders: of a folder outside its own, DVC counts the bytecode in it too.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from usboost.boosting.code import PACKAGE, closure
+from usboost.boosting.code import PACKAGE, closure, digest
 from usboost.errors import UsboostError
 
 ROOT = Path(__file__).parents[1]
@@ -74,7 +79,7 @@ MORE = {
 }
 """Files that a stage depends on besides the modules that it runs."""
 
-_STAGE = re.compile(r"^  (\w+):$")
+_STAGE = re.compile(r"^  (?:code_(\w+)|\w+):$")
 _CODE = re.compile(r"^ +- \$\{code\}/")
 
 
@@ -92,33 +97,52 @@ def files_of(stage: str, root: Path = ROOT) -> list[str]:
     return sorted({*found, *MORE.get(stage, ())})
 
 
-def with_code(text: str, files: Mapping[str, Iterable[str]]) -> str:
-    """dvc.yaml with these files as its stages' dependencies on code; all else stays as it is.
+def digest_of(stage: str, root: Path = ROOT) -> str:
+    """A digest of the code that a stage runs, and of the files it depends on besides.
 
     Raises
     ------
     UsboostError
-        If the stages of dvc.yaml are not those of `files`, or one has no `deps`.
+        If there is no such stage.
+    """
+    if stage not in STAGES:
+        raise UsboostError(f"there is no stage {stage!r}; choose among {', '.join(STAGES)}")
+    lines = [digest(code_of(STAGES[stage], root))]
+    for name in MORE.get(stage, ()):
+        file = root / name
+        is_code = file.suffix == ".py"
+        lines.append(digest({name: file}) if is_code else hashlib.sha256(file.read_bytes()).hexdigest())
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def with_code(text: str, files: Mapping[str, Iterable[str]]) -> str:
+    """dvc.yaml with these files as the dependencies of its stages ``code_…``; all else stays as it is.
+
+    Raises
+    ------
+    UsboostError
+        If the stages ``code_…`` of dvc.yaml are not those of `files`, or one has no `deps`.
     """
     out: list[str] = []
     stage, missing, inside = "", set(files), ""
     for line in [*text.splitlines(), ""]:
         if named := _STAGE.match(line):
-            stage = named[1]
+            stage = named[1] or ""
         if inside and not line.startswith(inside + "  "):
             out += [f"{inside}  - ${{code}}/{file}" for file in sorted(files[stage])]
             missing.discard(stage)
             inside = ""
-        if line.strip() == "deps:":
+        if stage and line.strip() == "deps:":
             if stage not in files:
                 raise UsboostError(
-                    f"dvc.yaml has a stage {stage!r}; add what it runs to STAGES in tasks/stages.py"
+                    f"dvc.yaml has a stage 'code_{stage}'; add what it runs to STAGES in tasks/stages.py"
                 )
             inside = line[: len(line) - len("deps:")]
         if not (inside and _CODE.match(line)):
             out.append(line)
     if missing:
         raise UsboostError(
-            f"dvc.yaml has no stage {min(missing)!r} with `deps`; add it, or take it out of tasks/stages.py"
+            f"dvc.yaml has no stage 'code_{min(missing)}' with `deps`; add it, or take {min(missing)!r} "
+            "out of STAGES in tasks/stages.py"
         )
     return "\n".join(out[:-1]) + "\n"

@@ -10,10 +10,18 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
-from tests.warm import LIBRARY, Warm
+from flows.local.warm import Warm
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.learners.networks.backbones import Backbone
+
+LIBRARY = """
+import lightgbm, matplotlib.figure, pandas, pyarrow.parquet, scipy.stats, torch, torchvision
+import sklearn.ensemble, sklearn.linear_model, sklearn.model_selection, sklearn.neighbors
+"""
+"""What the library imports, of others; a command may have another copy of the library."""
+
+LIMIT = 600  # seconds after which a command is ended
 
 torch.set_num_threads(1)
 # a busy machine is no error
@@ -63,7 +71,7 @@ def make_views(n_classes: int = 2, n: int = 300, seed: int = 0) -> tuple[Views, 
 @pytest.fixture(scope="session")
 def warm() -> Iterator[Warm]:
     """Processes of their own for a test, that need not import what the library imports."""
-    made = Warm(LIBRARY)
+    made = Warm(LIBRARY, LIMIT)
     yield made
     made.end()
 

@@ -13,9 +13,9 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
+from flows.local.warm import Warm
 from tasks.settings import Settings
 from tests.multimodal.conftest import run
-from tests.warm import Warm
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])

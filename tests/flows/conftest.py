@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.warm import FLOWS, Warm
+from flows.local.warm import FLOWS, Warm
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -95,7 +95,7 @@ def reproduced(tmp_path_factory) -> Iterator[Workspace]:
     own = tmp_path_factory.mktemp("own")
     for part in ("workspace", "home"):
         shutil.copytree(made / part, own / part, ignore=shutil.ignore_patterns("prefect*"))
-    warm = Warm(FLOWS)
+    warm = Warm(FLOWS, limit=600)
     yield Workspace(own / "workspace", own / "home", warm)
     warm.end()
 
@@ -126,7 +126,7 @@ def make(folder: Path, home: Path) -> None:
     workspace.run("dvc", "init", "--quiet", "--no-scm")
     workspace.run("dvc", "config", "core.analytics", "false")
     workspace.run("dvc", "config", "core.check_update", "false")
-    warm = Warm(FLOWS)  # each stage is a command; cold, they would import for minutes
+    warm = Warm(FLOWS, limit=600)  # each stage is a command; cold, they would import for minutes
     workspace.run("dvc", "repro", **warm.shim(workspace.environment))
     warm.end()
 

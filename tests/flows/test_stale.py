@@ -8,6 +8,7 @@ import shutil
 import pytest
 import yaml
 
+from tasks.stages import STAGES
 from tests.flows.conftest import ROOT, Workspace
 
 pytestmark = pytest.mark.slow
@@ -46,10 +47,13 @@ def stale(workspace):
 def test_dvc_names_the_stages_that_run_a_file(code, tmp_path):
     """Their outputs are made up; DVC takes them as they are."""
     workspace = Workspace(tmp_path / "workspace", tmp_path / "home")
+    document = yaml.safe_load((ROOT / "params.yaml").read_text()) | {"code": str(code), "run": RUN}
+    (workspace.folder / "data/code").mkdir(parents=True)
+    for stage in STAGES:
+        (workspace.folder / "data/code" / stage).write_text("made up")
     for name in [*(f"data/{output}" for output in OUTPUTS), "reports"]:
         (workspace.folder / name).mkdir(parents=True)
         (workspace.folder / name / "made.txt").write_text("made up")
-    document = yaml.safe_load((ROOT / "params.yaml").read_text()) | {"code": str(code), "run": RUN}
     (workspace.folder / "params.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
     shutil.copy(ROOT / "dvc.yaml", workspace.folder)
     workspace.run("dvc", "init", "--quiet", "--no-scm")
@@ -66,8 +70,10 @@ def test_dvc_names_the_stages_that_run_a_file(code, tmp_path):
 
     edit(code / "usboost/learners/trees/forest.py")
     named = stale(workspace)
-    assert {"features", "external_baselines", "boosting"} <= named
-    assert not {"fetch", "prepare", "further_data"} & named
+    assert {"code_features", "code_external_baselines", "code_boosting"} <= named
+    assert not {"code_fetch", "code_prepare", "code_further_data"} & named
+    workspace.run(*[*("dvc", "repro"), *sorted(named)])
+    assert {"features", "external_baselines", "boosting"} <= stale(workspace)
 
 
 FIT = """

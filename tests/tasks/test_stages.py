@@ -1,11 +1,23 @@
 """The stages of dvc.yaml depend on the code that they run, as a checkpoint's identity does."""
 
+import shutil
 from importlib.util import find_spec
 
 import pytest
+import yaml
 
 from tasks import identity, models, settings
-from tasks.stages import FITTED_AND_SCORED, ROOT, STAGES, WITHOUT, code_of, files_of, with_code
+from tasks.stages import (
+    CONFIGURED,
+    FITTED_AND_SCORED,
+    ROOT,
+    STAGES,
+    WITHOUT,
+    code_of,
+    digest_of,
+    files_of,
+    with_code,
+)
 from usboost.boosting.code import modules_of
 from usboost.errors import UsboostError
 
@@ -31,6 +43,39 @@ def named(stage):
 def test_dvc_yaml_says_what_its_stages_run():
     text = (ROOT / "dvc.yaml").read_text()
     assert with_code(text, CODE) == text, "run `python -m flows.local.stages --write`"
+
+
+def test_every_stage_depends_on_the_digest_of_its_code():
+    stages = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
+    own = {name: stage.get("do", stage) for name, stage in stages.items() if not name.startswith("code_")}
+    assert set(own) == set(STAGES)
+    for name, stage in own.items():
+        assert f"data/code/{name}" in stage["deps"]
+        assert stages[f"code_{name}"]["outs"] == [f"data/code/{name}"]
+
+
+def test_the_digest_is_that_of_the_code_without_comments(tmp_path):
+    for part in ("usboost", "tasks"):
+        shutil.copytree(ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__"))
+    before = {stage: digest_of(stage, ROOT) for stage in STAGES}
+    assert len(set(before.values())) == len(set(map(frozenset, CODE.values())))
+    forest, configured = tmp_path / "usboost/learners/trees/forest.py", tmp_path / CONFIGURED[0]
+    for file in (forest, configured):
+        file.write_text(f"# A typo, mended.\n{file.read_text()}")
+    assert digest_of("boosting", tmp_path) == before["boosting"]
+
+    def edit(file, text="\nedited = True\n"):
+        """Edit a copy, which has another name each time: code is read once in a process."""
+        copy = tmp_path / f"{file.name}-copy"
+        for part in ("usboost", "tasks"):
+            shutil.copytree(tmp_path / part, copy / part)
+        with (copy / file.relative_to(tmp_path)).open("a") as stream:
+            stream.write(text)
+        return {stage for stage in STAGES if digest_of(stage, copy) != before[stage]}
+
+    assert edit(forest) == {stage for stage in STAGES if "usboost/learners/trees/forest.py" in CODE[stage]}
+    assert edit(configured) == {stage for stage in STAGES if CONFIGURED[0] in CODE[stage]}
+    assert edit(tmp_path / "usboost/reporting/templates/report.html.j2", "<p>") == {"report"}
 
 
 @pytest.mark.parametrize("stage", sorted(FITS))
@@ -94,7 +139,7 @@ def test_what_is_left_out_is_there():
 TEXT = """\
 # A comment: with a colon.
 stages:
-  one:
+  code_one:
     cmd: python -m one
     deps:
       - data/one
@@ -104,7 +149,7 @@ stages:
     outs:
       - ${code}/an/output
 
-  two:
+  code_two:
     foreach: [a]
     do:
       deps:
@@ -114,7 +159,7 @@ stages:
 CHANGED = """\
 # A comment: with a colon.
 stages:
-  one:
+  code_one:
     cmd: python -m one
     deps:
       - data/one
@@ -124,7 +169,7 @@ stages:
     outs:
       - ${code}/an/output
 
-  two:
+  code_two:
     foreach: [a]
     do:
       deps:
@@ -141,8 +186,8 @@ def test_only_dependencies_on_code_are_rewritten():
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"one": []}, "has a stage 'two'; add what it runs to STAGES"),
-        ({"one": [], "two": [], "three": []}, "has no stage 'three' with `deps`"),
+        ({"one": []}, "has a stage 'code_two'; add what it runs to STAGES"),
+        ({"one": [], "two": [], "three": []}, "has no stage 'code_three' with `deps`"),
     ],
 )
 def test_stages_that_are_not_those_of_dvc_yaml(files, message):

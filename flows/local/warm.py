@@ -1,11 +1,13 @@
 """A process that has imported heavy packages, and runs each command of Python in a fork of its own.
 
-Prefect, MLflow and torch take seconds to import; a test that needs a process of its own, not a cold one,
-asks here. That commands work as a person starts them is for the tests to show that kill them.
+Prefect, MLflow and torch take seconds of a core to import; fifty stages would import them fifty times.
+The process answers on a socket that only its owner reaches, and ends with the one that started it.
 """
 
 from __future__ import annotations
 
+import atexit
+import gc
 import json
 import os
 import runpy
@@ -15,27 +17,32 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any, NoReturn
 
-SECONDS = 600  # after which a command is ended
-
-LIBRARY = """
-import lightgbm, matplotlib.figure, pandas, pyarrow.parquet, scipy.stats, torch, torchvision
-import sklearn.ensemble, sklearn.linear_model, sklearn.model_selection, sklearn.neighbors
-"""
-"""What the library imports, of others; a command may have another copy of the library."""
+SECONDS = 0.02  # between two looks at whether a command, or the one that asked for it, has ended
 
 FLOWS = """
 from flows.local import runtime
 runtime.configure()
 import mlflow.pyfunc, prefect
+import mlflow.store.model_registry.sqlalchemy_store, mlflow.store.tracking.sqlalchemy_store
+from mlflow.utils.requirements_utils import warn_dependency_requirement_mismatches
+import lightgbm, matplotlib.backends.backend_agg, matplotlib.figure, torch, torchvision
 import tasks.data, tasks.promotion, tasks.report, tasks.training
+from usboost.boosting.code import PACKAGE, closure
+warn_dependency_requirement_mismatches(["numpy"])  # looks through all installed packages, once
+files = (file.relative_to(PACKAGE.parent).with_suffix("") for file in PACKAGE.rglob("*.py"))
+closure(".".join(file.parts) for file in files)
 """
-
+"""What the flows import, and read once: code to run first."""
 
 SHIM = """#!{python} -SE
-import json, os, socket, sys
+import json, os, signal, socket, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the command, whose end is waited for
 asked = dict(words=sys.argv[1:], folder=os.getcwd(), environment=dict(os.environ))
 body = json.dumps(asked).encode()
 with socket.socket(socket.AF_UNIX) as connection:
@@ -54,11 +61,13 @@ class Warm:
     Parameters
     ----------
     imports : code that it runs first
+    limit : seconds after which a command is ended; 0: never
     """
 
-    def __init__(self, imports: str) -> None:
-        self.imports = imports
+    def __init__(self, imports: str, limit: int = 0) -> None:
+        self.imports, self.limit = imports, limit
         self.process: subprocess.Popen[str] | None = None
+        self._listens = False
         self.folder = tempfile.TemporaryDirectory(prefix="warm-")  # a socket's path has to be short
 
     @property
@@ -67,19 +76,26 @@ class Warm:
 
     def start(self, environment: Mapping[str, str]) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, __file__, self.address, self.imports],
+            [sys.executable, __file__, self.address, str(self.limit), self.imports],
             env=dict(environment),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
-        assert self.process.stdout is not None
-        self.process.stdout.readline()  # it listens
+
+    def wait(self, environment: Mapping[str, str]) -> None:
+        """Until it listens."""
+        if self.process is None:
+            self.start(environment)
+        assert self.process is not None and self.process.stdout is not None
+        if not self._listens:
+            self._listens = bool(self.process.stdout.readline())
+        if not self._listens:
+            raise ChildProcessError("the process that runs commands did not start; its message is above")
 
     def shim(self, environment: Mapping[str, str]) -> dict[str, str]:
         """The environment with a `python` first in PATH that runs here."""
-        if self.process is None:
-            self.start(environment)
+        self.wait(environment)
         python = Path(self.folder.name) / "python"
         python.write_text(SHIM.format(python=sys.executable, address=self.address))
         python.chmod(0o755)
@@ -89,8 +105,7 @@ class Warm:
         self, words: Sequence[str], folder: Path, environment: Mapping[str, str]
     ) -> subprocess.CompletedProcess[str]:
         """What ``python <words>`` does in a folder; words as ``-m module …``, ``-c code …`` or ``file …``."""
-        if self.process is None:
-            self.start(environment)
+        self.wait(environment)
         with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
             with Path(os.devnull).open() as stdin:
                 files = [stdin.fileno(), stdout.fileno(), stderr.fileno()]
@@ -101,6 +116,7 @@ class Warm:
     def end(self) -> None:
         if self.process is not None:
             self.process.communicate()
+            self.process = None
         self.folder.cleanup()
 
 
@@ -118,14 +134,17 @@ def ask(
             return int(answer.read() or 1)
 
 
-def serve(address: str) -> None:
+def serve(address: str, limit: int) -> None:
     """Answer each connection with a command's exit code; a fork runs the command and ends as it does."""
+    gc.collect()
+    gc.freeze()  # no fork looks through, and so copies, what is here
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(address)
     listening.listen()
     sys.stdout.write("listening\n")
     sys.stdout.flush()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the commands
     while listening in select.select([listening, sys.stdin], [], [])[0]:  # until stdin is closed
         connection = listening.accept()[0]
         if os.fork():
@@ -137,17 +156,53 @@ def serve(address: str) -> None:
             asked = json.loads(text.read(int.from_bytes(head, "big")))
         child = os.fork()
         if child:
-            code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-            connection.sendall(str(code).encode())
+            connection.sendall(str(exit_code(child, connection)).encode())
             os._exit(0)
         connection.close()
         listening.close()
-        command(**asked, files=files)
-        return
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.alarm(limit)
+        leave(partial(command, **asked, files=files))
+
+
+def leave(work: Callable[[], None]) -> NoReturn:
+    """Do some work, and end this process as the interpreter would, save that no module is taken apart.
+
+    To take apart what a fork has of its parent takes seconds.
+    """
+    code: Any = 0
+    try:
+        work()
+    except SystemExit as error:
+        code = error.code
+        if code is not None and not isinstance(code, int):
+            print(code, file=sys.stderr)
+            code = 1
+    except KeyboardInterrupt:
+        code = 128 + signal.SIGINT
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        code = 1
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as at any exit
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code or 0)
+
+
+def exit_code(child: int, connection: socket.socket) -> int:
+    """Of a command's process; it is ended when the one that asked for it is gone."""
+    while True:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        if select.select([connection], [], [], SECONDS)[0]:
+            os.kill(child, signal.SIGTERM)
+            os.waitpid(child, 0)
+            os._exit(1)
 
 
 def command(words: Sequence[str], folder: str, environment: Mapping[str, str], files: Sequence[int]) -> None:
-    signal.alarm(SECONDS)
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
@@ -169,5 +224,6 @@ def command(words: Sequence[str], folder: str, environment: Mapping[str, str], f
 
 if __name__ == "__main__":
     sys.path.pop(0)  # this file's folder
-    exec(sys.argv[2])
-    serve(sys.argv[1])
+    exec(sys.argv[3])
+    serve(sys.argv[1], int(sys.argv[2]))
+    os._exit(0)  # as its forks: no module is taken apart
