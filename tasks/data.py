@@ -34,7 +34,8 @@ def _worth_retrying(task: Any, run: Any, state: Any) -> bool:
     return False
 
 
-@task(cache_policy=NO_CACHE, retries=2, retry_delay_seconds=[5, 30], retry_condition_fn=_worth_retrying)
+# each try of it downloads three times, with pauses
+@task(cache_policy=NO_CACHE, retries=1, retry_delay_seconds=10, retry_condition_fn=_worth_retrying)
 def obtain_raw(dataset: str, settings: Settings, folder: Path, cache: Path) -> Path:
     """Put the raw files of a dataset into `folder`: generated (demo), or found or downloaded (paper)."""
     source, sizes = named(dataset), settings.data_of(dataset)

@@ -38,9 +38,8 @@ FLUSH_ROUNDS = 50
 FLUSH_SECONDS = 20  # slow rounds show up in the UI all the same
 BATCH = 1000  # metrics in one request, the server's limit
 
-_Yaml = getattr(
-    yaml, "CSafeLoader", yaml.SafeLoader
-)  # in C where PyYAML was built with it: ten times as fast
+# in C where PyYAML was built with it: ten times as fast
+_Yaml = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 _LOGGING = threading.Lock()  # MLflow keeps a model that is logged as code in a global
 
@@ -361,7 +360,7 @@ def _git(folder: Path) -> dict[str, str]:
 def digest(path: Path) -> str:
     """The digest DVC has recorded for a path, else one of the card in it."""
     try:
-        lock = yaml.load(Path("dvc.lock").read_text(), Loader=_Yaml)
+        lock = _Yaml(Path("dvc.lock").read_text()).get_single_data()
         for stage in lock.get("stages", {}).values():
             for out in stage.get("outs", []):
                 if out["path"] == path.as_posix():

@@ -15,10 +15,10 @@ from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.learners.networks.backbones import Backbone
 
-LIBRARY = """
-import lightgbm, matplotlib.figure, pandas, pyarrow.parquet, scipy.stats, torch, torchvision
-import sklearn.ensemble, sklearn.linear_model, sklearn.model_selection, sklearn.neighbors
-"""
+LIBRARY = (
+    *("lightgbm", "matplotlib.figure", "pandas", "pyarrow.parquet", "scipy.stats", "torch", "torchvision"),
+    *("sklearn.ensemble", "sklearn.linear_model", "sklearn.model_selection", "sklearn.neighbors"),
+)
 """What the library imports, of others; a command may have another copy of the library."""
 
 LIMIT = 600  # seconds after which a command is ended

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import importlib
 import json
 import os
 import runpy
@@ -25,20 +26,8 @@ from typing import Any, NoReturn
 
 SECONDS = 0.02  # between two looks at whether a command, or the one that asked for it, has ended
 
-FLOWS = """
-from flows.local import runtime
-runtime.configure()
-import mlflow.pyfunc, prefect
-import mlflow.store.model_registry.sqlalchemy_store, mlflow.store.tracking.sqlalchemy_store
-from mlflow.utils.requirements_utils import warn_dependency_requirement_mismatches
-import lightgbm, matplotlib.backends.backend_agg, matplotlib.figure, torch, torchvision
-import tasks.data, tasks.promotion, tasks.report, tasks.training
-from usboost.boosting.code import PACKAGE, closure
-warn_dependency_requirement_mismatches(["numpy"])  # looks through all installed packages, once
-files = (file.relative_to(PACKAGE.parent).with_suffix("") for file in PACKAGE.rglob("*.py"))
-closure(".".join(file.parts) for file in files)
-"""
-"""What the flows import, and read once: code to run first."""
+FLOWS = ("flows.local.preloaded",)
+"""What imports all that the flows import."""
 
 SHIM = """#!{python} -SE
 import json, os, signal, socket, sys
@@ -60,12 +49,12 @@ class Warm:
 
     Parameters
     ----------
-    imports : code that it runs first
+    modules : names of modules that it imports first
     limit : seconds after which a command is ended; 0: never
     """
 
-    def __init__(self, imports: str, limit: int = 0) -> None:
-        self.imports, self.limit = imports, limit
+    def __init__(self, modules: Sequence[str], limit: int = 0) -> None:
+        self.modules, self.limit = modules, limit
         self.process: subprocess.Popen[str] | None = None
         self._listens = False
         self.folder = tempfile.TemporaryDirectory(prefix="warm-")  # a socket's path has to be short
@@ -76,7 +65,7 @@ class Warm:
 
     def start(self, environment: Mapping[str, str]) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, __file__, self.address, str(self.limit), self.imports],
+            [sys.executable, __file__, self.address, str(self.limit), *self.modules],
             env=dict(environment),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -197,7 +186,7 @@ def exit_code(child: int, connection: socket.socket) -> int:
         if ended:
             return os.waitstatus_to_exitcode(status)
         if select.select([connection], [], [], SECONDS)[0]:
-            os.kill(child, signal.SIGTERM)
+            os.kill(child, signal.SIGKILL)  # as that one was
             os.waitpid(child, 0)
             os._exit(1)
 
@@ -215,8 +204,11 @@ def command(words: Sequence[str], folder: str, environment: Mapping[str, str], f
         sys.argv = rest
         runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
     elif how == "-c":
-        sys.argv = ["-c", *rest[1:]]
-        exec(rest[0], {"__name__": "__main__"})
+        with tempfile.TemporaryDirectory() as kept:
+            script = Path(kept) / "command.py"
+            script.write_text(rest[0])
+            sys.argv = ["-c", *rest[1:]]
+            runpy.run_path(str(script), run_name="__main__")
     else:
         sys.argv = list(words)
         runpy.run_path(how, run_name="__main__")
@@ -224,6 +216,7 @@ def command(words: Sequence[str], folder: str, environment: Mapping[str, str], f
 
 if __name__ == "__main__":
     sys.path.pop(0)  # this file's folder
-    exec(sys.argv[3])
+    for name in sys.argv[3:]:
+        importlib.import_module(name)
     serve(sys.argv[1], int(sys.argv[2]))
     os._exit(0)  # as its forks: no module is taken apart

@@ -5,9 +5,11 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -95,6 +97,12 @@ def reproduced(tmp_path_factory) -> Iterator[Workspace]:
     own = tmp_path_factory.mktemp("own")
     for part in ("workspace", "home"):
         shutil.copytree(made / part, own / part, ignore=shutil.ignore_patterns("prefect*"))
+    (own / "home/prefect").mkdir()
+    with (  # a server takes seconds to make a database of its own
+        closing(sqlite3.connect(made / "home/prefect/prefect.db")) as known,
+        closing(sqlite3.connect(own / "home/prefect/prefect.db")) as copy,
+    ):
+        known.backup(copy)
     warm = Warm(FLOWS, limit=600)
     yield Workspace(own / "workspace", own / "home", warm)
     warm.end()

@@ -6,7 +6,6 @@ import json
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -27,8 +26,9 @@ def test_it_is_chosen_in_params_yaml_killed_and_resumed(workspace, tmp_path: Pat
     workspace.params(mine)
     whole = workspace.copy(tmp_path / "whole")
     whole.flow("train", "ci_b", "mine")
-    command = [sys.executable, "-m", "flows.train", "ci_b", "mine"]
-    process = subprocess.Popen(command, cwd=workspace.folder, env=workspace.environment)
+    command = ["python", "-m", "flows.train", "ci_b", "mine"]
+    environment = workspace.warm.shim(workspace.environment)  # which kills what is killed here
+    process = subprocess.Popen(command, cwd=workspace.folder, env=environment)
     kept = workspace.folder / "data/checkpoints/ci_b/mine/seed-0"
     limit = time.monotonic() + 120
     while len(list(kept.glob("round-*"))) < 5:

@@ -44,7 +44,7 @@ def stale(workspace):
     return {name.split("@")[0] for name in found}
 
 
-def test_dvc_names_the_stages_that_run_a_file(code, tmp_path):
+def test_dvc_names_the_stages_that_run_a_file(code, tmp_path, warm):
     """Their outputs are made up; DVC takes them as they are."""
     workspace = Workspace(tmp_path / "workspace", tmp_path / "home")
     document = yaml.safe_load((ROOT / "params.yaml").read_text()) | {"code": str(code), "run": RUN}
@@ -72,7 +72,7 @@ def test_dvc_names_the_stages_that_run_a_file(code, tmp_path):
     named = stale(workspace)
     assert {"code_features", "code_external_baselines", "code_boosting"} <= named
     assert not {"code_fetch", "code_prepare", "code_further_data"} & named
-    workspace.run(*[*("dvc", "repro"), *sorted(named)])
+    workspace.run("dvc", "repro", *sorted(named), **warm.shim(workspace.environment))
     assert {"features", "external_baselines", "boosting"} <= stale(workspace)
 
 

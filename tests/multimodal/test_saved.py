@@ -38,7 +38,8 @@ def test_a_bundle_of_an_earlier_commit_says_the_same(tmp_path):
     in_python = bundle.load(SAVED / "bundle").predict(pd.read_csv(SAVED / "table.csv"))
     for found in (pd.read_parquet(tmp_path / "p.parquet"), in_python):
         assert found["label"].tolist() == expected["label"].tolist()
-        np.testing.assert_allclose(found.iloc[:, 1:], expected.iloc[:, 1:], rtol=0, atol=1e-12)
+        # its network computes in float32, which processors sum in orders of their own
+        np.testing.assert_allclose(found.iloc[:, 1:], expected.iloc[:, 1:], rtol=0, atol=1e-6)
 
 
 def test_it_is_written_again_as_it_was(tmp_path):

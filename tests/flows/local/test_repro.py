@@ -50,7 +50,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("USBOOST_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("PATH", workspace.environment["PATH"])
-    monkeypatch.setattr(repro, "FLOWS", "")
+    monkeypatch.setattr(repro, "FLOWS", ())
     return workspace
 
 

@@ -18,7 +18,7 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 @pytest.fixture(scope="module")
 def quick():
-    made = Warm("import json")
+    made = Warm(["json"])
     yield made
     made.end()
 
@@ -77,7 +77,7 @@ def test_a_command_ends_with_the_one_that_asked_for_it(quick, tmp_path):
 
 
 def test_one_that_does_not_start_says_so(tmp_path):
-    broken = Warm("raise SystemExit(1)")
+    broken = Warm(["no_such_module"])
     with pytest.raises(ChildProcessError, match="did not start"):
         broken.run(["-c", ""], tmp_path, ENVIRONMENT)
     broken.end()

@@ -1,0 +1,24 @@
+"""All that the flows import, and what they read once: for a process whose forks are the flows."""
+
+from flows.local import runtime
+
+runtime.configure()
+
+import lightgbm  # noqa: E402, F401
+import mlflow.pyfunc  # noqa: E402
+import mlflow.store.model_registry.sqlalchemy_store  # noqa: E402
+import mlflow.store.tracking.sqlalchemy_store  # noqa: E402, F401
+import prefect  # noqa: E402, F401
+import torch  # noqa: E402, F401
+import torchvision  # noqa: E402, F401
+from mlflow.utils.requirements_utils import warn_dependency_requirement_mismatches  # noqa: E402
+
+import tasks.data  # noqa: E402
+import tasks.promotion  # noqa: E402
+import tasks.report  # noqa: E402
+import tasks.training  # noqa: E402, F401
+from usboost.boosting.code import PACKAGE, closure  # noqa: E402
+
+warn_dependency_requirement_mismatches(["numpy"])  # looks through all installed packages
+_files = (file.relative_to(PACKAGE.parent).with_suffix("") for file in PACKAGE.rglob("*.py"))
+closure(".".join(file.parts) for file in _files)
