@@ -105,6 +105,9 @@ def fit(
             left_out = getattr(fitted.bundle.model, "left_out_", ())
             what = "are not read: they do not help on rows that were not fitted to"
             note(f"the pictures {what if left_out else 'do not help on the validation rows'}")
+        if fitted.losses is not None:
+            found = ", ".join(f"{name} {loss:.4f}" for name, loss in fitted.losses.items())
+            say(f"log-loss of the validation rows: {found}; {fitted.bundle.card.model} is kept")
         train, held = fitted.rows
         scores = ", ".join(f"{metric_name(key)} {fitted.scores[key]:.4f}" for key in METRICS)
         say(f"{model}: trained on {train:,} rows, validated on {held:,}, {fitted.seconds:,.1f} s")

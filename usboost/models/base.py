@@ -149,6 +149,10 @@ class ViewsClassifier(ClassifierMixin, BaseEstimator):
         """The learners whose fits a checkpoint holds, by name."""
         return {}
 
+    def _kept(self) -> ViewsClassifier:
+        """The fitted model that files hold."""
+        return self
+
     def _set_aside(
         self, views: Views, codes: np.ndarray, validation: tuple[Any, Any] | None
     ) -> tuple[Views, np.ndarray, Validation | None]:

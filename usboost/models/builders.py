@@ -16,6 +16,7 @@ from usboost.models.base import ViewsClassifier
 from usboost.models.baselines import LightGBMBaseline
 from usboost.models.bfv_network import BoostedFeatureNetworkClassifier
 from usboost.models.boosted_network import BoostedNetworkClassifier
+from usboost.models.chosen import ChosenClassifier
 from usboost.models.earlyboost import EarlyBoostClassifier
 from usboost.models.entry import Entry, LearnerSpec
 from usboost.models.gbm import BoostedFeatures
@@ -176,6 +177,19 @@ def _linear(entry: Entry, parts: Parts, seed: int) -> LinearBaseline:
     return LinearBaseline(_views(entry.changes["views"], parts), **parts.linear(), random_state=seed)
 
 
+def _choice(entry: Entry, parts: Parts, seed: int) -> ChosenClassifier:
+    """Of the entry's candidates those that read such views."""
+    candidates, refused = {}, None
+    for name in entry.changes["candidates"]:
+        try:
+            candidates[name] = build(name, parts, seed)
+        except UsboostError as error:
+            refused = error
+    if refused and not candidates:
+        raise refused
+    return ChosenClassifier(candidates, random_state=seed)
+
+
 def _boosted_network(entry: Entry, parts: Parts, seed: int) -> BoostedNetworkClassifier:
     """Damião's boosted neural networks: one hidden layer, closed-form γ."""
     settings, network = parts.boosted_network()
@@ -200,6 +214,7 @@ BUILDERS: dict[str, Callable[[Entry, Parts, int], ViewsClassifier]] = {
     "boosting": _boosting,
     "lightgbm": _lightgbm,
     "linear": _linear,
+    "choice": _choice,
     "boosted_network": _boosted_network,
     "earlyboost": _earlyboost,
 }

@@ -45,6 +45,7 @@ KINDS = {
     ),
     "lightgbm": Kind("LightGBM", ("views",), stage="external_baselines", comparable=False),
     "linear": Kind("logistic regression", ("views",), stage="external_baselines", comparable=False),
+    "choice": Kind("the best of several models", ("candidates",)),
     "boosted_network": Kind("boosted neural networks", views=False),
     "earlyboost": Kind("an early classifier of sequences", views=False),
 }

@@ -197,6 +197,13 @@ _ENTRIES = (
         {**_LOGISTIC, "target": "gradient", "shrinkage": 0.3},
         compared=True,
     ),
+    Entry(
+        "chosen",
+        "Chosen",
+        "the best on the validation rows: trees on a linear model, ridge regression, or a network's head",
+        "choice",
+        changes={"candidates": ("linear_trees", "2wl_ridge", "baseline")},
+    ),
     # 2wl with one change each
     Entry(
         "2wl_exact",

@@ -18,6 +18,7 @@ from usboost.datasets.files.sampling import stratified_parts
 from usboost.datasets.files.sources import sha256
 from usboost.evaluation.metrics import score
 from usboost.models.base import ViewsClassifier
+from usboost.models.chosen import ChosenClassifier
 from usboost.multimodal.bundle import Bundle, Card
 from usboost.multimodal.models import Pictures, build
 
@@ -36,6 +37,7 @@ class Fitted:
     best_round : the round, epoch or fit kept; seconds : of the fit.
     pictures_help : whether the validation rows are predicted better with their own pictures than with each
         other's, by more than the standard error; None of a table without pictures.
+    losses : log-loss of the validation rows of each model that was chosen among, if there were several.
     """
 
     bundle: Bundle
@@ -44,6 +46,7 @@ class Fitted:
     best_round: int
     seconds: float
     pictures_help: bool | None = None
+    losses: dict[str, float] | None = None
 
 
 def fit(
@@ -86,8 +89,11 @@ def fit(
     scores = score(table.labels[held], probabilities)
     helps = _pictures_help(model, held_views, table.labels[held], probabilities) if table.pictures else None
     rows = (len(train), len(held))
+    losses = None
+    if isinstance(model, ChosenClassifier):
+        model, name, losses = model.chosen_, model.chosen_name_, model.losses_
     card = card_of(table, encoding, model=name, rows=rows, scores=scores, seed=seed)
-    return Fitted(Bundle(model, card), scores, rows, model.best_round_, seconds, helps)
+    return Fitted(Bundle(model, card), scores, rows, model.best_round_, seconds, helps, losses)
 
 
 def _pictures_help(model: ViewsClassifier, views: Views, codes: np.ndarray, given: np.ndarray) -> bool:
