@@ -230,7 +230,8 @@ def _keep_server(url: str) -> None:
     """Run the server until no flow has held the lease for a minute."""
     port = url.split(":")[-1].removesuffix("/api")
     command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", port]
-    server = subprocess.Popen(command)
+    # else its pages ask the default port, where nobody answers
+    server = subprocess.Popen(command, env={**os.environ, "PREFECT_SERVER_UI_API_URL": url})
     idle_since: float | None = None
     with _lease_file() as lease:
         while server.poll() is None:

@@ -49,6 +49,7 @@ def environment(prefect: str, mlflow: str, code: str, prefect_db: str | None = N
         MARK: str(runtime.home()),
         "USBOOST_HOME": str(runtime.home()),
         "PREFECT_API_URL": prefect,
+        "PREFECT_SERVER_UI_API_URL": prefect,  # for its pages
         "MLFLOW_TRACKING_URI": mlflow,
         "PREFECT_SERVER_DATABASE_CONNECTION_URL": prefect_db
         or f"sqlite+aiosqlite:///{folder() / 'prefect.db'}",

@@ -61,6 +61,24 @@ def test_nothing_is_stale_afterwards_and_one_models_parameter_reruns_that_model(
     assert set(stale) == {"baseline@ci_b", "bfv_dnn@ci_b"}
 
 
+PAGE = """
+import json, urllib.request
+from flows.local import runtime
+runtime.configure()
+with runtime.prefect_api():
+    from prefect.settings import PREFECT_API_URL
+    api = PREFECT_API_URL.value()
+    with urllib.request.urlopen(api.removesuffix("/api") + "/ui-settings") as answer:
+        print(json.dumps([api, json.load(answer)["api_url"]]))
+"""
+
+
+def test_prefects_page_asks_the_server_that_it_comes_from(reproduced):
+    done = reproduced.run(sys.executable, "-c", PAGE)
+    api, told = json.loads(done.stdout.splitlines()[-1])
+    assert told == api
+
+
 def test_equal_seeds_give_equal_results(workspace):
     def results():
         found = {}
