@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
+import re
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import ExifTags, Image
 
-from tests.multimodal.conftest import run
+from tests.multimodal.conftest import ROLES, numbers, refused, run
 from usboost.datasets.custom.table import OwnTable, read_own
+from usboost.learners.networks.embeddings import forget
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
@@ -116,3 +120,77 @@ def test_an_earlier_card_names_one_column(model: Path, demo: Path, tmp_path: Pat
         assert done.exit_code == 0, done.output
     now, then = (pd.read_parquet(tmp_path / f"{name}.parquet") for name in ("model", "earlier"))
     pd.testing.assert_frame_equal(now, then)
+
+
+def test_its_report_shows_what_it_sees_and_where_it_looks(saved: Path, pairs: Path, tmp_path: Path) -> None:
+    """Sizes and missing pictures against the table."""
+    frame = pd.read_parquet(pairs).head(12)
+    classes = sorted(frame["batch"].unique())
+    frame["batch"] = frame["batch"].map(dict(zip(classes, classes[1:] + classes[:1], strict=True)))
+    frame.at[2, "front"] = _lying(90, 40)
+    frame.to_parquet(tmp_path / "t.parquet")
+    told: list[tuple[int, int]] = []
+    write_report(
+        bundle.load(saved),
+        tmp_path / "t.parquet",
+        tmp_path / "r.html",
+        where_it_looks=True,
+        looking=lambda done, total: told.append((done, total)),
+    )
+    text = (tmp_path / "r.html").read_text()
+    shown = {int(re.search(r"<dt>row</dt><dd>(\d+)", item)[1]) - 1: item for item in text.split("<li>\n")[1:]}
+    assert {1, 2, 7} < set(shown)  # a back is missing, a front is upright, both are missing
+    there = 0
+    for row, item in shown.items():
+        expected = []
+        for column in ("front", "back"):
+            data = frame[column][row]
+            missing = data is None
+            assert (f'<p class="column">{column}: no picture</p>' in item) == missing
+            if not missing:
+                width, height = (
+                    Image.open(io.BytesIO(data)).size if row != 2 or column == "back" else (40, 90)
+                )
+                expected += [f"as brought, {width} × {height}", "as read, 32 × 32"]
+        captions = re.findall(r"<figcaption>(.*?)</figcaption>", item)
+        maps = [each for each in captions if each.startswith("parts covered")]
+        assert [each for each in captions if each not in maps] == expected
+        assert len(maps) * 2 == len(expected)
+        there += len(maps)
+    assert told[-1] == (there * 49, there * 49)
+    assert "the largest square in its centre, scaled to 32 × 32 pixels" in text
+
+
+def _lying(width: int, height: int) -> bytes:
+    """A JPEG that is to be shown turned by a quarter."""
+    exif, out = Image.Exif(), io.BytesIO()
+    exif[ExifTags.Base.Orientation] = 6
+    Image.linear_gradient("L").resize((width, height)).convert("RGB").save(out, "JPEG", exif=exif)
+    return out.getvalue()
+
+
+def test_a_model_without_pictures_looks_nowhere(tmp_path: Path) -> None:
+    numbers(80).to_parquet(tmp_path / "t.parquet")
+    words = ("--label", "kind", "--model", "lgbm", "--rounds", 2, "--out", tmp_path / "m")
+    assert run("fit", tmp_path / "t.parquet", *words).exit_code == 0
+    out = ("--out", tmp_path / "r.html", "--where-it-looks")
+    assert refused("report", tmp_path / "m", tmp_path / "t.parquet", *out) == (
+        "the model reads no pictures, so it looks nowhere; leave out --where-it-looks"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["linear_trees", "2wl_ridge", "crossed", "lgbm", "baseline", "bfv_dnn"])
+def test_every_model_says_where_it_looks(
+    name: str, demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("USBOOST_CACHE", str(tmp_path / "cache"))
+    forget()  # else it would be found in memory, not written
+    words = (*ROLES, "--model", name, "--rounds", 2, "--out", tmp_path / "m")
+    assert run("fit", demo, *words).exit_code == 0
+    kept = set((tmp_path / "cache").rglob("*"))
+    assert kept
+    done = run("report", tmp_path / "m", demo, "--out", tmp_path / "r.html", "--where-it-looks")
+    assert done.exit_code == 0, done.output
+    assert "where the model looks in the picture of row" in (tmp_path / "r.html").read_text()
+    assert set((tmp_path / "cache").rglob("*")) == kept

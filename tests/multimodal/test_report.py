@@ -73,11 +73,16 @@ def test_the_worst_rows_are_shown_with_their_pictures(model, fresh, tmp_path):
     first = re.search(r"<dt>row</dt><dd>(\d+)</dd><dt>weight</dt><dd>(.*?)</dd>", text)
     table = pd.read_csv(fresh, dtype=str, keep_default_na=False)
     assert first.groups() == (str(worst + 1), table["weight"][worst])
-    shown = re.search(r'<img src="data:image/png;base64,([^"]+)" alt="picture of row (\d+)"', text)
-    assert int(shown.group(2)) == worst + 1
-    picture = np.asarray(Image.open(io.BytesIO(base64.b64decode(shown.group(1)))).convert("L"), dtype=float)
-    original = Image.open(fresh.parent / table["picture"][worst]).convert("L").resize((128, 128), 2)
-    assert np.abs(picture - np.asarray(original, dtype=float)).mean() < 2
+    shown = re.findall(r'<img src="data:image/png;base64,([^"]+)" alt="picture of row (\d+) in picture', text)
+    assert [int(row) for _, row in shown[:2]] == [worst + 1] * 2
+    brought, read = (Image.open(io.BytesIO(base64.b64decode(encoded))) for encoded, _ in shown[:2])
+    original = Image.open(fresh.parent / table["picture"][worst])
+    assert np.array_equal(np.asarray(brought), np.asarray(original.convert(brought.mode)))
+    assert np.array_equal(np.asarray(read).transpose(2, 0, 1), scored.views["U"].pixels[worst])
+    captions = re.findall(r"<figcaption>(.*?)</figcaption>", text)
+    width, height = original.size
+    assert captions[:2] == [f"as brought, {width} × {height}", "as read, 32 × 32"]
+    assert "where the model looks" not in text  # nobody asked
 
 
 def test_self_contained_and_escaped(tmp_path):

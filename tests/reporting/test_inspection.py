@@ -162,3 +162,24 @@ def test_the_other_papers_cells_are_shown_too(kept: Path, tmp_path: Path) -> Non
     page = write_report(*places, datasets=["ct"], models=["2wl"], cells=cells).read_text()
     shown = page[page.index('<h2 id="models">') : page.index('<h2 id="others">')]
     assert shown.count('<details class="model">') == 1
+
+
+@pytest.mark.parametrize(("start", "scale"), [(1.5, "linear"), (20.0, "log")])
+def test_the_start_is_a_point_at_round_0_that_leaves_the_rounds_room(start: float, scale: str) -> None:
+    rounds = np.arange(1, 41)
+    frame = pd.DataFrame(
+        {"round": [0, *rounds], "view": ["start", *["S"] * 40], "contribution": [start, *(1 / rounds)]}
+    )
+    figure = drawn.contributions(frame, "start")
+    lines, ax = _lines(figure), figure.axes[0]
+    assert lines["start"].tolist() == [[0, start]]
+    np.testing.assert_allclose(lines["S"], np.column_stack([rounds, 1 / rounds]))
+    assert ax.get_yscale() == scale and ("logarithmic" in ax.get_ylabel()) == (scale == "log")
+    assert [text.get_text() for text in ax.texts] == [f"{start:g}"]
+    low, high = ax.get_ylim()
+    assert low <= 1 / 40 and high > start
+
+
+def test_a_start_without_rounds_is_drawn() -> None:
+    figure = drawn.contributions(pd.DataFrame({"round": [0], "view": "start", "contribution": 2.0}), "alone")
+    assert {name: xy.tolist() for name, xy in _lines(figure).items()} == {"start": [[0, 2.0]]}

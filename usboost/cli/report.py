@@ -25,6 +25,13 @@ def report(
         ),
     ] = None,
     skip_unreadable: SkipUnreadable = False,
+    where_it_looks: Annotated[
+        bool,
+        typer.Option(
+            "--where-it-looks",
+            help="Map where the model looks in the worst rows' pictures; slow: some 50 predictions each.",
+        ),
+    ] = False,
     imports: Import = None,
 ) -> None:
     """Score a model on labelled rows, best on unseen ones, and write a one-page report."""
@@ -36,9 +43,16 @@ def report(
         loaded = bundle.load(model)
         from usboost.multimodal.report import write_report
 
-        with progress("scoring") as show:
+        with progress("scoring") as show, progress("covering") as looking:
             scored = write_report(
-                loaded, table, out, label=label, skip_unreadable=skip_unreadable, progress=show
+                loaded,
+                table,
+                out,
+                label=label,
+                skip_unreadable=skip_unreadable,
+                where_it_looks=where_it_looks,
+                progress=show,
+                looking=looking,
             )
         tables.note_missing(len(scored), scored.without, scored.unreadable)
         say(f"written {out}: {len(scored):,} rows")

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import base64
-import io
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
-from PIL import Image
 
 from usboost.data.progress import Progress
 from usboost.data.views import Views
-from usboost.datasets.custom.source import TableFile
 from usboost.datasets.files.sampling import stratified_sample
 from usboost.datasets.files.sources import sha256
 from usboost.errors import UsboostError
@@ -34,16 +29,18 @@ from usboost.models.inspection import (
     view_importance,
     worst_samples,
 )
+from usboost.models.occlusion import SHARE
 from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.multimodal.bundle import Bundle
+from usboost.multimodal.pictured import about, pictures_of
 from usboost.multimodal.scored import Scored, intervals, score_table
+from usboost.reporting import heat
 from usboost.reporting import inspection_figures as drawn
 from usboost.reporting.figures import to_svg
 
 WORST = 12
 """Badly classified rows shown."""
 
-SIDE = 128  # pixels of their pictures
 _VALUES = 8  # columns shown of each
 
 SAMPLE = 2000
@@ -60,7 +57,9 @@ def write_report(
     *,
     label: str | None = None,
     skip_unreadable: bool = False,
+    where_it_looks: bool = False,
     progress: Progress | None = None,
+    looking: Progress | None = None,
 ) -> Scored:
     """Score a model on labelled rows and write the page.
 
@@ -69,7 +68,10 @@ def write_report(
     label : column of the classes; by default that of the training table.
     out : an ``.html`` file; appears when it is complete.
     skip_unreadable : count pictures that cannot be read as missing, instead of refusing them.
+    where_it_looks : show what covering each part of the pictures of the worst rows does, which takes some
+        fifty predictions a picture.
     progress : called with (rows done, rows).
+    looking : called with (covered pictures predicted, in all).
 
     Returns
     -------
@@ -78,19 +80,31 @@ def write_report(
     Raises
     ------
     UsboostError
-        As `score_table`; or if the page cannot be written there.
+        As `score_table`; if the page cannot be written there; or if where a model looks is asked of one
+        that reads no pictures.
     """
     table, out = Path(table), Path(out)
     if out.suffix.lower() not in (".html", ".htm") or out.is_dir():
         raise UsboostError(f"{out} must be an .html file")
+    if where_it_looks and bundle.reader.pictures is None:
+        raise UsboostError("the model reads no pictures, so it looks nowhere; leave out --where-it-looks")
     label = label or bundle.card.label
     scored = score_table(bundle, table, label, skip_unreadable=skip_unreadable, progress=progress)
-    write_atomically(out, render(bundle, scored, table, label).encode())
+    page = render(bundle, scored, table, label, where_it_looks=where_it_looks, looking=looking)
+    write_atomically(out, page.encode())
     return scored
 
 
-def render(bundle: Bundle, scored: Scored, table: Path, label: str) -> str:
-    """The page: HTML that loads nothing from the network and runs no script."""
+def render(
+    bundle: Bundle,
+    scored: Scored,
+    table: Path,
+    label: str,
+    *,
+    where_it_looks: bool = False,
+    looking: Progress | None = None,
+) -> str:
+    """The page: HTML that loads nothing from the network and runs no script; as `write_report`."""
     card = bundle.card
     environment = Environment(
         loader=PackageLoader("usboost.reporting"),
@@ -125,10 +139,15 @@ def render(bundle: Bundle, scored: Scored, table: Path, label: str) -> str:
         calibration=_drawn(drawn.calibration(bins, "Reliability diagram")),
         calibration_error=f"{expected_calibration_error(bins):.3f}",
         contributions=_contributions(bundle, sample),
+        start=getattr(bundle.model, "start_", None) is not None,
         views=_views(bundle, sample, scored.labels[rows]),
         view_metrics=list(map(metric_name, IMPORTANCE_METRICS)),
         columns=_columns(bundle),
-        worst=_worst(bundle, scored, table),
+        worst=_worst(bundle, scored, table, where_it_looks, looking),
+        pictures=about(bundle, scored),
+        where_it_looks=where_it_looks,
+        share=SHARE,
+        heat=heat,
     )
 
 
@@ -169,6 +188,8 @@ def _contributions(bundle: Bundle, views: Views) -> str | None:
     learners, form = bundle.model._learners(), bundle.reader.pictures
     pictures = () if form is None else form.names
     titles = {name: learner_title(name, learner, pictures) for name, learner in learners.items()}
+    if bundle.model.start_ is not None:
+        titles["start"] = f"start: logistic regression ({_what(bundle.model.start_.views, pictures)})"
     named = frame.assign(view=frame["view"].map(titles))
     return _drawn(drawn.contributions(named, "Contribution of each learner"))
 
@@ -180,9 +201,12 @@ def learner_title(name: str, learner: Any, pictures: Collection[str]) -> str:
     ----------
     pictures : the views that are pictures.
     """
+    return f"{_PLURALS.get(learner.kind, learner.kind)} ({_what(view_names(name, learner), pictures)})"
+
+
+def _what(views: Sequence[str], pictures: Collection[str]) -> str:
     parts = {each: " ".join(["pictures", *each.split(":", 1)[1:]]) for each in pictures}
-    read = " and ".join(dict.fromkeys(parts.get(view, "table") for view in view_names(name, learner)))
-    return f"{_PLURALS.get(learner.kind, learner.kind)} ({read})"
+    return " and ".join(dict.fromkeys(parts.get(view, "table") for view in views))
 
 
 _PLURALS = {"network": "networks", "tree": "trees"}
@@ -231,10 +255,19 @@ def _columns(bundle: Bundle) -> list[dict[str, Any]]:
     ]
 
 
-def _worst(bundle: Bundle, scored: Scored, table: Path) -> list[dict[str, Any]]:
+def _worst(
+    bundle: Bundle, scored: Scored, table: Path, where_it_looks: bool, looking: Progress | None
+) -> list[dict[str, Any]]:
     """The rows that `worst_samples` finds, with their pictures and values."""
     found = worst_samples(scored.labels, scored.probabilities, WORST)
-    pictures = _pictures(bundle, scored, table, found["row"].to_numpy())
+    pictures = pictures_of(
+        bundle,
+        scored,
+        table,
+        found["row"].tolist(),
+        where_it_looks=where_it_looks,
+        progress=looking,
+    )
     classes, shown = bundle.card.classes, list(bundle.card.columns)[:_VALUES]
     return [
         {
@@ -243,30 +276,11 @@ def _worst(bundle: Bundle, scored: Scored, table: Path) -> list[dict[str, Any]]:
             "p_truth": f"{each.p_true:.3f}",
             "predicted": classes[each.predicted],
             "p_predicted": f"{each.p_predicted:.3f}",
-            "picture": pictures.get(each.row),
+            "pictures": pictures.get(each.row, []),
             "columns": [(name, _value(scored.frame[name].iloc[each.row])) for name in shown],
         }
         for each in found.itertuples()
     ]
-
-
-def _pictures(bundle: Bundle, scored: Scored, table: Path, chosen: np.ndarray) -> dict[int, str]:
-    """Each row's first picture as data URI, larger than the model sees it."""
-    form = bundle.reader.pictures
-    if form is None:
-        return {}
-    out: dict[int, str] = {}
-    for reader in replace(form, size=SIDE).readers(TableFile.open(table), skip_unreadable=True):
-        # in rising order, which a Parquet file gives in one pass
-        for k in sorted(set(map(int, chosen)) - set(out)):
-            cells = pa.chunked_array([[scored.frame[reader.column].iloc[k]]]) if reader.needs_cells else None
-            pixels, absent = reader.read(k, 1, cells)
-            if not absent[0]:
-                encoded = io.BytesIO()
-                shown = pixels[0, 0] if form.channels == 1 else pixels[0].transpose(1, 2, 0)
-                Image.fromarray(shown).save(encoded, "PNG")
-                out[k] = "data:image/png;base64," + base64.b64encode(encoded.getvalue()).decode()
-    return out
 
 
 def _signed(value: float) -> str:

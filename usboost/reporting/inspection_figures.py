@@ -10,27 +10,34 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from usboost.reporting.figures import _STYLE, GRID, INK, MUTED, _plain
 
 _VIEWS = ("#0072b2", "#d55e00", "#009e73", "#cc8a00", "#882255", "#44aa99")
 _FEW_ROUNDS = 30  # points are marked up to here
 _MOST_POINTS = 150  # of a line
+_DWARFS = 4  # times the largest round: a start that leaves the lines no room
+_LONG = 32  # letters of a view's name, beside which others find no room in the legend
 _MOST_CLASSES = 12  # of a confusion matrix whose cells can still be read
 
 
 def contributions(frame: pd.DataFrame, title: str) -> Figure:
-    """|step| · size of the learner's output over the rounds, one line per view.
+    """|step| · size of the learner's output over the rounds, one line per view; the start at round 0.
 
-    With many rounds, means of neighbouring ones are drawn.
+    With many rounds, means of neighbouring ones are drawn. Where the start dwarfs the rounds, the axis is
+    logarithmic.
     """
     with mpl.rc_context(_STYLE):
         fig, ax = _canvas(title)
-        last = frame["round"].max()
+        start, rounds = frame[frame["round"] == 0], frame[frame["round"] > 0]
+        last = int(frame["round"].max())
         together = max(1, int(np.ceil(last / _MOST_POINTS)))
         marker = "o" if last <= _FEW_ROUNDS else None
-        for color, (view, one) in zip(_VIEWS * 9, frame.groupby("view", sort=False)):
+        for view, size in zip(start["view"], start["contribution"]):
+            ax.plot([0], [size], color=INK, marker="D", markersize=6, linestyle="", label=_plain(str(view)))
+            ax.annotate(f"{size:.3g}", (0, size), (8, 0), textcoords="offset points", va="center", color=INK)
+        for color, (view, one) in zip(_VIEWS * 9, rounds.groupby("view", sort=False)):
             shown = one.groupby((one["round"] - 1) // together)[["round", "contribution"]].mean()
             ax.plot(
                 shown["round"],
@@ -43,10 +50,19 @@ def contributions(frame: pd.DataFrame, title: str) -> Figure:
             )
         mean = f", means of {together} rounds" if together > 1 else ""
         ax.set(xlabel="round", ylabel=f"|step| · ‖output‖{mean}", ylim=(0, None))
-        if last == 1:
-            ax.set(xlim=(0.5, 1.5), xticks=[1])
+        # comparisons with what is not there are false
+        if start["contribution"].max() > _DWARFS * rounds["contribution"].max() > 0:
+            positive = frame.loc[frame["contribution"] > 0, "contribution"]
+            limits = (positive.min() / 1.5, positive.max() * 1.5)
+            ax.set(yscale="log", ylim=limits, ylabel=f"{ax.get_ylabel()} (logarithmic)")
+            ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            ax.yaxis.set_major_formatter("{x:g}")
+            ax.yaxis.set_minor_locator(NullLocator())
+        if last <= 1:
+            ax.set(xlim=(-0.5 if len(start) else 0.5, 1.5), xticks=[*range(1 - bool(len(start)), 2)])
         ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-        fig.legend(loc="outside lower left", ncols=3)
+        longest = max(len(str(view)) for view in frame["view"])
+        fig.legend(loc="outside lower left", ncols=3 if longest < _LONG else 1)
     return fig
 
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image
+from PIL import ExifTags, Image
 
 from usboost.datasets.files import image_sources
 from usboost.datasets.files.image_sources import (
@@ -24,6 +24,7 @@ from usboost.datasets.files.image_sources import (
     is_contained,
     load,
     read,
+    thumbnail,
 )
 from usboost.errors import UsboostError
 
@@ -290,3 +291,32 @@ def test_rows_of_a_table_are_read_in_one_pass_and_again(tmp_path: Path) -> None:
     reader = ParquetReader(path, "image")
     for rows in (range(300), [0, 1, 7, 64, 65, 299], [299], [3], [290, 5, 200]):
         assert [reader(row) for row in rows] == [values[row] or b"" for row in rows]
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG"])
+@pytest.mark.parametrize("orientation", [1, 3, 6, 8])
+def test_a_thumbnail_is_upright_and_whole_and_says_the_files_size(kind: str, orientation: int) -> None:
+    exif, out = Image.Exif(), io.BytesIO()
+    exif[ExifTags.Base.Orientation] = orientation
+    picture = Image.new("RGB", (300, 120), "white")
+    picture.paste("black", (0, 0, 60, 120))  # its left fifth, which turning moves
+    picture.save(out, kind, exif=exif)
+    small, size = thumbnail(out.getvalue(), "it", 64)
+    upright = orientation in (1, 3)
+    assert size == ((300, 120) if upright else (120, 300))
+    assert max(small.size) == 64 and abs(min(small.size) - 64 * 120 / 300) <= 1
+    grey = np.asarray(small.convert("L"), dtype=float)
+    dark = {1: grey[:, :8], 3: grey[:, -8:], 6: grey[:8], 8: grey[-8:]}[orientation]
+    light = {1: grey[:, 20:], 3: grey[:, :-20], 6: grey[20:], 8: grey[:-20]}[orientation]
+    assert dark.mean() < 20 and light.mean() > 235
+
+
+def test_a_small_thumbnail_keeps_its_pixels_and_a_damaged_one_is_named() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (20, 30, 3), dtype=np.uint8)
+    out = io.BytesIO()
+    Image.fromarray(pixels).save(out, "PNG")
+    small, size = thumbnail(out.getvalue(), "it", 64)
+    assert size == (30, 20) and np.array_equal(np.asarray(small), pixels)
+    for data in (out.getvalue()[:200], b"no picture"):
+        with pytest.raises(UsboostError, match="row 7"):
+            thumbnail(data, "row 7", 64)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from PIL import Image
 
 from usboost.data.images import Images
 from usboost.data.pooled_images import PooledImages
@@ -25,6 +26,7 @@ from usboost.datasets.files.image_sources import (
     is_contained,
     read,
     square,
+    thumbnail,
 )
 from usboost.errors import UsboostError
 
@@ -183,18 +185,14 @@ class PictureReader:
         form = self._form
         pixels = np.zeros((count, *form.shape), dtype=np.uint8) if out is None else out
         absent = np.zeros(count, dtype=bool)
-        values: Sequence[object] | None = None
-        if cells is not None:
-            values = Column(self._source, self.column, cells).plain().tolist()
+        values = self._values(cells)
 
         def fill(k: int, picture: Path | bytes | None) -> bool:
             """Whether the picture, if any, could be read."""
             absent[k] = picture is None
             if picture is None:
                 return True
-            name = f"{self._source}, row {first + k + 1}, " + (
-                f"{picture.name!r}" if isinstance(picture, Path) else f"column {self.column!r}"
-            )
+            name = self._name(first + k, picture)
             try:
                 made = square(
                     read(picture, name), name, size=form.size, channels=form.channels, aspect=form.aspect
@@ -218,6 +216,41 @@ class PictureReader:
                 pictures = [self._picture(first + k, None if values is None else values[k]) for k in block]
                 self.unreadable += sum(not done for done in pool.map(fill, block, pictures))
         return pixels, absent
+
+    def thumbnail(
+        self, row: int, cells: pa.ChunkedArray | None, most: int
+    ) -> tuple[Image.Image, tuple[int, int]] | None:
+        """The picture of one row as it was brought, of any proportions; None where there is none.
+
+        Parameters
+        ----------
+        row : its position; rising ones read a Parquet file in one pass.
+        cells : the row's value of the column, if it `needs_cells`.
+        most : pixels of the longer side, to which a larger one is scaled.
+
+        Returns
+        -------
+        The picture, and the width and height that it has in its file.
+
+        Raises
+        ------
+        UsboostError
+            As `read`, whether or not unreadable pictures are skipped.
+        """
+        values = self._values(cells)
+        picture = self._picture(row, None if values is None else values[0])
+        if picture is None:
+            return None
+        name = self._name(row, picture)
+        return thumbnail(read(picture, name), name, most)
+
+    def _name(self, row: int, picture: Path | bytes) -> str:
+        """What a row's picture is called in messages."""
+        part = f"{picture.name!r}" if isinstance(picture, Path) else f"column {self.column!r}"
+        return f"{self._source}, row {row + 1}, {part}"
+
+    def _values(self, cells: pa.ChunkedArray | None) -> Sequence[object] | None:
+        return None if cells is None else Column(self._source, self.column, cells).plain().tolist()
 
     def _picture(self, row: int, value: object) -> Path | bytes | None:
         """The file or bytes of a row; None where there is none."""

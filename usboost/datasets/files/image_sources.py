@@ -17,6 +17,7 @@ import stat
 import warnings
 import zipfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from os import stat_result
@@ -26,7 +27,7 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from PIL import Image, ImageOps
+from PIL import ExifTags, Image, ImageOps
 
 from usboost.data.images import MODES
 from usboost.errors import UsboostError
@@ -149,15 +150,42 @@ def load(
 
 def square(data: bytes, name: str, *, size: int, channels: int, aspect: Aspect = "crop") -> Image.Image:
     """The picture in `data` as a square 8-bit image; errors as `load`, naming it `name`."""
+    with _telling(name), Image.open(io.BytesIO(data), formats=FORMATS) as image:
+        # A JPEG much larger than needed is decoded at a half, quarter or eighth of its size.
+        image.draft(None, (2 * size, 2 * size))
+        upright = ImageOps.exif_transpose(image)
+        return _sized(_uniform(upright, image.format, name), size, aspect).convert(MODES[channels])
+
+
+def thumbnail(data: bytes, name: str, most: int) -> tuple[Image.Image, tuple[int, int]]:
+    """The whole picture in `data`, upright, in mode L or RGB; errors as `load`, naming it `name`.
+
+    Parameters
+    ----------
+    most : pixels of its longer side, to which a larger one is scaled.
+
+    Returns
+    -------
+    The picture, and the width and height that it has in the file.
+    """
+    with _telling(name), Image.open(io.BytesIO(data), formats=FORMATS) as image:
+        width, height = image.size
+        if image.getexif().get(ExifTags.Base.Orientation, 1) >= 5:  # lies on its side
+            width, height = height, width
+        image.draft(None, (2 * most, 2 * most))
+        upright = _uniform(ImageOps.exif_transpose(image), image.format, name)
+        upright.thumbnail((most, most), Image.Resampling.BILINEAR)
+        return upright, (width, height)
+
+
+@contextmanager
+def _telling(name: str) -> Iterator[None]:
+    """What Pillow raises within, of a picture called `name`, as errors that say what to do."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(io.BytesIO(data), formats=FORMATS) as image:
-                # A JPEG much larger than needed is decoded at a half, quarter or eighth of its size.
-                image.draft(None, (2 * size, 2 * size))
-                upright = ImageOps.exif_transpose(image)
-                return _sized(_uniform(upright, image.format, name), size, aspect).convert(MODES[channels])
+            yield
     except UsboostError:
         raise
     except (Image.DecompressionBombWarning, Image.DecompressionBombError):

@@ -15,6 +15,7 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -53,6 +54,19 @@ def progress(callback: Progress) -> Iterator[None]:
         yield
     finally:
         _listening.remove(callback)
+
+
+@contextmanager
+def not_kept() -> Iterator[None]:
+    """Within it nothing is written to disk: of pictures that are made for one question, say.
+
+    What is there already is read.
+    """
+    before = _writing.set(False)
+    try:
+        yield
+    finally:
+        _writing.reset(before)
 
 
 def cache_folder(chosen: str | bool | None) -> Path | None:
@@ -136,7 +150,8 @@ def _compute(view: Any, rows: np.ndarray, keys: np.ndarray, network: FrozenNetwo
                 callback(min(part.stop, len(rows)), len(rows))
         values = np.concatenate(parts)
         half = np.abs(values).max(initial=0) < _LARGEST_HALF
-        store.put(keys[shard], values.astype(np.float16 if half else np.float32), len(rows) >= LEAST)
+        write = len(rows) >= LEAST and _writing.get()
+        store.put(keys[shard], values.astype(np.float16 if half else np.float32), write)
 
 
 class _Store:
@@ -232,6 +247,7 @@ _recent = _Recent(_RECENT)
 _shards = _Recent(_RECENT)
 _keys: dict[Path, np.ndarray] = {}  # of the shards that were read: 16 bytes a picture
 _listening: list[Progress] = []
+_writing: ContextVar[bool] = ContextVar("writing", default=True)
 
 
 def forget() -> None:
