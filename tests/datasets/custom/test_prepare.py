@@ -26,6 +26,7 @@ from usboost.errors import UsboostError
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.reporting.samples import PER_CLASS, sample_pictures
 
 
 @pytest.fixture(scope="module")
@@ -139,6 +140,11 @@ def test_rows_may_lack_pictures_and_have_several(demo: Path, tmp_path: Path, kin
     store.write(one, tmp_path / "p1")
     pictures = store.read(tmp_path / "p1", "train")[0]["U"]
     assert isinstance(pictures, Images) and np.flatnonzero(pictures.absent).tolist() == [0, 5, 8]
+    # the report's samples are of rows that have one; rows 0, 5 and 8 are the first of their classes
+    shown = sample_pictures(tmp_path / "p1", store.read_card(tmp_path / "p1"))
+    assert [name for name, _ in shown] == one.classes and {len(samples) for _, samples in shown} == {
+        PER_CLASS
+    }
 
 
 def test_a_model_adds_nothing_for_a_missing_picture(demo: Path, tmp_path: Path) -> None:
