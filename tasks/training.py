@@ -26,7 +26,7 @@ from tasks.settings import Settings
 from usboost.boosting.callbacks import ShowRounds
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.data.views import Views
-from usboost.datasets.prepared import store
+from usboost.datasets.prepared import image_store, store
 from usboost.files import replacing
 from usboost.models.bfv_network import BFV
 from usboost.models.earlyboost import EarlyBoostClassifier
@@ -151,11 +151,13 @@ def fit(planned: Planned, out: Path, run_id: str, kept: Checkpoint | None = None
 def _example(dataset: str, prepared: dict[str, Any], card: Card) -> pd.DataFrame:
     """Two raw validation rows, as a client sends them."""
     rows = store.read_frame(prepared_folder(dataset), "val").head(2)
-    if "images" not in prepared:
-        return raw_rows(card, rows)
-    shard = prepared["images"]["splits"]["val"]["shards"][0]["file"]
-    table = pq.read_table(prepared_folder(dataset) / "images" / "val" / shard, columns=["image"])
-    return raw_rows(card, rows, table["image"].slice(0, len(rows)).to_pylist())
+    about: dict[str, Any] = prepared.get("images", {})
+    pictures = []
+    for part in image_store.parts("val", about) if about else []:
+        shard = about["splits"][part]["shards"][0]["file"]
+        table = pq.read_table(prepared_folder(dataset) / image_store.FOLDER / part / shard, columns=["image"])
+        pictures.append(table["image"].slice(0, len(rows)).to_pylist())
+    return raw_rows(card, rows, *pictures)
 
 
 def _with_features(dataset: str, seed: int, splits: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -117,10 +117,25 @@ def test_other_columns_are_refused() -> None:
     shape = {"channels": 1, "height": 6, "width": 9}
     with pytest.raises(UsboostError, match="binary column, not string"):
         EncodedImages(pa.array(["a"]), **shape)
-    with pytest.raises(UsboostError, match="1 of 2 encoded images are missing"):
-        EncodedImages(pa.array([b"a", None], pa.binary()), **shape)
     with pytest.raises(UsboostError, match="1 or 3 channels, not 4"):
         EncodedImages(pa.array([b"a"], pa.binary()), channels=4, height=6, width=9)
+
+
+def test_rows_without_a_picture_are_told_and_decode_to_zeros() -> None:
+    whole = ENCODED[1]
+    data = [None if k in (1, 4) else whole.encoded(k) for k in range(6)]
+    images = EncodedImages(pa.array(data, pa.binary()), channels=1, height=6, width=9)
+    assert whole.absent is None and np.flatnonzero(images.absent).tolist() == [1, 4]
+    expected = PIXELS[1][:6].copy()
+    expected[[1, 4]] = 0
+    for threads in (1, 3):
+        np.testing.assert_array_equal(images.decode(threads=threads), expected)
+    cut = images[[4, 0, 1]]
+    assert cut.absent.tolist() == [True, False, True] and cut.encoded(0) == b""
+    np.testing.assert_array_equal(cut.decode(), expected[[4, 0, 1]])
+    assert (cut.digests()[0] == cut.digests()[2]).all() and (cut.digests()[0] != cut.digests()[1]).any()
+    with pytest.raises(UsboostError, match="image 1 cannot be decoded"):
+        EncodedImages(pa.array([data[0], b""], pa.binary()), channels=1, height=6, width=9).decode()
 
 
 def test_damaged_and_odd_images_are_named() -> None:

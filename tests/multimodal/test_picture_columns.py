@@ -15,7 +15,10 @@ import pytest
 from PIL import ExifTags, Image
 
 from tests.multimodal.conftest import ROLES, numbers, refused, run
+from usboost.datasets.custom import prepare as custom
 from usboost.datasets.custom.table import OwnTable, read_own
+from usboost.datasets.files.sampling import stratified_parts, stream
+from usboost.datasets.prepared import store
 from usboost.learners.networks.embeddings import forget
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
@@ -23,6 +26,8 @@ from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.multimodal import bundle
 from usboost.multimodal.bundle import Bundle
 from usboost.multimodal.fit import card_of
+from usboost.multimodal.models import build
+from usboost.multimodal.prepared import bundle_of, raw_rows
 from usboost.multimodal.report import write_report
 
 
@@ -92,6 +97,33 @@ def test_a_bundle_reads_all_columns(saved: Path, own: OwnTable, pairs: Path, tmp
 
 def _base64(data: bytes | None) -> str | None:
     return None if data is None else base64.b64encode(data).decode()
+
+
+def test_the_pipelines_model_of_several_columns_reads_the_table(pairs: Path, tmp_path: Path) -> None:
+    """Prepared with gaps, fitted, saved: the table's rows get what the prepared ones get."""
+    made = custom.prepare(
+        pairs, label="batch", image=["front", "back"], seed=0, size=32, work=tmp_path / "work"
+    )
+    store.write(made, tmp_path / "prepared")
+    card = store.read_card(tmp_path / "prepared")
+    train, y = store.read(tmp_path / "prepared", "train")
+    model = build("2wl", pictures=True, rounds=3).fit(train, y)
+    scores = {"accuracy": 0.5}
+    bundle_of(model, card, name="2wl", seed=0, scores=scores).save(tmp_path / "bundle")
+    loaded = bundle.load(tmp_path / "bundle")
+    assert loaded.card.images is not None and loaded.card.images.pooled
+    assert loaded.card.images.columns == ["front", "back"]
+    done = run("predict", tmp_path / "bundle", pairs, "--out", tmp_path / "p.parquet")
+    assert done.exit_code == 0, done.output
+    found = pd.read_parquet(tmp_path / "p.parquet").iloc[:, 1:]
+    rows = stratified_parts(pd.read_parquet(pairs)["batch"], custom.SHARES, stream(0, 0))
+    for split, of_split in zip(custom.SPLITS, rows):
+        expected = model.predict_proba(store.read(tmp_path / "prepared", split)[0])
+        np.testing.assert_allclose(found.iloc[of_split], expected, rtol=0, atol=1e-6)
+    # raw rows with both pictures, as the pipeline's example has them
+    frame, table = store.read_frame(tmp_path / "prepared", "val"), pd.read_parquet(pairs).iloc[rows[1]]
+    example = raw_rows(loaded.card, frame, table["front"].tolist(), table["back"].tolist())
+    np.testing.assert_allclose(loaded.predict(example).iloc[:, 1:], found.iloc[rows[1]], rtol=0, atol=1e-6)
 
 
 def test_its_report_names_them(saved: Path, pairs: Path, tmp_path: Path) -> None:

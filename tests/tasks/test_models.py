@@ -136,3 +136,33 @@ def test_pictures_pretrained_may_be_a_file_for_the_small_cnn():
     model = models.build("crossed", "ct", LOADED.model_copy(update={"pictures": pictures}), seed=0)
     assert model.learners["U"].backbone.pretrained == "weights.safetensors"
     assert models.build("crossed", "ct", LOADED, seed=0).learners["U"].backbone.pretrained is False
+
+
+def own_table(profile: str, **pictures):
+    """params.yaml for a person's own table."""
+    document = yaml.safe_load(PARAMS.read_text()) | {"profile": profile}
+    document["custom"]["table"] = "parts.csv"
+    document["pictures"] |= pictures
+    return settings.parse(document)
+
+
+@pytest.mark.parametrize("profile", ["demo", "paper"])
+def test_a_persons_pictures_are_read_by_the_packaged_backbone_frozen(profile):
+    loaded = own_table(profile)
+    for name in ("baseline", "2wl", "crossed", "lgbm", "logistic"):
+        built = models.build(name, "custom", loaded, seed=0)
+        found = built.learners["U"].backbone if name in ("2wl", "crossed") else built.backbone
+        assert (found.name, found.pretrained, found.is_frozen) == ("tf_efficientnet_lite0", True, True)
+    assert models.build("baseline", "custom", loaded, seed=0).dnn1 == [512]
+    assert models.build("2wl", "custom", loaded, seed=0).learners["U"].hidden == ()
+    trained = models.build("baseline", "custom", own_table(profile, finetune="last"), seed=0)
+    assert trained.backbone.finetune == "last"
+
+
+def test_the_papers_backbones_are_trained_and_so_is_the_demos():
+    for dataset, name in (("ct", "vgg16"), ("mi", "resnet50")):
+        found = models.build("baseline", dataset, PAPER, seed=0).backbone
+        assert (found.name, found.finetune) == (name, "all")
+    # the demo's drawn table is read by the demo's CNN, which random weights must not freeze
+    drawn = models.build("2wl", "custom", LOADED, seed=0).learners["U"]
+    assert (drawn.backbone.name, drawn.backbone.finetune, drawn.hidden) == ("small_cnn", "all", (32,))

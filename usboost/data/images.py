@@ -121,18 +121,18 @@ class EncodedImages:
 
     Parameters
     ----------
-    column : binary Arrow array of N >= n encoded images without nulls, in memory or memory-mapped.
+    column : binary Arrow array of N >= n encoded images, in memory or memory-mapped; null where a row has
+        no picture.
     channels, height, width : of every image; C is 1 or 3.
     rows : positions in `column` of the n images, int64 of shape (n,); all of them by default.
 
     Raises
     ------
     UsboostError
-        If the column is not binary, holds nulls, or there are other than 1 or 3 channels.
+        If the column is not binary, or there are other than 1 or 3 channels.
     """
 
     kind: ClassVar[str] = "image"
-    absent: ClassVar[None] = None  # every row has a picture
 
     def __init__(
         self,
@@ -145,12 +145,11 @@ class EncodedImages:
     ) -> None:
         if not (pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)):
             raise UsboostError(f"encoded images must be a binary column, not {column.type}")
-        if column.null_count:
-            raise UsboostError(f"{column.null_count} of {len(column)} encoded images are missing")
         if channels not in MODES:
             raise UsboostError(f"images must have 1 or 3 channels, not {channels}")
         self.channels, self.height, self.width = channels, height, width
         self._column = column
+        self._absent = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
         self._rows = np.arange(len(column)) if rows is None else rows
         self._digests = _Digests(len(column))
 
@@ -162,20 +161,26 @@ class EncodedImages:
         cut._rows = self._rows[_selection(rows)]
         return cut
 
+    @property
+    def absent(self) -> np.ndarray | None:
+        """Bool of shape (n,), True where a row has no picture; None where all of the N have one."""
+        return None if self._absent is None else self._absent[self._rows]
+
     def encoded(self, row: int) -> bytes:
-        """The PNG or JPEG bytes of one row."""
-        return self._column[int(self._rows[row])].as_py()
+        """The PNG or JPEG bytes of one row, none of them where it has no picture."""
+        return self._bytes(int(self._rows[row]))
 
     def update_digest(self, digest: Any) -> None:
         """Feed what the pictures are to a hash of `hashlib`."""
         digest.update(self.digests().tobytes())
+        digest.update(b"" if self.absent is None else self.absent.tobytes())
 
     def digests(self) -> np.ndarray:
         """What each picture is, uint8 (n, 16): BLAKE2b of its bytes, made once for all selections."""
-        return self._digests.of(self._rows, lambda row: [self._column[row].as_py()])
+        return self._digests.of(self._rows, lambda row: [self._bytes(row)])
 
     def decode(self, rows: Any = None, *, threads: int | None = None) -> np.ndarray:
-        """The pixels of some rows (all by default).
+        """The pixels of some rows (all by default), zeros where there is no picture.
 
         Parameters
         ----------
@@ -199,7 +204,8 @@ class EncodedImages:
 
         def fill(first: int) -> None:
             for k in range(first, min(first + _BLOCK, len(chosen))):
-                out[k] = self._pixels(int(chosen[k]))
+                absent = self._absent is not None and self._absent[chosen[k]]
+                out[k] = 0 if absent else self._pixels(int(chosen[k]))
 
         if threads <= 1:
             for first in blocks:
@@ -211,8 +217,11 @@ class EncodedImages:
                     pass
         return out
 
+    def _bytes(self, position: int) -> bytes:
+        return self._column[position].as_py() or b""
+
     def _pixels(self, position: int) -> np.ndarray:
-        data = self._column[position].as_py()
+        data = self._bytes(position)
         try:
             with Image.open(io.BytesIO(data), formats=("PNG", "JPEG")) as image:
                 found = (MODES[self.channels], self.width, self.height)

@@ -40,6 +40,10 @@ def bundle_of(
         if each not in added(imputation)
     }
     roles, sources, about = prepared.get("roles", {}), prepared["sources"], prepared.get("images")
+    if about:
+        # an earlier card names one column
+        columns = about.get("columns") or [about.get("column", IMAGE)]
+        about = {**about, "columns": columns, "pooled": len(columns) > 1}
     named = [*roles.get("dropped", []), *filter(None, [roles.get("split")])]
     card = {
         "model": name,
@@ -47,7 +51,7 @@ def bundle_of(
         "label": roles.get("label", LABEL),
         "columns": kinds,
         "dropped": named,
-        "images": about and {**about, "columns": [about.get("column", IMAGE)]},
+        "images": about,
         "imputation": {
             each: imputation.get(each, {"value": None, "indicator": False})
             for each, kind in kinds.items()
@@ -63,13 +67,13 @@ def bundle_of(
     return Bundle(model, Card.model_validate(card))
 
 
-def raw_rows(card: Card, frame: pd.DataFrame, pictures: Sequence[bytes] | None = None) -> pd.DataFrame:
+def raw_rows(card: Card, frame: pd.DataFrame, *pictures: Sequence[bytes | None]) -> pd.DataFrame:
     """Rows of a prepared frame as they were before: missing values where the indicator columns mark them.
 
     Parameters
     ----------
     frame : rows of a prepared split.
-    pictures : their pictures' files.
+    pictures : their pictures' files, None where a row has none; one sequence for each column of pictures.
 
     Returns
     -------
@@ -84,6 +88,6 @@ def raw_rows(card: Card, frame: pd.DataFrame, pictures: Sequence[bytes] | None =
         found[name] = frame[name].astype(np.float64)
         if card.imputation[name].indicator:
             found[name] = found[name].mask(frame[f"{name}{SUFFIX}"] == 1)
-    if pictures is not None and card.images is not None:
-        found[card.images.columns[0]] = pd.Series(list(pictures), index=frame.index, dtype=object)
+    for column, files in zip(card.images.columns if card.images else [], pictures):
+        found[column] = pd.Series(list(files), index=frame.index, dtype=object)
     return pd.DataFrame(found)

@@ -33,11 +33,12 @@ def sample_pictures(folder: Path, card: Mapping[str, Any]) -> list[tuple[str, li
         names = pq.read_schema(folder / "train.parquet").names
         column = CLEAN if CLEAN in names else LABEL
         labels = pq.read_table(folder / "train.parquet", columns=[column])[column].to_numpy()[: len(pictures)]
+        there = pictures.is_valid().to_numpy()
     except (OSError, KeyError, IndexError, TypeError, ValueError, pa.ArrowException):
         return []
     out = []
     for code, name in enumerate(card["classes"]):
-        rows = [int(row) for row in (labels == code).nonzero()[0][:PER_CLASS]]
+        rows = [int(row) for row in ((labels == code) & there).nonzero()[0][:PER_CLASS]]
         try:
             out.append((str(name), [_data_uri(pictures[row].as_py()) for row in rows]))
         except Exception:  # a damaged picture can make Pillow's decoders raise nearly anything

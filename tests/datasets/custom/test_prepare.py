@@ -13,6 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from usboost.data.encoding import TableEncoder
+from usboost.data.images import Images
+from usboost.data.pooled_images import PooledImages
 from usboost.datasets.covertype import shapes
 from usboost.datasets.custom import demo as custom_demo
 from usboost.datasets.custom import prepare as custom
@@ -24,6 +26,7 @@ from usboost.errors import UsboostError
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.reporting.samples import PER_CLASS, sample_pictures
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +79,90 @@ def test_paths_and_bytes_give_the_same_rows_and_model(demo: Path, tmp_path: Path
         model = TwoWeakLearnerClassifier(learners, n_rounds=2).fit(*train)
         predictions.append(model.predict_proba(train[0]))
     np.testing.assert_array_equal(*predictions)
+
+
+def with_gaps(demo: Path, folder: Path, kind: str) -> tuple[Path, pd.DataFrame]:
+    """The demo with a second column of pictures, gaps in both, and one file that is no picture (row 8)."""
+    table = pd.read_csv(demo / "table.csv")
+    table["back"] = table["picture"].to_numpy()[::-1]
+    for row, name in ((0, "picture"), (3, "back"), (5, "picture"), (5, "back"), (150, "picture")):
+        table.loc[row, name] = None
+    folder.mkdir()
+    if kind == "parquet":
+        for name in ("picture", "back"):
+            data = [
+                None if path is None or path != path else (demo / path).read_bytes() for path in table[name]
+            ]
+            table[name] = data
+        table.loc[3, "back"] = b""
+        table.loc[8, "picture"] = b"damaged"
+        table.to_parquet(folder / "t.parquet", row_group_size=50)
+        return folder / "t.parquet", table
+    (folder / "pictures").mkdir()
+    for path in (demo / "pictures").iterdir():
+        (folder / "pictures" / path.name).write_bytes(path.read_bytes())
+    table.loc[3, "back"] = "pictures/nowhere.png"
+    table.loc[8, "picture"] = "damaged.png"
+    (folder / "damaged.png").write_bytes(b"damaged")
+    table.to_csv(folder / "t.csv", index=False)
+    return folder / "t.csv", table
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_rows_may_lack_pictures_and_have_several(demo: Path, tmp_path: Path, kind: str) -> None:
+    path, table = with_gaps(demo, tmp_path / "t", kind)
+    columns = {"image": ["picture", "back"]}
+    with pytest.raises(UsboostError, match="is no picture in a known format"):
+        prepare(path, tmp_path / "w", **columns)
+    made = prepare(path, tmp_path / "w", **columns, skip_unreadable=True)
+    about = made.card["images"]
+    assert about["columns"] == ["picture", "back"] and about["unreadable"] == 1
+    assert about["without"] == {
+        **{"train": 2, "val": 0, "test": 1},
+        **{"train-2": 2, "val-2": 0, "test-2": 0},
+    }
+    store.write(made, tmp_path / "p")
+    plain = pd.read_csv(demo / "table.csv")["picture"].to_numpy()
+    for split in ("train", "val", "test"):
+        rows = np.flatnonzero(table["split"] == split)
+        views, _ = store.read(tmp_path / "p", split)
+        assert views.names == ("U", "S") and isinstance(views["U"], PooledImages)
+        gaps = ({0, 5, 8, 150}, {3, 5})
+        for view, missing, paths in zip(views["U"].columns, gaps, (plain, plain[::-1])):
+            expected = np.stack([load(demo / name, size=24, channels=1) for name in paths[rows]])
+            absent = np.isin(rows, list(missing))
+            expected[absent] = 0
+            np.testing.assert_array_equal(view.decode(), expected)
+            assert (view.absent is None) == (not absent.any())
+            assert view.absent is None or (view.absent == absent).all()
+    # one column alone is a view of its own, as before
+    one = prepare(path, tmp_path / "w1", skip_unreadable=True, drop=["back"])
+    store.write(one, tmp_path / "p1")
+    pictures = store.read(tmp_path / "p1", "train")[0]["U"]
+    assert isinstance(pictures, Images) and np.flatnonzero(pictures.absent).tolist() == [0, 5, 8]
+    # the report's samples are of rows that have one; rows 0, 5 and 8 are the first of their classes
+    shown = sample_pictures(tmp_path / "p1", store.read_card(tmp_path / "p1"))
+    assert [name for name, _ in shown] == one.classes and {len(samples) for _, samples in shown} == {
+        PER_CLASS
+    }
+
+
+def test_a_model_adds_nothing_for_a_missing_picture(demo: Path, tmp_path: Path) -> None:
+    """Prepared, written and read, rows that lack a picture get no part of the learner of pictures."""
+    path, _ = with_gaps(demo, tmp_path / "t", "csv")
+    store.write(prepare(path, tmp_path / "w", skip_unreadable=True, drop=["back"]), tmp_path / "p")
+    train, y = store.read(tmp_path / "p", "train")
+    learners = {"U": NetworkLearner((4,), device="cpu"), "S": TreeLearner()}
+    model = TwoWeakLearnerClassifier(learners, n_rounds=3).fit(train, y)
+    streamed = store.read(tmp_path / "p", "train", image_budget=0)[0]
+    assert np.flatnonzero(streamed["U"].absent).tolist() == [0, 5, 8]
+    np.testing.assert_allclose(model.predict_proba(streamed), model.predict_proba(train), atol=1e-6)
+    pixels = train["U"].pixels.copy()
+    pixels[[0, 5, 8]] = 99
+    other = train.with_view("U", Images(pixels, absent=train["U"].absent))
+    np.testing.assert_array_equal(model.predict_proba(other), model.predict_proba(train))
+    seen = train.with_view("U", Images(pixels))
+    assert (model.predict_proba(seen) != model.predict_proba(train))[[0, 5, 8]].any()
 
 
 def test_equal_arguments_write_equal_demos(demo: Path, tmp_path: Path) -> None:
@@ -231,7 +318,6 @@ def test_wrong_pictures_are_named(demo: Path, tmp_path: Path) -> None:
     (folder / "empty.png").write_bytes(b"")
     (folder / "cut.png").write_bytes((demo / "pictures" / "00000.png").read_bytes()[:80])
     for value, message in (
-        ("pictures/absent.png", r"table\.csv, row 5: file not found: .*absent\.png"),
         ("../secret.png", r"table\.csv, row 5: '\.\./secret\.png' is not a path inside"),
         (str(tmp_path / "secret.png"), "row 5: .* is not a path inside"),
         ("link.png", "row 5: 'link.png' is a link that leads out of"),
@@ -239,13 +325,20 @@ def test_wrong_pictures_are_named(demo: Path, tmp_path: Path) -> None:
         ("empty.png", r"empty\.png is empty"),
         ("cut.png", r"cut\.png cannot be read as a picture"),
         ("table.csv", r"table\.csv is no picture"),
-        (None, "row 5: column 'picture' is empty"),
     ):
         changed = table.copy()
         changed.loc[4, "picture"] = value
         changed.to_csv(folder / "table.csv", index=False)
         with pytest.raises(UsboostError, match=message):
             prepare(folder / "table.csv", tmp_path / "w")
+    changed["picture"] = "pictures/nowhere.png"
+    changed.to_csv(folder / "table.csv", index=False)
+    with pytest.raises(UsboostError, match=r"'picture' holds no picture at all: no file .*nowhere\.png, say"):
+        prepare(folder / "table.csv", tmp_path / "w")
+    changed["picture"] = table["picture"].mask(table["split"] == "train")
+    changed.to_csv(folder / "table.csv", index=False)
+    with pytest.raises(UsboostError, match="column 'picture' holds no picture in the training rows"):
+        prepare(folder / "table.csv", tmp_path / "w")
     with pytest.raises(UsboostError, match="name one with work"):
         prepare(demo / "table.csv", None)
     with pytest.raises(UsboostError, match="has 0 columns beside batch, picture; 1 or more"):

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usboost.datasets.custom.table import OwnTable, paths_of, read_table
+from usboost.datasets.custom.table import OwnTable, read_table
 from usboost.errors import UsboostError
 
 N = 40
@@ -56,7 +56,7 @@ def test_csv_columns_are_what_their_values_are(tmp_path: Path) -> None:
     assert nominal["code"] == ["007", "008", "009", "007"]
     assert nominal["name with spaces"] == ["x, y", "z", "z", "z"]
     assert table.classes == ["a", "b"] and table.labels.tolist() == [1, 0, 1, 0]
-    assert table.split is None and paths_of(table) is None
+    assert table.split is None and table.roles.image == ()
 
 
 def test_parquet_columns_are_what_their_types_are(tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_splits_and_paths_are_read_strictly(tmp_path: Path) -> None:
     split = ["train", "val", "test", "train"] * 10
     table = read(from_columns(tmp_path, s=split, p=["a.png"] * N), split_column="s", image="p")
     assert table.split is not None and table.split.tolist() == split
-    assert paths_of(table) == ["a.png"] * N and list(table.features) == ["x"]
+    assert table.roles.image == ("p",) and list(table.features) == ["x"]
     for columns, message in (
         (
             {"s": ["train", "valid", "test", "train"] * 10},
@@ -252,8 +252,5 @@ def test_splits_and_paths_are_read_strictly(tmp_path: Path) -> None:
     ):
         with pytest.raises(UsboostError, match=message):
             read(from_columns(tmp_path, **columns), split_column="s")
-    with pytest.raises(UsboostError, match="row 40: column 'p' is empty"):
-        paths_of(read(from_columns(tmp_path, p=["a"] * 39 + [None]), image="p"))
     with pytest.raises(UsboostError, match="the image column 'x' must hold paths or bytes, not double"):
         read(from_columns(tmp_path, "parquet"), image="x")
-    assert paths_of(read(from_columns(tmp_path, "parquet", p=[b"1"] * N), image="p")) is None

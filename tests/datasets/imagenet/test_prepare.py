@@ -19,6 +19,8 @@ from sklearn.datasets import load_digits
 from usboost.datasets.files.image_sources import load
 from usboost.datasets.imagenet import demo as imagenet_demo
 from usboost.datasets.imagenet import prepare as imagenet
+from usboost.datasets.imagenet.layout import Picture, side
+from usboost.datasets.imagenet.picture_tree import open_tree
 from usboost.datasets.prepared import store
 from usboost.datasets.prepared.store import Prepared
 from usboost.errors import UsboostError
@@ -170,6 +172,70 @@ def test_limits_keep_the_shares(raw: Path, tmp_path: Path) -> None:
         prepare(raw, tmp_path, limits={"dev": 3})
 
 
+def pictures_of(counts: dict[str, int]) -> list[Picture]:
+    return [Picture(f"{wnid}/{k}", wnid, Path(wnid)) for wnid, n in counts.items() for k in range(n)]
+
+
+@settings(max_examples=60)
+@given(
+    counts=st.lists(st.integers(1, 60), min_size=4, max_size=4),
+    share=st.floats(0.05, 0.95),
+    seed=st.integers(0, 99),
+)
+def test_the_larger_class_is_cut_to_the_share(counts: list[int], share: float, seed: int) -> None:
+    class_of = {"a": 0, "b": 0, "c": 1, "d": 1}
+    every = pictures_of(dict(zip("abcd", counts)))
+    kept = imagenet.balanced(every, class_of, share, seed)
+    assert kept == [picture for picture in every if picture in set(kept)]
+    found = {wnid: sum(picture.wnid == wnid for picture in kept) for wnid in "abcd"}
+    n = found["a"] + found["b"], found["c"] + found["d"]
+    before = counts[0] + counts[1], counts[2] + counts[3]
+    if abs(before[0] / sum(before) - share) <= 0.01:
+        assert kept == every
+        return
+    smaller = int(before[0] > share * sum(before))
+    assert n[smaller] == before[smaller]  # nothing of it is left out
+    exact = before[smaller] * ((1 - share) / share if smaller == 0 else share / (1 - share))
+    assert n[1 - smaller] == max(1, round(exact))
+    first, second = ("a", "b") if smaller == 1 else ("c", "d")
+    total = n[1 - smaller] / before[1 - smaller]
+    assert abs(found[first] - total * counts["abcd".index(first)]) <= 2
+    assert abs(found[second] - total * counts["abcd".index(second)]) <= 2
+
+
+def test_ilsvrc2012s_own_share_is_the_papers_and_stays() -> None:
+    # its validation pictures of the groups: 118 and 128 synsets of 50
+    class_of = {"dog": 0, "other": 1}
+    every = pictures_of({"dog": 118 * 50, "other": 128 * 50})
+    assert imagenet.balanced(every, class_of, 0.47, 0) == every
+
+
+def test_the_card_says_what_the_share_left_out(raw: Path, made: Prepared, tmp_path: Path) -> None:
+    assert made.card["balance"] == "as found: no class was cut to a share"
+    cut = prepare(raw, tmp_path / "w", dog_share=0.3, limits={"train": 50}, size=8)
+    balance = cut.card["balance"]
+    for split, frame in cut.splits.items():
+        found, kept = balance["found"][split], balance["kept"][split]
+        assert sum(found.values()) == cut.card["rows"]["found"][split]
+        low, high = imagenet.DIGITS
+        assert kept[high] == found[high] and kept[low] == round(found[high] * 3 / 7) < found[low]
+        assert abs((frame["clean_label"] == 0).mean() - 0.3) < 0.03
+    assert balance["share"] == 0.3 and cut.card["rows"]["taken"]["train"] == 50
+    # the same pictures stay in the same split
+    for split in ("val", "test"):
+        assert set(cut.splits[split]["file"]) < set(made.splits[split]["file"])
+    with pytest.raises(UsboostError, match="dog_share is 1, but must be between 0 and 1"):
+        prepare(raw, tmp_path / "w", dog_share=1)
+
+
+def test_the_size_is_the_sources_own(raw: Path, tmp_path: Path) -> None:
+    few = {"train": 20, "val": 20, "test": 20}
+    assert prepare(raw, tmp_path / "w", size=None, limits=few).card["images"]["size"] == [64, 64]
+    for wnid in ("n00000001", "n00000002"):
+        (tmp_path / "ilsvrc" / "train" / wnid).mkdir(parents=True)
+    assert side(open_tree(tmp_path / "ilsvrc")) == 224
+
+
 def test_ilsvrc2012_is_prepared_from_its_folders(tmp_path: Path) -> None:
     folder, wnids = tmp_path / "ilsvrc", [f"n{k:08d}" for k in range(0, 3000, 3)]
     for wnid in wnids:
@@ -244,6 +310,15 @@ def test_the_real_animals_are_counted(real: Path, tmp_path: Path) -> None:
         **{"dog": 300, "feline": 250, "bird": 200, "primate": 150, "reptile": 100}
     }
     assert (made.splits["train"]["clean_label"] == 0).sum() == 180
+    few = {"val": 30, "test": 30}
+    papers = prepare(real, tmp_path / "w", size=16, profile="paper", dog_share=0.47, limits=few)
+    assert [len(frame) for frame in papers.splits.values()] == [6383, 30, 30]
+    assert papers.card["balance"]["kept"]["train"] == dict(zip(imagenet.CLASSES, (3000, 3383)))
+    shares = papers.splits["train"]["wnid"].astype(str).map(papers.card["synsets"]).value_counts()
+    # 2500, 2000, 1500 and 1000 of the 7000
+    np.testing.assert_allclose(
+        shares[["feline", "bird", "primate", "reptile"]], 3383 * np.array([25, 20, 15, 10]) / 70, atol=8
+    )
 
 
 def test_the_real_grey_pictures_become_colour(real: Path, tmp_path: Path) -> None:

@@ -69,6 +69,28 @@ def test_shards_hold_each_row_once_and_small_pictures_without_loss(
     np.testing.assert_array_equal(pixels(made, channels, 16), expected)
 
 
+def test_missing_and_skipped_pictures_are_null(tmp_path: Path, files: list[Path]) -> None:
+    items: list[Source | None] = list(files[:20])
+    items[3] = None
+    options: dict[str, Any] = {"size": 8, "channels": 3, "shard_rows": 8}
+    made = encode_files({"train": items}, tmp_path / "w", **options)["train"]
+    column = pa.chunked_array([chunk for path in made for chunk in pq.read_table(path)["image"].chunks])
+    assert np.flatnonzero(column.is_null()).tolist() == [3]
+    rows = [k for k in range(20) if k != 3]
+    expected = np.stack([load(files[k], size=8, channels=3) for k in rows])
+    np.testing.assert_array_equal(pixels(made, 3, 8)[rows], expected)
+
+    files[10].write_bytes(b"no picture")
+    with pytest.raises(UsboostError, match=r"010\.img is no picture"):
+        encode_files({"train": items}, tmp_path / "w", **options)
+    made = encode_files({"train": items}, tmp_path / "w", skip_unreadable=True, **options)["train"]
+    nulls = [pq.read_table(path)["image"].null_count for path in made]
+    assert nulls == [1, 1, 0]
+    # what was skipped is not taken for whole afterwards
+    with pytest.raises(UsboostError, match=r"010\.img is no picture"):
+        encode_files({"train": items}, tmp_path / "w", **options)
+
+
 def test_larger_pictures_are_jpeg_and_close(tmp_path: Path) -> None:
     rows, columns = np.mgrid[:130, :130]
     smooth = np.stack([rows, columns, rows + columns - 120], axis=2).clip(0, 255).astype(np.uint8)

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from usboost.data.images import EncodedImages, Images
+from usboost.data.pooled_images import PooledImages
 from usboost.datasets.covertype import shapes
 from usboost.datasets.files.sources import sha256
 from usboost.datasets.prepared import image_store, store
@@ -105,6 +106,37 @@ def test_a_budget_decides_where_images_live(folder: Path, budget: int, kind: typ
     encoded = store.read_card(folder)["images"]["splits"]["train"]["bytes"]
     if kind is EncodedImages:
         assert (pa.total_allocated_bytes() - before < encoded / 4) == mapped
+
+
+@pytest.mark.parametrize("budget", [image_store.BUDGET, 0])
+def test_several_pictures_a_row_and_rows_without(tmp_path: Path, work: Path, budget: int) -> None:
+    made = prepared(work)
+    about = image_store.entry(SIZE, 1, encoding="PNG", columns=["front", "back"])
+    for k, (split, n) in enumerate(ROWS.items()):
+        assert image_store.parts(split, about) == [split, f"{split}-2"]
+        shapes.generate(np.zeros(n, int), work / f"{split}-2", seed=9 + k, size=SIZE, shard_rows=20)
+    path = work / "val-2" / "images-00001.parquet"
+    table = pq.read_table(path)
+    gaps = [None, *table["image"].to_pylist()[1:-1], None]
+    pq.write_table(table.set_column(1, "image", pa.array(gaps, pa.binary())), path)
+    both = Prepared(made.splits, made.views, made.classes, {**made.card, "images": about}, images=work)
+    store.write(both, tmp_path / "toy")
+    for k, (split, n) in enumerate(ROWS.items()):
+        pictures = store.read(tmp_path / "toy", split, image_budget=budget)[0]["U"]
+        assert isinstance(pictures, PooledImages) and len(pictures) == n
+        first, second = pictures.columns
+        assert first.absent is None
+        np.testing.assert_array_equal(first.decode(), drawn(split))
+        expected = np.stack([shapes.draw(0, shapes.image_rng(9 + k, row), SIZE) for row in range(n)])[:, None]
+        if split == "val":
+            assert np.flatnonzero(second.absent).tolist() == [20, 24]
+            expected[[20, 24]] = 0
+        else:
+            assert second.absent is None
+        np.testing.assert_array_equal(second.decode(), expected)
+    np.testing.assert_array_equal(
+        store.read(tmp_path / "toy", "val")[0]["U"].weights[[0, 20, 24]], [[0.5, 0.5], [1, 0], [1, 0]]
+    )
 
 
 def test_views_can_be_read_alone(folder: Path) -> None:

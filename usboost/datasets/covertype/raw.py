@@ -122,7 +122,7 @@ def split_80_10_10(n: int, seed: int) -> dict[str, np.ndarray]:
 
 
 def fold_onehot(frame: pd.DataFrame) -> pd.DataFrame:
-    """The 44 indicators folded to two categorical columns.
+    """The 44 indicators folded to two categorical columns, for what reads categories; CT keeps all 54.
 
     Returns
     -------

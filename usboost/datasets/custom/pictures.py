@@ -22,6 +22,7 @@ from usboost.datasets.custom.source import Source, TableFile
 from usboost.datasets.files.image_sources import (
     Aspect,
     ParquetReader,
+    ParquetRow,
     inside,
     is_contained,
     read,
@@ -185,7 +186,7 @@ class PictureReader:
         form = self._form
         pixels = np.zeros((count, *form.shape), dtype=np.uint8) if out is None else out
         absent = np.zeros(count, dtype=bool)
-        values = self._values(cells)
+        values = self._values(count, cells)
 
         def fill(k: int, picture: Path | bytes | None) -> bool:
             """Whether the picture, if any, could be read."""
@@ -213,7 +214,7 @@ class PictureReader:
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
             for start in range(0, count, _BLOCK):
                 block = range(start, min(start + _BLOCK, count))
-                pictures = [self._picture(first + k, None if values is None else values[k]) for k in block]
+                pictures = [self._picture(first + k, values[k]) for k in block]
                 self.unreadable += sum(not done for done in pool.map(fill, block, pictures))
         return pixels, absent
 
@@ -237,8 +238,7 @@ class PictureReader:
         UsboostError
             As `read`, whether or not unreadable pictures are skipped.
         """
-        values = self._values(cells)
-        picture = self._picture(row, None if values is None else values[0])
+        picture = self._picture(row, self._values(1, cells)[0])
         if picture is None:
             return None
         name = self._name(row, picture)
@@ -249,8 +249,38 @@ class PictureReader:
         part = f"{picture.name!r}" if isinstance(picture, Path) else f"column {self.column!r}"
         return f"{self._source}, row {row + 1}, {part}"
 
-    def _values(self, cells: pa.ChunkedArray | None) -> Sequence[object] | None:
-        return None if cells is None else Column(self._source, self.column, cells).plain().tolist()
+    def sources(
+        self, first: int, count: int, cells: pa.ChunkedArray | None
+    ) -> list[Path | bytes | ParquetRow | None]:
+        """Where the pictures of `count` rows are, None where there is none; parameters as of `read`.
+
+        Raises
+        ------
+        UsboostError
+            Naming the row, if its path leads out of the table's folder.
+        """
+        values = self._values(count, cells)
+        found = [self._picture(first + k, values[k]) for k in range(count)]
+        if self._bytes is None:
+            return list(found)
+        path = self._bytes.path
+        return [
+            None if each is None else ParquetRow(path, self.column, first + k) for k, each in enumerate(found)
+        ]
+
+    def none_at_all(self) -> UsboostError:
+        """What to say of a column whose rows all have no picture."""
+        why = f"no file {self.not_found}, say" if self.not_found else "every row is empty"
+        return UsboostError(
+            f"{self._source}: column {self.column!r} holds no picture at all: {why}; correct it"
+        )
+
+    def _values(self, count: int, cells: pa.ChunkedArray | None) -> Sequence[object]:
+        """The rows' values, without the bytes in a Parquet file."""
+        if cells is None:
+            return [None] * count
+        values: list[object] = Column(self._source, self.column, cells).plain().tolist()
+        return values
 
     def _picture(self, row: int, value: object) -> Path | bytes | None:
         """The file or bytes of a row; None where there is none."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 
 from usboost.data.progress import Progress
 from usboost.datasets.custom.encoding import SUFFIX, Imputation, added, complete, imputation_of
-from usboost.datasets.custom.table import FEWEST, OwnTable, paths_of, read_table
-from usboost.datasets.files.image_sources import ParquetRow, Source, inside
+from usboost.datasets.custom.pictures import PictureColumns
+from usboost.datasets.custom.table import FEWEST, OwnTable, picture_sources, read_table
+from usboost.datasets.files.image_sources import Source as Picture
 from usboost.datasets.files.sampling import stratified_parts, stream
 from usboost.datasets.files.sources import sha256
 from usboost.datasets.prepared import image_store
@@ -21,6 +23,9 @@ from usboost.errors import UsboostError
 
 SPLITS = ("train", "val", "test")
 
+SIZE = 128
+"""Height and width of pictures in pixels, when nothing else is asked for."""
+
 SHARES = (0.70, 0.15, 0.15)
 """The splits' shares when the table does not give them."""
 
@@ -29,21 +34,24 @@ def prepare(
     table: Path,
     *,
     label: str,
-    image: str | None = None,
+    image: str | Collection[str] | None = None,
     split_column: str | None = None,
     categorical: Collection[str] = (),
     drop: Collection[str] = (),
     seed: int,
     profile: str = "paper",
-    size: int = 64,
+    size: int = SIZE,
     channels: int = 3,
+    skip_unreadable: bool = False,
     work: Path | None = None,
     workers: int = 1,
     progress: Progress | None = None,
 ) -> Prepared:
     """Make a dataset of a person's own table.
 
-    With pictures these are U and all other columns S; without, a random half of the columns is S and the
+    With pictures these are U and all other columns S; several pictures a row are one view, U, of which
+    learners read the mean. A row may lack pictures: where the column is empty, or its path leads to no
+    file. Without columns of pictures, a random half of the columns is S and the
     rest U. A missing category is a separate category. A missing number becomes the training split's
     median (0 when it holds none), and if it holds missing ones at all a further column, named with
     `encoding.SUFFIX`, is 1 there and 0 elsewhere. See `table.read_table` for what columns may hold.
@@ -52,7 +60,7 @@ def prepare(
     ----------
     table : a ``.parquet`` or ``.csv`` file.
     label : column of the classes, of any type.
-    image : column of the pictures: paths relative to the table's folder, or, in Parquet, bytes.
+    image : column of the pictures, or several: paths relative to the table's folder, or, in Parquet, bytes.
     split_column : column that holds train, val or test; by default the split is made at random,
         70/15/15 within each class.
     categorical : columns that are categories although they hold numbers.
@@ -61,6 +69,7 @@ def prepare(
     profile : "demo" or "paper"; only noted in the card.
     size : height and width of the pictures in pixels.
     channels : 1 (grey) or 3 (red, green, blue).
+    skip_unreadable : count pictures that cannot be read as missing, instead of refusing them.
     work : folder for the shards of images, needed with pictures; an interrupted preparation resumes
         there.
     workers : processes that decode and encode pictures.
@@ -74,19 +83,20 @@ def prepare(
     ------
     UsboostError
         As `read_table`; or if there are too few columns; a split has to be made of under 10 rows or of a
-        class with one row; a class is in val or test but not in train; or a picture is missing, outside
-        the table's folder, or cannot be read.
+        class with one row; a class is in val or test but not in train; a picture is outside the table's
+        folder, or cannot be read; or a column holds no picture, or none in the training rows.
     """
     table = Path(table)
     raw = read_table(
         table, label=label, image=image, split_column=split_column, categorical=categorical, drop=drop
     )
-    if image is not None and work is None:
+    images = raw.roles.image
+    if images and work is None:
         raise UsboostError("pictures are prepared in a work folder; name one with work")
-    fewest = 1 if image is not None else 2
+    fewest = 1 if images else 2
     if raw.features.shape[1] < fewest:
         raise UsboostError(
-            f"{table} has {raw.features.shape[1]} columns beside {', '.join(filter(None, (label, image)))}; "
+            f"{table} has {raw.features.shape[1]} columns beside {', '.join((label, *images))}; "
             f"{fewest} or more are needed"
         )
     rows = _split(raw, stream(seed, 0))
@@ -95,7 +105,7 @@ def prepare(
     frame[LABEL] = raw.labels.astype(np.int16)
     splits = {split: frame.iloc[of_split].reset_index(drop=True) for split, of_split in rows.items()}
 
-    views, why = _views(raw, imputation, image, stream(seed, 1))
+    views, why = _views(raw, imputation, stream(seed, 1))
     nominal = {name for name, kind in raw.kinds.items() if kind == "category"}
     columns: dict[str, dict[str, Any]] = {
         name: {
@@ -108,18 +118,9 @@ def prepare(
     }
     columns[LABEL] = {"view": None, "kind": "label", "why": f"what is predicted, column {label!r}"}
     more: dict[str, Any] = {}
-    if image is not None and work is not None:
-        sources = _sources(raw, image)
-        encode_files(
-            {split: [sources[row] for row in of_split] for split, of_split in rows.items()},
-            work,
-            size=size,
-            channels=channels,
-            workers=workers,
-            progress=progress,
-        )
-        how = "shorter side scaled to the size, centre cropped"
-        more["images"] = image_store.entry(size, channels, encoding=encoding(size), how=how, column=image)
+    if images and work is not None:
+        form = PictureColumns(images, size, channels, pooled=len(images) > 1)
+        more["images"] = _encode(raw, form, rows, work, skip_unreadable, workers, progress)
     card = describe(
         splits,
         views,
@@ -130,11 +131,11 @@ def prepare(
         columns=columns,
         sources={table.name: sha256(table)},
         imputation=imputation,
-        roles={"label": label, "image": image, "split": split_column, "dropped": sorted(drop)},
+        roles={"label": label, "image": list(images), "split": split_column, "dropped": sorted(drop)},
         split="as given" if split_column else "made: 70/15/15 at random within each class",
         **more,
     )
-    return Prepared(splits, views, raw.classes, card, images=work if image is not None else None)
+    return Prepared(splits, views, raw.classes, card, images=work if images else None)
 
 
 def _split(raw: OwnTable, seed: int) -> dict[str, np.ndarray]:
@@ -161,14 +162,12 @@ def _split(raw: OwnTable, seed: int) -> dict[str, np.ndarray]:
     return rows
 
 
-def _views(
-    raw: OwnTable, imputation: Imputation, image: str | None, seed: int
-) -> tuple[dict[str, list[str]], str]:
+def _views(raw: OwnTable, imputation: Imputation, seed: int) -> tuple[dict[str, list[str]], str]:
     """The columns of each view, and why they are there."""
     names, indicators = [str(name) for name in raw.features], added(imputation)
     # A column and its indicator of missing values stay together.
     both = {name: [name, *({f"{name}{SUFFIX}"} & set(indicators))] for name in names}
-    if image is not None:
+    if raw.roles.image:
         return {"S": [each for name in names for each in both[name]]}, "column of the table"
     chosen = np.random.default_rng(seed).permutation(len(names))[: len(names) // 2]
     in_s = {names[j] for j in chosen}
@@ -179,8 +178,48 @@ def _views(
     return views, "random half of the columns"
 
 
-def _sources(raw: OwnTable, image: str) -> list[Source]:
-    paths, path = paths_of(raw), raw.file.path
-    if paths is None:
-        return [ParquetRow(path, image, row) for row in range(len(raw))]
-    return [inside(path.parent, name, f"{path}, row {k}") for k, name in enumerate(paths, start=1)]
+def _encode(
+    raw: OwnTable,
+    form: PictureColumns,
+    rows: Mapping[str, np.ndarray],
+    work: Path,
+    skip_unreadable: bool,
+    workers: int,
+    progress: Progress | None,
+) -> dict[str, Any]:
+    """Write the pictures as shards; what the card says about them, also how many rows have none."""
+    about = image_store.entry(
+        form.size,
+        form.channels,
+        encoding=encoding(form.size),
+        how="shorter side scaled to the size, centre cropped",
+        columns=list(form.columns),
+    )
+    items: dict[str, list[Picture | None]] = {}
+    for k, sources in enumerate(picture_sources(raw, form)):
+        if all(sources[row] is None for row in rows["train"]):
+            column = form.columns[k]
+            raise UsboostError(
+                f"{raw.file}: column {column!r} holds no picture in the training rows; add some"
+            )
+        for split, of_split in rows.items():
+            items[image_store.parts(split, about)[k]] = [sources[row] for row in of_split]
+    shards = encode_files(
+        items,
+        work,
+        size=form.size,
+        channels=form.channels,
+        skip_unreadable=skip_unreadable,
+        workers=workers,
+        progress=progress,
+    )
+    about["without"] = {part: sum(each is None for each in of_part) for part, of_part in items.items()}
+    if skip_unreadable:
+        absent = sum(_absent(path) for paths in shards.values() for path in paths)
+        about["unreadable"] = absent - sum(about["without"].values())
+    return about
+
+
+def _absent(shard: Path) -> int:
+    """How many rows of a shard have no picture."""
+    return pq.read_table(shard, columns=["image"])["image"].null_count

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -16,11 +16,12 @@ from usboost.data.images import Images
 from usboost.data.pooled_images import PooledImages
 from usboost.data.progress import Progress
 from usboost.data.views import Views
-from usboost.datasets.custom.columns import Column, Kind, is_binary, plain_type
+from usboost.datasets.custom.columns import Column, Kind
 from usboost.datasets.custom.encoding import Encoding
 from usboost.datasets.custom.pictures import VIEW, PictureColumns, PictureReader, PictureSet, check_type
 from usboost.datasets.custom.source import INDEX_COLUMN, TableFile
 from usboost.datasets.files.image_sources import Aspect
+from usboost.datasets.files.image_sources import Source as Picture
 from usboost.datasets.prepared.store import CLEAN, LABEL
 from usboost.errors import UsboostError
 
@@ -228,21 +229,24 @@ def read_own(
     )
 
 
-def paths_of(table: OwnTable) -> list[str] | None:
-    """The path of each row's (first) picture; None where pictures are in the file.
+def picture_sources(table: OwnTable, form: PictureColumns) -> list[list[Picture | None]]:
+    """Where each row's pictures are, by column; None where a row has none.
 
     Raises
     ------
     UsboostError
-        If one is missing.
+        As `PictureReader.sources`, or if a column holds no picture at all.
     """
-    if not table.roles.image:
-        return None
-    image = table.roles.image[0]
-    if is_binary(plain_type(table.file.type_of(image))):
-        return None
-    cells = _load(table.file, [image])[image]
-    return Column(table.file, image, cells).texts().tolist()
+    readers = form.readers(table.file)
+    found: list[list[Picture | None]] = [[] for _ in readers]
+    for first, count, raw in _picture_batches(table, readers):
+        for reader, of_column in zip(readers, found, strict=True):
+            cells = raw[reader.column] if reader.needs_cells else None
+            of_column += reader.sources(first, count, cells)
+    for reader, of_column in zip(readers, found, strict=True):
+        if all(each is None for each in of_column):
+            raise reader.none_at_all()
+    return found
 
 
 def _check_names(file: TableFile, roles: Roles) -> None:
@@ -287,19 +291,26 @@ def _pictures(
     table: OwnTable, form: PictureColumns, readers: Sequence[PictureReader], progress: Progress | None
 ) -> PictureSet:
     """The pictures of all rows."""
-    file, n = table.file, len(table)
-    found = PictureSet(form, n, what=file)
-    names = [reader.column for reader in readers if reader.needs_cells]
-    batches = file.batches(names, _PICTURES) if names else itertools.repeat(pa.table({}))
-    for first, raw in zip(range(0, n, _PICTURES), batches, strict=False):
-        found.read(readers, first, min(_PICTURES, n - first), raw)
+    n = len(table)
+    found = PictureSet(form, n, what=table.file)
+    for first, count, raw in _picture_batches(table, readers):
+        found.read(readers, first, count, raw)
         if progress:
-            progress(min(first + _PICTURES, n), n)
+            progress(first + count, n)
     for reader, absent in zip(readers, found.absent, strict=True):
         if absent.all():
-            why = f"no file {reader.not_found}, say" if reader.not_found else "every row is empty"
-            raise UsboostError(f"{file}: column {reader.column!r} holds no picture at all: {why}; correct it")
+            raise reader.none_at_all()
     return found
+
+
+def _picture_batches(
+    table: OwnTable, readers: Sequence[PictureReader]
+) -> Iterator[tuple[int, int, pa.Table]]:
+    """The position of the first of some rows, how many they are, and the columns that the readers want."""
+    n, names = len(table), [reader.column for reader in readers if reader.needs_cells]
+    batches = table.file.batches(names, _PICTURES) if names else itertools.repeat(pa.table({}))
+    for first, raw in zip(range(0, n, _PICTURES), batches, strict=False):
+        yield first, min(_PICTURES, n - first), raw
 
 
 def _check_rows(table: OwnTable) -> None:

@@ -246,7 +246,7 @@ class ParquetReader:
     """The values of a binary Parquet column, asked for in rising order: one pass, bounded memory."""
 
     def __init__(self, path: Path, column: str) -> None:
-        self._path, self._column = path, column
+        self.path, self._column = path, column
         self._first = 0
         self._values: list[bytes | None] = []
         self._batches = self._pass()
@@ -260,13 +260,13 @@ class ParquetReader:
             try:
                 self._values = next(self._batches)
             except StopIteration:
-                raise UsboostError(f"{self._path} has no row {row + 1}; it is damaged") from None
+                raise UsboostError(f"{self.path} has no row {row + 1}; it is damaged") from None
             except (pa.ArrowException, OSError, ValueError) as error:
-                raise UsboostError(f"{self._path}: column {self._column!r} is damaged ({error})") from error
+                raise UsboostError(f"{self.path}: column {self._column!r} is damaged ({error})") from error
         return self._values[row - self._first] or b""
 
     def _pass(self) -> Iterator[list[bytes | None]]:
-        with pq.ParquetFile(self._path, pre_buffer=False, buffer_size=1 << 20) as file:
+        with pq.ParquetFile(self.path, pre_buffer=False, buffer_size=1 << 20) as file:
             for batch in file.iter_batches(batch_size=32, columns=[self._column]):
                 yield batch.column(0).to_pylist()
 

@@ -86,6 +86,13 @@ def animals(tree: Tree, beside: Path) -> tuple[dict[str, str], str]:
     return {wnid: groups[wnid] for wnid in found if wnid in groups}, origin
 
 
+def side(tree: Tree) -> int:
+    """Pixels a side of the source's pictures: Tiny ImageNet's own 64, or 224, to which ILSVRC2012's are
+    cropped for the networks that are trained on them."""
+    found = (wnid for wnid in tree.folders("train") if _WNID.fullmatch(wnid))
+    return 64 if any("images" in tree.folders(f"train/{wnid}") for wnid in found) else 224
+
+
 def training(tree: Tree, wnids: Mapping[str, object]) -> list[Picture]:
     """The training pictures of some synsets, sorted by synset and name."""
     return [picture for wnid in sorted(wnids) for picture in _of_synset(tree, f"train/{wnid}", wnid)]

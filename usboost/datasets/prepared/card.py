@@ -67,6 +67,7 @@ class Pictures(_Part):
     view: str
     size: Annotated[list[Annotated[int, Field(ge=1, le=65_535)]], Field(min_length=2, max_length=2)]
     channels: Literal[1, 3]
+    columns: Annotated[list[str], Field(min_length=1, max_length=100)] | None = None
     splits: dict[str, _Shards]
 
 

@@ -47,11 +47,12 @@ def encoding(size: int) -> str:
 
 
 def encode_files(
-    items: Mapping[str, Sequence[Source]],
+    items: Mapping[str, Sequence[Source | None]],
     folder: Path,
     *,
     size: int,
     channels: int,
+    skip_unreadable: bool = False,
     workers: int = 1,
     shard_rows: int = 1024,
     progress: Progress | None = None,
@@ -65,10 +66,12 @@ def encode_files(
 
     Parameters
     ----------
-    items : the pictures of each split in the order of the rows; rows of one Parquet file ascending.
+    items : the pictures of each split in the order of the rows, None where there is none; rows of one
+        Parquet file ascending.
     folder : gets a folder of shards for each split; nothing else may keep shards there.
     size : height and width of the images in pixels; see `image_sources` for how they get it.
     channels : 1 (grey) or 3 (red, green, blue).
+    skip_unreadable : write nothing in place of pictures that cannot be used, instead of refusing them.
     workers : processes, at most one for every 4096 pictures; see `processes.spread`. One holds 32 pictures
         at a time.
     shard_rows : images per shard.
@@ -105,7 +108,7 @@ def encode_files(
 
     total = sum(map(len, items.values()))
     every = [shard for of_shards in shards.values() for shard in of_shards]
-    keys = {shard.path: shard.key(size, channels) for shard in every}
+    keys = {shard.path: shard.key(size, channels, skip_unreadable) for shard in every}
     missing = [shard for shard in every if not shard.is_complete(keys[shard.path])]
     todo = sum(len(shard.items) for shard in missing)
     done = total - todo
@@ -115,15 +118,18 @@ def encode_files(
     encode = partial(_encode, size=size, channels=channels)
     results = spread(encode, _jobs(missing), min(workers, -(-todo // _PROCESS)))
     for shard in missing:
-        images: list[bytes | str] = []
+        images: list[bytes | str | None] = []
         while len(images) < len(shard.items):
             images += next(results)
             report(done + len(images), total)
         done += len(images)
-        failures += [image for image in images if isinstance(image, str)]
+        if skip_unreadable:
+            images = [None if isinstance(image, str) else image for image in images]
+        failed = [image for image in images if isinstance(image, str)]
+        failures += failed
         if len(failures) >= _MOST_FAILURES:
             break
-        if all(isinstance(image, bytes) for image in images):
+        if not failed:
             shard.write(images, keys[shard.path])
     if len(failures) == 1:
         raise UsboostError(failures[0])
@@ -149,11 +155,12 @@ class _Shard:
 
     path: Path
     first: int
-    items: Sequence[Source]
+    items: Sequence[Source | None]
 
-    def key(self, size: int, channels: int) -> str:
+    def key(self, size: int, channels: int, skip_unreadable: bool) -> str:
         """A digest of all that the shard is made from."""
-        made_from = [_ENCODING, size, channels, self.first, [identity(item) for item in self.items]]
+        named = [None if item is None else identity(item) for item in self.items]
+        made_from = [_ENCODING, size, channels, self.first, named, *(["skipped"] if skip_unreadable else [])]
         return hashlib.sha256(json.dumps(made_from).encode()).hexdigest()
 
     def is_complete(self, key: str) -> bool:
@@ -163,7 +170,7 @@ class _Shard:
         except (OSError, ValueError, pa.ArrowException):
             return False
 
-    def write(self, images: Sequence[bytes | str], key: str) -> None:
+    def write(self, images: Sequence[bytes | str | None], key: str) -> None:
         beside = self.path.with_suffix(".key")
         beside.unlink(missing_ok=True)
         rows = pa.array(range(self.first, self.first + len(images)), pa.int64())
@@ -175,7 +182,7 @@ class _Shard:
         write_atomically(beside, key.encode())
 
 
-Job = list[tuple[str, Path | tuple[Path, str] | bytes]]
+Job = list[tuple[str, Path | tuple[Path, str] | bytes] | None]
 
 
 def _jobs(shards: Iterable[_Shard]) -> Iterator[Job]:
@@ -185,7 +192,9 @@ def _jobs(shards: Iterable[_Shard]) -> Iterator[Job]:
         for first in range(0, len(shard.items), _JOB):
             job: Job = []
             for item in shard.items[first : first + _JOB]:
-                if isinstance(item, ParquetRow):
+                if item is None:
+                    job.append(None)
+                elif isinstance(item, ParquetRow):
                     where = item.path, item.column
                     readers[where] = readers.get(where) or ParquetReader(*where)
                     job.append((name_of(item), readers[where](item.row)))
@@ -194,10 +203,14 @@ def _jobs(shards: Iterable[_Shard]) -> Iterator[Job]:
             yield job
 
 
-def _encode(job: Job, *, size: int, channels: int) -> list[bytes | str]:
-    """The encoded pictures; for one that cannot be used, why."""
-    encoded: list[bytes | str] = []
-    for name, source in job:
+def _encode(job: Job, *, size: int, channels: int) -> list[bytes | str | None]:
+    """The encoded pictures, None where there is none; for one that cannot be used, why."""
+    encoded: list[bytes | str | None] = []
+    for item in job:
+        if item is None:
+            encoded.append(None)
+            continue
+        name, source = item
         try:
             image = square(read(source, name), name, size=size, channels=channels)
         except UsboostError as error:

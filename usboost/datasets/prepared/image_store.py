@@ -1,8 +1,9 @@
 """The images of a prepared dataset: Parquet shards of encoded pictures, taken in and read.
 
 A split's shards ``images/<split>/images-00000.parquet``, ... have the columns ``row`` (int64, counted on
-from shard to shard) and ``image`` (PNG or JPEG bytes of one size). `image_encoding` makes them of
-pictures, `shapes` draws them.
+from shard to shard) and ``image`` (PNG or JPEG bytes of one size; null where a row has no picture).
+`image_encoding` makes them of pictures, `shapes` draws them. Where rows have several pictures, the second
+ones are in ``images/<split>-2/`` and so on (see `parts`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from usboost.data.images import EncodedImages, Images
+from usboost.data.pooled_images import PooledImages
 from usboost.datasets.files.sources import sha256
 from usboost.datasets.prepared.card import Pictures
 from usboost.errors import UsboostError
@@ -34,6 +36,11 @@ BUDGET = 4 << 30
 def entry(size: int, channels: int, *, encoding: str, **more: Any) -> dict[str, Any]:
     """What the card says about the images; `store.write` adds the ``splits``."""
     return {"view": "U", "size": [size, size], "channels": channels, "encoding": encoding, **more}
+
+
+def parts(split: str, about: Mapping[str, Any]) -> list[str]:
+    """The names of the folders of a split's first, second, ... pictures, by the card's ``columns``."""
+    return [split, *(f"{split}-{k}" for k in range(2, 1 + len(about.get("columns", "-"))))]
 
 
 def place(images: Path, about: Mapping[str, Any], rows: Mapping[str, int], folder: Path) -> dict[str, Any]:
@@ -52,7 +59,8 @@ def place(images: Path, about: Mapping[str, Any], rows: Mapping[str, int], folde
     Returns
     -------
     The entry with ``splits``: for each the ``rows``, ``bytes``, ``digest`` (SHA-256 over those of its
-    shards) and ``shards`` with ``file, rows, bytes, sha256``.
+    shards) and ``shards`` with ``file, rows, bytes, sha256``. Several pictures a row are one more of these
+    each, under the names of `parts`.
 
     Raises
     ------
@@ -60,7 +68,8 @@ def place(images: Path, about: Mapping[str, Any], rows: Mapping[str, int], folde
         If a split's shards are missing, damaged, or do not hold one image for each row.
     """
     splits = {}
-    for split, n in rows.items():
+    every = {part: n for split, n in rows.items() for part in parts(split, about)}
+    for split, n in every.items():
         paths = sorted((Path(images) / split).glob("images-*.parquet"))
         if not paths:
             raise UsboostError(
@@ -95,8 +104,10 @@ def place(images: Path, about: Mapping[str, Any], rows: Mapping[str, int], folde
 
 def read_view(
     folder: Path, about: Mapping[str, Any], split: str, n: int, *, budget: int = BUDGET
-) -> Images | EncodedImages:
+) -> Images | EncodedImages | PooledImages:
     """The images of one split as a view of n rows, every shard checked against the card.
+
+    Several pictures a row are one view, which learners read as their mean.
 
     Parameters
     ----------
@@ -111,16 +122,31 @@ def read_view(
         If a shard is missing, cut short, changed, or its rows do not follow the shard before.
     """
     try:
-        Pictures.model_validate(about)
+        names = parts(split, Pictures.model_validate(about).model_dump(exclude_none=True))
+    except ValueError as error:
+        raise _undescribed(folder, split, error) from None
+    views = [_read_part(folder, about, name, n, budget // len(names)) for name in names]
+    return views[0] if len(views) == 1 else PooledImages(views)
+
+
+def _undescribed(folder: Path, split: str, error: Exception) -> UsboostError:
+    return UsboostError(
+        f"{folder / 'card.json'} does not describe the images of {split!r} ({error!r}); prepare again"
+    )
+
+
+def _read_part(
+    folder: Path, about: Mapping[str, Any], split: str, n: int, budget: int
+) -> Images | EncodedImages:
+    """One picture a row, of a folder of shards."""
+    try:
         height, width = about["size"]
         shape = {"channels": about["channels"], "height": height, "width": width}
         promised = about["splits"][split]["shards"]
         shards = [(folder / FOLDER / split / shard["file"], shard) for shard in promised]
         total, size = sum(shard["rows"] for shard in promised), sum(shard["bytes"] for shard in promised)
     except (KeyError, TypeError, ValueError) as error:
-        raise UsboostError(
-            f"{folder / 'card.json'} does not describe the images of {split!r} ({error!r}); prepare again"
-        ) from None
+        raise _undescribed(folder, split, error) from None
     if total != n:
         raise UsboostError(f"{folder} has {total} images but {n} rows in split {split!r}; prepare it again")
     for path, shard in shards:
@@ -131,11 +157,14 @@ def read_view(
     columns = _columns(shards)
     if n * shape["channels"] * height * width <= budget:
         pixels = np.empty((n, shape["channels"], height, width), dtype=np.uint8)
+        absent = np.zeros(n, dtype=bool)
         first = 0
         for column in columns:
-            pixels[first : first + len(column)] = EncodedImages(column, **shape).decode()
+            rows = slice(first, first + len(column))
+            encoded = EncodedImages(column, **shape)
+            pixels[rows], absent[rows] = encoded.decode(), encoded.absent if column.null_count else False
             first += len(column)
-        return Images(pixels)
+        return Images(pixels, absent=absent if absent.any() else None)
     chunks = [chunk for column in columns for chunk in column.chunks] if size <= budget else _mapped(columns)
     return EncodedImages(pa.chunked_array(chunks, pa.binary()), **shape)
 

@@ -193,8 +193,8 @@ def read(
 
     Returns
     -------
-    The views of n samples, the images first (`Images` or `EncodedImages`), each table encoded by its
-    encoder in the card, and int64 labels of shape (n,).
+    The views of n samples, the images first (`Images`, `EncodedImages` or, of several pictures a row,
+    `PooledImages`), each table encoded by its encoder in the card, and int64 labels of shape (n,).
 
     Raises
     ------
