@@ -34,13 +34,30 @@ SKIPPED = re.compile(r"^Stage '([^']+)' (didn't change|is cached)")
 ENDED = re.compile(r"^Updating lock file")
 
 
-def chains(targets: Sequence[str]) -> tuple[list[str], list[list[str]], list[str]]:
-    """The stages that are to run: first, chain by chain, last.
+@dataclass(frozen=True)
+class Plan:
+    """The stages of a run.
 
-    Returns
-    -------
-    those of no dataset that depend on none; those of the datasets, each dataset's in order, the longest
-    chain first; those that depend on all datasets
+    Attributes
+    ----------
+    first : those of no dataset that depend on none.
+    parts : those of the datasets, each dataset's in order, the longest chain first.
+    last : those that depend on all datasets.
+    stale : whether any of them has to run.
+    """
+
+    first: list[str]
+    parts: list[list[str]]
+    last: list[str]
+    stale: bool
+
+    @property
+    def total(self) -> int:
+        return len(self.first) + sum(map(len, self.parts)) + len(self.last)
+
+
+def plan(targets: Sequence[str]) -> Plan:
+    """The stages that these depend on, all by default, and they themselves.
 
     Raises
     ------
@@ -54,6 +71,7 @@ def chains(targets: Sequence[str]) -> tuple[list[str], list[list[str]], list[str
         with Repo() as repo:
             graph = repo.index.graph  # from a stage to those that it depends on
             wanted = {stage for target in targets for stage in repo.stage.collect(target)}
+            stale = bool(repo.status(targets=list(targets), with_deps=bool(targets)))
     except DvcException as error:
         raise UsboostError(str(error)) from None
     if wanted:
@@ -65,7 +83,7 @@ def chains(targets: Sequence[str]) -> tuple[list[str], list[list[str]], list[str
     last = [name for name in others if any(ITEM in needed for needed in nx.descendants(graph, name))]
     parts = [sorted(part, key=ordered.index) for part in nx.weakly_connected_components(of_datasets)]
     first = [name for name in others if name not in last]
-    return first, sorted(parts, key=len, reverse=True), last
+    return Plan(first, sorted(parts, key=len, reverse=True), last, stale)
 
 
 @dataclass
@@ -154,15 +172,15 @@ def make(targets: Sequence[str], jobs: int) -> None:
     """
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // jobs)))
+    planned = plan(targets)
+    if not planned.stale:
+        print(f"all {planned.total} stages are up to date")
+        return
     logs = runtime.home() / "repro"
     logs.mkdir(parents=True, exist_ok=True)
-    warm = Warm(FLOWS)
-    warm.start(environment)
-    pool = ThreadPoolExecutor(jobs)
+    warm, pool = Warm(FLOWS), ThreadPoolExecutor(jobs)
     try:
-        first, parts, last = chains(targets)
-        total = len(first) + sum(map(len, parts)) + len(last)
-        with Progress(total) as progress:
+        with Progress(planned.total) as progress:
             stages = warm.shim(environment)
 
             def go(part: list[str]) -> Path | None:
@@ -170,13 +188,11 @@ def make(targets: Sequence[str], jobs: int) -> None:
                 log = logs / f"{part[0]}.log"
                 return None if repro(part, progress, stages, log) else log
 
-            failed = [go(first)] if first else []
+            failed = [go(planned.first)] if planned.first else []
             if not any(failed):
-                failed = list(pool.map(go, parts))
-            if last and not any(failed):
-                failed = [go(last)]
-            if not any(failed) and not progress.ran:
-                progress.console.print(f"all {total} stages are up to date")
+                failed = list(pool.map(go, planned.parts))
+            if planned.last and not any(failed):
+                failed = [go(planned.last)]
     finally:
         pool.shutdown(cancel_futures=True)
         warm.end()

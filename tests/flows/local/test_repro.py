@@ -55,12 +55,12 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_stages_of_no_dataset_come_first_or_last(folder):
-    first, parts, last = repro.chains([])
-    assert (first, last) == (["code"], ["report"])
-    assert sorted(parts) == [["made@a", "fitted@a"], ["made@b", "fitted@b"]]
-    assert repro.chains(["made@b"]) == (["code"], [["made@b"]], [])
+    planned = repro.plan([])
+    assert (planned.first, planned.last, planned.stale) == (["code"], ["report"], True)
+    assert sorted(planned.parts) == [["made@a", "fitted@a"], ["made@b", "fitted@b"]]
+    assert repro.plan(["made@b"]) == repro.Plan(["code"], [["made@b"]], [], stale=True)
     with pytest.raises(UsboostError, match="nothing"):
-        repro.chains(["nothing"])
+        repro.plan(["nothing"])
 
 
 @pytest.mark.slow
