@@ -70,9 +70,10 @@ def test_dvc_names_the_stages_that_run_a_file(code, tmp_path, warm):
 
     edit(code / "usboost/learners/trees/forest.py")
     named = stale(workspace)
-    assert {"code_features", "code_external_baselines", "code_boosting"} <= named
+    digests = {"code_features", "code_external_baselines", "code_boosting"}
+    assert digests <= named
     assert not {"code_fetch", "code_prepare", "code_further_data"} & named
-    workspace.run("dvc", "repro", *sorted(named), **warm.shim(workspace.environment))
+    workspace.run("dvc", "repro", *sorted(digests), **warm.shim(workspace.environment))
     assert {"features", "external_baselines", "boosting"} <= stale(workspace)
 
 

@@ -59,8 +59,8 @@ def place(images: Path, about: Mapping[str, Any], rows: Mapping[str, int], folde
     Returns
     -------
     The entry with ``splits``: for each the ``rows``, ``bytes``, ``digest`` (SHA-256 over those of its
-    shards) and ``shards`` with ``file, rows, bytes, sha256``. Several pictures a row are one more of these
-    each, under the names of `parts`.
+    shards) and ``shards`` with ``file, rows, absent, bytes, sha256``, where ``absent`` counts the rows
+    without a picture. Several pictures a row are one more of these each, under the names of `parts`.
 
     Raises
     ------
@@ -86,7 +86,13 @@ def place(images: Path, about: Mapping[str, Any], rows: Mapping[str, int], folde
             except OSError:
                 shutil.copyfile(path, target / path.name)
             shards.append(
-                {"file": path.name, "rows": count, "bytes": path.stat().st_size, "sha256": sha256(path)}
+                {
+                    "file": path.name,
+                    "rows": count,
+                    "absent": pq.read_table(path, columns=["image"])["image"].null_count,
+                    "bytes": path.stat().st_size,
+                    "sha256": sha256(path),
+                }
             )
             first += count
         if first != n:
@@ -191,9 +197,15 @@ def _columns(shards: Sequence[tuple[Path, Mapping[str, Any]]]) -> Iterator[pa.Ch
             raise UsboostError(f"{path} has {count} rows, not {promised['rows']}; prepare the dataset again")
         first += count
         try:
-            yield pq.read_table(path, columns=["image"])["image"].cast(pa.binary())
+            column = pq.read_table(path, columns=["image"])["image"].cast(pa.binary())
         except (pa.ArrowException, OSError, KeyError, ValueError) as error:
             raise UsboostError(f"{path} is damaged ({error}); prepare the dataset again") from error
+        absent = promised.get("absent", 0)  # cards of earlier versions say nothing of it
+        if column.null_count != absent:
+            raise UsboostError(
+                f"{path} lacks {column.null_count} pictures, not {absent}; prepare the dataset again"
+            )
+        yield column
 
 
 def _mapped(columns: Iterator[pa.ChunkedArray]) -> list[pa.Array]:
