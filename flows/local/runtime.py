@@ -22,8 +22,10 @@ from typing import IO, Any, TypeVar
 from usboost.errors import UsboostError
 
 START_SECONDS = 120
-IDLE_SECONDS = 60
+IDLE_SECONDS = 180
 DRAIN_SECONDS = 10
+
+LOOPBACK = ("127.0.0.1", "localhost")
 
 T = TypeVar("T")
 
@@ -71,6 +73,9 @@ def configure() -> None:
     }
     for name, value in defaults.items():
         os.environ.setdefault(name, value)
+    for name in ("no_proxy", "NO_PROXY"):  # a proxy for the world outside does not reach our own servers
+        known = [host for host in os.environ.get(name, "").split(",") if host]
+        os.environ[name] = ",".join(dict.fromkeys([*known, *LOOPBACK]))
     if "MLFLOW_TRACKING_URI" not in os.environ:
         services = _services()
         os.environ["MLFLOW_TRACKING_URI"] = services["mlflow"] if services else f"sqlite:///{place}/mlflow.db"
@@ -130,7 +135,7 @@ def prefect_api() -> Iterator[None]:
     """A Prefect server for as long as the block runs.
 
     PREFECT_API_URL where it is set; else the services' server where they run; else a server on loopback
-    that all flows of this home share. That one is started when none answers and ends by itself a minute
+    that all flows of this home share. That one is started when none answers and ends by itself some minutes
     after the last flow. (The in-process API costs several seconds a flow and loses task records at exit.)
     """
     from prefect.settings import PREFECT_API_URL, PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
@@ -227,7 +232,7 @@ def free_port() -> int:
 
 
 def _keep_server(url: str) -> None:
-    """Run the server until no flow has held the lease for a minute."""
+    """Run the server until no flow has held the lease for `IDLE_SECONDS`."""
     port = url.split(":")[-1].removesuffix("/api")
     command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", port]
     # else its pages ask the default port, where nobody answers

@@ -68,6 +68,7 @@ def test_a_mistake_is_one_sentence_and_loses_nothing(workspace, flow, change, sa
     lines = [line for line in done.stderr.splitlines() if line.strip()]
     assert [line for line in lines if line.startswith("error:")] == lines[-1:], done.stderr
     assert said in lines[-1]
+    assert "task records" not in done.stderr  # the proxy is not asked for our own server
     assert (snapshot(workspace.folder / "data"), snapshot(workspace.folder / "reports")) == kept
 
 
