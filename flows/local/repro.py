@@ -25,7 +25,6 @@ from flows.local import runtime
 from flows.local.warm import FLOWS, Warm
 from usboost.errors import UsboostError
 
-LOG = "repro.log"
 TAIL = 20
 ITEM = "@"  # in the name of a dataset's stage
 
