@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,8 @@ LIBRARY = (
     *("sklearn.ensemble", "sklearn.linear_model", "sklearn.model_selection", "sklearn.neighbors"),
 )
 """What the library imports, of others; a command may have another copy of the library."""
+
+ROOT = Path(__file__).resolve().parents[1]
 
 LIMIT = 600  # seconds after which a command is ended
 
@@ -59,6 +63,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         needs[item.path] = needs.get(item.path, False) or "reproduced" in getattr(item, "fixturenames", ())
     items.sort(key=turn)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()  # what was imported is not looked through again
+    gc.enable()
 
 
 def make_views(n_classes: int = 2, n: int = 300, seed: int = 0) -> tuple[Views, np.ndarray]:

@@ -288,13 +288,13 @@ def _tables(work: Path) -> Iterator[Target]:
         {"t.csv": valid_inputs.csv_table()},
         lambda f: custom.prepare(f / "t.csv", seed=0, **roles),
         {"t.csv": (edited,)},
+        share=0.5,
     )
     yield Target(
         "Parquet table",
         {"t.parquet": valid_inputs.parquet(frame)},
         lambda f: read_table(f / "t.parquet", **roles),
         {"t.parquet": (damaged, parquet_file, parquet_file)},
-        share=1.5,
     )
     names = [f"p{row % 4}.png" for row in range(len(frame))]
     files = {f"p{k}.png": valid_inputs.picture(k) for k in range(4)}
@@ -365,7 +365,7 @@ def _prepared(work: Path) -> Iterator[Target]:
         store.read(folder, "train", image_budget=0)[0]["U"].decode()
 
     yield Target("prepared", kept, read, kinds)
-    yield Target("prepared, digests right", kept, read, kinds, _right_card, share=1.5)
+    yield Target("prepared, digests right", kept, read, kinds, _right_card, share=0.7)
 
 
 def _right_card(folder: Path) -> None:

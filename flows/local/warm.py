@@ -216,7 +216,9 @@ def command(words: Sequence[str], folder: str, environment: Mapping[str, str], f
 
 if __name__ == "__main__":
     sys.path.pop(0)  # this file's folder
+    gc.disable()  # what is imported stays
     for name in sys.argv[3:]:
         importlib.import_module(name)
+    gc.enable()
     serve(sys.argv[1], int(sys.argv[2]))
     os._exit(0)  # as its forks: no module is taken apart

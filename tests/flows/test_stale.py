@@ -44,9 +44,9 @@ def stale(workspace):
     return {name.split("@")[0] for name in found}
 
 
-def test_dvc_names_the_stages_that_run_a_file(code, tmp_path, warm):
+def test_dvc_names_the_stages_that_run_a_file(code, tmp_path, warm, reproduced):
     """Their outputs are made up; DVC takes them as they are."""
-    workspace = Workspace(tmp_path / "workspace", tmp_path / "home")
+    workspace = Workspace(tmp_path / "workspace", tmp_path / "home", reproduced.warm)
     document = yaml.safe_load((ROOT / "params.yaml").read_text()) | {"code": str(code), "run": RUN}
     (workspace.folder / "data/code").mkdir(parents=True)
     for stage in STAGES:

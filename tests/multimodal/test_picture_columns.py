@@ -211,11 +211,11 @@ def test_a_model_without_pictures_looks_nowhere(tmp_path: Path) -> None:
     )
 
 
-LONG = [pytest.param(name, marks=pytest.mark.long) for name in ("2wl_ridge", "lgbm", "bfv_dnn")]
+LONG = [pytest.param(name, marks=pytest.mark.long) for name in ("crossed", "2wl_ridge", "lgbm", "bfv_dnn")]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["linear_trees", "crossed", "baseline", *LONG])
+@pytest.mark.parametrize("name", ["linear_trees", "baseline", *LONG])
 def test_every_model_says_where_it_looks(
     name: str, demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

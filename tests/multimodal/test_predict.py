@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from tests.conftest import ROOT
 from tests.multimodal.conftest import ROLES, numbers, refused, run
 from usboost.datasets.custom.table import read_own
 from usboost.datasets.files.sampling import stratified_parts
@@ -175,7 +174,7 @@ def test_an_output_is_replaced_whole_or_not_at_all(plain, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read from Linux's /proc")
-def test_memory_does_not_grow_with_the_table(tmp_path):
+def test_memory_does_not_grow_with_the_table(tmp_path, warm):
     """Four times the rows, in one row group, in the same memory, but not when all of them are one batch."""
     rng = np.random.default_rng(0)
     values = pd.DataFrame(rng.normal(size=(400_000, 20)), columns=[f"x{j}" for j in range(20)])
@@ -193,13 +192,9 @@ def test_memory_does_not_grow_with_the_table(tmp_path):
     def peak(table: str, batch: int) -> float:
         out = tmp_path / f"{table}-{batch}.parquet"
         command = ["predict", tmp_path / "model", tmp_path / f"{table}.parquet", "--out", out]
-        done = subprocess.run(
-            [sys.executable, "-c", code, *map(str, command), "--batch", str(batch)],
-            capture_output=True,
-            text=True,
-            check=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
+        words = ["-c", code, *map(str, command), "--batch", str(batch)]
+        done = warm.run(words, tmp_path, {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"})
+        assert done.returncode == 0, done.stderr
         return int(done.stdout.split()[-1]) / 1024  # MiB
 
     small, large, at_once = peak("small", 4096), peak("large", 4096), peak("large", 400_000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -24,14 +25,21 @@ PNG = bytes.fromhex(
 )
 
 
-@pytest.fixture
-def kept(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     views, y = make_views(n=200)
     fitted = boosting(validation_fraction=0, patience=None).fit(views, y)
     rows = pd.DataFrame({"<b>age</b>": np.arange(200.0), "note": ["x" * 500] * 200})
     found = inspect(fitted, views, y, HOSTILE)
-    write(found, tmp_path / "kept", rows, {int(found.worst["row"][0]): PNG})
-    return tmp_path / "kept"
+    folder = tmp_path_factory.mktemp("inspection") / "kept"
+    write(found, folder, rows, {int(found.worst["row"][0]): PNG})
+    return folder
+
+
+@pytest.fixture
+def kept(written: Path, tmp_path: Path) -> Path:
+    """A copy that a test may spoil."""
+    return Path(shutil.copytree(written, tmp_path / "kept"))
 
 
 def test_what_is_written_is_what_is_shown(kept: Path) -> None:

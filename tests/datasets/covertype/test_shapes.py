@@ -218,16 +218,16 @@ KILLED = """
 import sys
 import numpy as np
 from usboost.datasets.covertype import shapes
-labels = np.random.default_rng(1).integers(0, 3, size=4500)
-shapes.generate(labels, sys.argv[1], seed=7, size=64, shard_rows=150, workers=int(sys.argv[2]))
+labels = np.random.default_rng(1).integers(0, 3, size=1500)
+shapes.generate(labels, sys.argv[1], seed=7, size=64, shard_rows=50, workers=int(sys.argv[2]))
 """
 
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     folder = tmp_path_factory.mktemp("whole")
-    labels = np.random.default_rng(1).integers(0, 3, size=4500)
-    shapes.generate(labels, folder, seed=7, size=64, shard_rows=150)
+    labels = np.random.default_rng(1).integers(0, 3, size=1500)
+    shapes.generate(labels, folder, seed=7, size=64, shard_rows=50)
     return _bytes(folder)
 
 
@@ -254,12 +254,12 @@ def test_a_killed_generation_resumes_to_the_same_bytes(
     assert process.returncode == -signal.SIGKILL
     assert 3 <= len(kept) < 30
 
-    labels = np.random.default_rng(1).integers(0, 3, size=4500)
+    labels = np.random.default_rng(1).integers(0, 3, size=1500)
     calls: list[tuple[int, int]] = []
-    shapes.generate(labels, folder, seed=7, size=64, shard_rows=150, progress=lambda *c: calls.append(c))
+    shapes.generate(labels, folder, seed=7, size=64, shard_rows=50, progress=lambda *c: calls.append(c))
 
-    assert calls[0] == (150 * len(kept), 4500)
-    assert calls[-1] == (4500, 4500)
+    assert calls[0] == (50 * len(kept), 1500)
+    assert calls[-1] == (1500, 1500)
     assert {name: (folder / name).stat().st_mtime_ns for name in kept} == kept
     assert _bytes(folder) == uninterrupted
 

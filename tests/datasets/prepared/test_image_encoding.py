@@ -184,7 +184,7 @@ if __name__ == "__main__":
     folder = Path(sys.argv[1])
     files = sorted((folder / "pictures").iterdir())
     image_encoding.encode_files(
-        {"train": files * 16}, folder / "w", size=64, channels=3, workers=int(sys.argv[2]), shard_rows=64
+        {"train": files * 6}, folder / "w", size=64, channels=3, workers=int(sys.argv[2]), shard_rows=24
     )
 """
 
@@ -210,12 +210,12 @@ def test_a_killed_preparation_resumes_to_the_same_bytes(
     (folder / "images-00030.parquet.99.tmp").write_bytes(b"left by the killed process")
 
     calls: list[tuple[int, int]] = []
-    options: dict[str, Any] = {"size": 64, "channels": 3, "shard_rows": 64}
-    encode_files({"train": files * 16}, tmp_path / "w", progress=lambda *c: calls.append(c), **options)
+    options: dict[str, Any] = {"size": 64, "channels": 3, "shard_rows": 24}
+    encode_files({"train": files * 6}, tmp_path / "w", progress=lambda *c: calls.append(c), **options)
 
-    assert calls[0] == (64 * len(kept), 16 * N)
+    assert calls[0] == (24 * len(kept), 6 * N)
     assert {name: (folder / name).stat().st_mtime_ns for name in kept} == kept
-    encode_files({"train": files * 16}, tmp_path / "fresh", **options)
+    encode_files({"train": files * 6}, tmp_path / "fresh", **options)
     assert contents(tmp_path / "w") == contents(tmp_path / "fresh")
     assert list(folder.glob("*.tmp")) == []
 
