@@ -18,7 +18,7 @@ from prefect.artifacts import create_link_artifact, create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
 
 from tasks import machine, tracking, training
-from tasks.folders import prepared_folder
+from tasks.folders import experiment_folder, prepared_folder
 from tasks.identity import plan
 from tasks.settings import Settings
 from usboost.datasets.prepared import store
@@ -52,10 +52,6 @@ class Cell:
     def key(self) -> str:
         """The name as Prefect's artifacts allow it: lower case, digits, dashes."""
         return self.name.replace("/", "-").replace("_", "-").lower()
-
-
-def experiment_folder(name: str) -> Path:
-    return Path("data/experiments") / name
 
 
 def grid(datasets: Sequence[str], chosen: Sequence[str], seeds: int, settings: Settings) -> list[Cell]:
@@ -210,18 +206,9 @@ def reconcile(name: str, cells: Sequence[Cell]) -> dict[Cell, str]:
     return finished
 
 
-def run_address(run_id: str) -> str | None:
-    """Where a browser finds an MLflow run; None while the store is a file that no server shows."""
-    store_uri = mlflow.get_tracking_uri()
-    if not store_uri.startswith("http"):
-        return None
-    experiment = MlflowClient().get_run(run_id).info.experiment_id
-    return f"{store_uri.rstrip('/')}/#/experiments/{experiment}/runs/{run_id}{tracking.TRAINING_VIEW}"
-
-
 def link_run(cell: Cell, run_id: str) -> None:
     """Show the MLflow run on the page of the Prefect run that fits the cell."""
-    address, key = run_address(run_id), f"mlflow-{cell.key}"
+    address, key = tracking.run_address(run_id), f"mlflow-{cell.key}"
     if address:
         create_link_artifact(
             address, link_text=f"MLflow run of {cell.name}", key=key, description="MLflow run"

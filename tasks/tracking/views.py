@@ -1,0 +1,105 @@
+"""MLflow's pages: their addresses, and the columns and charts that they show first.
+
+What a person saves under "Views" on the page of an experiment is a tag of the experiment; so is this.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+
+import mlflow
+from mlflow.entities import ViewType
+from mlflow.tracking import MlflowClient
+from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
+
+TRAINING_VIEW = "?workflowType=machine_learning"
+"""At the end of an address: MLflow's pages for models, instead of those for language models."""
+
+VIEW = "usboost"
+"""The view of an experiment's runs that ours link to."""
+
+COLUMNS = (
+    *("attributes.`Dataset`", "params.`dataset`", "params.`model`", "params.`seed`"),
+    *("metrics.`test/f1`", "metrics.`test/accuracy`", "metrics.`val/f1`", "metrics.`val/accuracy`"),
+    "metrics.`fit/seconds`",
+)
+
+OPEN = ("step", "score", "risk", "test")
+FOLDED = ("val", "fold", "learner", "fit", "seconds", "Model metrics", "System metrics")
+"""Sections of charts, from the top; MLflow gives the last two to names without a slash and the machine's."""
+
+_TAG = "mlflow.sharedViewState."
+
+
+def keep(experiment_id: str, tags: Mapping[str, str]) -> None:
+    """Give an experiment the view and a description with links to it, unless it has them."""
+    client = MlflowClient()
+    if _TAG + VIEW not in tags:
+        client.set_experiment_tag(experiment_id, _TAG + VIEW, state("Scores and steps"))
+    if MLFLOW_RUN_NOTE not in tags:
+        links = f"[scores]({runs_page(experiment_id)}), [curves]({runs_page(experiment_id, charts=True)})"
+        client.set_experiment_tag(experiment_id, MLFLOW_RUN_NOTE, f"One run for each fit: {links}.")
+
+
+def state(title: str, search: str = "") -> str:
+    """A saved view as MLflow's pages keep it in a tag.
+
+    Parameters
+    ----------
+    search : filter of the runs, as MLflow takes it
+    """
+    sections = [
+        {"uuid": f"usboost-{name}", "name": name, "display": name in OPEN, "isReordered": True}
+        for name in (*OPEN, *FOLDED)
+    ]
+    shown = {
+        "searchFilter": search,
+        "selectedColumns": COLUMNS,
+        "compareRunCharts": [],  # the page adds one for each metric
+        "compareRunSections": sections,
+        "isAccordionReordered": True,
+    }
+    now = int(time.time() * 1000)
+    return json.dumps({"name": title, "createdAt": now, "updatedAt": now, "state": json.dumps(shown)})
+
+
+def runs_page(experiment_id: str, view: str = VIEW, *, charts: bool = False) -> str:
+    """The end of the address of an experiment's runs: in a table, or their curves."""
+    shown = "&compareRunsMode=CHART" if charts else ""
+    return f"#/experiments/{experiment_id}/runs{TRAINING_VIEW}&viewStateShareKey={view}{shown}"
+
+
+def first_page(store: str) -> str:
+    """The end of the address to begin at: the runs of the experiment that a store has changed last."""
+    found = MlflowClient(store).search_experiments(
+        view_type=ViewType.ACTIVE_ONLY,
+        filter_string="name LIKE 'usboost-%'",
+        order_by=["last_update_time DESC"],
+        max_results=1,
+    )
+    return runs_page(found[0].experiment_id) if found else f"#/experiments{TRAINING_VIEW}"
+
+
+def run_address(run_id: str) -> str | None:
+    """Where a browser finds a run; None while the store is a file that no server shows."""
+    server = _server()
+    if server is None:
+        return None
+    experiment = MlflowClient().get_run(run_id).info.experiment_id
+    return f"{server}/#/experiments/{experiment}/runs/{run_id}{TRAINING_VIEW}"
+
+
+def view_address(experiment_id: str, name: str, search: str) -> str | None:
+    """Save a view of some of an experiment's runs, and say where a browser finds their curves."""
+    server = _server()
+    if server is None:
+        return None
+    MlflowClient().set_experiment_tag(experiment_id, _TAG + name, state(name, search))
+    return f"{server}/{runs_page(experiment_id, name, charts=True)}"
+
+
+def _server() -> str | None:
+    store = mlflow.get_tracking_uri()
+    return store.rstrip("/") if store.startswith("http") else None
