@@ -11,7 +11,7 @@ import pandas as pd
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
 from tasks import tracking
-from tasks.experiment import Cell, record_of
+from tasks.experiment import Cell, record_of, run_address
 from tasks.folders import experiment_folder
 from usboost.evaluation.names import metric_name
 from usboost.files import write_atomically
@@ -139,11 +139,11 @@ def markdown(
     lines += [f"- {cell.name}: {reason}" for cell, reason in missing.items()]
     lines += ["", "## MLflow runs", ""] if records else []
     for profile in dict.fromkeys(record["profile"] for record in records.values()):
-        found = tracking.experiment_id(f"usboost-{profile}")
-        if address := tracking.view_address(found, name, f"tags.experiment = '{name}'"):
+        found, wanted = tracking.experiment_id(f"usboost-{profile}"), f"tags.experiment = '{name}'"
+        if address := tracking.view_address(found, name, f"{wanted} and attributes.status = 'FINISHED'"):
             lines += [f"[Their curves side by side]({address})", ""]
     for cell, record in records.items():
         run_id = record["mlflow_run_id"]
-        address = tracking.run_address(run_id)
+        address = run_address(run_id)
         lines.append(f"- {cell.name}: " + (f"[{run_id}]({address})" if address else f"`{run_id}`"))
     return "\n".join(lines) + "\n"

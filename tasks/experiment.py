@@ -206,9 +206,18 @@ def reconcile(name: str, cells: Sequence[Cell]) -> dict[Cell, str]:
     return finished
 
 
+def run_address(run_id: str) -> str | None:
+    """Where a browser finds an MLflow run; None while the store is a file that no server shows."""
+    store_uri = mlflow.get_tracking_uri()
+    if not store_uri.startswith("http"):
+        return None
+    experiment = MlflowClient().get_run(run_id).info.experiment_id
+    return f"{store_uri.rstrip('/')}/#/experiments/{experiment}/runs/{run_id}{tracking.TRAINING_VIEW}"
+
+
 def link_run(cell: Cell, run_id: str) -> None:
     """Show the MLflow run on the page of the Prefect run that fits the cell."""
-    address, key = tracking.run_address(run_id), f"mlflow-{cell.key}"
+    address, key = run_address(run_id), f"mlflow-{cell.key}"
     if address:
         create_link_artifact(
             address, link_text=f"MLflow run of {cell.name}", key=key, description="MLflow run"

@@ -76,6 +76,7 @@ def promote(dataset: str, model: str, metric: str) -> Decision:
         outcome += f"; version {holder.version} was scored on other data"
     version = _register(name, candidate, data)
     MlflowClient().set_registered_model_alias(name, ALIAS, version.version)
+    tracking.describe_version(version, candidate, dataset, ALIAS, outcome)
     return Decision(name, True, f"{outcome}; version {version.version} is the {ALIAS} now")
 
 

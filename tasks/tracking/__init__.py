@@ -2,7 +2,7 @@
 
 from tasks.retry import retry
 from tasks.tracking.description import datasets, described, log_datasets
-from tasks.tracking.logged_model import log_model, requirements, signature
+from tasks.tracking.logged_model import describe_version, log_model, requirements, signature
 from tasks.tracking.names import key_of, scores
 from tasks.tracking.origin import digest, lineage
 from tasks.tracking.rounds import MLflowCallback, history_frame, log_folds
@@ -16,13 +16,14 @@ from tasks.tracking.runs import (
     supersede_kept,
     tracked_run,
 )
-from tasks.tracking.views import TRAINING_VIEW, first_page, run_address, view_address
+from tasks.tracking.views import TRAINING_VIEW, first_page, view_address
 
 __all__ = [
     "TRAINING_VIEW",
     "MLflowCallback",
     "Superseded",
     "datasets",
+    "describe_version",
     "described",
     "digest",
     "experiment_id",
@@ -39,7 +40,6 @@ __all__ = [
     "once",
     "requirements",
     "retry",
-    "run_address",
     "scores",
     "signature",
     "supersede_kept",

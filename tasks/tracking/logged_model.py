@@ -11,6 +11,9 @@ from typing import Any
 
 import mlflow
 import pandas as pd
+from mlflow.entities import Run
+from mlflow.entities.model_registry import ModelVersion
+from mlflow.tracking import MlflowClient
 from mlflow.types import ColSpec, Schema
 from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
 
@@ -70,6 +73,22 @@ def about(name: str, card: Card) -> str:
 - **Served**: `mlflow models serve --model-uri models:/<model id> --env-manager local`
 - **Command line**: `usboost predict` reads the artifact `bundle`.
 """
+
+
+def describe_version(version: ModelVersion, run: Run, dataset: str, alias: str, why: str) -> None:
+    """Describe a registered model and its new version on their pages.
+
+    Parameters
+    ----------
+    run : that the version comes from
+    alias : that the version got; why : it got it
+    """
+    client, name = MlflowClient(), version.name
+    serve = f"mlflow models serve --model-uri models:/{name}@{alias} --env-manager local"
+    client.update_registered_model(
+        name, f"The best fits of the dataset `{dataset}`. `{alias}` is the one to serve: `{serve}`"
+    )
+    client.update_model_version(name, version.version, f"{why}.\n\n{run.data.tags.get(MLFLOW_RUN_NOTE, '')}")
 
 
 def signature(card: Card) -> mlflow.models.ModelSignature:

@@ -82,24 +82,14 @@ def first_page(store: str) -> str:
     return runs_page(found[0].experiment_id) if found else f"#/experiments{TRAINING_VIEW}"
 
 
-def run_address(run_id: str) -> str | None:
-    """Where a browser finds a run; None while the store is a file that no server shows."""
-    server = _server()
-    if server is None:
-        return None
-    experiment = MlflowClient().get_run(run_id).info.experiment_id
-    return f"{server}/#/experiments/{experiment}/runs/{run_id}{TRAINING_VIEW}"
-
-
 def view_address(experiment_id: str, name: str, search: str) -> str | None:
-    """Save a view of some of an experiment's runs, and say where a browser finds their curves."""
-    server = _server()
-    if server is None:
+    """Save a view of some of an experiment's runs; where a browser finds their curves.
+
+    None while the store is a file that no server shows.
+    """
+    server = mlflow.get_tracking_uri()
+    if not server.startswith("http"):
         return None
-    MlflowClient().set_experiment_tag(experiment_id, _TAG + name, state(name, search))
-    return f"{server}/{runs_page(experiment_id, name, charts=True)}"
-
-
-def _server() -> str | None:
-    store = mlflow.get_tracking_uri()
-    return store.rstrip("/") if store.startswith("http") else None
+    view = f"{VIEW}-{name}"
+    MlflowClient().set_experiment_tag(experiment_id, _TAG + view, state(name, search))
+    return f"{server.rstrip('/')}/{runs_page(experiment_id, view, charts=True)}"
