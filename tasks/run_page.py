@@ -29,10 +29,10 @@ def tags(planned: Planned, profile: str, more: Mapping[str, str]) -> dict[str, s
     given |= {"title": entry.title, "kind": entry.kind, **more}
     about = f"**{entry.title}**, {entry.about}, fitted to `{dataset}` with seed {planned.seed}."
     experiment = more.get("experiment")
-    places = {"results": results_folder(dataset, model), "report": Path("reports/index.html")}
+    places = {"report": Path("reports/index.html"), "results": results_folder(dataset, model)}
     if experiment:
         folder = experiment_folder(experiment)
-        places = {"results": folder / dataset / model, "report": folder / "comparison.md"}
+        places = {"report": folder / "comparison.md", "results": folder / dataset / model}
     return given | tracking.described(about, given, inputs, command(planned, experiment), **places)
 
 

@@ -202,7 +202,7 @@ def start(
         chosen = worker or list(POOLS)
         state = up(prefect_port, mlflow_port, chosen, prefect_db, mlflow_db, artifacts)
         print(f"Prefect  {state['prefect'].removesuffix('/api')}")
-        print(f"MLflow   {state['mlflow']}/{first_page(state['mlflow'])}")
+        print(f"MLflow   {state['mlflow']}/{first_page(state['mlflow'], params.load().profile)}")
         print(f"workers  {', '.join(each['name'] for each in state['workers'])}")
 
     runtime.exit_on_error(work)

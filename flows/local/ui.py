@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from flows.local import runtime
+from tasks import settings as params
 
 runtime.configure()
 
@@ -30,7 +31,7 @@ def main(
 
             from tasks.tracking import first_page  # here, because MLflow takes seconds to import
 
-            page = first_page(store)  # before the server, which makes the store too
+            page = first_page(store, params.load().profile)  # before the server, which makes the store too
             server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             print(f"MLflow   http://127.0.0.1:{port}/{page}")
             print(f"Prefect  {str(PREFECT_API_URL.value()).removesuffix('/api')}")

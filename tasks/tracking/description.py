@@ -39,11 +39,12 @@ def described(
     places : where it leaves what, by what it is
     """
     read = [f"`{path.as_posix()}` ({tags[f'input.{name}']})" for name, path in inputs.items()]
-    lines = [f"Command: `{shlex.join(command)}`", f"DVC stage: `{tags['stage']}`, of " + " and ".join(read)]
+    lines = []  # the page folds all but the first few
     if run_id := tags.get("prefect.flow_run_id"):
         name, address = tags["prefect.flow_run_name"], _prefect_page(run_id)
         lines.append("Prefect flow run: " + (f"[{name}]({address})" if address else f"{name} (`{run_id}`)"))
-    lines += [f"{name.capitalize()}: `{path.as_posix()}`" for name, path in places.items()]
+    lines += [f"Command: `{shlex.join(command)}`", f"DVC stage: `{tags['stage']}`, of " + " and ".join(read)]
+    lines.append("; ".join(f"{name}: `{path.as_posix()}`" for name, path in places.items()))
     if commit := tags.get("git.commit"):
         lines.append(f"Code: commit `{commit}`" + (" and changes" if tags["git.dirty"] == "true" else ""))
     text = "\n".join([about, "", *(f"- {line}" for line in lines)])

@@ -51,13 +51,16 @@ def log_model(
                 signature=signature(card),
                 input_example=example,
                 pip_requirements=requirements(),
-                tags={**tags, MLFLOW_RUN_NOTE: about(name, card)},
+                tags=dict(tags),
             )
 
-    return str(retry("the model", log).model_uri)
+    logged = retry("the model", log)
+    told = {MLFLOW_RUN_NOTE: about(name, card, logged.model_uri)}
+    retry("the model", lambda: MlflowClient().set_logged_model_tags(logged.model_id, told))
+    return str(logged.model_uri)
 
 
-def about(name: str, card: Card) -> str:
+def about(name: str, card: Card, uri: str) -> str:
     """The description on the model's page, in Markdown."""
     pictures = [] if card.images is None else card.images.columns
     reads = f"{len(card.columns)} columns as the table has them, before any encoding"
@@ -67,10 +70,10 @@ def about(name: str, card: Card) -> str:
     rows = " and ".join(f"{count} {split}" for split, count in card.rows.items())
     return f"""**{name}**: fitted with {rows} rows.
 
-- **In**: {reads}; see the schema below and `input_example.json`.
+- **In**: {reads}. Artifacts: `MLmodel` has the schema, `input_example.json` two rows.
 - **Out**: `label`, and the classes' probabilities: {gives}.
-- **Python**: `mlflow.pyfunc.load_model("models:/<model id>").predict(frame)`
-- **Served**: `mlflow models serve --model-uri models:/<model id> --env-manager local`
+- **Python**: `mlflow.pyfunc.load_model("{uri}").predict(frame)`
+- **Served**: `mlflow models serve --model-uri {uri} --env-manager local`
 - **Command line**: `usboost predict` reads the artifact `bundle`.
 """
 

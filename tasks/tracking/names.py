@@ -11,7 +11,7 @@ STEPS = {"step_U": "epsilon", "step_S": "delta"}
 _GROUPS = {
     **dict.fromkeys(("step", *STEPS.values(), "gamma", "alpha"), "step"),
     **dict.fromkeys(("f1", "accuracy"), "score"),
-    **dict.fromkeys(("fit_error", "error"), "learner"),
+    **dict.fromkeys(("fit_error", "error", "r"), "weak_learner"),
     "risk": "risk",
     "seconds": "seconds",
 }
@@ -37,11 +37,6 @@ def of_round(name: str) -> str:
 def of_score(split: str, metric: str) -> str:
     """Of a final score: ``test/f1``."""
     return key_of(f"{split}/{metric}")
-
-
-def of_fit(name: str) -> str:
-    """Of a number of the whole fit: ``fit/best_round``, ``fit/seconds``."""
-    return key_of(f"fit/{name.removeprefix('fit_')}")
 
 
 def scores(metrics: Mapping[str, float]) -> dict[str, float]:

@@ -153,7 +153,7 @@ def log_scores(
     now = int(time.time() * 1000)
     outputs = retry("the run", lambda: MlflowClient().get_run(run_id).outputs)
     model = outputs.model_outputs[0].model_id if outputs and outputs.model_outputs else None
-    metrics = [Metric(names.of_fit(name), float(value), now, 0) for name, value in more.items()]
+    metrics = [Metric(name, float(value), now, 0) for name, value in more.items()]
     for split, found in scores.items():
         name, digest = (datasets or {}).get(split, (None, None))
         of = {"model_id": model, "dataset_name": name, "dataset_digest": digest, "run_id": run_id}

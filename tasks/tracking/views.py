@@ -10,7 +10,6 @@ import time
 from collections.abc import Mapping
 
 import mlflow
-from mlflow.entities import ViewType
 from mlflow.tracking import MlflowClient
 from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
 
@@ -21,13 +20,12 @@ VIEW = "usboost"
 """The view of an experiment's runs that ours link to."""
 
 COLUMNS = (
-    *("attributes.`Dataset`", "params.`dataset`", "params.`model`", "params.`seed`"),
+    *("params.`dataset`", "params.`model`", "params.`seed`"),
     *("metrics.`test/f1`", "metrics.`test/accuracy`", "metrics.`val/f1`", "metrics.`val/accuracy`"),
-    "metrics.`fit/seconds`",
 )
 
 OPEN = ("step", "score", "risk", "test")
-FOLDED = ("val", "fold", "learner", "fit", "seconds", "Model metrics", "System metrics")
+FOLDED = ("val", "fold", "weak_learner", "seconds", "Model metrics", "System metrics")
 """Sections of charts, from the top; MLflow gives the last two to names without a slash and the machine's."""
 
 _TAG = "mlflow.sharedViewState."
@@ -51,12 +49,14 @@ def state(title: str, search: str = "") -> str:
     search : filter of the runs, as MLflow takes it
     """
     sections = [
-        {"uuid": f"usboost-{name}", "name": name, "display": name in OPEN, "isReordered": True}
+        {"uuid": f"usboost-{name}", "name": name, "display": name in OPEN, "isReordered": True, "columns": 2}
         for name in (*OPEN, *FOLDED)
     ]
     shown = {
         "searchFilter": search,
         "selectedColumns": COLUMNS,
+        "columnOrder": COLUMNS,
+        "columnWidths": dict.fromkeys(COLUMNS, 90),
         "compareRunCharts": [],  # the page adds one for each metric
         "compareRunSections": sections,
         "isAccordionReordered": True,
@@ -71,15 +71,10 @@ def runs_page(experiment_id: str, view: str = VIEW, *, charts: bool = False) -> 
     return f"#/experiments/{experiment_id}/runs{TRAINING_VIEW}&viewStateShareKey={view}{shown}"
 
 
-def first_page(store: str) -> str:
-    """The end of the address to begin at: the runs of the experiment that a store has changed last."""
-    found = MlflowClient(store).search_experiments(
-        view_type=ViewType.ACTIVE_ONLY,
-        filter_string="name LIKE 'usboost-%'",
-        order_by=["last_update_time DESC"],
-        max_results=1,
-    )
-    return runs_page(found[0].experiment_id) if found else f"#/experiments{TRAINING_VIEW}"
+def first_page(store: str, profile: str) -> str:
+    """The end of the address to begin at: the runs of a profile, or the experiments while there are none."""
+    found = MlflowClient(store).get_experiment_by_name(f"usboost-{profile}")
+    return runs_page(found.experiment_id) if found else f"#/experiments{TRAINING_VIEW}"
 
 
 def view_address(experiment_id: str, name: str, search: str) -> str | None:

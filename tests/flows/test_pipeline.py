@@ -107,10 +107,10 @@ def test_every_run_is_complete_in_mlflow(reproduced):
         "risk/train",
         "risk/val",
         "score/f1_val",
-        "learner/fit_error_U",
+        "weak_learner/fit_error_U",
     ):
         assert np.isfinite(row[f"metrics.{name}"])
-    for name in ("seconds/fit_U", "seconds/fit_S", "seconds/step", "test/f1", "val/auc", "fit/best_round"):
+    for name in ("seconds/fit_U", "seconds/fit_S", "seconds/step", "test/f1", "val/auc", "best_round"):
         assert np.isfinite(row[f"metrics.{name}"])
     assert row["params.target"] == "gradient"
     assert row["params.learner_S.max_depth"] == "3"

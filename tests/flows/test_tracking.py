@@ -86,7 +86,8 @@ def test_a_run_from_before_there_were_groups_goes_on(store, tmp_path: Path) -> N
         ("gamma", "step/gamma"),
         ("risk_train", "risk/train"),
         ("f1_val", "score/f1_val"),
-        ("fit_error_U", "learner/fit_error_U"),
+        ("fit_error_U", "weak_learner/fit_error_U"),
+        ("r_0", "weak_learner/r_0"),
         ("seconds_fit_U", "seconds/fit_U"),
         ("stepwise", "stepwise"),
     ],
@@ -178,10 +179,10 @@ def test_folds_are_no_runs_but_numbers_of_one(logged: tuple[MlflowClient, list[R
     flow = "prefect.flow_run_id"
     assert [each for each in runs if each.data.tags[flow] == run.data.tags[flow]] == [run]
     scores = client.get_metric_history(run.info.run_id, "fold/accuracy")
-    folds = int(run.data.metrics["fit/folds"])
+    folds = int(run.data.metrics["folds"])
     assert sorted(each.step for each in scores) == list(range(1, folds + 1))
     assert sum(each.value for each in scores) / folds == pytest.approx(run.data.metrics["test/accuracy"])
     curve = client.get_metric_history(run.info.run_id, "risk/train")
-    assert [each.step for each in curve] == list(range(1, int(run.data.metrics["fit/rounds"]) + 1))
+    assert [each.step for each in curve] == list(range(1, int(run.data.metrics["rounds"]) + 1))
     (dataset,) = run.inputs.dataset_inputs
     assert dataset.tags[0].value == "cross-validation"
