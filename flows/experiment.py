@@ -22,8 +22,8 @@ from rich.table import Table  # noqa: E402
 
 from tasks import comparison, machine, run_locally, run_on_workers, tracking  # noqa: E402
 from tasks import settings as params  # noqa: E402
-from tasks.experiment import Cell, experiment_folder, fit_cell, grid, reconcile  # noqa: E402
-from tasks.folders import prepared_folder  # noqa: E402
+from tasks.experiment import Cell, fit_cell, grid, reconcile  # noqa: E402
+from tasks.folders import experiment_folder, prepared_folder  # noqa: E402
 from tasks.identity import plan  # noqa: E402
 from usboost.datasets.prepared import store  # noqa: E402
 from usboost.errors import UsboostError  # noqa: E402

@@ -10,7 +10,9 @@ from typing import Any
 import pandas as pd
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
-from tasks.experiment import Cell, experiment_folder, record_of, run_address
+from tasks import tracking
+from tasks.experiment import Cell, record_of, run_address
+from tasks.folders import experiment_folder
 from usboost.evaluation.names import metric_name
 from usboost.files import write_atomically
 from usboost.models import zoo
@@ -136,6 +138,10 @@ def markdown(
     lines += ["", "## Missing", ""] if missing else []
     lines += [f"- {cell.name}: {reason}" for cell, reason in missing.items()]
     lines += ["", "## MLflow runs", ""] if records else []
+    for profile in dict.fromkeys(record["profile"] for record in records.values()):
+        found, wanted = tracking.experiment_id(f"usboost-{profile}"), f"tags.experiment = '{name}'"
+        if address := tracking.view_address(found, name, f"{wanted} and attributes.status = 'FINISHED'"):
+            lines += [f"[Their curves side by side]({address})", ""]
     for cell, record in records.items():
         run_id = record["mlflow_run_id"]
         address = run_address(run_id)

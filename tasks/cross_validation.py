@@ -25,8 +25,8 @@ from usboost.evaluation import metrics
 def fit_folds(planned: Planned, out: Path, run_id: str) -> dict[str, Any]:
     """Fit and score a model on every fold of one repetition; the mean of the folds is the seed's score.
 
-    Encoders are fitted on each fold's training rows only. Rounds of fold k are logged after those of
-    the folds before it.
+    Encoders are fitted on each fold's training rows only. MLflow gets the mean of the folds' rounds, and
+    each fold's scores; a run for each fold would hide the others.
     """
     dataset, model, seed = planned.dataset, planned.model, planned.seed
     card = store.read_card(prepared_folder(dataset))
@@ -55,7 +55,6 @@ def fit_folds(planned: Planned, out: Path, run_id: str) -> dict[str, Any]:
     rounds = max(len(trace) for trace in traces)
     tracking.log_scores(run_id, scores, rounds=rounds, fit_seconds=seconds, folds=len(scored))
     trace = pd.concat(traces, ignore_index=True)
-    tracking.log_trace(run_id, trace)
     record = {
         "seed": seed,
         "rounds": rounds,
@@ -65,5 +64,7 @@ def fit_folds(planned: Planned, out: Path, run_id: str) -> dict[str, Any]:
     }
     (out / f"seed-{seed}.json").write_text(json.dumps(record))
     mean = trace.groupby("round", as_index=False).mean(numeric_only=True).drop(columns="fold")
-    mean.astype({"seed": "int64", "round": "int64"}).to_parquet(out / f"seed-{seed}.parquet", index=False)
+    mean = mean.astype({"seed": "int64", "round": "int64"})
+    mean.to_parquet(out / f"seed-{seed}.parquet", index=False)
+    tracking.log_folds(run_id, mean, scored)
     return record

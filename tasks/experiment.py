@@ -18,7 +18,7 @@ from prefect.artifacts import create_link_artifact, create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
 
 from tasks import machine, tracking, training
-from tasks.folders import prepared_folder
+from tasks.folders import experiment_folder, prepared_folder
 from tasks.identity import plan
 from tasks.settings import Settings
 from usboost.datasets.prepared import store
@@ -52,10 +52,6 @@ class Cell:
     def key(self) -> str:
         """The name as Prefect's artifacts allow it: lower case, digits, dashes."""
         return self.name.replace("/", "-").replace("_", "-").lower()
-
-
-def experiment_folder(name: str) -> Path:
-    return Path("data/experiments") / name
 
 
 def grid(datasets: Sequence[str], chosen: Sequence[str], seeds: int, settings: Settings) -> list[Cell]:

@@ -13,6 +13,10 @@ def results_folder(dataset: str, model: str) -> Path:
     return Path("data/results") / dataset / model
 
 
+def experiment_folder(name: str) -> Path:
+    return Path("data/experiments") / name
+
+
 def checkpoints_folder(dataset: str, model: str) -> Path:
     """Of fits that have not ended: no output of a stage, so DVC leaves it alone."""
     return Path("data/checkpoints") / dataset / model

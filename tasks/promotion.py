@@ -59,9 +59,9 @@ def promote(dataset: str, model: str, metric: str) -> Decision:
     sign = -1.0 if metric in LOWER_IS_BETTER else 1.0
     data = tracking.digest(prepared_folder(dataset))
     candidate = max(
-        _candidates(dataset, model, metric, data), key=lambda run: sign * run.data.metrics[f"val_{metric}"]
+        _candidates(dataset, model, metric, data), key=lambda run: sign * _scores(run)[f"val_{metric}"]
     )
-    name, score = registered_name(dataset), candidate.data.metrics[f"test_{metric}"]
+    name, score = registered_name(dataset), _scores(candidate)[f"test_{metric}"]
     holder = _holder(name)
     outcome = f"{candidate.info.run_name}: {metric} {score:.4f} on the test split"
     if holder is not None and holder.run_id == candidate.info.run_id:
@@ -76,6 +76,7 @@ def promote(dataset: str, model: str, metric: str) -> Decision:
         outcome += f"; version {holder.version} was scored on other data"
     version = _register(name, candidate, data)
     MlflowClient().set_registered_model_alias(name, ALIAS, version.version)
+    tracking.describe_version(version, candidate, dataset, ALIAS, outcome)
     return Decision(name, True, f"{outcome}; version {version.version} is the {ALIAS} now")
 
 
@@ -91,7 +92,7 @@ def _candidates(dataset: str, model: str, metric: str, data: str) -> list[Run]:
         for run in found
         if run.data.tags.get("input.prepared") == data
         and run.data.tags.get(SUPERSEDED) != "true"
-        and {f"val_{metric}", f"test_{metric}"} <= set(run.data.metrics)
+        and {f"val_{metric}", f"test_{metric}"} <= set(_scores(run))
         and run.outputs
         and run.outputs.model_outputs
     ]
@@ -104,6 +105,10 @@ def _candidates(dataset: str, model: str, metric: str, data: str) -> list[Run]:
     return usable
 
 
+def _scores(run: Run) -> dict[str, float]:
+    return tracking.scores(run.data.metrics)
+
+
 def _holder(name: str) -> ModelVersion | None:
     try:
         return MlflowClient().get_model_version_by_alias(name, ALIAS)
@@ -112,7 +117,7 @@ def _holder(name: str) -> ModelVersion | None:
 
 
 def _register(name: str, run: Run, data: str) -> ModelVersion:
-    scores = {key: f"{value:.17g}" for key, value in run.data.metrics.items() if key.startswith("test_")}
+    scores = {key: f"{value:.17g}" for key, value in _scores(run).items() if key.startswith("test_")}
     kept: dict[str, str] = {
         key: run.data.tags[key] for key in ("dataset", "model", "seed") if key in run.data.tags
     }

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from tasks import cross_validation, early, inspection, tracking
+from tasks import cross_validation, early, inspection, run_page, tracking
 from tasks import scores as scores_of
 from tasks.features import features_folder, read_features
 from tasks.folders import checkpoints_folder, prepared_folder
@@ -79,15 +79,11 @@ def seed_run(
 
     If the file `kept` names a run, it is resumed.
     """
-    dataset, model, entry = planned.dataset, planned.model, planned.entry
-    inputs = {"prepared": prepared_folder(dataset)}
-    if entry.needs_features:
-        inputs["features"] = features_folder(dataset)
-    profile = store.read_card(prepared_folder(dataset))["profile"]
-    given = tracking.lineage(f"train@{dataset}-{model}", inputs)
-    given |= {"dataset": dataset, "model": model, "seed": str(planned.seed), "profile": profile}
-    given |= {"title": entry.title, "kind": entry.kind, **(tags or {})}
-    with tracking.tracked_run(f"usboost-{profile}", planned.name, given, kept) as run_id:
+    folder = prepared_folder(planned.dataset)
+    card = store.read_card(folder)
+    given = run_page.tags(planned, card["profile"], tags or {})
+    with tracking.tracked_run(f"usboost-{card['profile']}", planned.name, given, kept) as run_id:
+        tracking.log_datasets(run_id, card, folder)
         yield run_id
 
 
@@ -116,23 +112,25 @@ def fit(planned: Planned, out: Path, run_id: str, kept: Checkpoint | None = None
     scores = scores_of.score(predicted)
     if isinstance(estimator, EarlyBoostClassifier):
         early.add_scores(estimator, planned.settings, splits, scores)
+    prepared = store.read_card(prepared_folder(dataset))
+    with tempfile.TemporaryDirectory() as folder, tracking.once(run_id, "model_logged") as first:
+        if first:
+            bundle = bundle_of(estimator, prepared, name=planned.model, seed=seed, scores=scores["val"])
+            bundle.save(Path(folder) / "bundle")
+            example = _example(dataset, prepared, bundle.card)
+            of = {"dataset": dataset, "model": planned.model, "seed": str(seed)}
+            tracking.log_model(run_id, Path(folder) / "bundle", bundle.card, example, planned.name, of)
     with tracking.once(run_id, "scored") as first:
         if first:
             tracking.log_scores(
                 run_id,
                 scores,
+                tracking.datasets(prepared),
                 best_round=estimator.best_round_,
                 rounds=len(estimator.history_),
                 fit_seconds=fit_seconds,
                 logging_seconds=logger.seconds,
             )
-    with tempfile.TemporaryDirectory() as folder, tracking.once(run_id, "model_logged") as first:
-        if first:
-            prepared = store.read_card(prepared_folder(dataset))
-            bundle = bundle_of(estimator, prepared, name=planned.model, seed=seed, scores=scores["val"])
-            bundle.save(Path(folder) / "bundle")
-            example = _example(dataset, prepared, bundle.card)
-            tracking.log_model(run_id, Path(folder) / "bundle", bundle.card, example)
     if seed == 0:
         inspection.keep(estimator, dataset, splits["val"], predicted["val"][1], run_id, out)
     record = {

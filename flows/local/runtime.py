@@ -205,7 +205,7 @@ def _start_server() -> str:
         fcntl.flock(guard, fcntl.LOCK_EX)
         if url := _answering_url():
             return url
-        url = f"http://127.0.0.1:{free_port()}/api"
+        url = f"http://127.0.0.1:{_port()}/api"
         log = (home() / "prefect-server.log").open("ab")
         keeper = subprocess.Popen(
             [sys.executable, "-m", "flows.local.runtime", url],
@@ -223,6 +223,19 @@ def _start_server() -> str:
                 break
             time.sleep(0.2)
         raise UsboostError(f"the local Prefect server did not start; see {home() / 'prefect-server.log'}")
+
+
+def _port() -> int:
+    """That of this home's server before, so that links to its pages last; if it is taken, any free one."""
+    try:
+        url = json.loads((home() / "prefect-server.json").read_text())["url"]
+        port = int(url.split(":")[-1].removesuffix("/api"))
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+        return port
+    except (OSError, ValueError, KeyError):
+        return free_port()
 
 
 def free_port() -> int:

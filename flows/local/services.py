@@ -197,12 +197,12 @@ def start(
     """Start the servers and workers, deploy prefect.yaml, and say where the UIs are."""
 
     def work() -> None:
-        from tasks.tracking import TRAINING_VIEW  # here, because MLflow takes seconds to import
+        from tasks.tracking import first_page  # here, because MLflow takes seconds to import
 
         chosen = worker or list(POOLS)
         state = up(prefect_port, mlflow_port, chosen, prefect_db, mlflow_db, artifacts)
         print(f"Prefect  {state['prefect'].removesuffix('/api')}")
-        print(f"MLflow   {state['mlflow']}/#/experiments{TRAINING_VIEW}")
+        print(f"MLflow   {state['mlflow']}/{first_page(state['mlflow'], params.load().profile)}")
         print(f"workers  {', '.join(each['name'] for each in state['workers'])}")
 
     runtime.exit_on_error(work)

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from flows.local import runtime
+from tasks import settings as params
 
 runtime.configure()
 
@@ -28,10 +29,11 @@ def main(
         with runtime.prefect_api():
             from prefect.settings import PREFECT_API_URL
 
-            from tasks.tracking import TRAINING_VIEW  # here, because MLflow takes seconds to import
+            from tasks.tracking import first_page  # here, because MLflow takes seconds to import
 
+            page = first_page(store, params.load().profile)  # before the server, which makes the store too
             server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            print(f"MLflow   http://127.0.0.1:{port}/#/experiments{TRAINING_VIEW}")
+            print(f"MLflow   http://127.0.0.1:{port}/{page}")
             print(f"Prefect  {str(PREFECT_API_URL.value()).removesuffix('/api')}")
             print("Ctrl-C ends both")
             try:

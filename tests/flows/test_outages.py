@@ -25,6 +25,7 @@ from flows.local.runtime import free_port
 from flows.local.warm import Warm
 from tasks import retry as patience
 from tasks import tracking
+from tasks.tracking import rounds
 from tests.conftest import make_views
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.checkpoint import Checkpoint
@@ -92,8 +93,8 @@ def impatient(monkeypatch):
     """Rounds are sent one by one, and a request to a server that is gone fails at once."""
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "5")
-    monkeypatch.setattr(tracking, "FLUSH_ROUNDS", 1)
-    monkeypatch.setattr(tracking, "FLUSH_SECONDS", 0.2)
+    monkeypatch.setattr(rounds, "FLUSH_ROUNDS", 1)
+    monkeypatch.setattr(rounds, "FLUSH_SECONDS", 0.2)
     before = mlflow.get_tracking_uri()
     yield
     mlflow.set_tracking_uri(before)
@@ -126,7 +127,7 @@ def fit(folder: Path, *watchers: Callback) -> tuple[str, TwoWeakLearnerClassifie
 def assert_logged_once(run_id: str, fitted) -> None:
     client = MlflowClient()
     assert client.get_run(run_id).info.status == "FINISHED"
-    logged = client.get_metric_history(run_id, "risk_train")
+    logged = client.get_metric_history(run_id, "risk/train")
     assert [metric.step for metric in sorted(logged, key=lambda m: m.step)] == list(range(1, ROUNDS + 1))
     by_step = {metric.step: metric.value for metric in logged}
     for row in fitted.history_:

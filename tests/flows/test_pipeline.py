@@ -101,15 +101,27 @@ def test_every_run_is_complete_in_mlflow(reproduced):
     row = table[(table["tags.model"] == "2wl") & (table["tags.dataset"] == "ci_b")].iloc[-1]
     assert row["status"] == "FINISHED"
     assert row["experiment"] == "usboost-demo"
-    for name in ("risk_train", "risk_val", "f1_val", "epsilon", "delta", "fit_error_U", "fit_error_S"):
+    for name in (
+        "step/epsilon",
+        "step/delta",
+        "risk/train",
+        "risk/val",
+        "score/f1_val",
+        "weak_learner/fit_error_U",
+    ):
         assert np.isfinite(row[f"metrics.{name}"])
-    for name in ("seconds_fit_U", "seconds_fit_S", "seconds_step", "test_f1", "val_auc", "best_round"):
+    for name in ("seconds/fit_U", "seconds/fit_S", "seconds/step", "test/f1", "val/auc", "best_round"):
         assert np.isfinite(row[f"metrics.{name}"])
     assert row["params.target"] == "gradient"
     assert row["params.learner_S.max_depth"] == "3"
     assert row["tags.stage"] == "boosting@ci_b-2wl"
     assert row["tags.input.prepared"].startswith("md5:")
     assert len(row["tags.prefect.flow_run_id"]) == 36
+    told = row["tags.mlflow.note.content"]
+    assert "`dvc repro --single-item boosting@ci_b-2wl`" in told
+    assert f"`data/prepared/ci_b` ({row['tags.input.prepared']})" in told
+    assert f"/runs/flow-run/{row['tags.prefect.flow_run_id']})" in told
+    assert row["tags.mlflow.source.name"] in told and "`reports/index.html`" in told
 
 
 def test_the_logged_model_predicts_the_same_in_another_process(reproduced):

@@ -23,7 +23,9 @@ CHAMPION = """
 import sys, json, mlflow
 from mlflow.tracking import MlflowClient
 version = MlflowClient().get_model_version_by_alias("usboost-demo-custom", "champion")
-json.dump({"model": version.tags["model"], "f1": float(version.tags["test_f1"])}, sys.stdout)
+told = MlflowClient().get_registered_model("usboost-demo-custom").description
+found = {"model": version.tags["model"], "f1": float(version.tags["test_f1"])}
+json.dump({**found, "told": told, "why": version.description}, sys.stdout)
 """
 
 PREDICT = """
@@ -62,6 +64,9 @@ def test_the_champion_is_not_registered_twice(promoted: Workspace) -> None:
     champion = json.loads(promoted.run(sys.executable, "-c", CHAMPION, **store(promoted)).stdout)
     again = promoted.flow("promote", "custom", f"--model={champion['model']}")
     assert "it is the champion already" in again.stdout
+    assert "models:/usboost-demo-custom@champion" in champion["told"]
+    assert champion["why"].startswith(f"custom {champion['model']} seed 0: f1 ")
+    assert "dvc repro --single-item" in champion["why"]
 
 
 @pytest.mark.parametrize(

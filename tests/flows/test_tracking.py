@@ -1,15 +1,22 @@
-"""What MLflow is given of models whose views have names that it would refuse as keys."""
+"""What MLflow is given, and what its pages show of it without a person's doing."""
 
 from __future__ import annotations
 
+import json
+import socket
 from pathlib import Path
 
 import mlflow
 import pytest
+from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
 
+from flows.local import runtime
 from tasks import tracking
+from tasks.tracking import names, views
 from tests.conftest import make_views
+from tests.flows.conftest import Workspace
+from usboost.boosting.rounds import Round
 from usboost.data.views import Views
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
@@ -18,10 +25,10 @@ from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def store(tmp_path: Path):
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory):
     before = mlflow.get_tracking_uri()
-    mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/mlflow.db")
+    mlflow.set_tracking_uri(f"sqlite:///{tmp_path_factory.mktemp('store')}/mlflow.db")
     yield
     mlflow.set_tracking_uri(before)
 
@@ -42,5 +49,140 @@ def test_views_may_be_called_anything(store):
     run = MlflowClient().get_run(run_id)
     assert run.info.status == "FINISHED"
     assert run.data.params["learner_S-U.max_depth"] == "3"
-    assert {"step_U-S", "step_S-U", "step_naïve -left-"} <= set(run.data.metrics)
-    assert run.data.metrics["step_S-U"] == fitted.history_[-1]["step_S+U"]
+    assert {"step/U-S", "step/S-U", "step/naïve -left-"} <= set(run.data.metrics)
+    assert run.data.metrics["step/S-U"] == fitted.history_[-1]["step_S+U"]
+
+
+def test_a_run_from_before_there_were_groups_goes_on(store, tmp_path: Path) -> None:
+    """Its rounds are logged again, under the names of today; its tags say who goes on."""
+    kept = tmp_path / "mlflow.json"
+    with pytest.raises(KeyboardInterrupt), tracking.tracked_run("old", "fit", {"by": "one"}, kept) as run_id:
+        for step in (1, 2):
+            MlflowClient().log_metric(run_id, "risk_train", 1.0 / step, step=step)
+        raise KeyboardInterrupt
+    with tracking.tracked_run("old", "fit", {"by": "another"}, kept) as again:
+        rounds = [Round(step, None, {"risk_train": 1.0 / step}, {"total": 0.1}) for step in (1, 2, 3)]
+        logger = tracking.MLflowCallback(again)
+        logger.on_resume(rounds[:2])
+        logger.on_round(rounds[2])
+        logger.on_fit_end()
+    assert again == run_id
+    client = MlflowClient()
+    assert [each.step for each in client.get_metric_history(run_id, "risk/train")] == [1, 2, 3]
+    assert client.get_run(run_id).data.tags["by"] == "another"
+    assert tracking.scores({"test_f1": 0.5, "val_auc": 0.6, "risk_train": 1}) == {
+        "test_f1": 0.5,
+        "val_auc": 0.6,
+    }
+
+
+@pytest.mark.parametrize(
+    ("number", "name"),
+    [
+        ("step_U", "step/epsilon"),
+        ("step_S", "step/delta"),
+        ("delta", "step/delta"),
+        ("step_frame 1", "step/frame 1"),
+        ("gamma", "step/gamma"),
+        ("risk_train", "risk/train"),
+        ("f1_val", "score/f1_val"),
+        ("fit_error_U", "weak_learner/fit_error_U"),
+        ("r_0", "weak_learner/r_0"),
+        ("seconds_fit_U", "seconds/fit_U"),
+        ("stepwise", "stepwise"),
+    ],
+)
+def test_names_of_a_rounds_numbers(number: str, name: str) -> None:
+    assert names.of_round(number) == name
+
+
+def test_links_to_a_flow_run_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Prefect server of a home takes the port that it had, unless another has it now."""
+    monkeypatch.setenv("USBOOST_HOME", str(tmp_path))
+    port = runtime.free_port()
+    (tmp_path / "prefect-server.json").write_text(json.dumps({"url": f"http://127.0.0.1:{port}/api"}))
+    assert runtime._port() == port
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", port))
+        other.listen()
+        assert runtime._port() != port
+
+
+@pytest.fixture(scope="module")
+def logged(reproduced: Workspace) -> tuple[MlflowClient, list[Run]]:
+    """Every run of the pipeline."""
+    client = MlflowClient(f"sqlite:///{reproduced.environment['USBOOST_HOME']}/mlflow.db")
+    return client, client.search_runs([each.experiment_id for each in client.search_experiments()])
+
+
+def of(runs: list[Run], dataset: str, model: str) -> Run:
+    """The first, of `dvc repro`: other tests train again."""
+    wanted = {"dataset": dataset, "model": model}
+    found = [run for run in runs if run.data.params.items() >= wanted.items()]
+    return min(found, key=lambda run: run.info.start_time)
+
+
+def test_the_list_has_the_columns_that_it_shows(logged: tuple[MlflowClient, list[Run]]) -> None:
+    client, runs = logged
+    experiment = client.get_experiment(runs[0].info.experiment_id)
+    saved = json.loads(experiment.tags["mlflow.sharedViewState.usboost"])
+    shown = json.loads(saved["state"])
+    run = of(runs, "ci_b", "2wl")
+    has = {f"params.`{name}`" for name in run.data.params} | {
+        f"metrics.`{name}`" for name in run.data.metrics
+    }
+    assert set(shown["selectedColumns"]) <= has | {"attributes.`Dataset`"}
+    for part in (
+        "params.`model`",
+        "params.`dataset`",
+        "params.`seed`",
+        "metrics.`test/f1`",
+        "metrics.`val/f1`",
+    ):
+        assert part in shown["selectedColumns"]
+    sections = [section["name"] for section in shown["compareRunSections"]]
+    assert sections[:2] == ["step", "score"]
+    groups = {name.rpartition("/")[0] or "Model metrics" for each in runs for name in each.data.metrics}
+    assert groups <= set(sections)
+    assert views.runs_page(experiment.experiment_id) in experiment.tags["mlflow.note.content"]
+
+
+def test_a_view_that_a_person_changed_stays(store) -> None:
+    made = tracking.experiment_id("kept")
+    MlflowClient().set_experiment_tag(made, "mlflow.sharedViewState.usboost", "mine")
+    assert tracking.experiment_id("kept") == made
+    assert mlflow.get_experiment(made).tags["mlflow.sharedViewState.usboost"] == "mine"
+
+
+def test_a_run_lists_its_datasets_and_its_model(
+    reproduced: Workspace, logged: tuple[MlflowClient, list[Run]]
+) -> None:
+    client, runs = logged
+    run = of(runs, "custom", "2wl")
+    card = json.loads((reproduced.folder / "data/prepared/custom/card.json").read_text())
+    found = {each.tags[0].value: each.dataset for each in run.inputs.dataset_inputs}
+    assert set(found) == {"train", "validation", "test"}
+    assert {each.name for each in found.values()} == {"custom"}
+    assert len({each.digest for each in found.values()}) == 3
+    assert json.loads(found["train"].profile)["num_rows"] == card["splits"]["train"]["rows"]
+    assert json.loads(found["test"].source) == {"uri": "data/prepared/custom/test.parquet"}
+    model = client.get_logged_model(run.outputs.model_outputs[0].model_id)
+    assert model.name == "custom-2wl-seed-0"
+    assert "`picture`" in model.tags["mlflow.note.content"]
+    scores = {(each.key, each.dataset_digest): each.value for each in model.metrics}
+    assert scores["test/f1", found["test"].digest] == run.data.metrics["test/f1"]
+
+
+def test_folds_are_no_runs_but_numbers_of_one(logged: tuple[MlflowClient, list[Run]]) -> None:
+    client, runs = logged
+    run = of(runs, "iris", "bnn")
+    flow = "prefect.flow_run_id"
+    assert [each for each in runs if each.data.tags[flow] == run.data.tags[flow]] == [run]
+    scores = client.get_metric_history(run.info.run_id, "fold/accuracy")
+    folds = int(run.data.metrics["folds"])
+    assert sorted(each.step for each in scores) == list(range(1, folds + 1))
+    assert sum(each.value for each in scores) / folds == pytest.approx(run.data.metrics["test/accuracy"])
+    curve = client.get_metric_history(run.info.run_id, "risk/train")
+    assert [each.step for each in curve] == list(range(1, int(run.data.metrics["rounds"]) + 1))
+    (dataset,) = run.inputs.dataset_inputs
+    assert dataset.tags[0].value == "cross-validation"

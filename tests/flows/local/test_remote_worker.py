@@ -129,7 +129,7 @@ def test_a_worker_with_nothing_but_addresses_fits_an_experiment(team: dict[str, 
         f"{dataset}/{model}/seed-0" for dataset in ("custom", "ci_b") for model in ("2wl", "bfv_dnn")
     )
     assert set(runs["status"]) == {"FINISHED"}
-    assert set(runs["metrics.test_cloned"]) == {1.0}
+    assert set(runs["metrics.test/cloned"]) == {1.0}
     assert runs["tags.prefect.flow_run_id"].notna().all()
     assert not list(place.rglob("params.yaml")), "the clone lies in the run's own folder and goes with it"
     assert list((place / "home").rglob("dvc-cache"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import socket
 import sys
@@ -88,6 +89,27 @@ def test_a_worker_trains_and_the_runs_link_both_ways(services):
     assert run["info"]["status"] == "FINISHED"
     tags = {each["key"]: each["value"] for each in run["data"]["tags"]}
     assert tags["prefect.flow_run_id"] == trained["id"]
+    page = f"{services.state['prefect'].removesuffix('/api')}/runs/flow-run/{trained['id']}"
+    assert f"]({page})" in tags["mlflow.note.content"]
+    assert "`python -m flows.train ci_b 2wl --seeds 1`" in tags["mlflow.note.content"]
+    with urllib.request.urlopen(page, timeout=20) as reply:
+        assert reply.status == 200
+
+
+def test_an_experiment_links_a_view_of_its_runs(services):
+    services.flow("experiment", "--dataset=ci_b", "--model=lgbm", "--seeds=1", "--name=seen")
+    text = (services.folder / "data/experiments/seen/comparison.md").read_text()
+    (address,) = re.findall(r"\[Their curves side by side\]\((.*)\)", text)
+    server, number, view = re.fullmatch(
+        r"(.*)/#/experiments/(\d+)/.*viewStateShareKey=([\w-]+)&.*", address
+    ).groups()
+    assert server == services.state["mlflow"]
+    found = ask(f"{server}/api/2.0/mlflow/experiments/get?experiment_id={number}")["experiment"]
+    tags = {each["key"]: each["value"] for each in found["tags"]}
+    shown = json.loads(json.loads(tags[f"mlflow.sharedViewState.{view}"])["state"])
+    body = {"experiment_ids": [number], "filter": shown["searchFilter"]}
+    (run,) = ask(f"{server}/api/2.0/mlflow/runs/search", body)["runs"]
+    assert {"key": "model", "value": "lgbm"} in run["data"]["params"]
 
 
 def test_a_second_start_is_refused(services):

@@ -1,0 +1,48 @@
+"""MLflow: one run per dataset × model × seed, rounds in batches, every weak learner, the model."""
+
+from tasks.retry import retry
+from tasks.tracking.description import datasets, described, log_datasets
+from tasks.tracking.logged_model import describe_version, log_model, requirements, signature
+from tasks.tracking.names import key_of, scores
+from tasks.tracking.origin import digest, lineage
+from tasks.tracking.rounds import MLflowCallback, history_frame, log_folds
+from tasks.tracking.runs import (
+    Superseded,
+    experiment_id,
+    log_estimator,
+    log_parameters,
+    log_scores,
+    once,
+    supersede_kept,
+    tracked_run,
+)
+from tasks.tracking.views import TRAINING_VIEW, first_page, view_address
+
+__all__ = [
+    "TRAINING_VIEW",
+    "MLflowCallback",
+    "Superseded",
+    "datasets",
+    "describe_version",
+    "described",
+    "digest",
+    "experiment_id",
+    "first_page",
+    "history_frame",
+    "key_of",
+    "lineage",
+    "log_datasets",
+    "log_estimator",
+    "log_folds",
+    "log_model",
+    "log_parameters",
+    "log_scores",
+    "once",
+    "requirements",
+    "retry",
+    "scores",
+    "signature",
+    "supersede_kept",
+    "tracked_run",
+    "view_address",
+]

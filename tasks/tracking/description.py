@@ -1,0 +1,105 @@
+"""What a run's page says of it, and the datasets that it lists."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mlflow.entities import Dataset, DatasetInput, InputTag
+from mlflow.tracking import MlflowClient
+from mlflow.utils.mlflow_tags import (
+    MLFLOW_DATASET_CONTEXT,
+    MLFLOW_GIT_COMMIT,
+    MLFLOW_RUN_NOTE,
+    MLFLOW_SOURCE_NAME,
+    MLFLOW_SOURCE_TYPE,
+)
+
+from tasks.retry import retry
+
+CONTEXTS = {"train": "train", "val": "validation", "test": "test"}
+"""MLflow's words for the splits."""
+
+
+def described(
+    about: str, tags: Mapping[str, str], inputs: Mapping[str, Path], command: Sequence[str], **places: Path
+) -> dict[str, str]:
+    """Tags for a run's description and source.
+
+    Parameters
+    ----------
+    about : what the run is, in Markdown
+    tags : where it comes from, see `origin.lineage`
+    inputs : the folders that it reads, as `lineage` was given them
+    command : that makes it
+    places : where it leaves what, by what it is
+    """
+    read = [f"`{path.as_posix()}` ({tags[f'input.{name}']})" for name, path in inputs.items()]
+    lines = []  # the page folds all but the first few
+    if run_id := tags.get("prefect.flow_run_id"):
+        name, address = tags["prefect.flow_run_name"], _prefect_page(run_id)
+        lines.append("Prefect flow run: " + (f"[{name}]({address})" if address else f"{name} (`{run_id}`)"))
+    lines += [f"Command: `{shlex.join(command)}`", f"DVC stage: `{tags['stage']}`, of " + " and ".join(read)]
+    lines.append("; ".join(f"{name}: `{path.as_posix()}`" for name, path in places.items()))
+    if commit := tags.get("git.commit"):
+        lines.append(f"Code: commit `{commit}`" + (" and changes" if tags["git.dirty"] == "true" else ""))
+    text = "\n".join([about, "", *(f"- {line}" for line in lines)])
+    source = {MLFLOW_SOURCE_NAME: shlex.join(command), MLFLOW_SOURCE_TYPE: "LOCAL"}
+    return {MLFLOW_RUN_NOTE: text, **source, **({MLFLOW_GIT_COMMIT: commit} if commit else {})}
+
+
+def _prefect_page(flow_run_id: str) -> str | None:
+    """Where a browser finds a flow run; None without a server that has pages."""
+    from prefect.utilities.urls import url_for
+
+    return url_for("flow-run", obj_id=flow_run_id)
+
+
+def datasets(card: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """Name and digest in MLflow of each split of a prepared dataset; nothing but its card is read."""
+    pictures = card.get("images", {}).get("splits", {})
+    digests = {
+        split: [about["sha256"], *(shard["sha256"] for shard in pictures.get(split, {}).get("shards", []))]
+        for split, about in card["splits"].items()
+    }
+    return {
+        split: (
+            str(card["dataset"]),
+            (found[0] if len(found) == 1 else hashlib.sha256("".join(found).encode()).hexdigest())[:12],
+        )
+        for split, found in digests.items()
+    }
+
+
+def log_datasets(run_id: str, card: Mapping[str, Any], folder: Path) -> None:
+    """List the splits of a prepared dataset as the run's inputs.
+
+    Parameters
+    ----------
+    card : of the dataset
+    folder : that it was read from
+    """
+    kinds = {name: about["kind"] for name, about in card["columns"].items()}
+    schema = [
+        {"name": name, "type": "double" if kind == "continuous" else "string", "required": True}
+        for name, kind in kinds.items()
+    ]
+    inputs = []
+    for split, (name, digest) in datasets(card).items():
+        about = card["splits"][split]
+        profile = {"num_rows": about["rows"], "num_elements": about["rows"] * len(kinds)}
+        dataset = Dataset(
+            name=name,
+            digest=digest,
+            source_type="local",
+            source=json.dumps({"uri": (folder / f"{split}.parquet").as_posix()}),
+            schema=json.dumps({"mlflow_colspec": schema}),
+            profile=json.dumps({**profile, "classes": about["classes"]}),
+        )
+        context = "cross-validation" if card.get("folds") else CONTEXTS.get(split, split)
+        inputs.append(DatasetInput(dataset, [InputTag(MLFLOW_DATASET_CONTEXT, context)]))
+    retry("the datasets", lambda: MlflowClient().log_inputs(run_id, inputs))

