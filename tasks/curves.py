@@ -12,27 +12,25 @@ import pandas as pd
 from usboost.files import write_atomically
 
 METRICS = ("f1", "log_loss")
-STEPS = ("epsilon", "delta")
-SCORES = ("f1_val", "risk_train", "risk_val")
+COLUMNS = {"rounds": ("f1_val", "risk_train", "risk_val"), "steps": ("epsilon", "delta")}
+OF_KIND = {"two_branch": ("rounds",), "bfv_network": ("rounds",), "boosting": ("rounds", "steps")}
+"""The curves of each kind of model; those of other kinds have no F1 of each round."""
 
 
 def write(
-    folder: Path, cell: str, records: Sequence[Mapping[str, Any]], trace: pd.DataFrame, steps: bool
+    folder: Path, cell: str, kind: str, records: Sequence[Mapping[str, Any]], trace: pd.DataFrame
 ) -> None:
-    """Write ``metrics/<cell>.json`` and ``rounds/<cell>.csv`` of a fit, ``steps/<cell>.csv`` if it has steps.
+    """Write ``metrics/<cell>.json`` of a fit, and its curves, ``rounds/<cell>.csv`` for one.
 
     Parameters
     ----------
     cell : ``<dataset>/<model>``
+    kind : of the model, in `usboost.models.entry.KINDS`
     records : of each seed, with ``scores`` by split
     trace : the rounds of all seeds
     """
-    files = {
-        f"metrics/{cell}.json": json.dumps(metrics(records), indent=1) + "\n",
-        f"rounds/{cell}.csv": curve(trace, SCORES),
-    }
-    if steps:
-        files[f"steps/{cell}.csv"] = curve(trace, STEPS)
+    files = {f"metrics/{cell}.json": json.dumps(metrics(records), indent=1) + "\n"}
+    files |= {f"{name}/{cell}.csv": curve(trace, COLUMNS[name]) for name in OF_KIND.get(kind, ())}
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / name, text.encode())

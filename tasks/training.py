@@ -30,7 +30,6 @@ from usboost.datasets.prepared import image_store, store
 from usboost.files import replacing
 from usboost.models.bfv_network import BFV
 from usboost.models.earlyboost import EarlyBoostClassifier
-from usboost.models.entry import KINDS
 from usboost.models.gbm_files import load_gbm
 from usboost.multimodal.bundle import Card
 from usboost.multimodal.prepared import bundle_of, raw_rows
@@ -187,8 +186,7 @@ def write_results(
         trace.to_parquet(fresh / "trace.parquet", index=False)
         if (partial / inspection.FOLDER).is_dir():
             shutil.copytree(partial / inspection.FOLDER, fresh / inspection.FOLDER)
-    boosted = KINDS[settings.model(model).kind].stage == "boosting"
-    curves.write(CURVES, f"{dataset}/{model}", records, trace, steps=boosted)
+    curves.write(CURVES, f"{dataset}/{model}", settings.model(model).kind, records, trace)
     for seed in seeds:
         Checkpoint(checkpoints_folder(dataset, model) / f"seed-{seed}").clear()
     return folder

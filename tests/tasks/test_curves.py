@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 
 import pandas as pd
+import yaml
 
 from tasks import curves
+from tasks.stages import ROOT
 
 RECORDS = [
     {"scores": {"val": {"f1": 0.5, "log_loss": 1.0}, "test": {"f1": 0.4, "auc": 0.9}}},
@@ -18,7 +20,7 @@ TRACE = pd.DataFrame(
 
 
 def test_means_over_the_seeds(tmp_path):
-    curves.write(tmp_path, "iris/2wl", RECORDS, TRACE, steps=True)
+    curves.write(tmp_path, "iris/2wl", "boosting", RECORDS, TRACE)
     assert json.loads((tmp_path / "metrics/iris/2wl.json").read_text()) == {
         "val": {"f1": 0.6, "log_loss": 1.5},
         "test": {"f1": 0.5},
@@ -29,7 +31,10 @@ def test_means_over_the_seeds(tmp_path):
     assert steps["epsilon"].tolist() == [2.0, 2.0] and steps["delta"].isna().all()
 
 
-def test_a_fit_without_steps_has_no_such_curve(tmp_path):
-    curves.write(tmp_path, "iris/bnn", RECORDS, TRACE.head(0), steps=False)
-    assert not (tmp_path / "steps").exists()
-    assert (tmp_path / "rounds/iris/bnn.csv").read_text() == "round,f1_val,risk_train,risk_val\n"
+def test_dvc_yaml_declares_the_curves_of_each_kind(tmp_path):
+    stages = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
+    for kind, stage in (("two_branch", "baseline"), ("bfv_network", "bfv_dnn"), ("boosting", "boosting")):
+        curves.write(tmp_path / kind, "a/b", kind, RECORDS, TRACE.head(0))
+        written = {path.relative_to(tmp_path / kind).parts[0] for path in (tmp_path / kind).glob("*/*/*")}
+        declared = [next(iter(out)) for out in [*stages[stage]["outs"], *stages[stage]["metrics"]]]
+        assert written == {out.split("/")[2] for out in declared if out.startswith("data/curves")}
