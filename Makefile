@@ -20,7 +20,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export USBOOST_HOME ?= $(CURDIR)/.usboost
 
 # in a workspace: what was run, for `dvc metrics diff` to compare with what is run next
-COMMIT = git add --all && (git diff --cached --quiet || git commit --quiet --no-verify --message "what was run")
+COMMIT = git add dvc.lock && (git diff --quiet HEAD || git commit --all --quiet --no-verify --message "what was run")
 
 .PHONY: help
 help: ## list the targets

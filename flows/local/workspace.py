@@ -72,21 +72,33 @@ def make(
     _find_files(document)
     params.parse(document, folder / "params.yaml")
     new = _repository(folder)
-    for name in ("dvc.yaml", ".dvcignore", "prefect.yaml"):
-        write_atomically(folder / name, (ROOT / name).read_bytes())
-    write_atomically(folder / "params.yaml", yaml.safe_dump(document, sort_keys=False).encode())
-    _link(folder / CODE, ROOT / CODE)
-    for module in document["imports"]:
-        top = module.partition(".")[0]
-        for found in (ROOT / f"{top}.py", ROOT / top):
-            if found.exists():
-                _link(folder / found.name, found)
+    files = {name: (ROOT / name).read_bytes() for name in ("dvc.yaml", ".dvcignore", "prefect.yaml")}
+    files["params.yaml"] = yaml.safe_dump(document, sort_keys=False).encode()
+    for name, content in files.items():
+        write_atomically(folder / name, content)
+    links = {found.name: found for module in [CODE, *document["imports"]] for found in _found(module)}
     if not runtime.home().is_relative_to(folder.resolve()):
-        _link(folder / ".usboost", runtime.home())
+        links[".usboost"] = runtime.home()
+    for name, target in links.items():
+        _link(folder / name, target)
+    _git(
+        folder,
+        "add",
+        "--",
+        ".gitignore",
+        ".dvc/config",
+        *files,
+        *(name for name in links if (folder / name).is_symlink()),
+    )
     if new:
-        _git(folder, "add", "--all")
         _git(folder, "commit", "--quiet", "--no-verify", "--message", "a workspace")
     return folder
+
+
+def _found(module: str) -> list[Path]:
+    """The file or folder of a module beside the checkout's params.yaml."""
+    top = module.partition(".")[0]
+    return [path for path in (ROOT / f"{top}.py", ROOT / top) if path.exists()]
 
 
 def _find_files(document: dict[str, Any]) -> None:

@@ -70,6 +70,7 @@ def test_files_are_found_from_a_workspace(tmp_path, monkeypatch):
         (tmp_path / "code" / name).write_bytes((workspace.ROOT / name).read_bytes())
     (tmp_path / "code/table.csv").write_text("a\n1\n")
     (tmp_path / "code/mine.py").touch()
+    (tmp_path / "code/flows").mkdir()
     monkeypatch.setattr(workspace, "ROOT", tmp_path / "code")
     changes = {"custom.table": "table.csv", "pictures.pretrained": "elsewhere.pth", "imports": ["mine.parts"]}
     folder = workspace.make(tmp_path / "w", changes=changes)
@@ -77,6 +78,8 @@ def test_files_are_found_from_a_workspace(tmp_path, monkeypatch):
     assert made["custom"]["table"] == str(tmp_path / "code/table.csv")
     assert made["pictures"]["pretrained"] == "elsewhere.pth"
     assert (folder / "mine.py").resolve() == tmp_path / "code/mine.py"
+    status = ["git", "status", "--porcelain", "--untracked-files=all"]
+    assert subprocess.run(status, cwd=folder, capture_output=True, text=True).stdout == ""
 
 
 def test_git_ignores_what_make_run_leaves():
