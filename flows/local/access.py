@@ -24,6 +24,23 @@ grant_default_workspace_access = false
 """
 
 
+def given() -> list[str]:
+    """What a client of both servers has in its environment: Prefect's ``name:password``, MLflow's two.
+
+    Raises
+    ------
+    UsboostError
+        If one is missing.
+    """
+    names = (PREFECT, *MLFLOW)
+    if missing := [name for name in names if not os.environ.get(name)]:
+        raise UsboostError(
+            f"the services ask for a password, and {missing[0]} is not set in the environment; "
+            "see docs/deploy.md"
+        )
+    return [os.environ[name] for name in names]
+
+
 def of_servers(folder: Path) -> dict[str, str]:
     """What both servers' environments have besides, so that they refuse who does not know the password.
 
@@ -36,12 +53,7 @@ def of_servers(folder: Path) -> dict[str, str]:
     UsboostError
         If the environment has no names and passwords that the servers take, or a package is missing.
     """
-    if missing := [name for name in (PREFECT, *MLFLOW) if not os.environ.get(name)]:
-        raise UsboostError(
-            f"--auth takes names and passwords from the environment, where {missing[0]} is not set; "
-            "see docs/deploy.md"
-        )
-    prefect, user, password = (os.environ[name] for name in (PREFECT, *MLFLOW))
+    prefect, user, password = given()
     if ":" not in prefect or not prefect.isascii():
         raise UsboostError(f"{PREFECT} is not of the form name:password, in ASCII")
     if len(password) < SHORTEST:

@@ -236,6 +236,8 @@ def status() -> None:
     if not state:
         print("no services run here")
         raise SystemExit(1)
+    if state.get("auth"):
+        runtime.exit_on_error(access.given)
     checks = {
         f"Prefect  {state['prefect'].removesuffix('/api')}": stack.answers(f"{state['prefect']}/health"),
         f"MLflow   {state['mlflow']}": stack.answers(f"{state['mlflow']}/health"),

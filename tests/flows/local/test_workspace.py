@@ -117,7 +117,7 @@ def test_make_run_leaves_a_clone_clean_and_dvc_compares_experiments(tmp_path):
     made = Workspace(clone.folder / "workspace", tmp_path / "clone/.usboost")
     made.environment = clone.environment
     assert made.run("git", "status", "--porcelain").stdout == ""
-    made.run("dvc", "exp", "run", "--quiet", "-S", "+models.2wl.shrinkage=0.3")
+    made.run("dvc", "exp", "run", "--quiet", "-S", "+models={2wl: {shrinkage: 0.3}}")
     assert clone.run("git", "status", "--porcelain").stdout == ""
     changed = json.loads(made.run("dvc", "params", "diff", "--json").stdout)
     assert changed == {"params.yaml": {"models.2wl.shrinkage": {"old": None, "new": 0.3}}}
