@@ -60,6 +60,7 @@ def of_servers(folder: Path) -> dict[str, str]:
         raise UsboostError(f"{MLFLOW[1]} is shorter than {SHORTEST} characters, MLflow's minimum")
     if find_spec("flask_wtf") is None:
         raise UsboostError("MLflow's server asks for a password with Flask-WTF; pip install 'usboost[auth]'")
+    folder.chmod(0o700)  # of the hash, too, others on this machine need not know
     configuration = folder / "mlflow-auth.ini"
     text = CONFIGURATION.format(users=folder / "mlflow-users.db")
     write_atomically(configuration, text.encode())
