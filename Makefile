@@ -10,12 +10,17 @@ READY := $(VENV)/.ready
 DATASETS ?= ci_a ci_b
 ROUNDS ?=
 SEEDS ?=
-WORKSPACE ?= paper
+# each folder a workspace, with its own params.yaml, data and reports
+run services: WORKSPACE ?= workspace
+paper: WORKSPACE ?= paper
 PREFECT_PORT ?= 4200
 MLFLOW_PORT ?= 5000
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export USBOOST_HOME ?= $(CURDIR)/.usboost
+
+# in a workspace: what was run, for `dvc metrics diff` to compare with what is run next
+COMMIT = git add dvc.lock && (git diff --quiet HEAD || git commit --all --quiet --no-verify --message "what was run")
 
 .PHONY: help
 help: ## list the targets
@@ -31,15 +36,16 @@ $(READY): pyproject.toml constraints.txt
 install: $(READY) ## create .venv and install everything into it
 
 .PHONY: run
-run: $(READY) ## make the demo's datasets, models and report (dvc repro), and say where to look
-	@python -m flows.local.repro
-	@python -m flows.local.workspace where
+run: $(READY) ## make what params.yaml says (dvc repro), the demo at first, in workspace/, and say where to look
+	@python -m flows.local.workspace make $(WORKSPACE)
+	@cd $(WORKSPACE) && python -m flows.local.repro && $(COMMIT)
+	@cd $(WORKSPACE) && python -m flows.local.workspace where
 
 .PHONY: paper
 paper: $(READY) ## the same on the real files: make paper DATASETS="ci_a ci_b" [ROUNDS=100] [SEEDS=1]
 	python -m flows.local.workspace make $(WORKSPACE) --profile paper $(addprefix --dataset ,$(DATASETS)) \
 	  $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEEDS),--seeds $(SEEDS))
-	cd $(WORKSPACE) && python -m flows.local.repro
+	cd $(WORKSPACE) && python -m flows.local.repro && $(COMMIT)
 	@cd $(WORKSPACE) && python -m flows.local.workspace where
 
 .PHONY: ui
@@ -47,8 +53,9 @@ ui: $(READY) ## open the two UIs on loopback until Ctrl-C: MLflow and Prefect
 	python -m flows.local.ui
 
 .PHONY: services
-services: $(READY) ## start Prefect, MLflow and workers on loopback: [PREFECT_PORT=4200] [MLFLOW_PORT=5000]
-	python -m flows.local.services start --prefect-port $(PREFECT_PORT) --mlflow-port $(MLFLOW_PORT)
+services: $(READY) ## start Prefect, MLflow and workers on loopback: [PREFECT_PORT=4200] [MLFLOW_PORT=5000] [AUTH=1]
+	test -d $(WORKSPACE) || python -m flows.local.workspace make $(WORKSPACE)
+	cd $(WORKSPACE) && python -m flows.local.services start --prefect-port $(PREFECT_PORT) --mlflow-port $(MLFLOW_PORT) $(if $(AUTH),--auth)
 
 .PHONY: services-stop
 services-stop: $(READY) ## end what `make services` started
@@ -102,4 +109,4 @@ format: $(READY) ## format the code
 
 .PHONY: clean
 clean: ## remove what running made, not .venv
-	rm -rf data/raw data/prepared data/features data/results reports dvc.lock .usboost paper results
+	rm -rf data/raw data/prepared data/features data/results reports dvc.lock .usboost workspace paper results

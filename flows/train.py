@@ -36,7 +36,7 @@ def train(dataset: str, model: str, seeds: Annotated[int, Field(ge=0)] = 0) -> P
     with tempfile.TemporaryDirectory(prefix=f".{model}.", suffix=".tmp", dir=folder.parent) as partial:
         for seed in chosen:
             fit_seed(dataset, model, seed, settings, Path(partial))
-        return runtime.finished(write_results(dataset, model, chosen, Path(partial), folder))
+        return runtime.finished(write_results(dataset, model, chosen, settings, Path(partial), folder))
 
 
 def main(

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+CURVES = Path("data/curves")
+"""What `dvc metrics` and `dvc plots` show."""
+
 
 def prepared_folder(dataset: str) -> Path:
     return Path("data/prepared") / dataset

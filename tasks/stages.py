@@ -20,8 +20,9 @@ from usboost.errors import UsboostError
 
 ROOT = Path(__file__).parents[1]
 
-FITTED_AND_SCORED = ("usboost.datasets.prepared.store", "tasks.scores")
-"""What every fit runs besides its model: its data are read, its predictions scored."""
+FITTED_AND_SCORED = ("usboost.datasets.prepared.store", "tasks.scores", "tasks.curves")
+"""What every fit runs besides its model: its data are read, its predictions scored,
+its scores and rounds written for DVC to compare."""
 
 STAGES: dict[str, tuple[str, ...]] = {
     "fetch": ("tasks.data",),

@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from tasks import cross_validation, early, inspection, run_page, tracking
+from tasks import cross_validation, curves, early, inspection, run_page, tracking
 from tasks import scores as scores_of
 from tasks.features import features_folder, read_features
-from tasks.folders import checkpoints_folder, prepared_folder
+from tasks.folders import CURVES, checkpoints_folder, prepared_folder
 from tasks.identity import Planned, plan
 from tasks.settings import Settings
 from usboost.boosting.callbacks import ShowRounds
@@ -167,17 +167,24 @@ def _with_features(dataset: str, seed: int, splits: dict[str, Any]) -> tuple[dic
 
 
 @task(cache_policy=NO_CACHE)
-def write_results(dataset: str, model: str, seeds: list[int], partial: Path, folder: Path) -> Path:
-    """Gather the seeds' records and traces into ``scores.json`` and ``trace.parquet`` of the cell."""
+def write_results(
+    dataset: str, model: str, seeds: list[int], settings: Settings, partial: Path, folder: Path
+) -> Path:
+    """Gather the seeds' records and traces into ``scores.json`` and ``trace.parquet`` of the cell.
+
+    A summary for DVC goes to `CURVES`.
+    """
     records = [json.loads((partial / f"seed-{seed}.json").read_text()) for seed in seeds]
     traces = [pd.read_parquet(partial / f"seed-{seed}.parquet") for seed in seeds]
     profile = store.read_card(prepared_folder(dataset))["profile"]
     document = {"dataset": dataset, "model": model, "profile": profile, "seeds": records}
     with replacing(folder) as fresh:
         (fresh / "scores.json").write_text(json.dumps(document, indent=1) + "\n")
-        pd.concat(traces, ignore_index=True).to_parquet(fresh / "trace.parquet", index=False)
+        trace = pd.concat(traces, ignore_index=True)
+        trace.to_parquet(fresh / "trace.parquet", index=False)
         if (partial / inspection.FOLDER).is_dir():
             shutil.copytree(partial / inspection.FOLDER, fresh / inspection.FOLDER)
+    curves.write(CURVES, f"{dataset}/{model}", settings.model(model).kind, records, trace)
     for seed in seeds:
         Checkpoint(checkpoints_folder(dataset, model) / f"seed-{seed}").clear()
     return folder

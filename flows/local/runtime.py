@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
+from flows.local import access
 from usboost.errors import UsboostError
 
 START_SECONDS = 120
@@ -150,6 +151,8 @@ def prefect_api() -> Iterator[None]:
                 _send_last_events()
         return
     services = _services()
+    if services and services.get("auth"):
+        access.given()
     url = services["prefect"] if services else None
     with (
         _lease(),

@@ -10,13 +10,14 @@ import os
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from flows.local import runtime, stack
+from flows.local import access, runtime, stack
 from tasks import settings as params
 from usboost.errors import UsboostError
 
@@ -40,14 +41,15 @@ def up(
     prefect_db: str | None = None,
     mlflow_db: str | None = None,
     artifacts: str | None = None,
+    auth: bool = False,
 ) -> dict[str, Any]:
     """Start everything and wait until it answers; what is in ``services.json``.
 
     Raises
     ------
     UsboostError
-        If the stack runs, a port is taken, a pool is unknown, or a part does not start. Nothing
-        keeps running then.
+        If the stack runs, a port is taken, a pool is unknown, a password is missing, or a part does
+        not start. Nothing keeps running then.
     """
     with _alone():
         state = stack.read_state()
@@ -69,10 +71,13 @@ def up(
             "mlflow": f"http://127.0.0.1:{mlflow_port}",
             "code": str(Path.cwd()),
             "gpu_slots": slots,
+            "auth": auth,
             "workers": [],
         }
         try:
-            _start(state, prefect_db, mlflow_db, artifacts)
+            _start(state, prefect_db, mlflow_db, artifacts, access.of_servers(stack.folder()) if auth else {})
+            if auth:
+                access.check(state["mlflow"], stack.folder())
             _deploy(state)
             _start_workers(state, workers)
             stack.write_state(state)
@@ -87,10 +92,14 @@ def _running(state: dict[str, Any]) -> bool:
 
 
 def _start(
-    state: dict[str, Any], prefect_db: str | None, mlflow_db: str | None, artifacts: str | None
+    state: dict[str, Any],
+    prefect_db: str | None,
+    mlflow_db: str | None,
+    artifacts: str | None,
+    passwords: Mapping[str, str],
 ) -> None:
     """Start both servers and wait until they answer."""
-    env = stack.environment(state["prefect"], state["mlflow"], state["code"], prefect_db)
+    env = stack.environment(state["prefect"], state["mlflow"], state["code"], prefect_db) | passwords
     store = mlflow_db or f"sqlite:///{stack.folder() / 'mlflow.db'}"
     place = artifacts or str(stack.folder() / "artifacts")
     upgraded = subprocess.run(
@@ -106,6 +115,7 @@ def _start(
     port = state["mlflow"].split(":")[-1]
     command = [sys.executable, "-m", "mlflow", "server", *where, port, "--workers", "1"]
     command += ["--backend-store-uri", store, "--serve-artifacts", "--artifacts-destination", place]
+    command += ["--app-name", "basic-auth"] if passwords else []
     mlflow = stack.spawn(command, "mlflow.log", env, state["code"])
     stack.wait_for(
         lambda: stack.answers(f"{state['prefect']}/health"), prefect, "Prefect's server", "prefect.log"
@@ -156,7 +166,9 @@ def _worker_command(pool: str, name: str, state: dict[str, Any]) -> list[str]:
 def _online(api: str, pool: str) -> set[str]:
     """Names of the workers of a pool with a recent heartbeat."""
     request = urllib.request.Request(
-        f"{api}/work_pools/{pool}/workers/filter", b"{}", {"Content-Type": "application/json"}
+        f"{api}/work_pools/{pool}/workers/filter",
+        b"{}",
+        {"Content-Type": "application/json", **access.of_client()},
     )
     try:
         with urllib.request.urlopen(request, timeout=5) as reply:
@@ -193,6 +205,9 @@ def start(
     artifacts: Annotated[
         str | None, typer.Option(help="MLflow's artifacts, e.g. s3://bucket/path; default: a folder")
     ] = None,
+    auth: Annotated[
+        bool, typer.Option("--auth", help="both servers ask for a password; see docs/deploy.md")
+    ] = False,
 ) -> None:
     """Start the servers and workers, deploy prefect.yaml, and say where the UIs are."""
 
@@ -200,7 +215,7 @@ def start(
         from tasks.tracking import first_page  # here, because MLflow takes seconds to import
 
         chosen = worker or list(POOLS)
-        state = up(prefect_port, mlflow_port, chosen, prefect_db, mlflow_db, artifacts)
+        state = up(prefect_port, mlflow_port, chosen, prefect_db, mlflow_db, artifacts, auth)
         print(f"Prefect  {state['prefect'].removesuffix('/api')}")
         print(f"MLflow   {state['mlflow']}/{first_page(state['mlflow'], params.load().profile)}")
         print(f"workers  {', '.join(each['name'] for each in state['workers'])}")
@@ -221,6 +236,8 @@ def status() -> None:
     if not state:
         print("no services run here")
         raise SystemExit(1)
+    if state.get("auth"):
+        runtime.exit_on_error(access.given)
     checks = {
         f"Prefect  {state['prefect'].removesuffix('/api')}": stack.answers(f"{state['prefect']}/health"),
         f"MLflow   {state['mlflow']}": stack.answers(f"{state['mlflow']}/health"),

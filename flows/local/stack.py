@@ -49,13 +49,13 @@ def environment(prefect: str, mlflow: str, code: str, prefect_db: str | None = N
         MARK: str(runtime.home()),
         "USBOOST_HOME": str(runtime.home()),
         "PREFECT_API_URL": prefect,
-        "PREFECT_SERVER_UI_API_URL": prefect,  # for its pages
         "MLFLOW_TRACKING_URI": mlflow,
         "PREFECT_SERVER_DATABASE_CONNECTION_URL": prefect_db
         or f"sqlite+aiosqlite:///{folder() / 'prefect.db'}",
         "PREFECT_LOGGING_LEVEL": "INFO",
         "PYTHONUNBUFFERED": "1",
     }
+    given.setdefault("PREFECT_SERVER_UI_API_URL", prefect)  # what its pages ask; a proxy has another address
     if "USBOOST_REPOSITORY" not in given:
         given["USBOOST_CODE"] = code
     return given

@@ -1,12 +1,12 @@
 """Workspaces: folders with their own params.yaml, data and reports, run by the same code.
 
-The checkout is one (the demo). `make paper` makes another, so that real results never mix with demo
-ones and no tracked file changes.
+`make run` has one and `make paper` another, so that real results never mix with demo ones and no file of the
+checkout changes. A workspace is a Git repository of its own: DVC compares runs, and keeps experiments, as
+commits of it. The checkout can be a workspace too, where dvc.lock is to be committed with the code.
 """
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,13 +22,16 @@ from usboost.files import write_atomically
 
 ROOT = Path(__file__).resolve().parents[2]
 
+IGNORED = "/data/\n/reports/\n/.usboost/\n"
+CODE = "flows"  # Prefect loads flows by their path in the folder that a worker runs in
+
 app = typer.Typer(help="Make a workspace, or say where its results are.", no_args_is_help=True)
 
 
 def make(
     folder: Path,
     *,
-    profile: str,
+    profile: str | None = None,
     datasets: list[str] | None = None,
     rounds: int | None = None,
     seeds: int | None = None,
@@ -38,6 +41,7 @@ def make(
 
     Parameters
     ----------
+    profile : by default that of params.yaml
     rounds : at most this many boosting rounds
     seeds : number of seeds
     changes : other values by dotted key, e.g. ``{"boosting.patience": 60}``
@@ -45,12 +49,11 @@ def make(
     Raises
     ------
     UsboostError
-        If the changes do not make valid settings.
+        If the changes do not make valid settings, or Git is not installed.
     """
     document: dict[str, Any] = yaml.safe_load((ROOT / "params.yaml").read_text())
-    folder.mkdir(parents=True, exist_ok=True)
-    document["profile"] = profile
-    document["code"] = os.path.relpath(ROOT, folder.resolve())
+    profile = document["profile"] = profile or document["profile"]
+    document["code"] = str(ROOT)  # absolute: DVC runs some experiments in folders of its own
     if profile not in document["profiles"]:
         raise UsboostError(
             f"params.yaml has no profile {profile!r}; it has {', '.join(document['profiles'])}"
@@ -66,18 +69,80 @@ def make(
         sizes["seeds"] = seeds
     for key, value in (changes or {}).items():
         _set(document, key, value)
+    _find_files(document)
     params.parse(document, folder / "params.yaml")
-    if not (folder / ".dvc").exists():
-        for words in (
-            ["init", "--quiet", "--no-scm"],
-            ["config", "core.analytics", "false"],
-            ["config", "core.check_update", "false"],
-        ):
-            subprocess.run(["dvc", *words], cwd=folder, check=True)
-    write_atomically(folder / "dvc.yaml", (ROOT / "dvc.yaml").read_bytes())
-    write_atomically(folder / ".dvcignore", (ROOT / ".dvcignore").read_bytes())
-    write_atomically(folder / "params.yaml", yaml.safe_dump(document, sort_keys=False).encode())
+    new = _repository(folder)
+    files = {name: (ROOT / name).read_bytes() for name in ("dvc.yaml", ".dvcignore", "prefect.yaml")}
+    files["params.yaml"] = yaml.safe_dump(document, sort_keys=False).encode()
+    for name, content in files.items():
+        write_atomically(folder / name, content)
+    links = {found.name: found for module in [CODE, *document["imports"]] for found in _found(module)}
+    if not runtime.home().is_relative_to(folder.resolve()):
+        links[".usboost"] = runtime.home()
+    for name, target in links.items():
+        _link(folder / name, target)
+    _git(
+        folder,
+        "add",
+        "--",
+        ".gitignore",
+        ".dvc/config",
+        *files,
+        *(name for name in links if (folder / name).is_symlink()),
+    )
+    if new:
+        _git(folder, "commit", "--quiet", "--no-verify", "--message", "a workspace")
     return folder
+
+
+def _found(module: str) -> list[Path]:
+    """The file or folder of a module beside the checkout's params.yaml."""
+    top = module.partition(".")[0]
+    return [path for path in (ROOT / f"{top}.py", ROOT / top) if path.exists()]
+
+
+def _find_files(document: dict[str, Any]) -> None:
+    """Make paths of files absolute that params.yaml gives as seen from the checkout."""
+    for section, key in (
+        (document["custom"], "table"),
+        *((section, "pretrained") for section in (document["pictures"], *document["table1"].values())),
+        *((section, "pretrained") for section in document["table2"].values()),
+    ):
+        if isinstance(section.get(key), str) and (ROOT / section[key]).is_file():
+            section[key] = str(ROOT / section[key])
+
+
+def _repository(folder: Path) -> bool:
+    """Make the folder a repository of Git and DVC, with somebody to commit; whether it was none."""
+    if (folder / ".git").exists():
+        return False
+    folder.mkdir(parents=True, exist_ok=True)
+    _git(folder, "init", "--quiet")
+    if _git(folder, "config", "user.email", check=False).returncode:
+        _git(folder, "config", "user.name", "usboost")
+        _git(folder, "config", "user.email", "usboost@localhost")
+    _git(folder, "config", "commit.gpgsign", "false")
+    write_atomically(folder / ".gitignore", IGNORED.encode())
+    if (folder / ".dvc").exists():  # of an earlier version, without Git
+        subprocess.run(["dvc", "config", "--unset", "core.no_scm"], cwd=folder, check=False)
+    else:
+        subprocess.run(["dvc", "init", "--quiet"], cwd=folder, check=True)
+        write_atomically(folder / ".dvc/config", (ROOT / ".dvc/config").read_bytes())
+    return True
+
+
+def _git(folder: Path, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(["git", *words], cwd=folder, check=check, stdout=subprocess.PIPE, text=True)
+    except FileNotFoundError:
+        raise UsboostError("git is not installed; a workspace is a Git repository of its own") from None
+
+
+def _link(link: Path, target: Path) -> None:
+    if link.is_symlink():
+        link.unlink()
+    if not link.exists():
+        link.symlink_to(target)
 
 
 def _set(document: dict[str, Any], key: str, value: Any) -> None:
@@ -105,7 +170,7 @@ def _changes(given: list[str] | None) -> dict[str, Any]:
 @app.command("make")
 def make_command(
     folder: Annotated[Path, typer.Argument(help="folder of the workspace")],
-    profile: Annotated[str, typer.Option(help="demo or paper")] = "paper",
+    profile: Annotated[str | None, typer.Option(help="demo or paper; by default that of params.yaml")] = None,
     dataset: Annotated[list[str] | None, typer.Option(help="a dataset to run; may be repeated")] = None,
     rounds: Annotated[int | None, typer.Option(help="at most this many boosting rounds")] = None,
     seeds: Annotated[int | None, typer.Option(help="number of seeds")] = None,

@@ -61,6 +61,23 @@ def test_nothing_is_stale_afterwards_and_one_models_parameter_reruns_that_model(
     assert set(stale) == {"baseline@ci_b", "bfv_dnn@ci_b"}
 
 
+def test_dvc_shows_every_fits_scores_and_the_steps_of_boosting(reproduced):
+    shown = json.loads(reproduced.run("dvc", "metrics", "show", "--json").stdout)["workspace"]["data"]
+    scores = pd.read_csv(reproduced.folder / "reports/results.csv").query("model != 'gbm'")
+    named = {f"data/curves/metrics/{cell.dataset}/{cell.model}.json" for cell in scores.itertuples()}
+    assert set(shown) == named
+    found = shown["data/curves/metrics/ci_b/2wl.json"]["data"]["test"]
+    cell = scores.query("dataset == 'ci_b' and model == '2wl' and split == 'test'").set_index("metric")[
+        "value"
+    ]
+    for metric in ("f1", "log_loss"):
+        assert found[metric] == pytest.approx(cell[metric], abs=1e-6)
+    plots = json.loads(reproduced.run("dvc", "plots", "show", "--json").stdout)["data"]
+    (drawn,) = plots["data/curves/steps/ci_b/2wl.csv"]
+    assert {point["field"] for point in drawn["content"]["data"]["values"]} == {"epsilon", "delta"}
+    assert "data/curves/rounds/custom/bfv_dnn.csv" in plots
+
+
 PAGE = """
 import json, urllib.request
 from flows.local import runtime

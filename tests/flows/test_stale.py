@@ -22,6 +22,9 @@ RUN = {
 }
 OUTPUTS = ["raw/ci_a", "prepared/ci_a", "features/ci_a", "raw/iris", "prepared/iris", "results/iris/bnn"]
 OUTPUTS += [f"results/ci_a/{model}" for model in ("baseline", "bfv_dnn", "2wl", "lgbm")]
+FITS = ["iris/bnn", *(f"ci_a/{model}" for model in ("baseline", "bfv_dnn", "2wl", "lgbm"))]
+CURVES = [f"metrics/{fit}.json" for fit in FITS] + ["steps/ci_a/2wl.csv"]
+CURVES += [f"rounds/ci_a/{model}.csv" for model in ("baseline", "bfv_dnn", "2wl")]
 
 
 @pytest.fixture
@@ -54,6 +57,9 @@ def test_dvc_names_the_stages_that_run_a_file(code, tmp_path, warm, reproduced):
     for name in [*(f"data/{output}" for output in OUTPUTS), "reports"]:
         (workspace.folder / name).mkdir(parents=True)
         (workspace.folder / name / "made.txt").write_text("made up")
+    for name in CURVES:
+        (workspace.folder / "data/curves" / name).parent.mkdir(parents=True, exist_ok=True)
+        (workspace.folder / "data/curves" / name).write_text("{}")
     (workspace.folder / "params.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
     shutil.copy(ROOT / "dvc.yaml", workspace.folder)
     workspace.run("dvc", "init", "--quiet", "--no-scm")

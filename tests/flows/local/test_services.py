@@ -7,12 +7,14 @@ import re
 import shutil
 import socket
 import sys
+import urllib.error
 import urllib.request
 from pathlib import Path
 
 import psutil
 import pytest
 
+from flows.local import access
 from tests.flows.conftest import ROOT, Workspace
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
@@ -117,6 +119,59 @@ def test_a_second_start_is_refused(services):
     assert again.returncode == 1
     assert "run already" in again.stderr
     assert len(again.stderr.strip().splitlines()) == 1
+
+
+PASSWORD = "a-long-password"
+KNOWN = {
+    "PREFECT_API_AUTH_STRING": f"team:{PASSWORD}",
+    "MLFLOW_TRACKING_USERNAME": "team",
+    "MLFLOW_TRACKING_PASSWORD": PASSWORD,
+}
+
+
+def status_of(url: str, password: str | None = None) -> int:
+    """Of the reply to a request that lists flows or experiments."""
+    header = access.basic(f"team:{password}") if password else {}
+    path, body = (
+        ("/flows/filter", b"{}") if url.endswith("/api") else ("/api/2.0/mlflow/experiments/search", None)
+    )
+    query = "" if body else "?max_results=1"
+    request = urllib.request.Request(url + path + query, body, {"Content-Type": "application/json", **header})
+    try:
+        with urllib.request.urlopen(request, timeout=20) as reply:
+            return reply.status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def test_without_a_password_nobody_is_let_in(services, tmp_path):
+    pytest.importorskip("flask_wtf", reason="install usboost[auth]")
+    own = Workspace(services.folder, tmp_path / "home")
+    own.environment |= {"PREFECT_WORKER_QUERY_SECONDS": "2"}
+    start = ("local.services", "start", "--prefect-port", "0", "--mlflow-port", "0", "--auth")
+    refused = own.flow(*start, check=False)
+    assert refused.returncode == 1 and "PREFECT_API_AUTH_STRING is not set" in refused.stderr
+    short = own.flow(*start, check=False, **{**KNOWN, "MLFLOW_TRACKING_PASSWORD": "short"})
+    assert short.returncode == 1 and "12 characters" in short.stderr
+    try:
+        own.flow(*start, "--worker", "gpu", **KNOWN)
+        state = json.loads((tmp_path / "home/services.json").read_text())
+        for server in (state["prefect"], state["mlflow"]):
+            assert [status_of(server, word) for word in (None, "another", PASSWORD)] == [401, 401, 200]
+        trained = ["deployment", "run", "train/default", "--watch", "-p", "dataset=ci_b", "-p", "model=2wl"]
+        words = [sys.executable, "-m", "prefect", *trained]
+        assert own.run(*words, check=False, PREFECT_API_URL=state["prefect"]).returncode
+        own.run(*words, PREFECT_API_URL=state["prefect"], **KNOWN)
+        own.flow("train", "ci_b", "lgbm", **KNOWN)
+        code = "import mlflow; print(len(mlflow.search_runs(search_all_experiments=True)))"
+        counted = own.run(sys.executable, "-c", code, MLFLOW_TRACKING_URI=state["mlflow"], **KNOWN)
+        assert counted.stdout.split() == ["2"]
+        written = [path for path in (tmp_path / "home").rglob("*") if path.is_file()]
+        assert not [path for path in written if PASSWORD.encode() in path.read_bytes()]
+        anybody = own.flow("train", "ci_b", "lgbm", check=False)
+        assert anybody.returncode == 1 and len(anybody.stderr.strip().splitlines()) == 1, anybody.stderr
+    finally:
+        own.flow("local.services", "stop", check=False)
 
 
 def test_a_taken_port_is_refused(reproduced, tmp_path):

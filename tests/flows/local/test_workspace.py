@@ -1,11 +1,14 @@
 """A workspace is the checkout's parameters with changes, and leaves the checkout alone."""
 
+import json
 import subprocess
+import sys
 
 import pytest
 
 from flows.local import workspace
 from tasks import settings
+from tests.flows.conftest import DATA, Workspace
 from usboost.errors import UsboostError
 
 
@@ -58,3 +61,74 @@ def test_set_needs_a_value():
     }
     with pytest.raises(UsboostError, match="gives no value"):
         workspace._changes(["device"])
+
+
+def test_files_are_found_from_a_workspace(tmp_path, monkeypatch):
+    """Paths in the checkout's params.yaml are as seen from there; a relative one stays as it is elsewhere."""
+    for name in ("params.yaml", "dvc.yaml", ".dvcignore", "prefect.yaml", ".dvc/config"):
+        (tmp_path / "code" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "code" / name).write_bytes((workspace.ROOT / name).read_bytes())
+    (tmp_path / "code/table.csv").write_text("a\n1\n")
+    (tmp_path / "code/mine.py").touch()
+    (tmp_path / "code/flows").mkdir()
+    monkeypatch.setattr(workspace, "ROOT", tmp_path / "code")
+    changes = {"custom.table": "table.csv", "pictures.pretrained": "elsewhere.pth", "imports": ["mine.parts"]}
+    folder = workspace.make(tmp_path / "w", changes=changes)
+    made = settings.yaml.safe_load((folder / "params.yaml").read_text())
+    assert made["custom"]["table"] == str(tmp_path / "code/table.csv")
+    assert made["pictures"]["pretrained"] == "elsewhere.pth"
+    assert (folder / "mine.py").resolve() == tmp_path / "code/mine.py"
+    status = ["git", "status", "--porcelain", "--untracked-files=all"]
+    assert subprocess.run(status, cwd=folder, capture_output=True, text=True).stdout == ""
+
+
+def test_git_ignores_what_make_run_leaves():
+    left = ["workspace/dvc.lock", ".usboost/mlflow.db", "deploy/.env"]
+    done = subprocess.run(["git", "check-ignore", *left], cwd=workspace.ROOT, capture_output=True, text=True)
+    if done.returncode == 128:
+        pytest.skip("no Git repository")
+    assert done.stdout.split() == left
+
+
+def tiny(document):
+    sizes = document["profiles"]["demo"]
+    sizes["data"] = DATA
+    sizes["features"]["trees"], sizes["networks"]["epochs"], sizes["boosting"]["rounds"] = 4, 1, 3
+    document["run"] |= {"datasets": ["ci_b"], "boosting": ["2wl"], "external_baselines": ["lgbm"]}
+    document["run"] |= {"further_datasets": ["iris"]}
+    document["run"]["further"] = {"iris-bnn": {"dataset": "iris", "model": "bnn"}}
+    document["bnn"] = {"loss": "squared", "hidden": 4, "epochs": 2, "rounds": 2}
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_make_run_leaves_a_clone_clean_and_dvc_compares_experiments(tmp_path):
+    clone = Workspace(tmp_path / "clone", tmp_path / "clone/.usboost")
+    clone.environment["PYTHONPATH"] = str(clone.folder)
+    subprocess.run(["git", "clone", "--quiet", workspace.ROOT, clone.folder], check=True)
+    clone.params(tiny)
+    author = ["-c", "user.name=somebody", "-c", "user.email=somebody@example.org"]
+    clone.run("git", *author, "commit", "--quiet", "--all", "--message", "smaller")
+    installed = ("--old-file", ".venv/.ready", f"PYTHON={sys.executable}")
+    clone.run("make", *installed, "run")
+    assert clone.run("git", "status", "--porcelain").stdout == ""
+    assert (clone.folder / "workspace/reports/index.html").is_file()
+
+    made = Workspace(clone.folder / "workspace", tmp_path / "clone/.usboost")
+    made.environment = clone.environment
+    assert made.run("git", "status", "--porcelain").stdout == ""
+    made.run("dvc", "exp", "run", "--quiet", "-S", "+models={2wl: {shrinkage: 0.3}}")
+    assert clone.run("git", "status", "--porcelain").stdout == ""
+    changed = json.loads(made.run("dvc", "params", "diff", "--json").stdout)
+    assert changed == {"params.yaml": {"models.2wl.shrinkage": {"old": None, "new": 0.3}}}
+    scored = json.loads(made.run("dvc", "metrics", "diff", "--json").stdout)
+    scored = scored.get("diff", scored)
+    assert set(scored) == {"data/curves/metrics/ci_b/2wl.json"}
+    assert "test.log_loss" in scored["data/curves/metrics/ci_b/2wl.json"]
+    drawn = json.loads(made.run("dvc", "plots", "diff", "--json").stdout)["data"]
+    (steps,) = drawn["data/curves/steps/ci_b/2wl.csv"]
+    assert {"HEAD", "workspace"} <= set(steps["revisions"])
+
+    clone.run("make", *installed, "run")
+    assert made.run("dvc", "params", "diff", "--json").stdout.strip() == "{}"
+    assert made.run("git", "status", "--porcelain").stdout == ""

@@ -1,0 +1,2 @@
+create database prefect;
+create database mlflow;
