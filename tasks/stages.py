@@ -34,6 +34,7 @@ STAGES: dict[str, tuple[str, ...]] = {
         "usboost.models.two_weak_learner",
         "usboost.learners.networks.learner",
         "usboost.learners.trees.learner",
+        "usboost.learners.ridge",
     ),
     "external_baselines": (*FITTED_AND_SCORED, "usboost.models.baselines"),
     "further_data": ("tasks.data",),
@@ -68,6 +69,7 @@ CONFIGURED = (
     "usboost/models/builders.py",
     "usboost/models/entry.py",
     "usboost/models/zoo.py",
+    "usboost/multimodal/models.py",
 )
 """The files that configure a model, besides params.yaml; what they import does not count."""
 
