@@ -74,7 +74,13 @@ CONFIGURED = (
 """The files that configure a model, besides params.yaml; what they import does not count."""
 
 MORE = {
-    "report": ("usboost/reporting/templates/report.html.j2",),
+    "report": tuple(
+        f"usboost/reporting/templates/{name}.j2"
+        for name in (
+            *("base.html", "style.css", "own_data.html", "paper.html", "figures.html", "inspection.html"),
+            *("cards.html", "origins.html", "confusion.html"),
+        )
+    ),
     **dict.fromkeys(
         ("features", "baseline", "bfv_dnn", "boosting", "external_baselines", "further"), CONFIGURED
     ),

@@ -65,8 +65,8 @@ def randomization_test(
     """Two-sided p-value of two fitted models' difference on the same rows (approximate randomization).
 
     If the models were alike, which of them had made a row's prediction would not matter: in each draw a fair
-    coin for every row swaps the two. p = (1 + draws with a difference as large as the seen one) / (1 + draws).
-    It holds the sampling of the rows, not the variation of the training.
+    coin for every row swaps the two. p = (1 + draws with a difference as large as the one seen) /
+    (1 + draws). It holds the sampling of the rows, not the variation of the training.
 
     Parameters
     ----------
@@ -92,7 +92,12 @@ def paired_interval(
     seed: int = 0,
     draws: int = 500,
 ) -> tuple[float, float]:
-    """Bootstrap percentile interval of 95 % of the first model's score less the second's, on the same rows."""
+    """Bootstrap percentile interval of 95 % of the first model's score less the second's, on the same rows.
+
+    Parameters
+    ----------
+    As `randomization_test`.
+    """
     rng, n = np.random.default_rng(seed), len(labels)
     found = []
     for rows in (rng.integers(0, n, n) for _ in range(draws)):
