@@ -88,7 +88,6 @@ def write_report(
             frame,
             results,
             OWN,
-            models=models,
             card=cards.get(OWN, {}),
             absent=[m for _, m in missing(results, own, models)],
             drawings=_drawn(results, own, models, cards, pngs),

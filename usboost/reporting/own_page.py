@@ -28,7 +28,6 @@ def render(
     results: Path,
     dataset: str,
     *,
-    models: Sequence[str],
     card: Mapping[str, Any],
     absent: Sequence[str] = (),
     drawings: Mapping[str, Mapping[str, str]] | None = None,
@@ -43,7 +42,6 @@ def render(
     ----------
     frame : what `results.collect` returns.
     results : folder with the test rows of each fit.
-    models : what the report is about.
     card : of the dataset.
     absent : models without scores.
     drawings, pictures, inspections, origins : as in `paper_page.render`, of this dataset.
@@ -55,50 +53,47 @@ def render(
     roles, classes = card.get("roles", {}), list(map(str, card.get("classes", [])))
     label, profile = str(roles.get("label", "the label")), str(card.get("profile", ""))
     demo, made = profile == "demo", origin_rows(origins or {})
-    return (
-        environment()
-        .get_template("own_data.html.j2")
-        .render(
-            title=f"Your data: predicting {label}" + (f": {DEMO}" if demo else ""),
-            demo=demo,
-            dataset=dataset,
-            label=label,
-            profile=profile,
-            table=next(iter(card.get("sources", {})), "your table"),
-            registered=f"usboost-{profile}-{dataset}",
-            metric=metric_name(METRIC),
-            f1=f1_of(classes) if len(classes) > 1 else "that of the label",
-            level=f"{LEVEL:.0%}",
-            heads=list(map(metric_name, METRICS)),
-            best=_shown(best) if best else None,
-            standings=list(map(_shown, found)),
-            tested=any(each.p_holm is not None for each in found),
-            level_with=[each.model for each in found if each.within_noise],
-            behind=[each.model for each in found if _clear(each) and each.difference[0] > 0],
-            ahead=[each.model for each in found if _clear(each) and each.difference[0] < 0],
-            alone=_alone(found, "images" in card),
-            majority=_majority(rows),
-            n_test=0 if rows is None else len(rows[0]),
-            absent=absent,
-            read=_read(card),
-            classes=classes,
-            confusion=confusion_rows(*rows, classes) if rows is not None else [],
-            drawings=drawings or {},
-            noisy=False,
-            pictures={dataset: pictures} if pictures else {},
-            inspections={dataset: inspections} if inspections else {},
-            cards={dataset: shown_card(card) if card else None},
-            datasets=[dataset],
-            origins=made,
-            traced={(row["dataset"], row["model"]) for row in made},
-            other_page=other_page,
-        )
+    template = environment().get_template("own_data.html.j2")
+    return template.render(
+        title=f"Your data: predicting {label}" + (f": {DEMO}" if demo else ""),
+        demo=demo,
+        dataset=dataset,
+        label=label,
+        profile=profile,
+        table=next(iter(card.get("sources", {})), "your table"),
+        registered=f"usboost-{profile}-{dataset}",
+        metric=metric_name(METRIC),
+        f1=f1_of(classes) if len(classes) > 1 else "that of the label",
+        level=f"{LEVEL:.0%}",
+        heads=list(map(metric_name, METRICS)),
+        best=_shown(best) if best else None,
+        standings=list(map(_shown, found)),
+        tested=any(each.p_holm is not None for each in found),
+        level_with=[each.model for each in found if each.within_noise],
+        behind=[each.model for each in found if _clear(each) > 0],
+        ahead=[each.model for each in found if _clear(each) < 0],
+        alone=_alone(found, "images" in card),
+        majority=_majority(rows),
+        n_test=0 if rows is None else len(rows[0]),
+        absent=absent,
+        read=_read(card),
+        classes=classes,
+        confusion=confusion_rows(*rows, classes) if rows is not None else [],
+        drawings=drawings or {},
+        noisy=False,
+        pictures={dataset: pictures} if pictures else {},
+        inspections={dataset: inspections} if inspections else {},
+        cards={dataset: shown_card(card) if card else None},
+        datasets=[dataset],
+        origins=made,
+        traced={(row["dataset"], row["model"]) for row in made},
+        other_page=other_page,
     )
 
 
-def _clear(each: Standing) -> bool:
-    """Whether the difference from the chosen model is more than noise."""
-    return each.difference is not None and not each.within_noise
+def _clear(each: Standing) -> float:
+    """The chosen model's lead where it is more than noise, else 0."""
+    return 0.0 if each.difference is None or each.within_noise else each.difference[0]
 
 
 def _shown(each: Standing) -> dict[str, Any]:
