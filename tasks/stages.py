@@ -36,7 +36,7 @@ STAGES: dict[str, tuple[str, ...]] = {
         "usboost.learners.trees.learner",
         "usboost.learners.ridge",
     ),
-    "external_baselines": (*FITTED_AND_SCORED, "usboost.models.baselines"),
+    "external_baselines": (*FITTED_AND_SCORED, "usboost.models.baselines", "usboost.models.linear"),
     "further_data": ("tasks.data",),
     "further": (
         *FITTED_AND_SCORED,

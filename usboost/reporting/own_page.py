@@ -131,7 +131,7 @@ def _p(p: float | None) -> str:
 
 def _alone(found: Sequence[Standing], pictures: bool) -> dict[str, Any] | None:
     """LightGBM on the columns alone, by which a person sees whether pictures help."""
-    each = next((each for each in found[1:] if each.model == "lgbm_s"), None)
+    each = next((each for each in found[1:] if each.model == zoo.WITHOUT_PICTURES), None)
     return _shown(each) if pictures and each is not None and each.difference else None
 
 
