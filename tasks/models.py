@@ -93,10 +93,10 @@ class FromParams(Parts):
             "optimizer": sizes.optimizer or table.optimizer,
             "learning_rate": sizes.learning_rate or table.learning_rate,
             "batch_size": sizes.batch_size or table.batch_size,
-            "n_epochs": sizes.epochs,
             "patience": self.settings.networks.patience,
             "device": self.settings.device,
             "backbone": self._backbone(table, sizes),
+            **_given({"n_epochs": sizes.epochs}),
         }
 
     def features(self) -> dict[str, Any]:
