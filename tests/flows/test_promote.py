@@ -67,9 +67,8 @@ def fitted(reproduced: Workspace, tmp_path_factory: pytest.TempPathFactory) -> W
 
     workspace.params(person)
     (workspace.folder / "dvc.lock").unlink()  # it has the demo's digests
-    (workspace.folder / ".usboost").symlink_to(
-        workspace.environment["USBOOST_HOME"]
-    )  # as docs/serving.md has it
+    # where docs/serving.md has the store
+    (workspace.folder / ".usboost").symlink_to(workspace.environment["USBOOST_HOME"])
     for flow in ("fetch", "prepare"):
         workspace.flow(flow, "custom")
     for model in MODELS:

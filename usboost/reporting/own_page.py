@@ -22,6 +22,8 @@ from usboost.reporting.standing import Interval, Standing, standings
 METRIC = "f1"
 """What chooses, as `promote` does when nothing else is asked for."""
 
+_SHOWN = (METRIC, *(metric for metric in METRICS if metric != METRIC))
+
 
 def render(
     frame: pd.DataFrame,
@@ -65,7 +67,7 @@ def render(
         metric=metric_name(METRIC),
         f1=f1_of(classes) if len(classes) > 1 else "that of the label",
         level=f"{LEVEL:.0%}",
-        heads=list(map(metric_name, METRICS)),
+        heads=list(map(metric_name, _SHOWN)),
         best=_shown(best) if best else None,
         standings=list(map(_shown, found)),
         tested=any(each.p_holm is not None for each in found),
@@ -102,7 +104,7 @@ def _shown(each: Standing) -> dict[str, Any]:
         "about": zoo.about(each.model),
         "seed": each.seed,
         "val": _number(each.val.get(METRIC)),
-        "test": [_interval(each.test.get(name)) for name in METRICS],
+        "test": [_interval(each.test.get(name)) for name in _SHOWN],
         "headline": _interval(each.test.get(METRIC)),
         "rounds": "–" if np.isnan(each.rounds) else f"{each.rounds:,.0f}",
         "seconds": "–" if np.isnan(each.seconds) else f"{each.seconds:,.1f}",

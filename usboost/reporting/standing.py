@@ -62,20 +62,28 @@ def standings(frame: pd.DataFrame, results: Path, dataset: str, metric: str) -> 
     found.sort(key=lambda each: selection.rank(each.val, metric), reverse=True)
     if not found:
         return []
-    first, *others = found
-    best = rows[first.model, first.seed]
-    compared = [rows[each.model, each.seed] for each in others]
-    if best is None or any(one is None or not np.array_equal(one[0], best[0]) for one in compared):
+    best = rows[found[0].model, found[0].seed]
+    if best is None:
         return found
+    labels, mine = best[0], best[1].argmax(axis=1)
     statistic = _statistic(metric, best[1].shape[1])
-    codes = [one[1].argmax(axis=1) for one in compared if one]
-    mine, labels = best[1].argmax(axis=1), best[0]
-    p = holm([randomization_test(labels, mine, one, statistic) for one in codes])
-    tested = [
-        replace(each, difference=_difference(labels, mine, one, statistic), p_holm=float(adjusted))
-        for each, one, adjusted in zip(others, codes, p, strict=True)
+    compared = {
+        each.model: one[1].argmax(axis=1)
+        for each in found[1:]
+        if (one := rows[each.model, each.seed]) is not None and np.array_equal(one[0], labels)
+    }
+    tests = [randomization_test(labels, mine, one, statistic) for one in compared.values()]
+    p = dict(zip(compared, holm(tests), strict=True))
+    return [
+        replace(
+            each,
+            difference=_difference(labels, mine, compared[each.model], statistic),
+            p_holm=float(p[each.model]),
+        )
+        if each.model in compared
+        else each
+        for each in found
     ]
-    return [first, *tested]
 
 
 def _statistic(metric: str, classes: int) -> Statistic:
