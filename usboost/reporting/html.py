@@ -142,6 +142,7 @@ def _drawn(
             f"{dataset_name(dataset)} · {DEMO}" if demo else dataset_name(dataset),
             baseline=_best_f1(traces.get(zoo.BASELINE)),
             ceiling=1 - share if share else None,
+            layouts=dataset != OWN,
         )
         for name, figure in drawn.items():
             found.setdefault(name, {})[dataset] = figures.to_svg(figure)

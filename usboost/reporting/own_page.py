@@ -70,6 +70,7 @@ def render(
         heads=list(map(metric_name, _SHOWN)),
         best=_shown(best) if best else None,
         standings=list(map(_shown, found)),
+        no_auc=bool(found) and all(np.isnan(each.test.get("auc", (np.nan,))[0]) for each in found),
         tested=any(each.p_holm is not None for each in found),
         level_with=[each.model for each in found if each.within_noise],
         behind=[each.model for each in found if _clear(each) > 0],
