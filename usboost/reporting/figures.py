@@ -255,13 +255,13 @@ def draw(
 ) -> dict[str, Figure]:
     """Every figure of `PERFORMANCE` and `PER_ROUND` that these traces can fill; parameters as there.
 
-    Without the paper's `layouts`, all models are in one figure of each kind.
+    Without the paper's `layouts`, one figure has the F1 of all models.
     """
     figures = {}
     for name, function in (PERFORMANCE if layouts else {"performance": performance}).items():
         with suppress(NothingToDraw):
             figures[name] = function(traces, title, baseline=baseline, ceiling=ceiling)
-    for name, function in (PER_ROUND if layouts else {"epsilon_delta": steps, "risk": risk}).items():
+    for name, function in PER_ROUND.items():
         with suppress(NothingToDraw):
             figures[name] = function(traces, title)
     return figures
