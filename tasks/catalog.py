@@ -151,9 +151,7 @@ def _obtain_custom(folder: Path, settings: Settings, cache: Path) -> None:
 
 def _custom(raw: Path, settings: Settings, work: Path, progress: Progress | None) -> Prepared:
     chosen, sizes = settings.custom, settings.data_of("custom")
-    demo, own = settings.generated("custom"), settings.is_own("custom")
-    # the demo's size is that of its drawn pictures
-    size = None if own and settings.profile == "demo" else sizes.image_size
+    demo = settings.generated("custom")
     return custom.prepare(
         raw / custom_demo.TABLE if demo else _raw(raw),
         label=custom_demo.LABEL if demo else chosen.label,
@@ -162,8 +160,8 @@ def _custom(raw: Path, settings: Settings, work: Path, progress: Progress | None
         categorical=chosen.categorical,
         drop=chosen.drop,
         seed=settings.data_seed,
-        profile="demo" if demo else "paper",
-        size=size or custom.SIZE,
+        profile=settings.profile,
+        size=sizes.image_size or custom.SIZE,
         channels=chosen.channels,
         skip_unreadable=chosen.skip_unreadable,
         work=work,
@@ -195,10 +193,10 @@ def _bundled(folder: Path, *arguments: object, **settings: object) -> None:
 
 
 def _further(raw: Path, settings: Settings, work: Path, progress: Progress | None, *, name: str) -> Prepared:
-    seed = settings.data_seed
+    seed, profile = settings.data_seed, settings.profile
     if name == "iris":
         x, y = sequences.iris()
-        return prepared_sequences.prepare_table(x, y, dataset=name, profile="paper", seed=seed, folds=5)
+        return prepared_sequences.prepare_table(x, y, dataset=name, profile=profile, seed=seed, folds=5)
     if name == "digits_rows":
         split = sequences.digits_rows(seed=seed)
     elif name == "pendigits":
@@ -206,7 +204,7 @@ def _further(raw: Path, settings: Settings, work: Path, progress: Progress | Non
     else:
         split = sequences.ts_split(raw, "GunPoint")
     digests = {path.name: sha256(path) for path in sorted(raw.iterdir())}
-    return prepared_sequences.prepare(split, dataset=name, profile="paper", seed=seed, sources=digests)
+    return prepared_sequences.prepare(split, dataset=name, profile=profile, seed=seed, sources=digests)
 
 
 GUNPOINT_FILES = (

@@ -15,6 +15,7 @@ from sklearn.model_selection import StratifiedKFold
 from tasks import tracking
 from tasks.folders import prepared_folder
 from tasks.identity import Planned
+from tasks.origin import made_by
 from usboost.boosting.callbacks import ShowRounds
 from usboost.data.encoding import TableEncoder
 from usboost.data.views import Views
@@ -61,6 +62,7 @@ def fit_folds(planned: Planned, out: Path, run_id: str) -> dict[str, Any]:
         "best_round": rounds,
         "fit_seconds": seconds,
         "scores": scores,
+        "made": made_by(run_id),
     }
     (out / f"seed-{seed}.json").write_text(json.dumps(record))
     mean = trace.groupby("round", as_index=False).mean(numeric_only=True).drop(columns="fold")

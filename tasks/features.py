@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from tasks.models import FromParams
+from tasks import models
 from tasks.settings import Settings
 from usboost.data.table import Table
 from usboost.datasets.prepared import store
@@ -32,7 +32,7 @@ def features_folder(dataset: str) -> Path:
 @task(cache_policy=NO_CACHE, task_run_name="{dataset}-seed{seed}")
 def fit_features(dataset: str, seed: int, settings: Settings, folder: Path, out: Path) -> Path:
     """Fit the GBM on S; write ``gbm/``, ``<split>.parquet`` and ``scores.json`` (of the GBM alone)."""
-    learner = boosted_features(FromParams(dataset, settings), seed)
+    learner = boosted_features(models.parts(dataset, settings), seed)
     views, y = store.read(folder, "train")
     gbm = learner.fit(views["S"], y).gbm_
     out.mkdir(parents=True)

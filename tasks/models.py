@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 from tasks.settings import BoostingSizes, NetworkSizes, Settings, Table1, Table2
@@ -10,6 +11,7 @@ from usboost.models import builders
 from usboost.models.base import ViewsClassifier
 from usboost.models.builders import Parts
 from usboost.models.entry import Entry, LearnerSpec
+from usboost.multimodal.models import OneComputer, Pictures
 
 
 def build(name: str, dataset: str, settings: Settings, seed: int) -> ViewsClassifier:
@@ -20,7 +22,14 @@ def build(name: str, dataset: str, settings: Settings, seed: int) -> ViewsClassi
     UsboostError
         If there is no such model, or params.yaml's tables have no such dataset.
     """
-    return builders.build(settings.model(name), FromParams(dataset, settings), seed)
+    return builders.build(settings.model(name), parts(dataset, settings), seed)
+
+
+def parts(dataset: str, settings: Settings) -> Parts:
+    """What a dataset's models are put together from: for a person's table as the command line has it."""
+    if settings.profile == "own" and dataset == "custom":
+        return OwnTable(Pictures() if settings.custom.image else None, settings=settings)
+    return FromParams(dataset, settings)
 
 
 class FromParams(Parts):
@@ -84,10 +93,10 @@ class FromParams(Parts):
             "optimizer": sizes.optimizer or table.optimizer,
             "learning_rate": sizes.learning_rate or table.learning_rate,
             "batch_size": sizes.batch_size or table.batch_size,
-            "n_epochs": sizes.epochs,
             "patience": self.settings.networks.patience,
             "device": self.settings.device,
             "backbone": self._backbone(table, sizes),
+            **_given({"n_epochs": sizes.epochs}),
         }
 
     def features(self) -> dict[str, Any]:
@@ -128,29 +137,84 @@ class FromParams(Parts):
     def _table2(self) -> Table2:
         return self.settings.boosting_of(self.dataset)
 
-    def _replaced(self, sizes: NetworkSizes | BoostingSizes) -> str | None:
-        """The backbone that the profile names for the tables'; the demo's is for drawn pictures only."""
-        demo = self.settings.profile == "demo"
-        return None if demo and self.settings.is_own(self.dataset) else sizes.backbone
-
     def _head(self, table: Table1 | Table2, sizes: NetworkSizes | BoostingSizes) -> list[int] | None:
-        """The profile's layers after the backbone that it names; None where the tables' count."""
-        return sizes.head if table.backbone and (self._replaced(sizes) or not sizes.backbone) else None
+        """The profile's layers after a backbone."""
+        return sizes.head if table.backbone else None
 
     def _backbone(self, table: Table1 | Table2, sizes: NetworkSizes | BoostingSizes) -> Backbone | None:
-        """The table's backbone unless the profile names another, which is trained; None for tables."""
-        if table.backbone is None:
-            return None
-        pictures, replaced = self.settings.pictures, self._replaced(sizes)
-        name = replaced or table.backbone
-        chosen = table.pretrained if pictures.pretrained is None else pictures.pretrained
-        untrained = name == "small_cnn" and not isinstance(chosen, str)
-        return Backbone(
-            name,
-            pretrained=False if untrained else chosen,
-            finetune=pictures.finetune or ("all" if replaced else table.finetune),
-            size=pictures.size,
-            augment=pictures.augment,
-            cache="data/embeddings",
-            random=untrained,  # params.yaml names it, and with it what models on embeddings read
-        )
+        return backbone(table, sizes, self.settings)
+
+
+def backbone(
+    table: Table1 | Table2, sizes: NetworkSizes | BoostingSizes, settings: Settings
+) -> Backbone | None:
+    """The table's backbone unless the profile names another, which is trained; None for tables."""
+    if table.backbone is None:
+        return None
+    pictures, name = settings.pictures, sizes.backbone or table.backbone
+    chosen = table.pretrained if pictures.pretrained is None else pictures.pretrained
+    untrained = name == "small_cnn" and not isinstance(chosen, str)
+    return Backbone(
+        name,
+        pretrained=False if untrained else chosen,
+        finetune=pictures.finetune or ("all" if sizes.backbone else table.finetune),
+        size=pictures.size,
+        augment=pictures.augment,
+        cache="data/embeddings",
+        random=untrained,  # params.yaml names it, and with it what models on embeddings read
+    )
+
+
+@dataclass(frozen=True)
+class OwnTable(OneComputer):
+    """The command line's parts, with what the profile `own`, `pictures` and `device` say."""
+
+    settings: Settings = field(kw_only=True)
+
+    @property
+    def one_table(self) -> bool:  # type: ignore[override]
+        return False  # without pictures, U and S are halves of the columns
+
+    def learner(self, spec: LearnerSpec, reads: tuple[str, ...]) -> dict[str, Any]:
+        """Of a network: the profile's training, and its layers where it reads pictures alone."""
+        given, sizes = super().learner(spec, reads), self.settings.sizes.boosting
+        if spec.kind != "network":
+            return given
+        alone = self.pictures is not None and reads == self.image_views
+        changes = {"start": sizes.start, "hidden": tuple(sizes.head or ()) if alone else None}
+        return {**given, **_given({**changes, **_training(sizes)}), "device": self.settings.device}
+
+    def boosting(self, entry: Entry) -> dict[str, Any]:
+        return {**super().boosting(entry), **_given({"n_rounds": self.settings.sizes.boosting.rounds})}
+
+    def steps(self) -> dict[str, Any]:
+        return {**super().steps(), "searched": self.settings.sizes.boosting.step}
+
+    def two_branch(self) -> dict[str, Any]:
+        sizes = self.settings.sizes.networks
+        changes = {"n_epochs": sizes.epochs, "dnn1": sizes.head, **_training(sizes)}
+        return {**super().two_branch(), **_given(changes), "device": self.settings.device}
+
+    def features(self) -> dict[str, Any]:
+        return {**super().features(), **_given({"n_trees": self.settings.sizes.features.trees})}
+
+    def lightgbm(self) -> dict[str, Any]:
+        return {**super().lightgbm(), "device": self.settings.device}
+
+    def linear(self) -> dict[str, Any]:
+        return {**super().linear(), "device": self.settings.device}
+
+    def _reader(self) -> dict[str, Any]:
+        if self.pictures is None:
+            return {}
+        chosen = self.settings
+        return {"backbone": backbone(chosen.boosting_of("custom"), chosen.sizes.boosting, chosen)}
+
+
+def _training(sizes: NetworkSizes | BoostingSizes) -> dict[str, Any]:
+    return {name: getattr(sizes, name) for name in ("optimizer", "learning_rate", "batch_size")}
+
+
+def _given(changes: dict[str, Any]) -> dict[str, Any]:
+    """Those that are not left open."""
+    return {name: value for name, value in changes.items() if value}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,9 @@ from tasks.experiment import SUPERSEDED
 from tasks.folders import prepared_folder
 from usboost.datasets.prepared import store
 from usboost.errors import UsboostError
-from usboost.evaluation.names import LOWER_IS_BETTER, check_metric
+from usboost.evaluation import selection
+from usboost.evaluation.names import check_metric
+from usboost.models import zoo
 
 ALIAS = "champion"
 
@@ -42,8 +45,9 @@ def registered_name(dataset: str) -> str:
 def promote(dataset: str, model: str, metric: str) -> Decision:
     """Register the best fit of a dataset and give it the alias, if it beats the model that has it.
 
-    The candidate is the finished run with the best validation score, so that the test split is not
-    what is chosen on; alias holder and candidate are then compared on the test split.
+    The best is the finished run with the best validation score, as in the report
+    (`usboost.evaluation.selection`). Candidate and alias holder are compared by their validation scores, too,
+    so that the test split, which no choice has seen, says how good the champion is.
 
     Parameters
     ----------
@@ -56,28 +60,40 @@ def promote(dataset: str, model: str, metric: str) -> Decision:
         If the metric is unknown, or there is no finished run on the current data.
     """
     check_metric(metric)
-    sign = -1.0 if metric in LOWER_IS_BETTER else 1.0
     data = tracking.digest(prepared_folder(dataset))
-    candidate = max(
-        _candidates(dataset, model, metric, data), key=lambda run: sign * _scores(run)[f"val_{metric}"]
-    )
-    name, score = registered_name(dataset), _scores(candidate)[f"test_{metric}"]
+    fits = _candidates(dataset, model, metric, data)
+    candidate = selection.best(((run, scores_of(_scores(run), "val")) for run in fits), metric)
+    if candidate is None:
+        raise UsboostError(
+            f"no fit of {dataset} has a {metric} on the validation split; choose another with --metric"
+        )
+    name, scores = registered_name(dataset), _scores(candidate)
     holder = _holder(name)
-    outcome = f"{candidate.info.run_name}: {metric} {score:.4f} on the test split"
+    outcome = (
+        f"{candidate.info.run_name}: {metric} {scores[f'val_{metric}']:.4f} on the validation split, "
+        f"{scores[f'test_{metric}']:.4f} on the test split"
+    )
     if holder is not None and holder.run_id == candidate.info.run_id:
         return Decision(name, False, f"{outcome}; it is the {ALIAS} already")
     if holder is not None and holder.tags.get("data") == data:
-        held = float(holder.tags[f"test_{metric}"])
-        against = f"version {holder.version} ({held:.4f})"
-        if sign * score <= sign * held:
-            return Decision(name, False, f"{outcome}, not better than {against}, which stays the {ALIAS}")
-        outcome += f", better than {against}"
+        held = scores_of({key: float(holder.tags[key]) for key in holder.tags if key in scores}, "val")
+        if metric in held:
+            against = f"version {holder.version} ({held[metric]:.4f} on the validation split)"
+            if selection.best([("held", held), ("new", scores_of(scores, "val"))], metric) == "held":
+                return Decision(name, False, f"{outcome}, not better than {against}, which stays the {ALIAS}")
+            outcome += f", better than {against}"
     elif holder is not None:
         outcome += f"; version {holder.version} was scored on other data"
     version = _register(name, candidate, data)
     MlflowClient().set_registered_model_alias(name, ALIAS, version.version)
     tracking.describe_version(version, candidate, dataset, ALIAS, outcome)
     return Decision(name, True, f"{outcome}; version {version.version} is the {ALIAS} now")
+
+
+def scores_of(metrics: Mapping[str, float], split: str) -> dict[str, float]:
+    """The scores of one split by metric, of those that MLflow has as ``val_f1`` and the like."""
+    start = f"{split}_"
+    return {name.removeprefix(start): value for name, value in metrics.items() if name.startswith(start)}
 
 
 def _candidates(dataset: str, model: str, metric: str, data: str) -> list[Run]:
@@ -102,7 +118,9 @@ def _candidates(dataset: str, model: str, metric: str, data: str) -> list[Run]:
             f"MLflow has no finished run of {what} on the current data; "
             f"run `python -m flows.train {dataset} {model or '2wl'}` first"
         )
-    return usable
+    order = zoo.ordered(run.data.tags["model"] for run in usable)
+    # the tables' order, in which the report takes the first of those that are level
+    return sorted(usable, key=lambda run: (order.index(run.data.tags["model"]), int(run.data.tags["seed"])))
 
 
 def _scores(run: Run) -> dict[str, float]:
@@ -117,7 +135,9 @@ def _holder(name: str) -> ModelVersion | None:
 
 
 def _register(name: str, run: Run, data: str) -> ModelVersion:
-    scores = {key: f"{value:.17g}" for key, value in _scores(run).items() if key.startswith("test_")}
+    scores = {
+        key: f"{value:.17g}" for key, value in _scores(run).items() if key.startswith(("val_", "test_"))
+    }
     kept: dict[str, str] = {
         key: run.data.tags[key] for key in ("dataset", "model", "seed") if key in run.data.tags
     }

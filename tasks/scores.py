@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from usboost.data.views import Views
 from usboost.evaluation import metrics
@@ -18,6 +19,13 @@ def predict(estimator: Any, splits: Mapping[str, tuple[Views, np.ndarray]]) -> d
     return {
         name: (y, estimator.predict_proba(views)) for name, (views, y) in splits.items() if name != "train"
     }
+
+
+def test_rows(predicted: Mapping[str, tuple[np.ndarray, np.ndarray]], seed: int) -> pd.DataFrame:
+    """The test rows' labels and probabilities: columns ``seed``, ``label``, ``p_0`` to ``p_<M−1>``."""
+    y, probabilities = predicted["test"]
+    columns = {f"p_{k}": column.astype(np.float32) for k, column in enumerate(probabilities.T)}
+    return pd.DataFrame({"seed": seed, "label": y, **columns})
 
 
 def score(predicted: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Scores:

@@ -100,7 +100,7 @@ class FeatureSizes(Section):
 
 
 class NetworkSizes(Section):
-    epochs: Positive
+    epochs: Positive | None
     optimizer: OptimizerName | None
     learning_rate: Rate | None
     batch_size: Positive | None
@@ -261,7 +261,7 @@ class Experiment(Section):
 class Settings(Section):
     """The whole of params.yaml."""
 
-    profile: Literal["demo", "paper"]
+    profile: Literal["demo", "own", "paper"]
     code: str
     imports: list[str] = []
     run: Run
@@ -281,6 +281,19 @@ class Settings(Section):
     earlyboost: Early
     experiment: Experiment = Experiment()
     models: dict[str, Model]
+
+    @model_validator(mode="after")
+    def _own_table_and_profile_agree(self) -> Settings:
+        given = self.custom.table is not None
+        if self.profile == "demo" and given:
+            raise ValueError(
+                "custom.table names your own table, but profile is demo, which is for generated data; "
+                "`python -m flows.local.workspace make FOLDER --profile own --table FILE --label COLUMN` "
+                "makes a workspace for it"
+            )
+        if self.profile == "own" and "custom" in self.run.datasets and not given:
+            raise ValueError("custom.table is empty, but profile is own; give the path of your table")
+        return self
 
     @model_validator(mode="after")
     def _stages_know_their_models(self) -> Settings:
@@ -318,13 +331,9 @@ class Settings(Section):
         return [*WITH_A_STAGE, *self.run.boosting, *self.run.external_baselines]
 
     def generated(self, dataset: str) -> bool:
-        """Whether a dataset's raw files are generated: in the demo, unless it is a person's own table."""
+        """Whether a dataset's raw files are generated: in the demo, unless they come with a library."""
         real = ("iris", "digits_rows", "pendigits", "gunpoint")
-        return self.profile == "demo" and dataset not in real and not self.is_own(dataset)
-
-    def is_own(self, dataset: str) -> bool:
-        """Whether it is a person's own table, for which what the demo has for drawn pictures is too small."""
-        return dataset == "custom" and self.custom.table is not None
+        return self.profile == "demo" and dataset not in real
 
     def data_of(self, dataset: str) -> DataSizes:
         return _entry(self.sizes.data, f"profiles.{self.profile}.data", dataset)

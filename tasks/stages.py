@@ -35,8 +35,9 @@ STAGES: dict[str, tuple[str, ...]] = {
         "usboost.models.two_weak_learner",
         "usboost.learners.networks.learner",
         "usboost.learners.trees.learner",
+        "usboost.learners.ridge",
     ),
-    "external_baselines": (*FITTED_AND_SCORED, "usboost.models.baselines"),
+    "external_baselines": (*FITTED_AND_SCORED, "usboost.models.baselines", "usboost.models.linear"),
     "further_data": ("tasks.data",),
     "further": (
         *FITTED_AND_SCORED,
@@ -69,11 +70,18 @@ CONFIGURED = (
     "usboost/models/builders.py",
     "usboost/models/entry.py",
     "usboost/models/zoo.py",
+    "usboost/multimodal/models.py",
 )
 """The files that configure a model, besides params.yaml; what they import does not count."""
 
 MORE = {
-    "report": ("usboost/reporting/templates/report.html.j2",),
+    "report": tuple(
+        f"usboost/reporting/templates/{name}.j2"
+        for name in (
+            *("base.html", "style.css", "own_data.html", "paper.html", "figures.html", "inspection.html"),
+            *("cards.html", "origins.html", "confusion.html"),
+        )
+    ),
     **dict.fromkeys(
         ("features", "baseline", "bfv_dnn", "boosting", "external_baselines", "further"), CONFIGURED
     ),

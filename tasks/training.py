@@ -22,6 +22,7 @@ from tasks import scores as scores_of
 from tasks.features import features_folder, read_features
 from tasks.folders import CURVES, checkpoints_folder, prepared_folder
 from tasks.identity import Planned, plan
+from tasks.origin import made_by
 from tasks.settings import Settings
 from usboost.boosting.callbacks import ShowRounds
 from usboost.boosting.checkpoint import Checkpoint
@@ -139,8 +140,10 @@ def fit(planned: Planned, out: Path, run_id: str, kept: Checkpoint | None = None
         "best_round": estimator.best_round_,
         "fit_seconds": fit_seconds,
         "scores": scores,
+        "made": made_by(run_id),
         **gbm_scores,
     }
+    scores_of.test_rows(predicted, seed).to_parquet(out / f"rows-{seed}.parquet", index=False)
     (out / f"seed-{seed}.json").write_text(json.dumps(record))
     tracking.history_frame(estimator.history_, seed).to_parquet(out / f"seed-{seed}.parquet", index=False)
     return record
@@ -170,8 +173,10 @@ def _with_features(dataset: str, seed: int, splits: dict[str, Any]) -> tuple[dic
 def write_results(
     dataset: str, model: str, seeds: list[int], settings: Settings, partial: Path, folder: Path
 ) -> Path:
-    """Gather the seeds' records and traces into ``scores.json`` and ``trace.parquet`` of the cell.
+    """Gather the seeds' records, traces and test rows into files of the cell.
 
+    These are ``scores.json``, ``trace.parquet`` and, of fits that have test rows of their own,
+    ``rows.parquet`` (see `tasks.scores.test_rows`).
     A summary for DVC goes to `CURVES`.
     """
     records = [json.loads((partial / f"seed-{seed}.json").read_text()) for seed in seeds]
@@ -182,6 +187,8 @@ def write_results(
         (fresh / "scores.json").write_text(json.dumps(document, indent=1) + "\n")
         trace = pd.concat(traces, ignore_index=True)
         trace.to_parquet(fresh / "trace.parquet", index=False)
+        if rows := sorted(partial.glob("rows-*.parquet")):
+            pd.concat(map(pd.read_parquet, rows)).to_parquet(fresh / "rows.parquet", index=False)
         if (partial / inspection.FOLDER).is_dir():
             shutil.copytree(partial / inspection.FOLDER, fresh / inspection.FOLDER)
     curves.write(CURVES, f"{dataset}/{model}", settings.model(model).kind, records, trace)

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from flows.local import runtime
+from flows.local import own_table, runtime
 from tasks import settings as params
 from usboost.errors import UsboostError
 from usboost.files import write_atomically
@@ -170,7 +170,21 @@ def _changes(given: list[str] | None) -> dict[str, Any]:
 @app.command("make")
 def make_command(
     folder: Annotated[Path, typer.Argument(help="folder of the workspace")],
-    profile: Annotated[str | None, typer.Option(help="demo or paper; by default that of params.yaml")] = None,
+    profile: Annotated[
+        str | None, typer.Option(help="demo, own or paper; by default that of params.yaml")
+    ] = None,
+    table: Annotated[Path | None, typer.Option(help="own: your table, Parquet or CSV")] = None,
+    label: Annotated[str, typer.Option(help="own: column of the classes")] = "label",
+    image: Annotated[
+        list[str] | None, typer.Option(help="own: a column of pictures; may be repeated")
+    ] = None,
+    split: Annotated[str | None, typer.Option(help="own: column that holds train, val or test")] = None,
+    categorical: Annotated[
+        list[str] | None, typer.Option(help="own: a column of numbers that are categories; may be repeated")
+    ] = None,
+    drop: Annotated[
+        list[str] | None, typer.Option(help="own: a column to leave out; may be repeated")
+    ] = None,
     dataset: Annotated[list[str] | None, typer.Option(help="a dataset to run; may be repeated")] = None,
     rounds: Annotated[int | None, typer.Option(help="at most this many boosting rounds")] = None,
     seeds: Annotated[int | None, typer.Option(help="number of seeds")] = None,
@@ -179,16 +193,20 @@ def make_command(
     ] = None,
 ) -> None:
     """Make or update a workspace from the checkout's params.yaml and dvc.yaml."""
-    runtime.exit_on_error(
-        lambda: make(
-            folder,
-            profile=profile,
-            datasets=dataset,
-            rounds=rounds,
-            seeds=seeds,
-            changes=_changes(change),
-        )
-    )
+
+    def work() -> None:
+        changes: dict[str, Any] = {}
+        if table:
+            changes = own_table.changes(
+                table, label, images=image or (), split=split, categorical=categorical or (), drop=drop or ()
+            )
+            changes |= {"run.datasets": ["custom", *(name for name in dataset or () if name != "custom")]}
+        elif profile == "own":
+            raise UsboostError("the profile own is for your own table; give its path with --table")
+        changes |= _changes(change)
+        make(folder, profile=profile, datasets=dataset, rounds=rounds, seeds=seeds, changes=changes)
+
+    runtime.exit_on_error(work)
 
 
 @app.command()

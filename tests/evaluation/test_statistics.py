@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from usboost.evaluation.statistics import corrected_t_test, holm
+from usboost.evaluation import metrics, selection
+from usboost.evaluation.statistics import corrected_t_test, holm, paired_interval, randomization_test
 
 
 def test_worked_example():
@@ -61,3 +62,50 @@ def test_holm_rejects_as_the_stepwise_procedure(p):
                 break
             rejected.add(k)
         assert {k for k in range(len(p)) if adjusted[k] <= level} == rejected
+
+
+def test_randomization_against_every_swap():
+    """Six rows have 64 equally likely swaps, which can be gone through."""
+    labels = np.array([0, 1, 1, 0, 1, 1])
+    first, second = labels.copy(), np.array([1, 0, 1, 0, 0, 1])
+    seen = metrics.accuracy(labels, first) - metrics.accuracy(labels, second)
+    swaps = (np.arange(64)[:, None] >> np.arange(6)) % 2 == 1
+    differences = [
+        metrics.accuracy(labels, np.where(s, second, first))
+        - metrics.accuracy(labels, np.where(s, first, second))
+        for s in swaps
+    ]
+    exact = np.mean(np.abs(differences) >= seen - 1e-12)  # all three differing rows the same way: 2/8
+    assert exact == 0.25
+    found = randomization_test(labels, first, second, metrics.accuracy, draws=4000)
+    assert found == pytest.approx(exact, abs=0.03)
+
+
+def test_randomization_finds_what_is_there_and_nothing_else():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 2, 400)
+
+    def wrong(share):
+        return np.where(rng.random(400) < share, 1 - labels, labels)
+
+    good = wrong(0.1)
+    assert randomization_test(labels, good, wrong(0.3), metrics.accuracy, draws=500) < 0.01
+    assert randomization_test(labels, good, good, metrics.accuracy, draws=100) == 1.0
+    p = [randomization_test(labels, wrong(0.2), wrong(0.2), metrics.accuracy, draws=99) for _ in range(60)]
+    assert np.mean(np.array(p) < 0.05) < 0.15
+    low, high = paired_interval(labels, good, wrong(0.3), metrics.accuracy)
+    assert 0 < low < 0.2 < high < 0.4
+
+
+def test_validation_scores_choose_and_ties_have_an_order():
+    fits = [
+        ("a", {"f1": 0.8, "log_loss": 0.5}),
+        ("b", {"f1": 0.8, "log_loss": 0.4}),
+        ("c", {"f1": 0.8, "log_loss": 0.4}),
+        ("none", {"f1": float("nan"), "log_loss": 0.1}),
+        ("nothing", {}),
+    ]
+    assert selection.best(fits, "f1") == "b"
+    assert selection.best(fits, "log_loss") == "none"
+    assert selection.best([fits[0], fits[2]], "log_loss") == "c"
+    assert selection.best(fits[3:], "f1") is None

@@ -44,10 +44,12 @@ def test_results_hold_every_model(reproduced):
     assert others == {("iris", "bnn"), ("digits_rows", "earlyboost")}
     early = results[results.model == "earlyboost"]
     assert {"accuracy", "earliness", "harmonic_mean"} <= set(early.metric)
-    page = (reproduced.folder / "reports/index.html").read_text()
-    assert "demo data" in page.lower()
-    assert page.count("A training picture of class") >= 3
-    assert "Accuracy over time" in page
+    own = (reproduced.folder / "reports/index.html").read_text()
+    paper = (reproduced.folder / "reports/paper.html").read_text()
+    assert "demo data" in own.lower() and "demo data" in paper.lower()
+    assert own.count("A training picture of class") >= 3
+    assert "models:/usboost-demo-custom@champion" in own
+    assert "Accuracy over time" in paper
 
 
 def test_nothing_is_stale_afterwards_and_one_models_parameter_reruns_that_model(workspace):
@@ -139,6 +141,19 @@ def test_every_run_is_complete_in_mlflow(reproduced):
     assert f"`data/prepared/ci_b` ({row['tags.input.prepared']})" in told
     assert f"/runs/flow-run/{row['tags.prefect.flow_run_id']})" in told
     assert row["tags.mlflow.source.name"] in told and "`reports/index.html`" in told
+    page = (reproduced.folder / "reports/paper.html").read_text()
+    made = page[page.index('id="made-ci_b-2wl"') :].split("</tr>")[0]
+    for piece in (
+        "boosting@ci_b-2wl",
+        row["tags.input.prepared"],
+        f"/#/experiments/{row['experiment_id']}/runs/{row['run_id']}?",
+        f"/runs/flow-run/{row['tags.prefect.flow_run_id']}",
+    ):
+        assert piece in made
+
+
+def test_experiments_are_called_after_the_profile(reproduced):
+    assert set(runs(reproduced)["experiment"]) == {"usboost-demo"}
 
 
 def test_the_logged_model_predicts_the_same_in_another_process(reproduced):

@@ -1,58 +1,80 @@
-"""The registry's alias moves only to what is better on the test split, and what it names can be served."""
+"""The alias goes to the model that validation chooses, as in the report, and what it names can be served."""
 
 from __future__ import annotations
 
 import base64
 import json
-import subprocess
 import sys
-import time
-import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from flows.local import runtime
+from flows.local import own_table, runtime
 from tests.flows.conftest import Workspace
+from tests.flows.own_table import asked, served
+from usboost.datasets.custom.demo import IMAGE, LABEL, SPLIT, write_demo
+from usboost.evaluation import selection
+from usboost.reporting.html import write_report
+from usboost.reporting.results import chosen, collect, read_cell
 
 pytestmark = pytest.mark.slow
+
+MODELS = ("lgbm_s", "lgbm", "logistic")
+NAME = "usboost-own-custom"
 
 CHAMPION = """
 import sys, json, mlflow
 from mlflow.tracking import MlflowClient
-version = MlflowClient().get_model_version_by_alias("usboost-demo-custom", "champion")
-told = MlflowClient().get_registered_model("usboost-demo-custom").description
-found = {"model": version.tags["model"], "f1": float(version.tags["test_f1"])}
+client = MlflowClient()
+version = client.get_model_version_by_alias("usboost-own-custom", "champion")
+experiment = client.get_experiment(client.get_run(version.run_id).info.experiment_id).name
+found = {"model": version.tags["model"], "run": version.run_id, "experiment": experiment}
+told = client.get_registered_model("usboost-own-custom").description
 json.dump({**found, "told": told, "why": version.description}, sys.stdout)
 """
 
 PREDICT = """
 import sys, json, mlflow, pandas as pd
-model = mlflow.pyfunc.load_model("models:/usboost-demo-custom@champion")
+model = mlflow.pyfunc.load_model("models:/usboost-own-custom@champion")
 rows = model.input_example
 found = model.predict(rows)
 rows = rows.assign(picture=[cell.hex() for cell in rows["picture"]])
 json.dump({"rows": json.loads(rows.to_json(orient="split")), "found": found.to_dict("list")}, sys.stdout)
 """
 
+UPSIDE_DOWN = """
+import sys
+from mlflow.tracking import MlflowClient
+for run, score in zip(sys.argv[1].split(","), (0.99, 0.5, 0.01)):
+    MlflowClient().log_metric(run, "test/f1", score)
+"""
+
 
 @pytest.fixture(scope="module")
-def promoted(reproduced: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """Fits of three models, promoted one after the other."""
+def fitted(reproduced: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """A person's table and three models of it."""
     workspace = reproduced.copy(tmp_path_factory.mktemp("promoted") / "copy")
-    best = -1.0
-    for model in ("lgbm", "2wl", "baseline"):
-        done = workspace.flow("promote", "custom", f"--model={model}")
-        assert done.stdout.splitlines()[-1] == "models:/usboost-demo-custom@champion"
-        score = json.loads((workspace.folder / f"data/results/custom/{model}/scores.json").read_text())
-        reached = score["seeds"][0]["scores"]["test"]["f1"]
-        said = "is the champion now" if reached > best else "which stays the champion"
-        assert said in done.stdout
-        best = max(best, reached)
-        champion = json.loads(workspace.run(sys.executable, "-c", CHAMPION, **store(workspace)).stdout)
-        assert champion["f1"] == pytest.approx(best)
+    write_demo(workspace.folder / "parts", rows_train=60, rows_test=30, seed=3)
+    table = workspace.folder / "parts/table.csv"
+    changes = own_table.changes(table, LABEL, images=[IMAGE], split=SPLIT)
+
+    def person(document: dict) -> None:
+        document["profile"] = "own"
+        document["profiles"]["own"]["data"]["custom"]["image_size"] = 24
+        for key, value in changes.items():
+            section, name = key.split(".")
+            document[section][name] = value
+
+    workspace.params(person)
+    (workspace.folder / "dvc.lock").unlink()  # it has the demo's digests
+    # where docs/serving.md has the store
+    (workspace.folder / ".usboost").symlink_to(workspace.environment["USBOOST_HOME"])
+    for flow in ("fetch", "prepare"):
+        workspace.flow(flow, "custom")
+    for model in MODELS:
+        workspace.flow("train", "custom", model)
     return workspace
 
 
@@ -60,13 +82,52 @@ def store(workspace: Workspace) -> dict[str, str]:
     return {"MLFLOW_TRACKING_URI": f"sqlite:///{workspace.environment['USBOOST_HOME']}/mlflow.db"}
 
 
-def test_the_champion_is_not_registered_twice(promoted: Workspace) -> None:
-    champion = json.loads(promoted.run(sys.executable, "-c", CHAMPION, **store(promoted)).stdout)
-    again = promoted.flow("promote", "custom", f"--model={champion['model']}")
-    assert "it is the champion already" in again.stdout
-    assert "models:/usboost-demo-custom@champion" in champion["told"]
-    assert champion["why"].startswith(f"custom {champion['model']} seed 0: f1 ")
-    assert "dvc repro --single-item" in champion["why"]
+def champion(workspace: Workspace) -> dict[str, str]:
+    found: dict[str, str] = json.loads(
+        workspace.run(sys.executable, "-c", CHAMPION, **store(workspace)).stdout
+    )
+    return found
+
+
+@pytest.fixture(scope="module")
+def promoted(fitted: Workspace) -> Workspace:
+    """The worst on validation promoted first, then the best; MLflow's test scores say the opposite."""
+    results = fitted.folder / "data/results"
+    fits = {model: read_cell(results, "custom", model).seeds[0] for model in MODELS}
+    ranked = sorted(MODELS, key=lambda model: selection.rank(fits[model].scores["val"], "f1"))
+    assert fits[ranked[0]].scores["val"]["f1"] < fits[ranked[-1]].scores["val"]["f1"]
+    ids = ",".join(fits[model].made["mlflow_run"] for model in ranked)
+    fitted.run(sys.executable, "-c", UPSIDE_DOWN, ids, **store(fitted))
+    for words, said, holder in (
+        ([f"--model={ranked[0]}"], "is the champion now", ranked[0]),
+        ([], "is the champion now", ranked[-1]),
+        ([f"--model={ranked[0]}"], "which stays the champion", ranked[-1]),
+        ([], "it is the champion already", ranked[-1]),
+    ):
+        done = fitted.flow("promote", "custom", *words)
+        assert done.stdout.splitlines()[-1] == f"models:/{NAME}@champion"
+        assert said in done.stdout
+        assert champion(fitted)["model"] == holder
+    return fitted
+
+
+def test_the_report_and_the_registry_name_the_same_model(promoted: Workspace) -> None:
+    found, folder = champion(promoted), promoted.folder
+    assert found["experiment"] == "usboost-own"
+    assert f"models:/{NAME}@champion" in found["told"]
+    assert found["why"].startswith(f"custom {found['model']} seed 0: f1 ")
+    assert "dvc repro --single-item" in found["why"]
+    frame = collect(folder / "data/results", ["custom"], MODELS)
+    model, seed = chosen(frame, "custom", "f1")
+    assert (model, seed) == (found["model"], 0)
+    fit = read_cell(folder / "data/results", "custom", model).seeds[0]
+    assert fit.made["mlflow_run"] == found["run"]
+    page = write_report(
+        *(folder / "data/results", folder / "data/prepared", folder / "out"),
+        datasets=["custom"],
+        models=MODELS,
+    ).read_text()
+    assert f"models:/{NAME}@champion" in page and "Your data" in page and "demo data" not in page.lower()
 
 
 @pytest.mark.parametrize(
@@ -84,49 +145,22 @@ def test_mistakes_get_one_sentence(promoted: Workspace, words: list[str], said: 
     assert "Traceback" not in done.stderr
 
 
-@pytest.fixture
-def served(promoted: Workspace) -> Iterator[str]:
-    port = runtime.free_port()
-    words = ["--model-uri", "models:/usboost-demo-custom@champion", "--env-manager", "local"]
-    server = subprocess.Popen(
-        [sys.executable, "-m", "mlflow", "models", "serve", *words, "--port", str(port)],
-        cwd=promoted.folder,
-        env={**promoted.environment, **store(promoted)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    address = f"http://127.0.0.1:{port}"
-    try:
-        wait_for(f"{address}/ping", server)
-        yield address
-    finally:
-        server.terminate()
-        server.wait(timeout=30)
-
-
-def wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and server.poll() is None:
-        try:
-            with urllib.request.urlopen(url, timeout=2):
-                return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.3)
-    raise AssertionError("the model's server did not start")
-
-
-def test_a_served_model_answers_a_row_with_a_picture(promoted: Workspace, served: str) -> None:
+def test_the_pages_commands_serve_it_and_a_row_may_have_gaps(promoted: Workspace) -> None:
     known = json.loads(promoted.run(sys.executable, "-c", PREDICT, **store(promoted)).stdout)
     rows = pd.DataFrame(known["rows"]["data"], columns=known["rows"]["columns"])
     rows["picture"] = [base64.b64encode(bytes.fromhex(cell)).decode() for cell in rows["picture"]]
     body = json.dumps({"dataframe_records": json.loads(rows.to_json(orient="records"))}).encode()
-    request = urllib.request.Request(
-        f"{served}/invocations", body, {"Content-Type": "application/json"}, method="POST"
-    )
-    with urllib.request.urlopen(request, timeout=60) as reply:
-        answer = pd.DataFrame(json.load(reply)["predictions"])
+    port = runtime.free_port()
+    with served(promoted.folder, promoted.environment, port) as address:
+        request = urllib.request.Request(
+            f"{address}/invocations", body, {"Content-Type": "application/json"}, method="POST"
+        )
+        with urllib.request.urlopen(request, timeout=60) as reply:
+            answer = pd.DataFrame(json.load(reply)["predictions"])
+        gaps = asked(next(Path(promoted.folder / "parts/pictures").glob("*.png")), port)
     expected = pd.DataFrame(known["found"])
     assert answer["label"].tolist() == expected["label"].tolist()
     probabilities = [column for column in expected if column.startswith("p_")]
     pd.testing.assert_frame_equal(answer[probabilities], expected[probabilities], rtol=1e-6)
+    assert gaps["label"] in {name.removeprefix("p_") for name in probabilities}
+    assert sum(gaps[name] for name in probabilities) == pytest.approx(1)

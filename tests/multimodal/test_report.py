@@ -15,10 +15,11 @@ from PIL import Image
 
 from tests.multimodal.conftest import ROLES, numbers, refused, run
 from usboost.datasets.custom.demo import write_demo
+from usboost.evaluation.intervals import intervals
 from usboost.evaluation.metrics import score
 from usboost.models.inspection import calibration, expected_calibration_error, view_importance
 from usboost.multimodal import bundle
-from usboost.multimodal.scored import intervals, score_table
+from usboost.multimodal.scored import score_table
 
 
 class Page(HTMLParser):

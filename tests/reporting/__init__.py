@@ -79,6 +79,17 @@ def _trace(model: str, seed: int, rounds: int, rng: np.random.Generator) -> pd.D
     )
 
 
+def write_rows(results: Path, dataset: str, model: str, wrong: Sequence[int], n: int = 60) -> None:
+    """The test rows of a two-class cell's seed 0: the model is sure, and mistaken in the rows `wrong`."""
+    labels = np.arange(n) % 2
+    right = np.ones(n, dtype=bool)
+    right[list(wrong)] = False
+    p = np.where(right, 0.9, 0.1)
+    p_1 = np.where(labels == 1, p, 1 - p)
+    rows = pd.DataFrame({"seed": 0, "label": labels, "p_0": 1 - p_1, "p_1": p_1})
+    rows.to_parquet(results / dataset / model / "rows.parquet", index=False)
+
+
 def write_results(
     results: Path,
     datasets: Sequence[str] = DATASETS,

@@ -13,7 +13,8 @@ import pytest
 from tests.reporting import DATASETS, MODELS, fit, write_card, write_cell, write_results
 from usboost.errors import UsboostError
 from usboost.reporting import paper
-from usboost.reporting.html import render, write_report
+from usboost.reporting.html import write_report
+from usboost.reporting.paper_page import render
 from usboost.reporting.results import collect, missing
 
 

@@ -1,5 +1,6 @@
 """The named models are what the tables say."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,10 @@ from sklearn.base import clone
 from tasks import models, settings
 from usboost.errors import UsboostError
 from usboost.learners.trees.learner import TreeLearner
+from usboost.models import zoo
 from usboost.models.bfv_network import BoostedFeatureNetworkClassifier
 from usboost.models.two_branch import TwoBranchNetworkClassifier
+from usboost.multimodal import models as one_computer
 
 PARAMS = Path(__file__).parents[2] / "params.yaml"
 LOADED = settings.load(PARAMS)
@@ -138,25 +141,67 @@ def test_pictures_pretrained_may_be_a_file_for_the_small_cnn():
     assert models.build("crossed", "ct", LOADED, seed=0).learners["U"].backbone.pretrained is False
 
 
-def own_table(profile: str, **pictures):
+def own_table(profile: str = "own", **pictures):
     """params.yaml for a person's own table."""
     document = yaml.safe_load(PARAMS.read_text()) | {"profile": profile}
-    document["custom"]["table"] = "parts.csv"
+    document["custom"] |= {"table": "parts.csv", "image": "photo"}
     document["pictures"] |= pictures
     return settings.parse(document)
 
 
-@pytest.mark.parametrize("profile", ["demo", "paper"])
+@pytest.mark.parametrize("profile", ["own", "paper"])
 def test_a_persons_pictures_are_read_by_the_packaged_backbone_frozen(profile):
     loaded = own_table(profile)
     for name in ("baseline", "2wl", "crossed", "lgbm", "logistic"):
         built = models.build(name, "custom", loaded, seed=0)
         found = built.learners["U"].backbone if name in ("2wl", "crossed") else built.backbone
         assert (found.name, found.pretrained, found.is_frozen) == ("tf_efficientnet_lite0", True, True)
-    assert models.build("baseline", "custom", loaded, seed=0).dnn1 == [512]
-    assert models.build("2wl", "custom", loaded, seed=0).learners["U"].hidden == ()
     trained = models.build("baseline", "custom", own_table(profile, finetune="last"), seed=0)
     assert trained.backbone.finetune == "last"
+
+
+def test_the_paper_profile_has_the_papers_layers_for_a_persons_table():
+    loaded = own_table("paper")
+    assert models.build("baseline", "custom", loaded, seed=0).dnn1 == [512]
+    assert models.build("2wl", "custom", loaded, seed=0).learners["U"].hidden == ()
+
+
+@pytest.mark.parametrize("name", zoo.compared(one_table=False))
+def test_a_persons_table_gets_the_command_lines_models(name):
+    """Full size, early stopping and all; only where embeddings are kept is another place."""
+
+    def parameters(model):
+        found = model.get_params()
+        for name, learner in (found.pop("learners", None) or {}).items():
+            found |= {f"{name}__{key}": value for key, value in learner.get_params().items()}
+        return {key: repr(value) for key, value in found.items() if not key.endswith("backbone__cache")}
+
+    mine = models.build(name, "custom", own_table(), seed=3)
+    theirs = one_computer.build(name, pictures=True, seed=3)
+    assert "data/embeddings" in repr(mine.get_params())
+    without = {key: text.replace("cache='data/embeddings'", "") for key, text in parameters(mine).items()}
+    assert {k: re.sub(r"\s", "", v) for k, v in without.items()} == {
+        k: re.sub(r"\s", "", v) for k, v in parameters(theirs).items()
+    }
+
+
+def test_the_profile_of_a_persons_table_can_change_them():
+    document = yaml.safe_load(PARAMS.read_text()) | {"profile": "own", "device": "cpu"}
+    document["custom"] |= {"table": "parts.csv", "image": "photo"}
+    sizes = document["profiles"]["own"]
+    sizes["boosting"] |= {"rounds": 7, "learning_rate": 0.5, "head": [9], "step": "fixed"}
+    sizes["networks"] |= {"epochs": 3, "optimizer": "adam"}
+    sizes["features"] |= {"trees": 11}
+    document["models"]["2wl"] = {"shrinkage": 0.2}
+    changed = settings.parse(document)
+    built = models.build("2wl", "custom", changed, seed=0)
+    assert (built.n_rounds, built.shrinkage, built.step, built.patience) == (7, 0.2, "fixed", 20)
+    network = built.learners["U"]
+    assert (network.hidden, network.learning_rate, network.device) == ((9,), 0.5, "cpu")
+    two_branch = models.build("baseline", "custom", changed, seed=0)
+    assert (two_branch.n_epochs, two_branch.optimizer, two_branch.dnn1) == (3, "adam", (32,))
+    assert models.parts("custom", changed).features()["n_trees"] == 11
+    assert models.build("lgbm", "custom", changed, seed=0).n_trees == 2000
 
 
 def test_the_papers_backbones_are_trained_and_so_is_the_demos():

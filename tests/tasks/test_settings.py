@@ -45,6 +45,14 @@ def test_tables_1_and_2_as_the_paper_prints_them():
         (lambda p: p["table2"]["ci_a"].update(tree_depth=0), "table2.ci_a.tree_depth"),
         (lambda p: p["models"]["2wl"].update(speed=3), "models.2wl.speed"),
         (lambda p: p["profiles"]["demo"].update(seeds="many"), "profiles.demo.seeds"),
+        (
+            lambda p: p["custom"].update(table="parts.csv"),
+            "custom.table names your own table, but",
+        ),
+        (
+            lambda p: p.update(profile="own", run={**p["run"], "datasets": ["custom"]}),
+            "custom.table is empty, but profile is own",
+        ),
     ],
 )
 def test_a_mistake_names_the_key(tmp_path, change, said):

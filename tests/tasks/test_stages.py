@@ -20,8 +20,12 @@ from tasks.stages import (
 )
 from usboost.boosting.code import modules_of
 from usboost.errors import UsboostError
+from usboost.models import zoo
+from usboost.models.entry import KINDS
 
 LOADED = settings.load(ROOT / "params.yaml")
+CUSTOM = {"table": "parts.csv", "image": "photo"}
+OWN = LOADED.model_copy(update={"profile": "own", "custom": LOADED.custom.model_copy(update=CUSTOM)})
 FITS = {"baseline", "bfv_dnn", "boosting", "external_baselines", "further"}
 CODE = {stage: set(files_of(stage)) for stage in STAGES}
 
@@ -75,17 +79,23 @@ def test_the_digest_is_that_of_the_code_without_comments(tmp_path):
 
     assert edit(forest) == {stage for stage in STAGES if "usboost/learners/trees/forest.py" in CODE[stage]}
     assert edit(configured) == {stage for stage in STAGES if CONFIGURED[0] in CODE[stage]}
-    assert edit(tmp_path / "usboost/reporting/templates/report.html.j2", "<p>") == {"report"}
+    assert edit(tmp_path / "usboost/reporting/templates/paper.html.j2", "<p>") == {"report"}
 
 
 @pytest.mark.parametrize("stage", sorted(FITS))
 def test_a_stage_runs_the_parts_of_its_models_and_no_other(stage):
     """A stage depends on what a checkpoint covers of its fits, and on what reads, folds and scores."""
-    fitted = set().union(*(modules_of(models.build(*cell, LOADED, 0)) for cell in named(stage)))
+    own = [
+        (name, "custom")
+        for name in zoo.compared(one_table=False)
+        if KINDS[zoo.find(name).kind].stage == stage
+    ]
+    cells = [*((cell, LOADED) for cell in named(stage)), *((cell, OWN) for cell in own)]
+    fitted = set().union(*(modules_of(models.build(*cell, given, 0)) for cell, given in cells))
     around = {module for module in STAGES[stage] if not module.startswith("usboost.")}
     found = code_of({*fitted, *around, *FITTED_AND_SCORED})
-    own = {name for name in found if name.split(".")[0] in ("tasks", "usboost")}
-    assert own == set(code_of(STAGES[stage]))
+    ours = {name for name in found if name.split(".")[0] in ("tasks", "usboost")}
+    assert ours == set(code_of(STAGES[stage]))
 
 
 def test_an_identity_covers_what_reads_the_data():
@@ -119,7 +129,7 @@ def test_a_file_makes_stale_what_runs_it(file, stages):
     [
         ("usboost/cli", set()),
         ("usboost/__init__.py", set()),
-        ("usboost/multimodal", set()),
+        ("usboost/multimodal", {"features", *FITS}),  # its models.py configures a person's models
         ("flows", set()),
         ("usboost/reporting", {"report"}),
         ("usboost/datasets/census", {"fetch", "prepare", "further_data"}),

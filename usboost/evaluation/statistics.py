@@ -1,11 +1,17 @@
-"""Whether a difference seen on the same folds is more than noise."""
+"""Whether a difference seen on the same folds, or on the same rows, is more than noise."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy import stats
+
+LEVEL = 0.05
+"""Level of the two-sided tests."""
+
+Statistic = Callable[[np.ndarray, np.ndarray], float]
+"""A score of labels (n,) and what was predicted for these rows, an array of n rows."""
 
 
 def corrected_t_test(differences: Sequence[float] | np.ndarray, ratio: float) -> tuple[float, float]:
@@ -45,3 +51,56 @@ def holm(p: Sequence[float] | np.ndarray) -> np.ndarray:
     out = np.empty(len(values))
     out[order] = np.maximum.accumulate(scaled)
     return out
+
+
+def randomization_test(
+    labels: np.ndarray,
+    first: np.ndarray,
+    second: np.ndarray,
+    statistic: Statistic,
+    *,
+    seed: int = 0,
+    draws: int = 2000,
+) -> float:
+    """Two-sided p-value of two fitted models' difference on the same rows (approximate randomization).
+
+    If the models were alike, which of them had made a row's prediction would not matter: in each draw a fair
+    coin for every row swaps the two. p = (1 + draws with a difference as large as the one seen) /
+    (1 + draws). It holds the sampling of the rows, not the variation of the training.
+
+    Parameters
+    ----------
+    labels : of n rows; first, second : the models' predictions, arrays of n rows.
+    """
+    rng = np.random.default_rng(seed)
+    seen = abs(statistic(labels, first) - statistic(labels, second))
+    shape = (len(labels), *(1,) * (first.ndim - 1))
+    larger = 0
+    for _ in range(draws):
+        swapped = (rng.random(len(labels)) < 0.5).reshape(shape)
+        one, two = np.where(swapped, second, first), np.where(swapped, first, second)
+        larger += abs(statistic(labels, one) - statistic(labels, two)) >= seen - 1e-12
+    return (1 + larger) / (1 + draws)
+
+
+def paired_interval(
+    labels: np.ndarray,
+    first: np.ndarray,
+    second: np.ndarray,
+    statistic: Statistic,
+    *,
+    seed: int = 0,
+    draws: int = 500,
+) -> tuple[float, float]:
+    """Bootstrap percentile interval of 95 % of the first model's score less the second's, on the same rows.
+
+    Parameters
+    ----------
+    As `randomization_test`.
+    """
+    rng, n = np.random.default_rng(seed), len(labels)
+    found = []
+    for rows in (rng.integers(0, n, n) for _ in range(draws)):
+        found.append(statistic(labels[rows], first[rows]) - statistic(labels[rows], second[rows]))
+    low, high = np.quantile(found, [0.025, 0.975])
+    return float(low), float(high)

@@ -293,6 +293,9 @@ CATALOGUE = {entry.name: entry for entry in _ENTRIES}
 BASELINE = "baseline"
 """The reference of relative improvements."""
 
+WITHOUT_PICTURES = "lgbm_s"
+"""The reference by which a person sees whether pictures help."""
+
 OFFERED = tuple(entry.name for entry in _ENTRIES if KINDS[entry.kind].views and not entry.study)
 """The models listed for a user's table; those of the study can be named, too."""
 

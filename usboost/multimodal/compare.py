@@ -19,7 +19,7 @@ from usboost.datasets.files.sampling import stratified_parts, stream
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import score
 from usboost.evaluation.names import LOWER_IS_BETTER, METRICS, check_metric
-from usboost.evaluation.statistics import corrected_t_test, holm
+from usboost.evaluation.statistics import LEVEL, corrected_t_test, holm
 from usboost.models.base import ViewsClassifier
 from usboost.multimodal.fit import SHARES
 
@@ -28,9 +28,6 @@ Build = Callable[[int], ViewsClassifier]
 
 Result = dict[str, float | str] | str | None
 """Of one fit: a row of scores, the reason of its failure, or None if it was not tried."""
-
-LEVEL = 0.05
-"""Level of the two-sided tests."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from usboost.data.views import Views
 from usboost.datasets.files.sampling import stratified_sample
 from usboost.datasets.files.sources import sha256
 from usboost.errors import UsboostError
-from usboost.evaluation.metrics import confusion
+from usboost.evaluation.intervals import intervals
 from usboost.evaluation.names import METRICS, f1_of, metric_name
 from usboost.files import write_atomically
 from usboost.learners.base import view_names
@@ -33,9 +33,10 @@ from usboost.models.occlusion import SHARE
 from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.multimodal.bundle import Bundle
 from usboost.multimodal.pictured import about, pictures_of
-from usboost.multimodal.scored import Scored, intervals, score_table
+from usboost.multimodal.scored import Scored, score_table
 from usboost.reporting import heat
 from usboost.reporting import inspection_figures as drawn
+from usboost.reporting.confusion import confusion_rows
 from usboost.reporting.figures import to_svg
 
 WORST = 12
@@ -135,7 +136,7 @@ def render(
             if missing
         ],
         classes=card.classes,
-        confusion=_confusion(scored, card.classes),
+        confusion=confusion_rows(scored.labels, scored.probabilities, card.classes),
         calibration=_drawn(drawn.calibration(bins, "Reliability diagram")),
         calibration_error=f"{expected_calibration_error(bins):.3f}",
         contributions=_contributions(bundle, sample),
@@ -159,22 +160,6 @@ def _scores(scored: Scored) -> list[dict[str, str]]:
             **{k: _number(v) for k, v in zip(("value", "low", "high"), found[key], strict=True)},
         }
         for key in METRICS
-    ]
-
-
-def _confusion(scored: Scored, classes: Sequence[str]) -> list[dict[str, Any]]:
-    counts = confusion(scored.labels, scored.probabilities.argmax(axis=1), len(classes))
-    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    return [
-        {
-            "name": name,
-            "code": code,
-            "cells": [
-                {"count": int(count), "share": f"{share:.4f}", "percent": f"{share:.1%}"}
-                for count, share in zip(counts[code], shares[code], strict=True)
-            ],
-        }
-        for code, name in enumerate(classes)
     ]
 
 

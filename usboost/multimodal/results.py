@@ -9,8 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from usboost.evaluation.names import METRICS, f1_of, metric_name
+from usboost.evaluation.statistics import LEVEL
 from usboost.files import write_atomically
-from usboost.multimodal.compare import LEVEL, Comparison, Standing
+from usboost.multimodal.compare import Comparison, Standing
 
 HEAD = ("model", *map(metric_name, METRICS), "seconds", "against the best")
 

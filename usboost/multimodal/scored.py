@@ -1,4 +1,4 @@
-"""A fitted model's predictions on labelled rows, and confidence intervals of its scores."""
+"""A fitted model's predictions on labelled rows."""
 
 from __future__ import annotations
 
@@ -16,14 +16,8 @@ from usboost.datasets.custom.pictures import PictureSet
 from usboost.datasets.custom.rows import joined
 from usboost.datasets.custom.source import TableFile, require
 from usboost.errors import UsboostError
-from usboost.evaluation.metrics import score
-from usboost.evaluation.names import METRICS
 from usboost.multimodal.bundle import Bundle
 
-DRAWS = 500
-"""Bootstrap samples of an interval; above `_LARGE` rows, where scores hardly vary, 200."""
-
-_LARGE = 10_000
 _BATCH = 1 << 16  # labels read at a time
 
 
@@ -101,32 +95,3 @@ def _labels(file: TableFile, label: str, classes: Sequence[str]) -> np.ndarray:
     if not parts:
         raise UsboostError(f"{file} has no rows to score")
     return np.concatenate(parts)
-
-
-def intervals(
-    labels: np.ndarray, probabilities: np.ndarray, *, seed: int = 0, draws: int | None = None
-) -> dict[str, tuple[float, float, float]]:
-    """Each score with its bootstrap percentile interval of 95 %: (score, low, high).
-
-    Rows are drawn with replacement; a sample that lacks a class has no AUC and is left out of its
-    interval. The interval holds the sampling of these rows, not the variation of the training.
-
-    Parameters
-    ----------
-    labels : int64 of shape (n,); probabilities : float64 of shape (n, M).
-    draws : samples; by default `DRAWS`.
-    """
-    n = len(labels)
-    draws = draws or (DRAWS if n <= _LARGE else 200)
-    rng = np.random.default_rng(seed)
-    whole = score(labels, probabilities)
-    drawn = [
-        score(labels[rows], probabilities[rows]) for rows in (rng.integers(0, n, n) for _ in range(draws))
-    ]
-    found = {}
-    for key in METRICS:
-        values = np.array([each[key] for each in drawn])
-        values = values[np.isfinite(values)]
-        low, high = np.quantile(values, [0.025, 0.975]) if len(values) else (np.nan, np.nan)
-        found[key] = (whole[key], float(low), float(high))
-    return found

@@ -65,6 +65,7 @@ _STYLE: dict[Any, Any] = {
     "svg.fonttype": "path",
 }
 _SIZE = {1: (5.0, 3.7), 2: (5.0, 4.5)}  # inches, by number of panels
+_SHORT = 180  # seconds of runtime, below which they are not shown as minutes
 _POINTS = 300  # of one line; more cannot be seen and would only fatten the page
 
 
@@ -90,6 +91,11 @@ _OTHER_LOOKS = (
     _Look("#44aa99", "p", _DOTTED),
     _Look("#999933", "h", _DOTTED),
     _Look("#6a3fb5", "*", _DOTTED),
+    _Look("#cc6677", "P", _DOTTED),
+    _Look("#117733", "<", _DOTTED),
+    _Look("#3aa0d8", ">", _DOTTED),
+    _Look("#a0522d", "8", _DOTTED),
+    _Look("#444444", "H", _DOTTED),
 )
 
 
@@ -116,7 +122,7 @@ def further_models(traces: Traces, title: str, **lines: float | None) -> Figure:
 def performance(
     traces: Traces, title: str, *, baseline: float | None = None, ceiling: float | None = None
 ) -> Figure:
-    """Validation F1 against runtime in minutes; a marker on each seed's best round.
+    """Validation F1 against runtime in minutes, or seconds; a marker on each seed's best round.
 
     With several seeds, each is a thin line, and a thick one joins the medians of the rounds that all
     of them reached.
@@ -146,9 +152,12 @@ def performance(
             if value is not None and np.isfinite(value):
                 line = ax.axhline(value, color=MUTED, linewidth=1.2, linestyle=(0, dashes), zorder=1.5)
                 extra[label] = line
+        unit = 1 if max(trace["seconds"].max() for trace in shown.values()) < _SHORT else 60
         for model, trace in shown.items():
-            _curves(ax, trace.assign(minutes=trace["seconds"] / 60), "minutes", "f1_val", _look(model, shown))
-        ax.set_xlabel("runtime, minutes")
+            _curves(
+                ax, trace.assign(runtime=trace["seconds"] / unit), "runtime", "f1_val", _look(model, shown)
+            )
+        ax.set_xlabel("runtime, seconds" if unit == 1 else "runtime, minutes")
         ax.set_ylabel("F1, validation")
         ax.set_xlim(left=0)
         _legend(fig, shown, extra)
@@ -237,11 +246,19 @@ PER_ROUND: dict[str, Callable[..., Figure]] = {
 
 
 def draw(
-    traces: Traces, title: str, *, baseline: float | None = None, ceiling: float | None = None
+    traces: Traces,
+    title: str,
+    *,
+    baseline: float | None = None,
+    ceiling: float | None = None,
+    layouts: bool = True,
 ) -> dict[str, Figure]:
-    """Every figure of `PERFORMANCE` and `PER_ROUND` that these traces can fill; parameters as there."""
+    """Every figure of `PERFORMANCE` and `PER_ROUND` that these traces can fill; parameters as there.
+
+    Without the paper's `layouts`, one figure has the F1 of all models.
+    """
     figures = {}
-    for name, function in PERFORMANCE.items():
+    for name, function in (PERFORMANCE if layouts else {"performance": performance}).items():
         with suppress(NothingToDraw):
             figures[name] = function(traces, title, baseline=baseline, ceiling=ceiling)
     for name, function in PER_ROUND.items():
@@ -290,7 +307,9 @@ def _look(model: str, shown: Traces) -> _Look:
     looks = {name: entry.look for name in shown if (entry := zoo.CATALOGUE.get(name)) and entry.look}
     if model in looks:
         return _Look.of(looks[model])
-    others = [name for name in shown if name not in looks]
+    # the same in all figures of a page, whichever models each shows
+    others = [name for name, entry in zoo.CATALOGUE.items() if not entry.look and not entry.study]
+    others += [name for name in shown if name not in looks and name not in others]
     return _OTHER_LOOKS[others.index(model) % len(_OTHER_LOOKS)]
 
 
@@ -341,7 +360,7 @@ def _legend(fig: Figure, shown: Traces, extra: Mapping[str, Line2D]) -> None:
     for label, line in extra.items():
         line.set_label(label)
         handles.append(line)
-    columns = min(len(handles), 4 if len(handles) > 6 else 3)
+    columns = min(len(handles), 3)
     fig.legend(handles=handles, loc="outside lower left", ncols=columns, handlelength=2.9, columnspacing=1.2)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 from pydantic import BaseModel, Field, ValidationError
 
 from usboost.errors import UsboostError
+from usboost.evaluation import selection
 from usboost.evaluation.names import LOWER_IS_BETTER
 from usboost.files import write_atomically
 from usboost.models import zoo
@@ -43,7 +44,7 @@ Scores = dict[str, dict[str, float | None]]
 
 
 class SeedScores(BaseModel):
-    """One fit: what it cost and its scores, {split: {metric: value}}."""
+    """One fit: what it cost, its scores, {split: {metric: value}}, and what made it."""
 
     seed: int
     rounds: int | None = None
@@ -51,6 +52,7 @@ class SeedScores(BaseModel):
     fit_seconds: float | None = None
     scores: Scores
     gbm: Scores | None = None
+    made: dict[str, Any] | None = None
 
 
 class CellScores(BaseModel):
@@ -58,7 +60,7 @@ class CellScores(BaseModel):
 
     dataset: str
     model: str
-    profile: Literal["demo", "paper"]
+    profile: Literal["demo", "own", "paper"]
     seeds: list[SeedScores] = Field(min_length=1)
 
 
@@ -114,7 +116,7 @@ def missing(results: Path, datasets: Sequence[str], models: Sequence[str]) -> li
 
 
 def profiles(results: Path, datasets: Sequence[str], models: Sequence[str]) -> set[str]:
-    """The profiles, "demo" or "paper", behind the cells and the baselines they are compared with."""
+    """The profiles, "demo", "own" or "paper", behind the cells and the baselines they are compared with."""
     cells = (read_cell(results, d, m) for d in datasets for m in (zoo.BASELINE, *models))
     return {cell.profile for cell in cells if cell is not None}
 
@@ -217,6 +219,24 @@ def table3(frame: pd.DataFrame, split: str, metric: str) -> pd.DataFrame:
             f"{name}_seeds": cells[column].count(),
         }
     return pd.DataFrame(summary).reset_index()
+
+
+def chosen(frame: pd.DataFrame, dataset: str, metric: str) -> tuple[str, int] | None:
+    """Model and seed of the dataset's best fit: its validation score chooses, as in `tasks.promotion`.
+
+    A part that is scored beside a model is no fit of its own. None where nothing has a validation score.
+
+    Parameters
+    ----------
+    frame : what `collect` returns.
+    """
+    rows = frame[(frame["dataset"] == dataset) & (frame["split"] == "val")]
+    fits = [
+        ((str(model), int(seed)), dict(zip(fit["metric"], fit["value"], strict=True)))
+        for (model, seed), fit in rows.groupby(["model", "seed"], sort=False)
+        if zoo.whole(str(model)) is None
+    ]
+    return selection.best(fits, metric)
 
 
 def read_trace(results: Path, dataset: str, model: str) -> pd.DataFrame | None:

@@ -5,11 +5,14 @@ import subprocess
 import sys
 
 import pytest
+from typer.testing import CliRunner
 
-from flows.local import workspace
+from flows.local import own_table, workspace
 from tasks import settings
 from tests.flows.conftest import DATA, Workspace
+from usboost.datasets.custom.demo import write_demo
 from usboost.errors import UsboostError
+from usboost.models import zoo
 
 
 def test_a_paper_workspace(tmp_path):
@@ -31,6 +34,39 @@ def test_a_paper_workspace(tmp_path):
     assert (workspace.ROOT / "params.yaml").read_bytes() == before
     again = workspace.make(folder, profile="paper", datasets=["ct"])
     assert all(cell.dataset != "ci_a" for cell in settings.load(again / "params.yaml").run.further.values())
+
+
+def test_a_workspace_for_a_persons_table(tmp_path):
+    """The models that `usboost compare` offers, and nothing of the papers' data."""
+    write_demo(tmp_path / "parts", rows_train=9, rows_test=3, seed=0)
+    words = ["make", str(tmp_path / "w"), "--profile", "own", "--table", str(tmp_path / "parts/table.csv")]
+    words += ["--label", "batch", "--image", "picture", "--split", "split", "--drop", "line"]
+    done = CliRunner().invoke(workspace.app, words)
+    assert done.exit_code == 0, done.output
+    made = settings.load(tmp_path / "w/params.yaml")
+    assert (made.profile, made.run.datasets, made.run.further_datasets, made.run.further) == (
+        *("own", ["custom"]),
+        *([], {}),
+    )
+    assert set(made.model_names) == set(zoo.compared(one_table=False))
+    assert made.custom.table == str(tmp_path / "parts/table.csv")
+    assert (made.custom.label, made.custom.image, made.custom.drop) == ("batch", "picture", ["line"])
+    alone = own_table.changes(tmp_path / "parts/table.csv", "batch")
+    assert "lgbm_s" not in alone["run.external_baselines"] and alone["custom.image"] is None
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--profile", "own"], "give its path with --table"),
+        (["--profile", "own", "--table", "nothing.csv"], "nothing.csv does not exist"),
+    ],
+)
+def test_a_persons_table_that_is_not_there(tmp_path, words, said):
+    done = CliRunner().invoke(workspace.app, ["make", str(tmp_path / "w"), *words])
+    assert done.exit_code == 1
+    assert done.stderr.startswith("error: ") and said in done.stderr
+    assert not (tmp_path / "w").exists()
 
 
 def test_an_unknown_profile(tmp_path):

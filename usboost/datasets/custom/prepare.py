@@ -66,7 +66,7 @@ def prepare(
     categorical : columns that are categories although they hold numbers.
     drop : columns to leave out.
     seed : of the split and of the halves.
-    profile : "demo" or "paper"; only noted in the card.
+    profile : "demo", "own" or "paper"; only noted in the card.
     size : height and width of the pictures in pixels.
     channels : 1 (grey) or 3 (red, green, blue).
     skip_unreadable : count pictures that cannot be read as missing, instead of refusing them.

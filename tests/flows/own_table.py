@@ -1,0 +1,70 @@
+"""Commands and code of docs/serving.md, run as they stand, and a model's server that they start."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import signal
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+PORT = "5001"
+
+
+def block(page: str, language: str, having: str) -> str:
+    """The one block of a language on a page of docs/ that has some text."""
+    text = (Path(__file__).parents[2] / "docs" / page).read_text()
+    (found,) = (b for b in re.findall(rf"```{language}\n(.*?)```", text, re.S) if having in b)
+    return str(found)
+
+
+@contextmanager
+def served(folder: Path, environment: Mapping[str, str], port: int) -> Iterator[str]:
+    """The address of the server that the page's commands start, on another port."""
+    commands = block("serving.md", "sh", "mlflow models serve").replace(f"--port {PORT}", f"--port {port}")
+    assert str(port) in commands
+    server = subprocess.Popen(
+        ["bash", "-c", commands],
+        cwd=folder,
+        env=dict(environment),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    address = f"http://127.0.0.1:{port}"
+    try:
+        _wait_for(f"{address}/ping", server)
+        yield address
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)
+        server.wait(timeout=30)
+
+
+def _wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and server.poll() is None:
+        try:
+            with urllib.request.urlopen(url, timeout=2):
+                return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.3)
+    raise AssertionError("the model's server did not start")
+
+
+def asked(picture: Path, port: int) -> Any:
+    """The answer to the page's request, a row with gaps, with this picture."""
+    code = block("serving.md", "python", "/invocations").replace(PORT, str(port))
+    code = code.replace('"picture.png"', repr(str(picture)))
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(code, {})
+    (answer,) = eval(printed.getvalue(), {})["predictions"]
+    return answer

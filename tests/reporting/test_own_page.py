@@ -1,0 +1,133 @@
+"""The page about a person's table: validation chooses, test reports, and differences may be noise."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.reporting import fit, write_card, write_cell, write_rows
+from tests.reporting.test_html import _Page
+from usboost.reporting.html import write_report
+from usboost.reporting.origins import Origin, Run
+from usboost.reporting.results import chosen, collect
+from usboost.reporting.standing import standings
+
+MODELS = ("baseline", "lgbm_s", "linear_trees", "2wl")
+
+
+def _scored(val: float, test: float) -> dict[str, Any]:
+    """A fit whose two splits say different things."""
+    scores = fit(0, test)
+    scores["scores"]["val"] = {**scores["scores"]["val"], "f1": val}
+    return scores
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """The best on the validation rows, linear_trees, is not the best on the test rows, 2wl."""
+    folder = tmp_path / "results"
+    mistakes = {"baseline": range(25), "lgbm_s": range(20, 45), "linear_trees": range(6), "2wl": range(3, 8)}
+    for model, val in (("baseline", 0.6), ("lgbm_s", 0.7), ("linear_trees", 0.9), ("2wl", 0.8)):
+        write_cell(folder, "custom", model, [_scored(val, 0.99 if model == "2wl" else 0.5)], "own")
+        write_rows(folder, "custom", model, mistakes[model])
+    write_card(
+        tmp_path / "prepared",
+        "custom",
+        "own",
+        classes=["no", "<b>yes"],
+        roles={"label": "<i>kind", "image": [], "dropped": ["id"]},
+        sources={"mine.csv": "ab" * 32},
+        splits={"train": {"rows": 1200}, "val": {"rows": 70}, "test": {"rows": 60}},
+        columns={"age": {"view": "S", "kind": "continuous"}, "shop": {"view": "U", "kind": "nominal"}},
+    )
+    return folder
+
+
+def _report(results: Path, **more: Any) -> Path:
+    return write_report(results, results.parent / "prepared", results.parent / "out", models=MODELS, **more)
+
+
+def test_validation_chooses_and_test_reports(results: Path) -> None:
+    frame = collect(results, ["custom"], MODELS)
+    assert chosen(frame, "custom", "f1") == ("linear_trees", 0)
+    assert [each.model for each in standings(frame, results, "custom", "f1")] == [
+        *("linear_trees", "2wl", "lgbm_s", "baseline")
+    ]
+    page = _Page(_report(results, datasets=["custom"]).read_text())
+    assert page.heads["h1"] == "Your data: predicting <i>kind"
+    assert "Predicts best Linear + trees" in page.text
+    assert "models:/usboost-own-custom@champion" in page.text
+    assert "Demo data" not in page.text
+
+
+def test_the_papers_page_chooses_by_validation_too(tmp_path: Path) -> None:
+    for model, val, test in (("baseline", 0.9, 0.5), ("2wl", 0.6, 0.99)):
+        write_cell(tmp_path / "results", "ct", model, [_scored(val, test)], "paper")
+    html = write_report(
+        tmp_path / "results", tmp_path, tmp_path / "out", datasets=["ct"], models=("baseline", "2wl")
+    ).read_text()
+    assert "Chosen on CT Baseline" in _Page(html).text
+    assert re.findall(r'class="first best">([^<]+)<', html) == ["0.5000", "0.9000"]  # of each split
+
+
+def test_a_part_of_a_model_is_not_chosen(tmp_path: Path) -> None:
+    """No run of its own could be promoted."""
+    gbm = {"val": {"f1": 0.99}, "test": {"f1": 0.99}}
+    write_cell(tmp_path, "ct", "bfv_dnn", [fit(0, 0.6, gbm=gbm)], "demo")
+    write_cell(tmp_path, "ct", "2wl", [fit(0, 0.5)], "demo")
+    assert chosen(collect(tmp_path, ["ct"], ["bfv_dnn", "2wl"]), "ct", "f1") == ("bfv_dnn", 0)
+
+
+def test_differences_have_intervals_and_a_test(results: Path) -> None:
+    frame = collect(results, ["custom"], MODELS)
+    best, level, *behind = standings(frame, results, "custom", "f1")
+    value, low, high = best.test["f1"]
+    assert value == pytest.approx(0.9)  # 6 of 60 rows are wrong, 3 of each class
+    assert low < value < high
+    assert best.difference is None
+    assert level.within_noise and level.difference and level.difference[1] < 0 < level.difference[2]
+    for each in behind:
+        assert not each.within_noise and each.p_holm and each.p_holm < 0.05
+        assert each.difference and each.difference[0] > each.difference[1] > 0
+    text = _Page(_report(results, datasets=["custom"]).read_text()).text
+    assert "ahead of LightGBM on S and Baseline by more than noise" in text
+    assert "Its difference from 2WL is within noise" in text
+
+
+def test_what_was_read_and_what_made_it(results: Path) -> None:
+    runs = (
+        Run("MLflow", "f" * 32, "http://127.0.0.1:5000/#/experiments/1/runs/x"),
+        Run("Prefect", "0123456789", "javascript:alert(1)"),
+    )
+    origin = Origin("boosting@custom-2wl", {"prepared": "md5:" + "0" * 32}, runs)
+    html = _report(results, datasets=["custom"], origins={("custom", "2wl", 0): origin}).read_text()
+    page = _Page(html)
+    for piece in ("1,200 to train on", "Numbers age", "Categories shop", "Not read id", "<b>yes"):
+        assert piece in page.text
+    links = [attrs["href"] for tag, attrs in page.tags if tag == "a" and attrs["href"]]
+    assert [link for link in links if not link.startswith("#")] == [runs[0].address]
+    anchors = {attrs["id"] for _, attrs in page.tags if "id" in attrs}
+    assert {link[1:] for link in links if link.startswith("#")} <= anchors
+    assert "made-custom-2wl" in anchors and "boosting@custom-2wl" in page.text
+    assert f'title="{origin.inputs["prepared"]}"' in html
+
+
+def test_two_reports_lead_to_each_other(results: Path) -> None:
+    write_cell(results, "ct", "baseline", [fit(0, 0.5)], "own")
+    own = _report(results, datasets=["custom", "ct"])
+    paper = own.with_name("paper.html")
+    assert 'href="paper.html"' in own.read_text() and 'href="index.html"' in paper.read_text()
+    assert " on CT" not in _Page(own.read_text()).text
+    alone = write_report(results, results, results.parent / "alone", datasets=["ct"], models=("baseline",))
+    assert "Chosen on CT" in _Page(alone.read_text()).text and not alone.with_name("paper.html").exists()
+
+
+def test_results_of_earlier_versions_have_no_intervals(results: Path) -> None:
+    (results / "custom/2wl/rows.parquet").unlink()
+    found = standings(collect(results, ["custom"], MODELS), results, "custom", "f1")
+    assert found[1].test["f1"][0] == 0.99 and found[1].p_holm is None
+    assert all(each.p_holm is not None for each in found[2:])
+    assert "Linear + trees" in _report(results, datasets=["custom"]).read_text()

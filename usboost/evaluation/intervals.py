@@ -1,0 +1,42 @@
+"""Confidence intervals of a fitted model's scores."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from usboost.evaluation.metrics import score
+from usboost.evaluation.names import METRICS
+
+DRAWS = 500
+"""Bootstrap samples of an interval; above `_LARGE` rows, where scores hardly vary, 200."""
+
+_LARGE = 10_000
+
+
+def intervals(
+    labels: np.ndarray, probabilities: np.ndarray, *, seed: int = 0, draws: int | None = None
+) -> dict[str, tuple[float, float, float]]:
+    """Each score with its bootstrap percentile interval of 95 %: (score, low, high).
+
+    Rows are drawn with replacement; a sample that lacks a class has no AUC and is left out of its
+    interval. The interval holds the sampling of these rows, not the variation of the training.
+
+    Parameters
+    ----------
+    labels : int64 of shape (n,); probabilities : float64 of shape (n, M).
+    draws : samples; by default `DRAWS`.
+    """
+    n = len(labels)
+    draws = draws or (DRAWS if n <= _LARGE else 200)
+    rng = np.random.default_rng(seed)
+    whole = score(labels, probabilities)
+    drawn = [
+        score(labels[rows], probabilities[rows]) for rows in (rng.integers(0, n, n) for _ in range(draws))
+    ]
+    found = {}
+    for key in METRICS:
+        values = np.array([each[key] for each in drawn])
+        values = values[np.isfinite(values)]
+        low, high = np.quantile(values, [0.025, 0.975]) if len(values) else (np.nan, np.nan)
+        found[key] = (whole[key], float(low), float(high))
+    return found

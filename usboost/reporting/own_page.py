@@ -1,0 +1,174 @@
+"""The page about a person's data: what predicts best, by how much, and what it was made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from usboost.evaluation.names import METRICS, f1_of, metric_name
+from usboost.evaluation.statistics import LEVEL
+from usboost.models import zoo
+from usboost.reporting.cards import shown_card
+from usboost.reporting.confusion import confusion_rows
+from usboost.reporting.origins import Key, Origin, origin_rows
+from usboost.reporting.page import DEMO, environment, signed_score
+from usboost.reporting.rows import read_rows
+from usboost.reporting.standing import Interval, Standing, standings
+
+METRIC = "f1"
+"""What chooses, as `promote` does when nothing else is asked for."""
+
+_SHOWN = (METRIC, *(metric for metric in METRICS if metric != METRIC))
+
+
+def render(
+    frame: pd.DataFrame,
+    results: Path,
+    dataset: str,
+    *,
+    card: Mapping[str, Any],
+    absent: Sequence[str] = (),
+    drawings: Mapping[str, Mapping[str, str]] | None = None,
+    pictures: Sequence[tuple[str, list[str]]] = (),
+    inspections: Mapping[str, Any] | None = None,
+    origins: Mapping[Key, Origin] | None = None,
+    other_page: str | None = None,
+) -> str:
+    """The page: HTML that loads nothing from the network and runs no script.
+
+    Parameters
+    ----------
+    frame : what `results.collect` returns.
+    results : folder with the test rows of each fit.
+    card : of the dataset.
+    absent : models without scores.
+    drawings, pictures, inspections, origins : as in `paper_page.render`, of this dataset.
+    other_page : the file of the report on the paper's datasets, if there is one.
+    """
+    found = standings(frame, results, dataset, METRIC)
+    best = found[0] if found else None
+    rows = read_rows(results, dataset, best.model, best.seed) if best else None
+    roles, classes = card.get("roles", {}), list(map(str, card.get("classes", [])))
+    label, profile = str(roles.get("label", "the label")), str(card.get("profile", ""))
+    demo, made = profile == "demo", origin_rows(origins or {})
+    template = environment().get_template("own_data.html.j2")
+    return template.render(
+        title=f"Your data: predicting {label}" + (f": {DEMO}" if demo else ""),
+        demo=demo,
+        dataset=dataset,
+        label=label,
+        profile=profile,
+        table=next(iter(card.get("sources", {})), "your table"),
+        registered=f"usboost-{profile}-{dataset}",
+        metric=metric_name(METRIC),
+        f1=f1_of(classes) if len(classes) > 1 else "that of the label",
+        level=f"{LEVEL:.0%}",
+        heads=list(map(metric_name, _SHOWN)),
+        best=_shown(best) if best else None,
+        standings=list(map(_shown, found)),
+        no_auc=bool(found) and all(np.isnan(each.test.get("auc", (np.nan,))[0]) for each in found),
+        tested=any(each.p_holm is not None for each in found),
+        level_with=[each.model for each in found if each.within_noise],
+        behind=[each.model for each in found if _clear(each) > 0],
+        ahead=[each.model for each in found if _clear(each) < 0],
+        alone=_alone(found, "images" in card),
+        majority=_majority(rows),
+        n_test=0 if rows is None else len(rows[0]),
+        absent=absent,
+        read=_read(card),
+        classes=classes,
+        confusion=confusion_rows(*rows, classes) if rows is not None else [],
+        drawings=drawings or {},
+        noisy=False,
+        pictures={dataset: pictures} if pictures else {},
+        inspections={dataset: inspections} if inspections else {},
+        cards={dataset: shown_card(card) if card else None},
+        datasets=[dataset],
+        origins=made,
+        traced={(row["dataset"], row["model"]) for row in made},
+        other_page=other_page,
+    )
+
+
+def _clear(each: Standing) -> float:
+    """The chosen model's lead where it is more than noise, else 0."""
+    return 0.0 if each.difference is None or each.within_noise else each.difference[0]
+
+
+def _shown(each: Standing) -> dict[str, Any]:
+    return {
+        "model": each.model,
+        "about": zoo.about(each.model),
+        "seed": each.seed,
+        "val": _number(each.val.get(METRIC)),
+        "test": [_interval(each.test.get(name)) for name in _SHOWN],
+        "headline": _interval(each.test.get(METRIC)),
+        "rounds": "–" if np.isnan(each.rounds) else f"{each.rounds:,.0f}",
+        "seconds": "–" if np.isnan(each.seconds) else f"{each.seconds:,.1f}",
+        "difference": _interval(each.difference, signed_score) if each.difference else None,
+        "p": _p(each.p_holm),
+        "noise": each.within_noise,
+    }
+
+
+def _interval(found: Interval | None, written: Any = None) -> dict[str, str]:
+    write = written or _number
+    value, low, high = found or (np.nan, np.nan, np.nan)
+    span = "" if np.isnan(low) else f"{write(low)} to {write(high)}"
+    return {"value": write(value), "span": span}
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None or not np.isfinite(value) else f"{value:.3f}"
+
+
+def _p(p: float | None) -> str:
+    if p is None:
+        return ""
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+
+
+def _alone(found: Sequence[Standing], pictures: bool) -> dict[str, Any] | None:
+    """LightGBM on the columns alone, by which a person sees whether pictures help."""
+    each = next((each for each in found[1:] if each.model == zoo.WITHOUT_PICTURES), None)
+    return _shown(each) if pictures and each is not None and each.difference else None
+
+
+def _majority(rows: tuple[np.ndarray, np.ndarray] | None) -> str:
+    return "–" if rows is None else f"{np.bincount(rows[0]).max() / len(rows[0]):.3f}"
+
+
+def _read(card: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What the models read, in words."""
+    splits = {name: entry.get("rows", 0) for name, entry in card.get("splits", {}).items()}
+    facts = [
+        ("Rows", ", ".join(f"{rows:,} {_SPLITS.get(name, name)}" for name, rows in splits.items())),
+        ("Split", str(card.get("split", "–"))),
+        ("Classes", ", ".join(map(str, card.get("classes", [])))),
+    ]
+    columns = {name: entry for name, entry in card.get("columns", {}).items() if entry.get("view")}
+    for kind, words in (("continuous", "Numbers"), ("nominal", "Categories")):
+        named = [str(name) for name, entry in columns.items() if entry.get("kind") == kind]
+        if named:
+            facts.append((words, ", ".join(named[:_COLUMNS]) + _more(len(named) - _COLUMNS)))
+    if images := card.get("images"):
+        size = images.get("size")
+        at = f", at {size[0]} × {size[1]} pixels" if isinstance(size, list) and len(size) == 2 else ""
+        facts.append(("Pictures", ", ".join(map(str, images.get("columns", ["image"]))) + at))
+        if without := {part: n for part, n in images.get("without", {}).items() if n}:
+            facts.append(("Without a picture", ", ".join(f"{n:,} {part}" for part, n in without.items())))
+    if dropped := card.get("roles", {}).get("dropped"):
+        facts.append(("Not read", ", ".join(map(str, dropped))))
+    return facts
+
+
+_SPLITS = {"train": "to train on", "val": "to choose by", "test": "to report on"}
+_COLUMNS = 40
+
+
+def _more(n: int) -> str:
+    return f" and {n} more" if n > 0 else ""

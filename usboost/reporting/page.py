@@ -1,0 +1,62 @@
+"""What the reports' pages have in common: templates, filters, how numbers are printed."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from usboost.models import zoo
+from usboost.reporting.results import dataset_name
+
+DEMO = "demo data"
+
+
+def environment() -> Environment:
+    """The templates, with the filters ``data_uri``, ``dataset`` and ``model``."""
+    made = Environment(
+        loader=PackageLoader("usboost.reporting"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters["data_uri"] = data_uri
+    made.filters["dataset"] = dataset_name
+    made.filters["model"] = zoo.title
+    return made
+
+
+def data_uri(svg: str) -> str:
+    """A figure as an address that holds it."""
+    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
+
+
+def noise(card: Mapping[str, Any]) -> float | None:
+    """The share of labels that were switched at random, if the card gives one."""
+    entry = card.get("noise")
+    rate = entry.get("rate") if isinstance(entry, Mapping) else None
+    return rate if isinstance(rate, float) else None
+
+
+def signed(value: float | None) -> str:
+    if value is None or not np.isfinite(value):
+        return "–"
+    text = f"{value:+.2f}".replace("-", "−")
+    return "0.00" if text[1:] == "0.00" else text
+
+
+def sign(value: float) -> str:
+    return {"+": "up", "−": "down"}.get(signed(value)[0], "") if np.isfinite(value) else ""
+
+
+def spread(value: float, digits: int) -> str:
+    return f"± {value:.{digits}f}" if np.isfinite(value) else ""
+
+
+def signed_score(value: float) -> str:
+    """A difference of scores with its sign, three digits."""
+    return "–" if not np.isfinite(value) else f"{value:+.3f}".replace("-", "−")

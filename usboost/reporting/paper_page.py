@@ -1,0 +1,161 @@
+"""The page about the papers' datasets: the layout of Table 3, beside what the paper prints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from usboost.evaluation.names import metric_name
+from usboost.models import zoo
+from usboost.reporting import paper
+from usboost.reporting.cards import shown_card
+from usboost.reporting.further import Further
+from usboost.reporting.origins import Key, Origin, origin_rows
+from usboost.reporting.page import DEMO, environment, noise, sign, signed, spread
+from usboost.reporting.results import chosen, table3
+
+HALVES = ("bfv_dnn", "1wl_s", "1wl_u", "2wl", "2wl2o")
+"""The paper's Table 4: one-learner against two-learner models."""
+
+
+def render(
+    frame: pd.DataFrame,
+    *,
+    datasets: Sequence[str],
+    models: Sequence[str],
+    profiles: set[str],
+    absent: Sequence[tuple[str, str]] = (),
+    cards: Mapping[str, Mapping[str, Any]] | None = None,
+    drawings: Mapping[str, Mapping[str, str]] | None = None,
+    title: str | None = None,
+    pictures: Mapping[str, list[tuple[str, list[str]]]] | None = None,
+    inspections: Mapping[str, Mapping[str, Any]] | None = None,
+    others: Further | None = None,
+    origins: Mapping[Key, Origin] | None = None,
+    other_page: str | None = None,
+) -> str:
+    """The page: HTML that loads nothing from the network and runs no script.
+
+    Parameters
+    ----------
+    frame : what `collect` returns.
+    datasets, models : the columns and rows of the tables.
+    profiles : the profiles behind the frame's cells; with "demo" among them (or in a card) the title
+        says so and no published number is printed.
+    absent : (dataset, model) cells without scores.
+    cards : data cards by dataset.
+    drawings : {figure: {dataset: SVG}}, figures named as in `figures.draw`.
+    title : of the page.
+    others : the cells of the other two papers.
+    inspections : by dataset and model, what `inspection.read` returns.
+    pictures : by dataset, each class's name and sample pictures as data URIs.
+    origins : by (dataset, model, seed), what made a fit's scores.
+    other_page : the file of the report on a person's data, if there is one.
+    """
+    cards = cards or {}
+    pictured = [d for d in dict.fromkeys(datasets) if "images" in cards.get(d, {})]
+    demo = is_demo(profiles, cards)
+    title = title or "The paper"
+    if demo and DEMO not in title.lower():
+        title = f"{title}: {DEMO}"
+    datasets = list(dict.fromkeys(datasets))
+    rows = zoo.ordered([*models, *frame["model"]])
+    made = origin_rows(origins or {})
+    return (
+        environment()
+        .get_template("paper.html.j2")
+        .render(
+            title=title,
+            demo=demo,
+            profiles=sorted(profiles),
+            datasets=datasets,
+            models=rows,
+            baseline=zoo.BASELINE,
+            caveats={m: entry.caveat for m in rows if (entry := zoo.CATALOGUE.get(m)) and entry.caveat},
+            seeds=sorted(int(seed) for seed in frame["seed"].unique()),
+            metrics={d: metric_name(paper.metric(d)) for d in datasets},
+            test=_table(frame, datasets, rows, "test", published=not demo),
+            validation=_table(frame, datasets, rows, "val", published=False),
+            details={d: _details(frame[frame["dataset"] == d]) for d in datasets},
+            detail_metrics=[metric_name(m) for m in frame["metric"].unique()],
+            absent=absent,
+            cards={d: shown_card(cards[d]) if d in cards else None for d in datasets},
+            drawings=drawings or {},
+            noisy=any(noise(card) for card in cards.values()),
+            pictures=pictures or {},
+            inspections=inspections or {},
+            others=others,
+            halves=_table(frame, pictured, [m for m in HALVES if m in rows], "test", published=not demo),
+            pictured=pictured,
+            half_models=[m for m in HALVES if m in rows],
+            origins=made,
+            traced={(row["dataset"], row["model"]) for row in made},
+            other_page=other_page,
+        )
+    )
+
+
+def is_demo(used: set[str], cards: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether any cell or data card is of the demo profile, so that the paper's numbers must not show."""
+    return "demo" in used or any(card.get("profile") == "demo" for card in cards.values())
+
+
+def _table(
+    frame: pd.DataFrame, datasets: Sequence[str], models: Sequence[str], split: str, *, published: bool
+) -> dict[str, Any]:
+    """Table 3's layout: a row per model, a cell per dataset (None where it has no score).
+
+    The best is the model whose fit has the best validation score, whatever split is shown.
+    """
+    cells: dict[tuple[str, str], dict[str, Any]] = {}
+    best: dict[str, dict[str, Any]] = {}
+    for dataset in datasets:
+        summary = table3(frame[frame["dataset"] == dataset], split, paper.metric(dataset))
+        summary = summary[(summary["value_seeds"] > 0) & summary["model"].isin(models)]
+        for row in summary.itertuples():
+            cells[dataset, row.model] = {
+                "model": row.model,
+                "value": f"{row.value_mean:.4f}",
+                "spread": spread(row.value_std, 4),
+                "seeds": int(row.value_seeds),
+                "gain": signed(row.improvement_mean),
+                "gain_spread": spread(row.improvement_std, 2),
+                "gain_seeds": int(row.improvement_seeds),
+                "sign": "" if row.model == zoo.BASELINE else sign(row.improvement_mean),
+                "best": False,
+            }
+        fit = chosen(frame[frame["model"].isin(models)], dataset, paper.metric(dataset))
+        if fit and (dataset, fit[0]) in cells:
+            best[dataset] = cells[dataset, fit[0]]
+            best[dataset]["best"] = True
+    numbers = {key: paper.improvement(*key) for key in ((d, m) for d in datasets for m in models)}
+    counts = [cell["seeds"] for cell in cells.values()]
+    return {
+        "cells": cells,
+        "best": best,
+        "seeds": max(set(counts), key=counts.count) if counts else 0,
+        "paper": {key: signed(value) for key, value in numbers.items()} if published else {},
+    }
+
+
+def _details(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """One dataset's test split: per model, cost and every metric as (mean, spread)."""
+    fits = frame.drop_duplicates(["model", "seed"]).groupby("model", sort=False)
+    rounds, seconds = fits["rounds"].mean(), fits["fit_seconds"].mean()
+    summaries = [table3(frame, "test", metric).set_index("model") for metric in frame["metric"].unique()]
+    return [
+        {
+            "model": model,
+            "rounds": "–" if pd.isna(rounds[model]) else f"{rounds[model]:,.0f}",
+            "minutes": "–" if pd.isna(seconds[model]) else f"{seconds[model] / 60:,.2f}",
+            "values": [
+                (f"{s.value_mean[model]:.4f}", spread(s.value_std[model], 4))
+                if model in s.index and s.value_seeds[model]
+                else ("–", "")
+                for s in summaries
+            ],
+        }
+        for model in rounds.index
+    ]

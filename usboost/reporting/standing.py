@@ -1,0 +1,113 @@
+"""Models beside the one that validation chose: test scores, their intervals, which differences are noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from usboost.evaluation import metrics, selection
+from usboost.evaluation.intervals import intervals
+from usboost.evaluation.statistics import LEVEL, Statistic, holm, paired_interval, randomization_test
+from usboost.models import zoo
+from usboost.reporting.results import chosen
+from usboost.reporting.rows import read_rows
+
+Interval = tuple[float, float, float]
+"""A value, and the ends of its interval of 95 %; NaN where there is none."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A model's best fit, the one that validation chooses among its seeds.
+
+    Attributes
+    ----------
+    val, test : scores by metric; those of the test rows with intervals.
+    rounds, seconds : what the fit took; NaN where it is not known.
+    difference : of the chosen model's test score less this one's; None for the chosen one.
+    p_holm : of the difference, by the randomization test, adjusted for all models but the chosen one.
+    """
+
+    model: str
+    seed: int
+    val: dict[str, float]
+    test: dict[str, Interval]
+    rounds: float
+    seconds: float
+    difference: Interval | None = None
+    p_holm: float | None = None
+
+    @property
+    def within_noise(self) -> bool:
+        return self.p_holm is not None and not self.p_holm < LEVEL
+
+
+def standings(frame: pd.DataFrame, results: Path, dataset: str, metric: str) -> list[Standing]:
+    """The models of a dataset by their validation scores, the chosen one first.
+
+    Parameters
+    ----------
+    frame : what `results.collect` returns.
+    metric : f1 or accuracy, what chooses and what differences are of.
+    """
+    part = frame[frame["dataset"] == dataset]
+    names = [model for model in zoo.ordered(part["model"]) if zoo.whole(model) is None]
+    fits = [fit for model in names if (fit := chosen(part[part["model"] == model], dataset, metric))]
+    rows = {fit: read_rows(results, dataset, *fit) for fit in fits}
+    found = [_standing(part, *fit, rows[fit]) for fit in fits]
+    # a stable sort, so that of fits that are level the first comes first, as in `selection.best`
+    found.sort(key=lambda each: selection.rank(each.val, metric), reverse=True)
+    if not found:
+        return []
+    best = rows[found[0].model, found[0].seed]
+    if best is None:
+        return found
+    labels, mine = best[0], best[1].argmax(axis=1)
+    statistic = _statistic(metric, best[1].shape[1])
+    compared = {
+        each.model: one[1].argmax(axis=1)
+        for each in found[1:]
+        if (one := rows[each.model, each.seed]) is not None and np.array_equal(one[0], labels)
+    }
+    tests = [randomization_test(labels, mine, one, statistic) for one in compared.values()]
+    p = dict(zip(compared, holm(tests), strict=True))
+    return [
+        replace(
+            each,
+            difference=_difference(labels, mine, compared[each.model], statistic),
+            p_holm=float(p[each.model]),
+        )
+        if each.model in compared
+        else each
+        for each in found
+    ]
+
+
+def _statistic(metric: str, classes: int) -> Statistic:
+    if metric == "accuracy":
+        return metrics.accuracy
+    return lambda labels, predicted: metrics.f1(labels, predicted, classes)
+
+
+def _difference(labels: np.ndarray, mine: np.ndarray, other: np.ndarray, statistic: Statistic) -> Interval:
+    value = statistic(labels, mine) - statistic(labels, other)
+    return (value, *paired_interval(labels, mine, other, statistic))
+
+
+def _standing(
+    frame: pd.DataFrame, model: str, seed: int, rows: tuple[np.ndarray, np.ndarray] | None
+) -> Standing:
+    fit = frame[(frame["model"] == model) & (frame["seed"] == seed)]
+    by_split = {
+        split: dict(zip(part["metric"], part["value"], strict=True)) for split, part in fit.groupby("split")
+    }
+    test: dict[str, Interval] = {
+        name: (value, np.nan, np.nan) for name, value in by_split.get("test", {}).items()
+    }
+    if rows is not None:
+        test |= intervals(*rows)
+    cost = fit[["rounds", "fit_seconds"]].astype("float64").iloc[0]
+    return Standing(model, seed, by_split["val"], test, cost["rounds"], cost["fit_seconds"])
