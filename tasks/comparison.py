@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
-from tasks.experiment import Cell, experiment_folder, record_of, run_address
+from tasks import links, page
+from tasks.experiment import Cell, experiment_folder, record_of
 from usboost.evaluation.names import metric_name
 from usboost.files import write_atomically
 from usboost.models import zoo
@@ -46,11 +46,8 @@ def compare(name: str, cells: Sequence[Cell], reasons: Mapping[Cell, str]) -> pd
     text = markdown(name, frame, records, {cell: reasons.get(cell, "it was not run") for cell in missing})
     write_atomically(folder / "comparison.md", text.encode())
     rows = json.loads(frame.to_json(orient="records"))
-    key = name.replace("_", "-").lower()
-    create_table_artifact(rows, key=f"comparison-{key}", description=f"Experiment {name}, {SPLIT} split")
-    create_markdown_artifact(
-        text, key=f"summary-{key}", description="The table, what is missing, MLflow runs"
-    )
+    page.show_table(page.key("comparison", name), rows, f"Experiment {name}, {SPLIT} split")
+    page.show_text(page.key("summary", name), text, "The table, what is missing, MLflow runs")
     return frame
 
 
@@ -138,6 +135,6 @@ def markdown(
     lines += ["", "## MLflow runs", ""] if records else []
     for cell, record in records.items():
         run_id = record["mlflow_run_id"]
-        address = run_address(run_id)
+        address = links.run_address(run_id)
         lines.append(f"- {cell.name}: " + (f"[{run_id}]({address})" if address else f"`{run_id}`"))
     return "\n".join(lines) + "\n"

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from tasks import cross_validation, early, inspection, tracking
+from tasks import cross_validation, early, inspection, links, page, tracking
 from tasks import scores as scores_of
 from tasks.features import features_folder, read_features
 from tasks.folders import checkpoints_folder, prepared_folder
@@ -88,6 +88,7 @@ def seed_run(
     given |= {"dataset": dataset, "model": model, "seed": str(planned.seed), "profile": profile}
     given |= {"title": entry.title, "kind": entry.kind, **(tags or {})}
     with tracking.tracked_run(f"usboost-{profile}", planned.name, given, kept) as run_id:
+        links.link_run(run_id, f"{dataset}/{model}/seed-{planned.seed}", given)
         yield run_id
 
 
@@ -105,8 +106,10 @@ def fit(planned: Planned, out: Path, run_id: str, kept: Checkpoint | None = None
         splits, gbm_scores = _with_features(dataset, seed, splits)
         estimator.set_params(gbm=load_gbm(features_folder(dataset) / f"seed-{seed}" / "gbm"))
     tracking.log_estimator(run_id, estimator, dataset=dataset, model=planned.model, seed=seed)
+    rows = ", ".join(f"{len(y):,} {split}" for split, (_, y) in splits.items())
+    page.say(f"{planned.entry.title} on {dataset}, seed {seed}; rows: {rows}")
     logger = tracking.MLflowCallback(run_id)
-    estimator.set_params(callbacks=[ShowRounds(planned.name), logger])
+    estimator.set_params(callbacks=[ShowRounds(planned.name), page.ShowProgress(planned.name), logger])
     if kept is not None and "checkpoint" in estimator.get_params(deep=False):
         estimator.set_params(checkpoint=kept)
     started = time.perf_counter()
@@ -116,6 +119,8 @@ def fit(planned: Planned, out: Path, run_id: str, kept: Checkpoint | None = None
     scores = scores_of.score(predicted)
     if isinstance(estimator, EarlyBoostClassifier):
         early.add_scores(estimator, planned.settings, splits, scores)
+    page.say(f"best round {estimator.best_round_} of {len(estimator.history_)}, {fit_seconds:.1f} s")
+    page.say(page.scores_in_words(scores))
     with tracking.once(run_id, "scored") as first:
         if first:
             tracking.log_scores(

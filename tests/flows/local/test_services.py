@@ -72,7 +72,7 @@ def test_parameters_are_described_for_the_ui(services):
 
 def test_a_worker_trains_and_the_runs_link_both_ways(services):
     services.run(
-        *(sys.executable, "-m", "prefect", "deployment", "run", "train/default", "--watch"),
+        *(sys.executable, "-m", "prefect", "deployment", "run", "train/train-model", "--watch"),
         *("-p", "dataset=ci_b", "-p", "model=2wl"),
         PREFECT_API_URL=services.state["prefect"],
     )
