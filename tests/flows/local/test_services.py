@@ -60,10 +60,12 @@ def test_everything_answers(services):
 def test_parameters_are_described_for_the_ui(services):
     found = ask(f"{services.state['prefect']}/deployments/filter", {})
     names = {each["entrypoint"].split(":")[1]: each for each in found}
-    assert set(names) == {"prepare", "features", "train", "experiment", "train_cell", "promote"}
+    assert set(names) == {
+        *("fetch", "prepare", "features", "train", "experiment", "train_cell", "promote", "monitor", "report")
+    }
     for each in found:
         properties = each["parameter_openapi_schema"]["properties"]
-        assert properties and each["description"]
+        assert (properties or each["name"] == "write-report") and each["description"]
         assert all(value.get("description") for value in properties.values()), each["entrypoint"]
         assert all(value.get("type") for value in properties.values()), "the UI shows no type of a union"
     assert names["train"]["work_pool_name"] == names["train_cell"]["work_pool_name"] == "gpu"
