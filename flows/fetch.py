@@ -30,7 +30,7 @@ def fetch(dataset: Dataset) -> Path:
     folder = obtain_raw(dataset, params.load(), Path("data/raw") / dataset, cache)
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     sizes = {str(path.relative_to(folder)): path.stat().st_size for path in files}
-    page.say(f"{dataset}: {len(sizes):,} files, {sum(sizes.values()):,} bytes")
+    page.say(f"{dataset}: files {len(sizes):,}, bytes {sum(sizes.values()):,}")
     rows = [{"file": name, "bytes": size} for name, size in list(sizes.items())[:LISTED]]
     page.show_table(page.key("raw", dataset), rows, f"Raw files of {dataset}, {LISTED} at most")
     return runtime.finished(folder)

@@ -18,7 +18,7 @@ from tasks import settings as params  # noqa: E402
 from tasks.report import write  # noqa: E402
 
 
-@flow(name="report")
+@flow(name="report", flow_run_name="report")
 def report() -> Path:
     """Gather all results of this run into reports/."""
     settings = params.load()

@@ -20,7 +20,7 @@ from prefect import artifacts
 from prefect.context import FlowRunContext, TaskRunContext
 from prefect.events import emit_event
 from prefect.logging.handlers import APILogHandler
-from prefect.settings import PREFECT_API_REQUEST_TIMEOUT, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.rounds import Round
@@ -30,7 +30,7 @@ SECONDS = 2.0
 """Between two updates of a progress artifact."""
 
 WAIT_SECONDS = 2.0
-"""For a request at most, and at a fit's end for the last one."""
+"""How long a fit's end waits for the last update at most."""
 
 _log = logging.getLogger("usboost.page")
 _log.propagate = False  # the terminal has its own lines
@@ -59,8 +59,7 @@ def key(*parts: object) -> str:
 @contextmanager
 def _impatient() -> Iterator[None]:
     """In the block, requests to Prefect's server are tried once."""
-    changes: dict[Any, Any] = {PREFECT_CLIENT_MAX_RETRIES: 0, PREFECT_API_REQUEST_TIMEOUT: WAIT_SECONDS}
-    with temporary_settings(changes):
+    with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}):
         yield
 
 
@@ -180,7 +179,7 @@ class ShowProgress(Callback):
                         else:
                             artifacts.update_progress_artifact(artifact, now[0], now[1])
                         sent = now
-                    except httpx.HTTPError:
+                    except (httpx.HTTPError, RuntimeError):  # no server; a client of a flow run that is over
                         pass  # the next look tries again
                 if last:
                     return

@@ -99,7 +99,12 @@ def fit(planned: Planned, out: Path, run_id: str, kept: Checkpoint | None = None
     """
     dataset, seed, estimator = planned.dataset, planned.seed, planned.estimator
     if store.read_card(prepared_folder(dataset)).get("folds"):
-        return cross_validation.fit_folds(planned, out, run_id)
+        record = cross_validation.fit_folds(planned, out, run_id)
+        page.say(
+            f"{planned.entry.title} on folds of {dataset}, repetition {seed}, {record['fit_seconds']:.1f} s"
+        )
+        page.say(page.scores_in_words(record["scores"]))
+        return record
     splits = {split: store.read(prepared_folder(dataset), split) for split in SPLITS}
     gbm_scores: dict[str, Any] = {}
     if planned.entry.needs_features:
