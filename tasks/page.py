@@ -9,10 +9,10 @@ import logging
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from contextvars import copy_context
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
 import httpx
@@ -20,7 +20,6 @@ from prefect import artifacts
 from prefect.context import FlowRunContext, TaskRunContext
 from prefect.events import emit_event
 from prefect.logging.handlers import APILogHandler
-from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.rounds import Round
@@ -29,15 +28,16 @@ from usboost.evaluation.names import metric_name
 SECONDS = 2.0
 """Between two updates of a progress artifact."""
 
-WAIT_SECONDS = 2.0
-"""How long a fit's end waits for the last update at most."""
+WAIT_SECONDS = 5.0
+"""How long a flow waits at most until something is shown."""
+
+AWAY = (httpx.HTTPError, RuntimeError)
+"""What a request raises: there is no server, or the flow run is over and its client closed."""
 
 _log = logging.getLogger("usboost.page")
 _log.propagate = False  # the terminal has its own lines
 _log.setLevel(logging.INFO)
 _log.addHandler(APILogHandler())
-
-T = TypeVar("T")
 
 
 def inside_a_run() -> bool:
@@ -56,22 +56,17 @@ def key(*parts: object) -> str:
     return re.sub("[^a-z0-9]+", "-", "-".join(map(str, parts)).lower()).strip("-")
 
 
-@contextmanager
-def _impatient() -> Iterator[None]:
-    """In the block, requests to Prefect's server are tried once."""
-    with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}):
-        yield
+def _show(create: Callable[..., object], *given: object, **more: object) -> None:
+    """Create an artifact, if this is a flow run; a server that does not answer is asked in the background."""
 
+    def work() -> None:
+        with suppress(*AWAY):
+            create(*given, **more)
 
-def _show(create: Callable[..., T], *given: object, **more: object) -> T | None:
-    """Create an artifact; None outside a flow run, and where the server does not answer."""
-    if not inside_a_run():
-        return None
-    try:
-        with _impatient():
-            return create(*given, **more)
-    except httpx.HTTPError:
-        return None
+    if inside_a_run():
+        thread = threading.Thread(target=copy_context().run, args=(work,), daemon=True)
+        thread.start()
+        thread.join(WAIT_SECONDS)
 
 
 def emit(event: str, dataset: str, payload: Mapping[str, Any]) -> None:
@@ -166,21 +161,18 @@ class ShowProgress(Callback):
     def _send(self) -> None:
         artifact: UUID | None = None
         sent: tuple[float, str] | None = None
-        with _impatient():
-            while True:
-                last = self._ended.is_set()
-                now = (100.0 * self._done / max(self._total, 1), f"{self.what}: {self._text}")
-                if now != sent:
-                    try:
-                        if artifact is None:
-                            artifact = artifacts.create_progress_artifact(
-                                now[0], key=key("progress", self.what), description=now[1]
-                            )
-                        else:
-                            artifacts.update_progress_artifact(artifact, now[0], now[1])
-                        sent = now
-                    except (httpx.HTTPError, RuntimeError):  # no server; a client of a flow run that is over
-                        pass  # the next look tries again
-                if last:
-                    return
-                self._ended.wait(SECONDS)
+        while True:
+            last = self._ended.is_set()
+            now = (100.0 * self._done / max(self._total, 1), f"{self.what}: {self._text}")
+            if now != sent:
+                with suppress(*AWAY):  # the next look tries again
+                    if artifact is None:
+                        artifact = artifacts.create_progress_artifact(
+                            now[0], key=key("progress", self.what), description=now[1]
+                        )
+                    else:
+                        artifacts.update_progress_artifact(artifact, now[0], now[1])
+                    sent = now
+            if last:
+                return
+            self._ended.wait(SECONDS)
