@@ -6,8 +6,10 @@ import json
 import math
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import mlflow
 import pandas as pd
@@ -106,7 +108,7 @@ def _card(version: ModelVersion) -> Card:
         return Card.model_validate(json.loads(Path(file).read_text()))
 
 
-def _without(prepared: dict) -> list[int]:
+def _without(prepared: Mapping[str, Any]) -> list[int]:
     """Training rows without a picture, for each column of pictures."""
     about = prepared.get("images")
     parts = image_store.parts("train", about) if about else []
