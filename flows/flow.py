@@ -36,5 +36,6 @@ def as_sentence(value: object) -> str:
 # pickles it by default. A task uses the serializer of its flow. What is read is never made an object.
 flow = partial(
     prefect.flow,
+    persist_result=False,  # a serializer alone would have Prefect keep what flows return
     result_serializer=JSONSerializer(object_encoder="flows.flow.as_sentence", object_decoder=None),
 )

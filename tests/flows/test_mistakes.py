@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -91,8 +92,8 @@ def test_a_failing_fit_leaves_a_failed_run(workspace):
 def assert_nothing_pickled(prefect, sentence):
     """What Prefect keeps of failed flow runs is JSON with the sentence, in its storage and its database."""
     kept = [json.loads(path.read_text()) for path in (prefect / "storage").iterdir()]
-    assert {record["metadata"]["serializer"]["type"] for record in kept} == {"json"}
-    assert any(sentence in record["result"] for record in kept)
+    assert any(sentence in text for text in kept)
+    assert all(re.match(r"\w+: ", text) for text in kept), "what flows return is not kept"
     for database in prefect.glob("prefect.db*"):
         held = database.read_bytes()
         assert not [mark for mark in (b"gASV", b"\x80\x05\x95", b"cloudpickle") if mark in held]
