@@ -178,7 +178,7 @@ def _with_features(dataset: str, seed: int, splits: dict[str, Any]) -> tuple[dic
     return out, {"gbm": json.loads((folder / "scores.json").read_text())}
 
 
-@task(cache_policy=NO_CACHE)
+@task(cache_policy=NO_CACHE, task_run_name="{dataset}-{model}-results")
 def write_results(dataset: str, model: str, seeds: list[int], partial: Path, folder: Path) -> Path:
     """Gather the seeds' records and traces into ``scores.json`` and ``trace.parquet`` of the cell."""
     records = [json.loads((partial / f"seed-{seed}.json").read_text()) for seed in seeds]
