@@ -14,17 +14,18 @@ runtime.configure()
 import mlflow  # noqa: E402
 import pandas as pd  # noqa: E402
 import typer  # noqa: E402
-from prefect import flow  # noqa: E402
 from prefect import runtime as prefect_runtime  # noqa: E402
 from pydantic import Field  # noqa: E402
 from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
-from tasks import comparison, machine, run_locally, run_on_workers, tracking  # noqa: E402
+from flows.flow import Dataset, flow  # noqa: E402
+from tasks import comparison, machine, page, run_locally, run_on_workers, tracking  # noqa: E402
 from tasks import settings as params  # noqa: E402
-from tasks.experiment import Cell, fit_cell, grid, reconcile  # noqa: E402
+from tasks.experiment import Cell, fit_cell, grid, reconcile, record_of  # noqa: E402
 from tasks.folders import experiment_folder, prepared_folder  # noqa: E402
 from tasks.identity import plan  # noqa: E402
+from tasks.new_data import refresh  # noqa: E402
 from usboost.datasets.prepared import store  # noqa: E402
 from usboost.errors import UsboostError  # noqa: E402
 
@@ -38,12 +39,13 @@ class Incomplete(UsboostError):
 
 @flow(name="experiment", flow_run_name="experiment-{name}")
 def experiment(
-    datasets: Sequence[str] = (),
+    datasets: Sequence[Dataset] = (),
     models: Sequence[str] = (),
     seeds: Annotated[int, Field(ge=0)] = 0,
     runner: Runner = "configured",
     workers: Annotated[int, Field(ge=0)] = 0,
     name: Annotated[str, Field(pattern=NAME)] = "grid",
+    new_data: bool = False,
 ) -> Path:
     """Fit every cell that is not there yet, and compare; data/experiments/<name>.
 
@@ -57,8 +59,11 @@ def experiment(
         runner: what runs the cells; configured: experiment.runner of params.yaml
         workers: cells at a time; 0: experiment.workers of params.yaml
         name: name of the experiment and of its folder in data/experiments
+        new_data: first read the raw data again, and prepare what has changed
     """
     settings = params.load()
+    if new_data:
+        refresh(datasets or settings.run.datasets, settings)
     changes: dict[str, Any] = {"workers": workers} if workers else {}
     if runner != "configured":
         changes["runner"] = runner
@@ -78,9 +83,14 @@ def experiment(
         todo = [cell for cell in cells if cell not in done]
         if done:
             print(f"{len(done)} of {len(cells)} cells are as they were and are skipped")
+        page.say(f"{len(cells)} cells, {len(done)} as they were; fits {len(todo)}")
         reasons = run_cells(name, todo, settings)
         missing = [cell for cell in cells if cell not in reconcile(name, cells)]
         comparison.compare(name, cells, reasons)
+    for cell, reason in reasons.items():
+        page.say(f"{cell.name} failed: {reason}")
+    for dataset in dict.fromkeys(cell.dataset for cell in todo if cell not in missing):
+        page.emit("usboost.compared", dataset, {"dataset": dataset, "experiment": name})
     if missing:
         first = missing[0]
         raise Incomplete(
@@ -100,7 +110,7 @@ def run_cells(name: str, cells: list[Cell], settings: params.Settings) -> dict[C
 
 @flow(name="train-cell", flow_run_name="{name}-{dataset}-{model}-seed{seed}")
 def train_cell(
-    dataset: str,
+    dataset: Dataset,
     model: str,
     seed: Annotated[int, Field(ge=0)] = 0,
     name: Annotated[str, Field(pattern=NAME)] = "grid",
@@ -120,7 +130,10 @@ def train_cell(
     cell = Cell(dataset, model, seed, expected or plan(dataset, model, seed, settings).fingerprint)
     task = fit_cell.with_options(retries=chosen.retries)
     with run_on_workers.heartbeat(prefect_runtime.flow_run.id, chosen.lost_after / 4):
-        return str(task(name, cell, settings, mlflow.get_tracking_uri(), machine.thread_share(1)))
+        run_id = str(task(name, cell, settings, mlflow.get_tracking_uri(), machine.thread_share(1)))
+    if record := record_of(name, cell):
+        page.show_scores(page.key("scores", name, cell.name), [record], f"Scores of {cell.name}")
+    return run_id
 
 
 def show(name: str) -> None:
@@ -149,12 +162,15 @@ def main(
     name: Annotated[
         str, typer.Option(help="name of the experiment and of its folder", callback=checked)
     ] = "grid",
+    new_data: Annotated[
+        bool, typer.Option("--new-data", help="first read the raw data again, and prepare what has changed")
+    ] = False,
 ) -> None:
     """Fit datasets × models × seeds side by side; data/experiments/<name>, and a comparison."""
 
     def work() -> None:
         try:
-            experiment(dataset or (), model or (), seeds, runner, workers, name)
+            experiment(dataset or (), model or (), seeds, runner, workers, name, new_data)
         except Incomplete:
             show(name)
             raise

@@ -10,18 +10,30 @@ from flows.local import runtime
 runtime.configure()
 
 import typer  # noqa: E402
-from prefect import flow  # noqa: E402
-from pydantic import Field  # noqa: E402
 
+from flows.flow import Dataset, flow  # noqa: E402
+from tasks import page  # noqa: E402
 from tasks import settings as params  # noqa: E402
 from tasks.data import obtain_raw  # noqa: E402
 
+LISTED = 100
+
 
 @flow(name="fetch", flow_run_name="fetch-{dataset}", log_prints=False)
-def fetch(dataset: Annotated[str, Field(description="dataset to fetch, e.g. ci_a")]) -> Path:
-    """Put a dataset's raw files into data/raw/<dataset>."""
+def fetch(dataset: Dataset) -> Path:
+    """Put a dataset's raw files into data/raw/<dataset>.
+
+    Args:
+        dataset: dataset to fetch, e.g. ci_a
+    """
     cache = runtime.home() / "downloads"
-    return runtime.finished(obtain_raw(dataset, params.load(), Path("data/raw") / dataset, cache))
+    folder = obtain_raw(dataset, params.load(), Path("data/raw") / dataset, cache)
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    sizes = {str(path.relative_to(folder)): path.stat().st_size for path in files}
+    page.say(f"{dataset}: files {len(sizes):,}, bytes {sum(sizes.values()):,}")
+    rows = [{"file": name, "bytes": size} for name, size in list(sizes.items())[:LISTED]]
+    page.show_table(page.key("raw", dataset), rows, f"Raw files of {dataset}, {LISTED} at most")
+    return runtime.finished(folder)
 
 
 def main(dataset: Annotated[str, typer.Argument(help="dataset to fetch, e.g. ci_a")]) -> None:

@@ -10,14 +10,15 @@ from flows.local import runtime
 runtime.configure()
 
 import typer  # noqa: E402
-from prefect import flow  # noqa: E402
 
+from flows.flow import Dataset, flow  # noqa: E402
+from tasks import page  # noqa: E402
 from tasks import settings as params  # noqa: E402
 from tasks.data import prepare_dataset  # noqa: E402
 
 
 @flow(name="prepare", flow_run_name="prepare-{dataset}")
-def prepare(dataset: str) -> dict[str, int]:
+def prepare(dataset: Dataset) -> dict[str, int]:
     """Make data/prepared/<dataset> from data/raw/<dataset>; rows per split.
 
     Args:
@@ -30,7 +31,14 @@ def prepare(dataset: str) -> dict[str, int]:
         Path("data/prepared") / dataset,
         Path("data/work") / dataset,
     )
-    return runtime.finished({split: entry["rows"] for split, entry in card["splits"].items()})
+    rows = {split: entry["rows"] for split, entry in card["splits"].items()}
+    listed = ", ".join(f"{count:,} {split}" for split, count in rows.items())
+    page.say(f"{dataset}: {listed} rows; {len(card['columns'])} columns, {len(card['classes'])} classes")
+    table = [
+        {"split": split, "rows": entry["rows"], **entry["classes"]} for split, entry in card["splits"].items()
+    ]
+    page.show_table(page.key("prepared", dataset), table, f"Rows of {dataset}, and how many of each class")
+    return runtime.finished(rows)
 
 
 def main(dataset: Annotated[str, typer.Argument(help="dataset to prepare, e.g. ci_a")]) -> None:

@@ -9,16 +9,17 @@ from flows.local import runtime
 runtime.configure()
 
 import typer  # noqa: E402
-from prefect import flow  # noqa: E402
+from mlflow.tracking import MlflowClient  # noqa: E402
 
-from tasks import promotion  # noqa: E402
+from flows.flow import Dataset, flow  # noqa: E402
+from tasks import links, page, promotion  # noqa: E402
 from tasks import settings as params  # noqa: E402
 
 Metric = Literal["f1", "accuracy", "auc", "log_loss"]
 
 
 @flow(name="promote", flow_run_name="promote-{dataset}")
-def promote(dataset: str, model: str = "", metric: Metric = "f1") -> str:
+def promote(dataset: Dataset, model: str = "", metric: Metric = "f1") -> str:
     """Register the best fit under the alias `champion` if it beats the one that has it; the model's URI.
 
     Args:
@@ -30,6 +31,12 @@ def promote(dataset: str, model: str = "", metric: Metric = "f1") -> str:
         params.load().model(model)
     decision = promotion.promote(dataset, model, metric)
     print(decision.reason)
+    page.say(decision.reason)
+    champion = MlflowClient().get_model_version_by_alias(decision.name, promotion.ALIAS)
+    links.link_version(champion, decision.reason)
+    if decision.promoted:
+        payload = {"dataset": dataset, "model": decision.uri, "reason": decision.reason}
+        page.emit("usboost.promoted", dataset, payload)
     return runtime.finished(decision.uri)
 
 

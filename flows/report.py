@@ -3,24 +3,38 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from flows.local import runtime
 
 runtime.configure()
 
+import pandas as pd  # noqa: E402
 import typer  # noqa: E402
-from prefect import flow  # noqa: E402
 
+from flows.flow import flow  # noqa: E402
+from tasks import page  # noqa: E402
 from tasks import settings as params  # noqa: E402
 from tasks.report import write  # noqa: E402
 
 
-@flow(name="report")
+@flow(name="report", flow_run_name="report")
 def report() -> Path:
     """Gather all results of this run into reports/."""
     settings = params.load()
     cells = [(cell.dataset, cell.model) for cell in settings.run.further.values()]
-    return runtime.finished(write(settings.run.datasets, settings.model_names, cells, Path("reports")))
+    folder = write(settings.run.datasets, settings.model_names, cells, Path("reports"))
+    page.say(f"written {(folder / 'index.html').resolve()}")
+    page.show_table("report", test_scores(folder / "results.csv"), "Test scores, the mean over the seeds")
+    return runtime.finished(folder)
+
+
+def test_scores(path: Path) -> list[dict[str, Any]]:
+    """A row for each dataset and model of results.csv, a column for each score."""
+    frame = pd.read_csv(path).query("split == 'test'")
+    cells = ["dataset", "model"]
+    table = frame.pivot_table("value", cells, "metric", aggfunc="mean", sort=False).round(4).reset_index()
+    return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
 
 
 def main() -> None:

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
-from tasks import tracking
-from tasks.experiment import Cell, record_of, run_address
+from tasks import links, page, tracking
+from tasks.experiment import Cell, record_of
 from tasks.folders import experiment_folder
 from usboost.evaluation.names import metric_name
 from usboost.files import write_atomically
@@ -48,11 +47,8 @@ def compare(name: str, cells: Sequence[Cell], reasons: Mapping[Cell, str]) -> pd
     text = markdown(name, frame, records, {cell: reasons.get(cell, "it was not run") for cell in missing})
     write_atomically(folder / "comparison.md", text.encode())
     rows = json.loads(frame.to_json(orient="records"))
-    key = name.replace("_", "-").lower()
-    create_table_artifact(rows, key=f"comparison-{key}", description=f"Experiment {name}, {SPLIT} split")
-    create_markdown_artifact(
-        text, key=f"summary-{key}", description="The table, what is missing, MLflow runs"
-    )
+    page.show_table(page.key("comparison", name), rows, f"Experiment {name}, {SPLIT} split")
+    page.show_text(page.key("summary", name), text, "The table, what is missing, MLflow runs")
     return frame
 
 
@@ -144,6 +140,6 @@ def markdown(
             lines += [f"[Their curves side by side]({address})", ""]
     for cell, record in records.items():
         run_id = record["mlflow_run_id"]
-        address = run_address(run_id)
+        address = links.run_address(run_id)
         lines.append(f"- {cell.name}: " + (f"[{run_id}]({address})" if address else f"`{run_id}`"))
     return "\n".join(lines) + "\n"

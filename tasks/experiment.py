@@ -14,7 +14,6 @@ import mlflow
 from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
 from prefect import task
-from prefect.artifacts import create_link_artifact, create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
 
 from tasks import machine, tracking, training
@@ -47,11 +46,6 @@ class Cell:
     @property
     def name(self) -> str:
         return f"{self.dataset}/{self.model}/seed-{self.seed}"
-
-    @property
-    def key(self) -> str:
-        """The name as Prefect's artifacts allow it: lower case, digits, dashes."""
-        return self.name.replace("/", "-").replace("_", "-").lower()
 
 
 def grid(datasets: Sequence[str], chosen: Sequence[str], seeds: int, settings: Settings) -> list[Cell]:
@@ -111,7 +105,6 @@ def fit_cell(name: str, cell: Cell, settings: Settings, tracking_uri: str, threa
             training.seed_run(planned, tags) as run_id,
             tempfile.TemporaryDirectory() as out,
         ):
-            link_run(cell, run_id)
             record = training.fit(planned, Path(out), run_id)
             keep(cell, record, run_id, Path(out))
             if MlflowClient().get_run(run_id).data.tags.get(SUPERSEDED):
@@ -204,23 +197,3 @@ def reconcile(name: str, cells: Sequence[Cell]) -> dict[Cell, str]:
         if record is None or record["mlflow_run_id"] != run_id:
             bring(name, cell, run_id)
     return finished
-
-
-def run_address(run_id: str) -> str | None:
-    """Where a browser finds an MLflow run; None while the store is a file that no server shows."""
-    store_uri = mlflow.get_tracking_uri()
-    if not store_uri.startswith("http"):
-        return None
-    experiment = MlflowClient().get_run(run_id).info.experiment_id
-    return f"{store_uri.rstrip('/')}/#/experiments/{experiment}/runs/{run_id}{tracking.TRAINING_VIEW}"
-
-
-def link_run(cell: Cell, run_id: str) -> None:
-    """Show the MLflow run on the page of the Prefect run that fits the cell."""
-    address, key = run_address(run_id), f"mlflow-{cell.key}"
-    if address:
-        create_link_artifact(
-            address, link_text=f"MLflow run of {cell.name}", key=key, description="MLflow run"
-        )
-    else:
-        create_markdown_artifact(f"MLflow run `{run_id}` of {cell.name} (`make ui` shows it)", key=key)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -67,12 +68,35 @@ def plan(dataset: str, model: str, seed: int, settings: Settings) -> Planned:
     UsboostError
         If the dataset is not prepared, the model unknown, or BFV+DNN's features are not there.
     """
-    card = prepared_folder(dataset) / "card.json"
-    if not card.is_file():
-        raise UsboostError(f"{card} is missing; run `python -m flows.prepare {dataset}` first")
-    entry, estimator = settings.model(model), models.build(model, dataset, settings, seed)
+    entry = settings.model(model)
+    require_inputs(dataset, entry, [seed])
+    estimator = models.build(model, dataset, settings, seed)
     identity = parts(dataset, entry, estimator, seed, settings)
     return Planned(dataset, model, seed, settings, entry, estimator, identity)
+
+
+def require_inputs(dataset: str, entry: Entry, seeds: Sequence[int]) -> None:
+    """Check that what fits of a model read has been made.
+
+    They do not make it themselves: what `dvc repro` makes has a digest in dvc.lock, by which a champion's
+    data are known, and a GPU does not wait for a download.
+
+    Raises
+    ------
+    UsboostError
+        If the dataset is not prepared, or BFV+DNN's features are not there.
+    """
+    card = prepared_folder(dataset) / "card.json"
+    if not card.is_file():
+        raise UsboostError(
+            f"{card} is missing; run `python -m flows.prepare {dataset}` or the deployment "
+            "prepare/prepare-dataset first"
+        )
+    for seed in seeds if entry.needs_features else ():
+        folder = features_folder(dataset) / f"seed-{seed}"
+        if not (folder / "gbm").is_dir():
+            words = f"python -m flows.features {dataset} --seeds {max(seeds) + 1}"
+            raise UsboostError(f"{folder} is missing, and {entry.name} needs it; run `{words}` first")
 
 
 def parts(
@@ -103,10 +127,8 @@ def parts(
     if isinstance(estimator, EarlyBoostClassifier):
         found["scored"] = settings.earlyboost.model_dump()
     if entry.needs_features:
+        require_inputs(dataset, entry, [seed])
         folder = features_folder(dataset) / f"seed-{seed}"
-        if not (folder / "gbm").is_dir():
-            words = f"python -m flows.features {dataset} --seeds {seed + 1}"
-            raise UsboostError(f"{folder} is missing, and {entry.name} needs it; run `{words}` first")
         files = [folder / "scores.json", *sorted((folder / "gbm").iterdir())]
         found["features"] = [_sha(file) for file in files]
     return found

@@ -252,7 +252,7 @@ class Experiment(Section):
     runner: Literal["threads", "processes", "dask", "deployments"] = "threads"
     workers: Positive = 2
     dask_address: str | None = None
-    deployment: str = "train-cell/default"
+    deployment: str = "train-cell/one-cell"
     gpu_slots: Positive = 1
     retries: Annotated[int, Field(ge=0)] = 1
     lost_after: Rate = 120.0

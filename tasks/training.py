@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from tasks import cross_validation, curves, early, inspection, run_page, tracking
+from tasks import cross_validation, curves, early, inspection, links, page, run_page, tracking
 from tasks import scores as scores_of
 from tasks.features import features_folder, read_features
 from tasks.folders import CURVES, checkpoints_folder, prepared_folder
@@ -85,6 +85,7 @@ def seed_run(
     given = run_page.tags(planned, card["profile"], tags or {})
     with tracking.tracked_run(f"usboost-{card['profile']}", planned.name, given, kept) as run_id:
         tracking.log_datasets(run_id, card, folder)
+        links.link_run(run_id, f"{planned.dataset}/{planned.model}/seed-{planned.seed}", given)
         yield run_id
 
 
@@ -95,15 +96,22 @@ def fit(planned: Planned, out: Path, run_id: str, kept: Checkpoint | None = None
     """
     dataset, seed, estimator = planned.dataset, planned.seed, planned.estimator
     if store.read_card(prepared_folder(dataset)).get("folds"):
-        return cross_validation.fit_folds(planned, out, run_id)
+        record = cross_validation.fit_folds(planned, out, run_id)
+        page.say(
+            f"{planned.entry.title} on folds of {dataset}, repetition {seed}, {record['fit_seconds']:.1f} s"
+        )
+        page.say(page.scores_in_words(record["scores"]))
+        return record
     splits = {split: store.read(prepared_folder(dataset), split) for split in SPLITS}
     gbm_scores: dict[str, Any] = {}
     if planned.entry.needs_features:
         splits, gbm_scores = _with_features(dataset, seed, splits)
         estimator.set_params(gbm=load_gbm(features_folder(dataset) / f"seed-{seed}" / "gbm"))
     tracking.log_estimator(run_id, estimator, dataset=dataset, model=planned.model, seed=seed)
+    rows = ", ".join(f"{len(y):,} {split}" for split, (_, y) in splits.items())
+    page.say(f"{planned.entry.title} on {dataset}, seed {seed}; rows: {rows}")
     logger = tracking.MLflowCallback(run_id)
-    estimator.set_params(callbacks=[ShowRounds(planned.name), logger])
+    estimator.set_params(callbacks=[ShowRounds(planned.name), page.ShowProgress(planned.name), logger])
     if kept is not None and "checkpoint" in estimator.get_params(deep=False):
         estimator.set_params(checkpoint=kept)
     started = time.perf_counter()
@@ -113,6 +121,8 @@ def fit(planned: Planned, out: Path, run_id: str, kept: Checkpoint | None = None
     scores = scores_of.score(predicted)
     if isinstance(estimator, EarlyBoostClassifier):
         early.add_scores(estimator, planned.settings, splits, scores)
+    page.say(f"best round {estimator.best_round_} of {len(estimator.history_)}, {fit_seconds:.1f} s")
+    page.say(page.scores_in_words(scores))
     prepared = store.read_card(prepared_folder(dataset))
     with tempfile.TemporaryDirectory() as folder, tracking.once(run_id, "model_logged") as first:
         if first:
@@ -169,7 +179,7 @@ def _with_features(dataset: str, seed: int, splits: dict[str, Any]) -> tuple[dic
     return out, {"gbm": json.loads((folder / "scores.json").read_text())}
 
 
-@task(cache_policy=NO_CACHE)
+@task(cache_policy=NO_CACHE, task_run_name="{dataset}-{model}-results")
 def write_results(
     dataset: str, model: str, seeds: list[int], settings: Settings, partial: Path, folder: Path
 ) -> Path:

@@ -99,7 +99,8 @@ def _start(
     passwords: Mapping[str, str],
 ) -> None:
     """Start both servers and wait until they answer."""
-    env = stack.environment(state["prefect"], state["mlflow"], state["code"], prefect_db) | passwords
+    env = stack.environment(state["prefect"], state["mlflow"], state["code"], prefect_db)
+    env.update(passwords)
     store = mlflow_db or f"sqlite:///{stack.folder() / 'mlflow.db'}"
     place = artifacts or str(stack.folder() / "artifacts")
     upgraded = subprocess.run(

@@ -5,7 +5,7 @@ from tasks.tracking.description import datasets, described, log_datasets
 from tasks.tracking.logged_model import describe_version, log_model, requirements, signature
 from tasks.tracking.names import key_of, scores
 from tasks.tracking.origin import digest, lineage
-from tasks.tracking.rounds import MLflowCallback, history_frame, log_folds
+from tasks.tracking.rounds import MLflowCallback, history_frame, log_folds, log_numbers
 from tasks.tracking.runs import (
     Superseded,
     experiment_id,
@@ -35,6 +35,7 @@ __all__ = [
     "log_estimator",
     "log_folds",
     "log_model",
+    "log_numbers",
     "log_parameters",
     "log_scores",
     "once",

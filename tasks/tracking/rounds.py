@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -135,9 +136,14 @@ def log_folds(run_id: str, trace: pd.DataFrame, scored: Sequence[Mapping[str, fl
         for fold, found in enumerate(scored, start=1)
         for name, value in found.items()
     ]
-    for start in range(0, len(logged), BATCH):
-        batch = logged[start : start + BATCH]
-        retry("the folds", lambda batch=batch: MlflowClient().log_batch(run_id, metrics=batch))
+    log_numbers(run_id, logged, "the folds")
+
+
+def log_numbers(run_id: str, metrics: Sequence[Metric], what: str) -> None:
+    """Metrics in as many requests as they need; `what` they are is said if MLflow does not take them."""
+    for start in range(0, len(metrics), BATCH):
+        send = partial(MlflowClient().log_batch, run_id, metrics=metrics[start : start + BATCH])
+        retry(what, send)
 
 
 def history_frame(history: list[dict[str, float]], seed: int) -> pd.DataFrame:

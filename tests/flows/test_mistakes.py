@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
+
 import pytest
 import yaml
 
@@ -41,7 +45,7 @@ def snapshot(folder):
             "train.parquet",
         ),
         (("train", "ci_b", "9wl"), lambda w: None, "9wl"),
-        (("train", "ci_z", "2wl"), lambda w: None, "ci_z"),
+        (("train", "ci_z", "2wl"), lambda w: None, "python -m flows.prepare ci_z"),
         (("fetch", "ci_z"), lambda w: None, "ci_z"),
         (
             ("train", "ci_b", "2wl"),
@@ -82,6 +86,17 @@ def test_a_failing_fit_leaves_a_failed_run(workspace):
     failed = runs(workspace).query("status == 'FAILED' and `tags.model` == '2wl'")
     assert any("no longer finite" in text for text in failed["tags.error"])
     assert snapshot(workspace.folder / "data/results") == before
+    assert_nothing_pickled(Path(workspace.environment["USBOOST_HOME"]) / "prefect", "no longer finite")
+
+
+def assert_nothing_pickled(prefect, sentence):
+    """What Prefect keeps of failed flow runs is JSON with the sentence, in its storage and its database."""
+    kept = [json.loads(path.read_text()) for path in (prefect / "storage").iterdir()]
+    assert any(sentence in text for text in kept)
+    assert all(re.match(r"\w+: ", text) for text in kept), "what flows return is not kept"
+    for database in prefect.glob("prefect.db*"):
+        held = database.read_bytes()
+        assert not [mark for mark in (b"gASV", b"\x80\x05\x95", b"cloudpickle") if mark in held]
 
 
 def test_a_failing_stage_fails_dvc_and_keeps_the_lock(workspace):

@@ -145,6 +145,28 @@ def test_mistakes_get_one_sentence(promoted: Workspace, words: list[str], said: 
     assert "Traceback" not in done.stderr
 
 
+RECORD = """
+import sys, json, mlflow
+found = mlflow.search_runs(experiment_names=["usboost-own-custom-monitor"], order_by=["start_time"])
+found.filter(regex="metrics|params|version").to_json(sys.stdout, orient="records")
+"""
+
+
+def test_a_monitor_says_whether_requests_are_like_the_training_rows(promoted: Workspace) -> None:
+    rows = pd.read_csv(promoted.folder / "data/raw/custom/table.csv")
+    rows.to_csv(promoted.folder / "same.csv", index=False)
+    rows.assign(picture="").to_csv(promoted.folder / "blind.csv", index=False)
+    same = promoted.flow("monitor", "custom", "same.csv")
+    assert "none of" in same.stdout
+    blind = promoted.flow("monitor", "custom", "blind.csv", check=False)
+    assert blind.returncode == 1
+    assert "picture: 100% missing" in blind.stderr.splitlines()[-1]
+    first, second = json.loads(promoted.run(sys.executable, "-c", RECORD, **store(promoted)).stdout)
+    assert (first["metrics.drifted_columns"], second["metrics.drifted_columns"]) == (0, 1)
+    assert (first["metrics.missing/picture"], second["metrics.missing/picture"]) == (0, 1)
+    assert first["params.psi_limit"] == "0.2"
+
+
 def test_the_pages_commands_serve_it_and_a_row_may_have_gaps(promoted: Workspace) -> None:
     known = json.loads(promoted.run(sys.executable, "-c", PREDICT, **store(promoted)).stdout)
     rows = pd.DataFrame(known["rows"]["data"], columns=known["rows"]["columns"])

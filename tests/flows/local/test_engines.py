@@ -151,7 +151,7 @@ def rows(postgres: str, database: str, query: str) -> list[tuple[Any, ...]]:
 def test_a_run_is_kept_by_postgresql_and_s3(team: Workspace, postgres: str, s3: str) -> None:
     state = json.loads((Path(team.environment["HOME_OF_SERVICES"]) / "services.json").read_text())
     team.run(
-        *(sys.executable, "-m", "prefect", "deployment", "run", "train/default", "--watch"),
+        *(sys.executable, "-m", "prefect", "deployment", "run", "train/train-model", "--watch"),
         *("-p", "dataset=ci_b", "-p", "model=2wl"),
         PREFECT_API_URL=state["prefect"],
     )

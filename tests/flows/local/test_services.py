@@ -63,10 +63,12 @@ def test_everything_answers(services):
 def test_parameters_are_described_for_the_ui(services):
     found = ask(f"{services.state['prefect']}/deployments/filter", {})
     names = {each["entrypoint"].split(":")[1]: each for each in found}
-    assert set(names) == {"prepare", "features", "train", "experiment", "train_cell", "promote"}
+    assert set(names) == {
+        *("fetch", "prepare", "features", "train", "experiment", "train_cell", "promote", "monitor", "report")
+    }
     for each in found:
         properties = each["parameter_openapi_schema"]["properties"]
-        assert properties and each["description"]
+        assert (properties or each["name"] == "write-report") and each["description"]
         assert all(value.get("description") for value in properties.values()), each["entrypoint"]
         assert all(value.get("type") for value in properties.values()), "the UI shows no type of a union"
     assert names["train"]["work_pool_name"] == names["train_cell"]["work_pool_name"] == "gpu"
@@ -75,7 +77,7 @@ def test_parameters_are_described_for_the_ui(services):
 
 def test_a_worker_trains_and_the_runs_link_both_ways(services):
     services.run(
-        *(sys.executable, "-m", "prefect", "deployment", "run", "train/default", "--watch"),
+        *(sys.executable, "-m", "prefect", "deployment", "run", "train/train-model", "--watch"),
         *("-p", "dataset=ci_b", "-p", "model=2wl"),
         PREFECT_API_URL=services.state["prefect"],
     )
@@ -158,7 +160,16 @@ def test_without_a_password_nobody_is_let_in(services, tmp_path):
         state = json.loads((tmp_path / "home/services.json").read_text())
         for server in (state["prefect"], state["mlflow"]):
             assert [status_of(server, word) for word in (None, "another", PASSWORD)] == [401, 401, 200]
-        trained = ["deployment", "run", "train/default", "--watch", "-p", "dataset=ci_b", "-p", "model=2wl"]
+        trained = [
+            "deployment",
+            "run",
+            "train/train-model",
+            "--watch",
+            "-p",
+            "dataset=ci_b",
+            "-p",
+            "model=2wl",
+        ]
         words = [sys.executable, "-m", "prefect", *trained]
         assert own.run(*words, check=False, PREFECT_API_URL=state["prefect"]).returncode
         own.run(*words, PREFECT_API_URL=state["prefect"], **KNOWN)

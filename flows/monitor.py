@@ -1,0 +1,75 @@
+"""Compare the rows that a served model was asked about with those that it was fitted to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from flows.local import runtime
+
+runtime.configure()
+
+import pandas as pd  # noqa: E402
+import typer  # noqa: E402
+from pydantic import Field  # noqa: E402
+
+from flows.flow import Dataset, flow  # noqa: E402
+from tasks import links, monitoring, page  # noqa: E402
+from usboost.errors import UsboostError  # noqa: E402
+
+
+class Drifted(UsboostError):
+    """Columns have passed a limit; the table of all columns has been shown and logged."""
+
+
+@flow(name="monitor", flow_run_name="monitor-{dataset}")
+def monitor(
+    dataset: Dataset,
+    requests: str,
+    psi: Annotated[float, Field(gt=0)] = 0.2,
+    share: Annotated[float, Field(gt=0, le=1)] = 0.1,
+) -> str:
+    """Compare a table of requests with the training rows of the champion; fails if a column drifts.
+
+    Args:
+        dataset: prepared dataset whose champion is served, e.g. custom
+        requests: Parquet or CSV file with the columns that the model reads
+        psi: population stability index above which a column drifts
+        share: by how much more rows may lack a value or hold an unseen category
+    """
+    looked = monitoring.compare(dataset, Path(requests), psi, share)
+    links.link_run(looked.run_id, f"monitor/{dataset}", {})
+    links.link_version(looked.version, "The served model whose training rows these were compared with")
+    rows = [{name: shown(value) for name, value in row.items()} for row in looked.columns.to_dict("records")]
+    page.show_table(page.key("drift", dataset), rows, f"{requests} against the training rows of {dataset}")
+    for row in rows:
+        page.say(", ".join(f"{name} {value}" for name, value in row.items() if value != ""))
+    if len(looked.drifted):
+        page.emit("usboost.drifted", dataset, {"dataset": dataset, "reason": looked.reason})
+        raise Drifted(f"{requests}: {looked.reason}")
+    return runtime.finished(f"{requests}: none of {len(looked.columns)} columns drifts")
+
+
+def shown(value: Any) -> str | float:
+    """A number as a table shows it, "" where there is none."""
+    if isinstance(value, str):
+        return value
+    return "" if pd.isna(value) else round(float(value), 4)
+
+
+def main(
+    dataset: Annotated[str, typer.Argument(help="prepared dataset whose champion is served, e.g. custom")],
+    requests: Annotated[
+        str, typer.Argument(help="Parquet or CSV file with the columns that the model reads")
+    ],
+    psi: Annotated[float, typer.Option(help="stability index above which a column drifts")] = 0.2,
+    share: Annotated[
+        float, typer.Option(help="by how much more rows may lack a value or hold an unseen category")
+    ] = 0.1,
+) -> None:
+    """Compare a table of requests with the training rows of the champion; exit code 1 if a column drifts."""
+    runtime.run(lambda: print(monitor(dataset, requests, psi, share)))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,48 @@
+"""A fit that shows its progress to a server that does not answer: it neither waits nor fails."""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+from types import SimpleNamespace
+
+import pytest
+from prefect.settings import PREFECT_API_URL, temporary_settings
+
+from flows.local.runtime import free_port
+from tasks import page
+from usboost.boosting.rounds import Round
+
+
+@pytest.fixture(params=["silent", "gone"])
+def address(request):
+    """Of a server that takes requests and says nothing, and of none at all."""
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        port = silent.getsockname()[1] if request.param == "silent" else free_port()
+        with temporary_settings({PREFECT_API_URL: f"http://127.0.0.1:{port}/api"}):
+            yield
+
+
+@pytest.mark.filterwarnings("ignore:Artifact creation outside")
+def test_a_fit_does_not_wait_for_the_server(address, monkeypatch):
+    monkeypatch.setattr(page, "inside_a_run", lambda: True)  # a real run would need a server that answers
+    monkeypatch.setattr(page, "WAIT_SECONDS", 0.1)
+    monkeypatch.setattr(page, "SECONDS", 0.01)
+    shown = page.ShowProgress("ci_b 2wl seed 0")
+    shown.on_fit_begin(SimpleNamespace(n_rounds=1000))
+    started = time.perf_counter()
+    for index in range(1, 1001):
+        shown.on_round(Round(index, {"risk_train": 0.5}, {"total": 0.0}, None))
+    rounds = time.perf_counter() - started
+    shown.on_fit_end()
+    assert rounds < 0.5
+    assert time.perf_counter() - started < rounds + 0.5
+
+
+@pytest.mark.parametrize("name", ["ci_b/2wl/seed-0", "Ärger__x", "--a--", "usboost-demo-custom, version 1"])
+def test_keys_are_as_prefect_allows_them(name):
+    assert re.fullmatch("[a-z0-9]+(-[a-z0-9]+)*", page.key("mlflow", name))
+    assert page.key("mlflow", "ci_b/2wl/seed-0") == "mlflow-ci-b-2wl-seed-0"
