@@ -110,7 +110,7 @@ def _card(version: ModelVersion) -> Card:
 
 def _without(prepared: Mapping[str, Any]) -> list[int]:
     """Training rows without a picture, for each column of pictures."""
-    about = prepared.get("images")
+    about: dict[str, Any] = prepared.get("images") or {}
     parts = image_store.parts("train", about) if about else []
     return [sum(shard.get("absent", 0) for shard in about["splits"][part]["shards"]) for part in parts]
 
