@@ -9,6 +9,7 @@ import fcntl
 import json
 import logging
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -26,6 +27,9 @@ START_SECONDS = 120
 IDLE_SECONDS = 180
 DRAIN_SECONDS = 10
 
+SERVER = "prefect-server.json"
+"""Address and process of the server that the flows of this home share."""
+
 LOOPBACK = ("127.0.0.1", "localhost")
 
 T = TypeVar("T")
@@ -36,6 +40,11 @@ _FINISHED: list[bool] = []
 def home() -> Path:
     """The folder of the services' databases and logs: USBOOST_HOME, else .usboost here."""
     return Path(os.environ.get("USBOOST_HOME", ".usboost")).resolve()
+
+
+def mlflow_store() -> str:
+    """MLflow's database of this home, with or without servers."""
+    return f"sqlite:///{home() / 'mlflow.db'}"
 
 
 @contextmanager
@@ -78,13 +87,13 @@ def configure() -> None:
         known = [host for host in os.environ.get(name, "").split(",") if host]
         os.environ[name] = ",".join(dict.fromkeys([*known, *LOOPBACK]))
     if "MLFLOW_TRACKING_URI" not in os.environ:
-        services = _services()
-        os.environ["MLFLOW_TRACKING_URI"] = services["mlflow"] if services else f"sqlite:///{place}/mlflow.db"
+        servers = services()
+        os.environ["MLFLOW_TRACKING_URI"] = servers["mlflow"] if servers else mlflow_store()
     # warns of any event that is left when a flow ends, although they are sent within milliseconds
     logging.getLogger("EventsWorker").setLevel(logging.ERROR)
 
 
-def _services() -> dict[str, Any] | None:
+def services() -> dict[str, Any] | None:
     """What `flows.local.services start` wrote, if both its servers answer."""
     try:
         state: dict[str, Any] = json.loads((home() / "services.json").read_text())
@@ -150,10 +159,10 @@ def prefect_api() -> Iterator[None]:
             finally:
                 _send_last_events()
         return
-    services = _services()
+    servers = services()
     if services and services.get("auth"):
         access.given()
-    url = services["prefect"] if services else None
+    url = servers["prefect"] if servers else None
     with (
         _lease(),
         temporary_settings({**changes, PREFECT_API_URL: url or _answering_url() or _start_server()}),
@@ -188,7 +197,7 @@ def _lease_file() -> IO[str]:
 
 def _answering_url() -> str | None:
     try:
-        url = json.loads((home() / "prefect-server.json").read_text())["url"]
+        url = json.loads((home() / SERVER).read_text())["url"]
     except (OSError, ValueError, KeyError):
         return None
     return url if _answers(url) else None
@@ -220,7 +229,7 @@ def _start_server() -> str:
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             if _answers(url):
-                (home() / "prefect-server.json").write_text(json.dumps({"url": url}))
+                (home() / SERVER).write_text(json.dumps({"url": url, "pid": keeper.pid}))
                 return url
             if keeper.poll() is not None:
                 break
@@ -228,10 +237,33 @@ def _start_server() -> str:
         raise UsboostError(f"the local Prefect server did not start; see {home() / 'prefect-server.log'}")
 
 
+def end_server() -> None:
+    """End the server that the flows of this home share, so that another may have its database.
+
+    Raises
+    ------
+    UsboostError
+        If a flow needs it, or `make ui`.
+    """
+    with _lease_file() as lease:
+        try:
+            fcntl.flock(lease, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsboostError(f"a flow or `make ui` runs in {home()}; wait for it, or end it") from None
+        if _answering_url() is None:
+            return
+        keeper = json.loads((home() / SERVER).read_text())
+        if "pid" in keeper:
+            os.killpg(keeper["pid"], signal.SIGTERM)
+        deadline = time.monotonic() + DRAIN_SECONDS
+        while _answers(keeper["url"]) and time.monotonic() < deadline:
+            time.sleep(0.1)
+
+
 def _port() -> int:
     """That of this home's server before, so that links to its pages last; if it is taken, any free one."""
     try:
-        url = json.loads((home() / "prefect-server.json").read_text())["url"]
+        url = json.loads((home() / SERVER).read_text())["url"]
         port = int(url.split(":")[-1].removesuffix("/api"))
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,6 +1,7 @@
 """The services on loopback: Prefect's and MLflow's servers, and a worker for each work pool.
 
-They outlive the terminal; `stop` ends them. All they keep lies under $USBOOST_HOME/services.
+They outlive the terminal; `stop` ends them. What they keep is what flows keep without them: the databases and
+artifacts of $USBOOST_HOME.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ def up(
     Raises
     ------
     UsboostError
-        If the stack runs, a port is taken, a pool is unknown, a password is missing, or a part does
-        not start. Nothing keeps running then.
+        If the stack runs, a flow runs without it, a port is taken, a pool is unknown, a password is missing,
+        or a part does not start. Nothing keeps running then.
     """
     with _alone():
         state = stack.read_state()
@@ -66,6 +67,7 @@ def up(
         prefect_port = stack.claim(prefect_port, "Prefect's server", "--prefect-port")
         mlflow_port = stack.claim(mlflow_port, "MLflow's server", "--mlflow-port")
         stack.end_all()  # what a crash left
+        runtime.end_server()
         state = {
             "prefect": f"http://127.0.0.1:{prefect_port}/api",
             "mlflow": f"http://127.0.0.1:{mlflow_port}",
@@ -101,8 +103,7 @@ def _start(
     """Start both servers and wait until they answer."""
     env = stack.environment(state["prefect"], state["mlflow"], state["code"], prefect_db)
     env.update(passwords)
-    store = mlflow_db or f"sqlite:///{stack.folder() / 'mlflow.db'}"
-    place = artifacts or str(stack.folder() / "artifacts")
+    store = mlflow_db or runtime.mlflow_store()
     upgraded = subprocess.run(
         [sys.executable, "-m", "mlflow", "db", "upgrade", store], env=env, capture_output=True, text=True
     )
@@ -115,7 +116,12 @@ def _start(
     prefect = stack.spawn(command, "prefect.log", env, state["code"])
     port = state["mlflow"].split(":")[-1]
     command = [sys.executable, "-m", "mlflow", "server", *where, port, "--workers", "1"]
-    command += ["--backend-store-uri", store, "--serve-artifacts", "--artifacts-destination", place]
+    command += ["--backend-store-uri", store]
+    if artifacts:
+        command += ["--serve-artifacts", "--artifacts-destination", artifacts]
+    else:  # where flows keep them without a server, too
+        command += ["--no-serve-artifacts", "--default-artifact-root"]
+        command += [(runtime.home() / "mlartifacts").as_uri()]
     command += ["--app-name", "basic-auth"] if passwords else []
     mlflow = stack.spawn(command, "mlflow.log", env, state["code"])
     stack.wait_for(
@@ -198,13 +204,16 @@ def start(
         list[str] | None, typer.Option(help="pool of a worker; may be repeated; default: one per pool")
     ] = None,
     prefect_db: Annotated[
-        str | None, typer.Option(help="Prefect's database, e.g. postgresql+asyncpg://…; default: SQLite")
+        str | None, typer.Option(help="Prefect's database, e.g. postgresql+asyncpg://…; default: the home's")
     ] = None,
     mlflow_db: Annotated[
-        str | None, typer.Option(help="MLflow's database, e.g. postgresql+psycopg2://…; default: SQLite")
+        str | None, typer.Option(help="MLflow's database, e.g. postgresql+psycopg2://…; default: the home's")
     ] = None,
     artifacts: Annotated[
-        str | None, typer.Option(help="MLflow's artifacts, e.g. s3://bucket/path; default: a folder")
+        str | None,
+        typer.Option(
+            help="where MLflow's server keeps artifacts for clients elsewhere, e.g. s3://bucket/path"
+        ),
     ] = None,
     auth: Annotated[
         bool, typer.Option("--auth", help="both servers ask for a password; see docs/deploy.md")

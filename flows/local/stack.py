@@ -25,7 +25,7 @@ STATE = "services.json"
 
 
 def folder() -> Path:
-    """Databases, artifacts and logs of the services of this home."""
+    """Logs of the services of this home, and MLflow's users."""
     return runtime.home() / "services"
 
 
@@ -50,11 +50,11 @@ def environment(prefect: str, mlflow: str, code: str, prefect_db: str | None = N
         "USBOOST_HOME": str(runtime.home()),
         "PREFECT_API_URL": prefect,
         "MLFLOW_TRACKING_URI": mlflow,
-        "PREFECT_SERVER_DATABASE_CONNECTION_URL": prefect_db
-        or f"sqlite+aiosqlite:///{folder() / 'prefect.db'}",
         "PREFECT_LOGGING_LEVEL": "INFO",
         "PYTHONUNBUFFERED": "1",
     }
+    if prefect_db:  # else that of PREFECT_HOME, which flows have without the services, too
+        given["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = prefect_db
     given.setdefault("PREFECT_SERVER_UI_API_URL", prefect)  # what its pages ask; a proxy has another address
     if "USBOOST_REPOSITORY" not in given:
         given["USBOOST_CODE"] = code

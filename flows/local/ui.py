@@ -19,13 +19,20 @@ runtime.configure()
 def main(
     mlflow_port: Annotated[int, typer.Option(help="port of MLflow's UI; 0 for any free one")] = 5000,
 ) -> None:
-    """Open MLflow's and Prefect's UI on 127.0.0.1 until Ctrl-C."""
+    """Open MLflow's and Prefect's UI on 127.0.0.1 until Ctrl-C, or say where those of the services are."""
     port = mlflow_port or runtime.free_port()
     store = os.environ["MLFLOW_TRACKING_URI"]
     command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", store]
     command += ["--host", "127.0.0.1", "--port", str(port)]
 
     def serve() -> None:
+        if servers := runtime.services():
+            from tasks.tracking import first_page
+
+            print("the services run; their pages are these")
+            print(f"MLflow   {servers['mlflow']}/{first_page(servers['mlflow'], params.load().profile)}")
+            print(f"Prefect  {servers['prefect'].removesuffix('/api')}")
+            return
         with runtime.prefect_api():
             from prefect.settings import PREFECT_API_URL
 

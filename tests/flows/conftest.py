@@ -105,16 +105,19 @@ def reproduced(tmp_path_factory) -> Iterator[Workspace]:
             make(made / "workspace", made / "home", warm)
             finished.touch()
     own = tmp_path_factory.mktemp("own")
-    for part in ("workspace", "home"):
-        shutil.copytree(made / part, own / part, ignore=shutil.ignore_patterns("prefect*"))
-    (own / "home/prefect").mkdir()
-    with (  # a server takes seconds to make a database of its own
-        closing(sqlite3.connect(made / "home/prefect/prefect.db")) as known,
-        closing(sqlite3.connect(own / "home/prefect/prefect.db")) as copy,
-    ):
-        known.backup(copy)
+    shutil.copytree(made / "workspace", own / "workspace")
+    copy_home(made / "home", own / "home")
     yield Workspace(own / "workspace", own / "home", warm)
     warm.end()
+
+
+def copy_home(made: Path, own: Path) -> None:
+    """The databases and artifacts of a home, which a server may be using."""
+    shutil.copytree(made, own, ignore=shutil.ignore_patterns("prefect*", "*.db*"))
+    (own / "prefect").mkdir()
+    for name in ("mlflow.db", "prefect/prefect.db"):
+        with closing(sqlite3.connect(made / name)) as known, closing(sqlite3.connect(own / name)) as copy:
+            known.backup(copy)
 
 
 def make(folder: Path, home: Path, warm: Warm) -> None:

@@ -24,6 +24,7 @@ from usboost.cli.options import (
     SkipUnreadable,
     TablePath,
 )
+from usboost.datasets.custom import SIZE
 from usboost.errors import UsboostError
 from usboost.evaluation.names import METRICS
 from usboost.models import zoo
@@ -52,7 +53,7 @@ def compare(
     ] = None,
     backbone: BackboneName = "tf_efficientnet_lite0",
     finetune: Finetune = "none",
-    size: Size = 128,
+    size: Size = SIZE,
     grey: Grey = False,
     pool_images: PoolImages = False,
     skip_unreadable: SkipUnreadable = False,

@@ -27,6 +27,7 @@ from usboost.cli.options import (
     chosen_learners,
     import_named,
 )
+from usboost.datasets.custom import SIZE
 from usboost.evaluation.names import METRICS, f1_of, metric_name
 from usboost.models import zoo
 
@@ -54,7 +55,7 @@ def fit(
     ] = None,
     backbone: BackboneName = "tf_efficientnet_lite0",
     finetune: Finetune = "none",
-    size: Size = 128,
+    size: Size = SIZE,
     grey: Grey = False,
     pool_images: PoolImages = False,
     skip_unreadable: SkipUnreadable = False,

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from usboost.datasets.custom import SIZE
 from usboost.errors import UsboostError
 from usboost.learners.networks.backbones import Backbone
 from usboost.models import builders, zoo
@@ -34,7 +35,7 @@ class Pictures:
 
     backbone: str = "tf_efficientnet_lite0"
     finetune: Literal["none", "last", "all"] = "none"
-    size: int = 128
+    size: int = SIZE
 
 
 def build(

@@ -55,7 +55,7 @@ def team(reproduced: Workspace, tmp_path: Path) -> Iterator[dict[str, Any]]:
 
     servers = Workspace(first.folder, tmp_path / "servers")
     servers.environment |= {"USBOOST_PREFECT_PORT": "0", "USBOOST_MLFLOW_PORT": "0", "PYTHONPATH": "."}
-    servers.flow("local.services", "start", "--worker", "cpu")
+    servers.flow("local.services", "start", "--artifacts", str(tmp_path / "artifacts"), "--worker", "cpu")
     try:
         yield {
             "servers": servers,

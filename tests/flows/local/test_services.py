@@ -6,16 +6,19 @@ import json
 import re
 import shutil
 import socket
+import sqlite3
 import sys
 import urllib.error
 import urllib.request
+from contextlib import closing
 from pathlib import Path
+from uuid import UUID
 
 import psutil
 import pytest
 
 from flows.local import access
-from tests.flows.conftest import ROOT, Workspace
+from tests.flows.conftest import ROOT, Workspace, copy_home
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
@@ -45,6 +48,7 @@ def services(reproduced, tmp_path_factory):
         (copy.folder / name).symlink_to(ROOT / name)
     shutil.copy(ROOT / "prefect.yaml", copy.folder)
     own = Workspace(copy.folder, tmp_path_factory.mktemp("home") / "of services")
+    copy_home(Path(reproduced.environment["USBOOST_HOME"]), Path(own.environment["USBOOST_HOME"]))
     own.environment |= {"PREFECT_WORKER_QUERY_SECONDS": "2"}
     own.environment.pop("PREFECT_API_URL", None)
     try:
@@ -75,6 +79,36 @@ def test_parameters_are_described_for_the_ui(services):
     assert {names[name]["work_pool_name"] for name in ("prepare", "features", "experiment")} == {"cpu"}
 
 
+IDS = """
+import json, mlflow, sys
+found = mlflow.search_runs(search_all_experiments=True, output_format="list")
+json.dump([run.info.run_id for run in found], sys.stdout)
+"""
+
+
+def flow_runs(api: str) -> set[str]:
+    return {run["id"] for run in ask(f"{api}/flow_runs/filter", {})}
+
+
+def test_the_services_show_what_flows_kept_without_them_and_the_other_way(services, reproduced):
+    """`make services` after `make run`, then flows without the services: always the same runs."""
+
+    def runs(store: str) -> set[str]:
+        found = services.run(sys.executable, "-c", IDS, MLFLOW_TRACKING_URI=store)
+        return set(json.loads(found.stdout))
+
+    database = f"sqlite:///{services.home}/mlflow.db"
+    before = runs(f"sqlite:///{reproduced.environment['USBOOST_HOME']}/mlflow.db")
+    assert before and before <= runs(services.state["mlflow"]) == runs(database)
+    known = flow_runs(services.state["prefect"])
+    assert len(known) >= len(before)
+    with closing(sqlite3.connect(services.home / "prefect/prefect.db")) as kept:
+        assert known == {str(UUID(found)) for (found,) in kept.execute("select id from flow_run")}
+    said = services.run(sys.executable, "-m", "flows.local.ui").stdout
+    assert services.state["mlflow"] in said and services.state["prefect"].removesuffix("/api") in said
+    assert not list(services.folder.rglob("mlflow.db"))
+
+
 def test_a_worker_trains_and_the_runs_link_both_ways(services):
     services.run(
         *(sys.executable, "-m", "prefect", "deployment", "run", "train/train-model", "--watch"),
@@ -89,10 +123,12 @@ def test_a_worker_trains_and_the_runs_link_both_ways(services):
     api = f"{services.state['mlflow']}/api/2.0/mlflow"
     experiment = ask(f"{api}/experiments/get-by-name?experiment_name=usboost-demo")
     body = {"experiment_ids": [experiment["experiment"]["experiment_id"]]}
-    (run,) = ask(f"{api}/runs/search", body)["runs"]
-    assert run["info"]["status"] == "FINISHED"
-    tags = {each["key"]: each["value"] for each in run["data"]["tags"]}
-    assert tags["prefect.flow_run_id"] == trained["id"]
+    tagged = [
+        ({each["key"]: each["value"] for each in run["data"]["tags"]}, run["info"]["status"])
+        for run in ask(f"{api}/runs/search", body)["runs"]
+    ]
+    ((tags, status),) = [each for each in tagged if each[0].get("prefect.flow_run_id") == trained["id"]]
+    assert status == "FINISHED"
     page = f"{services.state['prefect'].removesuffix('/api')}/runs/flow-run/{trained['id']}"
     assert f"]({page})" in tags["mlflow.note.content"]
     assert "`python -m flows.train ci_b 2wl --seeds 1`" in tags["mlflow.note.content"]

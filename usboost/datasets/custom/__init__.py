@@ -1,0 +1,2 @@
+SIZE = 160
+"""Side of a person's pictures in pixels, when nothing else is asked for; see docs/results.md."""

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from usboost.data.progress import Progress
+from usboost.datasets.custom import SIZE
 from usboost.datasets.custom.encoding import SUFFIX, Imputation, added, complete, imputation_of
 from usboost.datasets.custom.pictures import PictureColumns
 from usboost.datasets.custom.table import FEWEST, OwnTable, picture_sources, read_table
@@ -22,9 +23,6 @@ from usboost.datasets.prepared.store import LABEL, Prepared, describe
 from usboost.errors import UsboostError
 
 SPLITS = ("train", "val", "test")
-
-SIZE = 128
-"""Height and width of pictures in pixels, when nothing else is asked for."""
 
 SHARES = (0.70, 0.15, 0.15)
 """The splits' shares when the table does not give them."""

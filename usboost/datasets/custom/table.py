@@ -16,6 +16,7 @@ from usboost.data.images import Images
 from usboost.data.pooled_images import PooledImages
 from usboost.data.progress import Progress
 from usboost.data.views import Views
+from usboost.datasets.custom import SIZE
 from usboost.datasets.custom.columns import Column, Kind
 from usboost.datasets.custom.encoding import Encoding
 from usboost.datasets.custom.pictures import VIEW, PictureColumns, PictureReader, PictureSet, check_type
@@ -183,7 +184,7 @@ def read_own(
     image: str | Collection[str] | None = None,
     categorical: Collection[str] = (),
     drop: Collection[str] = (),
-    size: int = 128,
+    size: int = SIZE,
     channels: int = 3,
     aspect: Aspect = "crop",
     pool: Literal["mean"] | None = None,
