@@ -35,7 +35,7 @@ from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
 KILLS_A_FIT = 5
 
 
-def data(n: int = 1500) -> tuple[Views, np.ndarray]:
+def data(n: int = 600) -> tuple[Views, np.ndarray]:
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, n)
     tables = {}

@@ -4,11 +4,21 @@ from flows.local import runtime
 
 runtime.configure()
 
+import alembic.command  # noqa: E402, F401
+import anyio._backends._asyncio  # noqa: E402, F401
+import git  # noqa: E402, F401
 import lightgbm  # noqa: E402, F401
-import mlflow.pyfunc  # noqa: E402
+import mlflow.models.display_utils  # noqa: E402
+import mlflow.pyfunc.scoring_server  # noqa: E402
 import mlflow.store.model_registry.sqlalchemy_store  # noqa: E402
-import mlflow.store.tracking.sqlalchemy_store  # noqa: E402, F401
-import prefect  # noqa: E402, F401
+import mlflow.store.tracking.sqlalchemy_workspace_store  # noqa: E402, F401
+import prefect.flow_engine  # noqa: E402
+import prefect.task_engine  # noqa: E402
+import prefect.utilities.visualization  # noqa: E402, F401
+import pyarrow.dataset  # noqa: E402, F401
+import pydantic.v1  # noqa: E402, F401
+import safetensors.torch  # noqa: E402, F401
+import sqlalchemy.dialects.sqlite  # noqa: E402, F401
 import torch  # noqa: E402, F401
 import torchvision  # noqa: E402, F401
 from mlflow.utils.requirements_utils import warn_dependency_requirement_mismatches  # noqa: E402
@@ -17,6 +27,7 @@ import tasks.data  # noqa: E402
 import tasks.promotion  # noqa: E402
 import tasks.report  # noqa: E402
 import tasks.training  # noqa: E402, F401
+import usboost.models.persistence  # noqa: E402, F401
 from usboost.boosting.code import PACKAGE, closure  # noqa: E402
 
 warn_dependency_requirement_mismatches(["numpy"])  # looks through all installed packages

@@ -160,7 +160,7 @@ def prefect_api() -> Iterator[None]:
                 _send_last_events()
         return
     servers = services()
-    if services and services.get("auth"):
+    if servers and servers.get("auth"):
         access.given()
     url = servers["prefect"] if servers else None
     with (

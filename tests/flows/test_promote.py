@@ -116,7 +116,7 @@ def test_the_report_and_the_registry_name_the_same_model(promoted: Workspace) ->
     assert found["experiment"] == "usboost-own"
     assert f"models:/{NAME}@champion" in found["told"]
     assert found["why"].startswith(f"custom {found['model']} seed 0: f1 ")
-    assert "dvc repro --single-item" in found["why"]
+    assert f"`python -m flows.train custom {found['model']}" in found["why"]
     frame = collect(folder / "data/results", ["custom"], MODELS)
     model, seed = chosen(frame, "custom", "f1")
     assert (model, seed) == (found["model"], 0)
@@ -153,12 +153,11 @@ found.filter(regex="metrics|params|version").to_json(sys.stdout, orient="records
 
 
 def test_a_monitor_says_whether_requests_are_like_the_training_rows(promoted: Workspace) -> None:
-    rows = pd.read_csv(promoted.folder / "data/raw/custom/table.csv")
-    rows.to_csv(promoted.folder / "same.csv", index=False)
-    rows.assign(picture="").to_csv(promoted.folder / "blind.csv", index=False)
-    same = promoted.flow("monitor", "custom", "same.csv")
+    rows = pd.read_csv(promoted.folder / "parts/table.csv")
+    rows.assign(picture="").to_csv(promoted.folder / "parts/blind.csv", index=False)
+    same = promoted.flow("monitor", "custom", "parts/table.csv")
     assert "none of" in same.stdout
-    blind = promoted.flow("monitor", "custom", "blind.csv", check=False)
+    blind = promoted.flow("monitor", "custom", "parts/blind.csv", check=False)
     assert blind.returncode == 1
     assert "picture: 100% missing" in blind.stderr.splitlines()[-1]
     first, second = json.loads(promoted.run(sys.executable, "-c", RECORD, **store(promoted)).stdout)

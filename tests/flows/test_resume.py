@@ -47,7 +47,7 @@ def result(workspace, model):
     folder = workspace.folder / "data/results/ci_b" / model
     scores = json.loads((folder / "scores.json").read_text())
     for seed in scores["seeds"]:
-        seed.pop("fit_seconds")
+        seed.pop("fit_seconds"), seed.pop("made")
     trace = pd.read_parquet(folder / "trace.parquet")
     return scores, trace[[name for name in trace if not name.startswith("seconds")]]
 

@@ -109,7 +109,7 @@ def test_files_are_found_from_a_workspace(tmp_path, monkeypatch):
     (tmp_path / "code/flows").mkdir()
     monkeypatch.setattr(workspace, "ROOT", tmp_path / "code")
     changes = {"custom.table": "table.csv", "pictures.pretrained": "elsewhere.pth", "imports": ["mine.parts"]}
-    folder = workspace.make(tmp_path / "w", changes=changes)
+    folder = workspace.make(tmp_path / "w", profile="own", changes=changes)
     made = settings.yaml.safe_load((folder / "params.yaml").read_text())
     assert made["custom"]["table"] == str(tmp_path / "code/table.csv")
     assert made["pictures"]["pretrained"] == "elsewhere.pth"

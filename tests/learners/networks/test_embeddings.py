@@ -6,7 +6,6 @@ import io
 import os
 import signal
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +16,8 @@ import torch
 from PIL import Image
 from skimage import data
 
+from flows.local.warm import Warm
+from tests.conftest import ROOT
 from usboost.data.images import EncodedImages, Images
 from usboost.errors import UsboostError
 from usboost.learners.networks import embeddings
@@ -191,8 +192,8 @@ with embeddings.progress(told):
 
 
 @pytest.mark.slow
-def test_a_killed_process_is_gone_on_with(tmp_path: Path) -> None:
-    ended = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], env=os.environ, timeout=120)
+def test_a_killed_process_is_gone_on_with(tmp_path: Path, warm: Warm) -> None:
+    ended = warm.run(["-c", KILLED, str(tmp_path)], ROOT, os.environ)
     assert ended.returncode == -signal.SIGKILL
     values, done = counted(small(tmp_path), noise(300))
     assert done == 300 - 128
@@ -277,9 +278,11 @@ np.save(sys.argv[2], backbone.embed(Images(pixels), torch.device("cpu")))
 
 
 @pytest.mark.slow
-def test_two_processes_at_once_do_no_harm(tmp_path: Path) -> None:
-    call = [sys.executable, "-c", TOGETHER, str(tmp_path / "cache")]
-    both = [subprocess.Popen([*call, str(tmp_path / f"{k}.npy")]) for k in range(2)]
+def test_two_processes_at_once_do_no_harm(tmp_path: Path, warm: Warm) -> None:
+    call, environment = ["python", "-c", TOGETHER, str(tmp_path / "cache")], warm.shim(os.environ)
+    both = [
+        subprocess.Popen([*call, str(tmp_path / f"{k}.npy")], env=environment, cwd=ROOT) for k in range(2)
+    ]
     assert [process.wait(timeout=120) for process in both] == [0, 0]
     expected = small(False).embed(noise(300), CPU)
     for k in range(2):

@@ -108,7 +108,7 @@ def test_a_vector_is_learned_for_missing_pictures(finetune: str, tmp_path: Path)
     if finetune == "all":
         backbone = Backbone("small_cnn", False, "all")
     model = TwoBranchNetworkClassifier(
-        dnn1=(8,), dnn2=(8,), dnn3=(8,), n_epochs=30, batch_size=16, patience=None, learning_rate=0.001,
+        dnn1=(8,), dnn2=(8,), dnn3=(8,), n_epochs=15, batch_size=16, patience=None, learning_rate=0.002,
         backbone=backbone, device="cpu",
     ).fit(views, y, (views, y))  # fmt: skip
     assert np.mean(model.predict(views) == y) > 0.9
