@@ -1,8 +1,8 @@
 """What each stage of dvc.yaml runs, and the files of code that it depends on: all that this imports.
 
 For a stage ``boosting`` a stage ``code_boosting`` depends on these files, and makes a digest of their code
-that ``boosting`` depends on. An edit of a comment runs no stage again, and dvc.lock lists the files once,
-not for each dataset and model.
+that ``boosting`` depends on; files that several stages run are those of one stage, ``code_fits`` say. An edit
+of a comment runs no stage again, and dvc.lock, which DVC writes anew at each stage, is short.
 
 The lists in dvc.yaml follow from `STAGES`; `python -m flows.local.stages --write` brings them up to date.
 They name files, not folders: of a folder outside its own, DVC counts the bytecode in it too.
@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 
 from usboost.boosting.code import PACKAGE, closure, digest
@@ -88,6 +89,12 @@ MORE = {
 }
 """Files that a stage depends on besides the modules that it runs."""
 
+SHARED = {
+    "data": ("fetch", "prepare", "further_data"),
+    "fits": ("baseline", "bfv_dnn", "boosting", "external_baselines", "further", "report"),
+}
+"""Stages whose common files are listed once, by the name of their list."""
+
 _STAGE = re.compile(r"^  (?:code_(\w+)|\w+):$")
 _CODE = re.compile(r"^ +- \$\{code\}/")
 
@@ -106,21 +113,31 @@ def files_of(stage: str, root: Path = ROOT) -> list[str]:
     return sorted({*found, *MORE.get(stage, ())})
 
 
-def digest_of(stage: str, root: Path = ROOT) -> str:
-    """A digest of the code that a stage runs, and of the files it depends on besides.
+@cache
+def lists(root: Path = ROOT) -> dict[str, list[str]]:
+    """The files of each stage ``code_<name>`` by name; together all files of every stage."""
+    left = {stage: set(files_of(stage, root)) for stage in STAGES}
+    shared = {name: set.intersection(*(left[stage] for stage in stages)) for name, stages in SHARED.items()}
+    for name, stages in SHARED.items():
+        for stage in stages:
+            left[stage] -= shared[name]
+    return {name: sorted(files) for name, files in {**shared, **left}.items() if files}
+
+
+def digest_of(name: str, root: Path = ROOT) -> str:
+    """A digest of the files of a stage ``code_<name>``; of code without comments and docstrings.
 
     Raises
     ------
     UsboostError
         If there is no such stage.
     """
-    if stage not in STAGES:
-        raise UsboostError(f"there is no stage {stage!r}; choose among {', '.join(STAGES)}")
-    lines = [digest(code_of(STAGES[stage], root))]
-    for name in MORE.get(stage, ()):
-        file = root / name
-        is_code = file.suffix == ".py"
-        lines.append(digest({name: file}) if is_code else hashlib.sha256(file.read_bytes()).hexdigest())
+    known = lists(root)
+    if name not in known:
+        raise UsboostError(f"there is no stage 'code_{name}'; choose among {', '.join(known)}")
+    code = {file: root / file for file in known[name] if file.endswith(".py")}
+    others = [file for file in known[name] if file not in code]
+    lines = [digest(code), *(hashlib.sha256((root / file).read_bytes()).hexdigest() for file in others)]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
@@ -144,7 +161,7 @@ def with_code(text: str, files: Mapping[str, Iterable[str]]) -> str:
         if stage and line.strip() == "deps:":
             if stage not in files:
                 raise UsboostError(
-                    f"dvc.yaml has a stage 'code_{stage}'; add what it runs to STAGES in tasks/stages.py"
+                    f"dvc.yaml has a stage 'code_{stage}'; add what it runs to tasks/stages.py"
                 )
             inside = line[: len(line) - len("deps:")]
         if not (inside and _CODE.match(line)):
@@ -152,6 +169,6 @@ def with_code(text: str, files: Mapping[str, Iterable[str]]) -> str:
     if missing:
         raise UsboostError(
             f"dvc.yaml has no stage 'code_{min(missing)}' with `deps`; add it, or take {min(missing)!r} "
-            "out of STAGES in tasks/stages.py"
+            "out of tasks/stages.py"
         )
     return "\n".join(out[:-1]) + "\n"

@@ -1,4 +1,4 @@
-"""Write the digest of the code that a stage of dvc.yaml runs: data/code/<stage>."""
+"""Write the digest of code that stages of dvc.yaml run: data/code/<name>."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tasks.stages import digest_of
 from usboost.files import write_atomically
 
 
-def write(stage: str, code: Path) -> None:
-    """Write the digest of a stage's code.
+def write(name: str, code: Path) -> None:
+    """Write the digest of the files of a stage ``code_<name>``.
 
     Parameters
     ----------
@@ -26,15 +26,15 @@ def write(stage: str, code: Path) -> None:
     """
     folder = Path("data/code")
     folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / stage, f"{digest_of(stage, code.resolve())}\n".encode())
+    write_atomically(folder / name, f"{digest_of(name, code.resolve())}\n".encode())
 
 
 def main(
-    stage: Annotated[str, typer.Argument(help="a stage, e.g. boosting")],
+    name: Annotated[str, typer.Argument(help="of a stage code_…, e.g. boosting")],
     code: Annotated[Path, typer.Argument(help="the checkout")] = Path(),
 ) -> None:
-    """Write the digest of the code that a stage runs; data/code/<stage>."""
-    runtime.exit_on_error(lambda: write(stage, code))
+    """Write the digest of code that stages run; data/code/<name>."""
+    runtime.exit_on_error(lambda: write(name, code))
 
 
 if __name__ == "__main__":

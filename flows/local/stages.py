@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from flows.local import runtime
-from tasks.stages import ROOT, STAGES, files_of, with_code
+from tasks.stages import ROOT, lists, with_code
 from usboost.errors import UsboostError
 from usboost.files import write_atomically
 
@@ -22,7 +22,7 @@ def update(write: bool) -> None:
     """
     path = ROOT / "dvc.yaml"
     found = path.read_text()
-    wanted = with_code(found, {stage: files_of(stage) for stage in STAGES})
+    wanted = with_code(found, lists())
     if found == wanted:
         print("dvc.yaml is up to date")
     elif write:

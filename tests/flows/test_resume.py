@@ -28,9 +28,9 @@ def longer(document):
 def killed_after(workspace, model, file):
     """Start a training flow and SIGKILL it as soon as a file of its checkpoint is there."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "flows.train", "ci_b", model],
+        ["python", "-m", "flows.train", "ci_b", model],
         cwd=workspace.folder,
-        env=workspace.environment,
+        env=workspace.warm.shim(workspace.environment),  # which kills what is killed here
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
     )

@@ -8,7 +8,7 @@ import shutil
 import pytest
 import yaml
 
-from tasks.stages import STAGES
+from tasks.stages import lists
 from tests.flows.conftest import ROOT, Workspace
 
 pytestmark = pytest.mark.slow
@@ -52,7 +52,7 @@ def test_dvc_names_the_stages_that_run_a_file(code, tmp_path, warm, reproduced):
     workspace = Workspace(tmp_path / "workspace", tmp_path / "home", reproduced.warm)
     document = yaml.safe_load((ROOT / "params.yaml").read_text()) | {"code": str(code), "run": RUN}
     (workspace.folder / "data/code").mkdir(parents=True)
-    for stage in STAGES:
+    for stage in lists():
         (workspace.folder / "data/code" / stage).write_text("made up")
     for name in [*(f"data/{output}" for output in OUTPUTS), "reports"]:
         (workspace.folder / name).mkdir(parents=True)
@@ -78,7 +78,7 @@ def test_dvc_names_the_stages_that_run_a_file(code, tmp_path, warm, reproduced):
     named = stale(workspace)
     digests = {"code_features", "code_external_baselines", "code_boosting"}
     assert digests <= named
-    assert not {"code_fetch", "code_prepare", "code_further_data"} & named
+    assert not {"code_data", "code_fits"} & named
     workspace.run("dvc", "repro", *sorted(digests), **warm.shim(workspace.environment))
     assert {"features", "external_baselines", "boosting"} <= stale(workspace)
 

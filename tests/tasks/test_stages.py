@@ -16,6 +16,7 @@ from tasks.stages import (
     code_of,
     digest_of,
     files_of,
+    lists,
     with_code,
 )
 from usboost.boosting.code import modules_of
@@ -28,6 +29,7 @@ CUSTOM = {"table": "parts.csv", "image": "photo"}
 OWN = LOADED.model_copy(update={"profile": "own", "custom": LOADED.custom.model_copy(update=CUSTOM)})
 FITS = {"baseline", "bfv_dnn", "boosting", "external_baselines", "further"}
 CODE = {stage: set(files_of(stage)) for stage in STAGES}
+LISTS = lists()
 
 
 def named(stage):
@@ -46,40 +48,43 @@ def named(stage):
 
 def test_dvc_yaml_says_what_its_stages_run():
     text = (ROOT / "dvc.yaml").read_text()
-    assert with_code(text, CODE) == text, "run `python -m flows.local.stages --write`"
+    assert with_code(text, LISTS) == text, "run `python -m flows.local.stages --write`"
 
 
-def test_every_stage_depends_on_the_digest_of_its_code():
+def test_every_stage_depends_on_the_digests_of_all_its_code_and_no_other():
     stages = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
     own = {name: stage.get("do", stage) for name, stage in stages.items() if not name.startswith("code_")}
     assert set(own) == set(STAGES)
     for name, stage in own.items():
-        assert f"data/code/{name}" in stage["deps"]
+        digests = {dep.removeprefix("data/code/") for dep in stage["deps"] if dep.startswith("data/code/")}
+        assert sorted(file for each in digests for file in LISTS[each]) == sorted(CODE[name])
+    for name in LISTS:
         assert stages[f"code_{name}"]["outs"] == [f"data/code/{name}"]
 
 
 def test_the_digest_is_that_of_the_code_without_comments(tmp_path):
     for part in ("usboost", "tasks"):
         shutil.copytree(ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__"))
-    before = {stage: digest_of(stage, ROOT) for stage in STAGES}
-    assert len(set(before.values())) == len(set(map(frozenset, CODE.values())))
+    before = {name: digest_of(name, ROOT) for name in LISTS}
+    assert len(set(before.values())) == len(LISTS)
     forest, configured = tmp_path / "usboost/learners/trees/forest.py", tmp_path / CONFIGURED[0]
     for file in (forest, configured):
         file.write_text(f"# A typo, mended.\n{file.read_text()}")
     assert digest_of("boosting", tmp_path) == before["boosting"]
 
-    def edit(file, text="\nedited = True\n"):
-        """Edit a copy, which has another name each time: code is read once in a process."""
-        copy = tmp_path / f"{file.name}-copy"
+    def edited(*files):
+        """The lists whose digest differs in a copy, which has a name of its own: code is read once."""
+        copy = tmp_path / f"{files[0].name}-copy"
         for part in ("usboost", "tasks"):
             shutil.copytree(tmp_path / part, copy / part)
-        with (copy / file.relative_to(tmp_path)).open("a") as stream:
-            stream.write(text)
-        return {stage for stage in STAGES if digest_of(stage, copy) != before[stage]}
+        for file in files:
+            with (copy / file.relative_to(tmp_path)).open("a") as stream:
+                stream.write("\nedited = True\n")
+        return {name for name in LISTS if digest_of(name, copy) != before[name]}
 
-    assert edit(forest) == {stage for stage in STAGES if "usboost/learners/trees/forest.py" in CODE[stage]}
-    assert edit(configured) == {stage for stage in STAGES if CONFIGURED[0] in CODE[stage]}
-    assert edit(tmp_path / "usboost/reporting/templates/paper.html.j2", "<p>") == {"report"}
+    assert edited(forest) == {name for name in LISTS if "usboost/learners/trees/forest.py" in LISTS[name]}
+    page = tmp_path / "usboost/reporting/templates/paper.html.j2"
+    assert edited(configured, page) == {name for name in LISTS if CONFIGURED[0] in LISTS[name]} | {"report"}
 
 
 @pytest.mark.parametrize("stage", sorted(FITS))
@@ -196,7 +201,7 @@ def test_only_dependencies_on_code_are_rewritten():
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"one": []}, "has a stage 'code_two'; add what it runs to STAGES"),
+        ({"one": []}, "has a stage 'code_two'; add what it runs to tasks/stages.py"),
         ({"one": [], "two": [], "three": []}, "has no stage 'code_three' with `deps`"),
     ],
 )
