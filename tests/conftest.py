@@ -69,6 +69,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()  # what was imported is not looked through again
+    gc.set_threshold(50_000, 20, 50)
     gc.enable()
 
 

@@ -49,10 +49,10 @@ def models() -> dict[str, Any]:
     learners = {"U": NetworkLearner((20, 10), batch_size=32, device="cpu"), "S": TreeLearner()}
     warm = {**learners, "U": NetworkLearner((20, 10), batch_size=32, start="warm", device="cpu")}
     return {
-        "2wl": TwoWeakLearnerClassifier(learners, n_rounds=40, patience=None),
-        "2wl2o, warm": TwoWeakLearnerClassifier(warm, "second_order", n_rounds=40, patience=None),
+        "2wl": TwoWeakLearnerClassifier(learners, n_rounds=25, patience=None),
+        "2wl2o, warm": TwoWeakLearnerClassifier(warm, "second_order", n_rounds=25, patience=None),
         "two branches": TwoBranchNetworkClassifier(
-            dnn1=(8,), dnn2=(8,), dnn3=(8,), n_epochs=15, batch_size=64, patience=None, device="cpu"
+            dnn1=(8,), dnn2=(8,), dnn3=(8,), n_epochs=10, batch_size=64, patience=None, device="cpu"
         ),
     }
 

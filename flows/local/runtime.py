@@ -30,6 +30,12 @@ DRAIN_SECONDS = 10
 SERVER = "prefect-server.json"
 """Address and process of the server that the flows of this home share."""
 
+FOR_DEPLOYMENTS = (
+    *("SCHEDULER", "LATE_RUNS", "FOREMAN", "PAUSE_EXPIRATIONS", "CANCELLATION_CLEANUP", "REPOSSESSOR"),
+    "TRIGGERS",
+)
+"""What Prefect's server does for deployments, as part of its settings' names; here flows are commands."""
+
 LOOPBACK = ("127.0.0.1", "localhost")
 
 T = TypeVar("T")
@@ -283,8 +289,11 @@ def _keep_server(url: str) -> None:
     """Run the server until no flow has held the lease for `IDLE_SECONDS`."""
     port = url.split(":")[-1].removesuffix("/api")
     command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", port]
-    # else its pages ask the default port, where nobody answers
-    server = subprocess.Popen(command, env={**os.environ, "PREFECT_SERVER_UI_API_URL": url})
+    environment = {f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in FOR_DEPLOYMENTS}
+    environment["PREFECT_SERVER_UI_API_URL"] = (
+        url  # else its pages ask the default port, where nobody answers
+    )
+    server = subprocess.Popen(command, env={**environment, **os.environ})
     idle_since: float | None = None
     with _lease_file() as lease:
         while server.poll() is None:

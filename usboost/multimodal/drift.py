@@ -90,7 +90,8 @@ def compare(
         for row in frame.to_dict("records")
     ]
     order = frame.assign(fine=frame["drift"] == "").sort_values(["fine", "psi"], ascending=[True, False])
-    return order.drop(columns="fine").reset_index(drop=True)
+    shown = ["column", "drift", *columns[1:]]  # a narrow page cuts off what is last
+    return order[shown].reset_index(drop=True)
 
 
 def _read(file: TableFile, card: Card, pictures: list[str]) -> tuple[pd.DataFrame, dict[str, int]]:
