@@ -95,8 +95,18 @@ def configure() -> None:
     if "MLFLOW_TRACKING_URI" not in os.environ:
         servers = services()
         os.environ["MLFLOW_TRACKING_URI"] = servers["mlflow"] if servers else mlflow_store()
+    _read_again()
     # warns of any event that is left when a flow ends, although they are sent within milliseconds
     logging.getLogger("EventsWorker").setLevel(logging.ERROR)
+
+
+def _read_again() -> None:
+    """Prefect's settings, where a process that imported it has since been given another home."""
+    if "prefect.context" not in sys.modules:
+        return
+    known = sys.modules["prefect.settings"].PREFECT_HOME.value()
+    if known != Path(os.environ["PREFECT_HOME"]):
+        sys.modules["prefect.context"].refresh_global_settings_context()
 
 
 def services() -> dict[str, Any] | None:

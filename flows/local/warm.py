@@ -219,7 +219,6 @@ if __name__ == "__main__":
     gc.disable()  # what is imported stays
     for name in sys.argv[3:]:
         importlib.import_module(name)
-    gc.set_threshold(50_000, 20, 50)  # forks are short
     gc.enable()
     serve(sys.argv[1], int(sys.argv[2]))
     os._exit(0)  # as its forks: no module is taken apart

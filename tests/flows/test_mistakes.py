@@ -67,7 +67,8 @@ def snapshot(folder):
 def test_a_mistake_is_one_sentence_and_loses_nothing(workspace, flow, change, said):
     change(workspace)
     kept = snapshot(workspace.folder / "data"), snapshot(workspace.folder / "reports")
-    done = workspace.flow(*flow, check=False, https_proxy="http://127.0.0.1:9")
+    away = {"https_proxy": "http://127.0.0.1:9", "USBOOST_DATA": str(workspace.folder)}
+    done = workspace.flow(*flow, check=False, **away)
     assert done.returncode == 1, done.stdout + done.stderr
     lines = [line for line in done.stderr.splitlines() if line.strip()]
     assert [line for line in lines if line.startswith("error:")] == lines[-1:], done.stderr

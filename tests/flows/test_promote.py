@@ -166,6 +166,7 @@ def test_a_monitor_says_whether_requests_are_like_the_training_rows(promoted: Wo
     assert first["params.psi_limit"] == "0.2"
 
 
+@pytest.mark.long
 def test_the_pages_commands_serve_it_and_a_row_may_have_gaps(promoted: Workspace) -> None:
     known = json.loads(promoted.run(sys.executable, "-c", PREDICT, **store(promoted)).stdout)
     rows = pd.DataFrame(known["rows"]["data"], columns=known["rows"]["columns"])

@@ -32,7 +32,7 @@ from usboost.models import gbm_files, persistence
 from usboost.models.baselines import LightGBMBaseline
 
 
-@pytest.mark.parametrize(("inputs", "seed"), [(5_000, 0), pytest.param(20_000, 1, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("inputs", "seed"), [(3_000, 0), pytest.param(20_000, 1, marks=pytest.mark.long)])
 def test_no_mutated_file_does_anything_but_succeed_or_raise_our_error(inputs: int, seed: int) -> None:
     valid_inputs.models()
     before = fuzz.peak_memory()
