@@ -101,11 +101,11 @@ def test_links_to_a_flow_run_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("USBOOST_HOME", str(tmp_path))
     port = runtime.free_port()
     (tmp_path / "prefect-server.json").write_text(json.dumps({"url": f"http://127.0.0.1:{port}/api"}))
-    assert runtime._port() == port
+    assert runtime.prefect_port() == port
     with socket.socket() as other:
         other.bind(("127.0.0.1", port))
         other.listen()
-        assert runtime._port() != port
+        assert runtime.prefect_port() != port
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,11 @@ epoch).
 from __future__ import annotations
 
 import math
+import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -112,6 +115,74 @@ class EarlyStopping(Callback):
         if improves(round_.metrics, self._best, self.monitor):
             self.best_round, self._best = round_.index, round_.metrics
         return self.patience is not None and round_.index - self.best_round >= self.patience
+
+
+class TimeLimit(Callback):
+    """Stops before a round that would not end in time; the first round always runs.
+
+    A round is taken to last as long as the longest so far.
+
+    Parameters
+    ----------
+    seconds : from now on, not from the beginning of the fit.
+
+    Attributes
+    ----------
+    reached : bool, whether it has stopped a fit
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._deadline = time.monotonic() + seconds
+        self.reached = False
+
+    def on_fit_begin(self, fit: Any) -> None:
+        self._last, self._longest = time.monotonic(), 0.0
+
+    def on_resume(self, rounds: Sequence[Round]) -> bool:
+        return self.on_round(rounds[-1])
+
+    def on_round(self, round_: Round) -> bool:
+        now = time.monotonic()
+        self._last, self._longest = now, max(self._longest, now - self._last)
+        self.reached = self.reached or now + self._longest > self._deadline
+        return self.reached
+
+
+class Interrupt(Callback):
+    """Ctrl-C ends a fit after the round that runs, and the rounds so far are kept; twice, it stops at once.
+
+    Parameters
+    ----------
+    told : called at the first Ctrl-C, to say so.
+
+    Attributes
+    ----------
+    pressed : bool, whether Ctrl-C was pressed
+    """
+
+    def __init__(self, told: Callable[[], None] | None = None) -> None:
+        self.told = told
+        self.pressed = False
+
+    def on_fit_begin(self, fit: Any) -> None:
+        self._before: Any = None
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGINT, self._press)
+
+    def _press(self, number: int, frame: Any) -> None:
+        if self.pressed:
+            raise KeyboardInterrupt
+        self.pressed = True
+        if self.told is not None:
+            self.told()
+
+    def on_round(self, round_: Round) -> bool:
+        return self.pressed
+
+    def on_fit_end(self) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+            self._before = None
 
 
 class History(Callback):
