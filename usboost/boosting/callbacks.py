@@ -74,8 +74,9 @@ def watched(fit: Any, callbacks: Sequence[Callback]) -> Iterator[None]:
 def improves(metrics: Mapping[str, float], best: Mapping[str, float] | None, monitor: str) -> bool:
     """Whether a round's metrics are better than the best so far.
 
-    Names that begin with "risk" or a score of which less is better ("log_loss", "rmse") are better lower. Ties are broken by
-    ``risk_val``: a network that predicts no positive yet has F1 = 0 for epochs and is still learning.
+    Names that begin with "risk" or with a score that is better lower ("log_loss", "rmse") are better lower.
+    Ties are broken by ``risk_val``: a network that predicts no positive yet has F1 = 0 for epochs and is
+    still learning.
     """
     if best is None:
         return True
@@ -133,7 +134,7 @@ class History(Callback):
 
 
 class ShowRounds(Callback):
-    """Shows the rounds of a fit: a line on a terminal with round, risk, F1 or RMSE, and time left, silent elsewhere.
+    """Shows the rounds of a fit: a line on a terminal with round, risk, score and time left, silent elsewhere.
 
     Parameters
     ----------

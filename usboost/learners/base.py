@@ -39,7 +39,7 @@ class LeafValues:
     Attributes
     ----------
     residual : float64 (n,), y − f
-    best : (residuals (k,), their leaves (k,), number of leaves) -> the constants of the lowest loss, one a leaf
+    best : (residuals (k,), their leaves (k,), number of leaves) -> the constants of least loss, one a leaf
     """
 
     residual: np.ndarray

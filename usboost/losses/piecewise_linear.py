@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 from scipy.linalg import qr
 
-from usboost.losses.base import Expansion
 from usboost.errors import UsboostError
+from usboost.losses.base import Expansion
 
 TIES = 1e-9
 """Residuals are moved by up to this share of their mean size, so that no more of them are 0 at once than

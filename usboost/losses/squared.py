@@ -37,7 +37,9 @@ class Squared:
 
     def constants(self, residual: np.ndarray, groups: np.ndarray, n_groups: int) -> np.ndarray:
         """The mean of each group, float64 (n_groups,), from residuals (n,) and groups 0, 1, … (n,)."""
-        return np.bincount(groups, residual, n_groups) / np.maximum(np.bincount(groups, minlength=n_groups), 1)
+        return np.bincount(groups, residual, n_groups) / np.maximum(
+            np.bincount(groups, minlength=n_groups), 1
+        )
 
     def curvature(self, target: np.ndarray, f: np.ndarray, y: np.ndarray) -> None:
         """The same everywhere: None."""
@@ -64,9 +66,7 @@ class Squared:
 class _QuadraticLine:
     """mean_i ‖r_i − Σ_v step_v d_vi‖²: one Newton step from anywhere is the exact minimum."""
 
-    def __init__(
-        self, residual: np.ndarray, directions: list[np.ndarray], zero_steps: bool = False
-    ) -> None:
+    def __init__(self, residual: np.ndarray, directions: list[np.ndarray], zero_steps: bool = False) -> None:
         self._residual, self._n, self._zero_steps = residual.ravel(), len(residual), zero_steps
         self._directions = np.stack([d.ravel() for d in directions])
         self._linear = self._directions @ self._residual / self._n

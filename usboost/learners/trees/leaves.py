@@ -22,7 +22,9 @@ def with_leaf_values(fitted: FittedTrees, matrix: np.ndarray, target: Target) ->
     if leaves is None:
         return fitted
     weights = target.fit_weights
-    seen = np.ones(len(matrix), dtype=bool) if weights is None else weights.reshape(len(matrix), -1).any(axis=1)
+    seen = (
+        np.ones(len(matrix), dtype=bool) if weights is None else weights.reshape(len(matrix), -1).any(axis=1)
+    )
 
     def refitted(tree: Tree) -> Tree:
         count = len(tree.value)
