@@ -134,7 +134,7 @@ class History(Callback):
 
 
 class ShowRounds(Callback):
-    """Shows the rounds of a fit: a line on a terminal with round, risk, score and time left, silent elsewhere.
+    """Shows the rounds of a fit: a line on a terminal with round, risk, score, time left; silent elsewhere.
 
     Parameters
     ----------

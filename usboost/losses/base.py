@@ -45,11 +45,11 @@ class Loss(Protocol):
 
 
 class RegressionLoss(Loss, Protocol):
-    """A loss of one output, L(y − f), with targets y of shape (n, 1) and a line that is a `ClosedFormLine`."""
+    """A loss of one output, L(y − f), with targets y of shape (n, 1); its lines are `ClosedFormLine`s."""
 
     @property
     def refits_leaves(self) -> bool:
-        """Whether the best constant of a tree's leaf is another than the mean of what the tree is fitted to."""
+        """Whether the best constant of a tree's leaf is not the mean of what the tree is fitted to."""
         ...
 
     def pseudo_residual(self, residual: np.ndarray) -> np.ndarray:

@@ -49,7 +49,7 @@ class Parts:
         return {}
 
     def boosting(self, entry: Entry) -> dict[str, Any]:
-        """Of `TwoWeakLearnerClassifier`, without learners and steps; a regressor takes what it knows of it."""
+        """Of `TwoWeakLearnerClassifier`, without learners and steps; a regressor takes what it knows."""
         return {}
 
     def steps(self) -> dict[str, Any]:

@@ -111,7 +111,7 @@ def initial_score(y: np.ndarray, n_classes: int) -> np.ndarray:
 
 
 def lightgbm_parameters(n_classes: int) -> dict[str, Any]:
-    """LightGBM's parameters for a model that gives equal trees for equal seeds; `n_classes` 1: a regressor."""
+    """LightGBM's parameters for equal trees from equal seeds; `n_classes` is 1 for a regression."""
     return {
         "objective": {1: "regression", 2: "binary"}.get(n_classes, "multiclass"),
         "num_class": 1 if n_classes == 2 else n_classes,

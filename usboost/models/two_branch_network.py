@@ -82,7 +82,7 @@ class FittedTwoBranch:
     weights: dict[str, np.ndarray]
 
     def logits(self, inputs: Sequence[Batches], device: torch.device) -> np.ndarray:
-        """float32 (n, M), or (n, 1) of a regression, from the rows of the two views in the specification's order."""
+        """float32 (n, M), (n, 1) of a regression, from the rows of the two views in the spec's order."""
         network = TwoBranchNetwork(self.spec)
         network.load_state_dict({name: torch.from_numpy(array) for name, array in self.weights.items()})
         return run(network.to(device), inputs)
