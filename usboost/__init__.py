@@ -9,8 +9,8 @@ Models: scikit-learn estimators on `Views`
     `BoostedFeatureNetworkRegressor`, `TwoBranchNetworkRegressor`, `LightGBMBaselineRegressor`,
     `RidgeBaseline`, and limits around what any of these predicts: `PredictionIntervals`
 Models on a matrix or a DataFrame
-    `BoostedNetworkClassifier`, `BoostedNetworkRegressor` (BNN), `SplitColumns` (a model on views as one
-    on a matrix)
+    `BoostedNetworkClassifier`, `BoostedNetworkRegressor` (BNN), `SplitColumns` and
+    `SplitColumnsRegressor` (a model on views as one on a matrix)
 Models on sequences
     `EarlyBoostClassifier`, `EarlyTrigger` (answers as soon as it is confident)
 Data
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from usboost.models.prediction_intervals import PredictionIntervals as PredictionIntervals
     from usboost.models.ridge_baseline import RidgeBaseline as RidgeBaseline
     from usboost.models.split_columns import SplitColumns as SplitColumns
+    from usboost.models.split_columns import SplitColumnsRegressor as SplitColumnsRegressor
     from usboost.models.two_branch import TwoBranchNetworkClassifier as TwoBranchNetworkClassifier
     from usboost.models.two_branch import TwoBranchNetworkRegressor as TwoBranchNetworkRegressor
     from usboost.models.two_weak_learner import TwoWeakLearnerClassifier as TwoWeakLearnerClassifier
@@ -85,6 +86,7 @@ _MODULES = {
     "RidgeLearner": "usboost.learners.ridge",
     "Sequences": "usboost.data.frames",
     "SplitColumns": "usboost.models.split_columns",
+    "SplitColumnsRegressor": "usboost.models.split_columns",
     "Table": "usboost.data.table",
     "TreeLearner": "usboost.learners.trees.learner",
     "TwoBranchNetworkClassifier": "usboost.models.two_branch",
