@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from usboost.data.progress import Progress
 from usboost.errors import UsboostError
+from usboost.evaluation.names import LOWER_IS_BETTER
 
 if TYPE_CHECKING:
     from usboost.boosting.rounds import Round
@@ -76,12 +77,13 @@ def watched(fit: Any, callbacks: Sequence[Callback]) -> Iterator[None]:
 def improves(metrics: Mapping[str, float], best: Mapping[str, float] | None, monitor: str) -> bool:
     """Whether a round's metrics are better than the best so far.
 
-    Names that begin with "risk" or "log_loss" are better lower. Ties are broken by
-    ``risk_val``: a network that predicts no positive yet has F1 = 0 for epochs and is still learning.
+    Names that begin with "risk" or with a score that is better lower ("log_loss", "rmse") are better lower.
+    Ties are broken by ``risk_val``: a network that predicts no positive yet has F1 = 0 for epochs and is
+    still learning.
     """
     if best is None:
         return True
-    sign = -1.0 if monitor.startswith(("risk", "log_loss")) else 1.0
+    sign = -1.0 if monitor.startswith(("risk", *LOWER_IS_BETTER)) else 1.0
     now, before = sign * metrics[monitor], sign * best[monitor]
     if now != before:
         return now > before
@@ -203,7 +205,7 @@ class History(Callback):
 
 
 class ShowRounds(Callback):
-    """Shows the rounds of a fit: a line on a terminal with round, risk, F1 and time left, silent elsewhere.
+    """Shows the rounds of a fit: a line on a terminal with round, risk, score, time left; silent elsewhere.
 
     Parameters
     ----------
@@ -240,7 +242,7 @@ class ShowRounds(Callback):
         if self.progress is not None:
             self.progress(round_.index, self._total)
         if self._bar is not None:
-            shown = {"risk": "risk_train", "F1": "f1_val"}
+            shown = {"risk": "risk_train", "F1": "f1_val", "RMSE": "rmse_val"}
             values = [f"{n} {round_.metrics[k]:.4f}" for n, k in shown.items() if k in round_.metrics]
             self._bar.update(self._task, completed=round_.index, state="  ".join(values))
         return False
