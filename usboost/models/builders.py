@@ -19,8 +19,10 @@ from usboost.models.boosted_network import BoostedNetworkClassifier, BoostedNetw
 from usboost.models.chosen import ChosenClassifier, ChosenRegressor
 from usboost.models.earlyboost import EarlyBoostClassifier
 from usboost.models.entry import Entry, LearnerSpec
+from usboost.models.forest import ForestBaseline, ForestBaselineRegressor
 from usboost.models.gbm import BoostedFeatures
 from usboost.models.linear import LinearBaseline
+from usboost.models.prior import PriorBaseline, PriorBaselineRegressor
 from usboost.models.ridge_baseline import RidgeBaseline
 from usboost.models.two_branch import TwoBranchNetworkClassifier, TwoBranchNetworkRegressor
 from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
@@ -72,6 +74,10 @@ class Parts:
         """Of `LinearBaseline`."""
         return {}
 
+    def forest(self) -> dict[str, Any]:
+        """Of `ForestBaseline`."""
+        return {}
+
     def boosted_network(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Of `BoostedNetworkClassifier`, and of its network."""
         return {}, {}
@@ -90,6 +96,8 @@ ESTIMATORS: dict[str, dict[str, Any]] = {
     "boosting": {"classification": TwoWeakLearnerClassifier, "regression": TwoWeakLearnerRegressor},
     "lightgbm": {"classification": LightGBMBaseline, "regression": LightGBMBaselineRegressor},
     "linear": {"classification": LinearBaseline, "regression": RidgeBaseline},
+    "forest": {"classification": ForestBaseline, "regression": ForestBaselineRegressor},
+    "prior": {"classification": PriorBaseline, "regression": PriorBaselineRegressor},
     "choice": {"classification": ChosenClassifier, "regression": ChosenRegressor},
     "boosted_network": {"classification": BoostedNetworkClassifier, "regression": BoostedNetworkRegressor},
     "earlyboost": {"classification": EarlyBoostClassifier},
@@ -219,6 +227,16 @@ def _linear(entry: Entry, parts: Parts, seed: int, task: str) -> Any:
     )
 
 
+def _forest(entry: Entry, parts: Parts, seed: int, task: str) -> Any:
+    return ESTIMATORS["forest"][task](
+        _views(entry.changes["views"], parts), **parts.forest(), random_state=seed
+    )
+
+
+def _prior(entry: Entry, parts: Parts, seed: int, task: str) -> Any:
+    return ESTIMATORS["prior"][task](random_state=seed)
+
+
 def _choice(entry: Entry, parts: Parts, seed: int, task: str) -> Any:
     """Of the entry's candidates those that read such views."""
     candidates, refused = {}, None
@@ -258,6 +276,8 @@ BUILDERS: dict[str, Callable[[Entry, Parts, int, str], Any]] = {
     "boosting": _boosting,
     "lightgbm": _lightgbm,
     "linear": _linear,
+    "forest": _forest,
+    "prior": _prior,
     "choice": _choice,
     "boosted_network": _boosted_network,
     "earlyboost": _earlyboost,

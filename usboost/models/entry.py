@@ -48,6 +48,8 @@ KINDS = {
     ),
     "lightgbm": Kind("LightGBM", ("views",), stage="external_baselines", comparable=False),
     "linear": Kind("a linear model", ("views",), stage="external_baselines", comparable=False),
+    "forest": Kind("a random forest", ("views",), stage="external_baselines", comparable=False),
+    "prior": Kind("the same answer for every row", stage="external_baselines", comparable=False),
     "choice": Kind("the best of several models", ("candidates",)),
     "boosted_network": Kind("boosted neural networks", views=False),
     "earlyboost": Kind("an early classifier of sequences", views=False),

@@ -154,6 +154,23 @@ _ENTRIES = (
         compared=True,
         external=True,
     ),
+    Entry(
+        "forest",
+        "Random forest",
+        "a random forest on everything, pictures as frozen embeddings",
+        "forest",
+        changes={"views": ("U", "S")},
+        compared=True,
+        external=True,
+    ),
+    Entry(
+        "prior",
+        "Prior",
+        "the training rows' shares of the classes, or their mean, for every row",
+        "prior",
+        compared=True,
+        external=True,
+    ),
     # ours; see docs/methods.md and docs/results.md
     Entry(
         "2wl_newton",
