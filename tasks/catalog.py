@@ -18,6 +18,7 @@ from usboost.datasets.census import prepare as census
 from usboost.datasets.covertype import prepare as ct
 from usboost.datasets.custom import demo as custom_demo
 from usboost.datasets.custom import prepare as custom
+from usboost.datasets.custom.readers import digest
 from usboost.datasets.files.sources import RemoteFile, find_source, sha256
 from usboost.datasets.imagenet import demo as imagenet_demo
 from usboost.datasets.imagenet import prepare as imagenet
@@ -144,9 +145,9 @@ def _obtain_custom(folder: Path, settings: Settings, cache: Path) -> None:
     if named is None:
         raise UsboostError("params.yaml: custom.table is empty; give the path of your table")
     table = Path(named).expanduser()
-    if not table.is_file():
+    if not table.exists():
         raise UsboostError(f"the table {table}, which params.yaml names as custom.table, does not exist")
-    _point(folder, table, sha256(table))
+    _point(folder, table, digest(table))
 
 
 def _custom(raw: Path, settings: Settings, work: Path, progress: Progress | None) -> Prepared:

@@ -56,7 +56,7 @@ def distributions(package: str) -> set[str]:
 @pytest.mark.parametrize(
     ("folder", "extras"),
     [
-        ("usboost", ()),
+        ("usboost", ("excel",)),
         ("tasks", ("pipeline", "dask")),
         ("flows", ("pipeline",)),
         ("benchmarks", ("dev",)),

@@ -33,9 +33,9 @@ def changes(
     UsboostError
         If there is no such file.
     """
-    if not table.expanduser().is_file():
+    if not table.expanduser().exists():
         raise UsboostError(
-            f"the table {table} does not exist; give --table the path of a Parquet or CSV file"
+            f"the table {table} does not exist; give --table a file, or a folder of Parquet files"
         )
     models = [zoo.find(name) for name in zoo.compared(one_table=not images)]
     image = list(images) if len(images) > 1 else next(iter(images), None)

@@ -17,7 +17,9 @@ from usboost.cli.options import (
     Finetune,
     Grey,
     Image,
+    ImagesRoot,
     Label,
+    Missing,
     PoolImages,
     Seed,
     Size,
@@ -47,6 +49,8 @@ def compare(
     ] = None,
     drop: Drop = None,
     categorical: Categorical = None,
+    missing: Missing = None,
+    images_root: ImagesRoot = None,
     rounds: Annotated[
         int | None,
         typer.Option("--rounds", min=1, help="Most rounds or epochs; not for LightGBM."),
@@ -72,11 +76,14 @@ def compare(
             image=image,
             drop=drop,
             categorical=categorical,
+            missing=missing,
+            images_root=images_root,
             size=size,
             grey=grey,
             pool=pool_images,
             skip_unreadable=skip_unreadable,
         )
+        tables.show(own)
         # imported late, so that mistakes are reported without loading torch
         from usboost.learners.networks import embeddings
         from usboost.multimodal import results

@@ -17,8 +17,10 @@ from usboost.cli.options import (
     Finetune,
     Grey,
     Image,
+    ImagesRoot,
     Import,
     Label,
+    Missing,
     PoolImages,
     Seed,
     Size,
@@ -40,6 +42,8 @@ def fit(
     out: Annotated[Path, typer.Option("--out", help="Folder to save the model in.")] = Path("model"),
     drop: Drop = None,
     categorical: Categorical = None,
+    missing: Missing = None,
+    images_root: ImagesRoot = None,
     learner: Annotated[
         list[str] | None,
         typer.Option("--learner", help="Another kind of weak learner, as in S=regressor; repeatable."),
@@ -79,11 +83,14 @@ def fit(
             image=image,
             drop=drop,
             categorical=categorical,
+            missing=missing,
+            images_root=images_root,
             size=size,
             grey=grey,
             pool=pool_images,
             skip_unreadable=skip_unreadable,
         )
+        tables.show(own)
         # imported late, so that mistakes are reported without loading torch
         from usboost.boosting.callbacks import ShowRounds
         from usboost.learners.networks import embeddings

@@ -13,7 +13,13 @@ from usboost.models import zoo
 
 NAMES = ", ".join(zoo.OFFERED)
 
-TablePath = Annotated[Path, typer.Argument(metavar="TABLE", help="A .parquet or .csv file.")]
+TablePath = Annotated[
+    Path,
+    typer.Argument(
+        metavar="TABLE",
+        help="A CSV, TSV, Excel, JSON-lines, Parquet or Feather file, or a folder of Parquet files.",
+    ),
+]
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder that `usboost fit` saved.")]
 Label = Annotated[str, typer.Option("--label", help="Column of the classes.")]
 Image = Annotated[
@@ -40,6 +46,16 @@ Drop = Annotated[list[str] | None, typer.Option("--drop", help="Column to leave 
 Categorical = Annotated[
     list[str] | None,
     typer.Option("--categorical", help="Column that is a category although it holds numbers; repeatable."),
+]
+Missing = Annotated[
+    list[str] | None,
+    typer.Option("--missing", help="Value that counts as missing, in all columns; repeatable."),
+]
+ImagesRoot = Annotated[
+    Path | None,
+    typer.Option(
+        "--images-root", help="Folder of the pictures, if it is not the table's; paths may then be absolute."
+    ),
 ]
 Size = Annotated[int, typer.Option("--size", min=8, max=1024, help="Side of the pictures in pixels.")]
 Grey = Annotated[bool, typer.Option("--grey", help="Read pictures in grey.")]

@@ -9,7 +9,7 @@ import typer
 
 from usboost.cli import tables
 from usboost.cli.console import exit_on_error, note, progress, say
-from usboost.cli.options import Import, ModelPath, SkipUnreadable, TablePath, import_named
+from usboost.cli.options import ImagesRoot, Import, ModelPath, SkipUnreadable, TablePath, import_named
 
 
 def predict(
@@ -21,6 +21,7 @@ def predict(
     ] = None,
     batch: Annotated[int, typer.Option("--batch", min=1, help="Rows in memory at a time.")] = 4096,
     skip_unreadable: SkipUnreadable = False,
+    images_root: ImagesRoot = None,
     imports: Import = None,
 ) -> None:
     """Write each row's label and class probabilities; the table may be larger than memory."""
@@ -39,6 +40,7 @@ def predict(
                 batch=batch,
                 keep=keep or (),
                 skip_unreadable=skip_unreadable,
+                images_root=images_root,
                 progress=show,
             )
         if done.ignored:

@@ -9,7 +9,7 @@ import typer
 
 from usboost.cli import tables
 from usboost.cli.console import exit_on_error, progress, say
-from usboost.cli.options import Import, ModelPath, SkipUnreadable, TablePath, import_named
+from usboost.cli.options import ImagesRoot, Import, ModelPath, SkipUnreadable, TablePath, import_named
 
 
 def report(
@@ -25,6 +25,7 @@ def report(
         ),
     ] = None,
     skip_unreadable: SkipUnreadable = False,
+    images_root: ImagesRoot = None,
     where_it_looks: Annotated[
         bool,
         typer.Option(
@@ -50,6 +51,7 @@ def report(
                 out,
                 label=label,
                 skip_unreadable=skip_unreadable,
+                images_root=images_root,
                 where_it_looks=where_it_looks,
                 progress=show,
                 looking=looking,

@@ -9,10 +9,12 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from usboost.cli.console import note, progress
+from usboost.cli.console import console, note, progress
 
 if TYPE_CHECKING:
-    from usboost.datasets.custom.table import OwnTable
+    from usboost.datasets.custom.own import OwnTable
+
+_SHOWN = 60  # columns of a wide table
 
 
 def read(
@@ -22,6 +24,8 @@ def read(
     image: Collection[str] | None,
     drop: Collection[str] | None,
     categorical: Collection[str] | None,
+    missing: Collection[str] | None,
+    images_root: Path | None,
     size: int,
     grey: bool,
     pool: bool,
@@ -37,6 +41,8 @@ def read(
             image=image or (),
             drop=drop or (),
             categorical=categorical or (),
+            missing=missing or (),
+            images_root=images_root,
             size=size,
             channels=1 if grey else 3,
             pool="mean" if pool else None,
@@ -45,6 +51,29 @@ def read(
         )
     note_missing(len(table), table.without, table.unreadable)
     return table
+
+
+def show(table: OwnTable) -> None:
+    """What the table was read as: its columns, and notes and warnings, on stderr."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    from usboost.datasets.custom.schema import describe
+
+    schema = describe(table)
+    for each in (*schema.notes, *schema.warnings):
+        note(each)
+    shown = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("column", "kind", "missing", "distinct", "use"):
+        shown.add_column(title, justify="right" if title in ("missing", "distinct") else "left")
+    for column in schema.columns[:_SHOWN]:
+        counts = ("" if each is None else f"{each:,}" for each in (column.missing, column.distinct))
+        shown.add_row(escape(column.name), column.kind, *counts, escape(column.use))
+    stderr = console(err=True)
+    stderr.print(f"{schema.rows:,} rows, {len(schema.columns):,} columns")
+    stderr.print(shown)
+    if len(schema.columns) > _SHOWN:
+        stderr.print(f"and {len(schema.columns) - _SHOWN:,} more columns")
 
 
 def note_missing(rows: int, without: Mapping[str, int], unreadable: int) -> None:

@@ -8,20 +8,32 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
+from operator import not_
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from usboost.data.encoding import TableEncoder
-from usboost.datasets.custom.columns import Kind
+from usboost.datasets.custom.columns import Format, Kind
+from usboost.datasets.custom.dates import DateParts, Part
 from usboost.datasets.custom.encoding import Encoding, added
 from usboost.datasets.custom.pictures import PictureColumns
 from usboost.datasets.custom.rows import RowReader
 from usboost.datasets.custom.source import FrameRows
+from usboost.datasets.custom.written import DateFormat, NumberFormat, Order
 from usboost.datasets.files.image_sources import Aspect
 from usboost.datasets.prepared.card import EncoderCard
 from usboost.errors import UsboostError
@@ -67,6 +79,38 @@ class Pictures(_Part):
         return PictureColumns(tuple(self.columns), self.size[0], self.channels, self.aspect, self.pooled)
 
 
+class Written(_Part):
+    """How the numbers or dates of a column of text are written; see `usboost.datasets.custom.written`."""
+
+    decimal: Literal[".", ","] = "."
+    thousands: Literal[",", ".", "'", " "] = ","
+    unit: Annotated[str, Field(max_length=3)] = ""
+    order: Order | None = None
+
+    @property
+    def form(self) -> Format:
+        if self.order is not None:
+            return DateFormat(self.order)
+        return NumberFormat(self.decimal, self.thousands, self.unit)
+
+
+class Dates(_Part):
+    """What a column of dates becomes; see `usboost.datasets.custom.dates.DateParts`."""
+
+    reference: str
+    parts: Annotated[list[Part], Field(min_length=1)]
+
+    @field_validator("reference")
+    @classmethod
+    def _a_date(cls, found: str) -> str:
+        datetime.fromisoformat(found)
+        return found
+
+    @property
+    def rule(self) -> DateParts:
+        return DateParts(self.reference, tuple(self.parts))
+
+
 class Card(_Part):
     """What ``card.json`` holds.
 
@@ -75,7 +119,8 @@ class Card(_Part):
     model : the name of the model; classes : the classes' names in the order of its probabilities.
     label, dropped : columns of the table that it does not read.
     columns : what each column that it reads holds; images : the columns of pictures.
-    imputation, encoders : how columns become views, see `usboost.datasets.custom.encoding.Encoding`.
+    imputation, encoders, dates : how columns become views, see `usboost.datasets.custom.encoding.Encoding`.
+    formats : how numbers and dates that are text are written; missing : further values that count as missing.
     rows, scores : of the training and the validation rows; the scores are of the latter.
     seed, table, sha256 : of the fit; the digest is that of the table, "" where it is no single file.
     """
@@ -90,6 +135,9 @@ class Card(_Part):
     images: Pictures | None
     imputation: dict[str, Imputed]
     encoders: dict[str, EncoderCard]
+    dates: dict[str, Dates] = Field(default_factory=dict, exclude_if=not_)
+    formats: dict[str, Written] = Field(default_factory=dict, exclude_if=not_)
+    missing: list[str] = Field(default_factory=list, exclude_if=not_)
     rows: dict[str, _Count]
     scores: dict[str, FiniteFloat | None]
     seed: int
@@ -111,13 +159,14 @@ class Bundle:
         encoders = {
             view: TableEncoder.from_dict(encoder.model_dump()) for view, encoder in self.card.encoders.items()
         }
-        return Encoding(imputation, encoders)
+        return Encoding(imputation, encoders, {name: each.rule for name, each in self.card.dates.items()})
 
     @cached_property
     def reader(self) -> RowReader:
         """How rows are read."""
         pictures = None if self.card.images is None else self.card.images.form
-        return RowReader(self.card.columns, self.encoding, pictures)
+        formats = {name: written.form for name, written in self.card.formats.items()}
+        return RowReader(self.card.columns, self.encoding, pictures, formats, tuple(self.card.missing))
 
     def answers(self, probabilities: np.ndarray) -> pd.DataFrame:
         """Predictions as a table: ``label`` and ``p_<class>`` for each class.
@@ -226,11 +275,16 @@ def load(folder: Path) -> Bundle:
 def _check(bundle: Bundle, path: Path) -> None:
     """Check that the card has the columns and classes of its encoders and its model."""
     card = bundle.card
-    numbers = {name for name, kind in card.columns.items() if kind == "number"}
-    if set(card.imputation) != numbers:
+    of_kind = {name: kind for name, kind in card.columns.items() if kind != "category"}
+    if set(card.dates) != {name for name, kind in of_kind.items() if kind == "date"}:
+        raise UsboostError(f"{path}: the dates are not the columns of dates; fit the model again")
+    dates = bundle.encoding.dates
+    numbers = [each for name in of_kind for each in (dates[name].names(name) if name in dates else [name])]
+    if sorted(card.imputation) != sorted(numbers):
         raise UsboostError(f"{path}: the imputation is not one of the numeric columns; fit the model again")
     encoding = bundle.encoding
-    if sorted(encoding.names) != sorted([*card.columns, *added(encoding.imputation)]):
+    categories = card.columns.keys() - of_kind.keys()
+    if sorted(encoding.names) != sorted([*categories, *numbers, *added(encoding.imputation)]):
         raise UsboostError(f"{path}: the encoder is not one of the columns; fit the model again")
     pictures = [] if card.images is None else card.images.form.names
     if both := [name for name in pictures if name in card.encoders]:

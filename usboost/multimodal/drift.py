@@ -39,7 +39,8 @@ def compare(
     Parameters
     ----------
     card : of the model.
-    train : its raw training rows, float64 numbers and strings, NaN or None where missing.
+    train : its raw training rows, float64 numbers and strings, NaN or None where missing; of dates, which
+        always move on, only the missing ones are compared.
     without : training rows without a picture, by column of pictures.
     table : a ``.parquet`` or ``.csv`` file with the columns that the model reads. No picture is opened.
     psi : stability index above which a column drifts.
@@ -77,7 +78,7 @@ def compare(
         }
         if kind == "number":
             row |= _numbers(train[name], found[name], level)
-        else:
+        elif kind == "category":
             row |= _categories(name, train[name], found[name], level)
         rows.append(row)
     for name in pictures:
@@ -97,9 +98,11 @@ def compare(
 def _read(file: TableFile, card: Card, pictures: list[str]) -> tuple[pd.DataFrame, dict[str, int]]:
     """The columns of numbers and categories, and how many rows have no picture in each column of these."""
     batches, absent, first = [], dict.fromkeys(pictures, 0), 0
+    formats = {name: written.form for name, written in card.formats.items()}
     for raw in file.batches([*card.columns, *pictures], _ROWS):
         columns = {
-            name: Column(file, name, raw[name], first).feature(kind) for name, kind in card.columns.items()
+            name: Column(file, name, raw[name], first, card.missing).feature(kind, formats.get(name))
+            for name, kind in card.columns.items()
         }
         texts = {
             name: values.astype(object) if card.columns[name] == "category" else values

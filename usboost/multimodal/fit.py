@@ -13,9 +13,9 @@ import numpy as np
 from usboost.boosting.callbacks import Callback
 from usboost.data.views import Views
 from usboost.datasets.custom.encoding import Encoding
-from usboost.datasets.custom.table import OwnTable
+from usboost.datasets.custom.own import OwnTable
+from usboost.datasets.custom.written import plain_form
 from usboost.datasets.files.sampling import stratified_parts
-from usboost.datasets.files.sources import sha256
 from usboost.evaluation.metrics import score
 from usboost.models.base import ViewsClassifier
 from usboost.models.chosen import ChosenClassifier
@@ -131,15 +131,18 @@ def card_of(
         "classes": table.classes,
         "label": table.roles.label,
         "columns": table.kinds,
-        "dropped": list(table.roles.dropped),
+        "dropped": [*table.roles.dropped, *table.left_out],
         "images": _pictures(table),
         "imputation": encoding.imputation,
+        "dates": {name: each.to_dict() for name, each in encoding.dates.items()},
+        "formats": {name: plain_form(form) for name, form in table.formats.items()},
+        "missing": list(table.roles.missing),
         "encoders": {view: encoder.to_dict() for view, encoder in encoding.encoders.items()},
         "rows": {"train": rows[0], "val": rows[1]},
         "scores": {key: value if math.isfinite(value) else None for key, value in scores.items()},
         "seed": seed,
         "table": table.file.path.name,
-        "sha256": sha256(table.file.path),
+        "sha256": table.file.digest(),
     }
     return Card.model_validate(card)
 

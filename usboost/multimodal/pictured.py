@@ -6,7 +6,6 @@ import base64
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +15,6 @@ from usboost.data.images import Images
 from usboost.data.pooled_images import PooledImages
 from usboost.data.progress import Progress
 from usboost.datasets.custom.pictures import PictureColumns, PictureReader
-from usboost.datasets.custom.source import TableFile
 from usboost.learners.networks.backbones import Backbone
 from usboost.models.occlusion import Occlusion, occlusions
 from usboost.multimodal.bundle import Bundle
@@ -56,7 +54,6 @@ class Shown:
 def pictures_of(
     bundle: Bundle,
     scored: Scored,
-    table: Path,
     rows: Sequence[int],
     *,
     where_it_looks: bool = False,
@@ -76,7 +73,7 @@ def pictures_of(
     if where_it_looks:
         found = occlusions(bundle.model, scored.views, rows, progress=progress)
     out: dict[int, list[Shown]] = {row: [] for row in rows}
-    readers = form.readers(TableFile.open(table))
+    readers = form.readers(scored.file)
     for reader, (view, k) in zip(readers, _places(form), strict=True):
         pictures = _column(scored, view, k)
         for row in sorted(out):  # in rising order, which a Parquet file gives in one pass

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from usboost.data.progress import Progress
 from usboost.datasets.custom.rows import Rows
-from usboost.datasets.custom.source import INDEX_COLUMN, TableFile, is_csv, require
+from usboost.datasets.custom.source import INDEX_COLUMN, TableFile, require
 from usboost.errors import UsboostError
 from usboost.multimodal.bundle import Bundle
 
@@ -45,17 +45,19 @@ def predict(
     batch: int = 4096,
     keep: Sequence[str] = (),
     skip_unreadable: bool = False,
+    images_root: Path | None = None,
     progress: Progress | None = None,
 ) -> Predicted:
     """Write ``label``, ``p_<class>`` and the columns to keep, a row for each row of the table in its order.
 
     Parameters
     ----------
-    table : a ``.parquet`` or ``.csv`` file; it is never in memory as a whole.
+    table : as of `usboost.datasets.custom.table.read_table`; only Excel and JSON are in memory as a whole.
     out : a ``.parquet`` or ``.csv`` file; appears when it is complete.
     batch : rows at a time.
     keep : columns of the table that the output holds too.
     skip_unreadable : count pictures that cannot be read as missing, instead of refusing them.
+    images_root : see `usboost.datasets.custom.source.TableFile`.
     progress : called with (rows done, 0 where their number is unknown, as in a CSV).
 
     Raises
@@ -66,7 +68,7 @@ def predict(
     """
     table, out = Path(table), Path(out)
     _check_out(table, out)
-    file, needed = TableFile.open(table), bundle.reader.needed
+    file, needed = TableFile.open(table, images_root), bundle.reader.needed
     require(file, [*needed, *keep])
     names = ["label", *(f"p_{name}" for name in bundle.card.classes)]
     if clash := [name for name in keep if name in names]:
@@ -121,7 +123,11 @@ def _written(out: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter | pyarro
     partial = out.with_name(f".{out.name}.{os.getpid()}.tmp")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        writer = pyarrow.csv.CSVWriter(partial, schema) if is_csv(out) else pq.ParquetWriter(partial, schema)
+        writer = (
+            pyarrow.csv.CSVWriter(partial, schema)
+            if out.suffix.lower() == ".csv"
+            else pq.ParquetWriter(partial, schema)
+        )
         with writer:
             yield writer
         partial.replace(out)

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from usboost.datasets.custom.columns import Kind
+from usboost.datasets.custom.dates import DateParts
 from usboost.datasets.custom.encoding import SUFFIX, added
 from usboost.datasets.prepared.store import LABEL
 from usboost.multimodal.bundle import Bundle, Card
@@ -33,9 +35,11 @@ def bundle_of(
     scores : of the split ``val``.
     """
     imputation = prepared.get("imputation", {})
+    dates = prepared.get("dates", {})
+    date_of = {part: name for name, each in dates.items() for part in DateParts(**each).names(name)}
     names = [each for view in prepared["views"].values() for each in view]
     kinds = {
-        each: "number" if prepared["columns"][each]["kind"] == "continuous" else "category"
+        date_of.get(each, each): _kind(each in date_of, prepared["columns"][each]["kind"])
         for each in dict.fromkeys(names)
         if each not in added(imputation)
     }
@@ -54,9 +58,11 @@ def bundle_of(
         "images": about,
         "imputation": {
             each: imputation.get(each, {"value": None, "indicator": False})
-            for each, kind in kinds.items()
-            if kind == "number"
+            for each in [*(name for name, kind in kinds.items() if kind == "number"), *date_of]
         },
+        "dates": dates,
+        "formats": prepared.get("formats", {}),
+        "missing": prepared.get("missing", []),
         "encoders": prepared["encoders"],
         "rows": {split: prepared["splits"][split]["rows"] for split in ("train", "val")},
         "scores": {key: value if math.isfinite(value) else None for key, value in scores.items()},
@@ -77,7 +83,7 @@ def raw_rows(card: Card, frame: pd.DataFrame, *pictures: Sequence[bytes | None])
 
     Returns
     -------
-    float64 numbers and strings or None, and the pictures' bytes: what `Bundle.predict` takes.
+    float64 numbers, strings or None, dates as ISO 8601, and the pictures' bytes: what `Bundle.predict` takes.
     """
     found: dict[str, pd.Series] = {}
     for name, kind in card.columns.items():
@@ -85,9 +91,28 @@ def raw_rows(card: Card, frame: pd.DataFrame, *pictures: Sequence[bytes | None])
             column = frame[name].astype(object)
             found[name] = column.where(column.notna(), None)
             continue
+        if kind == "date":
+            found[name] = _dates(name, card, frame)
+            continue
         found[name] = frame[name].astype(np.float64)
         if card.imputation[name].indicator:
             found[name] = found[name].mask(frame[f"{name}{SUFFIX}"] == 1)
     for column, files in zip(card.images.columns if card.images else [], pictures):
         found[column] = pd.Series(list(files), index=frame.index, dtype=object)
     return pd.DataFrame(found)
+
+
+def _kind(is_date: bool, prepared: str) -> Kind:
+    return "date" if is_date else "number" if prepared == "continuous" else "category"
+
+
+def _dates(name: str, card: Card, frame: pd.DataFrame) -> pd.Series:
+    """Dates to the minute, by the days since the reference."""
+    parts = card.dates[name].rule
+    days = frame[f"{name}_days"] if "days" in parts.parts else pd.Series(0.0, frame.index)
+    found = pd.Timestamp(parts.reference) + pd.to_timedelta(days.astype(np.float64), unit="D")
+    texts = found.dt.round("min").dt.strftime("%Y-%m-%dT%H:%M").astype(object)
+    first = parts.names(name)[0]
+    if card.imputation[first].indicator:
+        texts = texts.mask(frame[f"{first}{SUFFIX}"] == 1, None)
+    return texts

@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 from usboost.data.progress import Progress
 from usboost.data.views import Views
 from usboost.datasets.files.sampling import stratified_sample
-from usboost.datasets.files.sources import sha256
 from usboost.errors import UsboostError
 from usboost.evaluation.intervals import intervals
 from usboost.evaluation.names import METRICS, f1_of, metric_name
@@ -58,6 +57,7 @@ def write_report(
     *,
     label: str | None = None,
     skip_unreadable: bool = False,
+    images_root: Path | None = None,
     where_it_looks: bool = False,
     progress: Progress | None = None,
     looking: Progress | None = None,
@@ -69,6 +69,7 @@ def write_report(
     label : column of the classes; by default that of the training table.
     out : an ``.html`` file; appears when it is complete.
     skip_unreadable : count pictures that cannot be read as missing, instead of refusing them.
+    images_root : see `usboost.datasets.custom.source.TableFile`.
     where_it_looks : show what covering each part of the pictures of the worst rows does, which takes some
         fifty predictions a picture.
     progress : called with (rows done, rows).
@@ -90,7 +91,9 @@ def write_report(
     if where_it_looks and bundle.reader.pictures is None:
         raise UsboostError("the model reads no pictures, so it looks nowhere; leave out --where-it-looks")
     label = label or bundle.card.label
-    scored = score_table(bundle, table, label, skip_unreadable=skip_unreadable, progress=progress)
+    scored = score_table(
+        bundle, table, label, skip_unreadable=skip_unreadable, images_root=images_root, progress=progress
+    )
     page = render(bundle, scored, table, label, where_it_looks=where_it_looks, looking=looking)
     write_atomically(out, page.encode())
     return scored
@@ -124,7 +127,7 @@ def render(
         what=zoo.about(card.model),
         n=len(scored),
         table=table.name,
-        same=sha256(table) == card.sha256,
+        same=scored.file.digest() == card.sha256,
         scores=_scores(scored),
         f1=f1_of(card.classes),
         majority=f"{counts.max() / len(scored):.1%}",
@@ -144,7 +147,7 @@ def render(
         views=_views(bundle, sample, scored.labels[rows]),
         view_metrics=list(map(metric_name, IMPORTANCE_METRICS)),
         columns=_columns(bundle),
-        worst=_worst(bundle, scored, table, where_it_looks, looking),
+        worst=_worst(bundle, scored, where_it_looks, looking),
         pictures=about(bundle, scored),
         where_it_looks=where_it_looks,
         share=SHARE,
@@ -241,14 +244,13 @@ def _columns(bundle: Bundle) -> list[dict[str, Any]]:
 
 
 def _worst(
-    bundle: Bundle, scored: Scored, table: Path, where_it_looks: bool, looking: Progress | None
+    bundle: Bundle, scored: Scored, where_it_looks: bool, looking: Progress | None
 ) -> list[dict[str, Any]]:
     """The rows that `worst_samples` finds, with their pictures and values."""
     found = worst_samples(scored.labels, scored.probabilities, WORST)
     pictures = pictures_of(
         bundle,
         scored,
-        table,
         found["row"].tolist(),
         where_it_looks=where_it_looks,
         progress=looking,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +11,8 @@ import pandas as pd
 from usboost.data.progress import Progress
 from usboost.data.views import Views
 from usboost.datasets.custom.columns import Column
-from usboost.datasets.custom.pictures import PictureSet
+from usboost.datasets.custom.labels import codes_of
+from usboost.datasets.custom.picture_set import PictureSet
 from usboost.datasets.custom.rows import joined
 from usboost.datasets.custom.source import TableFile, require
 from usboost.errors import UsboostError
@@ -27,6 +27,7 @@ class Scored:
 
     Attributes
     ----------
+    file : where they are from.
     frame : the n rows' columns as they are in the table, without the bytes of pictures.
     views : of the n rows.
     labels : int64 codes of shape (n,) of the model's classes.
@@ -35,6 +36,7 @@ class Scored:
     unreadable : how many of these could not be read.
     """
 
+    file: TableFile
     frame: pd.DataFrame
     views: Views
     labels: np.ndarray
@@ -52,6 +54,7 @@ def score_table(
     label: str,
     *,
     skip_unreadable: bool = False,
+    images_root: Path | None = None,
     progress: Progress | None = None,
 ) -> Scored:
     """Read labelled rows and predict them.
@@ -62,9 +65,9 @@ def score_table(
         If a column is missing, a value or picture cannot be read, a label is missing or is not a class
         of the model, or there are no rows.
     """
-    file = TableFile.open(path)
+    file = TableFile.open(path, images_root)
     require(file, [*bundle.reader.needed, label])
-    labels = _labels(file, label, bundle.card.classes)
+    labels = _labels(file, label, bundle)
     n, form = len(labels), bundle.reader.pictures
     pictures = None if form is None else PictureSet(form, n, what=file)
     parts: list[tuple[pd.DataFrame, Views, np.ndarray]] = []
@@ -76,6 +79,7 @@ def score_table(
             progress(batch.first + len(batch.views), n)
     found = {} if form is None or pictures is None else dict(zip(form.columns, pictures.absent, strict=True))
     return Scored(
+        file,
         pd.concat([part[0] for part in parts], ignore_index=True),
         joined([part[1] for part in parts], None if pictures is None else pictures.views()),
         labels,
@@ -85,13 +89,14 @@ def score_table(
     )
 
 
-def _labels(file: TableFile, label: str, classes: Sequence[str]) -> np.ndarray:
+def _labels(file: TableFile, label: str, bundle: Bundle) -> np.ndarray:
     """The labels of all rows as codes, int64 of shape (n,)."""
-    known = {name: code for code, name in enumerate(classes)}
+    known = {name: code for code, name in enumerate(bundle.card.classes)}
     parts: list[np.ndarray] = []
     for raw in file.batches([label], _BATCH):
         first = sum(map(len, parts))
-        parts.append(Column(file, label, raw[label], first).codes(known))
+        column = Column(file, label, raw[label], first, bundle.reader.missing)
+        parts.append(codes_of(column, known))
     if not parts:
         raise UsboostError(f"{file} has no rows to score")
     return np.concatenate(parts)

@@ -1,8 +1,8 @@
-"""What the values of a raw column are: numbers, categories, classes, paths, and what cannot be used."""
+"""The values of a raw column as numbers, categories, dates or text."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,17 +11,18 @@ import pandas as pd
 import pyarrow as pa
 
 from usboost.datasets.custom.source import Source
+from usboost.datasets.custom.written import DateFormat, NumberFormat
 from usboost.errors import UsboostError
 
-Kind = Literal["number", "category"]
+Kind = Literal["number", "category", "date"]
+"""What a model reads a column as."""
 
-MISSING = ("", "NA", "N/A", "na", "n/a", "NaN", "nan", "NULL", "null", "None", "?")
-"""What stands for a missing number in a CSV; in its other columns only the empty field does."""
+Format = NumberFormat | DateFormat
 
-TEXT_LENGTH = 24
-"""Mean number of characters above which a column of mostly distinct strings is text."""
+MISSING = ("", "NA", "N/A", "na", "n/a", "NaN", "nan", "NULL", "null", "None", "?", "#N/A", "<NA>", "NaT")
+"""What stands for a missing number or date in text; in other columns only the empty field does."""
 
-_FEW = 20  # too few strings to judge how often they repeat
+_HELD = {"number": "numbers", "date": "dates"}
 
 
 @dataclass(frozen=True)
@@ -34,12 +35,14 @@ class Column:
     name : of the column.
     cells : the n values as they were read.
     first : the position of the first of them in the source, for messages.
+    missing : further values that count as missing.
     """
 
     source: Source
     name: str
     cells: pa.ChunkedArray
     first: int = 0
+    missing: Collection[str] = ()
 
     @property
     def type(self) -> pa.DataType:
@@ -48,144 +51,129 @@ class Column:
 
     def row(self, k: int) -> str:
         """What the k-th row is called in messages."""
-        return f"{self.source}, row {self.first + k + 1}"
+        return self.source.row(self.first + k)
 
     def plain(self) -> pd.Series:
         """Values as pandas holds them, None or NaN where missing; strings without the spaces around them."""
         series = self.cells.cast(self.type).to_pandas()
-        if not is_text(self.type):
-            return series
-        series = series.str.strip()
-        return series.mask(series == "") if self.source.as_text else series
+        if is_text(self.type):
+            series = series.str.strip()
+            series = series.mask(series == "") if self.source.as_text else series
+            return series.mask(series.isin(list(self.missing))) if self.missing else series
+        if self.missing and is_number(self.type):
+            return series.mask(series.map(text_of, na_action="ignore").isin(list(self.missing)))
+        return series
+
+    def written(self) -> pd.Series:
+        """The strings of a column that may hold numbers or dates, NaN where these would be missing."""
+        values = self.plain()
+        return values.mask(values.isin(MISSING))
 
     def texts(self) -> pd.Series:
-        """Values as classes and categories are called, none of which may be missing.
+        """Values as classes and categories are called, NaN or None where missing."""
+        return self.plain().map(text_of, na_action="ignore")
+
+    def filled(self) -> pd.Series:
+        """As `texts`, none of which may be missing.
 
         Raises
         ------
         UsboostError
-            Naming the first row where there is none.
+            Naming the first row where one is.
         """
-        values = self.plain()
-        if values.isna().any():
-            row = self.row(int(np.flatnonzero(values.isna())[0]))
+        texts = self.texts()
+        if texts.isna().any():
+            row = self.row(int(np.flatnonzero(texts.isna())[0]))
             raise UsboostError(f"{row}: column {self.name!r} is empty; fill it or leave out the row")
-        return values.map(text_of)
+        return texts
 
-    def numbers(self) -> pd.Series | None:
-        """float64 values, NaN where missing, or None when the column holds something else."""
-        if self.source.as_text:
-            values = self.plain()
-            values = values.mask(values.isin(MISSING))
-            numbers = pd.to_numeric(values, errors="coerce").astype("float64")
+    def numbers(self, form: NumberFormat | None = None) -> pd.Series | None:
+        """float64 values, NaN where missing, or None when the column holds something else.
+
+        Durations are days, times of the day hours.
+
+        Parameters
+        ----------
+        form : how numbers that are text are written; by default plainly, and in a file of text only.
+        """
+        if is_text(self.type):
+            if form is None and not self.source.as_text:
+                return None
+            values = self.written()
+            numbers = plain_numbers(values) if form is None else form.numbers(values)
             return numbers if (numbers.notna() == values.notna()).all() else None
-        if is_number(self.cells.type) or pa.types.is_null(self.cells.type):
-            return self.cells.cast(pa.float64(), safe=False).to_pandas().astype("float64")
+        if pa.types.is_duration(self.type):
+            return self._scaled(pa.duration("us"), 86_400e6)
+        if pa.types.is_time(self.type):
+            return self._scaled(pa.time64("us"), 3_600e6)
+        if is_number(self.type) or pa.types.is_null(self.type):
+            numbers = self.cells.cast(self.type).cast(pa.float64(), safe=False).to_pandas().astype("float64")
+            return numbers.mask(self.plain().isna()) if self.missing else numbers
         return None
 
-    def feature(self, kind: Kind | None = None) -> pd.Series:
+    def dates(self, form: DateFormat | None = None) -> pd.Series | None:
+        """datetime64 in UTC, NaT where missing, or None when the column holds something else.
+
+        Parameters
+        ----------
+        form : the order of day, month and year in text; by default the year is first.
+        """
+        if is_text(self.type):
+            values = self.written()
+            dates = (form or DateFormat()).dates(values)
+            return dates if (dates.notna() == values.notna()).all() else None
+        if is_date(self.type) or pa.types.is_null(self.type):
+            return self.cells.cast(pa.timestamp("us"), safe=False).to_pandas().astype("datetime64[us]")
+        return None
+
+    def categories(self) -> pd.Series:
+        """A pandas category of strings."""
+        texts = self.texts()
+        names = sorted(set(texts.dropna().unique()))
+        return pd.Series(pd.Categorical(texts, categories=pd.Index(names, dtype="str")))
+
+    def feature(self, kind: Kind, form: Format | None = None) -> pd.Series:
         """What a model may learn from.
 
         Parameters
         ----------
-        kind : what the column is known to hold; by default what it looks like: numbers, or categories
-            when any value is none.
+        kind : what the column holds; form : how its numbers or dates are written in text.
 
         Returns
         -------
-        float64 numbers (NaN is missing) or a pandas category of strings.
+        float64 numbers (NaN is missing), datetime64 in UTC (NaT is missing), or a pandas category of strings.
 
         Raises
         ------
         UsboostError
-            If it holds infinity, something other than the `kind`, or dates, nested or binary values; or
-            looks like text, names or identifiers.
+            If it holds something other than the `kind`, or infinity.
         """
-        if kind == "number":
-            if (numbers := self.numbers()) is None:
-                raise UsboostError(
-                    f"{self._not_a_number()}: column {self.name!r} held numbers when the model was fitted; "
-                    "give numbers"
-                )
-            return self._finite(numbers)
-        usable = is_text(self.type) or is_number(self.type)
-        if not (usable or pa.types.is_boolean(self.type) or pa.types.is_null(self.type)):
+        if kind == "category":
+            if not is_usable(self.type):
+                raise self.unusable()
+            return self.categories()
+        values = self._of(kind, form)
+        if values is None:
             raise UsboostError(
-                f"{self.source}: column {self.name!r} is of type {self.type}; turn it into numbers or drop it"
+                f"{self._not(kind, form)}: column {self.name!r} held {_HELD[kind]} when the model was "
+                f"fitted; give {_HELD[kind]}"
             )
-        if kind is None and (numbers := self.numbers()) is not None:
-            return self._finite(numbers)
-        values = self.plain()
-        present = values.dropna()
-        if kind is None and is_text(self.type):
-            self._refuse_text(present)
-        names = sorted({text_of(value) for value in present.unique()})
-        texts = values.map(text_of, na_action="ignore")
-        return pd.Series(pd.Categorical(texts, categories=pd.Index(names, dtype="str")))
+        return self._finite(values) if kind == "number" else values
 
-    def classes(self) -> tuple[np.ndarray, list[str]]:
-        """The column as labels: codes int64 of shape (n,), and the classes' names.
+    def unusable(self) -> UsboostError:
+        """What to say of a column that no model can read."""
+        return UsboostError(
+            f"{self.source}: column {self.name!r} is of type {self.type}; turn it into numbers or drop it"
+        )
 
-        Raises
-        ------
-        UsboostError
-            If one is missing, they are fractions, all of one class, or nearly all of different ones.
-        """
-        texts = self.texts()
-        numbers = pd.to_numeric(texts, errors="coerce").astype("float64")
-        if pa.types.is_floating(self.type) and (numbers % 1 != 0).any():
-            raise UsboostError(
-                f"{self.source}: the label column {self.name!r} holds fractions, but classes are needed"
-            )
-        distinct = texts.unique().tolist()
-        if len(distinct) == 1:
-            raise UsboostError(
-                f"{self.source}: the label column {self.name!r} holds one class only, {distinct[0]!r}"
-            )
-        if len(distinct) > max(2, len(texts) / 2):
-            raise UsboostError(
-                f"{self.source}: the label column {self.name!r} has {len(distinct)} values in {len(texts)} "
-                "rows, but a class needs several rows"
-            )
-        classes = sorted(distinct, key=float) if numbers.notna().all() else sorted(distinct)
-        return texts.map({value: code for code, value in enumerate(classes)}).to_numpy(np.int64), classes
+    def _of(self, kind: Kind, form: Format | None) -> pd.Series | None:
+        if kind == "date":
+            return self.dates(form if isinstance(form, DateFormat) else None)
+        return self.numbers(form if isinstance(form, NumberFormat) else None)
 
-    def codes(self, known: Mapping[str, int]) -> np.ndarray:
-        """The column as labels of known classes: their codes, int64 of shape (n,).
-
-        Raises
-        ------
-        UsboostError
-            Naming the first row that has none, or another.
-        """
-        texts = self.texts()
-        codes = texts.map(known)
-        if codes.isna().any():
-            k = int(np.flatnonzero(codes.isna())[0])
-            raise UsboostError(
-                f"{self.row(k)}: {self.name!r} is {texts.iloc[k]!r}, which is none of the model's "
-                f"classes {', '.join(known)}"
-            )
-        return codes.to_numpy(np.int64)
-
-    def splits(self) -> np.ndarray:
-        """The column as names of splits, str of shape (n,).
-
-        Raises
-        ------
-        UsboostError
-            If one is missing, is none of train, val and test, or one of these is nowhere.
-        """
-        texts = self.texts().to_numpy()
-        found, wanted = set(texts), {"train", "val", "test"}
-        if found != wanted:
-            extra = sorted(found - wanted) or sorted(wanted - found)
-            what = "unknown" if found - wanted else "missing"
-            raise UsboostError(
-                f"{self.source}: the split column {self.name!r} must hold train, val and test; "
-                f"{extra[0]!r} is {what}"
-            )
-        return texts
+    def _scaled(self, kind: pa.DataType, unit: float) -> pd.Series:
+        whole = self.cells.cast(kind, safe=False).cast(pa.int64())
+        return whole.cast(pa.float64(), safe=False).to_pandas().astype("float64") / unit
 
     def _finite(self, numbers: pd.Series) -> pd.Series:
         with np.errstate(over="ignore"):
@@ -195,27 +183,20 @@ class Column:
             raise UsboostError(f"{row}: column {self.name!r} holds infinity or a number too large")
         return numbers
 
-    def _refuse_text(self, present: pd.Series) -> None:
-        if len(present) < _FEW:
-            return
-        distinct, length = present.nunique() / len(present), present.str.len().mean()
-        if distinct > 0.5 and length > TEXT_LENGTH:
-            raise UsboostError(
-                f"{self.source}: column {self.name!r} holds text, which is not supported yet; drop it"
-            )
-        if distinct > 0.9:
-            raise UsboostError(
-                f"{self.source}: nearly every row has its own value of column {self.name!r}, a name or "
-                "number; drop it"
-            )
-
-    def _not_a_number(self) -> str:
-        """Where the first field of a CSV's column is that is no number; else the source."""
-        if self.source.as_text:
+    def _not(self, kind: Kind, form: Format | None) -> str:
+        """Where the first value is that is not of the kind; the source where the type is another."""
+        if is_text(self.type):
             for k in range(len(self.cells)):
-                if Column(self.source, self.name, self.cells.slice(k, 1)).numbers() is None:
-                    return f"{self.row(k)}, {self.cells[k].as_py()!r}"
+                one = Column(self.source, self.name, self.cells.slice(k, 1), missing=self.missing)
+                if one._of(kind, form) is None:
+                    plain = form is None and kind == "number" and not self.source.as_text
+                    return str(self.source) if plain else f"{self.row(k)}, {self.cells[k].as_py()!r}"
         return str(self.source)
+
+
+def plain_numbers(values: pd.Series) -> pd.Series:
+    """float64 of each string, NaN where it is missing or no number as programs write it."""
+    return pd.to_numeric(values, errors="coerce").astype("float64")
 
 
 def text_of(value: object) -> str:
@@ -240,3 +221,16 @@ def is_number(kind: pa.DataType) -> bool:
 
 def is_binary(kind: pa.DataType) -> bool:
     return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+
+
+def is_date(kind: pa.DataType) -> bool:
+    return pa.types.is_date(kind) or pa.types.is_timestamp(kind)
+
+
+def is_usable(kind: pa.DataType) -> bool:
+    """Whether a model can read values of the type."""
+    known = is_text(kind) or is_number(kind) or is_date(kind)
+    return known or any(
+        check(kind)
+        for check in (pa.types.is_boolean, pa.types.is_null, pa.types.is_duration, pa.types.is_time)
+    )

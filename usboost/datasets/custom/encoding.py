@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import pandas as pd
 
 from usboost.data.encoding import TableEncoder
 from usboost.data.views import View, Views
+from usboost.datasets.custom.dates import DateParts, dates_of
 from usboost.errors import UsboostError
 
 SUFFIX = "_missing"
@@ -27,12 +28,14 @@ class Encoding:
 
     Attributes
     ----------
-    imputation : of the numeric columns.
+    imputation : of the numeric columns, parts of dates included.
     encoders : of the completed columns, by the view that reads them.
+    dates : what columns of dates become.
     """
 
     imputation: Imputation
     encoders: Mapping[str, TableEncoder]
+    dates: Mapping[str, DateParts] = field(default_factory=dict)
 
     @classmethod
     def fit(cls, features: pd.DataFrame, views: Collection[str]) -> Encoding:
@@ -41,11 +44,13 @@ class Encoding:
         Raises
         ------
         UsboostError
-            If a column has the name of an indicator.
+            If a column has the name of one that is added.
         """
-        imputation = imputation_of(features)
-        completed = complete(features, imputation)
-        return cls(imputation, dict.fromkeys(views, TableEncoder.fit(completed, list(completed.columns))))
+        dates = dates_of(features)
+        imputation = imputation_of(features, dates)
+        completed = complete(features, imputation, dates)
+        encoder = TableEncoder.fit(completed, list(completed.columns))
+        return cls(imputation, dict.fromkeys(views, encoder), dates)
 
     @property
     def names(self) -> list[str]:
@@ -65,23 +70,40 @@ class Encoding:
         UsboostError
             If a number is missing that may not be.
         """
-        completed = complete(features, self.imputation)
+        completed = complete(features, self.imputation, self.dates)
         tables = {encoder: encoder.transform(completed) for encoder in set(self.encoders.values())}
         return Views(
             {**(pictures or {})} | {view: tables[encoder] for view, encoder in self.encoders.items()}
         )
 
 
-def imputation_of(train: pd.DataFrame) -> dict[str, dict[str, Any]]:
+def imputation_of(
+    train: pd.DataFrame, dates: Mapping[str, DateParts] | None = None
+) -> dict[str, dict[str, Any]]:
     """The median of each numeric column's training rows (0 when all are missing), and an indicator column
-    where any is missing."""
-    rules = {}
-    for name in train:
-        if isinstance(train[name].dtype, np.dtype):
-            missing = train[name].isna()
-            value = 0.0 if missing.all() else float(train[name].median())
-            rules[str(name)] = {"value": value, "indicator": bool(missing.any())}
+    where any is missing; of the parts of a date, the first has it."""
+    expanded, rules = expand(train, dates or {}), {}
+    further = {name for date, parts in (dates or {}).items() for name in parts.names(date)[1:]}
+    for name in expanded:
+        if isinstance(expanded[name].dtype, np.dtype):
+            missing = expanded[name].isna()
+            value = 0.0 if missing.all() else float(expanded[name].median())
+            rules[str(name)] = {"value": value, "indicator": bool(missing.any()) and name not in further}
     return rules
+
+
+def expand(features: pd.DataFrame, dates: Mapping[str, DateParts]) -> pd.DataFrame:
+    """The columns with the parts of dates in place of these."""
+    if not dates:
+        return features
+    columns: list[pd.Series] = []
+    for name in features:
+        rule = dates.get(str(name))
+        if rule is None:
+            columns.append(features[name])
+        else:
+            columns += [part.rename(each) for each, part in rule.expand(str(name), features[name]).items()]
+    return _joined(columns)
 
 
 def added(imputation: Imputation) -> list[str]:
@@ -89,8 +111,11 @@ def added(imputation: Imputation) -> list[str]:
     return [f"{name}{SUFFIX}" for name, rule in imputation.items() if rule["indicator"]]
 
 
-def complete(features: pd.DataFrame, imputation: Imputation) -> pd.DataFrame:
-    """Fill missing numbers of any rows, as in the training rows, and add the indicator columns.
+def complete(
+    features: pd.DataFrame, imputation: Imputation, dates: Mapping[str, DateParts] | None = None
+) -> pd.DataFrame:
+    """Fill missing numbers of any rows, as in the training rows, and add the parts of dates and the indicator
+    columns.
 
     Parameters
     ----------
@@ -103,21 +128,27 @@ def complete(features: pd.DataFrame, imputation: Imputation) -> pd.DataFrame:
     Raises
     ------
     UsboostError
-        If a column has the name of an indicator.
+        If a column has the name of one that is added.
     """
+    expanded = expand(features, dates or {})
     filled: list[pd.Series] = []
-    for name in features:
-        column, rule = features[name], imputation.get(str(name))
+    for name in expanded:
+        column, rule = expanded[name], imputation.get(str(name))
         if rule is not None:
             column = column if rule["value"] is None else column.fillna(rule["value"])
             column = column.astype(np.float32)
         filled.append(column)
         if rule is not None and rule["indicator"]:
-            filled.append(features[name].isna().astype(np.float32).rename(f"{name}{SUFFIX}"))
-    completed = pd.concat(filled, axis=1)
-    if clash := [str(name) for name in completed.columns[completed.columns.duplicated()]]:
-        raise UsboostError(
-            f"the column {clash[0]!r} has the name of an indicator to be added, which marks where "
-            f"{clash[0].removesuffix(SUFFIX)!r} is missing; rename it"
-        )
-    return completed
+            filled.append(expanded[name].isna().astype(np.float32).rename(f"{name}{SUFFIX}"))
+    return _joined(filled)
+
+
+def _joined(columns: list[pd.Series]) -> pd.DataFrame:
+    joined = pd.concat(columns, axis=1)
+    if clash := [str(name) for name in joined.columns[joined.columns.duplicated()]]:
+        if clash[0].endswith(SUFFIX):
+            why = f"an indicator to be added, which marks where {clash[0].removesuffix(SUFFIX)!r} is missing"
+        else:
+            why = f"a part of the date {clash[0].rpartition('_')[0]!r} to be added"
+        raise UsboostError(f"the column {clash[0]!r} has the name of {why}; rename it")
+    return joined

@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +18,10 @@ from PIL import Image
 from usboost.data.images import Images
 from usboost.data.pooled_images import PooledImages
 from usboost.datasets.custom.columns import Column, is_binary, is_text, plain_type
-from usboost.datasets.custom.pixels import room
 from usboost.datasets.custom.source import Source, TableFile
+from usboost.datasets.custom.values import Cursor
 from usboost.datasets.files.image_sources import (
     Aspect,
-    ParquetReader,
     ParquetRow,
     inside,
     is_contained,
@@ -33,6 +33,8 @@ from usboost.errors import UsboostError
 
 VIEW = "U"
 """The view of the pictures; of several columns each has its own, ``U:<column>``, unless they are pooled."""
+
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 _BLOCK = 64  # pictures whose files are in memory at once
 
@@ -79,56 +81,14 @@ class PictureColumns:
         ]
 
 
-class PictureSet:
-    """The pictures of n rows, read a batch at a time; memory holds them while they are few, see `room`.
-
-    Parameters
-    ----------
-    form : the columns, and what their pictures are made.
-    n : rows.
-    first : the position in the source of the first of them.
-    what : has the pictures, for messages.
-
-    Attributes
-    ----------
-    absent : bool (columns, n), True where a row has no picture.
-    """
-
-    def __init__(self, form: PictureColumns, n: int, *, first: int = 0, what: object = "the rows") -> None:
-        self._form, self._first = form, first
-        self._pixels = room((len(form.columns), n, *form.shape), str(what))
-        self.absent = np.zeros((len(form.columns), n), dtype=bool)
-
-    def read(self, readers: Sequence[PictureReader], first: int, count: int, raw: pa.Table) -> None:
-        """Read `count` rows from a position on; errors as `PictureReader.read`.
-
-        Parameters
-        ----------
-        raw : the columns that the `readers` want of these rows.
-        """
-        rows = slice(first - self._first, first - self._first + count)
-        for k, reader in enumerate(readers):
-            cells = raw[reader.column] if reader.needs_cells else None
-            self.absent[k, rows] = reader.read(first, count, cells, self._pixels[k, rows])[1]
-
-    def views(self, rows: slice = slice(None)) -> dict[str, Images | PooledImages]:
-        """The pictures, or those of some rows, as views by name."""
-        return self._form.views(
-            [
-                Images(pixels[rows], absent=absent[rows] if absent[rows].any() else None)
-                for pixels, absent in zip(self._pixels, self.absent, strict=True)
-            ]
-        )
-
-
 class PictureReader:
     """Reads the pictures of rows: files named by a column of paths, or a column of bytes.
 
     Parameters
     ----------
-    source : of the rows. A file's paths are relative to its folder, which they may not leave; the text
-        of rows that are in memory is base64.
-    column : of paths or, but for a CSV, of bytes.
+    source : of the rows. Paths are relative to its folder, which they may not leave; the text of rows that
+        are in memory is base64.
+    column : of paths or, but for text, of bytes, or of both, as records ``{bytes, path}``.
     form : what the pictures are made.
     skip_unreadable : whether a picture that cannot be read counts as missing.
 
@@ -151,31 +111,31 @@ class PictureReader:
         self._skip = skip_unreadable
         self.unreadable = 0
         self.not_found: Path | None = None
-        self._bytes: ParquetReader | None = None
-        if isinstance(source, TableFile) and is_binary(plain_type(source.type_of(column))):
-            self._bytes = ParquetReader(source.path, column)
+        self._values: Cursor | None = None
+        if isinstance(source, TableFile) and not is_text(plain_type(source.type_of(column))):
+            self._values = Cursor(source, column)
 
     @property
     def needs_cells(self) -> bool:
-        """Whether `read` wants the column's values; bytes in a Parquet file are read there."""
-        return self._bytes is None
+        """Whether `read` wants the column's values; bytes in a file are read there, a few at a time."""
+        return self._values is None
 
     def read(
-        self, first: int, count: int, cells: pa.ChunkedArray | None, out: np.ndarray | None = None
+        self, rows: Sequence[int], cells: pa.ChunkedArray | None, out: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The pictures of `count` rows from the position `first` on.
+        """The pictures of the rows of some positions, which rise.
 
         A row has no picture where the column is empty or its path leads to no file.
 
         Parameters
         ----------
         cells : the rows' values of the column, if it `needs_cells`.
-        out : zeros to be filled, uint8 of shape (count, channels, size, size); new ones by default.
+        out : zeros to be filled, uint8 of shape (n, channels, size, size); new ones by default.
 
         Returns
         -------
-        pixels : uint8 array of shape (count, channels, size, size); zeros where there is none.
-        absent : bool array of shape (count,), True where there is none.
+        pixels : uint8 array of shape (n, channels, size, size); zeros where there is none.
+        absent : bool array of shape (n,), True where there is none.
 
         Raises
         ------
@@ -184,16 +144,16 @@ class PictureReader:
             be read (unless these are skipped).
         """
         form = self._form
-        pixels = np.zeros((count, *form.shape), dtype=np.uint8) if out is None else out
-        absent = np.zeros(count, dtype=bool)
-        values = self._values(count, cells)
+        pixels = np.zeros((len(rows), *form.shape), dtype=np.uint8) if out is None else out
+        absent = np.zeros(len(rows), dtype=bool)
+        values = self._at(rows, cells)
 
         def fill(k: int, picture: Path | bytes | None) -> bool:
             """Whether the picture, if any, could be read."""
             absent[k] = picture is None
             if picture is None:
                 return True
-            name = self._name(first + k, picture)
+            name = self._name(rows[k], picture)
             try:
                 made = square(
                     read(picture, name), name, size=form.size, channels=form.channels, aspect=form.aspect
@@ -212,9 +172,9 @@ class PictureReader:
             return True
 
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-            for start in range(0, count, _BLOCK):
-                block = range(start, min(start + _BLOCK, count))
-                pictures = [self._picture(first + k, values[k]) for k in block]
+            for start in range(0, len(rows), _BLOCK):
+                block = range(start, min(start + _BLOCK, len(rows)))
+                pictures = [self._picture(rows[k], next(values)) for k in block]
                 self.unreadable += sum(not done for done in pool.map(fill, block, pictures))
         return pixels, absent
 
@@ -238,7 +198,7 @@ class PictureReader:
         UsboostError
             As `read`, whether or not unreadable pictures are skipped.
         """
-        picture = self._picture(row, self._values(1, cells)[0])
+        picture = self._picture(row, next(self._at([row], cells)))
         if picture is None:
             return None
         name = self._name(row, picture)
@@ -250,23 +210,23 @@ class PictureReader:
         return f"{self._source}, row {row + 1}, {part}"
 
     def sources(
-        self, first: int, count: int, cells: pa.ChunkedArray | None
+        self, rows: Sequence[int], cells: pa.ChunkedArray | None
     ) -> list[Path | bytes | ParquetRow | None]:
-        """Where the pictures of `count` rows are, None where there is none; parameters as of `read`.
+        """Where the pictures of some rows are, None where there is none; parameters as of `read`.
 
         Raises
         ------
         UsboostError
             Naming the row, if its path leads out of the table's folder.
         """
-        values = self._values(count, cells)
-        found = [self._picture(first + k, values[k]) for k in range(count)]
-        if self._bytes is None:
-            return list(found)
-        path = self._bytes.path
-        return [
-            None if each is None else ParquetRow(path, self.column, first + k) for k, each in enumerate(found)
-        ]
+        found: list[Path | bytes | ParquetRow | None] = []
+        for row, value in zip(rows, self._at(rows, cells), strict=True):
+            picture = self._picture(row, value)
+            # bytes stay where they are
+            place = self._source.content.place(row) if isinstance(self._source, TableFile) else None
+            is_there = place is not None and isinstance(picture, bytes)
+            found.append(ParquetRow(place[0], self.column, place[1]) if place and is_there else picture)
+        return found
 
     def none_at_all(self) -> UsboostError:
         """What to say of a column whose rows all have no picture."""
@@ -275,30 +235,48 @@ class PictureReader:
             f"{self._source}: column {self.column!r} holds no picture at all: {why}; correct it"
         )
 
-    def _values(self, count: int, cells: pa.ChunkedArray | None) -> Sequence[object]:
-        """The rows' values, without the bytes in a Parquet file."""
-        if cells is None:
-            return [None] * count
-        values: list[object] = Column(self._source, self.column, cells).plain().tolist()
-        return values
+    def _at(self, rows: Sequence[int], cells: pa.ChunkedArray | None) -> Iterator[object]:
+        """The rows' values."""
+        if self._values is not None:
+            return map(self._values, rows)
+        values = [] if cells is None else Column(self._source, self.column, cells).plain().tolist()
+        return iter(values)
 
     def _picture(self, row: int, value: object) -> Path | bytes | None:
         """The file or bytes of a row; None where there is none."""
+        if isinstance(value, Mapping):
+            value = value.get("bytes") or value.get("path")
+        if isinstance(value, bytes):
+            return value or None
+        if not isinstance(value, str) or not value:
+            return None
         where = f"{self._source}, row {row + 1}"
-        if self._bytes is not None:
-            value = self._bytes(row)
-        if isinstance(value, str) and value and (folder := self._source.folder) is not None:
+        if _ADDRESS.match(value):
+            raise UsboostError(
+                f"{where}: column {self.column!r} holds an address, {value!r}; download the pictures first "
+                "and give their paths"
+            )
+        if (folder := self._source.folder) is not None:
+            value = self._relative(value, folder)
             # what is not there is missing; a path out of the folder is a mistake all the same
             if is_contained(value) and _is_missing(folder / value):
                 self.not_found = self.not_found or folder / value
                 return None
             return inside(folder, value, where)
-        if isinstance(value, str) and value:
-            try:
-                return base64.b64decode("".join(value.split()), validate=True)
-            except binascii.Error as error:
-                raise UsboostError(f"{where}: column {self.column!r} is not base64: {error}") from None
-        return value if isinstance(value, bytes) and value else None
+        try:
+            return base64.b64decode("".join(value.split()), validate=True)
+        except binascii.Error as error:
+            raise UsboostError(f"{where}: column {self.column!r} is not base64: {error}") from None
+
+    def _relative(self, value: str, folder: Path) -> str:
+        """A path as one from the folder; an absolute one may be within it where its root was named."""
+        root = self._source.images_root if isinstance(self._source, TableFile) else None
+        if root is None:
+            return value
+        for start in (folder, folder.absolute(), folder.resolve()):
+            if Path(value).is_relative_to(start) and Path(value) != start:
+                return str(Path(value).relative_to(start))
+        return value
 
 
 def check_type(source: Source, column: str) -> None:
@@ -307,10 +285,12 @@ def check_type(source: Source, column: str) -> None:
     Raises
     ------
     UsboostError
-        If it holds anything but text, bytes and nothing.
+        If it holds anything but text, bytes, records of ``bytes`` and nothing.
     """
     kind = plain_type(source.type_of(column))
-    if not (is_binary(kind) or is_text(kind) or pa.types.is_null(kind)):
+    fields = {field.name: field.type for field in kind} if pa.types.is_struct(kind) else {}
+    is_record = "bytes" in fields and is_binary(fields["bytes"])
+    if not (is_binary(kind) or is_text(kind) or pa.types.is_null(kind) or is_record):
         raise UsboostError(f"{source}: the image column {column!r} must hold paths or bytes, not {kind}")
 
 

@@ -11,12 +11,15 @@ import pyarrow.parquet as pq
 
 from usboost.data.progress import Progress
 from usboost.datasets.custom import SIZE
+from usboost.datasets.custom.dates import DateParts, dates_of
 from usboost.datasets.custom.encoding import SUFFIX, Imputation, added, complete, imputation_of
+from usboost.datasets.custom.own import OwnTable
 from usboost.datasets.custom.pictures import PictureColumns
-from usboost.datasets.custom.table import FEWEST, OwnTable, picture_sources, read_table
+from usboost.datasets.custom.table import FEWEST, read_table
+from usboost.datasets.custom.table_pictures import picture_sources
+from usboost.datasets.custom.written import plain_form
 from usboost.datasets.files.image_sources import Source as Picture
 from usboost.datasets.files.sampling import stratified_parts, stream
-from usboost.datasets.files.sources import sha256
 from usboost.datasets.prepared import image_store
 from usboost.datasets.prepared.image_encoding import encode_files, encoding
 from usboost.datasets.prepared.store import LABEL, Prepared, describe
@@ -36,6 +39,8 @@ def prepare(
     split_column: str | None = None,
     categorical: Collection[str] = (),
     drop: Collection[str] = (),
+    missing: Collection[str] = (),
+    images_root: Path | None = None,
     seed: int,
     profile: str = "paper",
     size: int = SIZE,
@@ -56,13 +61,14 @@ def prepare(
 
     Parameters
     ----------
-    table : a ``.parquet`` or ``.csv`` file.
+    table : as of `table.read_table`.
     label : column of the classes, of any type.
     image : column of the pictures, or several: paths relative to the table's folder, or, in Parquet, bytes.
     split_column : column that holds train, val or test; by default the split is made at random,
         70/15/15 within each class.
     categorical : columns that are categories although they hold numbers.
-    drop : columns to leave out.
+    drop : columns to leave out; missing : further values that count as missing.
+    images_root : see `source.TableFile`.
     seed : of the split and of the halves.
     profile : "demo", "own" or "paper"; only noted in the card.
     size : height and width of the pictures in pixels.
@@ -86,7 +92,14 @@ def prepare(
     """
     table = Path(table)
     raw = read_table(
-        table, label=label, image=image, split_column=split_column, categorical=categorical, drop=drop
+        table,
+        label=label,
+        image=image,
+        split_column=split_column,
+        categorical=categorical,
+        drop=drop,
+        missing=missing,
+        images_root=images_root,
     )
     images = raw.roles.image
     if images and work is None:
@@ -98,18 +111,22 @@ def prepare(
             f"{fewest} or more are needed"
         )
     rows = _split(raw, stream(seed, 0))
-    imputation = imputation_of(raw.features.iloc[rows["train"]])
-    frame = complete(raw.features, imputation)
+    train = raw.features.iloc[rows["train"]]
+    dates = dates_of(train)
+    imputation = imputation_of(train, dates)
+    frame = complete(raw.features, imputation, dates)
     frame[LABEL] = raw.labels.astype(np.int16)
     splits = {split: frame.iloc[of_split].reset_index(drop=True) for split, of_split in rows.items()}
 
-    views, why = _views(raw, imputation, stream(seed, 1))
+    views, why = _views(raw, imputation, dates, stream(seed, 1))
     nominal = {name for name, kind in raw.kinds.items() if kind == "category"}
+    whys = {each: f"part of the date {name!r}" for name, parts in dates.items() for each in parts.names(name)}
+    whys |= dict.fromkeys(added(imputation), "1 where the number was missing")
     columns: dict[str, dict[str, Any]] = {
         name: {
             "view": view,
             "kind": "nominal" if name in nominal else "continuous",
-            "why": why if name in raw.features else "1 where the number was missing",
+            "why": whys.get(name, why),
         }
         for view, names in views.items()
         for name in names
@@ -127,9 +144,18 @@ def prepare(
         profile=profile,
         seed=seed,
         columns=columns,
-        sources={table.name: sha256(table)},
+        sources={table.name: raw.file.digest()},
         imputation=imputation,
-        roles={"label": label, "image": list(images), "split": split_column, "dropped": sorted(drop)},
+        roles={
+            "label": label,
+            "image": list(images),
+            "split": split_column,
+            "dropped": sorted([*drop, *raw.left_out]),
+        },
+        dates={name: parts.to_dict() for name, parts in dates.items()},
+        formats={name: plain_form(form) for name, form in raw.formats.items()},
+        missing=list(missing),
+        unlabelled=raw.unlabelled,
         split="as given" if split_column else "made: 70/15/15 at random within each class",
         **more,
     )
@@ -160,11 +186,21 @@ def _split(raw: OwnTable, seed: int) -> dict[str, np.ndarray]:
     return rows
 
 
-def _views(raw: OwnTable, imputation: Imputation, seed: int) -> tuple[dict[str, list[str]], str]:
+def _views(
+    raw: OwnTable, imputation: Imputation, dates: Mapping[str, DateParts], seed: int
+) -> tuple[dict[str, list[str]], str]:
     """The columns of each view, and why they are there."""
     names, indicators = [str(name) for name in raw.features], added(imputation)
-    # A column and its indicator of missing values stay together.
-    both = {name: [name, *({f"{name}{SUFFIX}"} & set(indicators))] for name in names}
+    # The parts of a date, and a column and its indicator of missing values, stay together.
+    both = {
+        name: [
+            each
+            for part in (dates[name].names(name) if name in dates else [name])
+            for each in (part, f"{part}{SUFFIX}")
+            if each == part or each in indicators
+        ]
+        for name in names
+    }
     if raw.roles.image:
         return {"S": [each for name in names for each in both[name]]}, "column of the table"
     chosen = np.random.default_rng(seed).permutation(len(names))[: len(names) // 2]

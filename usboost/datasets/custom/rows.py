@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -12,9 +12,10 @@ import pyarrow as pa
 
 from usboost.data.table import Table
 from usboost.data.views import View, Views
-from usboost.datasets.custom.columns import Column, Kind
+from usboost.datasets.custom.columns import Column, Format, Kind
 from usboost.datasets.custom.encoding import Encoding
-from usboost.datasets.custom.pictures import PictureColumns, PictureSet
+from usboost.datasets.custom.picture_set import PictureSet
+from usboost.datasets.custom.pictures import PictureColumns
 from usboost.datasets.custom.source import Source, require
 
 PIXELS = 1 << 28
@@ -45,19 +46,36 @@ class RowReader:
 
     Attributes
     ----------
-    kinds : of the columns that hold numbers or categories.
+    kinds : of the columns that hold numbers, categories or dates.
     encoding : of these, as learnt.
     pictures : the columns of pictures, if there are any.
+    formats : how numbers and dates that are text are written, by column.
+    missing : further values that count as missing.
     """
 
     kinds: Mapping[str, Kind]
     encoding: Encoding
     pictures: PictureColumns | None = None
+    formats: Mapping[str, Format] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
 
     @property
     def needed(self) -> list[str]:
         """The columns that rows must have."""
         return [*self.kinds, *(self.pictures.columns if self.pictures else ())]
+
+    def frame(self, source: Source, raw: pa.Table, first: int) -> pd.DataFrame:
+        """The columns of some rows as `Column.feature` gives them.
+
+        Parameters
+        ----------
+        raw : the columns as they were read; first : the position of the first row.
+        """
+        columns = {
+            name: Column(source, name, raw[name], first, self.missing).feature(kind, self.formats.get(name))
+            for name, kind in self.kinds.items()
+        }
+        return pd.DataFrame(columns, index=pd.RangeIndex(raw.num_rows))
 
     def read(
         self,
@@ -91,16 +109,12 @@ class RowReader:
         first = unreadable = 0
         for raw in source.batches(names, batch):
             n = raw.num_rows
-            columns = {
-                name: Column(source, name, raw[name], first).feature(kind)
-                for name, kind in self.kinds.items()
-            }
-            frame = pd.DataFrame(columns, index=pd.RangeIndex(n))
+            frame = self.frame(source, raw, first)
             pictures, absent = None, np.zeros((0, n), dtype=bool)
             if form is not None:
-                made = PictureSet(form, n, first=first) if into is None else into
-                made.read(readers, first, n, raw)
-                own = slice(None) if into is None else slice(first, first + n)
+                made = PictureSet(form, n) if into is None else into
+                own = slice(0, n) if into is None else slice(first, first + n)
+                made.read(readers, range(first, first + n), raw, at=own.start)
                 pictures, absent = made.views(own), made.absent[:, own]
             before, unreadable = unreadable, sum(reader.unreadable for reader in readers)
             yield Rows(first, raw, self.encoding.views(frame, pictures), absent, unreadable - before)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -11,15 +10,13 @@ from typing import Protocol
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet as pq
 
+from usboost.datasets.custom import readers
+from usboost.datasets.custom.readers.content import FAULTS, Content, damaged, even
 from usboost.errors import UsboostError
 
 INDEX_COLUMN = re.compile(r"__index_level_\d+__")
 """Columns that pandas writes for itself."""
-
-_BLOCK = 1 << 22  # bytes of a CSV read at a time; no row may be longer
 
 
 class Source(Protocol):
@@ -28,6 +25,11 @@ class Source(Protocol):
     @property
     def as_text(self) -> bool:
         """Whether all values are strings, as in a CSV."""
+        ...
+
+    @property
+    def decimal(self) -> str:
+        """The mark of decimals in numbers that are text, "." or ",", where a column leaves it open."""
         ...
 
     @property
@@ -44,6 +46,10 @@ class Source(Protocol):
         """The type of a column that is there."""
         ...
 
+    def row(self, position: int) -> str:
+        """What a row is called in messages."""
+        ...
+
     def batches(self, names: Collection[str], size: int) -> Iterator[pa.Table]:
         """Some columns, `size` rows at a time; the last batch may have fewer."""
         ...
@@ -51,50 +57,55 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class TableFile:
-    """A ``.parquet`` or ``.csv`` file.
+    """A table on disk: a file of a kind in `readers.READERS`, or a folder of Parquet files.
 
     Attributes
     ----------
-    path : the file.
-    schema : names and types of the columns; of a CSV (UTF-8, commas, a header) all are strings.
+    path : the file or folder.
+    content : what it holds.
+    images_root : the folder that paths of pictures are relative to and may not leave; by default the
+        table's, of a folder of files this folder itself.
     """
 
     path: Path
-    schema: pa.Schema
+    content: Content
+    images_root: Path | None = None
 
     @classmethod
-    def open(cls, path: Path) -> TableFile:
+    def open(cls, path: Path, images_root: Path | None = None) -> TableFile:
         """Find out the columns.
 
         Raises
         ------
         UsboostError
-            If the file is missing, damaged or of another kind.
+            If the file is missing, damaged or of another kind, or the root of the pictures is no folder.
         """
         path = Path(path)
-        if not path.is_file():
-            raise UsboostError(f"table not found: {path}")
-        try:
-            if is_csv(path):
-                with path.open(encoding="utf-8-sig", newline="") as file:
-                    names = next(csv.reader(file), [])
-                return cls(path, pa.schema([(name, pa.string()) for name in names]))
-            if path.suffix.lower() in (".parquet", ".pq"):
-                return cls(path, pq.read_schema(path))
-        except (UnicodeDecodeError, csv.Error, pa.ArrowException, OSError) as error:
-            raise _damaged(path, error) from None
-        raise UsboostError(f"{path} must be a .parquet or .csv file")
+        if images_root is not None and not Path(images_root).is_dir():
+            raise UsboostError(f"the folder of the pictures, {images_root}, does not exist")
+        return cls(path, readers.open_content(path), None if images_root is None else Path(images_root))
 
     def __str__(self) -> str:
         return str(self.path)
 
     @property
+    def schema(self) -> pa.Schema:
+        """Names and types of the columns; of text and Excel all are strings."""
+        return self.content.schema
+
+    @property
     def as_text(self) -> bool:
-        return is_csv(self.path)
+        return self.content.as_text
+
+    @property
+    def decimal(self) -> str:
+        return self.content.decimal
 
     @property
     def folder(self) -> Path:
-        return self.path.parent
+        if self.images_root is not None:
+            return self.images_root
+        return self.path if self.path.is_dir() else self.path.parent
 
     @property
     def names(self) -> list[str]:
@@ -102,16 +113,22 @@ class TableFile:
 
     @property
     def n_rows(self) -> int | None:
-        """The number of rows; None for a CSV, where it is unknown."""
-        if self.as_text:
-            return None
+        """The number of rows; None where it is unknown before they are read, as in a CSV."""
         try:
-            return pq.read_metadata(self.path).num_rows
-        except (pa.ArrowException, OSError) as error:
-            raise _damaged(self.path, error) from None
+            return self.content.n_rows
+        except FAULTS as error:
+            raise damaged(self.path, error) from None
+
+    def digest(self) -> str:
+        """Hexadecimal SHA-256; changes with the file, or with a folder's files."""
+        return readers.digest(self.path)
 
     def type_of(self, name: str) -> pa.DataType:
         return self.schema.field(name).type
+
+    def row(self, position: int) -> str:
+        line = self.content.line(position)
+        return f"{self}, row {position + 1}" + ("" if line is None else f" (line {line})")
 
     def batches(self, names: Collection[str], size: int) -> Iterator[pa.Table]:
         """Some columns, `size` rows at a time; the last batch may have fewer.
@@ -123,26 +140,18 @@ class TableFile:
         """
         chosen = list(dict.fromkeys(names))
         try:
-            if self.as_text:
-                yield from _csv_batches(self.path, chosen, size)
-                return
-            # column chunks are read a page at a time, so that no row group has to fit in memory
-            with pq.ParquetFile(self.path, pre_buffer=False, buffer_size=1 << 20) as file:
-                for batch in file.iter_batches(batch_size=size, columns=chosen):
-                    table = pa.Table.from_batches([batch]).select(chosen)
-                    # text that is not UTF-8 would be found only when a value is looked at
-                    table.validate(full=True)
-                    yield table
+            yield from even(self.content.pieces(chosen, size), size)
         except UsboostError:
             raise
-        except (pa.ArrowException, OSError, ValueError, KeyError) as error:
-            raise _damaged(self.path, error) from None
+        except FAULTS as error:
+            raise damaged(self.path, error) from None
 
 
 class FrameRows:
     """The rows of a DataFrame; pictures are bytes or, since JSON has no bytes, base64, never paths."""
 
     as_text = False
+    decimal = "."
     folder: Path | None = None
 
     def __init__(self, frame: pd.DataFrame) -> None:
@@ -157,6 +166,9 @@ class FrameRows:
 
     def type_of(self, name: str) -> pa.DataType:
         return self._column(name).type
+
+    def row(self, position: int) -> str:
+        return f"{self}, row {position + 1}"
 
     def batches(self, names: Collection[str], size: int) -> Iterator[pa.Table]:
         """Some columns, `size` rows at a time; the last batch may have fewer.
@@ -178,10 +190,6 @@ class FrameRows:
             raise UsboostError(f"{self}: column {name!r} holds values of several types: {error}") from None
 
 
-def is_csv(path: Path) -> bool:
-    return path.suffix.lower() == ".csv"
-
-
 def require(source: Source, needed: Collection[str]) -> None:
     """Refuse rows that lack a column, or have it twice.
 
@@ -198,30 +206,6 @@ def require(source: Source, needed: Collection[str]) -> None:
         )
     if twice := [name for name in needed if names.count(name) > 1]:
         raise UsboostError(f"{source} has two columns called {twice[0]!r}; rename one")
-
-
-def _csv_batches(path: Path, names: list[str], size: int) -> Iterator[pa.Table]:
-    reader = pyarrow.csv.open_csv(
-        path,
-        read_options=pyarrow.csv.ReadOptions(block_size=_BLOCK),
-        parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
-        convert_options=pyarrow.csv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.string()), include_columns=names, strings_can_be_null=False
-        ),
-    )
-    with reader:
-        waiting = pa.Table.from_batches([], schema=reader.schema)
-        for block in reader:
-            waiting = pa.concat_tables([waiting, pa.Table.from_batches([block])])
-            while waiting.num_rows >= size:
-                yield waiting.slice(0, size)
-                waiting = waiting.slice(size)
-        if waiting.num_rows:
-            yield waiting
-
-
-def _damaged(path: Path, error: Exception) -> UsboostError:
-    return UsboostError(f"{path} is damaged or not of the type in its name: {error}")
 
 
 def _listed(names: Collection[str]) -> str:

@@ -26,6 +26,7 @@ from typing import Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from PIL import ExifTags, Image, ImageOps
 
@@ -243,7 +244,10 @@ def is_contained(relative: str) -> bool:
 
 
 class ParquetReader:
-    """The values of a binary Parquet column, asked for in rising order: one pass, bounded memory."""
+    """The bytes of a Parquet column, or of records with ``bytes``.
+
+    Asked for in rising order, they take one pass and bounded memory.
+    """
 
     def __init__(self, path: Path, column: str) -> None:
         self.path, self._column = path, column
@@ -268,7 +272,10 @@ class ParquetReader:
     def _pass(self) -> Iterator[list[bytes | None]]:
         with pq.ParquetFile(self.path, pre_buffer=False, buffer_size=1 << 20) as file:
             for batch in file.iter_batches(batch_size=32, columns=[self._column]):
-                yield batch.column(0).to_pylist()
+                values = batch.column(0)
+                if pa.types.is_struct(values.type):
+                    values = pc.struct_field(values, "bytes")
+                yield values.to_pylist()
 
 
 def _uniform(image: Image.Image, format: str | None, name: str) -> Image.Image:

@@ -1,0 +1,88 @@
+"""The labelled rows of a person's table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+
+from usboost.data.images import Images
+from usboost.data.pooled_images import PooledImages
+from usboost.data.views import Views
+from usboost.datasets.custom.columns import Format, Kind
+from usboost.datasets.custom.dates import is_date
+from usboost.datasets.custom.encoding import Encoding
+from usboost.datasets.custom.pictures import VIEW, PictureColumns
+from usboost.datasets.custom.roles import Roles
+from usboost.datasets.custom.source import TableFile
+
+
+@dataclass(frozen=True)
+class OwnTable:
+    """The labelled rows of a table.
+
+    Attributes
+    ----------
+    file : where they are from.
+    roles : of the columns.
+    features : n rows; float64 numbers (NaN is missing), datetime64 in UTC, pandas categories of strings.
+    labels : codes int64 of shape (n,) of the `classes`.
+    classes : names of the classes, numbers in rising order, else alphabetically.
+    split : the split of each row as given, str of shape (n,), or None.
+    rows : the position of each row in the file, int64 of shape (n,); rows without a label are not in it.
+    unlabelled : how many rows have no label.
+    formats : how numbers and dates are written, of the features that are text in a form of their own.
+    left_out : why columns are no features that look like some, by column.
+    pictures : the rows' pictures by view, when they were read and there are any.
+    form : what these were made.
+    without : how many rows have no picture, by column.
+    unreadable : how many of these could not be read.
+    """
+
+    file: TableFile
+    roles: Roles
+    features: pd.DataFrame
+    labels: np.ndarray
+    classes: list[str]
+    rows: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    split: np.ndarray | None = None
+    unlabelled: int = 0
+    formats: Mapping[str, Format] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    pictures: Mapping[str, Images | PooledImages] = field(default_factory=dict)
+    form: PictureColumns | None = None
+    without: Mapping[str, int] = field(default_factory=dict)
+    unreadable: int = 0
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def kinds(self) -> dict[str, Kind]:
+        """What each feature holds."""
+        return {str(name): _kind(self.features[name]) for name in self.features}
+
+    def fit_encoding(self, rows: np.ndarray) -> Encoding:
+        """Learn from some rows how the table becomes views.
+
+        With pictures, U, all columns are S. Without, both views are the whole table, so that the network
+        and the trees of a model both read every column. (The papers' tables have two kinds of columns; a
+        table of one's own says nothing of the kind, and a split made at random, which
+        `usboost.datasets.custom.prepare` makes for the papers' comparison, would hide half of the columns
+        from each learner.)
+        """
+        views = ("S",) if self.pictures else (VIEW, "S")
+        return Encoding.fit(self.features.iloc[rows], views)
+
+    def views(self, encoding: Encoding, rows: np.ndarray) -> Views:
+        """The views of some rows, those of the pictures (or U) and S."""
+        pictures = {name: view[rows] for name, view in self.pictures.items()}
+        return encoding.views(self.features.iloc[rows], pictures)
+
+
+def _kind(column: pd.Series) -> Kind:
+    if is_date(column):
+        return "date"
+    return "number" if isinstance(column.dtype, np.dtype) else "category"

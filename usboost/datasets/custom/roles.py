@@ -1,0 +1,65 @@
+"""What the user says of a table's columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from usboost.datasets.custom.source import TableFile
+from usboost.datasets.prepared.store import CLEAN, LABEL
+from usboost.errors import UsboostError
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The roles of a table's columns, as given by the user.
+
+    Attributes
+    ----------
+    label : the column of the classes.
+    image : the columns of pictures: paths relative to the table's folder, or, but for text, bytes. A single
+        name is taken, too.
+    split : the column that holds train, val or test.
+    categorical : columns that are categories whatever they look like, such as postal codes.
+    dropped : columns to leave out.
+    missing : further values that count as missing, in all columns.
+    """
+
+    label: str
+    image: tuple[str, ...] = ()
+    split: str | None = None
+    categorical: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.image, str):
+            object.__setattr__(self, "image", (self.image,))
+
+    @property
+    def named(self) -> list[str]:
+        """The columns that are no features."""
+        return [name for name in (self.label, *self.image, self.split) if name is not None]
+
+    def check(self, file: TableFile) -> None:
+        """Refuse a table whose columns do not fit.
+
+        Raises
+        ------
+        UsboostError
+            If two columns have the same name, one that is named is absent or has two roles, or one that is
+            not the label is called ``label`` or ``clean_label``.
+        """
+        names = file.names
+        if not names:
+            raise UsboostError(f"{file} is empty")
+        if repeated := [name for name in names if names.count(name) > 1]:
+            raise UsboostError(f"{file} has two columns called {repeated[0]!r}; rename one")
+        others = (*self.categorical, *self.dropped)
+        for name in (*self.named, *others):
+            if name not in names:
+                raise UsboostError(f"{file} has no column {name!r}; its columns are {', '.join(names)}")
+        if repeated := [name for name in self.named if self.named.count(name) > 1 or name in others]:
+            raise UsboostError(f"{file}: column {repeated[0]!r} cannot have two roles")
+        for name in (LABEL, CLEAN):
+            if name in names and name != self.label and name not in self.dropped:
+                raise UsboostError(f"{file} has a column {name!r} that is not the label; rename or drop it")

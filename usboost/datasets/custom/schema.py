@@ -1,0 +1,91 @@
+"""What a table was read as, column by column, for a person to check before a model is fitted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from usboost.datasets.custom.dates import PARTS, DateParts, is_date
+from usboost.datasets.custom.own import OwnTable
+from usboost.datasets.custom.suspects import warnings_of
+from usboost.datasets.custom.written import NumberFormat
+
+
+@dataclass(frozen=True)
+class Described:
+    """A column.
+
+    Attributes
+    ----------
+    kind : number, category, date, picture, label, split or, where it is not read, nothing.
+    missing, distinct : rows without a value, and how many values there are; None where they were not counted.
+    use : what becomes of it.
+    """
+
+    name: str
+    kind: str
+    missing: int | None
+    distinct: int | None
+    use: str
+
+
+@dataclass(frozen=True)
+class Schema:
+    """A table.
+
+    Attributes
+    ----------
+    rows : with a label; columns : in the order of the file.
+    notes : what was left out or decided; warnings : what may be a mistake in the table.
+    """
+
+    rows: int
+    columns: tuple[Described, ...]
+    notes: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+def describe(table: OwnTable) -> Schema:
+    """What a table was read as.
+
+    Parts of dates are those that vary in it; a model keeps those that vary in its training rows.
+    """
+    roles, notes = table.roles, list(table.file.content.notes)
+    if table.unlabelled:
+        notes.append(f"{table.unlabelled:,} rows have no {roles.label!r} and are left out")
+    notes += [f"column {name!r} is left out: {why}" for name, why in table.left_out.items()]
+    found = (_described(table, name) for name in table.file.names)
+    columns = tuple(each for each in found if each is not None)
+    return Schema(len(table), columns, tuple(notes), tuple(warnings_of(table)))
+
+
+def _described(table: OwnTable, name: str) -> Described | None:
+    roles = table.roles
+    if name == roles.label:
+        return Described(name, "label", table.unlabelled, len(table.classes), f"{len(table.classes)} classes")
+    if name in roles.image:
+        return Described(name, "picture", table.without.get(name), None, "picture")
+    if name == roles.split:
+        return Described(name, "split", 0, 3, "split")
+    if name in table.left_out:
+        return Described(name, "", None, None, f"left out: {table.left_out[name]}")
+    if name in roles.dropped:
+        return Described(name, "", None, None, "dropped")
+    if name not in table.features:
+        return None
+    column = table.features[name]
+    counts = int(column.isna().sum()), int(column.nunique())
+    return Described(name, table.kinds[name], *counts, _use(table, name, column))
+
+
+def _use(table: OwnTable, name: str, column: pd.Series) -> str:
+    form = table.formats.get(name)
+    if is_date(column):
+        parts = DateParts.fit(column).parts
+        left_out = [part for part in PARTS if part not in parts]
+        constant = f"; constant: {', '.join(left_out)}" if left_out else ""
+        return f"{len(parts)} number{'s' * (len(parts) != 1)}: {', '.join(parts)}{constant}"
+    if isinstance(form, NumberFormat):
+        return f"number, written like {form}"
+    return "category" if table.kinds[name] == "category" else "number"

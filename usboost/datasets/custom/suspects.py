@@ -1,0 +1,99 @@
+"""What of a table looks like a mistake: columns that give the label away, say nothing, or are there twice."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from usboost.datasets.custom.dates import is_date
+from usboost.datasets.custom.own import OwnTable
+
+GIVEN_AWAY = 0.995
+"""AUC, or mean share of rows predicted right over the classes, from which one column alone is suspect."""
+
+FEWEST = 50
+"""Rows that a table must have for that; a class that counts has `_OF_CLASS`."""
+
+_OF_CLASS = 5
+_ROWS = 50_000  # looked at
+_BINS = 64
+
+
+def warnings_of(table: OwnTable) -> Iterator[str]:
+    """A sentence for each suspect."""
+    for name in table.features:
+        column = table.features[name]
+        if column.nunique(dropna=False) <= 1:
+            yield f"column {name!r} has the same value in all rows, so it says nothing"
+        elif gives_away(column, table.labels):
+            yield (
+                f"column {name!r} alone gives {table.roles.label!r} away; "
+                f"drop it with --drop {name!r} if it is not known before the label"
+            )
+    first: dict[str, object] = {}
+    for name in table.features:
+        same = first.setdefault(_digest(table.features[name]), name)
+        if same != name:
+            yield f"column {name!r} holds the same as {same!r}; one of them can be dropped"
+    # rows with pictures differ in these
+    if not table.roles.image and table.features.shape[1]:
+        repeated = int(table.features.assign(**{"": table.labels}).duplicated().sum())
+        if repeated:
+            yield f"{repeated:,} rows are equal to an earlier one"
+
+
+def gives_away(column: pd.Series, labels: np.ndarray) -> bool:
+    """Whether one column alone predicts the label.
+
+    For two classes and numbers by the area under the ROC curve; else each row gets the class that most
+    other rows with its value, or in its quantile of 64, have, and the shares that are right are averaged
+    over the classes. Missing values count as a value.
+
+    Parameters
+    ----------
+    column : n rows of a feature; labels : int64 codes of shape (n,).
+    """
+    n = len(labels)
+    if n > _ROWS:
+        rows = np.random.default_rng(0).choice(n, _ROWS, replace=False)
+        column, labels, n = column.iloc[rows], labels[rows], _ROWS
+    sizes = np.bincount(labels)
+    counted = np.flatnonzero(sizes >= _OF_CLASS)
+    if n < FEWEST or len(counted) < 2:
+        return False
+    if isinstance(column.dtype, np.dtype):
+        # days, say, rank as their dates do
+        numbers = column.rank(method="average").to_numpy()
+        present = ~np.isnan(numbers)
+        if len(sizes) == 2 and present.all() and _auc(numbers, labels) >= GIVEN_AWAY:
+            return True
+        cut = pd.Series(numbers) if column.nunique() <= _BINS else pd.qcut(numbers, _BINS, duplicates="drop")
+        values = pd.factorize(cut, use_na_sentinel=False)[0]
+    else:
+        values = pd.factorize(column, use_na_sentinel=False)[0]
+    table = np.zeros((values.max() + 1, len(sizes)), dtype=np.int64)
+    np.add.at(table, (values, labels), 1)
+    right = np.zeros(len(sizes))
+    for k in range(len(sizes)):
+        others = np.delete(table, k, axis=1).max(axis=1)
+        right[k] = table[table[:, k] - 1 > others, k].sum()
+    return bool((right[counted] / sizes[counted]).mean() >= GIVEN_AWAY)
+
+
+def _auc(ranks: np.ndarray, labels: np.ndarray) -> float:
+    """The larger of the areas under the ROC curve of rising and falling values."""
+    ones = int(labels.sum())
+    zeros = len(labels) - ones
+    area = (ranks[labels == 1].sum() - ones * (ones + 1) / 2) / (ones * zeros)
+    return float(max(area, 1 - area))
+
+
+def _digest(column: pd.Series) -> str:
+    if isinstance(column.dtype, np.dtype):
+        data = (column.astype("int64") if is_date(column) else column).to_numpy().tobytes()
+    else:
+        data = column.cat.codes.to_numpy(np.int32).tobytes() + repr(list(column.cat.categories)).encode()
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,169 @@
+"""Numbers and dates as people write them: 4.053,5 and € 12, 12 %, 24/12/2020."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+Order = Literal["ymd", "dmy", "mdy"]
+
+_SIGNS = "[$¢£¤¥฿₠-₿]"
+_CODES = (
+    "AUD|BRL|CAD|CHF|CNY|CZK|DKK|EUR|GBP|HKD|HUF|INR|JPY|KRW|MXN|NOK|NZD|PLN|RUB|SEK|SGD|TRY|USD|ZAR|kr|zł"
+)
+_NUMBER = re.compile(
+    rf"(?P<before>{_SIGNS}|{_CODES})? ?(?P<sign>[+-])? ?(?P<unit>{_SIGNS}|{_CODES})? ?"
+    rf"(?P<body>[\d.,' ]*\d[\d.,']*(?:[eE][+-]?\d+)?) ?(?P<after>{_SIGNS}|{_CODES}|%)?"
+)
+_ALIKE = str.maketrans(
+    {"\u00a0": " ", "\u202f": " ", "\u2009": " ", "\u2212": "-", "\u2019": "'", "\u02bc": "'"}
+)
+
+_CLOCK = r"(?:[T ,]+(\d{1,2}):(\d{2})(?::(\d{2}(?:\.\d{1,9})?))? ?(Z|[+-]\d{2}:?\d{2}|[+-]\d{2})?)?"
+_YEAR_FIRST = re.compile(rf"(\d{{4}})([-/.])(\d{{1,2}})\2(\d{{1,2}}){_CLOCK}")
+_YEAR_LAST = re.compile(rf"(\d{{1,2}})([-/.])(\d{{1,2}})\2(\d{{4}}){_CLOCK}")
+
+
+@dataclass(frozen=True)
+class NumberFormat:
+    """How the numbers of a column are written.
+
+    Attributes
+    ----------
+    decimal : the mark of decimals; thousands : what may stand between groups of three digits.
+    unit : "%" (numbers are divided by 100), a currency, which a number may lack, or "".
+    """
+
+    decimal: str = "."
+    thousands: str = ","
+    unit: str = ""
+
+    @cached_property
+    def _body(self) -> re.Pattern[str]:
+        t, d = re.escape(self.thousands), re.escape(self.decimal)
+        whole = rf"(?:[1-9]\d{{0,2}}(?:{t}\d{{3}})+|\d+)"
+        return re.compile(rf"(?:{whole}(?:{d}\d*)?|{d}\d+)(?:[eE][+-]?\d+)?")
+
+    def number(self, text: str) -> float:
+        """NaN where the text is no number in this format."""
+        found = _split(text)
+        if found is None:
+            return np.nan
+        sign, body, unit = found
+        is_money = self.unit not in ("", "%")
+        if not (unit == self.unit or (is_money and not unit)) or not self._body.fullmatch(body):
+            return np.nan
+        value = float(body.replace(self.thousands, "").replace(self.decimal, "."))
+        return (-value if sign == "-" else value) / (100 if self.unit == "%" else 1)
+
+    def numbers(self, values: pd.Series) -> pd.Series:
+        """float64 of each string, NaN where it is missing or no number in this format."""
+        known = {text: self.number(text) for text in values.dropna().unique()}
+        return values.map(known).astype("float64")
+
+    def __str__(self) -> str:
+        example = f"1{self.thousands}234{self.decimal}5"
+        return f"{example} {self.unit}".rstrip()
+
+
+FORMATS = tuple(
+    NumberFormat(decimal, thousands) for decimal, marks in ((".", ",' "), (",", ".' ")) for thousands in marks
+)
+"""The conventions that are tried; each takes numbers without a mark between thousands, too."""
+
+
+def number_format(texts: Sequence[str], counts: Sequence[int], decimal: str) -> NumberFormat:
+    """The one format in which most of a column's values are numbers.
+
+    Parameters
+    ----------
+    texts, counts : the distinct values, and how many rows have each.
+    decimal : the mark of decimals where as many values are numbers with either, as in a column of ``1,234``.
+    """
+    split = [_split(text) for text in texts]
+    units: Counter[str] = Counter()
+    for found, count in zip(split, counts, strict=True):
+        if found is not None:
+            units[found[2]] += count
+    common = [unit for unit, _ in units.most_common() if unit]
+    unit = common[0] if common else ""
+    if unit == "%" and units[""] > units["%"]:
+        unit = ""
+    formats = [NumberFormat(each.decimal, each.thousands, unit) for each in FORMATS]
+    formats.sort(key=lambda each: each.decimal != decimal)
+
+    def fitting(form: NumberFormat) -> int:
+        return sum(
+            count for text, count in zip(texts, counts, strict=True) if not np.isnan(form.number(text))
+        )
+
+    return max(formats, key=fitting)
+
+
+@dataclass(frozen=True)
+class DateFormat:
+    """The order of day, month and year in a column; the year first is read in any column."""
+
+    order: Order = "ymd"
+
+    def dates(self, values: pd.Series) -> pd.Series:
+        """datetime64 in UTC of each string, NaT where it is missing or no date in this format."""
+        known = {text: self._standard(text) for text in values.dropna().unique()}
+        standard = values.map(known).astype(object)
+        found = pd.to_datetime(standard, format="ISO8601", utc=True, errors="coerce")
+        return found.dt.tz_localize(None).astype("datetime64[us]")
+
+    def _standard(self, text: str) -> str | None:
+        """The date as ISO 8601 has it."""
+        if found := _YEAR_FIRST.fullmatch(text):
+            year, _, month, day, *clock = found.groups()
+        elif self.order != "ymd" and (found := _YEAR_LAST.fullmatch(text)):
+            day, _, month, year, *clock = found.groups()
+            if self.order == "mdy":
+                day, month = month, day
+        else:
+            return None
+        hour, minute, second, zone = clock
+        date = f"{year}-{month:0>2}-{day:0>2}"
+        return f"{date}T{hour:0>2}:{minute}:{second or '00'}{zone or ''}" if hour else date
+
+
+def plain_form(form: NumberFormat | DateFormat) -> dict[str, str]:
+    """A format as JSON holds it."""
+    return {field.name: getattr(form, field.name) for field in fields(form)}
+
+
+def date_formats(texts: Sequence[str]) -> list[DateFormat]:
+    """The formats in which a column's distinct values may be dates; none where they are none."""
+    if not texts:
+        return []
+    if all(_YEAR_FIRST.fullmatch(text) for text in texts):
+        return [DateFormat()]
+    found = [_YEAR_LAST.fullmatch(text) for text in texts]
+    if any(each is None for each in found):
+        return []
+    first, second = (max(int(each[k]) for each in found if each) for k in (1, 3))
+    orders: list[DateFormat] = []
+    if second <= 12:
+        orders.append(DateFormat("dmy"))
+    if first <= 12:
+        orders.append(DateFormat("mdy"))
+    return orders
+
+
+def _split(text: str) -> tuple[str, str, str] | None:
+    """Sign, digits and unit of what may be a number."""
+    found = _NUMBER.fullmatch(text.translate(_ALIKE).strip())
+    if found is None:
+        return None
+    units = [unit for unit in found.group("before", "unit", "after") if unit]
+    if len(units) > 1:
+        return None
+    return found["sign"] or "", found["body"].strip(), units[0] if units else ""
