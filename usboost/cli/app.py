@@ -5,6 +5,9 @@ A command checks its arguments before it imports torch, so that help and error m
 
 from __future__ import annotations
 
+from importlib.metadata import version
+from typing import Annotated
+
 import typer
 
 from usboost.cli.compare import compare
@@ -20,6 +23,23 @@ app = typer.Typer(
     help="Boosting and deep learning for a table with pictures: a Parquet or CSV file with a label column, "
     "numbers, categories and perhaps columns of picture paths (relative to the table) or bytes.",
 )
+
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"usboost {version('usboost')}")
+        raise typer.Exit
+
+
+@app.callback()
+def usboost(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
 
 for command in (fit, compare, predict, report):
     app.command()(command)

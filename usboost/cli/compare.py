@@ -16,21 +16,29 @@ from usboost.cli.options import (
     Drop,
     Finetune,
     Grey,
+    Group,
     Image,
     ImagesRoot,
     Label,
     Missing,
     PoolImages,
+    Positive,
     Seed,
     Size,
     SkipUnreadable,
+    Split,
     TablePath,
+    TaskName,
+    Time,
 )
 from usboost.datasets.custom import SIZE
 from usboost.errors import UsboostError
-from usboost.evaluation.names import METRICS
+from usboost.evaluation.names import METRICS_OF, check_metric, task_of
 from usboost.models import zoo
 from usboost.models.entry import KINDS
+
+
+BY = ", ".join(each for metrics in METRICS_OF.values() for each in metrics)
 
 
 def compare(
@@ -43,7 +51,12 @@ def compare(
     folds: Annotated[int, typer.Option("--folds", min=2, help="Folds of the cross-validation.")] = 5,
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="Repeats of the cross-validation.")] = 1,
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Fits at a time.")] = 1,
-    by: Annotated[str, typer.Option("--by", help=f"Score to rank by: {', '.join(METRICS)}.")] = "accuracy",
+    by: Annotated[
+        str | None,
+        typer.Option(
+            "--by", help=f"Score to rank by: {BY} [default: accuracy, RMSE].", show_default=False
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for comparison.csv and comparison.md.")
     ] = None,
@@ -51,6 +64,11 @@ def compare(
     categorical: Categorical = None,
     missing: Missing = None,
     images_root: ImagesRoot = None,
+    task: TaskName = None,
+    positive: Positive = None,
+    group: Group = None,
+    time: Time = None,
+    split: Split = None,
     rounds: Annotated[
         int | None,
         typer.Option("--rounds", min=1, help="Most rounds or epochs; not for LightGBM."),
@@ -65,14 +83,19 @@ def compare(
 ) -> None:
     """Compare models on the same folds of a table, with a test of each difference."""
     with exit_on_error():
-        names = _names(models, pictures=bool(image))
-        if by not in METRICS:
-            raise UsboostError(f"unknown score {by!r}; choose among {', '.join(METRICS)}")
+        if by is not None and task_of(by) is None:
+            raise UsboostError(f"unknown score {by!r}; choose among {BY}")
+        given = None if models is None else _names(models)
         if out is not None and out.exists() and not out.is_dir():
             raise UsboostError(f"{out} is a file; name a folder for the comparison")
         own = tables.read(
             table,
             label,
+            task=task,
+            positive=positive,
+            group=group,
+            time=time,
+            split=split,
             image=image,
             drop=drop,
             categorical=categorical,
@@ -84,6 +107,10 @@ def compare(
             skip_unreadable=skip_unreadable,
         )
         tables.show(own)
+        names = given or zoo.compared(one_table=not image, task=own.task)
+        for name in names:
+            zoo.for_table(name, own.task)
+        check_metric(by or METRICS_OF[own.task][0], own.task)
         # imported late, so that mistakes are reported without loading torch
         from usboost.learners.networks import embeddings
         from usboost.multimodal import results
@@ -96,7 +123,12 @@ def compare(
         def build(name: str) -> Any:
             most = rounds if KINDS[zoo.find(name).kind].comparable else None
             return lambda seed: build_model(
-                name, pictures=read, image_views=tuple(own.pictures) or ("U",), seed=seed, rounds=most
+                name,
+                pictures=read,
+                image_views=tuple(own.pictures) or ("U",),
+                seed=seed,
+                rounds=most,
+                task=own.task,
             )
 
         with progress("comparing") as show, progress("pictures") as told, embeddings.progress(told):
@@ -119,13 +151,12 @@ def compare(
             raise UsboostError("every model failed; the table above gives the reasons")
 
 
-def _names(models: str | None, *, pictures: bool) -> list[str]:
+def _names(models: str) -> list[str]:
     """The models to compare, each once."""
-    if models is None:
-        return zoo.compared(one_table=not pictures)
     names = list(dict.fromkeys(name.strip() for name in models.split(",") if name.strip()))
     if not names:
         raise UsboostError(f"--models names no model; choose among {NAMES}")
     for name in names:
-        zoo.for_table(name)
+        if name not in zoo.OFFERED_FOR["regression"]:
+            zoo.for_table(name)
     return names

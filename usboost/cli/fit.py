@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from time import monotonic as clock
+from typing import Annotated, Literal
 
 import typer
 
@@ -16,21 +17,27 @@ from usboost.cli.options import (
     Drop,
     Finetune,
     Grey,
+    Group,
     Image,
     ImagesRoot,
     Import,
     Label,
     Missing,
     PoolImages,
+    Positive,
     Seed,
     Size,
     SkipUnreadable,
+    Split,
     TablePath,
+    TaskName,
+    Time,
     chosen_learners,
     import_named,
 )
 from usboost.datasets.custom import SIZE
-from usboost.evaluation.names import METRICS, f1_of, metric_name
+from usboost.errors import UsboostError
+from usboost.evaluation.names import METRICS_OF, f1_of, metric_name
 from usboost.models import zoo
 
 
@@ -44,6 +51,11 @@ def fit(
     categorical: Categorical = None,
     missing: Missing = None,
     images_root: ImagesRoot = None,
+    task: TaskName = None,
+    positive: Positive = None,
+    group: Group = None,
+    time: Time = None,
+    split: Split = None,
     learner: Annotated[
         list[str] | None,
         typer.Option("--learner", help="Another kind of weak learner, as in S=regressor; repeatable."),
@@ -63,23 +75,53 @@ def fit(
     grey: Grey = False,
     pool_images: PoolImages = False,
     skip_unreadable: SkipUnreadable = False,
+    calibrate: Annotated[
+        bool,
+        typer.Option(
+            "--calibrate/--no-calibrate", help="Temper probabilities where that helps on held-out rows."
+        ),
+    ] = True,
+    threshold: Annotated[
+        str | None,
+        typer.Option(
+            "--threshold",
+            help="Of two classes, probability of the positive one from which it is the answer: a number, or "
+            "f1 for the best F1 on the validation rows.",
+        ),
+    ] = None,
+    time_limit: Annotated[
+        float | None,
+        typer.Option("--time-limit", min=0, help="Seconds after which no new round begins."),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace a model that is in the folder already.")
+    ] = False,
     seed: Seed = 0,
 ) -> None:
     """Fit a model to a table and save it.
 
     Trains on 85 % of each class's rows; early stops on the others and scores them. Without pictures the
-    network and the trees of a model both read the whole table.
+    network and the trees of a model both read the whole table. Ctrl-C ends the fit and keeps the best round
+    so far.
     """
     with exit_on_error():
-        zoo.for_table(model)
+        began = clock()
+        if model not in zoo.OFFERED_FOR["regression"]:
+            zoo.for_table(model)
+        cut = parsed_threshold(threshold)
         learners = chosen_learners(learner)
         import_named(imports)
         from usboost.multimodal.bundle import check_place
 
-        check_place(out)
+        check_place(out, replace=force)
         own = tables.read(
             table,
             label,
+            task=task,
+            positive=positive,
+            group=group,
+            time=time,
+            split=split,
             image=image,
             drop=drop,
             categorical=categorical,
@@ -91,14 +133,18 @@ def fit(
             skip_unreadable=skip_unreadable,
         )
         tables.show(own)
+        zoo.for_table(model, own.task)
         # imported late, so that mistakes are reported without loading torch
-        from usboost.boosting.callbacks import ShowRounds
+        from usboost.boosting.callbacks import Interrupt, ShowRounds, TimeLimit
         from usboost.learners.networks import embeddings
         from usboost.multimodal.fit import fit as fit_table
         from usboost.multimodal.models import Pictures
 
         with progress(model) as show, progress("pictures") as told, embeddings.progress(told):
-            shown = ShowRounds(progress=show)
+            pressed = Interrupt(lambda: note("the fit ends after this round; Ctrl-C again stops at once"))
+            callbacks = [ShowRounds(progress=show), pressed]
+            if time_limit is not None:
+                callbacks.append(limit := TimeLimit(time_limit - (clock() - began)))
             fitted = fit_table(
                 own,
                 model,
@@ -106,8 +152,12 @@ def fit(
                 rounds=rounds,
                 learners=learners,
                 pictures=Pictures(backbone, finetune, size),
-                callbacks=[shown],
+                callbacks=callbacks,
+                calibrate=calibrate,
+                threshold=cut,
             )
+        if pressed.pressed or (time_limit is not None and limit.reached):
+            note("stopped before the fit had ended by itself; the best round so far is kept")
         fitted.bundle.save(out)
         if fitted.pictures_help is False:
             left_out = getattr(fitted.bundle.model, "left_out_", ())
@@ -115,10 +165,39 @@ def fit(
             note(f"the pictures {what if left_out else 'do not help on the validation rows'}")
         if fitted.losses is not None:
             found = ", ".join(f"{name} {loss:.4f}" for name, loss in fitted.losses.items())
-            say(f"log-loss of the validation rows: {found}; {fitted.bundle.card.model} is kept")
+            loss = "log-loss" if own.classes else "RMSE"
+            say(f"{loss} of the validation rows: {found}; {fitted.bundle.card.model} is kept")
         train, held = fitted.rows
-        scores = ", ".join(f"{metric_name(key)} {fitted.scores[key]:.4f}" for key in METRICS)
+        metrics = METRICS_OF[own.task]
+        scores = ", ".join(f"{metric_name(key)} {fitted.scores[key]:.4f}" for key in metrics)
         say(f"{model}: trained on {train:,} rows, validated on {held:,}, {fitted.seconds:,.1f} s")
-        say(f"validation: {scores}; F1 is {f1_of(own.classes)}")
+        say(f"validation: {scores}" + (f"; F1 is {f1_of(own.classes)}" if own.classes else ""))
+        card = fitted.bundle.card
+        if card.temperature != 1.0:
+            say(f"probabilities are calibrated: temperature {card.temperature:.3f}")
+        if card.threshold is not None:
+            say(f"{own.classes[1]!r} is the answer from probability {card.threshold:.4f} on")
+        if card.margin is not None:
+            low, high = card.margin
+            say(f"9 in 10 rows are within {low:+.4g} and {high:+.4g} of the prediction")
         say(f"best round {fitted.best_round}, chosen on the validation rows, so these scores are optimistic")
         say(f"saved {out}")
+
+
+def parsed_threshold(given: str | None) -> Literal["f1"] | float | None:
+    """``--threshold`` as a rule or number.
+
+    Raises
+    ------
+    UsboostError
+        If it is neither.
+    """
+    if given is None or given == "f1":
+        return given  # type: ignore[return-value]
+    try:
+        found = float(given)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found <= 1:
+        raise UsboostError(f"--threshold {given!r} must be f1 or a number from 0 to 1")
+    return found

@@ -21,7 +21,28 @@ TablePath = Annotated[
     ),
 ]
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder that `usboost fit` saved.")]
-Label = Annotated[str, typer.Option("--label", help="Column of the classes.")]
+Label = Annotated[str, typer.Option("--label", help="Column to predict: classes, or numbers.")]
+TaskName = Annotated[
+    Literal["classification", "regression"] | None,
+    typer.Option("--task", help="What the label asks for [default: what it looks like].", show_default=False),
+]
+Positive = Annotated[
+    str | None,
+    typer.Option(
+        "--positive", help="Of two classes, the one that F1 is of [default: the rarer].", show_default=False
+    ),
+]
+Group = Annotated[
+    str | None,
+    typer.Option("--group", help="Column of which rows with the same value stay on one side of a split."),
+]
+Time = Annotated[
+    str | None,
+    typer.Option("--time", help="Column of numbers or dates: the later rows are held out."),
+]
+Split = Annotated[
+    str | None, typer.Option("--split", help="Column that says of each row train, val or test.")
+]
 Image = Annotated[
     list[str] | None,
     typer.Option(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from usboost.cli.console import console, note, progress
 
@@ -21,6 +21,11 @@ def read(
     path: Path,
     label: str,
     *,
+    task: Literal["classification", "regression"] | None,
+    positive: str | None,
+    group: str | None,
+    time: str | None,
+    split: str | None,
     image: Collection[str] | None,
     drop: Collection[str] | None,
     categorical: Collection[str] | None,
@@ -38,6 +43,11 @@ def read(
         table = read_own(
             path,
             label=label,
+            task=task,
+            positive=positive,
+            group=group,
+            time=time,
+            split=split,
             image=image or (),
             drop=drop or (),
             categorical=categorical or (),

@@ -6,7 +6,7 @@ The command line, the pipeline and Python write and read this one form; it is al
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -27,23 +27,31 @@ from pydantic import (
 )
 
 from usboost.data.encoding import TableEncoder
+from usboost.data.views import Views
 from usboost.datasets.custom.columns import Format, Kind
 from usboost.datasets.custom.dates import DateParts, Part
 from usboost.datasets.custom.encoding import Encoding, added
 from usboost.datasets.custom.pictures import PictureColumns
 from usboost.datasets.custom.rows import RowReader
-from usboost.datasets.custom.source import FrameRows
+from usboost.datasets.custom.source import FrameRows, Source
 from usboost.datasets.custom.written import DateFormat, NumberFormat, Order
 from usboost.datasets.files.image_sources import Aspect
 from usboost.datasets.prepared.card import EncoderCard
 from usboost.errors import UsboostError
+from usboost.evaluation.calibration import tempered
 from usboost.files import replacing
+from usboost.multimodal.task import TASKS, Task
 
 KIND = "usboost model of a table"
 CARD, MODEL = "card.json", "model"
 
 _Count = Annotated[int, Field(ge=0)]
 _Side = Annotated[int, Field(ge=1, le=4096)]
+
+
+def _is(value: Any) -> Callable[[Any], bool]:
+    """Whether a field has its default, which earlier cards do without."""
+    return lambda found: found is value or bool(found == value)
 
 
 class _Part(BaseModel):
@@ -116,7 +124,13 @@ class Card(_Part):
 
     Attributes
     ----------
-    model : the name of the model; classes : the classes' names in the order of its probabilities.
+    model : the name of the model; task : what it predicts.
+    classes : the classes' names in the order of its probabilities; none where it predicts a number.
+    label_kind : what labels are in the table, and in answers.
+    temperature : by which probabilities are calibrated, see `usboost.evaluation.calibration`.
+    threshold : of two classes, the probability of the second from which it is the answer; None: the more
+        probable one is.
+    margin : of a number, what is added to a prediction for the ends of an interval that holds 9 in 10 rows.
     label, dropped : columns of the table that it does not read.
     columns : what each column that it reads holds; images : the columns of pictures.
     imputation, encoders, dates : how columns become views, see `usboost.datasets.custom.encoding.Encoding`.
@@ -128,8 +142,13 @@ class Card(_Part):
     format: Literal[1] = 1
     kind: Literal["usboost model of a table"] = "usboost model of a table"
     model: str
-    classes: Annotated[list[str], Field(min_length=2)]
+    task: Literal["classification", "regression"] = Field("classification", exclude_if=_is("classification"))
+    classes: list[str]
     label: str
+    label_kind: Literal["bool", "int", "float", "str"] = Field("str", exclude_if=_is("str"))
+    temperature: Annotated[FiniteFloat, Field(gt=0)] = Field(1.0, exclude_if=_is(1.0))
+    threshold: Annotated[FiniteFloat, Field(ge=0, le=1)] | None = Field(None, exclude_if=_is(None))
+    margin: tuple[FiniteFloat, FiniteFloat] | None = Field(None, exclude_if=_is(None))
     columns: dict[str, Kind]
     dropped: list[str]
     images: Pictures | None
@@ -143,6 +162,14 @@ class Card(_Part):
     seed: int
     table: str
     sha256: str
+
+    @model_validator(mode="after")
+    def _fits_its_task(self) -> Card:
+        if (self.task == "classification") != (len(self.classes) >= 2):
+            raise ValueError(f"a {self.task} has {len(self.classes)} classes")
+        if self.threshold is not None and len(self.classes) != 2:
+            raise ValueError("a threshold is of two classes")
+        return self
 
 
 @dataclass(frozen=True)
@@ -168,20 +195,54 @@ class Bundle:
         formats = {name: written.form for name, written in self.card.formats.items()}
         return RowReader(self.card.columns, self.encoding, pictures, formats, tuple(self.card.missing))
 
-    def answers(self, probabilities: np.ndarray) -> pd.DataFrame:
-        """Predictions as a table: ``label`` and ``p_<class>`` for each class.
+    @property
+    def task(self) -> Task:
+        """What it predicts."""
+        return TASKS[self.card.task]
+
+    def predicted(self, views: Views) -> np.ndarray:
+        """Calibrated probabilities of the classes, float64 (n, M), or numbers, float64 (n,)."""
+        found = self.task.predict(self.model, views)
+        return tempered(found, self.card.temperature) if self.card.classes else found
+
+    def codes(self, probabilities: np.ndarray) -> np.ndarray:
+        """The positions of the classes that are the answers, int64 (n,)."""
+        if self.card.threshold is None:
+            return probabilities.argmax(axis=1)
+        return (probabilities[:, 1] >= self.card.threshold).astype(np.int64)
+
+    def answers(self, predicted: np.ndarray) -> pd.DataFrame:
+        """Predictions as a table.
 
         Parameters
         ----------
-        probabilities : of shape (n, M).
+        predicted : as `predicted` gives them.
+
+        Returns
+        -------
+        ``label``, as the table had labels, and ``p_<class>`` for each class; or ``prediction``, ``low`` and
+        ``high``, ends of an interval that holds about 9 in 10 rows.
         """
-        classes = self.card.classes
-        found = pd.DataFrame(probabilities, columns=[f"p_{name}" for name in classes])
-        found.insert(0, "label", [classes[code] for code in probabilities.argmax(axis=1)])
+        if not self.card.classes:
+            low, high = self.card.margin or (np.nan, np.nan)
+            return pd.DataFrame({"prediction": predicted, "low": predicted + low, "high": predicted + high})
+        found = pd.DataFrame(predicted, columns=[f"p_{name}" for name in self.card.classes])
+        found.insert(0, "label", self.labels[self.codes(predicted)])
         return found
 
+    @property
+    def labels(self) -> np.ndarray:
+        """The classes as the table had them: str, bool, int64 or float64 of shape (M,)."""
+        names = self.card.classes
+        if self.card.label_kind == "bool":
+            return np.array([name == "True" for name in names])
+        kinds = {"int": np.int64, "float": np.float64}
+        if self.card.label_kind in kinds:
+            return np.array([float(name) for name in names]).astype(kinds[self.card.label_kind])
+        return np.array(names, dtype=object)
+
     def predict(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """``label`` and ``p_<class>`` of raw rows.
+        """`answers` to raw rows.
 
         Parameters
         ----------
@@ -194,7 +255,11 @@ class Bundle:
         UsboostError
             If there is no row, a column is missing, or a value or picture cannot be read.
         """
-        parts = [self.model.predict_proba(batch.views) for batch in self.reader.read(FrameRows(rows))]
+        return self.answer(FrameRows(rows))
+
+    def answer(self, rows: Source) -> pd.DataFrame:
+        """`answers` to the rows of any source; as `predict`."""
+        parts = [self.predicted(batch.views) for batch in self.reader.read(rows)]
         if not parts:
             raise UsboostError("no rows to predict")
         return self.answers(np.concatenate(parts))
@@ -216,15 +281,21 @@ class Bundle:
             (fresh / CARD).write_text(text + "\n", encoding="utf-8")
 
 
-def check_place(folder: Path) -> None:
+def check_place(folder: Path, *, replace: bool = True) -> None:
     """Refuse to write a bundle where something else is, which would be lost.
+
+    Parameters
+    ----------
+    replace : whether an earlier bundle may be replaced.
 
     Raises
     ------
     UsboostError
-        If `folder` is a file, or a folder that holds anything but a bundle.
+        If `folder` is a file, or a folder that holds anything but a bundle, or one that may not be replaced.
     """
     folder = Path(folder)
+    if not replace and (folder / CARD).exists():
+        raise UsboostError(f"{folder} holds a model; replace it with --force, or name another folder with --out")
     if folder.is_dir():
         found = {entry.name for entry in folder.iterdir()}
         if found != {CARD, MODEL} or _kind(folder / CARD) != KIND:
@@ -291,5 +362,9 @@ def _check(bundle: Bundle, path: Path) -> None:
         raise UsboostError(f"{path}: the view {both[0]} is both pictures and a table; fit the model again")
     if len(card.classes) != len(set(card.classes)):
         raise UsboostError(f"{path}: two classes have the same name; fit the model again")
-    if list(bundle.model.classes_) != list(range(len(card.classes))):
+    if card.task == "regression":
+        if hasattr(bundle.model, "classes_") or not hasattr(bundle.model, "predict"):
+            raise UsboostError(f"{path}: its model predicts classes, not a number; fit the model again")
+        return
+    if list(getattr(bundle.model, "classes_", ())) != list(range(len(card.classes))):
         raise UsboostError(f"{path}: its classes are not those of the model; fit the model again")

@@ -7,38 +7,27 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
-from sklearn.model_selection import StratifiedKFold
 
 from usboost.data.progress import Progress
-from usboost.datasets.custom.table import OwnTable
-from usboost.datasets.files.sampling import stratified_parts, stream
+from usboost.datasets.custom.own import OwnTable
 from usboost.errors import UsboostError
-from usboost.evaluation.metrics import score
-from usboost.evaluation.names import LOWER_IS_BETTER, METRICS, check_metric
+from usboost.evaluation.names import LOWER_IS_BETTER, METRICS_OF, check_metric
 from usboost.evaluation.statistics import LEVEL, corrected_t_test, holm
-from usboost.models.base import ViewsClassifier
-from usboost.multimodal.fit import SHARES
+from usboost.multimodal.fit import check_classes, rows_of
+from usboost.multimodal.splits import Fold
+from usboost.multimodal.splits import folds_of as split_into_folds
+from usboost.multimodal.task import TASKS
 
-Build = Callable[[int], ViewsClassifier]
+Build = Callable[[int], Any]
 """An unfitted model with a seed."""
 
 Result = dict[str, float | str] | str | None
 """Of one fit: a row of scores, the reason of its failure, or None if it was not tried."""
-
-
-@dataclass(frozen=True)
-class Fold:
-    """Positions of the training, validation and test rows."""
-
-    repeat: int
-    fold: int
-    train: np.ndarray
-    val: np.ndarray
-    test: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -74,13 +63,18 @@ class Comparison:
         fit's ``seconds``.
     failures : reasons by model; a model that failed on one fold is not ranked.
     by : the score that the models are ranked by.
-    classes : names of the classes.
+    classes : names of the classes; none where a number is predicted.
     """
 
     scores: pd.DataFrame
     failures: dict[str, str]
     by: str
     classes: list[str]
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The scores of the task."""
+        return METRICS_OF["classification" if self.classes else "regression"]
 
     def standings(self) -> list[Standing]:
         """The models that did not fail, best first."""
@@ -95,7 +89,7 @@ class Comparison:
         ratio = float((ranked["rows_test"] / ranked["rows_train"]).mean())
         tests = [corrected_t_test(table[best] - table[name], ratio)[1] for name in order[1:]]
         adjusted = [1.0, *holm(tests)]
-        columns = [*METRICS, "seconds"]
+        columns = [*self.metrics, "seconds"]
         groups = ranked.groupby("model")[columns]
         means, spreads = groups.mean(), groups.std(ddof=1)
         return [
@@ -112,31 +106,27 @@ class Comparison:
 
 
 def folds_of(table: OwnTable, folds: int, repeats: int, seed: int) -> list[Fold]:
-    """Stratified folds; of each fold's other rows 15 % of each class are for early stopping.
+    """Folds of a table; of each fold's other rows 15 % are for early stopping. See `splits.folds_of`.
 
     Raises
     ------
     UsboostError
-        If there are under 2 folds, or too few rows of a class for them.
+        If there are under 2 folds, or too few rows of a class, groups or times for them.
     """
-    if folds < 2 or repeats < 1:
-        raise UsboostError("a comparison needs 2 folds or more and 1 repeat or more")
-    counts = np.bincount(table.labels, minlength=len(table.classes))
-    least = int(counts.argmin())
-    # the second term: rows of the class that remain without the largest fold
-    if counts[least] < folds or counts[least] - -(-counts[least] // folds) < 2:
-        raise UsboostError(
-            f"{table.file}: class {table.classes[least]!r} of {table.roles.label!r} has {counts[least]} "
-            f"rows, too few for {folds} folds; add rows of it, leave it out, or change --folds"
-        )
-    out = []
-    for repeat in range(repeats):
-        splitter = StratifiedKFold(folds, shuffle=True, random_state=stream(seed, repeat) % 2**32)
-        parts = splitter.split(np.zeros(len(table)), table.labels)
-        for fold, (rest, test) in enumerate(parts):
-            train, val = stratified_parts(table.labels[rest], SHARES, stream(seed, repeat, fold))
-            out.append(Fold(repeat + 1, fold + 1, rest[train], rest[val], test))
-    return out
+    rows = rows_of(table)
+    if rows.codes is not None and rows.splits is None and folds >= 2:
+        counts = np.bincount(rows.codes, minlength=len(table.classes))
+        least = int(counts.argmin())
+        # the second term: rows of the class that remain without the largest fold
+        if counts[least] < folds or counts[least] - -(-counts[least] // folds) < 2:
+            raise UsboostError(
+                f"{table.file}: class {table.classes[least]!r} of {table.roles.label!r} has {counts[least]} "
+                f"rows, too few for {folds} folds; add rows of it, leave it out, or change --folds"
+            )
+    found = list(split_into_folds(rows, folds, repeats, seed))
+    for fold in found:
+        check_classes(table, fold.train)
+    return found
 
 
 def compare(
@@ -147,7 +137,7 @@ def compare(
     repeats: int = 1,
     seed: int = 0,
     jobs: int = 1,
-    by: str = "accuracy",
+    by: str | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
     """Fit every model to every fold's rows; the encoders learn from these rows only.
@@ -157,7 +147,7 @@ def compare(
     models : by name; each is built with a repeat's seed.
     folds, repeats : of the stratified cross-validation, the same for all models.
     jobs : fits at a time, in threads.
-    by : of `names.METRICS`, the score that the models are ranked by.
+    by : the score that the models are ranked by; by default accuracy, or RMSE.
     progress : called with (fits done, fits in all); those skipped after a failure count as done.
 
     Raises
@@ -165,7 +155,8 @@ def compare(
     UsboostError
         As `folds_of`. A model that fails stops no other: its reason is in the answer.
     """
-    check_metric(by)
+    by = by or TASKS[table.task].first
+    check_metric(by, table.task)
     tasks = [(name, fold) for fold in folds_of(table, folds, repeats, seed) for name in models]
     rows: list[dict[str, float | str]] = []
     failures: dict[str, str] = {}
@@ -189,7 +180,7 @@ def compare(
             rows.append(found)
         if progress:
             progress(done, len(tasks))
-    columns = ["model", "repeat", "fold", "rows_train", "rows_test", *METRICS, "seconds"]
+    columns = ["model", "repeat", "fold", "rows_train", "rows_test", *METRICS_OF[table.task], "seconds"]
     scores = pd.DataFrame(rows, columns=columns)
     order = {name: k for k, name in enumerate(models)}
     scores = scores.sort_values(
@@ -198,21 +189,22 @@ def compare(
     return Comparison(scores, failures, by, table.classes)
 
 
-def _scored(table: OwnTable, model: ViewsClassifier, fold: Fold) -> dict[str, float]:
+def _scored(table: OwnTable, model: Any, fold: Fold) -> dict[str, float]:
     """The scores of one model, fitted and scored on one fold."""
     encoding = table.fit_encoding(fold.train)
     train, val, test = (table.views(encoding, rows) for rows in (fold.train, fold.val, fold.test))
     started = time.perf_counter()
     model.fit(train, table.labels[fold.train], (val, table.labels[fold.val]))
     seconds = time.perf_counter() - started
-    scores = score(table.labels[fold.test], model.predict_proba(test))
+    task = TASKS[table.task]
+    scores = task.score(table.labels[fold.test], task.predict(model, test))
     return {
         "repeat": fold.repeat,
         "fold": fold.fold,
         # validation rows take part in the fit, too
         "rows_train": len(fold.train) + len(fold.val),
         "rows_test": len(fold.test),
-        **{key: scores[key] for key in METRICS},
+        **{key: scores[key] for key in task.metrics},
         "seconds": seconds,
     }
 

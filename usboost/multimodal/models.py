@@ -10,7 +10,6 @@ from usboost.datasets.custom import SIZE
 from usboost.errors import UsboostError
 from usboost.learners.networks.backbones import Backbone
 from usboost.models import builders, zoo
-from usboost.models.base import ViewsClassifier
 from usboost.models.builders import Parts
 from usboost.models.entry import Entry, LearnerSpec
 from usboost.models.zoo import COMPONENTS
@@ -46,7 +45,8 @@ def build(
     seed: int = 0,
     rounds: int | None = None,
     learners: Mapping[str, str] | None = None,
-) -> ViewsClassifier:
+    task: str = "classification",
+) -> Any:
     """An unfitted model.
 
     Parameters
@@ -56,18 +56,19 @@ def build(
     image_views : the views of pictures; what a model of the catalogue does with U, it does with them.
     rounds : boosting rounds, epochs or trees at most; by default those above.
     learners : other kinds of learner by name, ``{"S": "regressor"}`` say.
+    task : of `entry.TASKS`; a `ViewsRegressor` predicts a number.
 
     Raises
     ------
     UsboostError
         If the model is unknown, or does not read such tables.
     """
-    entry = zoo.for_table(name)
+    entry = zoo.for_table(name, task)
     if isinstance(pictures, bool):
         pictures = Pictures() if pictures else None
     if learners:
         entry = entry.changed(name, {}, {learner: {"kind": kind} for learner, kind in learners.items()})
-    return builders.build(entry, OneComputer(pictures, rounds, image_views), seed)
+    return builders.build(entry, OneComputer(pictures, rounds, image_views), seed, task)
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ def predict(
     images_root: Path | None = None,
     progress: Progress | None = None,
 ) -> Predicted:
-    """Write ``label``, ``p_<class>`` and the columns to keep, a row for each row of the table in its order.
+    """Write `Bundle.answers` and the columns to keep, a row for each row of the table in its order.
 
     Parameters
     ----------
@@ -70,14 +70,14 @@ def predict(
     _check_out(table, out)
     file, needed = TableFile.open(table, images_root), bundle.reader.needed
     require(file, [*needed, *keep])
-    names = ["label", *(f"p_{name}" for name in bundle.card.classes)]
+    answers = pa.Schema.from_pandas(bundle.answers(_none(bundle)), preserve_index=False)
+    names = answers.names
     if clash := [name for name in keep if name in names]:
         raise UsboostError(
             f"{table}: column {clash[0]!r} cannot be kept, since the output has a column of that name"
         )
     kept = [file.schema.field(name) for name in dict.fromkeys(keep)]
-    types = [pa.string(), *[pa.float64()] * (len(names) - 1)]
-    target = pa.schema([*(pa.field(n, t) for n, t in zip(names, types, strict=True)), *kept])
+    target = pa.schema([*answers, *kept])
     total = file.n_rows or 0
     done = unreadable = 0
     pictures = bundle.reader.pictures.columns if bundle.reader.pictures else ()
@@ -101,11 +101,14 @@ def predict(
 
 
 def _columns(bundle: Bundle, rows: Rows) -> list[pa.Array]:
-    """The label and the probabilities of each row."""
-    found = bundle.answers(bundle.model.predict_proba(rows.views))
-    return [
-        pa.array(found[name].to_numpy(), pa.float64() if k else pa.string()) for k, name in enumerate(found)
-    ]
+    """The answers to each row."""
+    found = bundle.answers(bundle.predicted(rows.views))
+    return [pa.array(found[name], from_pandas=False) for name in found]
+
+
+def _none(bundle: Bundle) -> np.ndarray:
+    """A prediction of some row, whose answer has the types of all."""
+    return np.full((1, len(bundle.card.classes)), 1.0) if bundle.card.classes else np.zeros(1)
 
 
 def _check_out(table: Path, out: Path) -> None:

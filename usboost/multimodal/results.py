@@ -8,12 +8,15 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from usboost.evaluation.names import METRICS, f1_of, metric_name
+from usboost.evaluation.names import f1_of, metric_name
 from usboost.evaluation.statistics import LEVEL
 from usboost.files import write_atomically
 from usboost.multimodal.compare import Comparison, Standing
 
-HEAD = ("model", *map(metric_name, METRICS), "seconds", "against the best")
+def head(comparison: Comparison) -> list[str]:
+    """The titles of the columns."""
+    return ["model", *map(metric_name, comparison.metrics), "seconds", "against the best"]
+
 
 WIDE = 140
 """Columns of a terminal that the table fits into with one line a model."""
@@ -25,14 +28,14 @@ def cells(comparison: Comparison) -> list[list[str]]:
     rows = [
         [
             each.model,
-            *(f"{each.mean[key]:.4f} ± {each.spread[key]:.4f}" for key in METRICS),
+            *(f"{number(each.mean[key])} ± {number(each.spread[key])}" for key in comparison.metrics),
             f"{each.mean['seconds']:.1f} ± {each.spread['seconds']:.1f}",
             "best" if k == 0 else _verdict(each),
         ]
         for k, each in enumerate(standings)
     ]
     return rows + [
-        [name, *["–"] * len(METRICS), "–", f"failed: {reason}"]
+        [name, *["–"] * len(comparison.metrics), "–", f"failed: {reason}"]
         for name, reason in comparison.failures.items()
     ]
 
@@ -48,7 +51,7 @@ def notes(comparison: Comparison) -> list[str]:
     parts = comparison.scores[["repeat", "fold"]].drop_duplicates()
     lines = [
         f"Mean ± standard deviation over {len(parts)} test folds, the same for all models, ranked by "
-        f"{metric_name(comparison.by)}. F1 is {f1_of(comparison.classes)}."
+        f"{metric_name(comparison.by)}." + (f" F1 is {f1_of(comparison.classes)}." if comparison.classes else "")
     ]
     if len(standings) > 1:
         lines.append(
@@ -66,9 +69,10 @@ def notes(comparison: Comparison) -> list[str]:
 def rendered(comparison: Comparison, width: int) -> Group:
     """The table and the notes for a terminal of so many columns; below `WIDE` cells take two lines."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for k, name in enumerate(HEAD):
-        middle = 0 < k < len(HEAD) - 1
-        table.add_column(name, justify="right" if middle else "left", no_wrap=k < len(HEAD) - 1)
+    titles = head(comparison)
+    for k, name in enumerate(titles):
+        middle = 0 < k < len(titles) - 1
+        table.add_column(name, justify="right" if middle else "left", no_wrap=k < len(titles) - 1)
     for row in cells(comparison):
         if width < WIDE:
             row = [cell.replace(" ± ", "\n± ").replace(" (", "\n(") for cell in row]
@@ -82,8 +86,9 @@ def markdown(comparison: Comparison, title: str) -> str:
     def line(values: list[str]) -> str:
         return "| " + " | ".join(value.replace("|", "\\|") for value in values) + " |"
 
-    rule = "|" + "|".join(["---", *["--:"] * (len(HEAD) - 2), "---"]) + "|"
-    table = [line(list(HEAD)), rule, *(line(row) for row in cells(comparison))]
+    titles = head(comparison)
+    rule = "|" + "|".join(["---", *["--:"] * (len(titles) - 2), "---"]) + "|"
+    table = [line(titles), rule, *(line(row) for row in cells(comparison))]
     return "\n".join([f"# {title}", "", *table, "", "\n\n".join(notes(comparison)), ""])
 
 
@@ -94,8 +99,13 @@ def write(comparison: Comparison, folder: Path, title: str) -> None:
     write_atomically(folder / "comparison.md", markdown(comparison, title).encode())
 
 
+def number(value: float) -> str:
+    """A score: four digits after the point, or four in all where it has a unit and is large."""
+    return f"{value:.4f}" if abs(value) < 100 else f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:,.1f}"
+
+
 def _signed(value: float) -> str:
-    return f"{value:+.4f}".replace("-", "−")
+    return ("+" if value >= 0 else "−") + number(abs(value))
 
 
 def _p(value: float) -> str:

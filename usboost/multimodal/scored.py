@@ -11,7 +11,7 @@ import pandas as pd
 from usboost.data.progress import Progress
 from usboost.data.views import Views
 from usboost.datasets.custom.columns import Column
-from usboost.datasets.custom.labels import codes_of
+from usboost.datasets.custom.labels import codes_of, numbers_of
 from usboost.datasets.custom.picture_set import PictureSet
 from usboost.datasets.custom.rows import joined
 from usboost.datasets.custom.source import TableFile, require
@@ -30,8 +30,8 @@ class Scored:
     file : where they are from.
     frame : the n rows' columns as they are in the table, without the bytes of pictures.
     views : of the n rows.
-    labels : int64 codes of shape (n,) of the model's classes.
-    probabilities : float64 of shape (n, M).
+    labels : int64 codes of shape (n,) of the model's classes, or float64 numbers.
+    predicted : as of `Bundle.predicted`.
     without : how many rows have no picture, by column.
     unreadable : how many of these could not be read.
     """
@@ -40,9 +40,14 @@ class Scored:
     frame: pd.DataFrame
     views: Views
     labels: np.ndarray
-    probabilities: np.ndarray
+    predicted: np.ndarray
     without: dict[str, int]
     unreadable: int
+
+    @property
+    def probabilities(self) -> np.ndarray:
+        """`predicted`, of classes."""
+        return self.predicted
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -73,7 +78,7 @@ def score_table(
     parts: list[tuple[pd.DataFrame, Views, np.ndarray]] = []
     unreadable = 0
     for batch in bundle.reader.read(file, skip_unreadable=skip_unreadable, more=(label,), into=pictures):
-        parts.append((batch.raw.to_pandas(), batch.views, bundle.model.predict_proba(batch.views)))
+        parts.append((batch.raw.to_pandas(), batch.views, bundle.predicted(batch.views)))
         unreadable += batch.unreadable
         if progress:
             progress(batch.first + len(batch.views), n)
@@ -90,13 +95,13 @@ def score_table(
 
 
 def _labels(file: TableFile, label: str, bundle: Bundle) -> np.ndarray:
-    """The labels of all rows as codes, int64 of shape (n,)."""
+    """The labels of all rows as codes, int64 of shape (n,), or numbers, float64."""
     known = {name: code for code, name in enumerate(bundle.card.classes)}
     parts: list[np.ndarray] = []
     for raw in file.batches([label], _BATCH):
         first = sum(map(len, parts))
         column = Column(file, label, raw[label], first, bundle.reader.missing)
-        parts.append(codes_of(column, known))
+        parts.append(codes_of(column, known) if known else numbers_of(column))
     if not parts:
         raise UsboostError(f"{file} has no rows to score")
     return np.concatenate(parts)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from usboost.datasets.custom.columns import Column
+from usboost.datasets.custom.columns import Column, is_date, is_text, is_usable
+from usboost.datasets.custom.kinds import kind_of
+from usboost.datasets.custom.written import NumberFormat
 from usboost.errors import UsboostError
 
 
@@ -27,7 +30,8 @@ def classes_of(column: Column) -> tuple[np.ndarray, list[str]]:
     numbers = pd.to_numeric(present, errors="coerce").astype("float64")
     if pa.types.is_floating(column.type) and (numbers % 1 != 0).any():
         raise UsboostError(
-            f"{column.source}: the label column {column.name!r} holds fractions, but classes are needed"
+            f"{column.source}: the label column {column.name!r} holds fractions, but classes are needed; "
+            "predict the number instead (--task regression)"
         )
     distinct = present.unique().tolist()
     if len(distinct) == 1:
@@ -43,6 +47,155 @@ def classes_of(column: Column) -> tuple[np.ndarray, list[str]]:
     classes = sorted(distinct, key=float) if numbers.notna().all() else sorted(distinct)
     known = {value: code for code, value in enumerate(classes)}
     return texts.map(known).fillna(-1).to_numpy(np.int64), classes
+
+
+def with_positive(
+    codes: np.ndarray, classes: list[str], positive: str | None, column: Column
+) -> tuple[np.ndarray, list[str]]:
+    """The same labels with the positive one of two classes second.
+
+    Parameters
+    ----------
+    codes, classes : as of `classes_of`; positive : its name, by default the rarer class's.
+
+    Raises
+    ------
+    UsboostError
+        If there are more classes than two, or none of that name.
+    """
+    if positive is not None and (len(classes) != 2 or positive not in classes):
+        what = "has no such class" if len(classes) == 2 else f"has {len(classes)} classes, none of which is it"
+        raise UsboostError(
+            f"{column.source}: --positive {positive!r}: the label {column.name!r} {what}; "
+            f"it has {', '.join(classes[:10])}"
+        )
+    if len(classes) != 2:
+        return codes, classes
+    counts = np.bincount(codes[codes >= 0], minlength=2)
+    first = classes[0] == positive if positive is not None else counts[0] < counts[1]
+    return (np.where(codes < 0, codes, 1 - codes), classes[::-1]) if first else (codes, classes)
+
+
+FEW_VALUES, MANY_VALUES = 5, 20
+"""Up to so many whole numbers are taken for classes; up to so many if they follow on each other."""
+
+
+def task_of(column: Column) -> tuple[Literal["classification", "regression"], str]:
+    """What a column of labels asks for, and a sentence that says so.
+
+    Text, booleans and categories are classes. So are whole numbers if there are at most `FEW_VALUES`, or at
+    most `MANY_VALUES` of which each is the one before plus 1. All other numbers are predicted as numbers.
+    """
+    found = _label_numbers(column)
+    if found is None or pa.types.is_boolean(column.type) or column.name in column.source.declared:
+        return "classification", ""
+    values = np.unique(found.dropna())
+    whole = bool((values % 1 == 0).all())
+    follow = len(values) <= MANY_VALUES and bool((np.diff(values) == 1).all())
+    different = f"{len(values):,} different {'whole numbers' if whole else 'numbers'}"
+    if whole and (len(values) <= FEW_VALUES or follow):
+        return "classification", f"the label {column.name!r} has {different}, taken as classes"
+    return "regression", f"the label {column.name!r} has {different}, so a number is predicted"
+
+
+def targets_of(column: Column, *, several: bool = True) -> np.ndarray:
+    """The column as numbers to predict, float64 of shape (n,), NaN where it is missing.
+
+    Parameters
+    ----------
+    several : refuse a column of which all are missing or equal.
+
+    Raises
+    ------
+    UsboostError
+        If it holds anything but finite numbers.
+    """
+    found = _label_numbers(column)
+    if found is None:
+        raise UsboostError(
+            f"{column.source}: the label column {column.name!r} holds something that is no number; "
+            "predict classes instead (--task classification)"
+        )
+    values = found.to_numpy(np.float64)
+    present = values[~np.isnan(values)]
+    if several and not len(present):
+        raise UsboostError(f"{column.source}: the label column {column.name!r} is empty; name another")
+    if not np.isfinite(present).all():
+        row = column.row(int(np.flatnonzero(np.isinf(values))[0]))
+        raise UsboostError(f"{row}: the label {column.name!r} is infinite; correct it or leave it empty")
+    if several and np.ptp(present) == 0:
+        raise UsboostError(
+            f"{column.source}: the label column {column.name!r} holds {present[0]:g} only; nothing can be learnt"
+        )
+    return values
+
+
+def _label_numbers(column: Column) -> pd.Series | None:
+    """The numbers of a column that holds nothing else, however they are written; None of another."""
+    if is_date(column.type) or pa.types.is_boolean(column.type) or not is_usable(column.type):
+        return None
+    if not is_text(column.type):
+        return column.numbers()
+    try:
+        found = kind_of(column)
+    except UsboostError:
+        return None
+    if found.kind in ("number", "identifier"):
+        form = found.form if isinstance(found.form, NumberFormat) else None
+        return column.numbers(form)
+    return None
+
+
+def weights_of(column: Column) -> np.ndarray:
+    """The column as weights, float64 of shape (n,).
+
+    Raises
+    ------
+    UsboostError
+        If one is missing, negative or no number, or all are 0.
+    """
+    numbers = column.numbers()
+    values = None if numbers is None else numbers.to_numpy(np.float64)
+    if values is None or not (np.isfinite(values) & (values >= 0)).all():
+        wrong = 0 if values is None else int(np.flatnonzero(~(np.isfinite(values) & (values >= 0)))[0])
+        raise UsboostError(f"{column.row(wrong)}: the weight {column.name!r} must be a number of at least 0")
+    if not values.any():
+        raise UsboostError(f"{column.source}: all weights {column.name!r} are 0")
+    return values
+
+
+def groups_of(column: Column) -> np.ndarray:
+    """The column as codes of groups, int64 of shape (n,); none may be missing."""
+    return np.unique(column.filled().to_numpy(dtype=str), return_inverse=True)[1].astype(np.int64)
+
+
+def times_of(column: Column) -> np.ndarray:
+    """The column as numbers or dates that can be sorted, of shape (n,).
+
+    Raises
+    ------
+    UsboostError
+        If one is missing, or it holds neither numbers nor dates.
+    """
+    found = kind_of(column)
+    kind = "number" if found.kind == "identifier" else found.kind
+    if kind not in ("number", "date"):
+        raise UsboostError(f"{column.source}: the time column {column.name!r} must hold numbers or dates")
+    values = column.feature(kind, found.form)
+    if values.isna().any():
+        row = column.row(int(np.flatnonzero(values.isna())[0]))
+        raise UsboostError(f"{row}: the time {column.name!r} is missing; fill it or leave out the row")
+    return values.to_numpy()
+
+
+def label_kind(column: Column) -> str:
+    """What labels are in the table: "bool", "int", "float" or "str"."""
+    kind = column.type
+    if pa.types.is_boolean(kind):
+        return "bool"
+    if pa.types.is_integer(kind):
+        return "int"
+    return "float" if pa.types.is_floating(kind) else "str"
 
 
 def codes_of(column: Column, known: Mapping[str, int]) -> np.ndarray:
@@ -62,6 +215,18 @@ def codes_of(column: Column, known: Mapping[str, int]) -> np.ndarray:
             f"classes {', '.join(known)}"
         )
     return codes.to_numpy(np.int64)
+
+
+def numbers_of(column: Column) -> np.ndarray:
+    """The column as numbers, float64 of shape (n,), none of which may be missing.
+
+    Raises
+    ------
+    UsboostError
+        Naming the first row that has none.
+    """
+    column.filled()
+    return targets_of(column, several=False)
 
 
 def splits_of(column: Column) -> np.ndarray:

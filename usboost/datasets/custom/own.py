@@ -16,7 +16,7 @@ from usboost.datasets.custom.dates import is_date
 from usboost.datasets.custom.encoding import Encoding
 from usboost.datasets.custom.pictures import VIEW, PictureColumns
 from usboost.datasets.custom.roles import Roles
-from usboost.datasets.custom.source import TableFile
+from usboost.datasets.custom.source import Source
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,12 @@ class OwnTable:
     file : where they are from.
     roles : of the columns.
     features : n rows; float64 numbers (NaN is missing), datetime64 in UTC, pandas categories of strings.
-    labels : codes int64 of shape (n,) of the `classes`.
-    classes : names of the classes, numbers in rising order, else alphabetically.
+    labels : codes int64 of shape (n,) of the `classes`, or the numbers to predict, float64 of shape (n,).
+    classes : names of the classes, numbers in rising order, else alphabetically; none for a regression.
+    label_kind : what the labels were: "bool", "int", "float" or "str".
+    said : why this is the task, where nobody said it.
     split : the split of each row as given, str of shape (n,), or None.
+    groups, times, weights : of each row as given, int64 codes, sortable and float64 of shape (n,), or None.
     rows : the position of each row in the file, int64 of shape (n,); rows without a label are not in it.
     unlabelled : how many rows have no label.
     formats : how numbers and dates are written, of the features that are text in a form of their own.
@@ -41,13 +44,18 @@ class OwnTable:
     unreadable : how many of these could not be read.
     """
 
-    file: TableFile
+    file: Source
     roles: Roles
     features: pd.DataFrame
     labels: np.ndarray
     classes: list[str]
+    label_kind: str = "str"
+    said: str = ""
     rows: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     split: np.ndarray | None = None
+    groups: np.ndarray | None = None
+    times: np.ndarray | None = None
+    weights: np.ndarray | None = None
     unlabelled: int = 0
     formats: Mapping[str, Format] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
@@ -58,6 +66,11 @@ class OwnTable:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    @property
+    def task(self) -> str:
+        """Whether classes are predicted, or a number."""
+        return "classification" if self.classes else "regression"
 
     @property
     def kinds(self) -> dict[str, Kind]:

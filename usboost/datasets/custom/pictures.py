@@ -270,7 +270,7 @@ class PictureReader:
 
     def _relative(self, value: str, folder: Path) -> str:
         """A path as one from the folder; an absolute one may be within it where its root was named."""
-        root = self._source.images_root if isinstance(self._source, TableFile) else None
+        root = self._source.images_root
         if root is None:
             return value
         for start in (folder, folder.absolute(), folder.resolve()):

@@ -94,6 +94,7 @@ def prepare(
     raw = read_table(
         table,
         label=label,
+        task="classification",
         image=image,
         split_column=split_column,
         categorical=categorical,

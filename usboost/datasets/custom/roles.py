@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from usboost.datasets.custom.source import TableFile
+from usboost.datasets.custom.source import Source
 from usboost.datasets.prepared.store import CLEAN, LABEL
 from usboost.errors import UsboostError
 
@@ -15,13 +15,16 @@ class Roles:
 
     Attributes
     ----------
-    label : the column of the classes.
+    label : the column that is predicted.
     image : the columns of pictures: paths relative to the table's folder, or, but for text, bytes. A single
         name is taken, too.
     split : the column that holds train, val or test.
     categorical : columns that are categories whatever they look like, such as postal codes.
     dropped : columns to leave out.
     missing : further values that count as missing, in all columns.
+    group : the column of which rows with the same value are never on two sides of a split.
+    time : the column of numbers or dates by which no row is fitted to that is later than one held out.
+    weight : the column of how many rows each row counts as.
     """
 
     label: str
@@ -30,6 +33,9 @@ class Roles:
     categorical: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    group: str | None = None
+    time: str | None = None
+    weight: str | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.image, str):
@@ -38,9 +44,10 @@ class Roles:
     @property
     def named(self) -> list[str]:
         """The columns that are no features."""
-        return [name for name in (self.label, *self.image, self.split) if name is not None]
+        others = (self.split, self.group, self.time, self.weight)
+        return [name for name in (self.label, *self.image, *others) if name is not None]
 
-    def check(self, file: TableFile) -> None:
+    def check(self, file: Source) -> None:
         """Refuse a table whose columns do not fit.
 
         Raises
@@ -49,6 +56,8 @@ class Roles:
             If two columns have the same name, one that is named is absent or has two roles, or one that is
             not the label is called ``label`` or ``clean_label``.
         """
+        if ways := [name for name in ("split", "group", "time") if getattr(self, name)][1:]:
+            raise UsboostError(f"rows are divided in one way: leave --{ways[0]} out, or the other")
         names = file.names
         if not names:
             raise UsboostError(f"{file} is empty")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
 from usboost.datasets.custom.dates import PARTS, DateParts, is_date
@@ -51,7 +52,7 @@ def describe(table: OwnTable) -> Schema:
 
     Parts of dates are those that vary in it; a model keeps those that vary in its training rows.
     """
-    roles, notes = table.roles, list(table.file.content.notes)
+    roles, notes = table.roles, [*table.file.notes, *filter(None, [table.said])]
     if table.unlabelled:
         notes.append(f"{table.unlabelled:,} rows have no {roles.label!r} and are left out")
     notes += [f"column {name!r} is left out: {why}" for name, why in table.left_out.items()]
@@ -63,11 +64,16 @@ def describe(table: OwnTable) -> Schema:
 def _described(table: OwnTable, name: str) -> Described | None:
     roles = table.roles
     if name == roles.label:
-        return Described(name, "label", table.unlabelled, len(table.classes), f"{len(table.classes)} classes")
+        distinct = len(table.classes) or len(np.unique(table.labels))
+        use = f"{distinct} classes" if table.classes else "a number to predict"
+        return Described(name, "label", table.unlabelled, distinct, use)
     if name in roles.image:
         return Described(name, "picture", table.without.get(name), None, "picture")
     if name == roles.split:
         return Described(name, "split", 0, 3, "split")
+    for kind in ("group", "time", "weight"):
+        if name == getattr(roles, kind):
+            return Described(name, kind, 0, None, kind)
     if name in table.left_out:
         return Described(name, "", None, None, f"left out: {table.left_out[name]}")
     if name in roles.dropped:

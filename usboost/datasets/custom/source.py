@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -38,6 +38,11 @@ class Source(Protocol):
         ...
 
     @property
+    def images_root(self) -> Path | None:
+        """The folder that paths of pictures may be absolute in, if one was named."""
+        ...
+
+    @property
     def names(self) -> list[str]:
         """The columns, in their order."""
         ...
@@ -48,6 +53,25 @@ class Source(Protocol):
 
     def row(self, position: int) -> str:
         """What a row is called in messages."""
+        ...
+
+    @property
+    def n_rows(self) -> int | None:
+        """The number of rows; None where it is unknown before they are read, as in a CSV."""
+        ...
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What was decided when it was opened, for a person to read."""
+        ...
+
+    @property
+    def declared(self) -> Collection[str]:
+        """Columns that are categories by their type."""
+        ...
+
+    def digest(self) -> str:
+        """Hexadecimal SHA-256 of what is on disk, "" where nothing is."""
         ...
 
     def batches(self, names: Collection[str], size: int) -> Iterator[pa.Table]:
@@ -119,6 +143,20 @@ class TableFile:
         except FAULTS as error:
             raise damaged(self.path, error) from None
 
+    @property
+    def notes(self) -> Sequence[str]:
+        return self.content.notes
+
+    @property
+    def declared(self) -> Collection[str]:
+        """Columns that were categories in pandas; Parquet itself keeps that for strings only."""
+        try:
+            columns = (self.schema.pandas_metadata or {}).get("columns", [])
+            return [column["name"] for column in columns if column.get("pandas_type") == "categorical"]
+        # ignore damaged pandas metadata
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            return []
+
     def digest(self) -> str:
         """Hexadecimal SHA-256; changes with the file, or with a folder's files."""
         return readers.digest(self.path)
@@ -148,17 +186,35 @@ class TableFile:
 
 
 class FrameRows:
-    """The rows of a DataFrame; pictures are bytes or, since JSON has no bytes, base64, never paths."""
+    """The rows of a DataFrame.
+
+    Parameters
+    ----------
+    folder : where the paths of pictures begin; without one pictures are bytes or, since JSON has no bytes,
+        base64, never paths.
+    """
 
     as_text = False
     decimal = "."
-    folder: Path | None = None
+    notes: Sequence[str] = ()
 
-    def __init__(self, frame: pd.DataFrame) -> None:
-        self._frame = frame
+    def __init__(self, frame: pd.DataFrame, folder: Path | None = None) -> None:
+        self._frame, self.folder, self.images_root = frame, folder, folder
 
     def __str__(self) -> str:
         return "the input"
+
+    @property
+    def n_rows(self) -> int:
+        return len(self._frame)
+
+    @property
+    def declared(self) -> Collection[str]:
+        types = zip(self.names, self._frame.dtypes, strict=True)
+        return [name for name, kind in types if isinstance(kind, pd.CategoricalDtype)]
+
+    def digest(self) -> str:
+        return ""
 
     @property
     def names(self) -> list[str]:

@@ -48,18 +48,21 @@ def warnings_of(table: OwnTable) -> Iterator[str]:
 def gives_away(column: pd.Series, labels: np.ndarray) -> bool:
     """Whether one column alone predicts the label.
 
-    For two classes and numbers by the area under the ROC curve; else each row gets the class that most
+    Of a number to predict, it explains nearly all of its variance: each row is predicted by the mean of the
+    other rows with its value, or in its quantile. Else: for two classes and numbers by the area under the ROC curve; else each row gets the class that most
     other rows with its value, or in its quantile of 64, have, and the shares that are right are averaged
     over the classes. Missing values count as a value.
 
     Parameters
     ----------
-    column : n rows of a feature; labels : int64 codes of shape (n,).
+    column : n rows of a feature; labels : int64 codes of shape (n,), or float64 numbers.
     """
     n = len(labels)
     if n > _ROWS:
         rows = np.random.default_rng(0).choice(n, _ROWS, replace=False)
         column, labels, n = column.iloc[rows], labels[rows], _ROWS
+    if labels.dtype.kind == "f":
+        return n >= FEWEST and _explained(_values(column), labels) >= GIVEN_AWAY
     sizes = np.bincount(labels)
     counted = np.flatnonzero(sizes >= _OF_CLASS)
     if n < FEWEST or len(counted) < 2:
@@ -70,10 +73,7 @@ def gives_away(column: pd.Series, labels: np.ndarray) -> bool:
         present = ~np.isnan(numbers)
         if len(sizes) == 2 and present.all() and _auc(numbers, labels) >= GIVEN_AWAY:
             return True
-        cut = pd.Series(numbers) if column.nunique() <= _BINS else pd.qcut(numbers, _BINS, duplicates="drop")
-        values = pd.factorize(cut, use_na_sentinel=False)[0]
-    else:
-        values = pd.factorize(column, use_na_sentinel=False)[0]
+    values = _values(column)
     table = np.zeros((values.max() + 1, len(sizes)), dtype=np.int64)
     np.add.at(table, (values, labels), 1)
     right = np.zeros(len(sizes))
@@ -81,6 +81,23 @@ def gives_away(column: pd.Series, labels: np.ndarray) -> bool:
         others = np.delete(table, k, axis=1).max(axis=1)
         right[k] = table[table[:, k] - 1 > others, k].sum()
     return bool((right[counted] / sizes[counted]).mean() >= GIVEN_AWAY)
+
+
+def _values(column: pd.Series) -> np.ndarray:
+    """Codes of a column's values, or of the quantiles of its numbers."""
+    if isinstance(column.dtype, np.dtype) and column.nunique() > _BINS:
+        # days, say, rank as their dates do
+        cut = pd.qcut(column.rank(method="average").to_numpy(), _BINS, duplicates="drop")
+        return pd.factorize(cut, use_na_sentinel=False)[0]
+    return pd.factorize(column, use_na_sentinel=False)[0]
+
+
+def _explained(values: np.ndarray, y: np.ndarray) -> float:
+    """R² of predicting each row by the mean of the others of its value."""
+    counts = np.bincount(values)[values]
+    others = (np.bincount(values, weights=y)[values] - y) / np.maximum(counts - 1, 1)
+    residual = np.where(counts > 1, y - others, y - y.mean())
+    return 1 - float(np.square(residual).sum() / np.square(y - y.mean()).sum())
 
 
 def _auc(ranks: np.ndarray, labels: np.ndarray) -> float:

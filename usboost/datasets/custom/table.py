@@ -15,11 +15,21 @@ from usboost.data.progress import Progress
 from usboost.datasets.custom import SIZE
 from usboost.datasets.custom.columns import Column, Format, Kind
 from usboost.datasets.custom.kinds import Found, kind_of
-from usboost.datasets.custom.labels import classes_of, splits_of
+from usboost.datasets.custom.labels import (
+    classes_of,
+    groups_of,
+    label_kind,
+    splits_of,
+    targets_of,
+    task_of,
+    times_of,
+    weights_of,
+    with_positive,
+)
 from usboost.datasets.custom.own import OwnTable
 from usboost.datasets.custom.pictures import PictureColumns, check_type
 from usboost.datasets.custom.roles import Roles
-from usboost.datasets.custom.source import INDEX_COLUMN, TableFile
+from usboost.datasets.custom.source import INDEX_COLUMN, Source, TableFile
 from usboost.datasets.custom.table_pictures import read_pictures
 from usboost.datasets.files.image_sources import Aspect
 from usboost.errors import UsboostError
@@ -34,15 +44,20 @@ _BATCH = 1 << 16  # rows read at once
 
 
 def read_table(
-    path: Path,
+    path: Path | Source,
     *,
     label: str,
+    task: Literal["classification", "regression"] | None = None,
     image: str | Collection[str] | None = None,
     split_column: str | None = None,
     categorical: Collection[str] = (),
     drop: Collection[str] = (),
     missing: Collection[str] = (),
     images_root: Path | None = None,
+    group: str | None = None,
+    time: str | None = None,
+    weight: str | None = None,
+    positive: str | None = None,
 ) -> OwnTable:
     """Read a table without its pictures.
 
@@ -51,8 +66,10 @@ def read_table(
 
     Parameters
     ----------
-    path : a file of a kind in `readers.READERS`, or a folder of Parquet files.
-    label, image, split_column, categorical, drop, missing : see `Roles`.
+    path : a file of a kind in `readers.READERS`, a folder of Parquet files, or a DataFrame's rows.
+    label, image, split_column, categorical, drop, missing, group, time, weight : see `Roles`.
+    task : what is predicted; by default what the labels look like, see `labels.task_of`.
+    positive : of two classes, the one that F1 is of; by default the rarer. It is the second.
     images_root : see `source.TableFile`.
 
     Raises
@@ -60,11 +77,13 @@ def read_table(
     UsboostError
         If the file is missing, damaged, of another kind or has more than `LARGEST` values; as `Roles.check`
         and `kinds.kind_of`; if there are no rows; a column holds text, names, nested or binary values or
-        infinity; a split is missing; or the labels are of one class or are no classes.
+        infinity; a split, group, time or weight is missing; or the labels are of one class or are no classes,
+        or no finite numbers that differ.
     """
     images = (image,) if isinstance(image, str) else tuple(image or ())
-    roles = Roles(label, images, split_column, tuple(categorical), tuple(drop), tuple(missing))
-    file = TableFile.open(path, images_root)
+    lists = tuple(categorical), tuple(drop), tuple(missing)
+    roles = Roles(label, images, split_column, *lists, group, time, weight)
+    file = TableFile.open(path, images_root) if isinstance(path, (str, Path)) else path
     roles.check(file)
     not_read = {*roles.dropped, *images}
     names = [name for name in file.names if name not in not_read and not INDEX_COLUMN.fullmatch(name)]
@@ -72,9 +91,16 @@ def read_table(
     if not table.num_rows:
         raise UsboostError(f"{file} has no rows")
     columns = {name: Column(file, name, table[name], missing=roles.missing) for name in names}
-    codes, classes = classes_of(columns[label])
-    rows = np.flatnonzero(codes >= 0)
-    nominal = {*roles.categorical, *_declared(file.schema)}
+    inferred, said = task_of(columns[label])
+    if (task or inferred) == "classification":
+        labels, classes = with_positive(*classes_of(columns[label]), positive, columns[label])
+        rows = np.flatnonzero(labels >= 0)
+    else:
+        if positive is not None:
+            raise UsboostError(f"--positive {positive!r} is for classes, but {label!r} is predicted as a number")
+        labels, classes = targets_of(columns[label]), []
+        rows = np.flatnonzero(~np.isnan(labels))
+    nominal = {*roles.categorical, *file.declared}
     features: dict[str, pd.Series] = {}
     formats: dict[str, Format] = {}
     left_out: dict[str, str] = {}
@@ -88,7 +114,16 @@ def read_table(
         features[name] = column.feature(_readable(column, found), found.form)
         if found.form is not None:
             formats[name] = found.form
-    split = None if split_column is None else splits_of(columns[split_column])[rows]
+    divided = {
+        field: made(columns[name])[rows]
+        for field, name, made in (
+            ("split", split_column, splits_of),
+            ("groups", group, groups_of),
+            ("times", time, times_of),
+            ("weights", weight, weights_of),
+        )
+        if name is not None
+    }
     for each in images:
         check_type(file, each)
     frame = pd.DataFrame(features, index=pd.RangeIndex(table.num_rows))
@@ -96,25 +131,33 @@ def read_table(
         file,
         roles,
         frame if len(rows) == len(frame) else frame.iloc[rows].reset_index(drop=True),
-        codes[rows],
+        labels[rows],
         classes,
+        label_kind=label_kind(columns[label]),
+        said="" if task else said,
         rows=rows,
-        split=split,
-        unlabelled=len(codes) - len(rows),
+        unlabelled=len(labels) - len(rows),
+        **divided,
         formats=formats,
         left_out=left_out,
     )
 
 
 def read_own(
-    path: Path,
+    path: Path | Source,
     *,
     label: str,
+    task: Literal["classification", "regression"] | None = None,
     image: str | Collection[str] | None = None,
     categorical: Collection[str] = (),
     drop: Collection[str] = (),
     missing: Collection[str] = (),
     images_root: Path | None = None,
+    split: str | None = None,
+    group: str | None = None,
+    time: str | None = None,
+    weight: str | None = None,
+    positive: str | None = None,
     size: int = SIZE,
     channels: int = 3,
     aspect: Aspect = "crop",
@@ -128,7 +171,9 @@ def read_own(
 
     Parameters
     ----------
-    path, label, image, categorical, drop, missing, images_root : as `read_table`.
+    path, label, task, image, categorical, drop, missing, images_root, group, time, weight, positive :
+        as `read_table`.
+    split : the column that holds train, val or test.
     size, channels : of the pictures.
     aspect : what becomes of pictures that are not square, see `image_sources`.
     pool : "mean" makes several columns of pictures one view; by default each is its own.
@@ -145,7 +190,13 @@ def read_own(
     table = read_table(
         path,
         label=label,
+        task=task,
         image=image,
+        split_column=split,
+        group=group,
+        time=time,
+        weight=weight,
+        positive=positive,
         categorical=categorical,
         drop=drop,
         missing=missing,
@@ -185,7 +236,7 @@ def _readable(column: Column, found: Found) -> Kind:
     return found.kind
 
 
-def _load(file: TableFile, names: list[str]) -> pa.Table:
+def _load(file: Source, names: list[str]) -> pa.Table:
     """Some columns of all rows; their number is checked before and while they are read."""
     rows = file.n_rows
     if rows is not None:
@@ -198,7 +249,7 @@ def _load(file: TableFile, names: list[str]) -> pa.Table:
     return pa.concat_tables(batches) if batches else pa.table({name: pa.nulls(0) for name in names})
 
 
-def _check_size(file: TableFile, rows: int, names: list[str]) -> None:
+def _check_size(file: Source, rows: int, names: list[str]) -> None:
     if rows * len(names) > LARGEST:
         raise UsboostError(
             f"{file} has {rows:,} rows of {len(names)} columns, more than the {LARGEST:,} values that a "
@@ -206,20 +257,12 @@ def _check_size(file: TableFile, rows: int, names: list[str]) -> None:
         )
 
 
-def _declared(schema: pa.Schema) -> list[str]:
-    """Columns that were categories in pandas; Parquet itself keeps that for strings only."""
-    try:
-        columns = (schema.pandas_metadata or {}).get("columns", [])
-        return [column["name"] for column in columns if column.get("pandas_type") == "categorical"]
-    # ignore damaged pandas metadata
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return []
-
-
 def _check_rows(table: OwnTable) -> None:
-    counts = np.bincount(table.labels, minlength=len(table.classes))
     if len(table) < FEWEST:
         raise UsboostError(f"{table.file} has {len(table)} rows to learn from; {FEWEST} or more are needed")
+    if table.task == "regression":
+        return
+    counts = np.bincount(table.labels, minlength=len(table.classes))
     if (counts < 2).any():
         name, count = table.classes[int(counts.argmin())], int(counts.min())
         raise UsboostError(

@@ -1,0 +1,359 @@
+"""scikit-learn estimators for DataFrames with columns of any kind, pictures among them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from usboost.boosting.callbacks import Callback
+from usboost.datasets.custom import SIZE
+from usboost.datasets.custom.columns import text_of
+from usboost.datasets.custom.own import OwnTable
+from usboost.datasets.custom.source import FrameRows
+from usboost.datasets.custom.table import read_own
+from usboost.errors import UsboostError
+from usboost.multimodal import bundle as bundles
+from usboost.multimodal.bundle import Bundle
+from usboost.multimodal.fit import fit as fit_table
+from usboost.multimodal.models import Pictures
+
+LABEL = "label"
+"""What y is called where it has no name."""
+
+Columns = str | Sequence[str] | None
+
+
+class _Multimodal(BaseEstimator):
+    """What the classifier and the regressor share; a `Bundle` does the predicting."""
+
+    task: ClassVar[Literal["classification", "regression"]]
+
+    model: str
+    images: Columns
+    categorical: Columns
+    drop: Columns
+    missing: Columns
+    images_root: Path | str | None
+    backbone: str
+    finetune: Literal["none", "last", "all"]
+    size: int
+    pool_images: bool
+    skip_unreadable: bool
+    rounds: int | None
+    random_state: int
+    callbacks: Sequence[Callback] | None
+
+    bundle_: Bundle
+    feature_names_in_: np.ndarray
+    n_features_in_: int
+
+    def _fit(self, X: Any, y: Any, groups: Any, times: Any, **answers: Any) -> Self:
+        frame = self._frame(X, reset=True)
+        table = self._table(frame, y, groups, times)
+        pictures = Pictures(self.backbone, self.finetune, self.size) if table.pictures else None
+        fitted = fit_table(
+            table,
+            self.model,
+            seed=self.random_state,
+            rounds=self.rounds,
+            pictures=pictures,
+            callbacks=self.callbacks,
+            **answers,
+        )
+        self.bundle_, self.scores_ = fitted.bundle, fitted.scores
+        self.best_round_, self.pictures_help_ = fitted.best_round, fitted.pictures_help
+        return self
+
+    def _table(self, frame: pd.DataFrame, y: Any, groups: Any, times: Any) -> OwnTable:
+        """The rows with their labels and, if there are any, their groups and times as further columns."""
+        if y is None:
+            raise UsboostError("fit requires y to be passed, but the target y is None; pass the labels")
+        taken, names = set(frame.columns), {}
+        given = {"label": y, "group": groups, "time": times}
+        for role, values in given.items():
+            if values is None:
+                continue
+            column = np.asarray(values) if not isinstance(values, (pd.Series, pd.Index)) else values.array
+            if getattr(column, "ndim", 1) == 2 and column.shape[1] == 1:
+                column = column[:, 0]
+            if getattr(column, "ndim", 1) != 1 or len(column) != len(frame):
+                raise UsboostError(f"the {role} has the shape {column.shape}; X has {len(frame)} rows")
+            name = str(getattr(values, "name", None) or (LABEL if role == "label" else role))
+            while name in taken:
+                name = f"{name}_"
+            taken.add(name)
+            names[role] = name
+            frame = frame.assign(**{name: column})
+        root = Path(self.images_root) if self.images_root is not None else None
+        return read_own(
+            FrameRows(frame, root),
+            label=names["label"],
+            task=self.task,
+            group=names.get("group"),
+            time=names.get("time"),
+            image=_listed(self.images),
+            categorical=_listed(self.categorical),
+            drop=_listed(self.drop),
+            missing=_listed(self.missing),
+            size=self.size,
+            pool="mean" if self.pool_images else None,
+            skip_unreadable=self.skip_unreadable,
+            **self._of_labels(),
+        )
+
+    def _of_labels(self) -> dict[str, Any]:
+        """What is said of the labels."""
+        return {}
+
+    def _frame(self, X: Any, *, reset: bool = False) -> pd.DataFrame:
+        """X as a DataFrame; the columns of an array are called x0, x1, …"""
+        if not isinstance(X, pd.DataFrame):
+            array = np.asarray(X)
+            if array.ndim != 2:
+                raise UsboostError(f"X must be a DataFrame or have two dimensions, not {array.ndim}")
+            X = pd.DataFrame(array, columns=[f"x{k}" for k in range(array.shape[1])])
+        X = X.rename(columns=str)
+        if reset:
+            if not len(X) or not X.shape[1]:
+                raise UsboostError(f"X has {len(X)} rows and {X.shape[1]} columns; give some of both")
+            self.n_features_in_ = X.shape[1]
+            self.feature_names_in_ = np.asarray(X.columns, dtype=object)
+        return X
+
+    def _answers(self, X: Any) -> pd.DataFrame:
+        check_is_fitted(self, "bundle_")
+        frame = self._frame(X)
+        root = Path(self.images_root) if self.images_root is not None else None
+        found = self.bundle_.answer(FrameRows(frame, root))
+        found.index = frame.index
+        return found
+
+    def save(self, folder: Path | str) -> None:
+        """Write the fitted model, as `usboost fit` does; `load`, `usboost predict` and MLflow read it.
+
+        Raises
+        ------
+        UsboostError
+            If it cannot be written, or something other than a saved model is there.
+        """
+        check_is_fitted(self, "bundle_")
+        self.bundle_.save(Path(folder))
+
+    @classmethod
+    def load(cls, folder: Path | str) -> Self:
+        """The estimator of a model that `save` or `usboost fit` wrote.
+
+        Raises
+        ------
+        UsboostError
+            If there is none, it is damaged, or it is of another task.
+        """
+        found = bundles.load(Path(folder))
+        card = found.card
+        if card.task != cls.task:
+            raise UsboostError(f"{folder} holds a model for {card.task}; load it with the other class")
+        pictures = card.images
+        made = cls(model=card.model, images=pictures.columns if pictures else None, random_state=card.seed)
+        if pictures:
+            made.set_params(size=pictures.size[0], pool_images=pictures.pooled)
+        made.bundle_, made.scores_ = found, dict(card.scores)
+        names = [*card.columns, *(pictures.columns if pictures else ()), *card.dropped]
+        made.feature_names_in_, made.n_features_in_ = np.asarray(names, dtype=object), len(names)
+        made._loaded()
+        return made
+
+    def _loaded(self) -> None:
+        """Set what a fit would have set beside the bundle."""
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = True
+        tags.input_tags.categorical = True
+        return tags
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "bundle_")
+
+
+class MultimodalClassifier(ClassifierMixin, _Multimodal):
+    """Predicts the classes of a DataFrame's rows: numbers, categories, dates, pictures.
+
+    Columns are read as `usboost fit` reads those of a file: gaps, categories that training did not have and
+    rows without a picture are no error.
+
+    Parameters
+    ----------
+    model : a name in `usboost.models.zoo.OFFERED`
+    images : column, or columns, of pictures: bytes, or paths below `images_root`
+    categorical, drop : columns that are categories whatever they look like, and columns to leave out
+    missing : further values that count as missing
+    images_root : folder that paths of pictures are relative to
+    backbone, finetune, size : how pictures are read, see `usboost.multimodal.models.Pictures`
+    pool_images : read several columns of pictures as one, by the mean of their embeddings
+    skip_unreadable : count pictures that cannot be read as missing
+    rounds : boosting rounds, epochs or trees at most
+    calibrate : whether probabilities are tempered where that helps on rows that were not fitted to
+    threshold : of two classes, the probability of the positive one from which it is the answer; "f1" takes
+        the one of the best F1 on the validation rows
+    positive : of two classes, the one that `threshold` is of; by default the rarer
+    random_state : of the rows for early stopping, which are 15 %, and of the model
+    callbacks : of the fit, see `usboost.boosting.callbacks`
+
+    Attributes
+    ----------
+    classes_ : labels, sorted; columns of `predict_proba`
+    bundle_ : the fitted `Bundle`
+    scores_ : of the rows for early stopping, hence optimistic
+    best_round_ ; pictures_help_ ; feature_names_in_ ; n_features_in_
+    """
+
+    task = "classification"
+
+    def __init__(
+        self,
+        model: str = "linear_trees",
+        images: Columns = None,
+        categorical: Columns = None,
+        drop: Columns = None,
+        missing: Columns = None,
+        images_root: Path | str | None = None,
+        backbone: str = "tf_efficientnet_lite0",
+        finetune: Literal["none", "last", "all"] = "none",
+        size: int = SIZE,
+        pool_images: bool = False,
+        skip_unreadable: bool = False,
+        rounds: int | None = None,
+        calibrate: bool = True,
+        threshold: Literal["f1"] | float | None = None,
+        positive: Any = None,
+        random_state: int = 0,
+        callbacks: Sequence[Callback] | None = None,
+    ) -> None:
+        self.model = model
+        self.images = images
+        self.categorical = categorical
+        self.drop = drop
+        self.missing = missing
+        self.images_root = images_root
+        self.backbone = backbone
+        self.finetune = finetune
+        self.size = size
+        self.pool_images = pool_images
+        self.skip_unreadable = skip_unreadable
+        self.rounds = rounds
+        self.calibrate = calibrate
+        self.threshold = threshold
+        self.positive = positive
+        self.random_state = random_state
+        self.callbacks = callbacks
+
+    def fit(self, X: Any, y: Any, groups: Any = None, times: Any = None) -> MultimodalClassifier:
+        """Fit to n rows and their labels.
+
+        Parameters
+        ----------
+        X : DataFrame of n rows, or an array (n, p)
+        y : (n,) labels; rows whose label is missing are left out
+        groups : (n,), optional; rows of one group are never on both sides of early stopping
+        times : (n,), optional; the later rows are those for early stopping
+
+        Raises
+        ------
+        UsboostError
+            If a column or label cannot be used, or a setting is not known.
+        """
+        self._fit(X, y, groups, times, calibrate=self.calibrate, threshold=self.threshold)
+        self._loaded()
+        return self
+
+    def _of_labels(self) -> dict[str, Any]:
+        return {} if self.positive is None else {"positive": text_of(self.positive)}
+
+    def _loaded(self) -> None:
+        labels = self.bundle_.labels
+        self._order = np.argsort(labels, kind="stable")
+        self.classes_ = labels[self._order]
+
+    def predict(self, X: Any) -> Any:
+        """The label of each row: a Series with X's index if X is a DataFrame, else an array (n,)."""
+        found = self._answers(X)["label"]
+        return found if isinstance(X, pd.DataFrame) else found.to_numpy()
+
+    def predict_proba(self, X: Any) -> Any:
+        """Class probabilities, columns as in ``classes_``: a DataFrame with X's index, or an array (n, M)."""
+        found = self._answers(X).drop(columns="label").iloc[:, self._order]
+        found.columns = list(self.classes_)
+        return found if isinstance(X, pd.DataFrame) else found.to_numpy()
+
+
+class MultimodalRegressor(RegressorMixin, _Multimodal):
+    """Predicts a number for each row of a DataFrame: from numbers, categories, dates, pictures.
+
+    Parameters
+    ----------
+    As of `MultimodalClassifier`, but those of probabilities.
+
+    Attributes
+    ----------
+    bundle_, scores_, best_round_, pictures_help_, feature_names_in_, n_features_in_
+        As of `MultimodalClassifier`.
+    """
+
+    task = "regression"
+
+    def __init__(
+        self,
+        model: str = "linear_trees",
+        images: Columns = None,
+        categorical: Columns = None,
+        drop: Columns = None,
+        missing: Columns = None,
+        images_root: Path | str | None = None,
+        backbone: str = "tf_efficientnet_lite0",
+        finetune: Literal["none", "last", "all"] = "none",
+        size: int = SIZE,
+        pool_images: bool = False,
+        skip_unreadable: bool = False,
+        rounds: int | None = None,
+        random_state: int = 0,
+        callbacks: Sequence[Callback] | None = None,
+    ) -> None:
+        self.model = model
+        self.images = images
+        self.categorical = categorical
+        self.drop = drop
+        self.missing = missing
+        self.images_root = images_root
+        self.backbone = backbone
+        self.finetune = finetune
+        self.size = size
+        self.pool_images = pool_images
+        self.skip_unreadable = skip_unreadable
+        self.rounds = rounds
+        self.random_state = random_state
+        self.callbacks = callbacks
+
+    def fit(self, X: Any, y: Any, groups: Any = None, times: Any = None) -> MultimodalRegressor:
+        """Fit to n rows and their numbers; parameters and errors as of `MultimodalClassifier.fit`."""
+        return self._fit(X, y, groups, times)
+
+    def predict(self, X: Any) -> Any:
+        """The number of each row: a Series with X's index if X is a DataFrame, else an array (n,)."""
+        found = self._answers(X)["prediction"]
+        return found if isinstance(X, pd.DataFrame) else found.to_numpy()
+
+    def predict_interval(self, X: Any) -> pd.DataFrame:
+        """The columns ``prediction``, ``low`` and ``high``, which hold about 9 in 10 rows."""
+        return self._answers(X)
+
+
+def _listed(given: Columns) -> Collection[str]:
+    return () if given is None else (given,) if isinstance(given, str) else tuple(given)

@@ -1,0 +1,79 @@
+"""What differs between predicting classes and predicting a number, in one place."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from usboost.data.views import Views
+from usboost.evaluation.intervals import Interval, intervals, regression_intervals
+from usboost.evaluation.metrics import score, score_regression
+from usboost.evaluation.names import METRICS_OF
+
+
+class Task(Protocol):
+    """A task: what a model answers, and how that is scored."""
+
+    metrics: tuple[str, ...]
+    first: str
+
+    def predict(self, model: Any, views: Views) -> np.ndarray:
+        """Probabilities float64 (n, M), or numbers float64 (n,)."""
+        ...
+
+    def score(self, labels: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
+        """The scores of `metrics`."""
+        ...
+
+    def intervals(self, labels: np.ndarray, predicted: np.ndarray) -> dict[str, Interval]:
+        """Each of these with its bootstrap interval of 95 %."""
+        ...
+
+    def losses(self, labels: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+        """How badly each row is predicted, float64 (n,): log-loss in nats, or the squared error."""
+        ...
+
+
+class Classification:
+    """Classes, whose codes are the labels."""
+
+    metrics = METRICS_OF["classification"]
+    first = "accuracy"
+
+    def predict(self, model: Any, views: Views) -> np.ndarray:
+        found: np.ndarray = model.predict_proba(views)
+        return found
+
+    def score(self, labels: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
+        return score(labels, predicted)
+
+    def intervals(self, labels: np.ndarray, predicted: np.ndarray) -> dict[str, Interval]:
+        return intervals(labels, predicted)
+
+    def losses(self, labels: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+        own = predicted[np.arange(len(labels)), labels]
+        return np.asarray(-np.log(np.maximum(own, 1e-12)))
+
+
+class Regression:
+    """A number."""
+
+    metrics = METRICS_OF["regression"]
+    first = "rmse"
+
+    def predict(self, model: Any, views: Views) -> np.ndarray:
+        found: np.ndarray = model.predict(views)
+        return found
+
+    def score(self, labels: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
+        return score_regression(labels, predicted)
+
+    def intervals(self, labels: np.ndarray, predicted: np.ndarray) -> dict[str, Interval]:
+        return regression_intervals(labels, predicted)
+
+    def losses(self, labels: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+        return np.square(labels - predicted)
+
+
+TASKS: dict[str, Task] = {"classification": Classification(), "regression": Regression()}
