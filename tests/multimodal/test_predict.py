@@ -167,7 +167,9 @@ def test_an_output_is_replaced_whole_or_not_at_all(plain, tmp_path):
     frame.loc[140, "height"] = "tall"
     frame.to_csv(tmp_path / "bad.csv", index=False)
     said = refused("predict", model, tmp_path / "bad.csv", "--out", out, "--batch", 50)
-    assert said.startswith(f"{tmp_path / 'bad.csv'}, row 141, 'tall': column 'height' held numbers")
+    assert said.startswith(
+        f"{tmp_path / 'bad.csv'}, row 141 (line 142), 'tall': column 'height' held numbers"
+    )
     assert out.read_text() == "earlier\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.csv", "p.csv"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from usboost.data.images import Images
 from usboost.data.pooled_images import PooledImages
 from usboost.datasets.custom import pixels
 from usboost.datasets.custom.pixels import room
+from usboost.datasets.custom.prepare import prepare
 from usboost.datasets.custom.table import OwnTable, Roles, read_own
 from usboost.datasets.files.image_sources import load
 from usboost.errors import UsboostError
@@ -291,3 +293,76 @@ def test_any_picture_becomes_a_square(
         left, top = (size - whole[0]) // 2, (size - whole[1]) // 2
         expected[top : top + whole[1], left : left + whole[0]] = scaled.reshape(*scaled.shape[:2], channels)
         np.testing.assert_array_equal(found, expected.transpose(2, 0, 1))
+
+
+def test_records_of_bytes_and_paths(tmp_path: Path) -> None:
+    """As Hugging Face's datasets have them, in several files."""
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "7.png").write_bytes(saved(drawn(7)))
+    records: list[dict[str, Any] | None] = [{"bytes": saved(drawn(k)), "path": f"{k}.png"} for k in range(40)]
+    records[7] = {"bytes": None, "path": "7.png"}
+    records[9] = None
+    table = frame(40).assign(photo=records)
+    for k, part in enumerate((table.head(15), table.tail(25))):
+        part.to_parquet(tmp_path / "parts" / f"{k}.parquet", index=False)
+    table.to_feather(tmp_path / "parts" / "t.feather")
+    for path in (tmp_path / "parts", tmp_path / "parts" / "t.feather"):
+        own = read(path)
+        pixels = own.pictures["U"].decode(slice(None))
+        assert own.without == {"photo": 1}
+        for k in range(40):
+            np.testing.assert_array_equal(pixels[k, 0], 0 if k == 9 else k)
+        made = prepare(path, label="kind", image="photo", seed=0, size=SIZE, work=tmp_path / "work")
+        shutil.rmtree(tmp_path / "work")
+        assert sum(made.card["images"]["without"].values()) == 1
+
+
+def test_rows_without_a_label_have_no_picture_read(tmp_path: Path) -> None:
+    n = 600
+    table = frame(n).astype({"kind": object}).assign(photo=[f"{k}.png" for k in range(n)])
+    table.loc[table.index % 3 == 0, "kind"] = None
+    for k in range(n):
+        (tmp_path / f"{k}.png").write_bytes(b"no picture" if k % 3 == 0 else saved(drawn(k)))
+    table.to_csv(tmp_path / "t.csv", index=False)
+    own = read(tmp_path / "t.csv")
+    assert (len(own), own.unlabelled) == (400, 200)
+    pixels, rows = own.pictures["U"].decode(slice(None)), np.flatnonzero(np.arange(n) % 3)
+    np.testing.assert_array_equal(own.rows, rows)
+    np.testing.assert_array_equal(pixels[:, 0, 0, 0], rows % 256)
+    np.testing.assert_array_equal(own.features["x"], frame(n)["x"].to_numpy()[rows])
+
+
+def test_the_root_of_the_pictures(tmp_path: Path) -> None:
+    root = tmp_path / "pictures"
+    (root / "a").mkdir(parents=True)
+    (tmp_path / "tables").mkdir()
+    for k in range(20):
+        (root / "a" / f"{k}.png").write_bytes(saved(drawn(k)))
+    (tmp_path / "secret.png").write_bytes(saved(drawn(99)))
+    path = tmp_path / "tables" / "t.csv"
+
+    def written(*paths: object) -> Path:
+        frame(20).assign(photo=[str(paths[k % len(paths)]) for k in range(20)]).to_csv(path, index=False)
+        return path
+
+    absolute, relative = [root / "a" / f"{k}.png" for k in range(20)], [f"a/{k}.png" for k in range(20)]
+    for paths in (absolute, relative):
+        pixels = read(written(*paths), images_root=root).pictures["U"].decode(slice(None))
+        np.testing.assert_array_equal(pixels[:, 0, 0, 0], range(20))
+    for outside in (tmp_path / "secret.png", "../secret.png", "a/../../secret.png", f"{root}/../secret.png"):
+        with pytest.raises(UsboostError, match="is not a path inside"):
+            read(written(outside, *relative[1:]), images_root=root)
+    with pytest.raises(UsboostError, match="is not a path inside"):
+        read(written(*absolute))
+    with pytest.raises(UsboostError, match="the folder of the pictures, .* does not exist"):
+        read(path, images_root=tmp_path / "gone")
+
+
+@pytest.mark.parametrize("address", ["https://host/a.png", "s3://bucket/a.png", "file:///a.png"])
+def test_addresses_are_refused(tmp_path: Path, address: str) -> None:
+    (tmp_path / "0.png").write_bytes(saved(drawn(0)))
+    frame(20).assign(photo=["0.png", address] * 10).to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(
+        UsboostError, match="row 2: column 'photo' holds an address, .*; download the pictures"
+    ):
+        read(tmp_path / "t.csv")

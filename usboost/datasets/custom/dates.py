@@ -56,8 +56,8 @@ class DateParts:
         numbers = {
             "year": lambda: of.year,
             "month": lambda: of.month,
-            "weekday": lambda: of.weekday,
-            "yearday": lambda: of.dayofyear,
+            "weekday": lambda: of.day_of_week,
+            "yearday": lambda: of.day_of_year,
             "hour": lambda: of.hour,
             "days": lambda: days_since(dates, pd.Timestamp(self.reference)),
         }

@@ -115,7 +115,8 @@ def _number(column: Column, present: pd.Series, as_text: bool) -> Found | None:
         return None
     if good.all():
         return Found("number", form)
-    return _mistaken(column, good, "numbers")
+    _refuse_few(column, good, "numbers")
+    return None
 
 
 def _date(column: Column, present: pd.Series) -> Found | None:
@@ -136,10 +137,13 @@ def _date(column: Column, present: pd.Series) -> Found | None:
             f"with --categorical {column.name!r}"
         )
     good = forms[0].dates(present).notna()
-    return Found("date", forms[0]) if good.all() else _mistaken(column, good, "dates")
+    if good.all():
+        return Found("date", forms[0])
+    _refuse_few(column, good, "dates")
+    return None
 
 
-def _mistaken(column: Column, good: pd.Series, what: str) -> None:
+def _refuse_few(column: Column, good: pd.Series, what: str) -> None:
     """Refuse a few values that are not what nearly all are."""
     if len(good) < FEW or good.mean() < NEARLY_ALL:
         return

@@ -42,7 +42,7 @@ def warnings_of(table: OwnTable) -> Iterator[str]:
     if not table.roles.image and table.features.shape[1]:
         repeated = int(table.features.assign(**{"": table.labels}).duplicated().sum())
         if repeated:
-            yield f"{repeated:,} rows are equal to an earlier one"
+            yield f"{repeated:,} row{'s are' if repeated > 1 else ' is'} equal to an earlier one"
 
 
 def gives_away(column: pd.Series, labels: np.ndarray) -> bool:

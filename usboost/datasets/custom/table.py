@@ -231,7 +231,7 @@ def _readable(column: Column, found: Found) -> Kind:
             f"{column.source}: nearly every row has its own value of column {column.name!r}, a name or "
             "number; drop it"
         )
-    if found.kind in ("nested", "identifier"):
+    if found.kind == "nested" or found.kind == "identifier":
         raise column.unusable()
     return found.kind
 

@@ -61,7 +61,7 @@ def read_pictures(
 
 def _picture_batches(
     table: OwnTable, readers: Sequence[PictureReader]
-) -> Iterator[tuple[np.ndarray, pa.Table]]:
+) -> Iterator[tuple[list[int], pa.Table]]:
     """The positions of some rows in the file, and the columns that the readers want of them."""
     names = [reader.column for reader in readers if reader.needs_cells]
     n = int(table.rows[-1]) + 1
@@ -70,4 +70,4 @@ def _picture_batches(
         low, high = np.searchsorted(table.rows, [first, first + _ROWS])
         rows = table.rows[low:high]
         if len(rows):
-            yield rows, raw.take(rows - first) if names else raw
+            yield rows.tolist(), raw.take(rows - first) if names else raw

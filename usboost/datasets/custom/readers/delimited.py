@@ -23,8 +23,6 @@ _BLOCK = 1 << 22  # bytes read at a time; no row may be longer
 _HEAD = 1 << 20  # bytes in which the separator is looked for
 _RECORDS = 200  # and rows
 
-_NAMES = {"\t": "tab"}
-
 _POINT = re.compile(r"[^\d.,]{0,5}[\d,]*\d\.(\d{1,2}|\d{4,})[^\d.,]{0,5}")
 _COMMA = re.compile(r"[^\d.,]{0,5}[\d.]*\d,(\d{1,2}|\d{4,})[^\d.,]{0,5}")
 
@@ -63,8 +61,6 @@ class Delimited:
             notes.append(
                 f"{path} is not UTF-8 and is read as {encoding}; save it as UTF-8 if letters are wrong"
             )
-        if separator not in (",", "\t"):
-            notes.append(f"{path} is read with {_NAMES.get(separator, separator)!r} between the columns")
         schema = pa.schema([(name, pa.string()) for name in names])
         return cls(path, schema, separator, encoding, decimal_of(records[1:], separator), tuple(notes))
 

@@ -1,0 +1,141 @@
+"""Numbers and dates as people write them, from the table to the saved model and its predictions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.multimodal.conftest import refused, run
+from usboost.datasets.custom import prepare as custom
+from usboost.datasets.custom.own import OwnTable
+from usboost.datasets.custom.table import read_own
+from usboost.datasets.prepared import store
+from usboost.multimodal import bundle, drift
+from usboost.multimodal.models import build
+from usboost.multimodal.prepared import bundle_of, raw_rows
+
+N = 60
+
+
+def plain() -> pd.DataFrame:
+    """Rows with types, some values missing."""
+    rng = np.random.default_rng(0)
+    price, share = rng.integers(100, 5_000_000, N) / 100, rng.integers(0, 100, N)
+    day = pd.Timestamp("2021-11-20") + pd.to_timedelta(rng.integers(0, 90, N), unit="D")
+    return pd.DataFrame(
+        {
+            "no": np.arange(1, N + 1),
+            "price": np.where(rng.random(N) < 0.1, np.nan, price),
+            "share": share / 100,
+            "day": pd.Series(day).mask(rng.random(N) < 0.1),
+            "kind": np.where(price / 50_000 + share / 100 > 1, "b", "a"),
+        }
+    )
+
+
+def euros(value: float) -> str:
+    return "k.A." if np.isnan(value) else f"{value:,.2f} €".translate(str.maketrans(",.", ".,"))
+
+
+def as_written(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.assign(
+        price=frame["price"].map(euros),
+        share=frame["share"].map(lambda share: f"{share:.0%}"),
+        day=frame["day"].dt.strftime("%d.%m.%Y"),
+    )
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("written") / "t.csv"
+    as_written(plain()).to_csv(path, index=False, sep=";", encoding="cp1252")
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(table: Path) -> Path:
+    out = table.parent / "model"
+    fit = ("fit", table, "--label", "kind", "--missing", "k.A.", "--model", "lgbm", "--rounds", 5)
+    result = run(*fit, "--out", out)
+    assert result.exit_code == 0, result.output
+    assert "column 'no' is left out: each row has its own value" in result.stderr
+    assert "number, written like 1.234,5 €" in result.stderr
+    assert "5 numbers: year, month, weekday, yearday, days; constant: hour" in result.stderr
+    return out
+
+
+def test_the_card_says_how_they_are_written(model: Path, table: Path) -> None:
+    card = json.loads((model / "card.json").read_text())
+    assert card["columns"] == {"price": "number", "share": "number", "day": "date"}
+    assert card["formats"]["price"] == {"decimal": ",", "thousands": ".", "unit": "€", "order": None}
+    assert card["formats"]["share"]["unit"] == "%" and card["formats"]["day"]["order"] == "dmy"
+    assert card["missing"] == ["k.A."] and card["dropped"] == ["no"]
+    assert card["dates"]["day"]["parts"] == ["year", "month", "weekday", "yearday", "days"]
+    loaded = bundle.load(model)
+    loaded.save(model.parent / "again")
+    assert (model.parent / "again/card.json").read_text() == (model / "card.json").read_text()
+
+
+def test_rows_with_types_and_as_written_are_the_same(model: Path, table: Path, tmp_path: Path) -> None:
+    result = run("predict", model, table, "--out", tmp_path / "p.parquet")
+    assert result.exit_code == 0 and result.stderr == "", result.output
+    from_file = pd.read_parquet(tmp_path / "p.parquet")["p_a"]
+    loaded = bundle.load(model)
+    written = as_written(plain())
+    texts = [written, written.assign(day=plain()["day"].dt.strftime("%Y-%m-%d")), plain()]
+    for frame in (*texts, plain().assign(day=plain()["day"].dt.tz_localize("UTC"))):
+        np.testing.assert_allclose(loaded.predict(frame)["p_a"], from_file, rtol=1e-12)
+    plain().to_parquet(tmp_path / "t.parquet")
+    assert run("report", model, tmp_path / "t.parquet", "--out", tmp_path / "r.html").exit_code == 0
+
+
+def test_what_is_written_otherwise_is_refused(model: Path, tmp_path: Path) -> None:
+    out = ("--out", tmp_path / "p.csv")
+    for column, value, what in (
+        ("price", "1.5 €", "numbers"),
+        ("share", "12", "numbers"),
+        ("day", "x", "dates"),
+    ):
+        frame = as_written(plain())
+        frame.loc[4, column] = value
+        frame.to_csv(tmp_path / "t.csv", index=False, sep=";")
+        said = refused("predict", model, tmp_path / "t.csv", *out)
+        expected = (
+            f"row 5 (line 6), {value!r}: column {column!r} held {what} when the model was fitted; give {what}"
+        )
+        assert said == f"{tmp_path / 't.csv'}, {expected}"
+
+
+def test_dates_are_learnt_from_the_training_rows(table: Path) -> None:
+    own = read_own(table, label="kind", missing=["k.A."])
+    late = np.flatnonzero(own.features["day"] >= pd.Timestamp("2022-01-01"))
+    parts = own.fit_encoding(late).dates["day"]
+    assert parts.parts == ("month", "weekday", "yearday", "days")
+    assert parts.reference == own.features["day"].iloc[late].min().isoformat()
+    found = own.views(own.fit_encoding(late), np.arange(N))["S"]
+    assert np.isfinite(found.numeric).all()
+    assert isinstance(own, OwnTable)
+
+
+def test_a_prepared_table_has_them_too(table: Path, tmp_path: Path) -> None:
+    made = custom.prepare(table, label="kind", missing=["k.A."], seed=0)
+    store.write(made, tmp_path / "prepared")
+    (train, labels), val = (
+        store.read(tmp_path / "prepared", "train"),
+        store.read(tmp_path / "prepared", "val"),
+    )
+    fitted = build("2wl", pictures=False, rounds=2).fit(train, labels, val)
+    card = store.read_card(tmp_path / "prepared")
+    bundle_of(fitted, card, name="2wl", seed=0, scores={"accuracy": 1.0}).save(tmp_path / "bundle")
+    loaded = bundle.load(tmp_path / "bundle")
+    frame = store.read_frame(tmp_path / "prepared", "val")
+    rows = raw_rows(loaded.card, frame)
+    assert set(rows) == {"price", "share", "day"}
+    np.testing.assert_allclose(loaded.predict(rows).iloc[:, 1:], fitted.predict_proba(val[0]), atol=1e-6)
+    train_rows = raw_rows(loaded.card, store.read_frame(tmp_path / "prepared", "train"))
+    found = drift.compare(loaded.card, train_rows, {}, table).set_index("column")
+    assert found.loc["day", "kind"] == "date" and (found["drift"] == "").all()
