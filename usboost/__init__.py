@@ -3,6 +3,8 @@
 Everything below can be imported from here, ``from usboost import TwoWeakLearnerClassifier``; a part is
 loaded when it is first asked for, so ``import usboost`` itself loads nothing.
 
+Models of a DataFrame, with columns of any kind and pictures among them
+    `MultimodalClassifier`, `MultimodalRegressor`
 Models: scikit-learn estimators on `Views`
     `TwoWeakLearnerClassifier` (2WL, 2WL2O), `BoostedFeatureNetworkClassifier` (BFV+DNN),
     `TwoBranchNetworkClassifier`, `LightGBMBaseline`; for numbers `TwoWeakLearnerRegressor`,
@@ -61,6 +63,8 @@ if TYPE_CHECKING:
     from usboost.models.two_branch import TwoBranchNetworkRegressor as TwoBranchNetworkRegressor
     from usboost.models.two_weak_learner import TwoWeakLearnerClassifier as TwoWeakLearnerClassifier
     from usboost.models.two_weak_learner_regressor import TwoWeakLearnerRegressor as TwoWeakLearnerRegressor
+    from usboost.multimodal.estimator import MultimodalClassifier as MultimodalClassifier
+    from usboost.multimodal.estimator import MultimodalRegressor as MultimodalRegressor
 
 __version__ = "0.1.0"
 
@@ -80,6 +84,8 @@ _MODULES = {
     "Images": "usboost.data.images",
     "LightGBMBaseline": "usboost.models.baselines",
     "LightGBMBaselineRegressor": "usboost.models.baselines",
+    "MultimodalClassifier": "usboost.multimodal.estimator",
+    "MultimodalRegressor": "usboost.multimodal.estimator",
     "NetworkLearner": "usboost.learners.networks.learner",
     "PredictionIntervals": "usboost.models.prediction_intervals",
     "RidgeBaseline": "usboost.models.ridge_baseline",

@@ -55,7 +55,7 @@ def test_a_refusal_loads_nothing_that_trains(tmp_path):
         ("fit", table, *kind, "--model", "9wl"): "unknown model '9wl'",
         ("fit", table, *kind, "--model", "bnn"): "does not read a table like this",
         ("compare", missing, *kind): "table not found",
-        ("compare", table, *kind, "--by", "rmse"): "unknown score 'rmse'",
+        ("compare", table, *kind, "--by", "purity"): "unknown score 'purity'",
         ("predict", folder, missing, "--out", tmp_path / "p.csv"): "table not found",
         ("predict", folder, table, "--out", tmp_path / "p.csv"): "is no model that usboost fit saved",
         ("report", folder, missing, "--out", tmp_path / "r.html"): "table not found",

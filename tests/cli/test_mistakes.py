@@ -58,7 +58,9 @@ def test_unknown_models_and_scores(table, tmp_path):
     assert said.startswith("unknown model '9wl'; choose among baseline, bfv_dnn, 2wl, ")
     assert "unknown model 'x'" in refused("compare", table, "--label", "kind", "--models", "lgbm,x")
     assert "names no model" in refused("compare", table, "--label", "kind", "--models", " , ")
-    assert "unknown score 'rmse'" in refused("compare", table, "--label", "kind", "--by", "rmse")
+    assert "unknown score 'purity'" in refused("compare", table, "--label", "kind", "--by", "purity")
+    of_numbers = run("compare", table, "--label", "kind", "--by", "rmse")
+    assert of_numbers.exit_code == 1 and "unknown score 'rmse'" in of_numbers.stderr.splitlines()[-1]
     few = run("compare", table, "--label", "kind", "--models", "lgbm", "--folds", 30)
     assert few.exit_code == 1 and "too few for 30 folds" in few.stderr.splitlines()[-1]
 
@@ -126,14 +128,15 @@ def test_only_a_model_is_replaced(table, tmp_path):
     model = tmp_path / "model"
     assert run(*fit, model).exit_code == 0
     before = (model / "card.json").read_text()
+    assert "holds a model; replace it with --force" in refused(*fit, model)
     # a fit that fails leaves the earlier model
-    assert "no column 'gone'" in refused(*fit, model, "--drop", "gone")
+    assert "no column 'gone'" in refused(*fit, model, "--drop", "gone", "--force")
     assert (model / "card.json").read_text() == before
-    assert run(*fit, model, "--seed", 1).exit_code == 0
+    assert run(*fit, model, "--seed", 1, "--force").exit_code == 0
     assert json.loads((model / "card.json").read_text())["seed"] == 1
     # and what a person put beside it is not lost
     (model / "notes.txt").write_text("the good one")
-    assert "not only, a model" in refused(*fit, model)
+    assert "not only, a model" in refused(*fit, model, "--force")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "model", "table.csv"]
 
 

@@ -25,7 +25,6 @@ app = typer.Typer(
 )
 
 
-
 def _version(asked: bool) -> None:
     if asked:
         typer.echo(f"usboost {version('usboost')}")

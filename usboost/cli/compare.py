@@ -37,7 +37,6 @@ from usboost.evaluation.names import METRICS_OF, check_metric, task_of
 from usboost.models import zoo
 from usboost.models.entry import KINDS
 
-
 BY = ", ".join(each for metrics in METRICS_OF.values() for each in metrics)
 
 
@@ -53,9 +52,7 @@ def compare(
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Fits at a time.")] = 1,
     by: Annotated[
         str | None,
-        typer.Option(
-            "--by", help=f"Score to rank by: {BY} [default: accuracy, RMSE].", show_default=False
-        ),
+        typer.Option("--by", help=f"Score to rank by: {BY} [default: accuracy, RMSE].", show_default=False),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for comparison.csv and comparison.md.")

@@ -295,7 +295,7 @@ def check_place(folder: Path, *, replace: bool = True) -> None:
     """
     folder = Path(folder)
     if not replace and (folder / CARD).exists():
-        raise UsboostError(f"{folder} holds a model; replace it with --force, or name another folder with --out")
+        raise UsboostError(f"{folder} holds a model; replace it with --force, or give another --out")
     if folder.is_dir():
         found = {entry.name for entry in folder.iterdir()}
         if found != {CARD, MODEL} or _kind(folder / CARD) != KIND:

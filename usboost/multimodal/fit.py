@@ -153,9 +153,10 @@ def check_classes(table: OwnTable, train: np.ndarray, *others: np.ndarray) -> No
         return
     seen = np.bincount(table.labels[train], minlength=len(table.classes)) > 0
     if not seen.all():
+        name = table.classes[int(seen.argmin())]
         raise UsboostError(
-            f"{table.file}: class {table.classes[int(seen.argmin())]!r} is not among the rows that are fitted "
-            "to as the rows are divided; divide them in another way, or leave the class out with --missing"
+            f"{table.file}: class {name!r} is not among the rows that are fitted to, as they are divided; "
+            f"divide them in another way, or leave the class out with --missing {name!r}"
         )
 
 

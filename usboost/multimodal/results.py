@@ -13,6 +13,7 @@ from usboost.evaluation.statistics import LEVEL
 from usboost.files import write_atomically
 from usboost.multimodal.compare import Comparison, Standing
 
+
 def head(comparison: Comparison) -> list[str]:
     """The titles of the columns."""
     return ["model", *map(metric_name, comparison.metrics), "seconds", "against the best"]
@@ -51,7 +52,8 @@ def notes(comparison: Comparison) -> list[str]:
     parts = comparison.scores[["repeat", "fold"]].drop_duplicates()
     lines = [
         f"Mean ± standard deviation over {len(parts)} test folds, the same for all models, ranked by "
-        f"{metric_name(comparison.by)}." + (f" F1 is {f1_of(comparison.classes)}." if comparison.classes else "")
+        f"{metric_name(comparison.by)}."
+        + (f" F1 is {f1_of(comparison.classes)}." if comparison.classes else "")
     ]
     if len(standings) > 1:
         lines.append(
@@ -101,7 +103,9 @@ def write(comparison: Comparison, folder: Path, title: str) -> None:
 
 def number(value: float) -> str:
     """A score: four digits after the point, or four in all where it has a unit and is large."""
-    return f"{value:.4f}" if abs(value) < 100 else f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:,.1f}"
+    return (
+        f"{value:.4f}" if abs(value) < 100 else f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:,.1f}"
+    )
 
 
 def _signed(value: float) -> str:

@@ -39,7 +39,10 @@ def test_each_column_is_described(tmp_path: Path) -> None:
     }
     assert schema.rows == N
     assert schema.warnings == ("column 'z' has the same value in all rows, so it says nothing",)
-    assert schema.notes == ("column 'i' is left out: each row has its own value",)
+    assert schema.notes == (
+        "the label 'y' has 3 different whole numbers, taken as classes",
+        "column 'i' is left out: each row has its own value",
+    )
 
 
 def test_what_looks_like_a_mistake(tmp_path: Path) -> None:

@@ -221,8 +221,12 @@ def test_other_wrong_tables_are_refused(tmp_path: Path) -> None:
         (good, {"drop": ["z"]}, "has no column 'z'"),
         (good, {"image": "y"}, "column 'y' cannot have two roles"),
         (good, {"split_column": "x", "drop": ["x"]}, "column 'x' cannot have two roles"),
-        (good, {"label": "x"}, "has 40 values in 40 rows"),
-        (from_columns(tmp_path, "parquet", z=[0.5, 1] * 20), {"label": "z"}, "holds fractions"),
+        (good, {"label": "x", "task": "classification"}, "has 40 values in 40 rows"),
+        (
+            from_columns(tmp_path, "parquet", z=[0.5, 1] * 20),
+            {"label": "z", "task": "classification"},
+            "holds fractions",
+        ),
     ):
         with pytest.raises(UsboostError, match=message):
             read(path, **options)

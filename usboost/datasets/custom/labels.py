@@ -64,7 +64,9 @@ def with_positive(
         If there are more classes than two, or none of that name.
     """
     if positive is not None and (len(classes) != 2 or positive not in classes):
-        what = "has no such class" if len(classes) == 2 else f"has {len(classes)} classes, none of which is it"
+        what = (
+            "has no such class" if len(classes) == 2 else f"has {len(classes)} classes, none of which is it"
+        )
         raise UsboostError(
             f"{column.source}: --positive {positive!r}: the label {column.name!r} {what}; "
             f"it has {', '.join(classes[:10])}"
@@ -125,7 +127,8 @@ def targets_of(column: Column, *, several: bool = True) -> np.ndarray:
         raise UsboostError(f"{row}: the label {column.name!r} is infinite; correct it or leave it empty")
     if several and np.ptp(present) == 0:
         raise UsboostError(
-            f"{column.source}: the label column {column.name!r} holds {present[0]:g} only; nothing can be learnt"
+            f"{column.source}: the label column {column.name!r} holds {present[0]:g} only, so nothing "
+            "can be learnt; name another"
         )
     return values
 

@@ -48,10 +48,10 @@ def warnings_of(table: OwnTable) -> Iterator[str]:
 def gives_away(column: pd.Series, labels: np.ndarray) -> bool:
     """Whether one column alone predicts the label.
 
-    Of a number to predict, it explains nearly all of its variance: each row is predicted by the mean of the
-    other rows with its value, or in its quantile. Else: for two classes and numbers by the area under the ROC curve; else each row gets the class that most
-    other rows with its value, or in its quantile of 64, have, and the shares that are right are averaged
-    over the classes. Missing values count as a value.
+    Of a number to predict, it explains nearly all of the variance: each row is predicted by the mean of the
+    other rows with its value, or in its quantile of 64. Of two classes, by the area under the ROC curve of
+    its numbers; else each row gets the class that most others with its value or in its quantile have, and the
+    shares that are right are averaged over the classes. Missing values count as a value.
 
     Parameters
     ----------

@@ -97,7 +97,7 @@ def read_table(
         rows = np.flatnonzero(labels >= 0)
     else:
         if positive is not None:
-            raise UsboostError(f"--positive {positive!r} is for classes, but {label!r} is predicted as a number")
+            raise UsboostError(f"--positive is for classes, but {label!r} is predicted as a number")
         labels, classes = targets_of(columns[label]), []
         rows = np.flatnonzero(~np.isnan(labels))
     nominal = {*roles.categorical, *file.declared}
