@@ -24,7 +24,7 @@ def test_it_is_chosen_saved_and_asked_again(tmp_path: Path, monkeypatch: pytest.
     fit = ("fit", "table.csv", "--label", "kind", "--model", "1wl_s", "--rounds", 5)
     fit = (*fit, "--learner", "S=least_squares")
     unknown = run(*fit).stderr.splitlines()[-1]
-    assert "error: unknown learner kind 'least_squares'; known are network, tree" in unknown
+    assert "unknown learner kind 'least_squares'; known are network, tree" in unknown
     assert "there is no module 'nowhere'" in refused(*fit, "--import", "nowhere")
     assert "write --learner S=regressor" in refused(*fit, "--learner", "S")
     assert run(*fit, "--import", "own_least_squares").exit_code == 0
