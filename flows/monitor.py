@@ -33,7 +33,7 @@ def monitor(
 
     Args:
         dataset: prepared dataset whose champion is served, e.g. custom
-        requests: Parquet or CSV file with the columns that the model reads
+        requests: table with the columns that the model reads
         psi: population stability index above which a column drifts
         share: by how much more rows may lack a value or hold an unseen category
     """
@@ -59,9 +59,7 @@ def shown(value: Any) -> str | float:
 
 def main(
     dataset: Annotated[str, typer.Argument(help="prepared dataset whose champion is served, e.g. custom")],
-    requests: Annotated[
-        str, typer.Argument(help="Parquet or CSV file with the columns that the model reads")
-    ],
+    requests: Annotated[str, typer.Argument(help="table with the columns that the model reads")],
     psi: Annotated[float, typer.Option(help="stability index above which a column drifts")] = 0.2,
     share: Annotated[
         float, typer.Option(help="by how much more rows may lack a value or hold an unseen category")

@@ -160,6 +160,8 @@ def _custom(raw: Path, settings: Settings, work: Path, progress: Progress | None
         split_column=custom_demo.SPLIT if demo else chosen.split_column,
         categorical=chosen.categorical,
         drop=chosen.drop,
+        missing=chosen.missing,
+        images_root=None if chosen.images_root is None else Path(chosen.images_root).expanduser(),
         seed=settings.data_seed,
         profile=settings.profile,
         size=sizes.image_size or custom.SIZE,

@@ -57,6 +57,8 @@ class Custom(Section):
     split_column: str | None
     categorical: list[str]
     drop: list[str]
+    missing: list[str] = []
+    images_root: str | None = None
     channels: Literal[1, 3]
     skip_unreadable: bool
 

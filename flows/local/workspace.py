@@ -173,7 +173,9 @@ def make_command(
     profile: Annotated[
         str | None, typer.Option(help="demo, own or paper; by default that of params.yaml")
     ] = None,
-    table: Annotated[Path | None, typer.Option(help="own: your table, Parquet or CSV")] = None,
+    table: Annotated[
+        Path | None, typer.Option(help="own: your table, a file or a folder of Parquet files")
+    ] = None,
     label: Annotated[str, typer.Option(help="own: column of the classes")] = "label",
     image: Annotated[
         list[str] | None, typer.Option(help="own: a column of pictures; may be repeated")

@@ -27,7 +27,7 @@ from usboost.datasets.custom import table as custom_table
 from usboost.datasets.custom.own import OwnTable
 from usboost.datasets.custom.schema import describe
 from usboost.datasets.custom.source import TableFile
-from usboost.datasets.custom.table import read_table
+from usboost.datasets.custom.table import read_own, read_table
 from usboost.errors import UsboostError
 
 N = 24
@@ -477,3 +477,12 @@ def test_rows_come_in_the_batches_that_are_asked_for(tmp_path: Path, name: str, 
     batches = [batch["i"].to_pylist() for batch in file.batches(["i"], size)]
     assert [len(batch) for batch in batches[:-1]] == [size] * (len(batches) - 1) and len(batches[-1]) <= size
     assert [value for batch in batches for value in batch] == [*map(str, range(N))]
+
+
+def test_the_row_of_a_class_of_one_row_can_be_left_out(tmp_path: Path) -> None:
+    path = raw("x,y\n" + "1.5,a\n2.25,b\n" * 6 + "3,c\n")(tmp_path)
+    with pytest.raises(
+        UsboostError, match=r"class 'c' of 'y' has 1 row, .* leave its row out with --missing 'c'"
+    ):
+        read_own(path, label="y")
+    assert read_own(path, label="y", missing=["c"]).classes == ["a", "b"]

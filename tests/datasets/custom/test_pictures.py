@@ -354,7 +354,7 @@ def test_the_root_of_the_pictures(tmp_path: Path) -> None:
             read(written(outside, *relative[1:]), images_root=root)
     with pytest.raises(UsboostError, match="is not a path inside"):
         read(written(*absolute))
-    with pytest.raises(UsboostError, match="the folder of the pictures, .* does not exist"):
+    with pytest.raises(UsboostError, match=r"the folder of the pictures, .* does not exist"):
         read(path, images_root=tmp_path / "gone")
 
 
@@ -363,6 +363,6 @@ def test_addresses_are_refused(tmp_path: Path, address: str) -> None:
     (tmp_path / "0.png").write_bytes(saved(drawn(0)))
     frame(20).assign(photo=["0.png", address] * 10).to_csv(tmp_path / "t.csv", index=False)
     with pytest.raises(
-        UsboostError, match="row 2: column 'photo' holds an address, .*; download the pictures"
+        UsboostError, match=r"row 2: column 'photo' holds an address, .*; download the pictures"
     ):
         read(tmp_path / "t.csv")

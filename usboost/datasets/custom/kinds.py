@@ -167,12 +167,16 @@ def _in_groups(present: pd.Series, column: Column) -> bool:
 def _counts_up(column: Column) -> bool:
     """Whether each row holds the number of the row, from 0 or 1, or a column that pandas wrote holds whole
     numbers that all differ."""
+    is_index = column.name == "" or column.name.startswith("Unnamed: ")
+    # most columns are ruled out by their first value
+    if not len(column.cells) or not (is_index or str(column.cells[0].as_py()).strip() in ("0", "1")):
+        return False
     numbers = column.numbers()
-    if numbers is None or not len(numbers) or numbers.isna().any():
+    if numbers is None or numbers.isna().any():
         return False
     if is_text(column.type) and not column.plain().str.fullmatch(r"\d+").all():
         return False
     found = numbers.to_numpy()
-    if column.name == "" or column.name.startswith("Unnamed: "):
+    if is_index:
         return len(np.unique(found)) == len(found)
     return len(found) >= FEW and found[0] in (0, 1) and bool((np.diff(found) == 1).all())

@@ -40,7 +40,7 @@ def warnings_of(table: OwnTable) -> Iterator[str]:
             yield f"column {name!r} holds the same as {same!r}; one of them can be dropped"
     # rows with pictures differ in these
     if not table.roles.image and table.features.shape[1]:
-        repeated = int(table.features.assign(**{"": table.labels}).duplicated().sum())
+        repeated = int(pd.concat([table.features, pd.Series(table.labels)], axis=1).duplicated().sum())
         if repeated:
             yield f"{repeated:,} row{'s are' if repeated > 1 else ' is'} equal to an earlier one"
 

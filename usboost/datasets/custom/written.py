@@ -22,6 +22,7 @@ _NUMBER = re.compile(
     rf"(?P<before>{_SIGNS}|{_CODES})? ?(?P<sign>[+-])? ?(?P<unit>{_SIGNS}|{_CODES})? ?"
     rf"(?P<body>[\d.,' ]*\d[\d.,']*(?:[eE][+-]?\d+)?) ?(?P<after>{_SIGNS}|{_CODES}|%)?"
 )
+_LONGEST = 60  # characters of a number; the time that the pattern takes grows with their square
 _ALIKE = str.maketrans(
     {"\u00a0": " ", "\u202f": " ", "\u2009": " ", "\u2212": "-", "\u2019": "'", "\u02bc": "'"}
 )
@@ -160,6 +161,8 @@ def date_formats(texts: Sequence[str]) -> list[DateFormat]:
 
 def _split(text: str) -> tuple[str, str, str] | None:
     """Sign, digits and unit of what may be a number."""
+    if len(text) > _LONGEST:
+        return None
     found = _NUMBER.fullmatch(text.translate(_ALIKE).strip())
     if found is None:
         return None
