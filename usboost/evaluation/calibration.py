@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 FOLDS = 5
 """Parts of the rows; each is scored at the temperature of the others."""
@@ -33,6 +32,8 @@ def temperature_of(probabilities: np.ndarray, y: np.ndarray, weight: np.ndarray 
     ----------
     probabilities : float (n, M); y : int (n,), classes 0..M−1; weight : float (n,), by default all 1.
     """
+    from scipy.optimize import minimize_scalar  # not for those who only temper
+
     logs = _logs(probabilities)
 
     def loss(log_temperature: float) -> float:
