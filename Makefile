@@ -102,7 +102,7 @@ mutants: $(READY) ## break the code on purpose in some eighty places: which test
 
 .PHONY: docs
 docs: $(READY) ## build the documentation site in site/; a link that leads nowhere is an error
-	@$(MKDOCS) build --strict --quiet
+	@$(MKDOCS) build --strict
 	@echo "open site/index.html, or \`make docs-serve\` for a site with search"
 
 .PHONY: docs-serve

@@ -19,6 +19,7 @@ OUTSIDE = {
 }
 """The page of each file at the top of the repository."""
 
+UNSEARCHED = "---\nsearch: {exclude: true}\n---\n"
 SOURCE = {page: f"../{name}" for name, page in OUTSIDE.items()}
 LINK = re.compile(r"(?<=\]\()([^)#\s]+)(?=[)#])")
 
@@ -28,13 +29,16 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for name, page in OUTSIDE.items():
         text = (root / name).read_text()
         if not name.endswith(".md"):
-            text = f"# {name}\n\n```{Path(name).suffix[1:] or 'text'}\n{text}```\n"
+            language = Path(name).suffix[1:] or "text"
+            text = f"{UNSEARCHED}# {name}\n\n```{language}\n{text}```\n"
         files.append(File.generated(config, page, content=text))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Links as they are in the repository, to where their files are on the site."""
+    if page.parent is None:  # alone under its tab: no list of pages beside it
+        page.meta["hide"] = ["navigation"]
     here = page.file.src_uri
     folder = posixpath.dirname(SOURCE.get(here, here))
 
