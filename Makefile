@@ -13,7 +13,7 @@ SEEDS ?=
 # each folder a workspace, with its own params.yaml, data and reports
 run services: WORKSPACE ?= workspace
 paper: WORKSPACE ?= paper
-PREFECT_PORT ?= 4200
+PREFECT_PORT ?=
 MLFLOW_PORT ?= 5000
 DOCS_PORT ?= 8000
 
@@ -59,7 +59,7 @@ ui: $(READY) ## open the two UIs on loopback until Ctrl-C: MLflow and Prefect
 .PHONY: services
 services: $(READY) ## start Prefect, MLflow and workers on loopback: [PREFECT_PORT=4200] [MLFLOW_PORT=5000] [AUTH=1]
 	test -d $(WORKSPACE) || python -m flows.local.workspace make $(WORKSPACE)
-	cd $(WORKSPACE) && python -m flows.local.services start --prefect-port $(PREFECT_PORT) --mlflow-port $(MLFLOW_PORT) $(if $(AUTH),--auth)
+	cd $(WORKSPACE) && python -m flows.local.services start $(if $(PREFECT_PORT),--prefect-port $(PREFECT_PORT)) --mlflow-port $(MLFLOW_PORT) $(if $(AUTH),--auth)
 
 .PHONY: services-stop
 services-stop: $(READY) ## end what `make services` started

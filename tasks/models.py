@@ -122,6 +122,10 @@ class FromParams(Parts):
         backbone = self._backbone(self._table2, self.settings.sizes.boosting)
         return {"backbone": backbone, "device": self.settings.device}
 
+    def forest(self) -> dict[str, Any]:
+        """The same."""
+        return self.linear()
+
     def boosted_network(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The section `bnn`."""
         chosen = self.settings.bnn
@@ -203,6 +207,9 @@ class OwnTable(OneComputer):
 
     def linear(self) -> dict[str, Any]:
         return {**super().linear(), "device": self.settings.device}
+
+    def forest(self) -> dict[str, Any]:
+        return {**super().forest(), "device": self.settings.device}
 
     def _reader(self) -> dict[str, Any]:
         if self.pictures is None:

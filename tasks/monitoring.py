@@ -76,7 +76,7 @@ def compare(dataset: str, requests: Path, psi: float, share: float) -> Looked:
     pictures = [] if card.images is None else card.images.columns
     train = raw_rows(card, store.read_frame(folder, "train"))
     without = dict(zip(pictures, _without(prepared), strict=True))
-    tags = tracking.lineage(f"monitor@{dataset}", {"prepared": folder})
+    tags = tracking.lineage({"prepared": folder})
     tags |= {"dataset": dataset, "registered_model": name, "version": str(version.version)}
     with tracking.tracked_run(f"{name}-monitor", requests.name, tags) as run_id:
         columns = drift.compare(card, train, without, requests, psi=psi, share=share)

@@ -54,8 +54,12 @@ def servers() -> tuple[str, str]:
     store = os.environ.get("MLFLOW_TRACKING_URI", "")
     if store.startswith("http"):
         return store.rstrip("/"), (PREFECT_API_URL.value() or "").removesuffix("/api")
-    ports = os.environ.get("USBOOST_MLFLOW_PORT", "5000"), os.environ.get("USBOOST_PREFECT_PORT", "4200")
-    return f"http://127.0.0.1:{ports[0]}", f"http://127.0.0.1:{ports[1]}"
+    mlflow, prefect = (
+        f"http://127.0.0.1:{os.environ.get(name, default)}"
+        for name, default in (("USBOOST_MLFLOW_PORT", "5000"), ("USBOOST_PREFECT_PORT", "4200"))
+    )
+    # that of the flow which writes the report: its port lasts
+    return mlflow, (PREFECT_API_URL.value() or prefect).removesuffix("/api")
 
 
 def _origin(made: dict[str, Any], mlflow: str, prefect: str) -> Origin:
@@ -65,4 +69,4 @@ def _origin(made: dict[str, Any], mlflow: str, prefect: str) -> Origin:
     runs = [Run("MLflow", run, page)]
     if flow_run := made.get("prefect_flow_run"):
         runs.append(Run("Prefect", flow_run, f"{prefect}/runs/flow-run/{flow_run}" if prefect else None))
-    return Origin(made.get("stage") or "–", made.get("inputs") or {}, tuple(runs))
+    return Origin(made.get("stage"), made.get("inputs") or {}, tuple(runs))

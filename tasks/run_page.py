@@ -24,7 +24,7 @@ def tags(planned: Planned, profile: str, more: Mapping[str, str]) -> dict[str, s
     inputs = {"prepared": prepared_folder(dataset)}
     if entry.needs_features:
         inputs["features"] = features_folder(dataset)
-    given = tracking.lineage(f"train@{dataset}-{model}", inputs)
+    given = tracking.lineage(inputs)
     given |= {"dataset": dataset, "model": model, "seed": str(planned.seed), "profile": profile}
     given |= {"title": entry.title, "kind": entry.kind, **more}
     about = f"**{entry.title}**, {entry.about}, fitted to `{dataset}` with seed {planned.seed}."

@@ -38,7 +38,13 @@ STAGES: dict[str, tuple[str, ...]] = {
         "usboost.learners.trees.learner",
         "usboost.learners.ridge",
     ),
-    "external_baselines": (*FITTED_AND_SCORED, "usboost.models.baselines", "usboost.models.linear"),
+    "external_baselines": (
+        *FITTED_AND_SCORED,
+        "usboost.models.baselines",
+        "usboost.models.linear",
+        "usboost.models.forest",
+        "usboost.models.prior",
+    ),
     "further_data": ("tasks.data",),
     "further": (
         *FITTED_AND_SCORED,

@@ -5,10 +5,12 @@ loaded when it is first asked for, so ``import usboost`` itself loads nothing.
 
 Models: scikit-learn estimators on `Views`
     `TwoWeakLearnerClassifier` (2WL, 2WL2O), `BoostedFeatureNetworkClassifier` (BFV+DNN),
-    `TwoBranchNetworkClassifier`, `LightGBMBaseline`
+    `TwoBranchNetworkClassifier`, `LightGBMBaseline`; for numbers `TwoWeakLearnerRegressor`,
+    `BoostedFeatureNetworkRegressor`, `TwoBranchNetworkRegressor`, `LightGBMBaselineRegressor`,
+    `RidgeBaseline`, and limits around what any of these predicts: `PredictionIntervals`
 Models on a matrix or a DataFrame
-    `BoostedNetworkClassifier`, `BoostedNetworkRegressor` (BNN), `SplitColumns` (a model on views as one
-    on a matrix)
+    `BoostedNetworkClassifier`, `BoostedNetworkRegressor` (BNN), `SplitColumns` and
+    `SplitColumnsRegressor` (a model on views as one on a matrix)
 Models on sequences
     `EarlyBoostClassifier`, `EarlyTrigger` (answers as soon as it is confident)
 Data
@@ -41,7 +43,9 @@ if TYPE_CHECKING:
     from usboost.learners.ridge import RidgeLearner as RidgeLearner
     from usboost.learners.trees.learner import TreeLearner as TreeLearner
     from usboost.models.baselines import LightGBMBaseline as LightGBMBaseline
+    from usboost.models.baselines import LightGBMBaselineRegressor as LightGBMBaselineRegressor
     from usboost.models.bfv_network import BoostedFeatureNetworkClassifier as BoostedFeatureNetworkClassifier
+    from usboost.models.bfv_network import BoostedFeatureNetworkRegressor as BoostedFeatureNetworkRegressor
     from usboost.models.boosted_network import BoostedNetworkClassifier as BoostedNetworkClassifier
     from usboost.models.boosted_network import BoostedNetworkRegressor as BoostedNetworkRegressor
     from usboost.models.early_trigger import EarlyTrigger as EarlyTrigger
@@ -49,9 +53,14 @@ if TYPE_CHECKING:
     from usboost.models.gbm import BoostedFeatures as BoostedFeatures
     from usboost.models.persistence import load as load
     from usboost.models.persistence import save as save
+    from usboost.models.prediction_intervals import PredictionIntervals as PredictionIntervals
+    from usboost.models.ridge_baseline import RidgeBaseline as RidgeBaseline
     from usboost.models.split_columns import SplitColumns as SplitColumns
+    from usboost.models.split_columns import SplitColumnsRegressor as SplitColumnsRegressor
     from usboost.models.two_branch import TwoBranchNetworkClassifier as TwoBranchNetworkClassifier
+    from usboost.models.two_branch import TwoBranchNetworkRegressor as TwoBranchNetworkRegressor
     from usboost.models.two_weak_learner import TwoWeakLearnerClassifier as TwoWeakLearnerClassifier
+    from usboost.models.two_weak_learner_regressor import TwoWeakLearnerRegressor as TwoWeakLearnerRegressor
 
 __version__ = "0.1.0"
 
@@ -59,6 +68,7 @@ __version__ = "0.1.0"
 _MODULES = {
     "Backbone": "usboost.learners.networks.backbones",
     "BoostedFeatureNetworkClassifier": "usboost.models.bfv_network",
+    "BoostedFeatureNetworkRegressor": "usboost.models.bfv_network",
     "BoostedFeatures": "usboost.models.gbm",
     "BoostedNetworkClassifier": "usboost.models.boosted_network",
     "BoostedNetworkRegressor": "usboost.models.boosted_network",
@@ -69,14 +79,20 @@ _MODULES = {
     "EarlyTrigger": "usboost.models.early_trigger",
     "Images": "usboost.data.images",
     "LightGBMBaseline": "usboost.models.baselines",
+    "LightGBMBaselineRegressor": "usboost.models.baselines",
     "NetworkLearner": "usboost.learners.networks.learner",
+    "PredictionIntervals": "usboost.models.prediction_intervals",
+    "RidgeBaseline": "usboost.models.ridge_baseline",
     "RidgeLearner": "usboost.learners.ridge",
     "Sequences": "usboost.data.frames",
     "SplitColumns": "usboost.models.split_columns",
+    "SplitColumnsRegressor": "usboost.models.split_columns",
     "Table": "usboost.data.table",
     "TreeLearner": "usboost.learners.trees.learner",
     "TwoBranchNetworkClassifier": "usboost.models.two_branch",
+    "TwoBranchNetworkRegressor": "usboost.models.two_branch",
     "TwoWeakLearnerClassifier": "usboost.models.two_weak_learner",
+    "TwoWeakLearnerRegressor": "usboost.models.two_weak_learner_regressor",
     "UsboostError": "usboost.errors",
     "Views": "usboost.data.views",
     "load": "usboost.models.persistence",

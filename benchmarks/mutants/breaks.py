@@ -28,7 +28,7 @@ class Break:
     tests: tuple[str, ...]
 
 
-BASE, BNN = "usboost/models/base.py", "usboost/models/boosted_network.py"
+BASE, BNN = "usboost/models/estimator.py", "usboost/models/boosted_network.py"
 LIGHTGBM = "usboost/models/baselines.py"
 FIT, COMPARE = "usboost/multimodal/fit.py", "usboost/multimodal/compare.py"
 STUDY, ROWS = "benchmarks/study/results.py", "benchmarks/study/rows.py"
@@ -57,8 +57,8 @@ REVIEWED = [
     Break(
         "1 rows set aside stay in training",
         BASE,
-        "return views[fit_rows], codes[fit_rows], (views[held_rows]",
-        "return views, codes, (views[held_rows]",
+        "return views[fit_rows], y[fit_rows], (views[held_rows]",
+        "return views, y, (views[held_rows]",
         leaks("training"),
     ),
     Break(
@@ -71,8 +71,8 @@ REVIEWED = [
     Break(
         "1 the other rows are fitted to",
         BASE,
-        "return views[fit_rows], codes[fit_rows], (views[held_rows], codes[held_rows])",
-        "return views[held_rows], codes[held_rows], (views[fit_rows], codes[fit_rows])",
+        "return views[fit_rows], y[fit_rows], (views[held_rows], y[held_rows])",
+        "return views[held_rows], y[held_rows], (views[fit_rows], y[fit_rows])",
         leaks("training"),
     ),
     # 2, 3, 4, 5 rows that nobody may see
@@ -180,8 +180,8 @@ REVIEWED = [
     Break(
         "8 LightGBM stops on training rows",
         LIGHTGBM,
-        "held = [dataset(self._table(validation[0]), validation[1], train)] if validation else []",
-        "held = [dataset(table, codes, train)] if validation else []",
+        "held = [dataset(self.reading_(validation[0])[NAME], validation[1], train)] if validation else []",
+        "held = [dataset(table, y, train)] if validation else []",
         leaks("lightgbm"),
     ),
     Break(

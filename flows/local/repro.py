@@ -179,7 +179,7 @@ def make(targets: Sequence[str], jobs: int) -> None:
     logs.mkdir(parents=True, exist_ok=True)
     warm, pool = Warm(FLOWS), ThreadPoolExecutor(jobs)
     try:
-        with Progress(planned.total) as progress:
+        with runtime.server_ahead(), Progress(planned.total) as progress:
             stages = warm.shim(environment)
 
             def go(part: list[str]) -> Path | None:

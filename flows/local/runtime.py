@@ -13,12 +13,15 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, TypeVar
+
+import psutil
 
 from flows.local import access
 from usboost.errors import UsboostError
@@ -189,6 +192,22 @@ def prefect_api() -> Iterator[None]:
             _send_last_events()
 
 
+@contextmanager
+def server_ahead() -> Iterator[None]:
+    """Start the server that the flows of this home will share, while the block does something else."""
+
+    def start() -> None:
+        with suppress(UsboostError, OSError):  # the first flow tries again, and says why
+            _answering_url() or _start_server()
+
+    if os.environ.get("PREFECT_API_URL") or services():
+        yield
+        return
+    with _lease():
+        threading.Thread(target=start, daemon=True).start()
+        yield
+
+
 def _send_last_events() -> None:
     """Task records travel as events: send the last ones while the server is surely there."""
     from prefect.events.worker import EventsWorker
@@ -212,11 +231,28 @@ def _lease_file() -> IO[str]:
 
 
 def _answering_url() -> str | None:
+    """The address of this home's own server if it answers."""
     try:
-        url = json.loads((home() / SERVER).read_text())["url"]
+        kept = json.loads((home() / SERVER).read_text())
+        url, keeper = kept["url"], kept["pid"]
     except (OSError, ValueError, KeyError):
         return None
-    return url if _answers(url) else None
+    return url if _answers(url) and _listens(keeper, _port_of(url)) else None
+
+
+def _listens(keeper: int, port: int) -> bool:
+    """Whether a process or one that it started has the port: another home's server may have it now."""
+    with suppress(psutil.Error):
+        process = psutil.Process(keeper)
+        for each in (process, *process.children(recursive=True)):
+            found = each.net_connections(kind="tcp")
+            if any(one.status == psutil.CONN_LISTEN and one.laddr.port == port for one in found):
+                return True
+    return False
+
+
+def _port_of(url: str) -> int:
+    return int(url.split(":")[-1].removesuffix("/api"))
 
 
 def _answers(url: str) -> bool:
@@ -233,24 +269,35 @@ def _start_server() -> str:
         fcntl.flock(guard, fcntl.LOCK_EX)
         if url := _answering_url():
             return url
-        url = f"http://127.0.0.1:{_port()}/api"
-        log = (home() / "prefect-server.log").open("ab")
-        keeper = subprocess.Popen(
-            [sys.executable, "-m", "flows.local.runtime", url],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,  # outlives this flow, and dvc's
-        )
-        deadline = time.monotonic() + START_SECONDS
-        while time.monotonic() < deadline:
-            if _answers(url):
-                (home() / SERVER).write_text(json.dumps({"url": url, "pid": keeper.pid}))
+        # another home's server may have taken the first port meanwhile
+        for port in (prefect_port(), free_port()):
+            if url := _started(f"http://127.0.0.1:{port}/api"):
                 return url
-            if keeper.poll() is not None:
-                break
-            time.sleep(0.2)
         raise UsboostError(f"the local Prefect server did not start; see {home() / 'prefect-server.log'}")
+
+
+def _started(url: str) -> str | None:
+    """The address of a server's API once it answers, None if it ends before."""
+    log = (home() / "prefect-server.log").open("ab")
+    keeper = subprocess.Popen(
+        [sys.executable, "-m", "flows.local.runtime", url],
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,  # outlives this flow, and dvc's
+    )
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline and keeper.poll() is None:
+        if _answers(url) and _listens(keeper.pid, _port_of(url)):
+            remember(url, keeper.pid)
+            return url
+        time.sleep(0.2)
+    return None
+
+
+def remember(url: str, keeper: int | None = None) -> None:
+    """Keep where this home's Prefect server is, whose next one takes the same port."""
+    (home() / SERVER).write_text(json.dumps({"url": url, "pid": keeper} if keeper else {"url": url}))
 
 
 def end_server() -> None:
@@ -269,24 +316,26 @@ def end_server() -> None:
         if _answering_url() is None:
             return
         keeper = json.loads((home() / SERVER).read_text())
-        if "pid" in keeper:
-            os.killpg(keeper["pid"], signal.SIGTERM)
+        os.killpg(keeper["pid"], signal.SIGTERM)
         deadline = time.monotonic() + DRAIN_SECONDS
         while _answers(keeper["url"]) and time.monotonic() < deadline:
             time.sleep(0.1)
 
 
-def _port() -> int:
-    """That of this home's server before, so that links to its pages last; if it is taken, any free one."""
-    try:
-        url = json.loads((home() / SERVER).read_text())["url"]
-        port = int(url.split(":")[-1].removesuffix("/api"))
-        with socket.socket() as probe:
+def prefect_port() -> int:
+    """Of this home's Prefect server: the one that it had, so that links to its pages last.
+
+    The first is that of ``USBOOST_PREFECT_PORT``, 4200 by default; if one is taken, any free one.
+    """
+    wanted = [int(os.environ.get("USBOOST_PREFECT_PORT", "4200"))]
+    with suppress(OSError, ValueError, KeyError):
+        wanted.insert(0, _port_of(json.loads((home() / SERVER).read_text())["url"]))
+    for port in filter(None, wanted):
+        with suppress(OSError), socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(("127.0.0.1", port))
-        return port
-    except (OSError, ValueError, KeyError):
-        return free_port()
+            return port
+    return free_port()
 
 
 def free_port() -> int:
@@ -297,8 +346,8 @@ def free_port() -> int:
 
 def _keep_server(url: str) -> None:
     """Run the server until no flow has held the lease for `IDLE_SECONDS`."""
-    port = url.split(":")[-1].removesuffix("/api")
-    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", port]
+    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1"]
+    command += ["--port", str(_port_of(url))]
     environment = {f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in FOR_DEPLOYMENTS}
     environment["PREFECT_SERVER_UI_API_URL"] = (
         url  # else its pages ask the default port, where nobody answers

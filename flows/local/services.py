@@ -36,7 +36,7 @@ def _alone() -> AbstractContextManager[None]:
 
 
 def up(
-    prefect_port: int,
+    prefect_port: int | None,
     mlflow_port: int,
     workers: list[str],
     prefect_db: str | None = None,
@@ -64,10 +64,12 @@ def up(
         if unknown := sorted(set(workers) - set(POOLS)):
             raise UsboostError(f"there is no work pool {unknown[0]!r}; choose among {', '.join(POOLS)}")
         slots = params.load().experiment.gpu_slots
-        prefect_port = stack.claim(prefect_port, "Prefect's server", "--prefect-port")
-        mlflow_port = stack.claim(mlflow_port, "MLflow's server", "--mlflow-port")
         stack.end_all()  # what a crash left
         runtime.end_server()
+        if prefect_port is None:
+            prefect_port = runtime.prefect_port()
+        prefect_port = stack.claim(prefect_port, "Prefect's server", "--prefect-port")
+        mlflow_port = stack.claim(mlflow_port, "MLflow's server", "--mlflow-port")
         state = {
             "prefect": f"http://127.0.0.1:{prefect_port}/api",
             "mlflow": f"http://127.0.0.1:{mlflow_port}",
@@ -83,6 +85,7 @@ def up(
             _deploy(state)
             _start_workers(state, workers)
             stack.write_state(state)
+            runtime.remember(state["prefect"])
         except BaseException:
             stack.end_all()
             raise
@@ -195,8 +198,9 @@ def down() -> int:
 @app.command()
 def start(
     prefect_port: Annotated[
-        int, typer.Option(help="port of Prefect's server; 0: any free one", envvar="USBOOST_PREFECT_PORT")
-    ] = 4200,
+        int | None,
+        typer.Option(help="port of Prefect's server; 0: any free one; default: the one that it had, or 4200"),
+    ] = None,
     mlflow_port: Annotated[
         int, typer.Option(help="port of MLflow's server; 0: any free one", envvar="USBOOST_MLFLOW_PORT")
     ] = 5000,

@@ -43,7 +43,8 @@ def described(
     if run_id := tags.get("prefect.flow_run_id"):
         name, address = tags["prefect.flow_run_name"], _prefect_page(run_id)
         lines.append("Prefect flow run: " + (f"[{name}]({address})" if address else f"{name} (`{run_id}`)"))
-    lines += [f"Command: `{shlex.join(command)}`", f"DVC stage: `{tags['stage']}`, of " + " and ".join(read)]
+    stage = f"DVC stage: `{tags['stage']}`, of " if "stage" in tags else "Read: "
+    lines += [f"Command: `{shlex.join(command)}`", stage + " and ".join(read)]
     lines.append("; ".join(f"{name}: `{path.as_posix()}`" for name, path in places.items()))
     if commit := tags.get("git.commit"):
         lines.append(f"Code: commit `{commit}`" + (" and changes" if tags["git.dirty"] == "true" else ""))

@@ -14,13 +14,12 @@ import yaml
 _Yaml = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def lineage(stage: str, inputs: Mapping[str, Path]) -> dict[str, str]:
-    """Tags that say where a run comes from: code, DVC stage and inputs, Prefect flow run."""
+def lineage(inputs: Mapping[str, Path]) -> dict[str, str]:
+    """Tags that say where a run comes from: code, DVC stage if one runs it, inputs, Prefect flow run."""
     from prefect import runtime
 
-    tags = {"stage": os.environ.get("DVC_STAGE", stage)}
-    if os.environ.get("DVC_EXP_NAME"):
-        tags["dvc_experiment"] = os.environ["DVC_EXP_NAME"]
+    names = {"stage": "DVC_STAGE", "dvc_experiment": "DVC_EXP_NAME"}
+    tags = {tag: os.environ[name] for tag, name in names.items() if os.environ.get(name)}
     tags |= _git(Path(__file__).resolve().parent)
     tags |= {f"input.{name}": digest(path) for name, path in inputs.items()}
     if runtime.flow_run.id:

@@ -6,10 +6,23 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import accuracy_score, f1_score, log_loss, roc_auc_score
+from sklearn.metrics import (
+    accuracy_score,
+    f1_score,
+    log_loss,
+    mean_absolute_error,
+    mean_pinball_loss,
+    r2_score,
+    roc_auc_score,
+    root_mean_squared_error,
+)
 
+from usboost.boosting.callbacks import improves
 from usboost.errors import UsboostError
-from usboost.evaluation.metrics import best_threshold, f1, score
+from usboost.evaluation.intervals import regression_intervals
+from usboost.evaluation.metrics import best_threshold, f1, pinball, score, score_regression
+from usboost.evaluation.names import LOWER_IS_BETTER, REGRESSION_METRICS, check_metric, task_of
+from usboost.evaluation.selection import best
 
 rows = st.lists(st.tuples(st.integers(0, 1), st.sampled_from([0.0, 0.1, 0.3, 0.5, 0.7, 1.0])), min_size=1)
 
@@ -71,3 +84,53 @@ def test_a_class_that_is_missing_leaves_no_auc_and_a_number_that_is_none_no_scor
     p[0, 0] = np.nan
     with pytest.raises(UsboostError, match="not finite"):
         score(np.array([0, 1]), p)
+
+
+@given(
+    st.lists(st.tuples(st.floats(-1e3, 1e3), st.floats(-1e3, 1e3)), min_size=2).filter(
+        lambda rows: np.ptp([y for y, _ in rows]) > 1e-3
+    )
+)
+def test_scores_of_a_regression_are_scikit_learns(rows: list[tuple[float, float]]) -> None:
+    y, predicted = np.array(rows).T
+    found = score_regression(y, predicted)
+    assert tuple(found) == REGRESSION_METRICS
+    assert np.isclose(found["rmse"], root_mean_squared_error(y, predicted))
+    assert np.isclose(found["mae"], mean_absolute_error(y, predicted))
+    assert np.isclose(found["r2"], r2_score(y, predicted))
+    for alpha in (0.1, 0.5, 0.9):
+        assert np.isclose(pinball(y, predicted, alpha), mean_pinball_loss(y, predicted, alpha=alpha))
+
+
+def test_equal_targets_have_no_r2_and_predictions_are_finite() -> None:
+    assert np.isnan(score_regression(np.ones(3), np.arange(3.0))["r2"])
+    with pytest.raises(UsboostError, match="a prediction is not finite"):
+        score_regression(np.ones(2), np.array([1.0, np.nan]))
+
+
+def test_a_score_is_of_a_task_and_better_higher_or_lower() -> None:
+    assert [task_of(name) for name in ("f1", "rmse", "r2", "seconds")] == [
+        "classification",
+        "regression",
+        "regression",
+        None,
+    ]
+    check_metric("mae", "regression")
+    with pytest.raises(UsboostError, match="unknown score 'f1'; choose among rmse, mae, r2"):
+        check_metric("f1", "regression")
+    assert {name for name in REGRESSION_METRICS if name in LOWER_IS_BETTER} == {"rmse", "mae"}
+    assert best([("a", {"rmse": 2.0}), ("b", {"rmse": 1.0}), ("c", {"rmse": None})], "rmse") == "b"
+    assert improves({"rmse_val": 1.0}, {"rmse_val": 2.0}, "rmse_val")
+    assert not improves({"r2_val": 0.1}, {"r2_val": 0.2}, "r2_val")
+
+
+def test_intervals_of_a_regression_hold_the_true_score_as_often_as_they_say() -> None:
+    """The RMSE of errors of deviation 1 is 1; of 40 intervals of 95 % about two miss it."""
+    rng = np.random.default_rng(0)
+    hits = 0
+    for seed in range(40):
+        y = rng.normal(size=300)
+        value, low, high = regression_intervals(y + rng.normal(size=300), y, seed=seed, draws=200)["rmse"]
+        assert low < value < high
+        hits += low <= 1 <= high
+    assert 32 <= hits <= 40

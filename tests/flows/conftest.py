@@ -45,6 +45,7 @@ class Workspace:
         self.environment = {
             **os.environ,
             "USBOOST_HOME": str(home),
+            "USBOOST_PREFECT_PORT": "0",
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "OMP_NUM_THREADS": "1",
         }

@@ -7,20 +7,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.base import clone
+from sklearn.base import clone, is_regressor
 from sklearn.datasets import make_blobs
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.baselines import LightGBMBaseline
+from usboost.models.baselines import LightGBMBaseline, LightGBMBaselineRegressor
 from usboost.models.bfv_network import BoostedFeatureNetworkClassifier
 from usboost.models.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
 from usboost.models.earlyboost import EarlyBoostClassifier
 from usboost.models.gbm import BoostedFeatures
-from usboost.models.split_columns import SplitColumns
+from usboost.models.ridge_baseline import RidgeBaseline
+from usboost.models.split_columns import SplitColumns, SplitColumnsRegressor
 from usboost.models.two_branch import TwoBranchNetworkClassifier
 from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.models.two_weak_learner_regressor import TwoWeakLearnerRegressor
 
 pytestmark = pytest.mark.slow
 
@@ -68,6 +70,18 @@ ESTIMATORS = {
     "BNN, cross-entropy": BoostedNetworkClassifier("cross_entropy", network(10), n_rounds=2),
     "BNN, regression": BoostedNetworkRegressor(network(10), n_rounds=2),
     "Earlyboost": SplitColumns(EarlyBoostClassifier()),
+    "2WL of trees, regression": SplitColumnsRegressor(
+        TwoWeakLearnerRegressor({"U": stump(), "S": stump()}, n_rounds=20, validation_fraction=0)
+    ),
+    "2WL of trees, median": SplitColumnsRegressor(
+        TwoWeakLearnerRegressor(
+            {"U": stump(), "S": stump()}, loss="absolute", n_rounds=20, validation_fraction=0
+        )
+    ),
+    "LightGBM, regression": SplitColumnsRegressor(
+        LightGBMBaselineRegressor(n_trees=60, learning_rate=0.1, min_samples_leaf=1, validation_fraction=0)
+    ),
+    "ridge": SplitColumnsRegressor(RidgeBaseline()),
 }
 
 EXPECTED_FAILURES = {
@@ -76,7 +90,10 @@ EXPECTED_FAILURES = {
 }
 """Of estimators that hold a network, and only where the machine's BLAS rounds so; others fail none."""
 
-WITHOUT_NETWORKS = ("2WL of trees", "LightGBM", "Earlyboost")
+WITHOUT_NETWORKS = (
+    *("2WL of trees", "LightGBM", "Earlyboost"),
+    *("2WL of trees, regression", "2WL of trees, median", "LightGBM, regression"),
+)
 
 
 def expected_failures(estimator: Any) -> dict[str, str]:
@@ -94,7 +111,7 @@ def test_networks_answer_the_same_for_a_subset_to_float32(name: str) -> None:
     """What the expected failures are about, to the accuracy that there is."""
     X, y = make_blobs(60, 4, random_state=0)
     model = clone(ESTIMATORS[name]).fit(X, y)
-    answer = model.predict if name == "BNN, regression" else model.predict_proba
+    answer = model.predict if is_regressor(model) else model.predict_proba
     whole = answer(X)
     order = np.random.default_rng(0).permutation(60)
     np.testing.assert_allclose(answer(X[order]), whole[order], atol=2e-5)

@@ -9,7 +9,7 @@ from tests.conftest import make_views
 from tests.small_models import on_features
 from usboost.data.table import Table
 from usboost.errors import UsboostError
-from usboost.models.gbm import BoostedFeatures, lightgbm_parameters, log_odds
+from usboost.models.gbm import BoostedFeatures, initial_score, lightgbm_parameters
 from usboost.models.persistence import load, save
 
 
@@ -19,7 +19,7 @@ def test_identity_against_lightgbm_itself(n_classes):
     views, y = make_views(n_classes, n=600)
     held, _ = make_views(n_classes, n=150, seed=1)
     features = BoostedFeatures(n_trees=12, max_depth=3).fit(views["S"], y)
-    initial = log_odds(y, n_classes)
+    initial = initial_score(y, n_classes)
     parameters = lightgbm_parameters(n_classes) | {
         "learning_rate": 0.1,
         "max_depth": 3,

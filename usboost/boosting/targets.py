@@ -13,7 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from usboost.errors import UsboostError
-from usboost.learners.base import Target
+from usboost.learners.base import LeafValues, Target
+from usboost.losses.base import RegressionLoss
 from usboost.losses.codeword import CodewordExponential
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
 from usboost.losses.signs import Exponential
@@ -122,6 +123,23 @@ class NewtonTarget:
         if weights is not None:  # positive, so that their mean is
             weights = np.maximum(weights, max(1e-12 * float(weights.max()), np.finfo(float).tiny))
         target = Target(values, weights)
+        return lambda steps: [target] * n_views
+
+
+@dataclass(frozen=True)
+class PseudoResidual:
+    """Regression: every learner is fitted to the loss's pseudo-residuals of y − f (Friedman 2001).
+
+    They are y − f itself for the squared loss, and for it that is the Newton direction, too. Where the loss
+    wants other leaves than their means, trees are given what it wants: LAD_TreeBoost's medians.
+    """
+
+    n_inner: int = 1
+
+    def targets(self, loss: RegressionLoss, f: np.ndarray, y: np.ndarray, n_views: int) -> TargetsAt:
+        residual = y - f
+        leaves = LeafValues(residual[:, 0], loss.constants) if loss.refits_leaves else None
+        target = Target(loss.pseudo_residual(residual), leaf_values=leaves)
         return lambda steps: [target] * n_views
 
 

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
-from usboost.evaluation.metrics import score
-from usboost.evaluation.names import METRICS
+from usboost.evaluation.metrics import score, score_regression
+from usboost.evaluation.names import METRICS, REGRESSION_METRICS
 
 DRAWS = 500
 """Bootstrap samples of an interval; above `_LARGE` rows, where scores hardly vary, 200."""
 
 _LARGE = 10_000
 
+Interval = tuple[float, float, float]
+Score = Callable[[np.ndarray, np.ndarray], dict[str, float]]
+
 
 def intervals(
     labels: np.ndarray, probabilities: np.ndarray, *, seed: int = 0, draws: int | None = None
-) -> dict[str, tuple[float, float, float]]:
+) -> dict[str, Interval]:
     """Each score with its bootstrap percentile interval of 95 %: (score, low, high).
 
     Rows are drawn with replacement; a sample that lacks a class has no AUC and is left out of its
@@ -26,15 +31,31 @@ def intervals(
     labels : int64 of shape (n,); probabilities : float64 of shape (n, M).
     draws : samples; by default `DRAWS`.
     """
-    n = len(labels)
+    return _bootstrap(score, METRICS, labels, probabilities, seed, draws)
+
+
+def regression_intervals(
+    y: np.ndarray, predicted: np.ndarray, *, seed: int = 0, draws: int | None = None
+) -> dict[str, Interval]:
+    """The same of a regressor's scores, RMSE, MAE and R²; y and predicted are float64 of shape (n,)."""
+    return _bootstrap(score_regression, REGRESSION_METRICS, y, predicted, seed, draws)
+
+
+def _bootstrap(
+    scored: Score,
+    metrics: Sequence[str],
+    true: np.ndarray,
+    predicted: np.ndarray,
+    seed: int,
+    draws: int | None,
+) -> dict[str, Interval]:
+    n = len(true)
     draws = draws or (DRAWS if n <= _LARGE else 200)
     rng = np.random.default_rng(seed)
-    whole = score(labels, probabilities)
-    drawn = [
-        score(labels[rows], probabilities[rows]) for rows in (rng.integers(0, n, n) for _ in range(draws))
-    ]
+    whole = scored(true, predicted)
+    drawn = [scored(true[rows], predicted[rows]) for rows in (rng.integers(0, n, n) for _ in range(draws))]
     found = {}
-    for key in METRICS:
+    for key in metrics:
         values = np.array([each[key] for each in drawn])
         values = values[np.isfinite(values)]
         low, high = np.quantile(values, [0.025, 0.975]) if len(values) else (np.nan, np.nan)

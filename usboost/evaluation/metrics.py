@@ -104,3 +104,49 @@ def score(y: np.ndarray, probabilities: np.ndarray) -> dict[str, float]:
         "log_loss": float(-np.log(clipped[np.arange(len(y)), y]).mean()),
         "auc": area,
     }
+
+
+def rmse(y: np.ndarray, predicted: np.ndarray) -> float:
+    """Root of the mean squared error, in the units of y, (n,)."""
+    return float(np.sqrt(np.square(y - predicted).mean()))
+
+
+def mae(y: np.ndarray, predicted: np.ndarray) -> float:
+    """Mean absolute error, in the units of y, (n,)."""
+    return float(np.abs(y - predicted).mean())
+
+
+def r2(y: np.ndarray, predicted: np.ndarray) -> float:
+    """1 − Σ(y − ŷ)² / Σ(y − ȳ)²: the share of the variance of y, (n,), that is explained.
+
+    NaN where all of y are equal, or there is only one: then nothing is to be explained.
+    """
+    total = float(np.square(y - y.mean()).sum())
+    return 1.0 - float(np.square(y - predicted).sum()) / total if np.ptp(y) > 0 else float("nan")
+
+
+def pinball(y: np.ndarray, predicted: np.ndarray, alpha: float) -> float:
+    """Mean pinball loss of predicted quantiles of level `alpha`: α(y − ŷ), or (1 − α)(ŷ − y) below ŷ."""
+    residual = y - predicted
+    return float(np.maximum(alpha * residual, (alpha - 1) * residual).mean())
+
+
+def score_regression(y: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
+    """RMSE, MAE and R² of predictions.
+
+    Parameters
+    ----------
+    y, predicted : float arrays of shape (n,), in the same units
+
+    Returns
+    -------
+    dict with keys "rmse", "mae", "r2"; R² is NaN where it has no meaning, see `r2`
+
+    Raises
+    ------
+    UsboostError
+        If a prediction is not finite.
+    """
+    if not np.isfinite(predicted).all():
+        raise UsboostError("a prediction is not finite; fit with a smaller learning rate or shrinkage")
+    return {"rmse": rmse(y, predicted), "mae": mae(y, predicted), "r2": r2(y, predicted)}

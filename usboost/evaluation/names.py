@@ -12,6 +12,10 @@ NAMES = {
     "f1_tuned": "F1 tuned",
     "auc": "AUC",
     "log_loss": "log-loss",
+    "rmse": "RMSE",
+    "mae": "MAE",
+    "r2": "R²",
+    "pinball": "pinball loss",
     "early_accuracy": "accuracy when decided",
     "earliness": "earliness",
     "harmonic_mean": "harmonic mean",
@@ -21,7 +25,13 @@ NAMES = {
 METRICS = ("accuracy", "f1", "auc", "log_loss")
 """What `metrics.score` gives of any classifier, in the order of a table."""
 
-LOWER_IS_BETTER = frozenset({"log_loss"})
+REGRESSION_METRICS = ("rmse", "mae", "r2")
+"""What `metrics.score_regression` gives of any regressor, in the order of a table."""
+
+METRICS_OF = {"classification": METRICS, "regression": REGRESSION_METRICS}
+"""The scores of each task; the pinball loss is asked for beside them, since it needs a quantile."""
+
+LOWER_IS_BETTER = frozenset({"log_loss", "rmse", "mae", "pinball"})
 
 
 def metric_name(metric: str) -> str:
@@ -29,16 +39,22 @@ def metric_name(metric: str) -> str:
     return NAMES.get(metric, metric)
 
 
-def check_metric(metric: str) -> None:
-    """Refuse an unknown score.
+def task_of(metric: str) -> str | None:
+    """The task that a score is of, a key of `METRICS_OF`; None of one that is of none."""
+    return next((task for task, metrics in METRICS_OF.items() if metric in metrics), None)
+
+
+def check_metric(metric: str, task: str = "classification") -> None:
+    """Refuse a score that is none of a task's, a key of `METRICS_OF`.
 
     Raises
     ------
     UsboostError
         Listing the known ones.
     """
-    if metric not in METRICS:
-        raise UsboostError(f"unknown score {metric!r}; choose among {', '.join(METRICS)}")
+    known = METRICS_OF[task]
+    if metric not in known:
+        raise UsboostError(f"unknown score {metric!r}; choose among {', '.join(known)}")
 
 
 def f1_of(classes: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ params.yaml and the command line; `usboost.testing` checks new ones.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -33,6 +33,20 @@ LEARNERS = Registry(
 
 
 @dataclass(frozen=True)
+class LeafValues:
+    """What a loss wants a tree's leaves to hold instead of the means of the target (Friedman 2001).
+
+    Attributes
+    ----------
+    residual : float64 (n,), y − f
+    best : (residuals (k,), their leaves (k,), number of leaves) -> the constants of least loss, one a leaf
+    """
+
+    residual: np.ndarray
+    best: Callable[[np.ndarray, np.ndarray, int], np.ndarray]
+
+
+@dataclass(frozen=True)
 class Target:
     """What a round's learner is fitted to, by weighted mean squared error.
 
@@ -46,12 +60,15 @@ class Target:
         Symmetric and positive semi-definite: sample i's error is (g − v)ᵀ metric_i (g − v) instead of the
         squared length of g − v. Only trainers with ``takes_metric = True`` are given one, and no weights
         beside it.
+    leaf_values : LeafValues or None
+        For trees, whose splits are found by the target all the same; other learners do not look at it.
     """
 
     values: np.ndarray
     weights: np.ndarray | None = None
     left_out: np.ndarray | None = None
     metric: np.ndarray | None = None
+    leaf_values: LeafValues | None = None
 
     @property
     def fit_weights(self) -> np.ndarray | None:
@@ -77,7 +94,10 @@ class Target:
         """The same of some rows: int (k,)."""
         others = {name: getattr(self, name) for name in ("weights", "left_out", "metric")}
         there = {name: array[rows] for name, array in others.items() if array is not None}
-        return replace(self, values=self.values[rows], **there)
+        leaves = self.leaf_values
+        if leaves is not None:
+            leaves = replace(leaves, residual=leaves.residual[rows])
+        return replace(self, values=self.values[rows], leaf_values=leaves, **there)
 
 
 @runtime_checkable

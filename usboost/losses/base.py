@@ -44,6 +44,28 @@ class Loss(Protocol):
     def line(self, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray]) -> Line: ...
 
 
+class RegressionLoss(Loss, Protocol):
+    """A loss of one output, L(y − f), with targets y of shape (n, 1); its lines are `ClosedFormLine`s."""
+
+    @property
+    def refits_leaves(self) -> bool:
+        """Whether the best constant of a tree's leaf is not the mean of what the tree is fitted to."""
+        ...
+
+    def pseudo_residual(self, residual: np.ndarray) -> np.ndarray:
+        """What learners are fitted to, of the residual's shape: −∂L/∂f up to a positive factor."""
+        ...
+
+    def constants(self, residual: np.ndarray, groups: np.ndarray, n_groups: int) -> np.ndarray:
+        """For each group of samples the c of the lowest Σ L(residual_i − c): float64 (n_groups,).
+
+        Parameters
+        ----------
+        residual : float64 (n,); groups : int (n,), from 0; a group without a sample gets 0
+        """
+        ...
+
+
 def simplex_codewords(n_classes: int) -> np.ndarray:
     """Codewords of shape (M, M − 1) whose differences have the inner products of the unit vectors'.
 

@@ -1,8 +1,9 @@
-"""The squared loss of Boosted Neural Networks (BNN)."""
+"""The squared loss: of Boosted Neural Networks (BNN), and of regression by weak learners."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -11,9 +12,17 @@ from usboost.losses.base import Expansion, refuse_zero
 
 @dataclass(frozen=True)
 class Squared:
-    """L(y, f) = ‖y − f‖² with targets y of shape (n, m) (BNN); the risk is its mean."""
+    """L(y, f) = ‖y − f‖² with targets y of shape (n, m) (BNN); the risk is its mean.
+
+    Parameters
+    ----------
+    n_outputs : m
+    zero_steps : whether a learner whose outputs are all zero is taken, with step 0, or refused
+    """
 
     n_outputs: int
+    zero_steps: bool = False
+    refits_leaves: ClassVar[bool] = False  # a tree's leaves hold means as it is
 
     def risk(self, f: np.ndarray, y: np.ndarray) -> float:
         return float(np.square(y - f).sum(axis=1).mean())
@@ -22,11 +31,21 @@ class Squared:
         """−(∇²L)⁻¹∇L = y − f."""
         return y - f
 
+    def pseudo_residual(self, residual: np.ndarray) -> np.ndarray:
+        """The residual itself."""
+        return residual
+
+    def constants(self, residual: np.ndarray, groups: np.ndarray, n_groups: int) -> np.ndarray:
+        """The mean of each group, float64 (n_groups,), from residuals (n,) and groups 0, 1, … (n,)."""
+        return np.bincount(groups, residual, n_groups) / np.maximum(
+            np.bincount(groups, minlength=n_groups), 1
+        )
+
     def curvature(self, target: np.ndarray, f: np.ndarray, y: np.ndarray) -> None:
         """The same everywhere: None."""
 
     def line(self, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray]) -> _QuadraticLine:
-        return _QuadraticLine(y - f, directions)
+        return _QuadraticLine(y - f, directions, self.zero_steps)
 
     def scores(self, f: np.ndarray) -> np.ndarray:
         """f itself: with one-hot targets the prediction is the arg max."""
@@ -47,8 +66,8 @@ class Squared:
 class _QuadraticLine:
     """mean_i ‖r_i − Σ_v step_v d_vi‖²: one Newton step from anywhere is the exact minimum."""
 
-    def __init__(self, residual: np.ndarray, directions: list[np.ndarray]) -> None:
-        self._residual, self._n = residual.ravel(), len(residual)
+    def __init__(self, residual: np.ndarray, directions: list[np.ndarray], zero_steps: bool = False) -> None:
+        self._residual, self._n, self._zero_steps = residual.ravel(), len(residual), zero_steps
         self._directions = np.stack([d.ravel() for d in directions])
         self._linear = self._directions @ self._residual / self._n
         self._quadratic = self._directions @ self._directions.T / self._n
@@ -63,6 +82,8 @@ class _QuadraticLine:
 
     def minimiser(self) -> np.ndarray:
         """γ = Σ_i ⟨r_i, h_i⟩ / Σ_i ‖h_i‖² (BNN equation 3); the normal equations for more directions."""
+        if self._zero_steps:
+            return np.linalg.pinv(self._quadratic, hermitian=True) @ self._linear
         refuse_zero(np.diag(self._quadratic))
         if len(self._linear) == 1 or not np.isfinite(self._quadratic).all():
             return self._linear / np.diag(self._quadratic)

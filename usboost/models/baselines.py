@@ -17,10 +17,13 @@ from usboost.errors import UsboostError
 from usboost.learners.networks.backbones import Backbone
 from usboost.learners.trees.engines import quiet_lightgbm
 from usboost.learners.trees.tree import Tree
-from usboost.models.base import ViewsClassifier, as_views
-from usboost.models.gbm import GradientBoostedTrees, lightgbm_parameters, lightgbm_threads, log_odds
+from usboost.losses.regression import best_constant, check_loss_name, regression_loss
+from usboost.models.base import ViewsClassifier
+from usboost.models.estimator import ViewsEstimator, as_views
+from usboost.models.gbm import GradientBoostedTrees, initial_score, lightgbm_parameters, lightgbm_threads
 from usboost.models.gbm_files import load_gbm, save_gbm
 from usboost.models.reading import Reading, Wanted
+from usboost.models.regressor import ViewsRegressor
 
 NAME = "all"
 """What a baseline reads, as a learner's name."""
@@ -45,7 +48,115 @@ class _Stages:
             raise EarlyStopException(env.iteration, env.evaluation_result_list)
 
 
-class LightGBMBaseline(ViewsClassifier):
+class _LightGBM(ViewsEstimator):
+    """What the classifier and the regressor share."""
+
+    views: Sequence[str]
+    n_trees: int
+    learning_rate: float
+    num_leaves: int
+    min_samples_leaf: int
+    patience: int
+    backbone: Backbone | None
+    device: str
+    random_state: int
+    components: int | None
+
+    gbm_: GradientBoostedTrees
+    reading_: Reading
+
+    holds: ClassVar[Mapping[str, Any]] = {"backbone": ("Backbone",)}
+
+    @property
+    def n_estimators_(self) -> int:
+        """Stages kept."""
+        self._check_fitted()
+        return self.gbm_.n_stages
+
+    def _trees(self) -> Iterator[tuple[str, Tree, float]]:
+        return (("+".join(self.views), tree, 1.0) for tree in self.gbm_.trees)
+
+    def _reads(self, n_columns: int) -> Sequence[str]:
+        return self.views
+
+    def _n_classes(self) -> int:
+        """M; 1 for a regression."""
+        raise AttributeError("_n_classes is defined by each model")
+
+    def _initial(self, y: np.ndarray) -> np.ndarray:
+        """The raw score before the first stage, float64 (T,)."""
+        return initial_score(y, self._n_classes())
+
+    def _objective(self) -> dict[str, Any]:
+        """LightGBM's parameters for the loss, where it is not the one that it takes by itself."""
+        return {}
+
+    def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
+        lightgbm = quiet_lightgbm()
+        n_classes = self._n_classes()
+        initial = self._initial(y)
+        parameters = lightgbm_parameters(n_classes) | {
+            "learning_rate": self.learning_rate,
+            "num_leaves": self.num_leaves,
+            "min_data_in_leaf": self.min_samples_leaf,
+            "seed": self.random_state,
+            "num_threads": lightgbm_threads(len(y)),
+            **self._objective(),
+        }
+
+        def dataset(table: Table, y: np.ndarray, reference: Any = None) -> Any:
+            return lightgbm.Dataset(
+                table.matrix(),
+                label=y,
+                init_score=np.repeat(initial, len(y)),
+                params=parameters,
+                categorical_feature=list(table.categorical),
+                reference=reference,
+            )
+
+        self.reading_ = self._reading()
+        table, validation, watch = self.reading_.fit(views)[NAME], context.validation, context.watch()
+        self.columns_ = {"+".join(self.views): table.names}
+        train = dataset(table, y)
+        held = [dataset(self.reading_(validation[0])[NAME], validation[1], train)] if validation else []
+        hooks = [_Stages(watch.callbacks)]
+        if held:
+            hooks.append(lightgbm.early_stopping(self.patience, verbose=False))
+        with watched(self, watch.callbacks):
+            booster = lightgbm.train(parameters, train, self.n_trees, valid_sets=held, callbacks=hooks)
+        best = booster.best_iteration if held and booster.best_iteration > 0 else booster.current_iteration()
+        grown = booster.dump_model(num_iteration=best)["tree_info"]
+        trees = [Tree.from_lightgbm(tree, scale=1 / self.learning_rate) for tree in grown]
+        self.gbm_ = GradientBoostedTrees(trees, initial, self.learning_rate, n_classes)
+        self.history_, self.best_round_ = watch.history, best
+
+    @property
+    def n_rounds(self) -> int:
+        """Stages at most, under the name that callbacks know."""
+        return self.n_trees
+
+    def _write(self, folder: Path) -> dict[str, Any]:
+        save_gbm(self.gbm_, folder / "gbm")
+        return {"reading": self.reading_.write(folder)}
+
+    def _read(self, document: Mapping[str, Any], folder: Path) -> None:
+        self.gbm_ = load_gbm(folder / "gbm", self._n_classes())
+        self.reading_ = self._reading()
+        self.reading_.read(document.get("reading"), folder)
+
+    def _reading(self) -> Reading:
+        if not self.views:
+            raise UsboostError("views names no view; give one or more")
+        wanted = {NAME: Wanted(tuple(self.views), self.components, filled=True)}
+        return Reading(wanted, self.backbone, self.device, qualified=len(self.views) > 1)
+
+    def _table(self, X: Views | Mapping[str, Any]) -> Table:
+        self._check_fitted()
+        found: Table = self.reading_(as_views(X))[NAME]
+        return found
+
+
+class LightGBMBaseline(_LightGBM, ViewsClassifier):
     """A LightGBM classifier on one or more views, early-stopped on the validation log-loss.
 
     Parameters
@@ -66,8 +177,6 @@ class LightGBMBaseline(ViewsClassifier):
     best_round_, n_estimators_ : int, the stages kept
     feature_importances_, feature_names_ : of all columns, as ``<view>__<column>`` with several views
     """
-
-    holds: ClassVar[Mapping[str, Any]] = {"backbone": ("Backbone",)}
 
     def __init__(
         self,
@@ -97,83 +206,91 @@ class LightGBMBaseline(ViewsClassifier):
         self.callbacks = callbacks
         self.components = components
 
-    @property
-    def n_estimators_(self) -> int:
-        """Stages kept."""
-        self._check_fitted()
-        return self.gbm_.n_stages
-
-    def _trees(self) -> Iterator[tuple[str, Tree, float]]:
-        return (("+".join(self.views), tree, 1.0) for tree in self.gbm_.trees)
-
-    def _reads(self, n_columns: int) -> Sequence[str]:
-        return self.views
-
-    def _fit(self, views: Views, codes: np.ndarray, context: FitContext) -> None:
-        lightgbm = quiet_lightgbm()
-        n_classes = len(self.classes_)
-        initial = log_odds(codes, n_classes)
-        parameters = lightgbm_parameters(n_classes) | {
-            "learning_rate": self.learning_rate,
-            "num_leaves": self.num_leaves,
-            "min_data_in_leaf": self.min_samples_leaf,
-            "seed": self.random_state,
-            "num_threads": lightgbm_threads(len(codes)),
-        }
-
-        def dataset(table: Table, y: np.ndarray, reference: Any = None) -> Any:
-            return lightgbm.Dataset(
-                table.matrix(),
-                label=y,
-                init_score=np.repeat(initial, len(y)),
-                params=parameters,
-                categorical_feature=list(table.categorical),
-                reference=reference,
-            )
-
-        self.reading_ = self._reading()
-        table, validation, watch = self.reading_.fit(views)[NAME], context.validation, context.watch()
-        self.columns_ = {"+".join(self.views): table.names}
-        train = dataset(table, codes)
-        held = [dataset(self.reading_(validation[0])[NAME], validation[1], train)] if validation else []
-        hooks = [_Stages(watch.callbacks)]
-        if held:
-            hooks.append(lightgbm.early_stopping(self.patience, verbose=False))
-        with watched(self, watch.callbacks):
-            booster = lightgbm.train(parameters, train, self.n_trees, valid_sets=held, callbacks=hooks)
-        best = booster.best_iteration if held and booster.best_iteration > 0 else booster.current_iteration()
-        grown = booster.dump_model(num_iteration=best)["tree_info"]
-        trees = [Tree.from_lightgbm(tree, scale=1 / self.learning_rate) for tree in grown]
-        self.gbm_ = GradientBoostedTrees(trees, initial, self.learning_rate, n_classes)
-        self.history_, self.best_round_ = watch.history, best
-
-    @property
-    def n_rounds(self) -> int:
-        """Stages at most, under the name that callbacks know."""
-        return self.n_trees
-
-    def _write(self, folder: Path) -> dict[str, Any]:
-        save_gbm(self.gbm_, folder / "gbm")
-        return {"reading": self.reading_.write(folder)}
-
-    def _read(self, document: Mapping[str, Any], folder: Path) -> None:
-        self.gbm_ = load_gbm(folder / "gbm", len(self.classes_))
-        self.reading_ = self._reading()
-        self.reading_.read(document.get("reading"), folder)
-
-    def _reading(self) -> Reading:
-        if not self.views:
-            raise UsboostError("views names no view; give one or more")
-        wanted = {NAME: Wanted(tuple(self.views), self.components, filled=True)}
-        return Reading(wanted, self.backbone, self.device, qualified=len(self.views) > 1)
+    def _n_classes(self) -> int:
+        return len(self.classes_)
 
     def staged_predict(self, X: Views | Mapping[str, Any]) -> Iterator[np.ndarray]:
         """Predictions (n,) after each stage kept."""
-        self._check_fitted()
-        for raw in self.gbm_.staged_raw_score(self.reading_(as_views(X))[NAME]):
+        for raw in self.gbm_.staged_raw_score(self._table(X)):
             yield self.classes_[raw.argmax(axis=1) if raw.shape[1] > 1 else (raw[:, 0] > 0).astype(int)]
 
     def predict_proba(self, X: Views | Mapping[str, Any]) -> np.ndarray:
         """Class probabilities, float64 (n, M), columns as in ``classes_``."""
-        self._check_fitted()
-        return self.gbm_.probabilities(self.reading_(as_views(X))[NAME])
+        return self.gbm_.probabilities(self._table(X))
+
+
+_OBJECTIVES = {"squared": "regression", "absolute": "regression_l1", "huber": "huber", "quantile": "quantile"}
+
+
+class LightGBMBaselineRegressor(_LightGBM, ViewsRegressor):
+    """A LightGBM regressor on one or more views, early-stopped on the validation loss.
+
+    Parameters
+    ----------
+    As of `LightGBMBaseline`, and
+    loss : {"squared", "absolute", "huber", "quantile"}
+        LightGBM's own losses; its Huber loss goes over to the absolute one at 0.9 standard deviations of y.
+    quantile : level of the quantile loss
+
+    Attributes
+    ----------
+    target_centre_, target_scale_ : mean (median, quantile) and standard deviation of the training targets
+    gbm_ : GradientBoostedTrees, of standardised targets
+    history_ : list of dicts, one a stage, with validation data "risk_val", the loss as LightGBM reports it
+    best_round_, n_estimators_, feature_importances_, feature_names_ : as of `LightGBMBaseline`
+    """
+
+    def __init__(
+        self,
+        views: Sequence[str] = ("U", "S"),
+        n_trees: int = 2000,
+        learning_rate: float = 0.05,
+        num_leaves: int = 31,
+        min_samples_leaf: int = 20,
+        loss: str = "squared",
+        quantile: float = 0.5,
+        patience: int = 50,
+        validation_fraction: float = 0.1,
+        backbone: Backbone | None = None,
+        device: str = "auto",
+        random_state: int = 0,
+        callbacks: Sequence[Callback] | None = None,
+        components: int | None = None,
+    ) -> None:
+        self.views = views
+        self.n_trees = n_trees
+        self.learning_rate = learning_rate
+        self.num_leaves = num_leaves
+        self.min_samples_leaf = min_samples_leaf
+        self.loss = loss
+        self.quantile = quantile
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.backbone = backbone
+        self.device = device
+        self.random_state = random_state
+        self.callbacks = callbacks
+        self.components = components
+
+    def _n_classes(self) -> int:
+        return 1
+
+    def _centre(self, y: np.ndarray) -> float:
+        check_loss_name(self.loss)
+        if self.loss == "squared":
+            return super()._centre(y)
+        level = self.quantile if self.loss == "quantile" else 0.5
+        return best_constant(regression_loss("quantile", quantile=level), y)
+
+    def _initial(self, y: np.ndarray) -> np.ndarray:
+        return np.zeros(1)
+
+    def _objective(self) -> dict[str, Any]:
+        alpha = {"alpha": self.quantile} if self.loss == "quantile" else {}
+        return {"objective": _OBJECTIVES[self.loss], **alpha}
+
+    def _predict(self, views: Views) -> np.ndarray:
+        return self.gbm_.raw_score(self._table(views))[:, 0]
+
+    def _staged(self, views: Views) -> Iterator[np.ndarray]:
+        return (raw[:, 0].copy() for raw in self.gbm_.staged_raw_score(self._table(views)))

@@ -18,15 +18,133 @@ from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.files.arrays import read_arrays, write_arrays
 from usboost.learners.trees.tree import Tree
-from usboost.models.base import ViewsClassifier, as_views
+from usboost.models.base import ViewsClassifier
+from usboost.models.estimator import ViewsEstimator, as_views
 from usboost.models.gbm import BoostedFeatures, GradientBoostedTrees
 from usboost.models.gbm_files import load_gbm, save_gbm
-from usboost.models.two_branch import WEIGHTS, FittedTwoBranch, TwoBranchNetworkClassifier
+from usboost.models.regressor import ViewsRegressor
+from usboost.models.two_branch import TwoBranchNetworkClassifier, TwoBranchNetworkRegressor
+from usboost.models.two_branch_network import FittedTwoBranch
+from usboost.models.two_branch_training import WEIGHTS
 
 BFV = "BFV"
 
 
-class BoostedFeatureNetworkClassifier(ViewsClassifier):
+class _OnBoostedFeatures(ViewsEstimator):
+    """What the classifier and the regressor share."""
+
+    features: BoostedFeatures | None
+    structured: str
+    encoding: str
+    out_of_fold: bool
+    gbm: GradientBoostedTrees | None
+    random_state: int
+
+    gbm_: GradientBoostedTrees
+    network_: Any
+
+    @property
+    def n_estimators_(self) -> int:
+        """Stages of the GBM."""
+        self._check_fitted()
+        return self.gbm_.n_stages
+
+    def _trees(self) -> Iterator[tuple[str, Tree, float]]:
+        return ((self.structured, tree, 1.0) for tree in self.gbm_.trees)
+
+    def _reads(self, n_columns: int) -> Sequence[str]:
+        return self._unfitted().views[0], self.structured
+
+    def _n_classes(self) -> int:
+        """M; 1 for a regression."""
+        raise AttributeError("_n_classes is defined by each model")
+
+    def _unfitted(self) -> Any:
+        """The network's settings."""
+        raise AttributeError("_unfitted is defined by each model")
+
+    def _mark_network(self, network: Any) -> None:
+        """Give the network what its own fit, or file, would have said of its targets."""
+        raise AttributeError("_mark_network is defined by each model")
+
+    def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
+        if self.encoding not in ("values", "numbers"):
+            raise UsboostError(f"encoding is 'values' or 'numbers', not {self.encoding!r}")
+        if self.encoding == "numbers" and self.out_of_fold:
+            raise UsboostError("leaf numbers cannot be out of fold: they mean other leaves in every GBM")
+        settings = clone(self.features) if self.features is not None else BoostedFeatures()
+        if self.gbm is None:
+            table = views[self.structured]
+            self.gbm_ = settings.fit(table, y).gbm_
+            if self.out_of_fold:
+                unseen = np.empty((len(y), self.gbm_.n_features), dtype=np.float32)
+                for rows, block in settings.out_of_fold(table, y):
+                    unseen[rows] = block
+                views = views.with_view(BFV, Table.from_numeric(unseen))
+        else:
+            self.gbm_ = self.gbm
+            if self.gbm.n_classes != self._n_classes():
+                raise UsboostError(
+                    f"the GBM given was fitted to {self.gbm.n_classes} classes, "
+                    f"the labels have {self._n_classes()}"
+                )
+        self.columns_ = {}
+        if self.structured in views.names:  # with a GBM and its features given it need not be
+            self.columns_ = {self.structured: views[self.structured].names}
+        values: np.ndarray | None = None
+        self.mean_ = np.zeros(self.gbm_.n_features, dtype=np.float32)
+        self.scale_ = np.ones_like(self.mean_)
+        if self.encoding == "values":
+            values = self._values(views)
+            # the network reads standardised leaf values, by the training rows' mean and deviation
+            self.mean_ = values.mean(axis=0, dtype=np.float64).astype(np.float32)
+            deviation = values.std(axis=0, dtype=np.float64).astype(np.float32)
+            self.scale_ = np.divide(1, deviation, out=np.zeros_like(deviation), where=deviation > 0)
+        network = clone(self._unfitted())
+        network.set_params(views=(network.views[0], BFV), random_state=self.random_state)
+        self._mark_network(network)
+        held_out = None
+        if context.validation is not None:
+            held_out = self._read_views(context.validation[0]), context.validation[1]
+        network._fit(self._read_views(views, values), y, replace(context, validation=held_out))
+        self.network_, self.history_, self.best_round_ = network, network.history_, network.best_round_
+
+    def _values(self, views: Views) -> np.ndarray:
+        if BFV in views.names:
+            return views[BFV].numeric
+        return self.gbm_.features(views[self.structured])
+
+    def _read_views(self, views: Views, values: np.ndarray | None = None) -> Views:
+        """The views as the network takes them."""
+        if self.encoding == "numbers":
+            return views.with_view(BFV, self.gbm_.leaf_numbers(views[self.structured]))
+        values = self._values(views) if values is None else values
+        standardised = (values - self.mean_) * self.scale_
+        return views.with_view(BFV, Table.from_numeric(standardised))
+
+    def _write(self, folder: Path) -> dict[str, Any]:
+        network = self.network_.network_
+        write_arrays({**network.weights, "bfv.mean": self.mean_, "bfv.scale": self.scale_}, folder / WEIGHTS)
+        save_gbm(self.gbm_, folder / "gbm")
+        return {"network": network.spec}
+
+    def _read(self, document: Mapping[str, Any], folder: Path) -> None:
+        arrays = read_arrays(folder / WEIGHTS)
+        self.mean_, self.scale_ = arrays.pop("bfv.mean"), arrays.pop("bfv.scale")
+        self.gbm_ = load_gbm(folder / "gbm", self._n_classes())
+        network = self._unfitted()
+        network.set_params(views=document["network"]["views"])
+        self._mark_network(network)
+        network.best_round_ = self.best_round_
+        network.network_ = FittedTwoBranch(document["network"], arrays)
+        network.network_.check(self._n_classes())
+        for array in (self.mean_, self.scale_):
+            if array.shape != (self.gbm_.n_features,) or array.dtype != np.float32:
+                raise UsboostError("the means of the boosted features are not one for each tree")
+        self.network_ = network
+
+
+class BoostedFeatureNetworkClassifier(_OnBoostedFeatures, ViewsClassifier):
     """A GBM on the structured view, its leaf values as the second branch's input.
 
     Parameters
@@ -85,94 +203,78 @@ class BoostedFeatureNetworkClassifier(ViewsClassifier):
         self.callbacks = callbacks
         self.checkpoint = checkpoint
 
-    @property
-    def n_estimators_(self) -> int:
-        """Stages of the GBM."""
-        self._check_fitted()
-        return self.gbm_.n_stages
+    def _n_classes(self) -> int:
+        return len(self.classes_)
 
-    def _trees(self) -> Iterator[tuple[str, Tree, float]]:
-        return ((self.structured, tree, 1.0) for tree in self.gbm_.trees)
+    def _unfitted(self) -> TwoBranchNetworkClassifier:
+        return self.network or TwoBranchNetworkClassifier()
 
-    def _reads(self, n_columns: int) -> Sequence[str]:
-        return (self.network or TwoBranchNetworkClassifier()).views[0], self.structured
-
-    def _fit(self, views: Views, codes: np.ndarray, context: FitContext) -> None:
-        if self.encoding not in ("values", "numbers"):
-            raise UsboostError(f"encoding is 'values' or 'numbers', not {self.encoding!r}")
-        if self.encoding == "numbers" and self.out_of_fold:
-            raise UsboostError("leaf numbers cannot be out of fold: they mean other leaves in every GBM")
-        settings = clone(self.features) if self.features is not None else BoostedFeatures()
-        if self.gbm is None:
-            table = views[self.structured]
-            self.gbm_ = settings.fit(table, codes).gbm_
-            if self.out_of_fold:
-                unseen = np.empty((len(codes), self.gbm_.n_features), dtype=np.float32)
-                for rows, block in settings.out_of_fold(table, codes):
-                    unseen[rows] = block
-                views = views.with_view(BFV, Table.from_numeric(unseen))
-        else:
-            self.gbm_ = self.gbm
-            if self.gbm.n_classes != len(self.classes_):
-                raise UsboostError(
-                    f"the GBM given was fitted to {self.gbm.n_classes} classes, "
-                    f"the labels have {len(self.classes_)}"
-                )
-        self.columns_ = {}
-        if self.structured in views.names:  # with a GBM and its features given it need not be
-            self.columns_ = {self.structured: views[self.structured].names}
-        values: np.ndarray | None = None
-        self.mean_ = np.zeros(self.gbm_.n_features, dtype=np.float32)
-        self.scale_ = np.ones_like(self.mean_)
-        if self.encoding == "values":
-            values = self._values(views)
-            # the network reads standardised leaf values, by the training rows' mean and deviation
-            self.mean_ = values.mean(axis=0, dtype=np.float64).astype(np.float32)
-            deviation = values.std(axis=0, dtype=np.float64).astype(np.float32)
-            self.scale_ = np.divide(1, deviation, out=np.zeros_like(deviation), where=deviation > 0)
-        network = clone(self.network) if self.network is not None else TwoBranchNetworkClassifier()
-        network.set_params(views=(network.views[0], BFV), random_state=self.random_state)
+    def _mark_network(self, network: TwoBranchNetworkClassifier) -> None:
         network.classes_ = np.arange(len(self.classes_))  # labels are codes here
-        held_out = None
-        if context.validation is not None:
-            held_out = self._read_views(context.validation[0]), context.validation[1]
-        network._fit(self._read_views(views, values), codes, replace(context, validation=held_out))
-        self.network_, self.history_, self.best_round_ = network, network.history_, network.best_round_
-
-    def _values(self, views: Views) -> np.ndarray:
-        if BFV in views.names:
-            return views[BFV].numeric
-        return self.gbm_.features(views[self.structured])
-
-    def _read_views(self, views: Views, values: np.ndarray | None = None) -> Views:
-        """The views as the network takes them."""
-        if self.encoding == "numbers":
-            return views.with_view(BFV, self.gbm_.leaf_numbers(views[self.structured]))
-        values = self._values(views) if values is None else values
-        standardised = (values - self.mean_) * self.scale_
-        return views.with_view(BFV, Table.from_numeric(standardised))
-
-    def _write(self, folder: Path) -> dict[str, Any]:
-        network = self.network_.network_
-        write_arrays({**network.weights, "bfv.mean": self.mean_, "bfv.scale": self.scale_}, folder / WEIGHTS)
-        save_gbm(self.gbm_, folder / "gbm")
-        return {"network": network.spec}
-
-    def _read(self, document: Mapping[str, Any], folder: Path) -> None:
-        arrays = read_arrays(folder / WEIGHTS)
-        self.mean_, self.scale_ = arrays.pop("bfv.mean"), arrays.pop("bfv.scale")
-        self.gbm_ = load_gbm(folder / "gbm", len(self.classes_))
-        network = self.network or TwoBranchNetworkClassifier()
-        network.set_params(views=document["network"]["views"])
-        network.classes_, network.best_round_ = np.arange(len(self.classes_)), self.best_round_
-        network.network_ = FittedTwoBranch(document["network"], arrays)
-        network.network_.check(len(self.classes_))
-        for array in (self.mean_, self.scale_):
-            if array.shape != (self.gbm_.n_features,) or array.dtype != np.float32:
-                raise UsboostError("the means of the boosted features are not one for each tree")
-        self.network_ = network
 
     def predict_proba(self, X: Views | Mapping[str, Any]) -> np.ndarray:
         """Class probabilities, float64 (n, M), columns as in ``classes_``."""
         self._check_fitted()
         return self.network_.predict_proba(self._read_views(as_views(X)))
+
+
+class BoostedFeatureNetworkRegressor(_OnBoostedFeatures, ViewsRegressor):
+    """A GBM of the squared loss on the structured view, its leaf values as the second branch's input.
+
+    Parameters
+    ----------
+    network : TwoBranchNetworkRegressor, optional
+        The network's settings; its second view is replaced by the BFV.
+    features, structured, encoding, out_of_fold, gbm, validation_fraction, random_state, callbacks, checkpoint
+        As of `BoostedFeatureNetworkClassifier`; a GBM given was fitted to targets standardised alike.
+
+    Attributes
+    ----------
+    target_centre_, target_scale_ : mean and standard deviation of the training targets
+    gbm_ : GradientBoostedTrees, of standardised targets
+    network_ : fitted TwoBranchNetworkRegressor, of standardised targets
+    history_ : as of `TwoBranchNetworkRegressor`
+    n_estimators_, feature_importances_, feature_names_ : as of `BoostedFeatureNetworkClassifier`
+    """
+
+    holds: ClassVar[Mapping[str, Any]] = {
+        "features": ("BoostedFeatures",),
+        "network": ("TwoBranchNetworkRegressor",),
+    }
+
+    def __init__(
+        self,
+        features: BoostedFeatures | None = None,
+        network: TwoBranchNetworkRegressor | None = None,
+        structured: str = "S",
+        encoding: str = "values",
+        out_of_fold: bool = False,
+        gbm: GradientBoostedTrees | None = None,
+        validation_fraction: float = 0.1,
+        random_state: int = 0,
+        callbacks: Sequence[Callback] | None = None,
+        checkpoint: Checkpoint | Path | str | None = None,
+    ) -> None:
+        self.features = features
+        self.network = network
+        self.structured = structured
+        self.encoding = encoding
+        self.out_of_fold = out_of_fold
+        self.gbm = gbm
+        self.validation_fraction = validation_fraction
+        self.random_state = random_state
+        self.callbacks = callbacks
+        self.checkpoint = checkpoint
+
+    def _n_classes(self) -> int:
+        return 1
+
+    def _unfitted(self) -> TwoBranchNetworkRegressor:
+        return self.network or TwoBranchNetworkRegressor()
+
+    def _mark_network(self, network: TwoBranchNetworkRegressor) -> None:
+        # in training it scores in the units of y; what it predicts is put into them here
+        network.target_centre_, network.target_scale_ = self.target_centre_, self.target_scale_
+
+    def _predict(self, views: Views) -> np.ndarray:
+        return self.network_._predict(self._read_views(views))

@@ -34,7 +34,8 @@ from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.present import prepare
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
 from usboost.losses.squared import Squared
-from usboost.models.base import ViewsClassifier, open_checkpoint, per_class
+from usboost.models.base import ViewsClassifier, per_class
+from usboost.models.estimator import open_checkpoint
 from usboost.models.stagewise import StagewiseModel
 
 Predictor = Squared | SoftmaxCrossEntropy

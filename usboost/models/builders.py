@@ -11,18 +11,22 @@ from sklearn.tree import DecisionTreeClassifier
 
 from usboost.errors import UsboostError
 from usboost.learners.base import LEARNERS, Learner
+from usboost.losses.regression import REGRESSION_LOSSES
 from usboost.models import zoo
-from usboost.models.base import ViewsClassifier
-from usboost.models.baselines import LightGBMBaseline
-from usboost.models.bfv_network import BoostedFeatureNetworkClassifier
-from usboost.models.boosted_network import BoostedNetworkClassifier
-from usboost.models.chosen import ChosenClassifier
+from usboost.models.baselines import LightGBMBaseline, LightGBMBaselineRegressor
+from usboost.models.bfv_network import BoostedFeatureNetworkClassifier, BoostedFeatureNetworkRegressor
+from usboost.models.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
+from usboost.models.chosen import ChosenClassifier, ChosenRegressor
 from usboost.models.earlyboost import EarlyBoostClassifier
 from usboost.models.entry import Entry, LearnerSpec
+from usboost.models.forest import ForestBaseline, ForestBaselineRegressor
 from usboost.models.gbm import BoostedFeatures
 from usboost.models.linear import LinearBaseline
-from usboost.models.two_branch import TwoBranchNetworkClassifier
+from usboost.models.prior import PriorBaseline, PriorBaselineRegressor
+from usboost.models.ridge_baseline import RidgeBaseline
+from usboost.models.two_branch import TwoBranchNetworkClassifier, TwoBranchNetworkRegressor
 from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.models.two_weak_learner_regressor import TwoWeakLearnerRegressor
 
 
 class Parts:
@@ -47,7 +51,7 @@ class Parts:
         return {}
 
     def boosting(self, entry: Entry) -> dict[str, Any]:
-        """Of `TwoWeakLearnerClassifier`, without learners and steps."""
+        """Of `TwoWeakLearnerClassifier`, without learners and steps; a regressor takes what it knows."""
         return {}
 
     def steps(self) -> dict[str, Any]:
@@ -70,6 +74,10 @@ class Parts:
         """Of `LinearBaseline`."""
         return {}
 
+    def forest(self) -> dict[str, Any]:
+        """Of `ForestBaseline`."""
+        return {}
+
     def boosted_network(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Of `BoostedNetworkClassifier`, and of its network."""
         return {}, {}
@@ -79,21 +87,43 @@ class Parts:
         return {"estimator": "tree", "max_depth": 3}
 
 
-def build(model: Entry | str, parts: Parts | None = None, seed: int = 0) -> ViewsClassifier:
-    """An unfitted estimator.
+ESTIMATORS: dict[str, dict[str, Any]] = {
+    "two_branch": {"classification": TwoBranchNetworkClassifier, "regression": TwoBranchNetworkRegressor},
+    "bfv_network": {
+        "classification": BoostedFeatureNetworkClassifier,
+        "regression": BoostedFeatureNetworkRegressor,
+    },
+    "boosting": {"classification": TwoWeakLearnerClassifier, "regression": TwoWeakLearnerRegressor},
+    "lightgbm": {"classification": LightGBMBaseline, "regression": LightGBMBaselineRegressor},
+    "linear": {"classification": LinearBaseline, "regression": RidgeBaseline},
+    "forest": {"classification": ForestBaseline, "regression": ForestBaselineRegressor},
+    "prior": {"classification": PriorBaseline, "regression": PriorBaselineRegressor},
+    "choice": {"classification": ChosenClassifier, "regression": ChosenRegressor},
+    "boosted_network": {"classification": BoostedNetworkClassifier, "regression": BoostedNetworkRegressor},
+    "earlyboost": {"classification": EarlyBoostClassifier},
+}
+"""By kind and task."""
+
+
+def build(model: Entry | str, parts: Parts | None = None, seed: int = 0, task: str = "classification") -> Any:
+    """An unfitted estimator, a `ViewsClassifier` or a `ViewsRegressor`.
 
     Parameters
     ----------
     model : an entry, or the name of one.
     parts : what it is put together from; by default the classes' own settings.
+    task : of `usboost.models.entry.TASKS`.
 
     Raises
     ------
     UsboostError
-        If there is no such model, no such kind of learner, or the parts lack what it needs.
+        If there is no such model, it has no estimator for the task, there is no such kind of learner, or the
+        parts lack what it needs.
     """
     entry = zoo.find(model) if isinstance(model, str) else model
-    return BUILDERS[entry.kind](entry, parts or Parts(), seed)
+    if task not in entry.tasks:
+        raise UsboostError(f"{entry.name}, {entry.about}, is not for {task}; it is for {entry.tasks[0]}")
+    return BUILDERS[entry.kind](entry, parts or Parts(), seed, task)
 
 
 def boosted_features(parts: Parts, seed: int) -> BoostedFeatures:
@@ -101,22 +131,22 @@ def boosted_features(parts: Parts, seed: int) -> BoostedFeatures:
     return BoostedFeatures(**parts.features(), random_state=seed)
 
 
-def _two_branch(entry: Entry, parts: Parts, seed: int) -> TwoBranchNetworkClassifier:
-    return TwoBranchNetworkClassifier(**parts.two_branch(), random_state=seed)
+def _two_branch(entry: Entry, parts: Parts, seed: int, task: str) -> Any:
+    return ESTIMATORS["two_branch"][task](**parts.two_branch(), random_state=seed)
 
 
-def _bfv_network(entry: Entry, parts: Parts, seed: int) -> BoostedFeatureNetworkClassifier:
+def _bfv_network(entry: Entry, parts: Parts, seed: int, task: str) -> Any:
     chosen = entry.changes["features"]
-    return BoostedFeatureNetworkClassifier(
+    return ESTIMATORS["bfv_network"][task](
         boosted_features(parts, seed),
-        _two_branch(entry, parts, seed),
+        _two_branch(entry, parts, seed, task),
         encoding="numbers" if chosen == "leaf_numbers" else "values",
         out_of_fold=chosen == "out_of_fold",
         random_state=seed,
     )
 
 
-def _boosting(entry: Entry, parts: Parts, seed: int) -> TwoWeakLearnerClassifier:
+def _boosting(entry: Entry, parts: Parts, seed: int, task: str) -> Any:
     changes, steps = dict(entry.changes), parts.steps()
     step = changes.pop("step", "searched")
     rule = steps["searched"] if step == "searched" else step
@@ -124,21 +154,37 @@ def _boosting(entry: Entry, parts: Parts, seed: int) -> TwoWeakLearnerClassifier
     start = _views(named, parts) if named else ()
     optional = tuple(view for view in start if view != "S") if not parts.one_table else ()
     fixed, bayes = changes.pop("fixed_step", None), changes.pop("bayes", {})
+    estimator, start_model = ESTIMATORS["boosting"][task], ESTIMATORS["linear"][task]
+    # all changes of an entry but those for the steps and the start are parameters of the class
+    given = {**parts.boosting(entry), **changes}
+    if task == "regression":
+        given = _of_regression(given)
+        rule = "closed" if rule == "newton" else rule  # the exact minimum, also of losses without curvature
     settings = {
         "fixed": steps["fixed"] if fixed is None else {"value": fixed},
         "bayes": {**steps["bayes"], **bayes},
     }
-    return TwoWeakLearnerClassifier(
+    return estimator(
         _learners(entry, parts),
         step=rule,
         step_settings=settings.get(rule, {}),
-        monitor=f"{changes.pop('monitor', 'f1')}_val",
-        start=LinearBaseline(start, **parts.linear()) if start else None,
+        monitor=f"{given.pop('monitor', 'f1')}_val",
+        start=start_model(start, **parts.linear()) if start else None,
         optional=optional,
         random_state=seed,
-        # all other changes of an entry are parameters of the class
-        **{**parts.boosting(entry), **changes},
+        **given,
     )
+
+
+def _of_regression(given: dict[str, Any]) -> dict[str, Any]:
+    """What holds for a regression, too: its learners have one target, and losses of classes are left out."""
+    known = {"monitor", *inspect.signature(TwoWeakLearnerRegressor).parameters}
+    own = {key: value for key, value in given.items() if key in known}
+    if own.get("loss") not in REGRESSION_LOSSES:
+        own.pop("loss", None)
+    if own.get("monitor") not in ("rmse", "mae"):
+        own["monitor"] = "risk"
+    return own
 
 
 def _learners(entry: Entry, parts: Parts) -> dict[str, Learner]:
@@ -169,36 +215,52 @@ def _views(names: Sequence[str], parts: Parts) -> tuple[str, ...]:
     return ("S",) if parts.one_table else parts.views(names)
 
 
-def _lightgbm(entry: Entry, parts: Parts, seed: int) -> LightGBMBaseline:
-    return LightGBMBaseline(_views(entry.changes["views"], parts), **parts.lightgbm(), random_state=seed)
+def _lightgbm(entry: Entry, parts: Parts, seed: int, task: str) -> Any:
+    return ESTIMATORS["lightgbm"][task](
+        _views(entry.changes["views"], parts), **parts.lightgbm(), random_state=seed
+    )
 
 
-def _linear(entry: Entry, parts: Parts, seed: int) -> LinearBaseline:
-    return LinearBaseline(_views(entry.changes["views"], parts), **parts.linear(), random_state=seed)
+def _linear(entry: Entry, parts: Parts, seed: int, task: str) -> Any:
+    return ESTIMATORS["linear"][task](
+        _views(entry.changes["views"], parts), **parts.linear(), random_state=seed
+    )
 
 
-def _choice(entry: Entry, parts: Parts, seed: int) -> ChosenClassifier:
+def _forest(entry: Entry, parts: Parts, seed: int, task: str) -> Any:
+    return ESTIMATORS["forest"][task](
+        _views(entry.changes["views"], parts), **parts.forest(), random_state=seed
+    )
+
+
+def _prior(entry: Entry, parts: Parts, seed: int, task: str) -> Any:
+    return ESTIMATORS["prior"][task](random_state=seed)
+
+
+def _choice(entry: Entry, parts: Parts, seed: int, task: str) -> Any:
     """Of the entry's candidates those that read such views."""
     candidates, refused = {}, None
     for name in entry.changes["candidates"]:
         try:
-            candidates[name] = build(name, parts, seed)
+            candidates[name] = build(name, parts, seed, task)
         except UsboostError as error:
             refused = error
     if refused and not candidates:
         raise refused
-    return ChosenClassifier(candidates, random_state=seed)
+    return ESTIMATORS["choice"][task](candidates, random_state=seed)
 
 
-def _boosted_network(entry: Entry, parts: Parts, seed: int) -> BoostedNetworkClassifier:
+def _boosted_network(entry: Entry, parts: Parts, seed: int, task: str) -> Any:
     """Damião's boosted neural networks: one hidden layer, closed-form γ."""
     settings, network = parts.boosted_network()
     ((name, spec),) = entry.learners.items()
     learner = _learner(entry, name, LearnerSpec(spec.kind, None, {**spec.parameters, **network}), {})
-    return BoostedNetworkClassifier(**settings, learner=learner, random_state=seed)
+    if task == "regression":
+        settings = {key: value for key, value in settings.items() if key != "loss"}
+    return ESTIMATORS["boosted_network"][task](**settings, learner=learner, random_state=seed)
 
 
-def _earlyboost(entry: Entry, parts: Parts, seed: int) -> EarlyBoostClassifier:
+def _earlyboost(entry: Entry, parts: Parts, seed: int, task: str) -> Any:
     """Earlyboost for two classes, Earlyboost.MH for more."""
     chosen = parts.weak_classifier()
     weak: dict[str, Any] = {
@@ -208,12 +270,14 @@ def _earlyboost(entry: Entry, parts: Parts, seed: int) -> EarlyBoostClassifier:
     return EarlyBoostClassifier(weak[chosen["estimator"]], random_state=seed)
 
 
-BUILDERS: dict[str, Callable[[Entry, Parts, int], ViewsClassifier]] = {
+BUILDERS: dict[str, Callable[[Entry, Parts, int, str], Any]] = {
     "two_branch": _two_branch,
     "bfv_network": _bfv_network,
     "boosting": _boosting,
     "lightgbm": _lightgbm,
     "linear": _linear,
+    "forest": _forest,
+    "prior": _prior,
     "choice": _choice,
     "boosted_network": _boosted_network,
     "earlyboost": _earlyboost,

@@ -10,6 +10,9 @@ from usboost.errors import UsboostError
 
 Names = tuple[str, ...]
 
+TASKS = ("classification", "regression")
+"""What a model may be asked for: classes, or numbers."""
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -39,12 +42,14 @@ KINDS = {
         "a boosting model",
         (
             *("target", "loss", "step", "monitor", "shrinkage", "sequential", "step_fraction", "trim"),
-            *("patience", "fixed_step", "bayes", "learners", "start"),
+            *("patience", "fixed_step", "bayes", "learners", "start", "quantile", "delta", "delta_quantile"),
         ),
         stage="boosting",
     ),
     "lightgbm": Kind("LightGBM", ("views",), stage="external_baselines", comparable=False),
-    "linear": Kind("logistic regression", ("views",), stage="external_baselines", comparable=False),
+    "linear": Kind("a linear model", ("views",), stage="external_baselines", comparable=False),
+    "forest": Kind("a random forest", ("views",), stage="external_baselines", comparable=False),
+    "prior": Kind("the same answer for every row", stage="external_baselines", comparable=False),
     "choice": Kind("the best of several models", ("candidates",)),
     "boosted_network": Kind("boosted neural networks", views=False),
     "earlyboost": Kind("an early classifier of sequences", views=False),
@@ -87,6 +92,7 @@ class Entry:
     title : in print.
     about : what it is, in a few words.
     kind : of `KINDS`.
+    tasks : of `TASKS`, those that it has an estimator for.
     learners : the weak learners by name, for models that are boosted of them.
     changes : the settings that make it what it is.
     longer : how many times the rounds of others it may need: small steps take more of them.
@@ -107,6 +113,7 @@ class Entry:
     learners: Mapping[str, LearnerSpec] = field(default_factory=dict)
     changes: Mapping[str, Any] = field(default_factory=dict)
     longer: int = 1
+    tasks: Names = TASKS
     compared: bool = False
     study: bool = False
     external: bool = False
@@ -166,7 +173,7 @@ class Entry:
         if name == self.name:
             return replace(self, changes=merged, learners=mine)
         # printed under its own name; the entry's description need not hold for it
-        return Entry(name, name, f"like {self.title}", self.kind, mine, merged, self.longer)
+        return Entry(name, name, f"like {self.title}", self.kind, mine, merged, self.longer, self.tasks)
 
 
 def _learner(old: LearnerSpec | None, given: Mapping[str, Any], where: str) -> LearnerSpec:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator
-from sklearn.model_selection import StratifiedKFold
+from sklearn.model_selection import KFold, StratifiedKFold
 
 from usboost.data.table import Table
 from usboost.errors import UsboostError
@@ -25,11 +25,11 @@ class GradientBoostedTrees:
 
     Attributes
     ----------
-    trees : list of N·T trees, stage by stage, classes inside; T = 1 for two classes, else M
+    trees : list of N·T trees, stage by stage, classes inside; T = 1 for two classes or a regression, else M
     initial : float64 (T,) raw score before the first stage
     learning_rate : float
         raw score = initial + learning_rate · Σ_stages leaf value
-    n_classes : M
+    n_classes : M; 1 for a regression
     """
 
     trees: list[Tree]
@@ -99,16 +99,21 @@ class GradientBoostedTrees:
         return softmax(raw, axis=1)
 
 
-def log_odds(y: np.ndarray, n_classes: int) -> np.ndarray:
-    """The raw score before the first stage, float64 (T,): log-odds of class 1, or every class's log share."""
+def initial_score(y: np.ndarray, n_classes: int) -> np.ndarray:
+    """The raw score before the first stage, float64 (T,).
+
+    Log-odds of class 1, or every class's log share; for a regression the targets' mean.
+    """
+    if n_classes == 1:
+        return np.array([y.mean()])
     shares = np.maximum(np.bincount(y, minlength=n_classes), 1) / len(y)
     return np.array([np.log(shares[1] / shares[0])]) if n_classes == 2 else np.log(shares)
 
 
 def lightgbm_parameters(n_classes: int) -> dict[str, Any]:
-    """LightGBM's parameters for a classifier that gives equal trees for equal seeds."""
+    """LightGBM's parameters for equal trees from equal seeds; `n_classes` is 1 for a regression."""
     return {
-        "objective": "binary" if n_classes == 2 else "multiclass",
+        "objective": {1: "regression", 2: "binary"}.get(n_classes, "multiclass"),
         "num_class": 1 if n_classes == 2 else n_classes,
         "boost_from_average": False,  # the initial score stays apart from the first tree
         "deterministic": True,
@@ -162,10 +167,10 @@ class BoostedFeatures(BaseEstimator):
         self.random_state = random_state
 
     def fit(self, table: Table, y: np.ndarray) -> BoostedFeatures:
-        """Fit the GBM to a table of n rows and codes 0..M−1 of shape (n,)."""
+        """Fit the GBM to a table of n rows and y of shape (n,): codes 0..M−1, or float targets."""
         if self.engine not in ("lightgbm", "sklearn"):
             raise UsboostError(f"unknown GBM engine {self.engine!r}; choose 'lightgbm' or 'sklearn'")
-        n_classes = int(y.max()) + 1
+        n_classes = 1 if y.dtype.kind == "f" else int(y.max()) + 1
         grow = self._fit_lightgbm if self.engine == "lightgbm" else self._fit_sklearn
         self.gbm_ = grow(table, y, n_classes)
         return self
@@ -183,7 +188,8 @@ class BoostedFeatures(BaseEstimator):
         that are better than those it meets later. Columns mean different trees in each fold, so
         what the folds share is each column's place in the sequence of stages.
         """
-        folds = StratifiedKFold(n_folds, shuffle=True, random_state=self.random_state)
+        cut = KFold if y.dtype.kind == "f" else StratifiedKFold
+        folds = cut(n_folds, shuffle=True, random_state=self.random_state)
         for seen, unseen in folds.split(np.zeros(len(y)), y):
             yield (
                 unseen,
@@ -192,7 +198,7 @@ class BoostedFeatures(BaseEstimator):
 
     def _fit_lightgbm(self, table: Table, y: np.ndarray, n_classes: int) -> GradientBoostedTrees:
         lightgbm = quiet_lightgbm()
-        initial = log_odds(y, n_classes)
+        initial = initial_score(y, n_classes)
         parameters = lightgbm_parameters(n_classes) | {
             "learning_rate": self.learning_rate,
             "max_depth": self.max_depth,
@@ -216,16 +222,16 @@ class BoostedFeatures(BaseEstimator):
         return GradientBoostedTrees(trees, initial, self.learning_rate, n_classes)
 
     def _fit_sklearn(self, table: Table, y: np.ndarray, n_classes: int) -> GradientBoostedTrees:
-        from sklearn.ensemble import GradientBoostingClassifier
+        from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
 
-        gbm = GradientBoostingClassifier(
+        gbm = (GradientBoostingRegressor if n_classes == 1 else GradientBoostingClassifier)(
             n_estimators=self.n_trees,
             max_depth=self.max_depth,
             learning_rate=self.learning_rate,
             min_samples_leaf=self.min_samples_leaf,
             random_state=self.random_state,
         ).fit(np.ascontiguousarray(table.matrix()), y)
-        initial = log_odds(y, n_classes)
+        initial = initial_score(y, n_classes)
         if n_classes > 2:
             initial -= initial.mean()  # scikit-learn starts from centred log shares
         trees = [Tree.from_sklearn(tree.tree_) for stage in gbm.estimators_ for tree in stage]

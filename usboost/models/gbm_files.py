@@ -33,7 +33,7 @@ def save_gbm(gbm: GradientBoostedTrees, folder: Path) -> None:
 
 
 def load_gbm(folder: Path, n_classes: int | None = None) -> GradientBoostedTrees:
-    """Read a GBM that `save_gbm` wrote, of `n_classes` classes where that is known.
+    """Read a GBM that `save_gbm` wrote, of `n_classes` classes (1: a regression) where that is known.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def _split_trees(arrays: Arrays) -> list[Tree]:
 def _check(gbm: GradientBoostedTrees) -> None:
     """A GBM has whole stages of trees with one value a leaf."""
     per_stage = 1 if gbm.n_classes == 2 else gbm.n_classes
-    if gbm.initial.shape != (per_stage,) or gbm.n_classes < 2 or len(gbm.trees) % per_stage:
+    if gbm.initial.shape != (per_stage,) or gbm.n_classes < 1 or len(gbm.trees) % per_stage:
         raise UsboostError(f"a GBM of {gbm.n_classes} classes has {len(gbm.trees)} trees")
     if not (np.isfinite(gbm.initial).all() and np.isfinite(gbm.learning_rate)):
         raise UsboostError("a GBM holds a number that is not finite")

@@ -17,7 +17,8 @@ from usboost.errors import UsboostError
 from usboost.evaluation.metrics import score
 from usboost.learners.base import view_names
 from usboost.learners.present import predict, prepare
-from usboost.models.base import ViewsClassifier, as_views
+from usboost.models.base import ViewsClassifier
+from usboost.models.estimator import as_views
 
 if TYPE_CHECKING:  # a page of what is kept of models needs neither them nor torch
     from usboost.models.two_weak_learner import TwoWeakLearnerClassifier

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from scipy.special import log_softmax, softmax
@@ -12,23 +11,19 @@ from scipy.special import log_softmax, softmax
 from usboost.boosting.callbacks import Callback, tell, watched
 from usboost.boosting.context import FitContext
 from usboost.boosting.rounds import Clock, Round
-from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
-from usboost.files.arrays import read_arrays, write_arrays
 from usboost.learners.networks.backbones import Backbone
-from usboost.models.base import ViewsClassifier, as_views
+from usboost.models.base import ViewsClassifier
+from usboost.models.estimator import as_views
+from usboost.models.linear_views import LinearOnViews
 from usboost.models.multinomial import Multinomial
-from usboost.models.reading import Reading, Wanted
-
-NAME = "all"
-WEIGHTS = "linear.safetensors"
 
 PATIENCE = 2
 """Penalties, each smaller than the last, that are tried after the best one."""
 
 
-class LinearBaseline(ViewsClassifier):
+class LinearBaseline(LinearOnViews, ViewsClassifier):
     """Multinomial logistic regression with an L2 penalty, on one or more views.
 
     Numbers are standardised, categories one-hot, pictures the centred features of a frozen backbone, all on
@@ -52,8 +47,6 @@ class LinearBaseline(ViewsClassifier):
     best_round_ : the position of the penalty kept, from 1; n_estimators_ : 1
     """
 
-    holds: ClassVar[Mapping[str, Any]] = {"backbone": ("Backbone",)}
-
     def __init__(
         self,
         views: Sequence[str] = ("U", "S"),
@@ -75,12 +68,6 @@ class LinearBaseline(ViewsClassifier):
         self.callbacks = callbacks
 
     @property
-    def n_estimators_(self) -> int:
-        """One regression."""
-        self._check_fitted()
-        return 1
-
-    @property
     def n_rounds(self) -> int:
         """Penalties, under the name that callbacks know."""
         return len(self.penalties)
@@ -93,12 +80,9 @@ class LinearBaseline(ViewsClassifier):
     def _fit(self, views: Views, codes: np.ndarray, context: FitContext) -> None:
         if not self.penalties:
             raise UsboostError("penalties is empty; give one or more")
-        self.reading_, watch = self._reading(), context.watch()
-        table = self.reading_.fit(views)[NAME]
-        self.mean_, self.scale_ = _centre_and_scale(table)
-        x, n_classes = self._matrix(table), len(self.classes_)
+        x, watch, n_classes = self._learn(views), context.watch(), len(self.classes_)
         held = context.validation
-        held_x = self._matrix(self.reading_(held[0])[NAME]) if held else None
+        held_x = self._rows(held[0]) if held else None
         fits = Multinomial(x)
         best, clock = np.inf, Clock()
         tried = self.penalties if held else [self.penalties[len(self.penalties) // 2]]
@@ -131,7 +115,7 @@ class LinearBaseline(ViewsClassifier):
         float64 (n, M), each row's sum 0; a class that a fit did not see counts as half a row of it would.
         """
         self._check_fitted()
-        x, n_classes = self._matrix(self.reading_(as_views(X))[NAME]), len(self.classes_)
+        x, n_classes = self._rows(as_views(X)), len(self.classes_)
         fits, scores = Multinomial(x), np.empty((len(codes), n_classes))
         turn, rank = np.empty((2, len(codes)), dtype=np.int64)
         order = np.random.default_rng(self.random_state).permutation(len(codes))
@@ -145,52 +129,17 @@ class LinearBaseline(ViewsClassifier):
             scores[~seen] = x[~seen] @ coefficients + intercepts
         return scores - scores.mean(axis=1, keepdims=True)
 
-    def log_losses(self, scores: np.ndarray, codes: np.ndarray) -> np.ndarray:
-        """Of each row, in nats, float64 (n,), by scores as `out_of_fold` gives them."""
+    def losses(self, scores: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        """The log-loss of each row, in nats, float64 (n,), by scores as `out_of_fold` gives them."""
         losses: np.ndarray = -log_softmax(scores, axis=1)[np.arange(len(codes)), codes]
         return losses
 
-    def _reading(self) -> Reading:
-        return Reading(
-            {NAME: Wanted(tuple(self.views), filled=True)}, self.backbone, self.device, qualified=True
-        )
-
-    def _matrix(self, table: Table) -> np.ndarray:
-        """float32 (n, p): numbers, then each category's indicators."""
-        parts = [(table.numeric - self.mean_) * self.scale_]
-        for codes, count in zip(table.codes.T, table.cardinalities, strict=True):
-            parts.append(np.eye(count, dtype=np.float32)[codes])
-        return np.concatenate(parts, axis=1)
-
-    def _write(self, folder: Path) -> dict[str, Any]:
-        names = ("coefficients", "intercepts", "mean", "scale")
-        write_arrays({name: getattr(self, f"{name}_") for name in names}, folder / WEIGHTS)
-        return {"linear_reading": self.reading_.write(folder)}
-
-    def _read(self, document: Mapping[str, Any], folder: Path) -> None:
-        arrays, n_classes = read_arrays(folder / WEIGHTS), len(self.classes_)
-        p, n = len(arrays["coefficients"]), len(arrays["mean"])
-        shapes = {"coefficients": (p, n_classes), "intercepts": (n_classes,), "mean": (n,), "scale": (n,)}
-        for name, shape in shapes.items():
-            array = arrays[name]
-            if array.shape != shape or array.dtype != np.float32 or not np.isfinite(array).all() or n > p:
-                raise UsboostError(
-                    f"its {name} are not those of a logistic regression of {n_classes} classes"
-                )
-            setattr(self, f"{name}_", array)
-        self.reading_ = self._reading()
-        self.reading_.read(document.get("linear_reading"), folder)
-
-    def _reads(self, n_columns: int) -> Sequence[str]:
-        return self.views
+    def _n_outputs(self) -> int:
+        return len(self.classes_)
 
     def scores(self, X: Views | Mapping[str, Any]) -> np.ndarray:
         """The scores of each class, float64 (n, M), each row's sum 0."""
-        self._check_fitted()
-        x = self._matrix(self.reading_(as_views(X))[NAME])
-        if x.shape[1] != len(self.coefficients_):
-            raise UsboostError(f"the rows have {x.shape[1]} columns, not {len(self.coefficients_)}")
-        scores = (x @ self.coefficients_ + self.intercepts_).astype(np.float64)
+        scores = self._linear(as_views(X))
         return scores - scores.mean(axis=1, keepdims=True)
 
     def decision_function(self, X: Views | Mapping[str, Any]) -> np.ndarray:
@@ -201,16 +150,3 @@ class LinearBaseline(ViewsClassifier):
     def predict_proba(self, X: Views | Mapping[str, Any]) -> np.ndarray:
         """Class probabilities, float64 (n, M), columns as in ``classes_``."""
         return softmax(self.scores(X), axis=1)
-
-
-def _centre_and_scale(table: Table) -> tuple[np.ndarray, np.ndarray]:
-    """Means and factors of the numeric columns, float32 (p,): numbers each on their own scale, features of
-    pictures, hundreds that belong together, on their common one."""
-    x = table.numeric
-    mean, variance = x.mean(axis=0, dtype=np.float64), x.var(axis=0, dtype=np.float64)
-    of = np.array([name.rsplit("__", 1)[0] if "__embedding_" in name else name for name in table.names])
-    for view in {each for each, name in zip(of, table.names[: len(mean)]) if "__embedding_" in name}:
-        rows = of[: len(mean)] == view
-        variance[rows] = variance[rows].mean()
-    scale = np.divide(1, np.sqrt(variance), out=np.zeros_like(variance), where=variance > 0)
-    return mean.astype(np.float32), scale.astype(np.float32)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,6 @@ import numpy as np
 from sklearn.base import clone
 
 from usboost.data.views import Views
-from usboost.models.linear import LinearBaseline
 
 
 @dataclass(frozen=True)
@@ -20,40 +19,36 @@ class LinearStart:
     Attributes
     ----------
     model : the linear model
-    scores : its centred scores of the training rows, each by a fit without the row's fold, float64 (n, M)
+    scores : its scores of the training rows, each by a fit without the row, or without its fold: float64
+        (n, M), centred, of classes, and (n, 1) of a regression
     left_out : views that it does not read, because they did not help on rows that were not fitted to
     """
 
-    model: LinearBaseline
+    model: Any
     scores: np.ndarray
     left_out: tuple[str, ...] = ()
 
 
 def fit_start(
-    settings: LinearBaseline,
-    optional: Sequence[str],
-    views: Views,
-    codes: np.ndarray,
-    n_classes: int,
-    validation: Any,
+    settings: Any, optional: Sequence[str], views: Views, y: np.ndarray, fit: Callable[[Any], None]
 ) -> LinearStart:
     """Fit it with all its views, and without those that are optional.
 
-    They are read if, out of fold, the training rows' mean log-loss is lower with them by more than its
-    standard error (of the difference, row by row).
+    They are read if, on scores without the row, the training rows' mean loss is lower with them by more
+    than its standard error (of the difference, row by row).
 
     Parameters
     ----------
-    settings : the model, unfitted
+    settings : the model, unfitted, a `LinearBaseline` or `RidgeBaseline`
     optional : names of views, of those that it reads
-    views, codes : of the n training rows; classes 0..M−1
-    validation : the same of others, on which the penalty is chosen, or None
+    views, y : of the n training rows; y as the model takes it
+    fit : fits such a model to these rows
     """
 
-    def fitted(names: Sequence[str]) -> tuple[LinearBaseline, np.ndarray]:
+    def fitted(names: Sequence[str]) -> tuple[Any, np.ndarray]:
         model = clone(settings).set_params(views=tuple(names))
-        model.fit_codes(views, codes, n_classes, validation)
-        return model, model.out_of_fold(views, codes)
+        fit(model)
+        return model, model.out_of_fold(views, y)
 
     names = tuple(settings.views)
     model, scores = fitted(names)
@@ -61,7 +56,7 @@ def fit_start(
     if not fewer or fewer == names:
         return LinearStart(model, scores)
     without, other = fitted(fewer)
-    gains = without.log_losses(other, codes) - model.log_losses(scores, codes)
+    gains = without.losses(other, y) - model.losses(scores, y)
     if gains.mean() > gains.std(ddof=1) / np.sqrt(len(gains)):
         return LinearStart(model, scores)
     return LinearStart(without, other, tuple(name for name in names if name in optional))

@@ -13,7 +13,8 @@ from usboost.data.pooled_images import PooledImages
 from usboost.data.progress import Progress
 from usboost.data.views import View, Views
 from usboost.learners.networks import embeddings
-from usboost.models.base import ViewsClassifier, as_views
+from usboost.models.base import ViewsClassifier
+from usboost.models.estimator import as_views
 
 SHARE = 4
 """A patch's side is the picture's by this; neighbouring patches overlap by half."""

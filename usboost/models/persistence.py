@@ -27,7 +27,8 @@ from usboost.models.settings import backbones, settings_from_json, settings_to_j
 
 FORMAT = 3
 
-_FITTED = ("classes_", "n_outputs_", "flat_")
+_NUMBERS = ("target_centre_", "target_scale_", "delta_")
+_FITTED = ("classes_", "n_outputs_", "flat_", *_NUMBERS)
 _NAMES = ("columns", "feature_names_in")  # files from before they were kept have none
 _MOST_CLASSES = 100_000
 
@@ -118,6 +119,11 @@ def _fitted(name: str, value: Any) -> Any:
         return int(value)
     if name == "flat_":
         return bool(value)
+    if name in _NUMBERS:
+        number = float(value)
+        if not np.isfinite(number) or (name != "target_centre_" and number <= 0):
+            raise UsboostError(f"its {name} is {number}")
+        return number
     scalars = isinstance(value, list) and all(isinstance(part, (str, int, float)) for part in value)
     if not scalars or not 2 <= len(set(value)) == len(value) <= _MOST_CLASSES:
         raise UsboostError("its classes are not two or more different labels")

@@ -1,12 +1,12 @@
-"""A plain numeric matrix for classifiers on views: its columns are dealt out to the views."""
+"""A plain numeric matrix for models on views: its columns are dealt out to the views."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
@@ -16,105 +16,55 @@ from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.models.base import ViewsClassifier
+from usboost.models.regressor import ViewsRegressor
 from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.models.two_weak_learner_regressor import TwoWeakLearnerRegressor
 
 
-def _inner_has(method: str) -> Callable[[SplitColumns], bool]:
+def _inner_has(method: str) -> Callable[[_SplitColumns], bool]:
     return lambda self: hasattr(self._inner(), method)
 
 
-class SplitColumns(ClassifierMixin, BaseEstimator):
-    """Fits a classifier on views to a matrix, so that pipelines and searches can hold it.
+class _SplitColumns(BaseEstimator):
+    """What the classifier and the regressor share; the model on views is the parameter named `_role`."""
 
-    Parameters
-    ----------
-    classifier : ViewsClassifier, optional
-        Cloned in `fit`. Default: `TwoWeakLearnerClassifier`.
-    views : mapping of view name to columns, optional
-        The positions, or names where X is a DataFrame, of each view's columns; a column may be in several
-        views, or in none. Default: the columns in order, in equal parts, to the views that the
-        classifier reads, "U" first: the first half to "U", the rest to "S". Where there are fewer
-        columns than views, views share them. An `EarlyBoostClassifier` gets each column as a frame.
+    _role: ClassVar[str]
 
-    Attributes
-    ----------
-    classifier_ : the fitted clone
-    positions_ : dict of view name to the positions of its columns
-    classes_ : array of the M labels
-    n_features_in_ : p
-    feature_names_in_ : str (p,), where X had names
-    """
+    views: Mapping[str, Sequence[int] | Sequence[str]] | None
 
-    def __init__(
-        self,
-        classifier: ViewsClassifier | None = None,
-        views: Mapping[str, Sequence[int] | Sequence[str]] | None = None,
-    ) -> None:
-        self.classifier = classifier
-        self.views = views
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags = get_tags(self._inner()).classifier_tags
-        return tags
-
-    def fit(self, X: Any, y: Any, validation: tuple[Any, Any] | None = None) -> SplitColumns:
-        """Fit the classifier to n samples.
-
-        Parameters
-        ----------
-        X : array or DataFrame (n, p) of finite numbers
-        y : (n,) labels
-        validation : (X, y), optional; for the classifier's early stopping
-
-        Raises
-        ------
-        ValueError, TypeError
-            As scikit-learn raises them for input that is no matrix of finite numbers, or no labels.
-        UsboostError
-            If `views` names columns that are not there, or the classifier cannot be fitted.
-        """
-        if not isinstance(self._unfitted(), ViewsClassifier):
-            raise UsboostError(
-                "SplitColumns wraps a usboost classifier such as TwoWeakLearnerClassifier, not a "
-                f"{type(self.classifier).__name__}"
-            )
-        X, y = validate_data(self, X, y, dtype=np.float32, order="C")
-        check_classification_targets(y)
+    def _fit_columns(self, X: np.ndarray, y: np.ndarray, validation: tuple[Any, Any] | None) -> Any:
+        """Deal out the columns of a checked matrix, and fit a clone to them."""
         self.positions_ = self._deal(X.shape[1])
         held_out = None if validation is None else (self._views(validation[0]), validation[1])
-        self.classifier_ = clone(self._unfitted()).fit(self._cut(X), y, held_out)
-        self.classes_ = self.classifier_.classes_
-        return self
+        fitted = clone(self._unfitted()).fit(self._cut(X), y, held_out)
+        setattr(self, f"{self._role}_", fitted)
+        return fitted
+
+    def _check_role(self, kind: type, example: str) -> None:
+        if not isinstance(self._unfitted(), kind):
+            given = type(getattr(self, self._role)).__name__
+            raise UsboostError(
+                f"{type(self).__name__} wraps a usboost {self._role} such as {example}, not a {given}"
+            )
 
     def predict(self, X: Any) -> np.ndarray:
-        """The classifier's answers, (n,)."""
+        """The model's answers, (n,)."""
         return self._fitted().predict(self._views(X))
-
-    @available_if(_inner_has("predict_proba"))
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Class probabilities, float64 (n, M)."""
-        return self._fitted().predict_proba(self._views(X))
-
-    @available_if(_inner_has("decision_function"))
-    def decision_function(self, X: Any) -> np.ndarray:
-        """The classifier's scores, float64 (n, M), or (n,) when M = 2."""
-        return self._fitted().decision_function(self._views(X))
 
     @available_if(_inner_has("staged_predict"))
     def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
-        """The classifier's answers (n,) after each round."""
+        """The model's answers (n,) after each round."""
         return self._fitted().staged_predict(self._views(X))
 
-    def _unfitted(self) -> ViewsClassifier:
-        return TwoWeakLearnerClassifier() if self.classifier is None else self.classifier
+    def _unfitted(self) -> Any:
+        raise AttributeError("_unfitted is defined for each task")
 
     def _inner(self) -> Any:
-        return getattr(self, "classifier_", None) or self._unfitted()
+        return getattr(self, f"{self._role}_", None) or self._unfitted()
 
     def _fitted(self) -> Any:
-        check_is_fitted(self, "classifier_")
-        return self.classifier_
+        check_is_fitted(self, f"{self._role}_")
+        return getattr(self, f"{self._role}_")
 
     def _views(self, X: Any) -> Views:
         return self._cut(validate_data(self, X, dtype=np.float32, order="C", reset=False))
@@ -145,3 +95,131 @@ class SplitColumns(ClassifierMixin, BaseEstimator):
             what = f"column {missing[0]!r}, which X has not" if missing else "no column"
             raise UsboostError(f"views gives view {view!r} {what}; X has {p} columns")
         return np.array([known[column] for column in columns])
+
+
+class SplitColumns(ClassifierMixin, _SplitColumns):
+    """Fits a classifier on views to a matrix, so that pipelines and searches can hold it.
+
+    Parameters
+    ----------
+    classifier : ViewsClassifier, optional
+        Cloned in `fit`. Default: `TwoWeakLearnerClassifier`.
+    views : mapping of view name to columns, optional
+        The positions, or names where X is a DataFrame, of each view's columns; a column may be in several
+        views, or in none. Default: the columns in order, in equal parts, to the views that the
+        classifier reads, "U" first: the first half to "U", the rest to "S". Where there are fewer
+        columns than views, views share them. An `EarlyBoostClassifier` gets each column as a frame.
+
+    Attributes
+    ----------
+    classifier_ : the fitted clone
+    positions_ : dict of view name to the positions of its columns
+    classes_ : array of the M labels
+    n_features_in_ : p
+    feature_names_in_ : str (p,), where X had names
+    """
+
+    _role = "classifier"
+
+    def __init__(
+        self,
+        classifier: ViewsClassifier | None = None,
+        views: Mapping[str, Sequence[int] | Sequence[str]] | None = None,
+    ) -> None:
+        self.classifier = classifier
+        self.views = views
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags = get_tags(self._inner()).classifier_tags
+        return tags
+
+    def fit(self, X: Any, y: Any, validation: tuple[Any, Any] | None = None) -> SplitColumns:
+        """Fit the classifier to n samples.
+
+        Parameters
+        ----------
+        X : array or DataFrame (n, p) of finite numbers
+        y : (n,) labels
+        validation : (X, y), optional; for the classifier's early stopping
+
+        Raises
+        ------
+        ValueError, TypeError
+            As scikit-learn raises them for input that is no matrix of finite numbers, or no labels.
+        UsboostError
+            If `views` names columns that are not there, or the classifier cannot be fitted.
+        """
+        self._check_role(ViewsClassifier, "TwoWeakLearnerClassifier")
+        X, y = validate_data(self, X, y, dtype=np.float32, order="C")
+        check_classification_targets(y)
+        self.classes_ = self._fit_columns(X, y, validation).classes_
+        return self
+
+    @available_if(_inner_has("predict_proba"))
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Class probabilities, float64 (n, M)."""
+        return self._fitted().predict_proba(self._views(X))
+
+    @available_if(_inner_has("decision_function"))
+    def decision_function(self, X: Any) -> np.ndarray:
+        """The classifier's scores, float64 (n, M), or (n,) when M = 2."""
+        return self._fitted().decision_function(self._views(X))
+
+    def _unfitted(self) -> ViewsClassifier:
+        return TwoWeakLearnerClassifier() if self.classifier is None else self.classifier
+
+
+class SplitColumnsRegressor(RegressorMixin, _SplitColumns):
+    """Fits a regressor on views to a matrix, as `SplitColumns` fits a classifier.
+
+    Parameters
+    ----------
+    regressor : ViewsRegressor, optional
+        Cloned in `fit`. Default: `TwoWeakLearnerRegressor`.
+    views : as of `SplitColumns`
+
+    Attributes
+    ----------
+    regressor_ : the fitted clone
+    positions_, n_features_in_, feature_names_in_ : as of `SplitColumns`
+    """
+
+    _role = "regressor"
+
+    def __init__(
+        self,
+        regressor: ViewsRegressor | None = None,
+        views: Mapping[str, Sequence[int] | Sequence[str]] | None = None,
+    ) -> None:
+        self.regressor = regressor
+        self.views = views
+
+    def fit(self, X: Any, y: Any, validation: tuple[Any, Any] | None = None) -> SplitColumnsRegressor:
+        """Fit the regressor to n samples.
+
+        Parameters
+        ----------
+        X : array or DataFrame (n, p) of finite numbers
+        y : (n,) finite numbers
+        validation : (X, y), optional; for the regressor's early stopping
+
+        Raises
+        ------
+        ValueError, TypeError
+            As scikit-learn raises them for input that is no matrix, or no targets, of finite numbers.
+        UsboostError
+            If `views` names columns that are not there, or the regressor cannot be fitted.
+        """
+        self._check_role(ViewsRegressor, "TwoWeakLearnerRegressor")
+        X, y = validate_data(self, X, y, dtype=np.float32, order="C", y_numeric=True)
+        self._fit_columns(X, y, validation)
+        return self
+
+    @available_if(_inner_has("predict_interval"))
+    def predict_interval(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper limits of `PredictionIntervals`, (n,) each."""
+        return self._fitted().predict_interval(self._views(X))
+
+    def _unfitted(self) -> ViewsRegressor:
+        return TwoWeakLearnerRegressor() if self.regressor is None else self.regressor

@@ -27,6 +27,10 @@ class StagewiseModel:
     def _loss(self) -> Any:
         raise AttributeError("_loss is defined by each model")
 
+    def _n_outputs(self) -> int:
+        """D, the coordinates of f."""
+        return int(self._loss().n_outputs)
+
     def _learner_names(self, index: int) -> set[str]:
         """The learners that the stage of round `index`, from 1, may have."""
         raise AttributeError("_learner_names is defined by each model")
@@ -44,7 +48,7 @@ class StagewiseModel:
             self.stages_ = [renamed(stage) for stage in self.stages_]
         if not self.stages_:
             raise UsboostError("it has no stages")
-        n_outputs = self._loss().n_outputs
+        n_outputs = self._n_outputs()
         for index, stage in enumerate(self.stages_, start=1):
             wanted = self._learner_names(index)
             if not stage.learners or not set(stage.learners) <= wanted:

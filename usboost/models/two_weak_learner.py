@@ -7,35 +7,26 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import clone
 
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.context import FitContext
-from usboost.boosting.loop import StagewiseLoop, advance, ensemble_scores
-from usboost.boosting.steps import StepRule, step_rule
+from usboost.boosting.steps import StepRule
 from usboost.boosting.targets import target_rule
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import accuracy, f1
-from usboost.learners.base import LEARNERS, Learner, view_names
+from usboost.learners.base import Learner
 from usboost.learners.networks.backbones import Backbone
-from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.present import prepare
-from usboost.learners.regressors import RegressorLearner
-from usboost.learners.trees.fitted import trees_of
-from usboost.learners.trees.learner import TreeLearner
-from usboost.learners.trees.tree import Tree
 from usboost.losses.codeword import CodewordExponential
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
-from usboost.models.base import ViewsClassifier, as_views, per_class
+from usboost.models.base import ViewsClassifier, per_class
+from usboost.models.estimator import as_views
 from usboost.models.linear import LinearBaseline
-from usboost.models.linear_start import fit_start
-from usboost.models.reading import Reading, Wanted
-from usboost.models.stagewise import StagewiseModel
+from usboost.models.weak_learners import BoostedWeakLearners
 
 
-class TwoWeakLearnerClassifier(StagewiseModel, ViewsClassifier):
+class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
     """Gradient boosting with one weak learner per view (2WL, 2WL2O, 1WL, 2WL-Newton).
 
     f ← f + ε·g(x_U) + δ·h(x_S), on the codeword exponential loss or on cross-entropy.
@@ -105,11 +96,7 @@ class TwoWeakLearnerClassifier(StagewiseModel, ViewsClassifier):
     reading_ : what the learners read of views
     """
 
-    holds: ClassVar[Mapping[str, Any]] = {
-        "learners": (LEARNERS, *RegressorLearner.holds["estimator"]),
-        "backbone": ("Backbone",),
-        "start": ("LinearBaseline",),
-    }
+    holds: ClassVar[Mapping[str, Any]] = {**BoostedWeakLearners.holds, "start": ("LinearBaseline",)}
 
     def __init__(
         self,
@@ -155,82 +142,21 @@ class TwoWeakLearnerClassifier(StagewiseModel, ViewsClassifier):
         self.start = start
         self.optional = optional
 
-    def _learners(self) -> dict[str, Learner]:
-        if not self.learners:
-            return {"U": NetworkLearner(), "S": TreeLearner()}
-        wrapped = {name: each for name, each in self.learners.items() if not hasattr(each, "trainer")}
-        learners = {**self.learners, **{name: RegressorLearner(each) for name, each in wrapped.items()}}
-        return self._without(learners) if getattr(self, "left_out_", ()) else learners
+    def _fit_start_model(self, model: Any, views: Views, y: np.ndarray, context: FitContext) -> None:
+        model.fit_codes(views, y, len(self.classes_), context.validation)
 
-    def _without(self, learners: dict[str, Learner]) -> dict[str, Learner]:
-        """The learners without the views that are left out, and without those that read no other."""
-        kept: dict[str, Learner] = {}
-        for name, learner in learners.items():
-            views = view_names(name, learner)
-            reads = tuple(view for view in views if view not in self.left_out_)
-            if reads == views:
-                kept[name] = learner
-            elif reads:
-                kept[name] = clone(learner).set_params(reads=reads)
-        return kept or learners
-
-    def _weak_learners(self) -> dict[str, Any]:
-        return self._learners()
-
-    def _learner_names(self, index: int) -> set[str]:
-        return set(self._learners())
-
-    def _fit_start(self, views: Views, codes: np.ndarray, context: FitContext) -> list[np.ndarray]:
-        """Fit the start; f⁰ of the training samples and, if there are any, the validation samples."""
-        self.start_: LinearBaseline | None = None
-        self.left_out_: tuple[str, ...] = ()
-        if self.start is None:
-            return []
-        settings = clone(self.start).set_params(random_state=self.random_state)
-        n_classes = len(self.classes_)
-        fitted = fit_start(settings, self.optional, views, codes, n_classes, context.validation)
-        self.start_, self.left_out_ = fitted.model, fitted.left_out
-        found = [self._from_scores(fitted.scores)]
-        if context.validation is not None:
-            found.append(self._start_f(context.validation[0]))
-        return found
-
-    def _start_f(self, views: Views) -> np.ndarray:
-        """f⁰, float64 (n, D)."""
-        if self.start_ is None:
-            return np.zeros((len(views), self._loss().n_outputs))
-        return self._from_scores(self.start_.scores(views))
+    def _mark_start(self, model: Any) -> None:
+        model.classes_ = np.arange(len(self.classes_))
 
     def _from_scores(self, scores: np.ndarray) -> np.ndarray:
         """The f whose scores ⟨f, y^k⟩ are these, (n, M) with rows that sum to 0."""
         codewords = self._loss().scores(np.eye(self._loss().n_outputs))
         return scores @ np.linalg.pinv(codewords)
 
-    def _write(self, folder: Path) -> dict[str, Any]:
-        start: dict[str, Any] = {}
-        if self.start_ is not None:
-            start = {**self.start_._write(folder), "start": list(self.start_.views)}
-            start["left_out"] = list(self.left_out_)
-        return {**start, **super()._write(folder), "reading": self.reading_.write(folder)}
-
     def _read(self, document: Mapping[str, Any], folder: Path) -> None:
         if not hasattr(self, "n_outputs_"):  # files from before they were one for each class
             self.n_outputs_ = len(self.classes_) - 1
-        self.start_, self.left_out_ = None, ()
-        if self.start is not None:
-            read, left_out = document["start"], document["left_out"]
-            if set(left_out) - set(self.optional) or set(read) - set(self.start.views):
-                raise UsboostError("the views that its start reads are not those of its settings")
-            self.left_out_, self.start_ = tuple(left_out), clone(self.start).set_params(views=tuple(read))
-            self.start_.classes_, self.start_.best_round_ = np.arange(len(self.classes_)), 1
-            self.start_._read(document, folder)
-        self.reading_ = self._reading()
-        self.reading_.read(document.get("reading"), folder)
         super()._read(document, folder)
-
-    def _columns_of(self, name: str) -> int | None:
-        columns = getattr(self, "columns_", {})
-        return len(columns[name]) if name in columns else None
 
     def _loss(self) -> CodewordExponential | SoftmaxCrossEntropy:
         if self.loss == "exponential":
@@ -255,11 +181,9 @@ class TwoWeakLearnerClassifier(StagewiseModel, ViewsClassifier):
         self.n_outputs_ = loss.n_outputs
         held_out, held_codes = None, codes[:0]
         start = self._fit_start(views, codes, context)
-        self.reading_, learners = self._reading(), self._learners()
-        read, watch = self.reading_.fit(views), context.watch(self.monitor, self.patience)
         if context.validation is not None:
-            held_out = self.reading_(context.validation[0]), loss.labels(context.validation[1])
-            held_codes = context.validation[1]
+            held, held_codes = context.validation
+            held_out = held, loss.labels(held_codes)
 
         def evaluate(f: np.ndarray, y: np.ndarray) -> dict[str, float]:
             predicted = loss.scores(f).argmax(axis=1)
@@ -268,72 +192,19 @@ class TwoWeakLearnerClassifier(StagewiseModel, ViewsClassifier):
                 "accuracy": accuracy(held_codes, predicted),
             }
 
-        stages = StagewiseLoop(
-            loss=loss,
-            learners=learners,
-            target=target_rule(self.target, self.n_inner, self.trim),
-            step=step_rule(self.step, **(self.step_settings or {})),
-            n_rounds=self.n_rounds,
-            shrinkage=self.shrinkage,
-            sequential=self.sequential,
-            step_fraction=self.step_fraction,
-            evaluate=evaluate,
-            seed=self.random_state,
-            callbacks=watch.callbacks,
-            checkpoint=context.checkpoint,
-        ).run(read, loss.labels(codes), held_out, start)
-        self.history_, self.best_round_ = watch.history, watch.best_round
-        self.stages_ = stages[: self.best_round_]
-        grown = {name for stage in stages for name, each in stage.learners.items() if trees_of(each)}
-        self.columns_ = {name: read[name].names for name in learners if name in grown}
-
-    def _reading(self) -> Reading:
-        """What the learners read; `fit` learns it from its rows."""
-        learners = self._learners()
-        network = next((each for each in learners.values() if isinstance(each, NetworkLearner)), None)
-        backbone = self.backbone or (network.backbone if network else None)
-        wanted = {name: Wanted.by(name, learner) for name, learner in learners.items()}
-        views = {view for each in wanted.values() for view in each.views}
-        return Reading(wanted, backbone, network.device if network else "auto", qualified=len(views) > 2)
-
-    def _prepare(self, views: Views) -> dict[str, Any]:
-        self._check_fitted()
-        read = self.reading_(views)
-        return {name: prepare(learner, read[name]) for name, learner in self._learners().items()}
-
-    def _trees(self) -> Iterator[tuple[str, Tree, float]]:
-        for stage in self.stages_:
-            for name, learner in stage.learners.items():
-                for tree in trees_of(learner):
-                    yield name, tree, stage.steps[name]
-
-    def _reads(self, n_columns: int) -> Sequence[str]:
-        named = (view for name, learner in self._learners().items() for view in view_names(name, learner))
-        return list(dict.fromkeys([*(self.start.views if self.start else ()), *named]))
-
-    def _f(self, X: Views | Mapping[str, Any]) -> np.ndarray:
-        views = as_views(X)
-        f = self._start_f(views)
-        return f + ensemble_scores(self.stages_, self._prepare(views), f.shape)
-
-    def _staged_f(self, X: Views | Mapping[str, Any]) -> Iterator[np.ndarray]:
-        views = as_views(X)
-        prepared = self._prepare(views)
-        f = self._start_f(views)
-        for stage in self.stages_:
-            advance(f, stage, prepared)
-            yield f
+        target = target_rule(self.target, self.n_inner, self.trim)
+        self._boost(loss, target, views, loss.labels(codes), held_out, context, start, evaluate)
 
     def decision_function(self, X: Views | Mapping[str, Any]) -> np.ndarray:
         """The scores ⟨f, y^k⟩, float64: (n, M), or (n,) with the margin of class 1 when M = 2."""
-        scores = self._loss().scores(self._f(X))
+        scores = self._loss().scores(self._f(as_views(X)))
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict_proba(self, X: Views | Mapping[str, Any]) -> np.ndarray:
         """softmax of the scores, float64 (n, M): the link at which the loss is calibrated."""
-        return self._loss().probabilities(self._f(X))
+        return self._loss().probabilities(self._f(as_views(X)))
 
     def staged_predict(self, X: Views | Mapping[str, Any]) -> Iterator[np.ndarray]:
         """Predictions (n,) after each kept round."""
-        for f in self._staged_f(X):
+        for f in self._staged_f(as_views(X)):
             yield self.classes_[self._loss().scores(f).argmax(axis=1)]

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from usboost.errors import UsboostError
-from usboost.models.entry import KINDS, Entry, LearnerSpec, Look
+from usboost.models.entry import KINDS, TASKS, Entry, LearnerSpec, Look
 
 
 def _network(*reads: str, **parameters: Any) -> LearnerSpec:
@@ -24,6 +24,7 @@ def _tree(*reads: str, **parameters: Any) -> LearnerSpec:
 COMPONENTS = 64
 """Principal components of a picture's embedding that trees read; see docs/results.md."""
 
+_CLASSES, _NUMBERS = ("classification",), ("regression",)
 _BOTH = {"U": _network(), "S": _tree()}
 _EXACT = {"step": "newton"}
 _SHRUNK = {"step": "newton", "shrinkage": 0.3}
@@ -78,6 +79,7 @@ _ENTRIES = (
         _BOTH,
         # its learners are ten times smaller
         {"target": "second_order", "bayes": {"bounds": (0.0, 100.0)}},
+        tasks=_CLASSES,  # the papers' expansion is that of their exponential loss
         look=Look("#d55e00", "^"),
         figures=("order", "learners", "steps"),
     ),
@@ -88,6 +90,7 @@ _ENTRIES = (
         "boosting",
         _BOTH,
         {"target": "second_order", "step": "fixed"},
+        tasks=_CLASSES,
         look=Look("#d55e00", "^", dashed=True),
         figures=("steps",),
         caveat="With both steps fixed, the published second-order target is about a tenth of the first-order "
@@ -137,6 +140,34 @@ _ENTRIES = (
         "logistic regression on everything, pictures as frozen embeddings",
         "linear",
         changes={"views": ("U", "S")},
+        tasks=_CLASSES,
+        compared=True,
+        external=True,
+    ),
+    Entry(
+        "ridge",
+        "Ridge regression",
+        "ridge regression on everything, pictures as frozen embeddings",
+        "linear",
+        changes={"views": ("U", "S")},
+        tasks=_NUMBERS,
+        compared=True,
+        external=True,
+    ),
+    Entry(
+        "forest",
+        "Random forest",
+        "a random forest on everything, pictures as frozen embeddings",
+        "forest",
+        changes={"views": ("U", "S")},
+        compared=True,
+        external=True,
+    ),
+    Entry(
+        "prior",
+        "Prior",
+        "the training rows' shares of the classes, or their mean, for every row",
+        "prior",
         compared=True,
         external=True,
     ),
@@ -156,6 +187,7 @@ _ENTRIES = (
         "boosting",
         _BOTH,
         {**_LOGISTIC, "shrinkage": 0.3},
+        tasks=_CLASSES,  # with the squared loss it is `2wl_newton`
         compared=True,
     ),
     Entry(
@@ -284,7 +316,13 @@ _ENTRIES = (
         "boosted_network",
         {"x": _network(hidden=(16,), optimizer="adam", learning_rate=0.01, batch_size=32, epochs=30)},
     ),
-    Entry("earlyboost", "Earlyboost", "boosting that can answer after any frame", "earlyboost"),
+    Entry(
+        "earlyboost",
+        "Earlyboost",
+        "boosting that can answer after any frame",
+        "earlyboost",
+        tasks=_CLASSES,
+    ),
 )
 
 CATALOGUE = {entry.name: entry for entry in _ENTRIES}
@@ -296,8 +334,14 @@ BASELINE = "baseline"
 WITHOUT_PICTURES = "lgbm_s"
 """The reference by which a person sees whether pictures help."""
 
-OFFERED = tuple(entry.name for entry in _ENTRIES if KINDS[entry.kind].views and not entry.study)
-"""The models listed for a user's table; those of the study can be named, too."""
+OFFERED_FOR = {
+    task: tuple(e.name for e in _ENTRIES if task in e.tasks and KINDS[e.kind].views and not e.study)
+    for task in TASKS
+}
+"""The models listed for a user's table, by task; those of the study can be named, too."""
+
+OFFERED = OFFERED_FOR["classification"]
+"""Those for labels."""
 
 _PARTS = {entry.part[0]: entry for entry in _ENTRIES if entry.part}
 _TITLES = dict(named for e in _ENTRIES for named in ((e.name, e.title), e.part) if named)
@@ -316,25 +360,27 @@ def find(name: str) -> Entry:
     return CATALOGUE[name]
 
 
-def for_table(name: str) -> Entry:
-    """The entry of that name, if it reads a user's table.
+def for_table(name: str, task: str = "classification") -> Entry:
+    """The entry of that name, if it reads a user's table and has an estimator for the task.
 
     Raises
     ------
     UsboostError
-        If it is unknown, or is for data of another form.
+        If it is unknown, is for data of another form, or is not for this task, one of `entry.TASKS`.
     """
-    choose = f"choose among {', '.join(OFFERED)}"
+    choose = f"choose among {', '.join(OFFERED_FOR[task])}"
     if name not in CATALOGUE:
         raise UsboostError(f"unknown model {name!r}; {choose}")
     if not KINDS[CATALOGUE[name].kind].views:
         raise UsboostError(f"{name}, {CATALOGUE[name].about}, does not read a table like this; {choose}")
+    if task not in CATALOGUE[name].tasks:
+        raise UsboostError(f"{name}, {CATALOGUE[name].about}, is not for {task}; {choose}")
     return CATALOGUE[name]
 
 
-def compared(one_table: bool) -> list[str]:
+def compared(one_table: bool, task: str = "classification") -> list[str]:
     """The default models of a comparison; without pictures, one of those that are then the same."""
-    return [e.name for e in _ENTRIES if e.compared and not (one_table and e.twin)]
+    return [e.name for e in _ENTRIES if e.compared and task in e.tasks and not (one_table and e.twin)]
 
 
 def title(name: str) -> str:

@@ -123,6 +123,9 @@ class OneComputer(Parts):
     def linear(self) -> dict[str, Any]:
         return self._reader()
 
+    def forest(self) -> dict[str, Any]:
+        return self._reader()
+
     def _reader(self) -> dict[str, Any]:
         """What reads pictures; nothing where there are none."""
         if self.pictures is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from usboost.models.inspection import (
     worst_samples,
 )
 from usboost.reporting import inspection_figures as drawn
-from usboost.reporting.figures import to_png, to_svg
+from usboost.reporting.figures import to_svg
 
 FOLDER = "inspection"
 """Beside a cell's scores."""
@@ -70,18 +70,19 @@ class Inspection:
     calibration: pd.DataFrame
     worst: pd.DataFrame
 
-    def figures(self) -> dict[str, Figure]:
-        """The figures that can be drawn, by name."""
+    @property
+    def figures(self) -> dict[str, Callable[[], Figure]]:
+        """What draws each figure that can be drawn, by name."""
         error = expected_calibration_error(self.calibration)
-        title = f"{TITLES['calibration']} (expected error {error:.3f})"
-        found = {
-            "contributions": len(self.contributions)
-            and drawn.contributions(self.contributions, TITLES["contributions"]),
-            "importance": len(self.importance) and drawn.importance(self.importance, TITLES["importance"]),
-            "calibration": drawn.calibration(self.calibration, title),
-            "confusion": drawn.confusion(self.confusion, self.classes, TITLES["confusion"]),
+        of_calibration = f"{TITLES['calibration']} (expected error {error:.3f})"
+        found: dict[str, Callable[[], Figure]] = {
+            "contributions": lambda: drawn.contributions(self.contributions, TITLES["contributions"]),
+            "importance": lambda: drawn.importance(self.importance, TITLES["importance"]),
+            "calibration": lambda: drawn.calibration(self.calibration, of_calibration),
+            "confusion": lambda: drawn.confusion(self.confusion, self.classes, TITLES["confusion"]),
         }
-        return {name: figure for name, figure in found.items() if figure}
+        empty = {name for name in ("contributions", "importance") if getattr(self, name).empty}
+        return {name: draw for name, draw in found.items() if name not in empty}
 
 
 def inspect(
@@ -128,7 +129,7 @@ def write(
     rows: pd.DataFrame | None = None,
     pictures: Mapping[int, bytes] | None = None,
 ) -> None:
-    """Write tables as CSV, figures as PNG, the worst samples' pictures, and `FILE` for the report.
+    """Write tables as CSV, figures as SVG, the worst samples' pictures, and `FILE` for the report.
 
     Parameters
     ----------
@@ -140,8 +141,8 @@ def write(
         getattr(found, name).to_csv(folder / f"{name}.csv", index=False, float_format="%.6g")
     names = pd.Index(found.classes, name="true")
     pd.DataFrame(found.confusion, names, found.classes).to_csv(folder / "confusion.csv")
-    for name, figure in found.figures().items():
-        (folder / f"{name}.png").write_bytes(to_png(figure))
+    for name, draw in found.figures.items():
+        (folder / f"{name}.svg").write_text(to_svg(draw()))
     shown = []
     for place, row in enumerate(found.worst.itertuples()):
         about: dict[str, Any] = {"values": {}, "picture": None}
@@ -190,12 +191,17 @@ def read(folder: Path) -> dict[str, Any] | None:
             }
             for row, about in zip(found.worst.itertuples(), document["shown"], strict=True)
         ]
-        figures = {name: to_svg(figure) for name, figure in found.figures().items()}
+        figures = {name: _drawn(folder / f"{name}.svg", draw) for name, draw in found.figures.items()}
     except UsboostError:
         raise
     except Exception as error:  # a damaged table can make pandas and matplotlib raise nearly anything
         raise UsboostError(f"{folder} is damaged ({type(error).__name__}); train this model again") from error
     return {"figures": [(TITLES[name], svg) for name, svg in figures.items()], "worst": worst}
+
+
+def _drawn(path: Path, draw: Callable[[], Figure]) -> str:
+    """The figure as the fit drew it; drawn now where an earlier version kept a PNG."""
+    return _bytes(path).decode() if path.is_file() else to_svg(draw())
 
 
 def _table(path: Path, columns: Sequence[str] = ()) -> pd.DataFrame:

@@ -26,12 +26,12 @@ class Origin:
 
     Attributes
     ----------
-    stage : of dvc.yaml.
+    stage : of dvc.yaml; None of a fit outside DVC.
     inputs : the digests of what the fit read, by name.
     runs : its records, of MLflow and Prefect say.
     """
 
-    stage: str
+    stage: str | None
     inputs: Mapping[str, str] = field(default_factory=dict)
     runs: tuple[Run, ...] = ()
 

@@ -152,6 +152,94 @@ def test_an_experiment_links_a_view_of_its_runs(services):
     assert {"key": "model", "value": "lgbm"} in run["data"]["params"]
 
 
+def pages(services) -> dict[str, str]:
+    """What a person reads, by where: MLflow's descriptions, Prefect's artifacts and log lines, reports."""
+    found = {}
+    api = f"{services.state['mlflow']}/api/2.0/mlflow"
+    experiments = ask(f"{api}/experiments/search?max_results=100")["experiments"]
+    body = {"experiment_ids": [each["experiment_id"] for each in experiments], "max_results": 500}
+    listed = [(f"experiment {each['name']}", each.get("tags", [])) for each in experiments]
+    listed += [
+        (f"run {each['info']['run_id']}", each["data"]["tags"])
+        for each in ask(f"{api}/runs/search", body)["runs"]
+    ]
+    for where, tags in listed:
+        found[where] = {tag["key"]: tag["value"] for tag in tags}.get("mlflow.note.content", "")
+    for model in ask(f"{api}/registered-models/search?max_results=100").get("registered_models", []):
+        found[f"model {model['name']}"] = model.get("description", "")
+        for version in model.get("latest_versions", []):
+            found[f"model {model['name']} {version['version']}"] = version.get("description", "")
+    for each in ask(f"{services.state['prefect']}/artifacts/filter", {"limit": 200}):
+        found[f"artifact {each['key']} {each['id']}"] = f"{each['description']} {each['data']}"
+    for each in ask(f"{services.state['prefect']}/logs/filter", {"limit": 200}):
+        found[f"log {each['id']}"] = each["message"]
+    for kind in ("*.html", "*.md"):
+        for path in sorted((services.folder / "reports").glob(kind)):
+            found[f"file {path}"] = path.read_text()
+        for path in sorted((services.folder / "data/experiments").rglob(kind)):
+            found[f"file {path}"] = path.read_text()
+    return found
+
+
+def follow(address: str, where: str, services) -> str:
+    """What the address is of, after asking for it; fails if it is not there."""
+    prefect, mlflow = services.state["prefect"], services.state["mlflow"]
+    if flow_run := re.search(r"/runs/flow-run/([\w-]+)$", address):
+        assert ask(f"{prefect}/flow_runs/{flow_run[1]}")["id"] == flow_run[1]
+        if address.startswith(prefect.removesuffix("/api")):
+            with urllib.request.urlopen(address, timeout=20) as reply:
+                assert reply.status == 200
+        return "flow run"
+    if found := re.fullmatch(r"https?://[^/]+/#/experiments/(\d+)(?:/runs/(\w+))?([/?].*)?", address):
+        experiment, run, rest = found.groups()
+        with urllib.request.urlopen(address, timeout=20) as reply:
+            assert reply.status == 200
+        known = ask(f"{mlflow}/api/2.0/mlflow/experiments/get?experiment_id={experiment}")["experiment"]
+        if view := re.search(r"viewStateShareKey=([\w-]+)", rest or ""):
+            assert f"mlflow.sharedViewState.{view[1]}" in {tag["key"] for tag in known["tags"]}
+        if run is None:
+            return "experiment"
+        got = ask(f"{mlflow}/api/2.0/mlflow/runs/get?run_id={run}")["run"]
+        assert got["info"]["experiment_id"] == experiment
+        return "run"
+    if found := re.fullmatch(r"https?://[^/]+/#/models/([^/]+)/versions/(\d+)", address):
+        got = ask(f"{mlflow}/api/2.0/mlflow/model-versions/get?name={found[1]}&version={found[2]}")
+        assert got["model_version"]["name"] == found[1]
+        return "model version"
+    kind, _, file = where.partition(" ")
+    assert kind == "file" and not re.match(r"\w+:", address), address
+    path, _, anchor = address.partition("#")
+    target = (Path(file).parent / path) if path else Path(file)
+    assert target.exists()
+    assert not anchor or f'id="{anchor}"' in target.read_text()
+    return "file"
+
+
+HTML_LINK = r'href="([^"]+)"'
+TEXT_LINK = r"(?:\]\(|\b)(https?://[^\s)\]\"<>]+|[\w./-]+\.md(?=\)))"
+
+
+def test_every_link_leads_to_what_it_names(services):
+    """On all pages, MLflow ↔ Prefect ↔ report, and the DVC stages that they name."""
+    services.flow("train", "ci_b", "2wl")
+    services.flow("promote", "ci_b")
+    services.flow("report")
+    followed, stages = {}, set()
+    for where, text in pages(services).items():
+        links = re.findall(HTML_LINK if where.endswith(".html") else TEXT_LINK, text)
+        for address in dict.fromkeys(links):
+            kind = follow(address.replace("&amp;", "&"), where, services)
+            followed.setdefault((where.split()[0], kind), []).append(address)
+        stages |= set(re.findall(r"DVC stage:? `([^`]+)`", text))
+    assert set(followed) >= {
+        *(("run", "flow run"), ("experiment", "experiment"), ("log", "run")),
+        *(("artifact", "run"), ("artifact", "model version")),
+        *(("file", "run"), ("file", "flow run"), ("file", "experiment"), ("file", "file")),
+    }
+    listed = services.run(sys.executable, "-m", "dvc", "stage", "list", "--name-only").stdout.split()
+    assert stages and stages <= set(listed)
+
+
 def test_a_second_start_is_refused(services):
     again = services.flow("local.services", "start", "--prefect-port", "0", "--mlflow-port", "0", check=False)
     assert again.returncode == 1

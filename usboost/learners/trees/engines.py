@@ -12,6 +12,7 @@ import numpy as np
 from usboost.learners.base import FittedLearner, Target
 from usboost.learners.trees.fitted import FittedTrees, PreparedTable
 from usboost.learners.trees.histogram import HistogramGrower, Limits
+from usboost.learners.trees.leaves import with_leaf_values
 from usboost.learners.trees.tree import Tree
 from usboost.losses.base import simplex_codewords
 
@@ -73,7 +74,7 @@ class LightGBMTrainer:
             "force_col_wise": True,
             "verbose": -1,
         }
-        self._n_outputs = n_outputs
+        self._n_outputs, self._matrix = n_outputs, prepared.matrix
         self._joint = JointTrainer(learner, prepared)
         self._boosters: list[Any] = []
         lowest, highest = prepared.matrix.min(axis=0), prepared.matrix.max(axis=0)
@@ -88,7 +89,8 @@ class LightGBMTrainer:
         if target.metric is not None:
             return self._joint.fit(target, seed=seed, start=start)
         quiet_lightgbm()
-        return FittedTrees(tuple(self._grow(j, target) for j in range(self._n_outputs)))
+        grown = FittedTrees(tuple(self._grow(j, target) for j in range(self._n_outputs)))
+        return with_leaf_values(grown, self._matrix, target)
 
     def _grow(self, output: int, target: Target) -> Tree:
         values, weights = target.values[:, output], target.fit_weights
@@ -133,7 +135,9 @@ class JointTrainer:
             if weights is not None and weights.ndim == 2:
                 columns = range(values.shape[1])
                 return FittedTrees(tuple(self._grow(values[:, [j]], weights[:, j]) for j in columns))
-            return FittedTrees((self._grow(values, weights),))
+            return with_leaf_values(
+                FittedTrees((self._grow(values, weights),)), self._prepared.matrix, target
+            )
         if np.abs(metric.sum(axis=2)).max() > 1e-8 * np.abs(metric).max():
             return FittedTrees((self._grow(values, weights, metric),))
         # singular along (1, …, 1): solved in the zero-sum space, whose basis makes no difference
@@ -167,4 +171,4 @@ class SklearnTrainer:
         if weights is not None and weights.ndim == 2:
             columns = range(target.values.shape[1])
             return FittedTrees(tuple(grow(target.values[:, j], weights[:, j]) for j in columns))
-        return FittedTrees((grow(target.values, weights),))
+        return with_leaf_values(FittedTrees((grow(target.values, weights),)), self._matrix, target)

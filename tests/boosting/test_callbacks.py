@@ -1,0 +1,67 @@
+"""Callbacks that stop a fit: what was fitted so far is kept."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_classification
+from sklearn.linear_model import Ridge
+
+from usboost.boosting.callbacks import Callback, Interrupt, TimeLimit
+from usboost.boosting.rounds import Round
+from usboost.learners.regressors import RegressorLearner
+from usboost.models.boosted_network import BoostedNetworkClassifier
+
+X, Y = make_classification(200, 6, random_state=0)
+
+
+class Each(Callback):
+    """Does something after each round."""
+
+    def __init__(self, work) -> None:
+        self.work = work
+
+    def on_round(self, round_: Round) -> bool:
+        self.work(round_.index)
+        return False
+
+
+def fitted(*callbacks: Callback, rounds: int = 6) -> BoostedNetworkClassifier:
+    model = BoostedNetworkClassifier(learner=RegressorLearner(Ridge()), n_rounds=rounds, callbacks=callbacks)
+    return model.fit(X, Y)
+
+
+def press(index: int) -> None:
+    if index == 2:
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_ctrl_c_keeps_the_rounds_so_far():
+    before, said = signal.getsignal(signal.SIGINT), []
+    model = fitted(Each(press), Interrupt(lambda: said.append("ends")))
+    assert len(model.stages_) == 2 and said == ["ends"]
+    np.testing.assert_array_equal(model.predict_proba(X), fitted(rounds=2).predict_proba(X))
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_twice_stops_at_once():
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        fitted(Each(press), Each(press), Interrupt())
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_fit_ends_in_time():
+    limit = TimeLimit(0.6)
+    model = fitted(Each(lambda index: time.sleep(0.25)), limit, rounds=50)
+    assert limit.reached and 1 <= len(model.stages_) <= 2
+
+
+def test_one_round_always_runs_and_time_that_is_not_used_up_stops_nothing():
+    assert len(fitted(TimeLimit(0.0)).stages_) == 1
+    limit = TimeLimit(1000.0)
+    assert len(fitted(limit).stages_) == 6 and not limit.reached

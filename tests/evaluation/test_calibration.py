@@ -1,0 +1,64 @@
+"""The temperature against a grid; it is kept only where rows that it did not see gain by it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import log_loss
+
+from usboost.evaluation.calibration import calibrated, temperature_of, tempered
+
+
+def drawn(n: int, classes: int, seed: int, overconfidence: float) -> tuple[np.ndarray, np.ndarray]:
+    """Labels drawn from probabilities, and these made `overconfidence` times as sure."""
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(size=(n, classes))
+    true = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    y = np.array([rng.choice(classes, p=row) for row in true])
+    sure = np.exp(overconfidence * logits)
+    return sure / sure.sum(axis=1, keepdims=True), y
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+@pytest.mark.parametrize("factor", [0.5, 3.0])
+def test_it_is_the_lowest_of_a_grid_and_undoes_what_was_done(classes, factor):
+    probabilities, y = drawn(2000, classes, 0, factor)
+    found = temperature_of(probabilities, y)
+    grid = np.geomspace(0.1, 10, 201)
+    losses = [log_loss(y, tempered(probabilities, each), labels=range(classes)) for each in grid]
+    assert found == pytest.approx(grid[int(np.argmin(losses))], rel=0.03)
+    assert found == pytest.approx(factor, rel=0.15)
+    assert calibrated(probabilities, y) == found
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(2, 5), st.floats(0.1, 10), st.integers(0, 9))
+def test_it_gives_probabilities_in_the_same_order(classes, temperature, seed):
+    probabilities, _ = drawn(20, classes, seed, 1.0)
+    found = tempered(probabilities, temperature)
+    np.testing.assert_allclose(found.sum(axis=1), 1)
+    np.testing.assert_array_equal(found.argsort(axis=1), probabilities.argsort(axis=1))
+
+
+def test_what_is_right_already_stays():
+    kept = [calibrated(*drawn(400, 3, seed, 1.0)) for seed in range(20)]
+    assert kept.count(1.0) >= 15
+
+
+def test_a_row_of_weight_two_is_two_rows():
+    probabilities, y = drawn(300, 3, 5, 2.0)
+    weight = np.random.default_rng(0).integers(0, 3, 300)
+    repeated = np.repeat(np.arange(300), weight)
+    found = temperature_of(probabilities, y, weight.astype(float))
+    assert found == pytest.approx(temperature_of(probabilities[repeated], y[repeated]), rel=1e-4)
+
+
+def test_few_rows_and_certain_ones_are_no_error():
+    assert calibrated(np.eye(2)[[0, 1]], np.array([0, 1])) == 1.0
+    certain = np.eye(2)[np.arange(40) % 2]
+    assert calibrated(certain, np.arange(40) % 2) == 1.0
+    wrong = np.arange(40) % 2
+    wrong[:4] = 1 - wrong[:4]
+    assert temperature_of(certain, wrong) > 1.0

@@ -1,0 +1,86 @@
+"""Rows are divided by group, time or as the person says; nothing is on two sides."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from usboost.errors import UsboostError
+from usboost.multimodal.splits import Rows, folds_of, hold_out
+
+
+@st.composite
+def some_rows(draw) -> Rows:
+    n = draw(st.integers(40, 120))
+    rng = np.random.default_rng(draw(st.integers(0, 99)))
+    codes = np.arange(n) % 3 if draw(st.booleans()) else None
+    known = draw(st.sampled_from(["nothing", "groups", "times", "splits"]))
+    given = {
+        "nothing": {},
+        "groups": {"groups": np.arange(n) // 2},
+        "times": {"times": rng.integers(0, draw(st.integers(8, 60)), n)},
+        "splits": {"splits": np.array(["train", "val", "test"])[np.arange(n) % 3]},
+    }[known]
+    order = rng.permutation(n)
+    return Rows(n, codes, **given)[order]
+
+
+@settings(max_examples=80, deadline=None)
+@given(some_rows(), st.integers(2, 4), st.integers(0, 5))
+def test_folds_keep_their_promises(rows, folds, seed):
+    if rows.times is not None and len(np.unique(rows.times)) < folds + 2:
+        with pytest.raises(UsboostError, match="different times"):
+            list(folds_of(rows, folds, 1, seed))
+        return
+    found = list(folds_of(rows, folds, 2, seed))
+    once = rows.times is not None or rows.splits is not None
+    assert len(found) == (1 if rows.splits is not None else folds if once else 2 * folds)
+    for each in found:
+        parts = (each.train, each.val, each.test)
+        assert all(len(part) for part in parts)
+        together = np.concatenate(parts)
+        assert len(np.unique(together)) == len(together)
+        if rows.times is None:
+            assert len(together) == rows.n
+        else:
+            times = [rows.times[part] for part in parts]
+            assert times[0].max() < times[1].min() and times[1].max() < times[2].min()
+        if rows.groups is not None:
+            groups = [set(rows.groups[part]) for part in parts]
+            assert not (groups[0] & groups[1] or groups[0] & groups[2] or groups[1] & groups[2])
+        if rows.splits is not None:
+            assert [set(rows.splits[part]) for part in parts] == [{"train"}, {"val"}, {"test"}]
+    if rows.splits is None:
+        tested = np.concatenate([each.test for each in found if each.repeat == 1])
+        assert len(np.unique(tested)) == len(tested)
+        assert len(tested) == rows.n or rows.times is not None
+    again = list(folds_of(rows, folds, 2, seed))
+    assert all(np.array_equal(a.train, b.train) for a, b in zip(found, again, strict=True))
+
+
+def test_by_time_the_folds_are_about_as_long():
+    rows = Rows(600, times=np.arange(600))
+    assert [(len(f.train) + len(f.val), len(f.test)) for f in folds_of(rows, 5, 1, 0)] == [
+        (100 * k, 100) for k in range(1, 6)
+    ]
+
+
+@pytest.mark.parametrize("known", [{}, {"groups": np.arange(400) // 4}, {"times": np.arange(400)}])
+@pytest.mark.parametrize("codes", [None, np.arange(400) % 2])
+def test_the_share_that_is_held_out(known, codes):
+    train, held = hold_out(Rows(400, codes, **known), 3)
+    assert len(held) == pytest.approx(60, abs=8)
+    if codes is not None:
+        assert codes[held].mean() == pytest.approx(0.5, abs=0.05)
+    assert sorted([*train, *held]) == list(range(400))
+
+
+@pytest.mark.parametrize(
+    ("known", "message"),
+    [({"groups": np.zeros(40, int)}, "there is 1"), ({"times": np.zeros(40)}, "the same time")],
+)
+def test_one_group_or_time_is_refused(known, message):
+    with pytest.raises(UsboostError, match=message):
+        hold_out(Rows(40, **known), 0)

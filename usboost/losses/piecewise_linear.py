@@ -1,0 +1,170 @@
+"""Losses of two straight pieces: the absolute loss, of the median, and the quantile losses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from scipy.linalg import qr
+
+from usboost.errors import UsboostError
+from usboost.losses.base import Expansion
+
+TIES = 1e-9
+"""Residuals are moved by up to this share of their mean size, so that no more of them are 0 at once than
+there are steps; the risk found is then within twice this share of the lowest."""
+
+_SWEEPS = 100
+
+
+@dataclass(frozen=True)
+class PiecewiseLinear:
+    """L(y, f) = above · r for r = y − f ≥ 0, else −below · r; r of shape (n, 1).
+
+    Its risk is lowest at the quantile of level above / (above + below). above = α, below = 1 − α is the
+    quantile (pinball) loss of Koenker and Bassett (1978), above = below = 1 the absolute loss.
+
+    Parameters
+    ----------
+    above, below : positive
+    """
+
+    above: float
+    below: float
+    n_outputs: ClassVar[int] = 1
+    refits_leaves: ClassVar[bool] = True
+
+    @classmethod
+    def absolute(cls) -> PiecewiseLinear:
+        return cls(1.0, 1.0)
+
+    @classmethod
+    def quantile(cls, alpha: float) -> PiecewiseLinear:
+        """Of the level `alpha`.
+
+        Raises
+        ------
+        UsboostError
+            If it is not between 0 and 1.
+        """
+        if not 0 < alpha < 1:
+            raise UsboostError(f"quantile is a level between 0 and 1, not {alpha}")
+        return cls(alpha, 1 - alpha)
+
+    def of(self, residual: np.ndarray) -> np.ndarray:
+        """The loss of each residual, of its shape."""
+        return np.maximum(self.above * residual, -self.below * residual)
+
+    def risk(self, f: np.ndarray, y: np.ndarray) -> float:
+        return float(self.of(y - f).mean())
+
+    def pseudo_residual(self, residual: np.ndarray) -> np.ndarray:
+        """−∂L/∂f: `above` where the residual is positive, else −`below`; 0 at 0."""
+        return np.where(residual > 0, self.above, np.where(residual < 0, -self.below, 0.0))
+
+    def w(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """The negative (sub)gradient per sample, (n, 1)."""
+        return self.pseudo_residual(y - f)
+
+    def constants(self, residual: np.ndarray, groups: np.ndarray, n_groups: int) -> np.ndarray:
+        """A quantile of each group, float64 (n_groups,): the smallest residual that is one."""
+        counts = np.bincount(groups, minlength=n_groups)
+        order = np.lexsort((residual, groups))
+        level = self.above / (self.above + self.below)
+        # the level times the count may lie above a whole number by a rounding error
+        place = np.clip(np.ceil(counts * level - 1e-9).astype(np.int64) - 1, 0, np.maximum(counts - 1, 0))
+        at = np.minimum(np.cumsum(counts) - counts + place, max(len(residual) - 1, 0))
+        return np.where(counts > 0, residual[order][at], 0.0)
+
+    def line(self, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray]) -> _PolygonalLine:
+        return _PolygonalLine(self, (y - f).ravel(), np.stack([d.ravel() for d in directions], axis=1))
+
+
+class _PolygonalLine:
+    """mean_i L(r_i − Σ_v step_v d_iv): convex and polygonal, the objective of quantile regression."""
+
+    def __init__(self, loss: PiecewiseLinear, residual: np.ndarray, directions: np.ndarray) -> None:
+        self._loss, self._residual, self._directions = loss, residual, directions
+
+    def risk(self, steps: np.ndarray) -> float:
+        return float(self._loss.of(self._residual - self._directions @ steps).mean())
+
+    def expand(self, steps: np.ndarray) -> Expansion:
+        """Refuse it.
+
+        Raises
+        ------
+        UsboostError
+            The second derivative is 0 wherever there is one.
+        """
+        raise UsboostError("this loss has no second derivative; use the step rule 'closed'")
+
+    def minimiser(self) -> np.ndarray:
+        """The steps of the lowest risk: a weighted quantile for one step, a descent along edges for more.
+
+        The lowest point is at a vertex, where as many residuals are 0 as there are steps. From a vertex
+        each edge keeps all but one of them 0, and the lowest point along it is a weighted quantile, hence
+        found exactly (Barrodale and Roberts 1973); where no edge leads down, the convex risk is lowest.
+        Directions that depend on others get the step 0.
+        """
+        steps, kept = np.zeros(self._directions.shape[1]), self._independent()
+        if len(kept):
+            steps[kept] = self._descend(self._directions[:, kept])
+        return steps if self.risk(steps) <= self.risk(np.zeros_like(steps)) else np.zeros_like(steps)
+
+    def _independent(self) -> np.ndarray:
+        triangle, order = qr(self._directions, mode="r", pivoting=True)
+        size = np.abs(np.diag(triangle))
+        return np.sort(order[: np.count_nonzero(size > 1e-10 * size.max(initial=0.0))])
+
+    def _descend(self, directions: np.ndarray) -> np.ndarray:
+        n, v = directions.shape
+        residual = self._residual.copy()
+        moved = np.random.default_rng(0).uniform(-1.0, 1.0, n)
+        residual += TIES * float(np.abs(residual).mean()) * moved
+        steps, zeros = np.zeros(v), np.empty(0, dtype=np.int64)
+        edges, flat = np.eye(v), 0  # column k leaves row zeros[k], and no other of them
+        for turn in range(_SWEEPS * v):
+            k = turn % v
+            if len(zeros) < v:  # on the way to a vertex: along what keeps the rows that are 0
+                edge = _across(directions[zeros])
+            else:
+                edge = edges[:, k]
+            slopes = directions @ edge
+            slopes[np.abs(slopes) <= 1e-12 * np.abs(slopes).max()] = 0.0
+            slopes[np.delete(zeros, k) if len(zeros) == v else zeros] = 0.0
+            length, row = self._along(residual, slopes)
+            steps += length * edge
+            residual -= length * slopes
+            residual[row] = 0.0
+            if len(zeros) < v:
+                zeros = np.append(zeros, row)
+            else:
+                flat = flat + 1 if row == zeros[k] else 0
+                zeros[k] = row
+                if flat == v:
+                    break
+            if len(zeros) == v:
+                edges = np.linalg.inv(directions[zeros])
+        return steps
+
+    def _along(self, residual: np.ndarray, slopes: np.ndarray) -> tuple[float, int]:
+        """The t of the lowest Σ L(residual − t · slopes), and the row whose residual is then 0.
+
+        Σ |slope| L_±(residual/slope − t), L turned round where the slope is negative: the weighted quantile.
+        """
+        rows = np.flatnonzero(slopes)
+        crossings, weights = residual[rows] / slopes[rows], np.abs(slopes[rows])
+        above = np.where(slopes[rows] > 0, self._loss.above, self._loss.below)
+        order = np.argsort(crossings, kind="stable")
+        passed = (self._loss.above + self._loss.below) * np.cumsum(weights[order])
+        first = order[min(np.searchsorted(passed, (weights * above).sum()), len(order) - 1)]
+        return float(crossings[first]), int(rows[first])
+
+
+def _across(rows: np.ndarray) -> np.ndarray:
+    """A unit vector that all rows (k, V), k < V, are perpendicular to."""
+    if not len(rows):
+        return np.eye(rows.shape[1])[0]
+    return np.linalg.svd(rows)[2][-1]

@@ -1,0 +1,217 @@
+"""What the classifier and the regressor that are boosted of weak learners share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import clone
+
+from usboost.boosting.context import FitContext
+from usboost.boosting.loop import StagewiseLoop, advance, ensemble_scores
+from usboost.boosting.rounds import Stage
+from usboost.boosting.steps import StepRule, step_rule
+from usboost.boosting.targets import TargetRule
+from usboost.data.views import Views
+from usboost.errors import UsboostError
+from usboost.learners.base import LEARNERS, Learner, view_names
+from usboost.learners.networks.backbones import Backbone
+from usboost.learners.networks.learner import NetworkLearner
+from usboost.learners.present import prepare
+from usboost.learners.regressors import RegressorLearner
+from usboost.learners.trees.fitted import trees_of
+from usboost.learners.trees.learner import TreeLearner
+from usboost.learners.trees.tree import Tree
+from usboost.losses.base import Loss
+from usboost.models.estimator import ViewsEstimator
+from usboost.models.linear_start import fit_start
+from usboost.models.reading import Reading, Wanted
+from usboost.models.stagewise import StagewiseModel
+
+
+class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
+    """One weak learner per view and round, or more: learners, start, loop, files.
+
+    A subclass gives ``_loss()``, ``_fit_start_model(model, views, y, context)`` and what its constructor
+    takes; its parameters are documented there.
+    """
+
+    learners: Mapping[str, Learner] | None
+    step: str | StepRule
+    step_settings: Mapping[str, Any] | None
+    n_rounds: int
+    shrinkage: float
+    sequential: bool
+    step_fraction: float
+    patience: int | None
+    monitor: str
+    random_state: int
+    backbone: Backbone | None
+    start: Any
+    optional: tuple[str, ...]
+
+    start_: Any
+    left_out_: tuple[str, ...]
+    reading_: Reading
+
+    holds: ClassVar[Mapping[str, Any]] = {
+        "learners": (LEARNERS, *RegressorLearner.holds["estimator"]),
+        "backbone": ("Backbone",),
+    }
+
+    def _learners(self) -> dict[str, Learner]:
+        if not self.learners:
+            return {"U": NetworkLearner(), "S": TreeLearner()}
+        wrapped = {name: each for name, each in self.learners.items() if not hasattr(each, "trainer")}
+        learners = {**self.learners, **{name: RegressorLearner(each) for name, each in wrapped.items()}}
+        return self._without(learners) if getattr(self, "left_out_", ()) else learners
+
+    def _without(self, learners: dict[str, Learner]) -> dict[str, Learner]:
+        """The learners without the views that are left out, and without those that read no other."""
+        kept: dict[str, Learner] = {}
+        for name, learner in learners.items():
+            views = view_names(name, learner)
+            reads = tuple(view for view in views if view not in self.left_out_)
+            if reads == views:
+                kept[name] = learner
+            elif reads:
+                kept[name] = clone(learner).set_params(reads=reads)
+        return kept or learners
+
+    def _weak_learners(self) -> dict[str, Any]:
+        return self._learners()
+
+    def _learner_names(self, index: int) -> set[str]:
+        return set(self._learners())
+
+    def _fit_start_model(self, model: Any, views: Views, y: np.ndarray, context: FitContext) -> None:
+        """Fit the start to the training samples, as encoded."""
+        raise AttributeError("_fit_start_model is defined by each model")
+
+    def _mark_start(self, model: Any) -> None:
+        """Give a start that is read from a file what its own file would have said of its targets."""
+        raise AttributeError("_mark_start is defined by each model")
+
+    def _from_scores(self, scores: np.ndarray) -> np.ndarray:
+        """The f, float64 (n, D), of the start's scores."""
+        return scores
+
+    def _fit_start(self, views: Views, y: np.ndarray, context: FitContext) -> list[np.ndarray]:
+        """Fit the start; f⁰ of the training samples and, if there are any, the validation samples."""
+        self.start_, self.left_out_ = None, ()
+        if self.start is None:
+            return []
+        settings = clone(self.start).set_params(random_state=self.random_state)
+
+        def fit(model: Any) -> None:
+            self._fit_start_model(model, views, y, context)
+
+        fitted = fit_start(settings, self.optional, views, y, fit)
+        self.start_, self.left_out_ = fitted.model, fitted.left_out
+        found = [self._from_scores(fitted.scores)]
+        if context.validation is not None:
+            found.append(self._start_f(context.validation[0]))
+        return found
+
+    def _start_f(self, views: Views) -> np.ndarray:
+        """f⁰, float64 (n, D)."""
+        if self.start_ is None:
+            return np.zeros((len(views), self._n_outputs()))
+        return self._from_scores(self.start_.scores(views))
+
+    def _write(self, folder: Path) -> dict[str, Any]:
+        start: dict[str, Any] = {}
+        if self.start_ is not None:
+            start = {**self.start_._write(folder), "start": list(self.start_.views)}
+            start["left_out"] = list(self.left_out_)
+        return {**start, **super()._write(folder), "reading": self.reading_.write(folder)}
+
+    def _read(self, document: Mapping[str, Any], folder: Path) -> None:
+        self.start_, self.left_out_ = None, ()
+        if self.start is not None:
+            read, left_out = document["start"], document["left_out"]
+            if set(left_out) - set(self.optional) or set(read) - set(self.start.views):
+                raise UsboostError("the views that its start reads are not those of its settings")
+            self.left_out_, self.start_ = tuple(left_out), clone(self.start).set_params(views=tuple(read))
+            self._mark_start(self.start_)
+            self.start_.best_round_ = 1
+            self.start_._read(document, folder)
+        self.reading_ = self._reading()
+        self.reading_.read(document.get("reading"), folder)
+        super()._read(document, folder)
+
+    def _columns_of(self, name: str) -> int | None:
+        columns = getattr(self, "columns_", {})
+        return len(columns[name]) if name in columns else None
+
+    def _boost(
+        self,
+        loss: Loss,
+        target: TargetRule,
+        views: Views,
+        y: np.ndarray,
+        held_out: tuple[Views, np.ndarray] | None,
+        context: FitContext,
+        start: Sequence[np.ndarray],
+        evaluate: Any,
+    ) -> None:
+        """All rounds, from f⁰ on, with labels as the loss takes them."""
+        self.reading_, learners = self._reading(), self._learners()
+        read, watch = self.reading_.fit(views), context.watch(self.monitor, self.patience)
+        if held_out is not None:
+            held_out = self.reading_(held_out[0]), held_out[1]
+        stages: list[Stage] = StagewiseLoop(
+            loss=loss,
+            learners=learners,
+            target=target,
+            step=step_rule(self.step, **(self.step_settings or {})),
+            n_rounds=self.n_rounds,
+            shrinkage=self.shrinkage,
+            sequential=self.sequential,
+            step_fraction=self.step_fraction,
+            evaluate=evaluate,
+            seed=self.random_state,
+            callbacks=watch.callbacks,
+            checkpoint=context.checkpoint,
+        ).run(read, y, held_out, start)
+        self.history_, self.best_round_ = watch.history, watch.best_round
+        self.stages_ = stages[: self.best_round_]
+        grown = {name for stage in stages for name, each in stage.learners.items() if trees_of(each)}
+        self.columns_ = {name: read[name].names for name in learners if name in grown}
+
+    def _reading(self) -> Reading:
+        """What the learners read; `fit` learns it from its rows."""
+        learners = self._learners()
+        network = next((each for each in learners.values() if isinstance(each, NetworkLearner)), None)
+        backbone = self.backbone or (network.backbone if network else None)
+        wanted = {name: Wanted.by(name, learner) for name, learner in learners.items()}
+        views = {view for each in wanted.values() for view in each.views}
+        return Reading(wanted, backbone, network.device if network else "auto", qualified=len(views) > 2)
+
+    def _prepare(self, views: Views) -> dict[str, Any]:
+        self._check_fitted()
+        read = self.reading_(views)
+        return {name: prepare(learner, read[name]) for name, learner in self._learners().items()}
+
+    def _trees(self) -> Iterator[tuple[str, Tree, float]]:
+        for stage in self.stages_:
+            for name, learner in stage.learners.items():
+                for tree in trees_of(learner):
+                    yield name, tree, stage.steps[name]
+
+    def _reads(self, n_columns: int) -> Sequence[str]:
+        named = (view for name, learner in self._learners().items() for view in view_names(name, learner))
+        return list(dict.fromkeys([*(self.start.views if self.start else ()), *named]))
+
+    def _f(self, views: Views) -> np.ndarray:
+        f = self._start_f(views)
+        return f + ensemble_scores(self.stages_, self._prepare(views), f.shape)
+
+    def _staged_f(self, views: Views) -> Iterator[np.ndarray]:
+        prepared = self._prepare(views)
+        f = self._start_f(views)
+        for stage in self.stages_:
+            advance(f, stage, prepared)
+            yield f

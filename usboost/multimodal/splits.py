@@ -1,0 +1,153 @@
+"""Which rows a table's model is fitted to, stops early on, and is scored on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
+
+from usboost.datasets.files.sampling import stratified_parts, stream
+from usboost.errors import UsboostError
+
+HELD_OUT = 0.15
+"""Share of the rows for early stopping."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What is known of n rows that decides how they may be divided; at most one of the last three is given.
+
+    Attributes
+    ----------
+    n : how many.
+    codes : classes int64 (n,), whose shares each part keeps; None where a number is predicted.
+    groups : int64 (n,): rows of one group are never on two sides.
+    times : sortable (n,): no row is fitted to that is later than one that is held out; equal times stay
+        together.
+    splits : str (n,), ``train``, ``val`` or ``test``: as the person says.
+    """
+
+    n: int
+    codes: np.ndarray | None = None
+    groups: np.ndarray | None = None
+    times: np.ndarray | None = None
+    splits: np.ndarray | None = None
+
+    def __getitem__(self, rows: np.ndarray) -> Rows:
+        fields = (self.codes, self.groups, self.times, self.splits)
+        return Rows(len(rows), *(None if each is None else each[rows] for each in fields))
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Positions of the training, validation and test rows."""
+
+    repeat: int
+    fold: int
+    train: np.ndarray
+    val: np.ndarray
+    test: np.ndarray
+
+
+def hold_out(rows: Rows, seed: int, share: float = HELD_OUT) -> tuple[np.ndarray, np.ndarray]:
+    """Rows to fit to, and about a `share` of all for early stopping; both in rising order.
+
+    By group, a whole number of groups; by time, the last rows; as the person says, ``train`` and ``val``.
+
+    Raises
+    ------
+    UsboostError
+        If there is one group, or one time, only.
+    """
+    if rows.splits is not None:
+        return np.flatnonzero(rows.splits == "train"), np.flatnonzero(rows.splits == "val")
+    if rows.times is not None:
+        order, starts = _by_time(rows.times)
+        if len(starts) < 2:
+            raise UsboostError(
+                "all rows have the same time, so none is later than the others; leave --time out"
+            )
+        cut = starts[1:][np.abs(starts[1:] - (1 - share) * rows.n).argmin()]
+        return np.sort(order[:cut]), np.sort(order[cut:])
+    if rows.groups is not None:
+        parts = max(2, round(1 / share))
+        train, held = next(_grouped(rows, min(parts, len(np.unique(rows.groups))), seed))
+        return train, held
+    if rows.codes is None:
+        order = np.random.default_rng(seed).permutation(rows.n)
+        cut = round((1 - share) * rows.n)
+        return np.sort(order[:cut]), np.sort(order[cut:])
+    train, held = stratified_parts(rows.codes, (1 - share, share), seed)
+    return train, held
+
+
+def folds_of(rows: Rows, folds: int, repeats: int, seed: int) -> Iterator[Fold]:
+    """Folds of a cross-validation; of each fold's other rows some are for early stopping.
+
+    By time, fold k is tested on the k-th of `folds` later parts of the rows and fitted to all before it.
+    As the person says, there is one fold. Both are the same in each repeat but for what is drawn by chance,
+    so there is one repeat only.
+
+    Raises
+    ------
+    UsboostError
+        If there are under 2 folds, or too few groups or times for them.
+    """
+    if folds < 2 or repeats < 1:
+        raise UsboostError("a comparison needs 2 folds or more and 1 repeat or more")
+    for repeat in range(1 if rows.splits is not None or rows.times is not None else repeats):
+        for fold, (rest, test) in enumerate(_parts(rows, folds, stream(seed, repeat) % 2**32)):
+            train, val = hold_out(rows[rest], stream(seed, repeat, fold))
+            yield Fold(repeat + 1, fold + 1, rest[train], rest[val], test)
+
+
+def _parts(rows: Rows, folds: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The rows to learn from, and those to be scored on."""
+    if rows.splits is not None:
+        test = rows.splits == "test"
+        yield np.flatnonzero(~test), np.flatnonzero(test)
+    elif rows.times is not None:
+        order, starts = _by_time(rows.times)
+        if len(starts) < folds + 2:
+            raise UsboostError(
+                f"{folds} folds by time need {folds + 2} different times, but there are {len(starts)}; "
+                "ask for fewer folds"
+            )
+        wanted = np.rint(np.arange(1, folds + 1) * rows.n / (folds + 1))
+        # strictly rising, with two times left before the first and each fold's own after
+        cuts, low = [], 2
+        for k, each in enumerate(wanted):
+            choices = np.arange(low, len(starts) - (folds - 1 - k))
+            chosen = int(choices[np.abs(starts[choices] - each).argmin()])
+            cuts.append(int(starts[chosen]))
+            low = chosen + 1
+        for first, last in zip(cuts, [*cuts[1:], rows.n], strict=True):
+            yield np.sort(order[:first]), np.sort(order[first:last])
+    elif rows.groups is not None:
+        yield from _grouped(rows, folds, seed)
+    else:
+        splitter = KFold if rows.codes is None else StratifiedKFold
+        yield from splitter(folds, shuffle=True, random_state=seed).split(np.zeros(rows.n), rows.codes)
+
+
+def _by_time(times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rows from the earliest to the latest, and where each different time begins among them."""
+    order = np.argsort(times, kind="stable")
+    ranked = times[order]
+    return order, np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1]))
+
+
+def _grouped(rows: Rows, folds: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    assert rows.groups is not None
+    found = len(np.unique(rows.groups))
+    if found < max(2, folds):
+        raise UsboostError(
+            f"{max(2, folds)} parts by group need as many groups, but there {'is' if found == 1 else 'are'} "
+            f"{found}; ask for fewer folds, or leave --group out"
+        )
+    splitter = GroupKFold if rows.codes is None else StratifiedGroupKFold
+    yield from splitter(folds, shuffle=True, random_state=seed % 2**32).split(
+        np.zeros(rows.n), rows.codes, rows.groups
+    )
