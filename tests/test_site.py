@@ -147,6 +147,10 @@ x, y : arrays of shape (n,) that hold
     numbers
 name : of the model; seed : int
 
+Attributes
+----------
+As of `Model`; more_ : of these
+
 Returns
 -------
 DataFrame of n rows
@@ -174,6 +178,13 @@ y
 name
     of the model
 seed : int
+
+Attributes: as of `Model`:
+
+Attributes
+----------
+more_
+    of these
 
 Returns
 -------

@@ -6,6 +6,8 @@ Here a name is followed by its type or by what it is, and two short entries may 
     folds, repeats : of the cross-validation, the same for all models
     model : its name; seed : of the fit
 
+or a section begins with what it has in common with another: "As of `fit`, and".
+
 griffe takes all that follows a colon for a type, and gives names that share an entry the default of the
 first. So every name gets an entry of its own, and what is no type becomes the description; the type is
 then the signature's.
@@ -40,7 +42,12 @@ def read(lines: list[str]) -> Iterator[str]:
         section = lines[first:last]
         title, body = section[:2], section[2:]
         if title[:1] in (["Parameters"], ["Attributes"]):
-            yield from title
+            if body and body[0].startswith("As "):
+                same, *others = NEXT_ENTRY.split(body[0].removesuffix("."))
+                body = [*others, *body[1:]]
+                yield from [f"{title[0]}: a{same[1:]}{':' if any(body) else '.'}", ""]
+            if any(body):
+                yield from title
             yield from entries(body)
         elif title[:1] == ["Returns"]:
             yield from title
