@@ -15,9 +15,13 @@ run services: WORKSPACE ?= workspace
 paper: WORKSPACE ?= paper
 PREFECT_PORT ?=
 MLFLOW_PORT ?= 5000
+DOCS_PORT ?= 8000
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export USBOOST_HOME ?= $(CURDIR)/.usboost
+
+# without an advertisement of what may follow MkDocs
+MKDOCS = NO_MKDOCS_2_WARNING=1 python -m mkdocs
 
 # in a workspace: what was run, for `dvc metrics diff` to compare with what is run next
 COMMIT = git add dvc.lock && (git diff --quiet HEAD || git commit --all --quiet --no-verify --message "what was run")
@@ -96,6 +100,15 @@ kill: $(READY) ## SIGKILL training processes 200 times and compare what they end
 mutants: $(READY) ## break the code on purpose in some eighty places: which test notices (minutes)
 	OMP_NUM_THREADS=1 nice -n 10 python -m benchmarks.mutants.run
 
+.PHONY: docs
+docs: $(READY) ## build the documentation site in site/; a link that leads nowhere is an error
+	@$(MKDOCS) build --strict
+	@echo "open site/index.html, or \`make docs-serve\` for a site with search"
+
+.PHONY: docs-serve
+docs-serve: $(READY) ## show the documentation site on loopback while it is edited: [DOCS_PORT=8000]
+	$(MKDOCS) serve --dev-addr 127.0.0.1:$(DOCS_PORT)
+
 .PHONY: lint
 lint: $(READY) ## ruff and mypy
 	ruff check .
@@ -109,4 +122,4 @@ format: $(READY) ## format the code
 
 .PHONY: clean
 clean: ## remove what running made, not .venv
-	rm -rf data/raw data/prepared data/features data/results reports dvc.lock .usboost workspace paper results
+	rm -rf data/raw data/prepared data/features data/results reports dvc.lock .usboost workspace paper results site

@@ -5,20 +5,24 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import shlex
+import subprocess
 import typing
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+import typer
 import yaml
 from pydantic import BaseModel
 
 from flows.local.warm import Warm
-from tasks.settings import Settings
+from tasks.settings import Settings, parse
 from tests.multimodal.conftest import run
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 BLOCK = re.compile(r"(<!-- not run: [^>]+ -->\n)?```(\w+)\n(.*?)```", re.S)
 
 
@@ -69,6 +73,43 @@ def test_links_and_commands_exist(page: Path) -> None:
         assert target in targets, target
     for module in re.findall(r"python -m ((?:flows|benchmarks)[.\w]*\w)", text):
         assert importlib.util.find_spec(module), module
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "sh")], ids=lambda page: page.name)
+def test_commands_are_shell_with_known_options(page: Path) -> None:
+    """Those of ours, that is; what is not run elsewhere is at least read as it would be."""
+    for text in blocks(page, "sh"):
+        text = text.replace("<id>", "id")
+        done = subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        for line in text.splitlines():
+            match = re.fullmatch(r"(usboost|python -m flows[.\w]*) (.+)", line)
+            if match:
+                known(match[1].removeprefix("python -m "), shlex.split(match[2], comments=True))
+
+
+def known(program: str, arguments: list[str]) -> None:
+    """That a command knows its options; it is not run."""
+    module = import_module("usboost.cli.app" if program == "usboost" else program)
+    app = getattr(module, "app", None) or typer.Typer()
+    if not hasattr(module, "app"):
+        app.command()(module.main)
+    command: typing.Any = typer.main.get_command(app)
+    if hasattr(command, "commands"):
+        command, arguments = command.commands[arguments[0]], arguments[1:]
+    command.make_context(program, arguments)
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "yaml")], ids=lambda page: page.name)
+def test_examples_of_params_yaml_are_read(page: Path) -> None:
+    for text in blocks(page, "yaml"):
+        document = yaml.safe_load((ROOT / "params.yaml").read_text())
+        example = yaml.safe_load(text)
+        assert set(example) <= set(document)
+        models = document["models"] | example["models"]
+        settings = parse(document | example | {"models": models}, page)
+        for name in example["models"]:
+            assert settings.model(name).name == name
 
 
 def keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:

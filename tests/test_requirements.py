@@ -60,6 +60,7 @@ def distributions(package: str) -> set[str]:
         ("tasks", ("pipeline", "dask")),
         ("flows", ("pipeline",)),
         ("benchmarks", ("dev",)),
+        ("docs", ("docs",)),
         ("tests", ("dev",)),
     ],
 )

@@ -94,9 +94,7 @@ def paired_interval(
 ) -> tuple[float, float]:
     """Bootstrap percentile interval of 95 % of the first model's score less the second's, on the same rows.
 
-    Parameters
-    ----------
-    As `randomization_test`.
+    Parameters are as of `randomization_test`; `draws` are the bootstrap samples.
     """
     rng, n = np.random.default_rng(seed), len(labels)
     found = []

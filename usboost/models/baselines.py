@@ -162,7 +162,8 @@ class LightGBMBaseline(_LightGBM, ViewsClassifier):
     Parameters
     ----------
     views : names of the views it reads; tables as they are, pictures as frozen embeddings
-    n_trees : at most this many stages; learning_rate, num_leaves, min_samples_leaf as LightGBM's
+    n_trees : at most this many stages
+    learning_rate, num_leaves, min_samples_leaf : as LightGBM's
     patience : stages without a better validation log-loss before stopping
     validation_fraction, random_state, callbacks : as everywhere
     backbone : Backbone, optional; what embeds pictures (always frozen here)

@@ -288,14 +288,11 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
 class BoostedNetworkRegressor(RegressorMixin, _BoostedNetwork):
     """Boosted neural networks as a regressor, by squared loss; see `BoostedNetworkClassifier`.
 
-    Parameters
-    ----------
-    As of `BoostedNetworkClassifier`; what must improve for `patience` is the validation risk.
+    Parameters and attributes are its, but for those below; what must improve for `patience` is the
+    validation risk.
 
     Attributes
     ----------
-    stages_, gammas_, history_, best_round_, n_estimators_, n_features_in_, feature_names_in_
-        As of `BoostedNetworkClassifier`.
     n_outputs_ : m
     flat_ : bool, whether y had the shape (n,)
     """
@@ -329,9 +326,10 @@ class BoostedNetworkRegressor(RegressorMixin, _BoostedNetwork):
     def fit(self, X: Any, y: Any, validation: tuple[Any, Any] | None = None) -> BoostedNetworkRegressor:
         """Fit to n samples and their targets.
 
+        X, validation and the errors raised are as of `BoostedNetworkClassifier.fit`.
+
         Parameters
         ----------
-        X, validation, and the errors raised : as of `BoostedNetworkClassifier.fit`
         y : (n,) or (n, m) finite numbers
         """
         table, targets = self._table(X, reset=True), as_targets(y)

@@ -31,7 +31,9 @@ class TwoBranchNetworkClassifier(TwoBranches, ViewsClassifier):
     views : pair of view names, DNN1's and DNN2's
     dnn1, dnn2 : widths of the branches; dnn3 : hidden widths after the fusion
     fusion : {"concat", "product"}
-    optimizer : {"rmsprop", "sgd", "adam"}; learning_rate, batch_size
+    optimizer : {"rmsprop", "sgd", "adam"}
+    learning_rate : float
+    batch_size : int
     n_epochs : at most this many epochs
     patience : epochs without a better `monitor` before stopping, or None
     validation_fraction : share of the training samples set aside when `fit` gets no validation data
@@ -45,7 +47,9 @@ class TwoBranchNetworkClassifier(TwoBranches, ViewsClassifier):
 
     Attributes
     ----------
-    classes_, history_, best_round_ (an epoch), network_ (FittedTwoBranch of the best epoch)
+    classes_, history_ : as everywhere
+    best_round_ : int, an epoch
+    network_ : FittedTwoBranch of the best epoch
     n_estimators_ : 1, one network
     """
 

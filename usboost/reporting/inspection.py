@@ -81,8 +81,10 @@ class Inspection:
             "calibration": lambda: drawn.calibration(self.calibration, of_calibration),
             "confusion": lambda: drawn.confusion(self.confusion, self.classes, TITLES["confusion"]),
         }
-        empty = {name for name in ("contributions", "importance") if getattr(self, name).empty}
-        return {name: draw for name, draw in found.items() if name not in empty}
+        left_out = {name for name in ("contributions", "importance") if getattr(self, name).empty}
+        if len(self.classes) > drawn.MOST_CLASSES:
+            left_out.add("confusion")
+        return {name: draw for name, draw in found.items() if name not in left_out}
 
 
 def inspect(

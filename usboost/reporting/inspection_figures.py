@@ -19,7 +19,8 @@ _FEW_ROUNDS = 30  # points are marked up to here
 _MOST_POINTS = 150  # of a line
 _DWARFS = 4  # times the largest round: a start that leaves the lines no room
 _LONG = 32  # letters of a view's name, beside which others find no room in the legend
-_MOST_CLASSES = 12  # of a confusion matrix whose cells can still be read
+MOST_CLASSES = 12
+"""Classes of a confusion matrix whose cells can still be read."""
 
 
 def contributions(frame: pd.DataFrame, title: str) -> Figure:
@@ -125,10 +126,8 @@ def calibration(bins: pd.DataFrame, title: str) -> Figure:
     return fig
 
 
-def confusion(counts: np.ndarray, classes: Sequence[str], title: str) -> Figure | None:
-    """Counts, coloured by their share of the true class; None for too many classes to read."""
-    if len(classes) > _MOST_CLASSES:
-        return None
+def confusion(counts: np.ndarray, classes: Sequence[str], title: str) -> Figure:
+    """Counts, coloured by their share of the true class; for up to `MOST_CLASSES`."""
     with mpl.rc_context(_STYLE):
         fig, ax = _canvas(title)
         shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
