@@ -163,7 +163,10 @@ class _Multimodal(BaseEstimator):
         made = cls(model=card.model, images=pictures.columns if pictures else None, random_state=card.seed)
         if pictures:
             made.set_params(size=pictures.size[0], pool_images=pictures.pooled)
-        made.bundle_, made.scores_ = found, dict(card.scores)
+        made.bundle_, made.scores_ = (
+            found,
+            {key: value for key, value in card.scores.items() if value is not None},
+        )
         names = [*card.columns, *(pictures.columns if pictures else ()), *card.dropped]
         made.feature_names_in_, made.n_features_in_ = np.asarray(names, dtype=object), len(names)
         made._loaded()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -114,7 +114,7 @@ def read_table(
         features[name] = column.feature(_readable(column, found), found.form)
         if found.form is not None:
             formats[name] = found.form
-    divided = {
+    divided: dict[str, Any] = {
         field: made(columns[name])[rows]
         for field, name, made in (
             ("split", split_column, splits_of),
