@@ -152,8 +152,8 @@ REVIEWED = [
     Break(
         "6 medians of all rows",
         "usboost/datasets/custom/prepare.py",
-        'imputation_of(raw.features.iloc[rows["train"]])',
-        "imputation_of(raw.features)",
+        'train = raw.features.iloc[rows["train"]]',
+        "train = raw.features",
         leaks("encoders"),
     ),
     Break(

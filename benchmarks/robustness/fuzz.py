@@ -296,6 +296,14 @@ def _tables(work: Path) -> Iterator[Target]:
         lambda f: read_table(f / "t.parquet", **roles),
         {"t.parquet": (damaged, parquet_file, parquet_file)},
     )
+    for name, written in valid_inputs.other_tables(frame).items():
+        yield Target(
+            f"table {name}",
+            {name: written},
+            lambda f, name=name: read_table(f / name, **roles),
+            {name: (edited, damaged) if name.endswith("l") else (damaged,)},
+            share=0.15,
+        )
     names = [f"p{row % 4}.png" for row in range(len(frame))]
     files = {f"p{k}.png": valid_inputs.picture(k) for k in range(4)}
     pictured = {"image": "picture", "size": 8, "seed": 0, "work": work / "pictures", **roles}

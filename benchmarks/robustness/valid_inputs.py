@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.feather
 import pyarrow.parquet as pq
 from PIL import Image
 from sklearn.linear_model import LogisticRegression
@@ -159,6 +160,23 @@ def parquet(data: pd.DataFrame) -> bytes:
     out = io.BytesIO()
     pq.write_table(pa.Table.from_pandas(data, preserve_index=False), out, compression="none")
     return out.getvalue()
+
+
+def other_tables(data: pd.DataFrame) -> dict[str, bytes]:
+    """The frame with a date and written numbers, by the name of a file of its kind."""
+    out, book = io.BytesIO(), io.BytesIO()
+    full = data.assign(price="$1,234.50", day="24/12/2020")
+    pa.feather.write_feather(
+        pa.Table.from_pandas(full, preserve_index=False), out, compression="uncompressed"
+    )
+    full.to_excel(book, index=False)
+    text = full.to_csv(index=False, sep=";", lineterminator="\n").encode()
+    return {
+        "t.feather": out.getvalue(),
+        "t.jsonl": full.to_json(orient="records", lines=True).encode(),
+        "t.zip": zipped({"t.csv": text}),
+        "t.xlsx": book.getvalue(),
+    }
 
 
 def zipped(members: dict[str, bytes]) -> bytes:

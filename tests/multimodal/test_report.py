@@ -113,8 +113,8 @@ def test_unknown_labels_are_refused(model, fresh, tmp_path):
     frame.to_csv(path, index=False)
     out = ("--out", tmp_path / "r.html")
     assert refused("report", model, path, *out) == (
-        f"{path}, row 51 (line 52): 'batch' is 'cubes', "
-        "which is none of the model's classes mixed, plates, wedges"
+        f"{path}, row 51 (line 52): 'batch' is 'cubes', which is "
+        "none of the model's classes mixed, plates, wedges"
     )
     frame.loc[50, "batch"] = None
     frame.to_csv(path, index=False)

@@ -217,7 +217,7 @@ def test_backbone_weights_are_tensors_by_name(tmp_path: Path, weights: object) -
         read_weights("vgg16", str(tmp_path / "w.pth"))
 
 
-@pytest.mark.parametrize("ending", ["parquet", "csv", "pq"])
+@pytest.mark.parametrize("ending", ["parquet", "csv", "pq", "feather", "jsonl", "xlsx", "csv.gz", "zip"])
 def test_a_pickle_called_a_table(tmp_path: Path, bombs: list[bytes], ending: str) -> None:
     path = tmp_path / f"table.{ending}"
     for bomb in bombs:
@@ -226,7 +226,7 @@ def test_a_pickle_called_a_table(tmp_path: Path, bombs: list[bytes], ending: str
             read_table(path, label="y")
     path = tmp_path / "table.pkl"
     path.write_bytes(bombs[1])
-    with pytest.raises(UsboostError, match=r"must be a \.parquet or \.csv"):
+    with pytest.raises(UsboostError, match=r"is no table of a known kind; write it as \.parquet"):
         read_table(path, label="y")
 
 

@@ -247,6 +247,8 @@ FILES = {
     ),
     "json lines, gz": Case(lines_of_json([{"x": 1.5}, {"x": 2.25}], "t.ndjson.gz"), {"x": HALF}),
     "json lines, a column of lists": Case(lines_of_json([{"x": [1]}]), "column 'x' is of type list"),
+    "json lines, not utf-8": Case(raw(b'{"y": "\xe9"}\n', "t.jsonl"), "is damaged"),
+    "json lines, a name that is not utf-8": Case(raw(b'{"\xe9": "a"}\n', "t.jsonl"), "is damaged"),
     "json lines, empty": Case(raw(b"\n", "t.jsonl"), "is empty"),
     "excel": Case(
         excel("more", x=[1.5, None], c=["u", "v"], d=[DAY, datetime.datetime(2024, 3, 1)], f=[True, False]),

@@ -102,13 +102,9 @@ def _kind_of_strings(present: pd.Series, rows: int) -> Literal["category", "text
 
 def _number(column: Column, present: pd.Series, as_text: bool) -> Found | None:
     """Numbers as people write them; None where they are something else."""
-    counts = present.value_counts()
-    some = counts.head(_MANY)
-    form = number_format(list(some.index), list(some), column.source.decimal)
-    likely = np.average(form.numbers(pd.Series(some.index)).notna(), weights=some) >= NEARLY_ALL
-    if not likely:
+    form, share = number_format(present, column.source.decimal)
+    if share < NEARLY_ALL:
         return None
-    form = number_format(list(counts.index), list(counts), column.source.decimal)
     good = form.numbers(present).notna()
     plain = plain_numbers(present).notna().where(good, True).all() and form.decimal == "."
     if plain and not as_text:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Literal
 
-import numpy as np
 import pandas as pd
 
 Order = Literal["ymd", "dmy", "mdy"]
@@ -23,9 +22,7 @@ _NUMBER = re.compile(
     rf"(?P<body>[\d.,' ]*\d[\d.,']*(?:[eE][+-]?\d+)?) ?(?P<after>{_SIGNS}|{_CODES}|%)?"
 )
 _LONGEST = 60  # characters of a number; the time that the pattern takes grows with their square
-_ALIKE = str.maketrans(
-    {"\u00a0": " ", "\u202f": " ", "\u2009": " ", "\u2212": "-", "\u2019": "'", "\u02bc": "'"}
-)
+_ALIKE = {" ": "[\u00a0\u202f\u2009]", "-": "\u2212", "'": "[\u2019\u02bc]"}
 
 _CLOCK = r"(?:[T ,]+(\d{1,2}):(\d{2})(?::(\d{2}(?:\.\d{1,9})?))? ?(Z|[+-]\d{2}:?\d{2}|[+-]\d{2})?)?"
 _YEAR_FIRST = re.compile(rf"(\d{{4}})([-/.])(\d{{1,2}})\2(\d{{1,2}}){_CLOCK}")
@@ -52,22 +49,27 @@ class NumberFormat:
         whole = rf"(?:[1-9]\d{{0,2}}(?:{t}\d{{3}})+|\d+)"
         return re.compile(rf"(?:{whole}(?:{d}\d*)?|{d}\d+)(?:[eE][+-]?\d+)?")
 
-    def number(self, text: str) -> float:
-        """NaN where the text is no number in this format."""
+    def fits(self, text: str) -> bool:
+        """Whether a string is a number in this format."""
         found = _split(text)
         if found is None:
-            return np.nan
-        sign, body, unit = found
+            return False
+        body, unit = found
         is_money = self.unit not in ("", "%")
-        if not (unit == self.unit or (is_money and not unit)) or not self._body.fullmatch(body):
-            return np.nan
-        value = float(body.replace(self.thousands, "").replace(self.decimal, "."))
-        return (-value if sign == "-" else value) / (100 if self.unit == "%" else 1)
+        return bool((unit == self.unit or (is_money and not unit)) and self._body.fullmatch(body))
 
     def numbers(self, values: pd.Series) -> pd.Series:
         """float64 of each string, NaN where it is missing or no number in this format."""
-        known = {text: self.number(text) for text in values.dropna().unique()}
-        return values.map(known).astype("float64")
+        shapes = shapes_of(values)
+        fitting = [shape for shape in shapes.dropna().unique() if self.fits(shape)]
+        plain = _plain(values.where(shapes.isin(fitting)))
+        if self.unit:
+            plain = plain.str.replace(self.unit, "", regex=False)
+        plain = plain.str.replace(f"[ {self.thousands}]", "", regex=True).str.replace(
+            self.decimal, ".", regex=False
+        )
+        numbers = pd.to_numeric(plain, errors="coerce").astype("float64")
+        return numbers / 100 if self.unit == "%" else numbers
 
     def __str__(self) -> str:
         example = f"1{self.thousands}234{self.decimal}5"
@@ -80,32 +82,41 @@ FORMATS = tuple(
 """The conventions that are tried; each takes numbers without a mark between thousands, too."""
 
 
-def number_format(texts: Sequence[str], counts: Sequence[int], decimal: str) -> NumberFormat:
-    """The one format in which most of a column's values are numbers.
+def number_format(values: pd.Series, decimal: str) -> tuple[NumberFormat, float]:
+    """The one format in which most of a column's values are numbers, and the share of these.
 
     Parameters
     ----------
-    texts, counts : the distinct values, and how many rows have each.
+    values : strings, none missing.
     decimal : the mark of decimals where as many values are numbers with either, as in a column of ``1,234``.
     """
-    split = [_split(text) for text in texts]
+    counts = shapes_of(values).value_counts()
     units: Counter[str] = Counter()
-    for found, count in zip(split, counts, strict=True):
-        if found is not None:
-            units[found[2]] += count
+    for shape, count in counts.items():
+        if (found := _split(str(shape))) is not None:
+            units[found[1]] += int(count)
     common = [unit for unit, _ in units.most_common() if unit]
     unit = common[0] if common else ""
     if unit == "%" and units[""] > units["%"]:
         unit = ""
     formats = [NumberFormat(each.decimal, each.thousands, unit) for each in FORMATS]
     formats.sort(key=lambda each: each.decimal != decimal)
+    numbers = {form: sum(int(n) for shape, n in counts.items() if form.fits(str(shape))) for form in formats}
+    best = max(formats, key=lambda form: numbers[form])
+    return best, numbers[best] / len(values)
 
-    def fitting(form: NumberFormat) -> int:
-        return sum(
-            count for text, count in zip(texts, counts, strict=True) if not np.isnan(form.number(text))
-        )
 
-    return max(formats, key=fitting)
+def shapes_of(values: pd.Series) -> pd.Series:
+    """Strings with 1 for each digit, but a 0 that is the first: a column of numbers has few of them."""
+    marked = values.str.replace(r"^([^0-9]*)0", "\\1\ue000", regex=True)
+    return marked.str.replace("[0-9]", "1", regex=True).str.replace("\ue000", "0", regex=False)
+
+
+def _plain(values: pd.Series) -> pd.Series:
+    """Strings with the ASCII space, minus sign and apostrophe in place of what looks like them."""
+    for mark, alike in _ALIKE.items():
+        values = values.str.replace(alike, mark, regex=True)
+    return values
 
 
 @dataclass(frozen=True)
@@ -159,14 +170,14 @@ def date_formats(texts: Sequence[str]) -> list[DateFormat]:
     return orders
 
 
-def _split(text: str) -> tuple[str, str, str] | None:
-    """Sign, digits and unit of what may be a number."""
+def _split(text: str) -> tuple[str, str] | None:
+    """Digits and unit of what may be a number."""
     if len(text) > _LONGEST:
         return None
-    found = _NUMBER.fullmatch(text.translate(_ALIKE).strip())
+    for mark, alike in _ALIKE.items():
+        text = re.sub(alike, mark, text)
+    found = _NUMBER.fullmatch(text.strip())
     if found is None:
         return None
     units = [unit for unit in found.group("before", "unit", "after") if unit]
-    if len(units) > 1:
-        return None
-    return found["sign"] or "", found["body"].strip(), units[0] if units else ""
+    return None if len(units) > 1 else (found["body"].strip(), units[0] if units else "")

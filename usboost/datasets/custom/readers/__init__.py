@@ -47,7 +47,7 @@ def open_content(path: Path) -> Content:
         If it is missing, damaged or of another kind.
     """
     if path.is_dir():
-        return _told(path, Parquet.open)
+        return _told(path, _readable(Parquet.open))
     if not path.is_file():
         raise UsboostError(f"table not found: {path}")
     kind, packed = _told(path, kind_of_file)
@@ -56,7 +56,7 @@ def open_content(path: Path) -> Content:
         raise UsboostError(f"{path} is no table of a known kind; {advice}")
     if packed and kind not in PACKED:
         raise UsboostError(f"{path}: a compressed {kind} file is not read; unpack it")
-    return _told(path, READERS[kind])
+    return _told(path, _readable(READERS[kind]))
 
 
 def digest(path: Path) -> str:
@@ -65,6 +65,17 @@ def digest(path: Path) -> str:
         return sha256(path)
     names = "".join(f"{part.name} {sha256(part)}\n" for part in parts_of(path))
     return hashlib.sha256(names.encode()).hexdigest()
+
+
+def _readable(read: Callable[[Path], Content]) -> Callable[[Path], Content]:
+    """The same, and the columns' names are text."""
+
+    def checked(path: Path) -> Content:
+        content = read(path)
+        len(content.schema.names)
+        return content
+
+    return checked
 
 
 def _told(path: Path, read: Callable[[Path], T]) -> T:

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.json
 
+from usboost.datasets.custom.readers.content import damaged
 from usboost.datasets.custom.readers.packing import unpacked
 from usboost.errors import UsboostError
 
@@ -60,6 +61,8 @@ def read_json_lines(path: Path) -> Whole:
     data = data.removeprefix(b"\xef\xbb\xbf")
     if not data.strip():
         return Whole(pa.table({}))
+    # text that is not UTF-8 would be found only when a value is looked at
+    data.decode()
     options = pyarrow.json.ReadOptions(block_size=_BLOCK)
     return Whole(pyarrow.json.read_json(pa.BufferReader(data), read_options=options))
 
@@ -82,16 +85,13 @@ def read_excel(path: Path) -> Whole:
         size = sum(info.file_size for info in archive.infolist())
     if size > LARGEST:
         raise UsboostError(f"{path} holds more than {LARGEST:,} bytes; write it as .csv or .parquet")
-    book = openpyxl.load_workbook(path, read_only=True, data_only=True)
     try:
-        sheets = book.worksheets
-        if not sheets:
-            raise UsboostError(f"{path} has no sheet")
-        # what a sheet says of its size may be wrong
-        sheets[0].reset_dimensions()
-        rows = [list(map(_text, row)) for row in sheets[0].iter_rows(values_only=True)]
-    finally:
-        book.close()
+        titles, rows = _first_sheet(openpyxl.load_workbook(path, read_only=True, data_only=True))
+    # openpyxl raises nearly anything for a damaged workbook
+    except Exception as error:
+        raise damaged(path, error) from None
+    if not titles:
+        raise UsboostError(f"{path} has no sheet")
     first = next((k for k, row in enumerate(rows) if any(row)), len(rows))
     header = _unpadded(rows[first]) if first < len(rows) else []
     width = len(header)
@@ -106,12 +106,23 @@ def read_excel(path: Path) -> Whole:
     columns = itertools.zip_longest(*body, fillvalue="") if body else ([] for _ in header)
     arrays = [pa.array(list(column), pa.string()) for column in columns]
     arrays += [pa.array([""] * len(body), pa.string()) for _ in range(width - len(arrays))]
-    notes = (
-        (f"{path}: of {len(sheets)} sheets the first is read, {sheets[0].title!r}",)
-        if len(sheets) > 1
-        else ()
-    )
+    several = f"{path}: of {len(titles)} sheets the first is read, {titles[0]!r}"
+    notes = (several,) if len(titles) > 1 else ()
     return Whole(pa.Table.from_arrays(arrays, names=header), as_text=True, notes=notes, lines=lines)
+
+
+def _first_sheet(book: Any) -> tuple[list[str], list[list[str]]]:
+    """The titles of all sheets, and the rows of the first as text."""
+    try:
+        sheets = book.worksheets
+        if not sheets:
+            return [], []
+        # what a sheet says of its size may be wrong
+        sheets[0].reset_dimensions()
+        rows = [list(map(_text, row)) for row in sheets[0].iter_rows(values_only=True)]
+        return [sheet.title for sheet in sheets], rows
+    finally:
+        book.close()
 
 
 def _text(value: Any) -> str:
