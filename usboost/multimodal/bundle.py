@@ -148,7 +148,9 @@ class Card(_Part):
     label_kind: Literal["bool", "int", "float", "str"] = Field("str", exclude_if=_is("str"))
     temperature: Annotated[FiniteFloat, Field(gt=0)] = Field(1.0, exclude_if=_is(1.0))
     threshold: Annotated[FiniteFloat, Field(ge=0, le=1)] | None = Field(None, exclude_if=_is(None))
-    margin: tuple[FiniteFloat, FiniteFloat] | None = Field(None, exclude_if=_is(None))
+    margin: Annotated[list[FiniteFloat], Field(min_length=2, max_length=2)] | None = Field(
+        None, exclude_if=_is(None)
+    )
     columns: dict[str, Kind]
     dropped: list[str]
     images: Pictures | None

@@ -8,16 +8,17 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import pandas as pd
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from usboost.boosting.callbacks import Callback
 from usboost.datasets.custom import SIZE
 from usboost.datasets.custom.columns import text_of
 from usboost.datasets.custom.own import OwnTable
 from usboost.datasets.custom.source import FrameRows
-from usboost.datasets.custom.table import read_own
+from usboost.datasets.custom.table import FEWEST, read_own
 from usboost.errors import UsboostError
 from usboost.multimodal import bundle as bundles
 from usboost.multimodal.bundle import Bundle
@@ -56,6 +57,9 @@ class _Multimodal(BaseEstimator):
 
     def _fit(self, X: Any, y: Any, groups: Any, times: Any, **answers: Any) -> Self:
         frame = self._frame(X, reset=True)
+        if len(frame) < FEWEST:
+            rows = "1 sample" if len(frame) == 1 else f"{len(frame)} samples"
+            raise UsboostError(f"X has {rows}; {FEWEST} or more are needed to learn from")
         table = self._table(frame, y, groups, times)
         pictures = Pictures(self.backbone, self.finetune, self.size) if table.pictures else None
         fitted = fit_table(
@@ -80,10 +84,10 @@ class _Multimodal(BaseEstimator):
         for role, values in given.items():
             if values is None:
                 continue
-            column = np.asarray(values) if not isinstance(values, (pd.Series, pd.Index)) else values.array
-            if getattr(column, "ndim", 1) == 2 and column.shape[1] == 1:
-                column = column[:, 0]
-            if getattr(column, "ndim", 1) != 1 or len(column) != len(frame):
+            column = values.array if isinstance(values, (pd.Series, pd.Index)) else np.asarray(values)
+            if column.ndim == 2 and column.shape[1] == 1:
+                column = column_or_1d(column, warn=True)
+            if column.ndim != 1 or len(column) != len(frame):
                 raise UsboostError(f"the {role} has the shape {column.shape}; X has {len(frame)} rows")
             name = str(getattr(values, "name", None) or (LABEL if role == "label" else role))
             while name in taken:
@@ -115,19 +119,39 @@ class _Multimodal(BaseEstimator):
     def _frame(self, X: Any, *, reset: bool = False) -> pd.DataFrame:
         """X as a DataFrame; the columns of an array are called x0, x1, …"""
         if not isinstance(X, pd.DataFrame):
-            array = np.asarray(X)
-            if array.ndim != 2:
-                raise UsboostError(f"X must be a DataFrame or have two dimensions, not {array.ndim}")
-            X = pd.DataFrame(array, columns=[f"x{k}" for k in range(array.shape[1])])
+            X = self._of_array(X, reset)
         X = X.rename(columns=str)
         if reset:
             if not len(X) or not X.shape[1]:
-                raise UsboostError(f"X has {len(X)} rows and {X.shape[1]} columns; give some of both")
+                few = "0 sample(s)" if not len(X) else "0 feature(s)"
+                raise UsboostError(f"X has {few} (shape={X.shape}) while a minimum of 1 is required.")
             self.n_features_in_ = X.shape[1]
             self.feature_names_in_ = np.asarray(X.columns, dtype=object)
         return X
 
-    def _answers(self, X: Any) -> pd.DataFrame:
+    def _of_array(self, X: Any, reset: bool) -> pd.DataFrame:
+        """The columns of an array (n, p), called x0, x1, …"""
+        if issparse(X):
+            raise UsboostError(
+                "X is a sparse matrix, which is not supported; give X.toarray() or a DataFrame"
+            )
+        array = np.asarray(X)
+        if array.ndim != 2:
+            raise UsboostError(
+                f"Expected 2D array or DataFrame, got {array.ndim}D array instead. Reshape your data with "
+                "X.reshape(-1, 1) if it has a single column, or X.reshape(1, -1) if it is a single row."
+            )
+        if np.iscomplexobj(array):
+            raise UsboostError("Complex data not supported; give real and imaginary part as two columns")
+        if not reset and array.shape[1] != self.n_features_in_:
+            raise UsboostError(
+                f"X has {array.shape[1]} features, but {type(self).__name__} is expecting "
+                f"{self.n_features_in_} features as input"
+            )
+        return pd.DataFrame(array, columns=[f"x{k}" for k in range(array.shape[1])])
+
+    def predict_frame(self, X: Any) -> pd.DataFrame:
+        """The answers with X's index, as `usboost predict` writes them; see `Bundle.answers`."""
         check_is_fitted(self, "bundle_")
         frame = self._frame(X)
         root = Path(self.images_root) if self.images_root is not None else None
@@ -285,16 +309,13 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
         self._order = np.argsort(labels, kind="stable")
         self.classes_ = labels[self._order]
 
-    def predict(self, X: Any) -> Any:
-        """The label of each row: a Series with X's index if X is a DataFrame, else an array (n,)."""
-        found = self._answers(X)["label"]
-        return found if isinstance(X, pd.DataFrame) else found.to_numpy()
+    def predict(self, X: Any) -> np.ndarray:
+        """The label of each row, (n,)."""
+        return self.predict_frame(X)["label"].to_numpy()
 
-    def predict_proba(self, X: Any) -> Any:
-        """Class probabilities, columns as in ``classes_``: a DataFrame with X's index, or an array (n, M)."""
-        found = self._answers(X).drop(columns="label").iloc[:, self._order]
-        found.columns = list(self.classes_)
-        return found if isinstance(X, pd.DataFrame) else found.to_numpy()
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Class probabilities, float64 (n, M), columns as in ``classes_``."""
+        return self.predict_frame(X).drop(columns="label").to_numpy()[:, self._order]
 
 
 class MultimodalRegressor(RegressorMixin, _Multimodal):
@@ -348,14 +369,9 @@ class MultimodalRegressor(RegressorMixin, _Multimodal):
         """Fit to n rows and their numbers; parameters and errors as of `MultimodalClassifier.fit`."""
         return self._fit(X, y, groups, times)
 
-    def predict(self, X: Any) -> Any:
-        """The number of each row: a Series with X's index if X is a DataFrame, else an array (n,)."""
-        found = self._answers(X)["prediction"]
-        return found if isinstance(X, pd.DataFrame) else found.to_numpy()
-
-    def predict_interval(self, X: Any) -> pd.DataFrame:
-        """The columns ``prediction``, ``low`` and ``high``, which hold about 9 in 10 rows."""
-        return self._answers(X)
+    def predict(self, X: Any) -> np.ndarray:
+        """The number of each row, float64 (n,)."""
+        return self.predict_frame(X)["prediction"].to_numpy()
 
 
 def _listed(given: Columns) -> Collection[str]:

@@ -105,7 +105,7 @@ def fit(
         if threshold == "f1":
             answers["threshold"] = best_threshold(labels, predicted[:, 1])
     else:
-        answers["margin"] = margin_of(labels - predicted)
+        answers["margin"] = list(margin_of(labels - predicted))
     scores = task.score(labels, predicted)
     losses = None
     if isinstance(model, (ChosenClassifier, ChosenRegressor)):

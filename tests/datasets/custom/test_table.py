@@ -225,7 +225,7 @@ def test_other_wrong_tables_are_refused(tmp_path: Path) -> None:
         (
             from_columns(tmp_path, "parquet", z=[0.5, 1] * 20),
             {"label": "z", "task": "classification"},
-            "holds fractions",
+            "classes are needed",
         ),
     ):
         with pytest.raises(UsboostError, match=message):

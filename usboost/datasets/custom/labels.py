@@ -28,10 +28,14 @@ def classes_of(column: Column) -> tuple[np.ndarray, list[str]]:
     if not len(present):
         raise UsboostError(f"{column.source}: the label column {column.name!r} is empty; name another")
     numbers = pd.to_numeric(present, errors="coerce").astype("float64")
+    if np.isinf(numbers).any():
+        raise UsboostError(
+            f"{column.source}: the label column {column.name!r} holds infinity; correct it or leave it empty"
+        )
     if pa.types.is_floating(column.type) and (numbers % 1 != 0).any():
         raise UsboostError(
-            f"{column.source}: the label column {column.name!r} holds fractions, but classes are needed; "
-            "predict the number instead (--task regression)"
+            f"{column.source}: the label column {column.name!r} holds continuous values, fractions, but "
+            "classes are needed; predict the number instead (--task regression)"
         )
     distinct = present.unique().tolist()
     if len(distinct) == 1:
@@ -91,7 +95,8 @@ def task_of(column: Column) -> tuple[Literal["classification", "regression"], st
     found = _label_numbers(column)
     if found is None or pa.types.is_boolean(column.type) or column.name in column.source.declared:
         return "classification", ""
-    values = np.unique(found.dropna())
+    values = found.to_numpy(np.float64)
+    values = np.unique(values[np.isfinite(values)])
     whole = bool((values % 1 == 0).all())
     follow = len(values) <= MANY_VALUES and bool((np.diff(values) == 1).all())
     different = f"{len(values):,} different {'whole numbers' if whole else 'numbers'}"

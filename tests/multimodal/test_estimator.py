@@ -1,0 +1,178 @@
+"""The estimators for DataFrames: scikit-learn's checks, its tools, awkward columns, files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import is_classifier
+from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.inspection import permutation_importance
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from usboost import MultimodalClassifier, MultimodalRegressor, UsboostError
+from usboost.multimodal import bundle
+
+SINGLE = "a class of one row is refused: it cannot be learnt and checked"
+EXCEPTIONS = {
+    **dict.fromkeys(
+        (
+            "check_dont_overwrite_parameters",
+            "check_f_contiguous_array_estimator",
+            "check_methods_sample_order_invariance",
+            "check_methods_subset_invariance",
+            "check_dict_unchanged",
+            "check_fit2d_predict1d",
+        ),
+        SINGLE,
+    ),
+}
+
+
+@pytest.mark.slow
+@parametrize_with_checks(
+    [MultimodalClassifier(rounds=3), MultimodalRegressor(rounds=3)],
+    expected_failed_checks=lambda estimator: EXCEPTIONS if is_classifier(estimator) else {},
+)
+def test_scikit_learns_checks(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def tumours() -> tuple[pd.DataFrame, pd.Series]:
+    """300 rows with a gap, a category with gaps, a date and an index of its own."""
+    found = load_breast_cancer(as_frame=True)
+    frame = found.data.iloc[:300, :6].copy()
+    frame.iloc[::7, 3] = np.nan
+    rng = np.random.default_rng(0)
+    frame["town"] = rng.choice(np.array(["Rome", "Oslo", None], dtype=object), 300)
+    frame["seen"] = pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 900, 300), unit="D")
+    frame.index = pd.Index([f"row {k}" for k in range(300)])
+    return frame, pd.Series(np.where(found.target[:300], "benign", "malignant"), frame.index, name="kind")
+
+
+def test_classes(tumours, tmp_path):
+    frame, y = tumours
+    model = MultimodalClassifier(rounds=10).fit(frame, y)
+    assert model.classes_.tolist() == ["benign", "malignant"]
+    probabilities = model.predict_proba(frame)
+    assert probabilities.shape == (300, 2) and np.allclose(probabilities.sum(axis=1), 1)
+    assert (model.predict(frame) == model.classes_[probabilities.argmax(axis=1)]).all()
+    assert model.score(frame, y) > 0.9
+    answers = model.predict_frame(frame)
+    assert answers.index.equals(frame.index)
+    assert list(answers) == ["label", *(f"p_{name}" for name in model.bundle_.card.classes)]
+    # rows as they come: a gap, a category and a date of no training row, columns in another order
+    odd = frame.iloc[[0]].assign(town="Paris", seen=pd.Timestamp("2031-05-05"))[frame.columns[::-1]]
+    odd.iloc[0, odd.columns.get_loc(frame.columns[0])] = np.nan
+    assert np.isfinite(model.predict_proba(odd)).all()
+    model.save(tmp_path / "model")
+    again = MultimodalClassifier.load(tmp_path / "model")
+    assert again.classes_.tolist() == ["benign", "malignant"]
+    np.testing.assert_allclose(again.predict_proba(frame), probabilities, rtol=0, atol=1e-6)
+    pd.testing.assert_frame_equal(
+        bundle.load(tmp_path / "model").predict(frame), answers.reset_index(drop=True)
+    )
+    with pytest.raises(UsboostError, match="for classification; load it with the other class"):
+        MultimodalRegressor.load(tmp_path / "model")
+
+
+def test_labels_keep_their_type(tumours):
+    frame, y = tumours
+    for labels in (y == "benign", (y == "benign").astype(int) * 7, (y == "benign").astype(float)):
+        model = MultimodalClassifier("logistic").fit(frame, labels)
+        assert model.classes_.dtype == labels.dtype
+        assert model.predict(frame).dtype == labels.dtype
+        assert set(model.classes_) == set(labels)
+
+
+def test_scikit_learns_tools(tumours):
+    frame, y = tumours
+    assert cross_val_score(MultimodalClassifier("logistic"), frame, y, cv=3, scoring="roc_auc").min() > 0.9
+    grid = GridSearchCV(MultimodalClassifier(rounds=5), {"model": ["prior", "lgbm"]}, cv=2).fit(frame, y)
+    assert grid.best_params_ == {"model": "lgbm"}
+    model = MultimodalClassifier("logistic").fit(frame, y)
+    found = permutation_importance(model, frame, y, n_repeats=2, random_state=0).importances_mean
+    assert found.shape == (8,) and found[:6].max() > max(found[6:].max(), 0)
+    doubled = make_pipeline(FunctionTransformer(lambda f: f.assign(more=1.0)), MultimodalClassifier("lgbm"))
+    assert doubled.fit(frame, y).score(frame, y) > 0.9
+
+
+def test_the_threshold_and_the_positive_class(tumours):
+    frame, y = tumours
+    model = MultimodalClassifier("logistic", threshold=0.9, positive="benign").fit(frame, y)
+    assert model.bundle_.card.classes == ["malignant", "benign"]
+    benign = model.predict_proba(frame)[:, 0]
+    assert (model.predict(frame) == np.where(benign >= 0.9, "benign", "malignant")).all()
+    best = MultimodalClassifier("logistic", threshold="f1").fit(frame, y)
+    assert 0 < best.bundle_.card.threshold < 1
+    with pytest.raises(UsboostError, match="has no such class; it has"):
+        MultimodalClassifier(positive="unknown").fit(frame, y)
+
+
+def test_numbers(tmp_path):
+    x, y = load_diabetes(as_frame=True, return_X_y=True)
+    train, test = np.arange(len(y)) % 4 > 0, np.arange(len(y)) % 4 == 0
+    model = MultimodalRegressor().fit(x[train], y[train])
+    assert model.score(x[test], y[test]) > 0.4
+    answers = model.predict_frame(x[test])
+    np.testing.assert_array_equal(answers["prediction"], model.predict(x[test]))
+    held = (answers["low"] <= y[test]) & (y[test] <= answers["high"])
+    assert 0.8 < held.mean() < 0.98
+    model.save(tmp_path / "model")
+    again = MultimodalRegressor.load(tmp_path / "model").predict_frame(x[test])
+    np.testing.assert_allclose(again, answers, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "model", ["2wl", "crossed", "lgbm", "ridge", "forest", "baseline", "bfv_dnn", "prior"]
+)
+def test_every_model_predicts_numbers(model):
+    x, y = load_diabetes(as_frame=True, return_X_y=True)
+    found = MultimodalRegressor(model, rounds=3).fit(x, y * 1e6)
+    assert (model == "prior") or found.score(x, y * 1e6) > 0.05
+
+
+def test_groups_and_times_divide_the_rows(tumours):
+    frame, y = tumours
+    seen = []
+
+    def watch(rows, seed):
+        train, held = hold_out(rows, seed)
+        seen.append((rows, train, held))
+        return train, held
+
+    from usboost.multimodal import fit as module
+    from usboost.multimodal.splits import hold_out
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "hold_out", watch)
+        groups = np.arange(300) // 3
+        MultimodalClassifier("logistic").fit(frame, y, groups=groups)
+        rows, train, held = seen.pop()
+        assert not set(rows.groups[train]) & set(rows.groups[held])
+        MultimodalClassifier("logistic").fit(frame, y, times=frame["seen"])
+        rows, train, held = seen.pop()
+        assert rows.times[train].max() < rows.times[held].min()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model": "9wl"}, "unknown model '9wl'"),
+        ({"model": "ridge"}, "is not for classification"),
+        ({"images": "photo"}, "has no column 'photo'"),
+        ({"drop": ["town", "gone"]}, "has no column 'gone'"),
+        ({"threshold": "f1"}, "a threshold is of two classes"),
+    ],
+)
+def test_mistakes_are_one_sentence(tumours, change, message):
+    frame, y = tumours
+    labels = y if "threshold" not in change else y.where(np.arange(300) % 5 > 0, "unsure")
+    with pytest.raises(UsboostError, match=message):
+        MultimodalClassifier(**change).fit(frame, labels)
