@@ -46,6 +46,7 @@ KIND = "usboost model of a table"
 CARD, MODEL = "card.json", "model"
 
 _Count = Annotated[int, Field(ge=0)]
+_Ends = Annotated[list[FiniteFloat], Field(min_length=2, max_length=2)]
 _Side = Annotated[int, Field(ge=1, le=4096)]
 
 
