@@ -20,7 +20,13 @@ def own(workspace):
     (raw / "pictures").rename(workspace.folder / "mine/pictures")
     table.to_csv(workspace.folder / "mine/table.csv", index=False)
     roles = {"table": "mine/table.csv", "label": "batch", "image": "picture"}
-    workspace.params(lambda p: p["custom"].update(roles))
+
+    def mine(p):
+        p["profile"] = "own"
+        p["custom"].update(roles)
+        p["profiles"]["own"]["data"]["custom"]["image_size"] = 32
+
+    workspace.params(mine)
     return workspace
 
 

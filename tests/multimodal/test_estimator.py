@@ -129,9 +129,7 @@ def test_numbers(tmp_path):
     np.testing.assert_allclose(again, answers, rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "model", ["2wl", "crossed", "lgbm", "ridge", "forest", "baseline", "bfv_dnn", "prior"]
-)
+@pytest.mark.parametrize("model", ["2wl", "crossed", "lgbm", "ridge", "forest", "baseline", "bfv_dnn"])
 def test_every_model_predicts_numbers(model):
     x, y = load_diabetes(as_frame=True, return_X_y=True)
     found = MultimodalRegressor(model, rounds=3).fit(x, y * 1e6)
