@@ -190,6 +190,8 @@ def pages(services) -> dict[str, str]:
 def follow(address: str, where: str, services) -> str:
     """What the address is of, after asking for it; fails if it is not there."""
     prefect, mlflow = services.state["prefect"], services.state["mlflow"]
+    if address.startswith("#/"):  # of MLflow's own pages
+        address = f"{mlflow}/{address}"
     if flow_run := re.search(r"/runs/flow-run/([\w-]+)$", address):
         assert ask(f"{prefect}/flow_runs/{flow_run[1]}")["id"] == flow_run[1]
         if address.startswith(prefect.removesuffix("/api")):
@@ -220,7 +222,7 @@ def follow(address: str, where: str, services) -> str:
 
 
 HTML_LINK = r'href="([^"]+)"'
-TEXT_LINK = r"(?:\]\(|\b)(https?://[^\s)\]\"<>]+|[\w./-]+\.md(?=\)))"
+TEXT_LINK = r"(?:(?<=\]\()[^)\s]+|\bhttps?://[^\s)\]\"<>]+)"
 
 
 def test_every_link_leads_to_what_it_names(services):
@@ -228,6 +230,7 @@ def test_every_link_leads_to_what_it_names(services):
     services.flow("train", "ci_b", "2wl")
     services.flow("promote", "ci_b")
     services.flow("report")
+    services.flow("experiment", "--dataset=ci_b", "--model=lgbm", "--seeds=1", "--name=seen")
     followed, stages = {}, set()
     for where, text in pages(services).items():
         links = re.findall(HTML_LINK if where.endswith(".html") else TEXT_LINK, text)
