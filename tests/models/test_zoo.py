@@ -139,6 +139,10 @@ def test_names_and_titles_import_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
 
 
+COLUMN = "'best' in one"
+"""Of a trace, not the model of that name."""
+
+
 def compared_names(source: str) -> list[str]:
     """The places where a model's name decides: compared, matched, or asked for its beginning."""
 
@@ -164,7 +168,7 @@ def compared_names(source: str) -> list[str]:
             wrong = any(beginning(each) for each in node.args)
         else:
             wrong = isinstance(node, ast.MatchValue) and names(node.value)
-        if wrong:
+        if wrong and ast.unparse(node) != COLUMN:
             found.append(ast.unparse(node))
     return found
 

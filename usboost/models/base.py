@@ -35,6 +35,8 @@ MODELS = Registry(
         "forest_regressor": "usboost.models.forest:ForestBaselineRegressor",
         "prior": "usboost.models.prior:PriorBaseline",
         "prior_regressor": "usboost.models.prior:PriorBaselineRegressor",
+        "ensemble": "usboost.models.ensemble:EnsembleClassifier",
+        "ensemble_regressor": "usboost.models.ensemble:EnsembleRegressor",
         "prediction_intervals": "usboost.models.prediction_intervals:PredictionIntervals",
     },
     aliases={"LightGBMOutsider": "lightgbm"},

@@ -18,6 +18,7 @@ from usboost.models.bfv_network import BoostedFeatureNetworkClassifier, BoostedF
 from usboost.models.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
 from usboost.models.chosen import ChosenClassifier, ChosenRegressor
 from usboost.models.earlyboost import EarlyBoostClassifier
+from usboost.models.ensemble import EnsembleClassifier, EnsembleRegressor
 from usboost.models.entry import Entry, LearnerSpec
 from usboost.models.forest import ForestBaseline, ForestBaselineRegressor
 from usboost.models.gbm import BoostedFeatures
@@ -98,6 +99,7 @@ ESTIMATORS: dict[str, dict[str, Any]] = {
     "linear": {"classification": LinearBaseline, "regression": RidgeBaseline},
     "forest": {"classification": ForestBaseline, "regression": ForestBaselineRegressor},
     "prior": {"classification": PriorBaseline, "regression": PriorBaselineRegressor},
+    "ensemble": {"classification": EnsembleClassifier, "regression": EnsembleRegressor},
     "choice": {"classification": ChosenClassifier, "regression": ChosenRegressor},
     "boosted_network": {"classification": BoostedNetworkClassifier, "regression": BoostedNetworkRegressor},
     "earlyboost": {"classification": EarlyBoostClassifier},
@@ -250,6 +252,11 @@ def _choice(entry: Entry, parts: Parts, seed: int, task: str) -> Any:
     return ESTIMATORS["choice"][task](candidates, random_state=seed)
 
 
+def _ensemble(entry: Entry, parts: Parts, seed: int, task: str) -> Any:
+    members = {name: build(name, parts, seed, task) for name in entry.changes["members"]}
+    return ESTIMATORS["ensemble"][task](members, folds=entry.changes["folds"], random_state=seed)
+
+
 def _boosted_network(entry: Entry, parts: Parts, seed: int, task: str) -> Any:
     """Damião's boosted neural networks: one hidden layer, closed-form γ."""
     settings, network = parts.boosted_network()
@@ -278,6 +285,7 @@ BUILDERS: dict[str, Callable[[Entry, Parts, int, str], Any]] = {
     "linear": _linear,
     "forest": _forest,
     "prior": _prior,
+    "ensemble": _ensemble,
     "choice": _choice,
     "boosted_network": _boosted_network,
     "earlyboost": _earlyboost,

@@ -50,6 +50,7 @@ KINDS = {
     "linear": Kind("a linear model", ("views",), stage="external_baselines", comparable=False),
     "forest": Kind("a random forest", ("views",), stage="external_baselines", comparable=False),
     "prior": Kind("the same answer for every row", stage="external_baselines", comparable=False),
+    "ensemble": Kind("an ensemble", ("members", "folds")),
     "choice": Kind("the best of several models", ("candidates",)),
     "boosted_network": Kind("boosted neural networks", views=False),
     "earlyboost": Kind("an early classifier of sequences", views=False),

@@ -236,6 +236,14 @@ _ENTRIES = (
         "choice",
         changes={"candidates": ("linear_trees", "2wl_ridge", "baseline")},
     ),
+    Entry(
+        "best",
+        "Best",
+        "several models fitted to folds, their predictions weighted by what they tell of unseen rows",
+        "ensemble",
+        changes={"members": ("linear_trees", "crossed", "2wl_ridge", "lgbm", "forest"), "folds": 5},
+        longer=5,
+    ),
     # 2wl with one change each
     Entry(
         "2wl_exact",
