@@ -31,7 +31,11 @@ def to_bytes(texts: Mapping[str, TextParts]) -> bytes:
 
 def digest_of(texts: Mapping[str, TextParts]) -> str:
     """SHA-256 of the file, in hex; "" where there is no text."""
-    return hashlib.sha256(to_bytes(texts)).hexdigest() if texts else ""
+    return sha256(to_bytes(texts)) if texts else ""
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def read(folder: Path, columns: Collection[str], digest: str) -> dict[str, TextParts]:
@@ -53,7 +57,7 @@ def read(folder: Path, columns: Collection[str], digest: str) -> dict[str, TextP
         data = path.read_bytes()
     except OSError as error:
         raise UsboostError(f"{path} cannot be read ({error.strerror}); fit the model again") from None
-    if hashlib.sha256(data).hexdigest() != digest:
+    if sha256(data) != digest:
         raise UsboostError(f"{path} is not the file that its card is of; fit the model again")
     try:
         arrays = load(data)
