@@ -113,7 +113,9 @@ def fit(
         model, name, losses = model.chosen_, model.chosen_name_, model.losses_
     rows = (len(train), len(held))
     card = card_of(table, encoding, model=name, rows=rows, scores=scores, seed=seed, **answers)
-    return Fitted(Bundle(model, card, encoding.texts), scores, rows, model.best_round_, seconds, helps, losses)
+    return Fitted(
+        Bundle(model, card, encoding.texts), scores, rows, model.best_round_, seconds, helps, losses
+    )
 
 
 COVERED = 0.9

@@ -175,7 +175,7 @@ HALF = number(1.5, 2.25)
 BASE = {"x": ["1.5", "2.25"]}
 COMMA = {"x": ["1,5", "2,25"]}
 WORDS = [f"a story about the things in row {k}" for k in range(N)]
-TITLES = [f"{'blue red green'.split()[k % 3]} hat {k}" for k in range(N)]
+TITLES = [f"{['blue', 'red', 'green'][k % 3]} hat {k}" for k in range(N)]
 CHINESE = [f"我非常喜欢这个产品因为它很好用而且价格也很便宜第{k}次购买" for k in range(N)]
 DAY = datetime.date(2024, 2, 29)
 
@@ -364,9 +364,7 @@ OTHER = {
     "keys": Case(text(i=[f"id-{k:04}" for k in range(N)], **BASE), {"i": LEFT_OUT, "x": HALF}),
     "long keys": Case(text(i=[f"{k:036x}" for k in range(N)], **BASE), {"i": LEFT_OUT, "x": HALF}),
     "numbers that all differ": Case(typed(x=[*np.arange(N) / 3]), {"x": number(*np.arange(N) / 3)}),
-    "names": Case(
-        text(i=[*(f"n{k}" for k in range(N - 1)), "n0"], **BASE), {"i": LEFT_OUT, "x": HALF}
-    ),
+    "names": Case(text(i=[*(f"n{k}" for k in range(N - 1)), "n0"], **BASE), {"i": LEFT_OUT, "x": HALF}),
     "codes of two words": Case(text(i=[f"item {k}" for k in range(N)], **BASE), {"i": LEFT_OUT, "x": HALF}),
     "titles": Case(text(t=TITLES), {"t": ("text", TITLES)}),
     "titles in Chinese": Case(text(t=CHINESE), {"t": ("text", CHINESE)}),

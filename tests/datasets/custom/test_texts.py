@@ -29,15 +29,18 @@ from usboost.multimodal.models import build
 from usboost.multimodal.prepared import bundle_of, raw_rows
 
 N = 120
-KINDS = {"tool": "hammer wrench pliers drill".split(), "fruit": "apple pear plum cherry".split()}
-MORE = "new old small large cheap heavy round good".split()
+KINDS = {"tool": ["hammer", "wrench", "pliers", "drill"], "fruit": ["apple", "pear", "plum", "cherry"]}
+MORE = ["new", "old", "small", "large", "cheap", "heavy", "round", "good"]
 
 
 def table(n: int = N, seed: int = 0) -> pd.DataFrame:
     """Rows whose class is in a word and, for one half, in a number."""
     rng = np.random.default_rng(seed)
     label = rng.choice(list(KINDS), n)
-    said = [f"a {rng.choice(MORE)} {rng.choice(KINDS[k])}, {rng.choice(MORE)}, number {j}" for j, k in enumerate(label)]
+    said = [
+        f"a {rng.choice(MORE)} {rng.choice(KINDS[k])}, {rng.choice(MORE)}, number {j}"
+        for j, k in enumerate(label)
+    ]
     note = pd.Series(said, dtype="str").mask(rng.random(n) < 0.1)
     return pd.DataFrame({"size": (label == "tool") + rng.normal(size=n), "note": note, "kind": label})
 
@@ -190,7 +193,10 @@ def test_equal_seeds(tmp_path: Path, saved: Path) -> None:
 def test_a_prepared_table_has_text_too(tmp_path: Path) -> None:
     table().to_parquet(tmp_path / "t.parquet")
     made = custom.prepare(tmp_path / "t.parquet", label="kind", seed=0)
-    assert {made.card["columns"][name]["view"] for name in made.card["columns"] if "__text_" in name} < {"U", "S"}
+    assert {made.card["columns"][name]["view"] for name in made.card["columns"] if "__text_" in name} < {
+        "U",
+        "S",
+    }
     store.write(made, tmp_path / "prepared")
     (train, labels), val = (store.read(tmp_path / "prepared", split) for split in ("train", "val"))
     fitted = build("2wl", pictures=False, rounds=2).fit(train, labels, val)
@@ -228,7 +234,9 @@ DAMAGED: dict[str, Callable[[Arrays], Any]] = {
     "of no components": lambda each: each.update({"components:note": each["components:note"][:, :0]}),
     "flat": lambda each: each.update({"components:note": each["components:note"].ravel()}),
     "no letters": lambda each: each["ngrams:note"].__setitem__(0, 255),
-    "letters of another type": lambda each: each.update({"ngrams:note": each["ngrams:note"].astype(np.int64)}),
+    "letters of another type": lambda each: each.update(
+        {"ngrams:note": each["ngrams:note"].astype(np.int64)}
+    ),
     "twice the same": lambda each: each["ngrams:note"].__setitem__(slice(None), 10),
 }
 

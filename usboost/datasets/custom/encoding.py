@@ -53,7 +53,7 @@ class Encoding:
             If a column has the name of one that is added.
         """
         dates, texts = dates_of(features), texts_of(features)
-        parts = {**dates, **texts}
+        parts: Parts = {**dates, **texts}
         imputation = imputation_of(features, parts)
         completed = complete(features, imputation, parts)
         encoder = TableEncoder.fit(completed, list(completed.columns))

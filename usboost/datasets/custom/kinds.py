@@ -96,9 +96,9 @@ def _kind_of_strings(present: pd.Series, rows: int) -> Literal["category", "text
     distinct = present.nunique() / len(present)
     if distinct <= 0.5:
         return "category"
-    if have_words(present):
-        if present.str.len().mean() > TEXT_LENGTH or (distinct > 0.9 and share_words(present)):
-            return "text"
+    is_long = present.str.len().mean() > TEXT_LENGTH
+    if have_words(present) and (is_long or (distinct > 0.9 and share_words(present))):
+        return "text"
     if distinct <= 0.9:
         return "category"
     return "identifier" if distinct == 1 and len(present) == rows else "name"

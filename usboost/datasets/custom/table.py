@@ -83,8 +83,9 @@ def read_table(
     ------
     UsboostError
         If the file is missing, damaged, of another kind or has more than `LARGEST` values; as `Roles.check`
-        and `kinds.kind_of`; if there are no rows; a column holds nested or binary values or infinity; a split, group, time or weight is missing; or the labels are of one class or are no classes,
-        or no finite numbers that differ.
+        and `kinds.kind_of`; if there are no rows; a column holds nested or binary values or infinity; a
+        split, group, time or weight is missing; or the labels are of one class or are no classes, or no
+        finite numbers that differ.
     """
     images = (image,) if isinstance(image, str) else tuple(image or ())
     lists = tuple(categorical), tuple(drop), tuple(missing)
@@ -231,7 +232,7 @@ def read_own(
 
 def _readable(column: Column, found: Found) -> Kind:
     """The kind of a column that a model can read."""
-    if found.kind in ("nested", "name", "identifier"):
+    if found.kind == "nested" or found.kind == "name" or found.kind == "identifier":
         raise column.unusable()
     return found.kind
 

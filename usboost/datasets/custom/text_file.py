@@ -68,9 +68,7 @@ def read(folder: Path, columns: Collection[str], digest: str) -> dict[str, TextP
     return {name: _parts(path, name, *(arrays[f"{array}:{name}"] for array in _ARRAYS)) for name in columns}
 
 
-def _parts(
-    path: Path, name: str, letters: np.ndarray, idf: np.ndarray, components: np.ndarray
-) -> TextParts:
+def _parts(path: Path, name: str, letters: np.ndarray, idf: np.ndarray, components: np.ndarray) -> TextParts:
     try:
         text = letters.tobytes().decode() if letters.dtype == np.uint8 else "\n"
     except UnicodeDecodeError:

@@ -36,7 +36,7 @@ class TextParts:
     .. math:: z = V^\top \frac{w}{\lVert w \rVert}, \qquad
         w_j = (1 + \ln c_j)\,\Big(1 + \ln \frac{1 + n}{1 + n_j}\Big)
 
-    where :math:`c_j` counts n-gram j in the text (:math:`w_j = 0` where it is not there), :math:`n_j` of the n
+    where :math:`c_j` counts n-gram j in the text (:math:`w_j = 0` where there is none), :math:`n_j` of the n
     training rows have it, and V holds the right singular vectors of the training rows' normalised w.
 
     Attributes
@@ -66,7 +66,7 @@ class TextParts:
         counts, found = _ngram_counts(present)
         rows = np.bincount(counts.indices, minlength=len(found))
         # most rows first, then by the alphabet
-        order = sorted(np.flatnonzero(rows >= _FEWEST), key=lambda j: (-rows[j], found[j]))[:NGRAMS]
+        order = sorted(np.flatnonzero(rows >= _FEWEST).tolist(), key=lambda j: (-rows[j], found[j]))[:NGRAMS]
         if not order:
             return cls((), np.zeros(0, np.float32), np.zeros((0, 1), np.float32))
         idf = (1 + np.log((1 + len(present)) / (1 + rows[order]))).astype(np.float32)
