@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from sklearn.compose import make_column_transformer
+from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -27,7 +28,7 @@ from sklearn.preprocessing import StandardScaler
 
 from usboost.datasets.custom.source import FrameRows
 from usboost.datasets.custom.table import read_own
-from usboost.datasets.custom.texts import TextParts
+from usboost.datasets.custom.texts import COMPONENTS, TextParts
 from usboost.multimodal.compare import compare, folds_of
 from usboost.multimodal.models import build
 
@@ -92,19 +93,19 @@ def _documented(file: Path) -> Iterator[tuple[str, tuple[int, int]]]:
             yield " ".join(said.split("\n\n")[0].split()), (lines, arguments)
 
 
-def rival(frame: pd.DataFrame, numbers: list[str], **analyzer: Any) -> list[float]:
-    """Accuracy by fold of a logistic regression on TF-IDF of all n-grams and the numbers."""
+def rival(
+    frame: pd.DataFrame, numbers: list[str], *, components: int | None = None, **analyzer: Any
+) -> list[float]:
+    """Accuracy by fold of a logistic regression on TF-IDF, or some components of it, and the numbers."""
     table = read_own(FrameRows(frame), label="label", text=["text"])
     scores = []
     for fold in folds_of(table, 5, 1, 0):
         train, test = frame.iloc[np.r_[fold.train, fold.val]], frame.iloc[fold.test]
-        model = make_pipeline(
-            make_column_transformer(
-                (TfidfVectorizer(sublinear_tf=True, min_df=2, **analyzer), "text"),
-                (StandardScaler(), numbers),
-            ),
-            LogisticRegression(C=10, max_iter=500),
-        )
+        steps: list[Any] = [TfidfVectorizer(sublinear_tf=True, min_df=2, **analyzer)]
+        if components:
+            steps += [TruncatedSVD(components, random_state=0), StandardScaler()]
+        read = make_column_transformer((make_pipeline(*steps), "text"), (StandardScaler(), numbers))
+        model = make_pipeline(read, LogisticRegression(C=1 if components else 10, max_iter=500))
         scores.append(model.fit(train, train["label"]).score(test, test["label"]))
     return scores
 
@@ -123,11 +124,11 @@ def show(title: str, frame: pd.DataFrame) -> None:
             scores = found.get_group(name)
             print(f"| `{name}` {what} | {scores.mean():.3f} ± {scores.std():.3f} |", flush=True)
     for what, analyzer in (("words and pairs", WORDS), ("pieces of 3 and 4 letters", PIECES)):
-        scores = rival(frame, numbers, **analyzer)
-        print(
-            f"| TF-IDF of {what}, logistic | {np.mean(scores):.3f} ± {np.std(scores, ddof=1):.3f} |",
-            flush=True,
-        )
+        for components in (None, COMPONENTS):
+            scores = np.array(rival(frame, numbers, components=components, **analyzer))
+            kept = f", {components} components" if components else ""
+            shown = f"{scores.mean():.3f} ± {scores.std(ddof=1):.3f}"
+            print(f"| TF-IDF of {what}{kept}, logistic | {shown} |", flush=True)
 
 
 def cost(n: int = 100_000) -> None:
