@@ -159,6 +159,7 @@ def _custom(raw: Path, settings: Settings, work: Path, progress: Progress | None
         image=custom_demo.IMAGE if demo else chosen.image,
         split_column=custom_demo.SPLIT if demo else chosen.split_column,
         categorical=chosen.categorical,
+        text=chosen.text,
         drop=chosen.drop,
         missing=chosen.missing,
         images_root=None if chosen.images_root is None else Path(chosen.images_root).expanduser(),

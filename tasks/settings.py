@@ -56,6 +56,7 @@ class Custom(Section):
     image: str | list[str] | None
     split_column: str | None
     categorical: list[str]
+    text: list[str] = []
     drop: list[str]
     missing: list[str] = []
     images_root: str | None = None

@@ -126,7 +126,14 @@ def fit(planned: Planned, out: Path, run_id: str, kept: Checkpoint | None = None
     prepared = store.read_card(prepared_folder(dataset))
     with tempfile.TemporaryDirectory() as folder, tracking.once(run_id, "model_logged") as first:
         if first:
-            bundle = bundle_of(estimator, prepared, name=planned.model, seed=seed, scores=scores["val"])
+            bundle = bundle_of(
+                estimator,
+                prepared,
+                name=planned.model,
+                seed=seed,
+                scores=scores["val"],
+                folder=prepared_folder(dataset),
+            )
             bundle.save(Path(folder) / "bundle")
             example = _example(dataset, prepared, bundle.card)
             of = {"dataset": dataset, "model": planned.model, "seed": str(seed)}

@@ -47,8 +47,8 @@ def test_what_the_table_may_not_be(command, tmp_path):
     assert "has no column to learn from" in said(frame[["kind", "width"]], "--drop", "width")
     assert f"{path} has no rows" in said(frame.head(0))
     assert "holds infinity" in said(frame.assign(width=np.inf))
-    texts = [f"a long story about the things in row {k}" for k in range(40)]
-    assert "column 'colour' holds text" in said(frame.assign(colour=texts))
+    roles = ("--text", "width", "--categorical", "width")
+    assert "column 'width' cannot have two roles" in said(frame, *roles)
     assert "table not found" in refused(command, tmp_path / "none.csv", "--label", "kind", *out)
     assert not (tmp_path / "out").exists()
 

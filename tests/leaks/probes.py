@@ -15,6 +15,7 @@ import pandas as pd
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.datasets.custom.table import OwnTable
+from usboost.datasets.custom.words import is_text
 from usboost.models.baselines import LightGBMBaseline
 
 
@@ -31,7 +32,8 @@ def _spoiled(table: Any, rows: np.ndarray) -> Table:
 
 
 def spoiled_table(table: OwnTable, rows: np.ndarray, *, labels: bool = False) -> OwnTable:
-    """A person's table whose rows have huge and missing numbers and unknown categories.
+    """A person's table whose rows have huge and missing numbers, unknown categories and
+    texts of unknown words.
 
     With `labels` the rows are of the next class, too.
     """
@@ -40,6 +42,9 @@ def spoiled_table(table: OwnTable, rows: np.ndarray, *, labels: bool = False) ->
         if isinstance(features[name].dtype, pd.CategoricalDtype):
             features[name] = features[name].cat.add_categories(["never seen"])
             features.iloc[rows, features.columns.get_loc(name)] = "never seen"
+        elif is_text(features[name]):
+            features.iloc[rows, features.columns.get_loc(name)] = "words never seen, many words"
+            features.iloc[rows[::2], features.columns.get_loc(name)] = np.nan
         else:
             features[name] = features[name].astype(float)
             features.iloc[rows, features.columns.get_loc(name)] = 1e9

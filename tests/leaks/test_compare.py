@@ -42,7 +42,8 @@ def test_test_rows_are_in_the_scores_only(name: str, table: OwnTable) -> None:
 
     def fitted(rows: np.ndarray) -> tuple[np.ndarray, dict[str, float]]:
         model = unfitted(name)
-        scores = comparing._scored(spoiled_table(table, rows, labels=True), model, fold)
+        spoiled = spoiled_table(table, rows, labels=True)
+        scores = comparing._scored(spoiled, spoiled.fit_encoding(fold.train), model, fold)
         return everything(model), {metric: scores[metric] for metric in METRICS}
 
     clean, forbidden = fitted(fold.test[:0]), fitted(fold.test)

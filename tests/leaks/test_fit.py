@@ -11,27 +11,29 @@ import pytest
 from tests.leaks.probes import same_start, spoiled_table, training
 from tests.multimodal.conftest import numbers
 from usboost.datasets.custom.table import OwnTable, read_own
-from usboost.datasets.files.sampling import stratified_parts
-from usboost.multimodal.fit import fit
+from usboost.multimodal.fit import fit, rows_of
+from usboost.multimodal.splits import hold_out
 
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> OwnTable:
     path: Path = tmp_path_factory.mktemp("fit") / "table.parquet"
-    numbers(160, classes=3).to_parquet(path)
+    frame = numbers(160, classes=3)
+    wide = [f"the {name} thing" for name in frame["colour"]]
+    frame.assign(note=[f"number {k} is {each}" for k, each in enumerate(wide)]).to_parquet(path)
     return read_own(path, label="kind")
 
 
 @pytest.mark.parametrize("name", ["2wl", "lgbm"])
 def test_rows_that_stop_a_fit_are_not_in_it(name: str, table: OwnTable) -> None:
-    kept, held = stratified_parts(table.labels, (0.85, 0.15), 0)
+    kept, held = hold_out(rows_of(table), 0)
 
     def fitted(rows: np.ndarray) -> Any:
         return fit(spoiled_table(table, rows), name, rounds=12 if name == "lgbm" else 3)
 
     clean, forbidden, allowed = fitted(held[:0]), fitted(held), fitted(kept[:12])
     assert clean.rows == (len(kept), len(held)) and len(kept) + len(held) == len(table)
-    for learnt in ("imputation", "encoders"):
+    for learnt in ("imputation", "encoders", "texts_sha256"):
         assert getattr(clean.bundle.card, learnt) == getattr(forbidden.bundle.card, learnt)
         assert getattr(clean.bundle.card, learnt) != getattr(allowed.bundle.card, learnt)
     models = [each.bundle.model for each in (clean, forbidden, allowed)]

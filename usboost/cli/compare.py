@@ -29,6 +29,7 @@ from usboost.cli.options import (
     Split,
     TablePath,
     TaskName,
+    Text,
     Time,
 )
 from usboost.datasets.custom import SIZE
@@ -59,6 +60,7 @@ def compare(
     ] = None,
     drop: Drop = None,
     categorical: Categorical = None,
+    text: Text = None,
     missing: Missing = None,
     images_root: ImagesRoot = None,
     task: TaskName = None,
@@ -96,6 +98,7 @@ def compare(
             image=image,
             drop=drop,
             categorical=categorical,
+            text=text,
             missing=missing,
             images_root=images_root,
             size=size,

@@ -68,6 +68,10 @@ Categorical = Annotated[
     list[str] | None,
     typer.Option("--categorical", help="Column that is a category although it holds numbers; repeatable."),
 ]
+Text = Annotated[
+    list[str] | None,
+    typer.Option("--text", help="Column that is text whatever it looks like; repeatable."),
+]
 Missing = Annotated[
     list[str] | None,
     typer.Option("--missing", help="Value that counts as missing, in all columns; repeatable."),

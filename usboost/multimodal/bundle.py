@@ -1,4 +1,5 @@
-"""A fitted model with all that it needs to read raw rows: a folder of ``model/`` and ``card.json``.
+"""A fitted model with all that it needs to read raw rows: a folder of ``model/`` and ``card.json``, and
+``texts.safetensors`` where it reads text.
 
 The command line, the pipeline and Python write and read this one form; it is also what MLflow serves.
 """
@@ -7,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from operator import not_
@@ -28,12 +29,14 @@ from pydantic import (
 
 from usboost.data.encoding import TableEncoder
 from usboost.data.views import Views
+from usboost.datasets.custom import text_file
 from usboost.datasets.custom.columns import Format, Kind
 from usboost.datasets.custom.dates import DateParts, Part
 from usboost.datasets.custom.encoding import Encoding, added
 from usboost.datasets.custom.pictures import PictureColumns
 from usboost.datasets.custom.rows import RowReader
 from usboost.datasets.custom.source import FrameRows, Source
+from usboost.datasets.custom.texts import TextParts
 from usboost.datasets.custom.written import DateFormat, NumberFormat, Order
 from usboost.datasets.files.image_sources import Aspect
 from usboost.datasets.prepared.card import EncoderCard
@@ -134,6 +137,7 @@ class Card(_Part):
     margin : of a number, what is added to a prediction for the ends of an interval that holds 9 in 10 rows.
     label, dropped : columns of the table that it does not read.
     columns : what each column that it reads holds; images : the columns of pictures.
+    texts_sha256 : of the file that holds what columns of text become.
     imputation, encoders, dates : how columns become views, see `usboost.datasets.custom.encoding.Encoding`.
     formats : how numbers and dates that are text are written; missing : further values that count as missing.
     rows, scores : of the training and the validation rows; the scores are of the latter.
@@ -158,6 +162,7 @@ class Card(_Part):
     imputation: dict[str, Imputed]
     encoders: dict[str, EncoderCard]
     dates: dict[str, Dates] = Field(default_factory=dict, exclude_if=not_)
+    texts_sha256: str = Field("", exclude_if=not_)
     formats: dict[str, Written] = Field(default_factory=dict, exclude_if=not_)
     missing: list[str] = Field(default_factory=list, exclude_if=not_)
     rows: dict[str, _Count]
@@ -177,10 +182,11 @@ class Card(_Part):
 
 @dataclass(frozen=True)
 class Bundle:
-    """A fitted model and its card."""
+    """A fitted model, its card, and what its columns of text become."""
 
     model: Any
     card: Card
+    texts: Mapping[str, TextParts] = field(default_factory=dict)
 
     @cached_property
     def encoding(self) -> Encoding:
@@ -189,7 +195,8 @@ class Bundle:
         encoders = {
             view: TableEncoder.from_dict(encoder.model_dump()) for view, encoder in self.card.encoders.items()
         }
-        return Encoding(imputation, encoders, {name: each.rule for name, each in self.card.dates.items()})
+        dates = {name: each.rule for name, each in self.card.dates.items()}
+        return Encoding(imputation, encoders, dates, self.texts)
 
     @cached_property
     def reader(self) -> RowReader:
@@ -280,6 +287,8 @@ class Bundle:
         check_place(folder)
         with replacing(folder) as fresh:
             persistence.save(self.model, fresh / MODEL)
+            if self.texts:
+                (fresh / text_file.FILE).write_bytes(text_file.to_bytes(self.texts))
             text = json.dumps(self.card.model_dump(), indent=1, ensure_ascii=False, allow_nan=False)
             (fresh / CARD).write_text(text + "\n", encoding="utf-8")
 
@@ -301,7 +310,7 @@ def check_place(folder: Path, *, replace: bool = True) -> None:
         raise UsboostError(f"{folder} holds a model; replace it with --force, or give another --out")
     if folder.is_dir():
         found = {entry.name for entry in folder.iterdir()}
-        if found != {CARD, MODEL} or _kind(folder / CARD) != KIND:
+        if found - {text_file.FILE} != {CARD, MODEL} or _kind(folder / CARD) != KIND:
             raise UsboostError(
                 f"{folder} exists and is not, or not only, a model saved by usboost fit; name another folder"
             )
@@ -341,7 +350,9 @@ def load(folder: Path) -> Bundle:
     # torch, which a refused card does not need
     from usboost.models import persistence
 
-    bundle = Bundle(persistence.load(Path(folder) / MODEL), card)
+    columns = [name for name, kind in card.columns.items() if kind == "text"]
+    texts = text_file.read(Path(folder), columns, card.texts_sha256)
+    bundle = Bundle(persistence.load(Path(folder) / MODEL), card, texts)
     _check(bundle, path)
     return bundle
 
@@ -352,8 +363,8 @@ def _check(bundle: Bundle, path: Path) -> None:
     of_kind = {name: kind for name, kind in card.columns.items() if kind != "category"}
     if set(card.dates) != {name for name, kind in of_kind.items() if kind == "date"}:
         raise UsboostError(f"{path}: the dates are not the columns of dates; fit the model again")
-    dates = bundle.encoding.dates
-    numbers = [each for name in of_kind for each in (dates[name].names(name) if name in dates else [name])]
+    parts = bundle.encoding.parts
+    numbers = [each for name in of_kind for each in (parts[name].names(name) if name in parts else [name])]
     if sorted(card.imputation) != sorted(numbers):
         raise UsboostError(f"{path}: the imputation is not one of the numeric columns; fit the model again")
     encoding = bundle.encoding

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import pandas as pd
 import torch
 
 from usboost.data.progress import Progress
+from usboost.datasets.custom.encoding import Encoding
 from usboost.datasets.custom.own import OwnTable
 from usboost.errors import UsboostError
 from usboost.evaluation.names import LOWER_IS_BETTER, METRICS_OF, check_metric
@@ -157,16 +159,23 @@ def compare(
     """
     by = by or TASKS[table.task].first
     check_metric(by, table.task)
-    tasks = [(name, fold) for fold in folds_of(table, folds, repeats, seed) for name in models]
+    parts = folds_of(table, folds, repeats, seed)
+    tasks = [(name, k) for k in range(len(parts)) for name in models]
+
+    @lru_cache(maxsize=2)  # learning from text takes its time, and all models of a fold read the same
+    def encoding(k: int) -> Encoding:
+        return table.fit_encoding(parts[k].train)
+
     rows: list[dict[str, float | str]] = []
     failures: dict[str, str] = {}
 
-    def work(task: tuple[str, Fold]) -> Result:
-        name, fold = task
+    def work(task: tuple[str, int]) -> Result:
+        name, k = task
         if name in failures:
             return None
         try:
-            return {"model": name, **_scored(table, models[name](seed + fold.repeat - 1), fold)}
+            model = models[name](seed + parts[k].repeat - 1)
+            return {"model": name, **_scored(table, encoding(k), model, parts[k])}
         # an error of one model must not lose the results of the others
         except Exception as error:
             kind = "" if isinstance(error, UsboostError) else f"{type(error).__name__}: "
@@ -189,9 +198,8 @@ def compare(
     return Comparison(scores, failures, by, table.classes)
 
 
-def _scored(table: OwnTable, model: Any, fold: Fold) -> dict[str, float]:
+def _scored(table: OwnTable, encoding: Encoding, model: Any, fold: Fold) -> dict[str, float]:
     """The scores of one model, fitted and scored on one fold."""
-    encoding = table.fit_encoding(fold.train)
     train, val, test = (table.views(encoding, rows) for rows in (fold.train, fold.val, fold.test))
     started = time.perf_counter()
     model.fit(train, table.labels[fold.train], (val, table.labels[fold.val]))
@@ -210,7 +218,7 @@ def _scored(table: OwnTable, model: Any, fold: Fold) -> dict[str, float]:
 
 
 def _results(
-    work: Callable[[tuple[str, Fold]], Result], tasks: Sequence[tuple[str, Fold]], jobs: int
+    work: Callable[[tuple[str, int]], Result], tasks: Sequence[tuple[str, int]], jobs: int
 ) -> Iterator[tuple[int, Result]]:
     """(position, result) of each task as they are done, in order with one job."""
     if jobs <= 1:

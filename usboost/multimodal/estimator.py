@@ -39,6 +39,7 @@ class _Multimodal(BaseEstimator):
     model: str
     images: Columns
     categorical: Columns
+    text: Columns
     drop: Columns
     missing: Columns
     images_root: Path | str | None
@@ -108,6 +109,7 @@ class _Multimodal(BaseEstimator):
             time=names.get("time"),
             image=_listed(self.images),
             categorical=_listed(self.categorical),
+            text=_listed(self.text),
             drop=_listed(self.drop),
             missing=_listed(self.missing),
             size=self.size,
@@ -215,7 +217,7 @@ class _Multimodal(BaseEstimator):
 
 
 class MultimodalClassifier(ClassifierMixin, _Multimodal):
-    """Predicts the classes of a DataFrame's rows: numbers, categories, dates, pictures.
+    """Predicts the classes of a DataFrame's rows: numbers, categories, dates, texts, pictures.
 
     Columns are read as `usboost fit` reads those of a file: gaps, categories that training did not have and
     rows without a picture are no error.
@@ -224,7 +226,8 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
     ----------
     model : a name in `usboost.models.zoo.OFFERED`
     images : column, or columns, of pictures: bytes, or paths below `images_root`
-    categorical, drop : columns that are categories whatever they look like, and columns to leave out
+    categorical, text, drop : columns that are categories, or text, whatever they look like, and columns to
+        leave out
     missing : further values that count as missing
     images_root : folder that paths of pictures are relative to
     backbone, finetune, size : how pictures are read, see `usboost.multimodal.models.Pictures`
@@ -255,6 +258,7 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
         model: str = "linear_trees",
         images: Columns = None,
         categorical: Columns = None,
+        text: Columns = None,
         drop: Columns = None,
         missing: Columns = None,
         images_root: Path | str | None = None,
@@ -275,6 +279,7 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
         self.model = model
         self.images = images
         self.categorical = categorical
+        self.text = text
         self.drop = drop
         self.missing = missing
         self.images_root = images_root
@@ -329,7 +334,7 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
 
 
 class MultimodalRegressor(RegressorMixin, _Multimodal):
-    """Predicts a number for each row of a DataFrame: from numbers, categories, dates, pictures.
+    """Predicts a number for each row of a DataFrame: from numbers, categories, dates, texts, pictures.
 
     Parameters
     ----------
@@ -348,6 +353,7 @@ class MultimodalRegressor(RegressorMixin, _Multimodal):
         model: str = "linear_trees",
         images: Columns = None,
         categorical: Columns = None,
+        text: Columns = None,
         drop: Columns = None,
         missing: Columns = None,
         images_root: Path | str | None = None,
@@ -365,6 +371,7 @@ class MultimodalRegressor(RegressorMixin, _Multimodal):
         self.model = model
         self.images = images
         self.categorical = categorical
+        self.text = text
         self.drop = drop
         self.missing = missing
         self.images_root = images_root

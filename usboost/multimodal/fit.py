@@ -12,6 +12,7 @@ import numpy as np
 
 from usboost.boosting.callbacks import Callback
 from usboost.data.views import Views
+from usboost.datasets.custom import text_file
 from usboost.datasets.custom.encoding import Encoding
 from usboost.datasets.custom.own import OwnTable
 from usboost.datasets.custom.written import plain_form
@@ -125,7 +126,15 @@ def fit(
         model.fit(table.views(encoding, everything), table.labels[everything])
         rows = (len(everything), 0)
     card = card_of(table, encoding, model=name, rows=rows, scores=scores, seed=seed, **answers)
-    return Fitted(Bundle(model, card), scores, (len(train), len(held)), best_round, seconds, helps, losses)
+    return Fitted(
+        Bundle(model, card, encoding.texts),
+        scores,
+        (len(train), len(held)),
+        best_round,
+        seconds,
+        helps,
+        losses,
+    )
 
 
 COVERED = 0.9
@@ -216,6 +225,7 @@ def card_of(
         "images": _pictures(table),
         "imputation": encoding.imputation,
         "dates": {name: each.to_dict() for name, each in encoding.dates.items()},
+        "texts_sha256": text_file.digest_of(encoding.texts),
         "formats": {name: plain_form(form) for name, form in table.formats.items()},
         "missing": list(table.roles.missing),
         "encoders": {view: encoder.to_dict() for view, encoder in encoding.encoders.items()},

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from usboost.datasets.custom import text_file
 from usboost.datasets.custom.columns import Kind
 from usboost.datasets.custom.dates import DateParts
 from usboost.datasets.custom.encoding import SUFFIX, added
 from usboost.datasets.prepared.store import LABEL
+from usboost.errors import UsboostError
 from usboost.multimodal.bundle import Bundle, Card
 
 IMAGE = "image"
@@ -20,7 +23,13 @@ IMAGE = "image"
 
 
 def bundle_of(
-    model: Any, prepared: Mapping[str, Any], *, name: str, seed: int, scores: Mapping[str, float]
+    model: Any,
+    prepared: Mapping[str, Any],
+    *,
+    name: str,
+    seed: int,
+    scores: Mapping[str, float],
+    folder: Path | None = None,
 ) -> Bundle:
     """A fitted model with what a prepared dataset's card says of its columns.
 
@@ -33,13 +42,28 @@ def bundle_of(
     prepared : the card, see `usboost.datasets.prepared.store.describe`.
     name, seed : of the model.
     scores : of the split ``val``.
+    folder : of the prepared dataset; needed where it has columns of text.
+
+    Raises
+    ------
+    UsboostError
+        If what was learnt of the columns of text is not there.
     """
     imputation = prepared.get("imputation", {})
     dates = prepared.get("dates", {})
+    about_texts = prepared.get("texts") or {"columns": [], "sha256": ""}
+    if about_texts["columns"] and folder is None:
+        raise UsboostError("the dataset has columns of text; name the folder that it is prepared in")
+    texts = text_file.read(folder or Path(), about_texts["columns"], about_texts["sha256"])
     date_of = {part: name for name, each in dates.items() for part in DateParts(**each).names(name)}
+    text_of = {part: name for name, each in texts.items() for part in each.names(name)}
     names = [each for view in prepared["views"].values() for each in view]
     kinds = {
-        date_of.get(each, each): _kind(each in date_of, prepared["columns"][each]["kind"])
+        date_of.get(each) or text_of.get(each, each): "date"
+        if each in date_of
+        else "text"
+        if each in text_of
+        else _kind(prepared["columns"][each]["kind"])
         for each in dict.fromkeys(names)
         if each not in added(imputation)
     }
@@ -58,9 +82,10 @@ def bundle_of(
         "images": about,
         "imputation": {
             each: imputation.get(each, {"value": None, "indicator": False})
-            for each in [*(name for name, kind in kinds.items() if kind == "number"), *date_of]
+            for each in [*(name for name, kind in kinds.items() if kind == "number"), *date_of, *text_of]
         },
         "dates": dates,
+        "texts_sha256": about_texts["sha256"],
         "formats": prepared.get("formats", {}),
         "missing": prepared.get("missing", []),
         "encoders": prepared["encoders"],
@@ -70,7 +95,7 @@ def bundle_of(
         "table": next(iter(sources)) if len(sources) == 1 else prepared["dataset"],
         "sha256": next(iter(sources.values())) if len(sources) == 1 else "",
     }
-    return Bundle(model, Card.model_validate(card))
+    return Bundle(model, Card.model_validate(card), texts)
 
 
 def raw_rows(card: Card, frame: pd.DataFrame, *pictures: Sequence[bytes | None]) -> pd.DataFrame:
@@ -87,7 +112,7 @@ def raw_rows(card: Card, frame: pd.DataFrame, *pictures: Sequence[bytes | None])
     """
     found: dict[str, pd.Series] = {}
     for name, kind in card.columns.items():
-        if kind == "category":
+        if kind in ("category", "text"):
             column = frame[name].astype(object)
             found[name] = column.where(column.notna(), None)
             continue
@@ -102,8 +127,8 @@ def raw_rows(card: Card, frame: pd.DataFrame, *pictures: Sequence[bytes | None])
     return pd.DataFrame(found)
 
 
-def _kind(is_date: bool, prepared: str) -> Kind:
-    return "date" if is_date else "number" if prepared == "continuous" else "category"
+def _kind(prepared: str) -> Kind:
+    return "number" if prepared == "continuous" else "category"
 
 
 def _dates(name: str, card: Card, frame: pd.DataFrame) -> pd.Series:

@@ -232,8 +232,9 @@ def _columns(bundle: Bundle) -> list[dict[str, Any]]:
     except AttributeError:
         return []
     known, found = set(bundle.encoding.names), dict[str, float]()
+    texts = {each: f"{name} (text)" for name, text in bundle.texts.items() for each in text.names(name)}
     for name, share in shares:
-        shown = str(name) if name in known else "pictures (embeddings)"
+        shown = texts.get(name, str(name)) if name in known else "pictures (embeddings)"
         found[shown] = found.get(shown, 0.0) + float(share)
     ranked = sorted(found.items(), key=lambda item: -item[1])[:COLUMNS]
     largest = max((share for _, share in ranked), default=0.0) or 1.0

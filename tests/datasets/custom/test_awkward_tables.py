@@ -175,6 +175,8 @@ HALF = number(1.5, 2.25)
 BASE = {"x": ["1.5", "2.25"]}
 COMMA = {"x": ["1,5", "2,25"]}
 WORDS = [f"a story about the things in row {k}" for k in range(N)]
+TITLES = [f"{['blue', 'red', 'green'][k % 3]} hat {k}" for k in range(N)]
+CHINESE = [f"我非常喜欢这个产品因为它很好用而且价格也很便宜第{k}次购买" for k in range(N)]
 DAY = datetime.date(2024, 2, 29)
 
 FILES = {
@@ -364,10 +366,14 @@ OTHER = {
     "keys": Case(text(i=[f"id-{k:04}" for k in range(N)], **BASE), {"i": LEFT_OUT, "x": HALF}),
     "long keys": Case(text(i=[f"{k:036x}" for k in range(N)], **BASE), {"i": LEFT_OUT, "x": HALF}),
     "numbers that all differ": Case(typed(x=[*np.arange(N) / 3]), {"x": number(*np.arange(N) / 3)}),
-    "names": Case(
-        text(i=[*(f"n{k}" for k in range(N - 1)), "n0"]), "nearly every row has its own value of column 'i'"
-    ),
-    "text": Case(text(t=WORDS), "column 't' holds text"),
+    "names": Case(text(i=[*(f"n{k}" for k in range(N - 1)), "n0"], **BASE), {"i": LEFT_OUT, "x": HALF}),
+    "codes of two words": Case(text(i=[f"item {k}" for k in range(N)], **BASE), {"i": LEFT_OUT, "x": HALF}),
+    "titles": Case(text(t=TITLES), {"t": ("text", TITLES)}),
+    "titles in Chinese": Case(text(t=CHINESE), {"t": ("text", CHINESE)}),
+    "short texts that repeat": Case(text(t=["a cat", "a dog"]), {"t": category("a cat", "a dog")}),
+    "text by name": Case(text(t=["cat", "dog"]), {"t": ("text", ["cat", "dog"])}, {"text": ["t"]}),
+    "numbers that are text": Case(typed(t=[1, 2]), {"t": ("text", ["1", "2"])}, {"text": ["t"]}),
+    "text": Case(text(t=WORDS), {"t": ("text", WORDS)}),
     "nested": Case(
         typed(s=[{"a": 1}]), "column 's' is of type struct<a: int64>; turn it into numbers or drop it"
     ),

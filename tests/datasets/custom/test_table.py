@@ -136,11 +136,12 @@ def read(path: Path, **options: Any) -> OwnTable:
 SENTENCE = [f"the quick brown fox number {k} jumped over the dog" for k in range(N)]
 
 
-def test_text_and_identifiers_are_refused_and_long_categories_not(tmp_path: Path) -> None:
-    with pytest.raises(UsboostError, match="column 't' holds text, which is not supported yet; drop it"):
-        read(from_columns(tmp_path, t=SENTENCE))
-    with pytest.raises(UsboostError, match="nearly every row has its own value of column 't'"):
-        read(from_columns(tmp_path, "parquet", t=[f"id{max(k, 1)}" for k in range(N)]))
+def test_text_is_read_identifiers_are_left_out_and_long_categories_stay(tmp_path: Path) -> None:
+    assert read(from_columns(tmp_path, t=SENTENCE)).kinds["t"] == "text"
+    nearly = [f"id{max(k, 1)}" for k in range(N)]
+    left_out = read(from_columns(tmp_path, "parquet", t=nearly)).left_out
+    assert left_out == {"t": "nearly every row has its own value; --text takes it as text"}
+    assert read(from_columns(tmp_path, "parquet", t=nearly), text=["t"]).kinds["t"] == "text"
     assert "t" in read(from_columns(tmp_path, "parquet", t=[f"id{k}" for k in range(N)])).left_out
     assert list(read(from_columns(tmp_path, t=SENTENCE), drop=["t"]).features) == ["x"]
     assert read(from_columns(tmp_path, t=SENTENCE), categorical=["t"]).features["t"].nunique() == N

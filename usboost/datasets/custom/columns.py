@@ -14,7 +14,7 @@ from usboost.datasets.custom.source import Source
 from usboost.datasets.custom.written import DateFormat, NumberFormat
 from usboost.errors import UsboostError
 
-Kind = Literal["number", "category", "date"]
+Kind = Literal["number", "category", "date", "text"]
 """What a model reads a column as."""
 
 Format = NumberFormat | DateFormat
@@ -132,6 +132,10 @@ class Column:
         names = sorted(set(texts.dropna().unique()))
         return pd.Series(pd.Categorical(texts, categories=pd.Index(names, dtype="str")))
 
+    def strings(self) -> pd.Series:
+        """Text, NaN where missing."""
+        return self.texts().astype("str")
+
     def feature(self, kind: Kind, form: Format | None = None) -> pd.Series:
         """What a model may learn from.
 
@@ -141,17 +145,18 @@ class Column:
 
         Returns
         -------
-        float64 numbers (NaN is missing), datetime64 in UTC (NaT is missing), or a pandas category of strings.
+        float64 numbers (NaN is missing), datetime64 in UTC (NaT is missing), a pandas category of strings, or
+        strings (NaN is missing) where they are text.
 
         Raises
         ------
         UsboostError
             If it holds something other than the `kind`, or infinity.
         """
-        if kind == "category":
+        if kind in ("category", "text"):
             if not is_usable(self.type):
                 raise self.unusable()
-            return self.categories()
+            return self.categories() if kind == "category" else self.strings()
         values = self._of(kind, form)
         if values is None:
             raise UsboostError(

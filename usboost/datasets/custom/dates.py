@@ -27,6 +27,9 @@ class DateParts:
     reference: str
     parts: tuple[Part, ...]
 
+    filled = None
+    """Stands for each part of a date that is missing; None: the median."""
+
     @classmethod
     def fit(cls, dates: pd.Series) -> DateParts:
         """Learn from the datetime64 of the training rows."""

@@ -12,6 +12,7 @@ import pandas as pd
 from usboost.data.encoding import TableEncoder
 from usboost.data.views import View, Views
 from usboost.datasets.custom.dates import DateParts, dates_of
+from usboost.datasets.custom.texts import TextParts, texts_of
 from usboost.errors import UsboostError
 
 SUFFIX = "_missing"
@@ -22,20 +23,25 @@ Imputation = Mapping[str, Mapping[str, Any]]
 whether an ``indicator`` column marks where."""
 
 
+Parts = Mapping[str, DateParts | TextParts]
+"""What columns become that are several numbers, by column."""
+
+
 @dataclass(frozen=True)
 class Encoding:
     """From raw columns to views.
 
     Attributes
     ----------
-    imputation : of the numeric columns, parts of dates included.
+    imputation : of the numeric columns, parts of dates and texts included.
     encoders : of the completed columns, by the view that reads them.
-    dates : what columns of dates become.
+    dates, texts : what columns of dates and of text become.
     """
 
     imputation: Imputation
     encoders: Mapping[str, TableEncoder]
     dates: Mapping[str, DateParts] = field(default_factory=dict)
+    texts: Mapping[str, TextParts] = field(default_factory=dict)
 
     @classmethod
     def fit(cls, features: pd.DataFrame, views: Collection[str]) -> Encoding:
@@ -46,11 +52,17 @@ class Encoding:
         UsboostError
             If a column has the name of one that is added.
         """
-        dates = dates_of(features)
-        imputation = imputation_of(features, dates)
-        completed = complete(features, imputation, dates)
+        dates, texts = dates_of(features), texts_of(features)
+        parts: Parts = {**dates, **texts}
+        imputation = imputation_of(features, parts)
+        completed = complete(features, imputation, parts)
         encoder = TableEncoder.fit(completed, list(completed.columns))
-        return cls(imputation, dict.fromkeys(views, encoder), dates)
+        return cls(imputation, dict.fromkeys(views, encoder), dates, texts)
+
+    @property
+    def parts(self) -> Parts:
+        """What columns become that are several numbers."""
+        return {**self.dates, **self.texts}
 
     @property
     def names(self) -> list[str]:
@@ -70,35 +82,36 @@ class Encoding:
         UsboostError
             If a number is missing that may not be.
         """
-        completed = complete(features, self.imputation, self.dates)
+        completed = complete(features, self.imputation, self.parts)
         tables = {encoder: encoder.transform(completed) for encoder in set(self.encoders.values())}
         return Views(
             {**(pictures or {})} | {view: tables[encoder] for view, encoder in self.encoders.items()}
         )
 
 
-def imputation_of(
-    train: pd.DataFrame, dates: Mapping[str, DateParts] | None = None
-) -> dict[str, dict[str, Any]]:
-    """The median of each numeric column's training rows (0 when all are missing), and an indicator column
-    where any is missing; of the parts of a date, the first has it."""
-    expanded, rules = expand(train, dates or {}), {}
-    further = {name for date, parts in (dates or {}).items() for name in parts.names(date)[1:]}
+def imputation_of(train: pd.DataFrame, parts: Parts | None = None) -> dict[str, dict[str, Any]]:
+    """The median of each numeric column's training rows (0 when all are missing, and of texts), and an
+    indicator column where any is missing; of the parts of a date or text, the first has it."""
+    parts = parts or {}
+    expanded, rules = expand(train, parts), {}
+    further = {name for column, each in parts.items() for name in each.names(column)[1:]}
+    filled = {name: each.filled for column, each in parts.items() for name in each.names(column)}
     for name in expanded:
         if isinstance(expanded[name].dtype, np.dtype):
-            missing = expanded[name].isna()
-            value = 0.0 if missing.all() else float(expanded[name].median())
+            missing, value = expanded[name].isna(), filled.get(str(name))
+            if value is None:
+                value = 0.0 if missing.all() else float(expanded[name].median())
             rules[str(name)] = {"value": value, "indicator": bool(missing.any()) and name not in further}
     return rules
 
 
-def expand(features: pd.DataFrame, dates: Mapping[str, DateParts]) -> pd.DataFrame:
-    """The columns with the parts of dates in place of these."""
-    if not dates:
+def expand(features: pd.DataFrame, parts: Parts) -> pd.DataFrame:
+    """The columns with the parts of dates and texts in place of these."""
+    if not parts:
         return features
     columns: list[pd.Series] = []
     for name in features:
-        rule = dates.get(str(name))
+        rule = parts.get(str(name))
         if rule is None:
             columns.append(features[name])
         else:
@@ -111,11 +124,9 @@ def added(imputation: Imputation) -> list[str]:
     return [f"{name}{SUFFIX}" for name, rule in imputation.items() if rule["indicator"]]
 
 
-def complete(
-    features: pd.DataFrame, imputation: Imputation, dates: Mapping[str, DateParts] | None = None
-) -> pd.DataFrame:
-    """Fill missing numbers of any rows, as in the training rows, and add the parts of dates and the indicator
-    columns.
+def complete(features: pd.DataFrame, imputation: Imputation, parts: Parts | None = None) -> pd.DataFrame:
+    """Fill missing numbers of any rows, as in the training rows, and add the parts of dates and texts and the
+    indicator columns.
 
     Parameters
     ----------
@@ -130,7 +141,7 @@ def complete(
     UsboostError
         If a column has the name of one that is added.
     """
-    expanded = expand(features, dates or {})
+    expanded = expand(features, parts or {})
     filled: list[pd.Series] = []
     for name in expanded:
         column, rule = expanded[name], imputation.get(str(name))
@@ -148,6 +159,8 @@ def _joined(columns: list[pd.Series]) -> pd.DataFrame:
     if clash := [str(name) for name in joined.columns[joined.columns.duplicated()]]:
         if clash[0].endswith(SUFFIX):
             why = f"an indicator to be added, which marks where {clash[0].removesuffix(SUFFIX)!r} is missing"
+        elif "__text_" in clash[0]:
+            why = f"a component of the text {clash[0].rpartition('__text_')[0]!r} to be added"
         else:
             why = f"a part of the date {clash[0].rpartition('_')[0]!r} to be added"
         raise UsboostError(f"the column {clash[0]!r} has the name of {why}; rename it")

@@ -10,11 +10,12 @@ import pandas as pd
 import pyarrow as pa
 
 from usboost.datasets.custom.columns import Column, Format, Kind, is_date, is_text, is_usable, plain_numbers
+from usboost.datasets.custom.words import have_words, share_words
 from usboost.datasets.custom.written import NumberFormat, date_formats, number_format
 from usboost.errors import UsboostError
 
 TEXT_LENGTH = 24
-"""Mean number of characters above which a column of mostly distinct strings is text."""
+"""Mean number of characters above which mostly distinct strings of several words are text."""
 
 FEW = 20
 """Fewer values than these are too few to say what nearly all of them are, or how often they repeat."""
@@ -32,27 +33,27 @@ class Found:
 
     Attributes
     ----------
-    kind : "text" is long strings that differ, "name" strings of which nearly all differ, "identifier" what
+    kind : "name" is strings of which nearly all differ and that have no words in common, "identifier" what
         differs in each row, "nested" what has parts of its own, or bytes.
     form : how its numbers or dates are written; None where they are plain, or not text.
     """
 
-    kind: Literal[Kind, "text", "name", "identifier", "nested"]
+    kind: Literal[Kind, "name", "identifier", "nested"]
     form: Format | None = None
 
 
-def kind_of(column: Column, *, nominal: bool = False) -> Found:
+def kind_of(column: Column, *, nominal: bool = False, textual: bool = False) -> Found:
     """What a column is, by all of its rows.
 
     Types decide first: booleans are categories; dates, times and durations are what they are. Text is
     numbers when all values are, written in one way (see `written.NumberFormat`), and none is digits with a
     leading zero or more than 15 of them, which are codes; plain digits only in a file that is all text.
-    It is dates when all values are dates in one order. Else it is an identifier, text or name when enough
-    values differ, or a category.
+    It is dates when all values are dates in one order. Else it is a category, unless enough values differ: of
+    several words it is text, where these are long or have words in common, of one word an identifier or name.
 
     Parameters
     ----------
-    nominal : it is known to be a category.
+    nominal, textual : it is known to be a category, or text.
 
     Raises
     ------
@@ -63,6 +64,8 @@ def kind_of(column: Column, *, nominal: bool = False) -> Found:
     kind = column.type
     if not is_usable(kind):
         return Found("nested")
+    if textual:
+        return Found("text")
     if nominal or pa.types.is_boolean(kind):
         return Found("category")
     if is_date(kind):
@@ -90,14 +93,15 @@ def _kind_of_text(column: Column) -> Found:
 def _kind_of_strings(present: pd.Series, rows: int) -> Literal["category", "text", "name", "identifier"]:
     if len(present) < FEW:
         return "category"
-    distinct, length = present.nunique() / len(present), present.str.len().mean()
-    words = bool(present.str.contains(" ", regex=False).any())
-    is_long = length > TEXT_LENGTH
-    if distinct == 1 and len(present) == rows and not (is_long and words):
-        return "identifier"
-    if distinct > 0.5 and is_long:
+    distinct = present.nunique() / len(present)
+    if distinct <= 0.5:
+        return "category"
+    is_long = present.str.len().mean() > TEXT_LENGTH
+    if have_words(present) and (is_long or (distinct > 0.9 and share_words(present))):
         return "text"
-    return "name" if distinct > 0.9 else "category"
+    if distinct <= 0.9:
+        return "category"
+    return "identifier" if distinct == 1 and len(present) == rows else "name"
 
 
 def _number(column: Column, present: pd.Series, as_text: bool) -> Found | None:

@@ -17,6 +17,7 @@ from usboost.datasets.custom.encoding import Encoding
 from usboost.datasets.custom.pictures import VIEW, PictureColumns
 from usboost.datasets.custom.roles import Roles
 from usboost.datasets.custom.source import Source
+from usboost.datasets.custom.words import is_text
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,8 @@ class OwnTable:
     ----------
     file : where they are from.
     roles : of the columns.
-    features : n rows; float64 numbers (NaN is missing), datetime64 in UTC, pandas categories of strings.
+    features : n rows; float64 numbers (NaN is missing), datetime64 in UTC, pandas categories of strings, and
+        strings that are text.
     labels : codes int64 of shape (n,) of the `classes`, or the numbers to predict, float64 of shape (n,).
     classes : names of the classes, numbers in rising order, else alphabetically; none for a regression.
     label_kind : what the labels were: "bool", "int", "float" or "str".
@@ -98,4 +100,6 @@ class OwnTable:
 def _kind(column: pd.Series) -> Kind:
     if is_date(column):
         return "date"
+    if is_text(column):
+        return "text"
     return "number" if isinstance(column.dtype, np.dtype) else "category"

@@ -10,13 +10,14 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from usboost.data.progress import Progress
-from usboost.datasets.custom import SIZE
-from usboost.datasets.custom.dates import DateParts, dates_of
-from usboost.datasets.custom.encoding import SUFFIX, Imputation, added, complete, imputation_of
+from usboost.datasets.custom import SIZE, text_file
+from usboost.datasets.custom.dates import dates_of
+from usboost.datasets.custom.encoding import SUFFIX, Imputation, Parts, added, complete, imputation_of
 from usboost.datasets.custom.own import OwnTable
 from usboost.datasets.custom.pictures import PictureColumns
 from usboost.datasets.custom.table import FEWEST, read_table
 from usboost.datasets.custom.table_pictures import picture_sources
+from usboost.datasets.custom.texts import TextParts, texts_of
 from usboost.datasets.custom.written import plain_form
 from usboost.datasets.files.image_sources import Source as Picture
 from usboost.datasets.files.sampling import stratified_parts, stream
@@ -38,6 +39,7 @@ def prepare(
     image: str | Collection[str] | None = None,
     split_column: str | None = None,
     categorical: Collection[str] = (),
+    text: Collection[str] = (),
     drop: Collection[str] = (),
     missing: Collection[str] = (),
     images_root: Path | None = None,
@@ -66,7 +68,7 @@ def prepare(
     image : column of the pictures, or several: paths relative to the table's folder, or, in Parquet, bytes.
     split_column : column that holds train, val or test; by default the split is made at random,
         70/15/15 within each class.
-    categorical : columns that are categories although they hold numbers.
+    categorical : columns that are categories although they hold numbers; text : columns that are text.
     drop : columns to leave out; missing : further values that count as missing.
     images_root : see `source.TableFile`.
     seed : of the split and of the halves.
@@ -98,6 +100,7 @@ def prepare(
         image=image,
         split_column=split_column,
         categorical=categorical,
+        text=text,
         drop=drop,
         missing=missing,
         images_root=images_root,
@@ -113,15 +116,19 @@ def prepare(
         )
     rows = _split(raw, stream(seed, 0))
     train = raw.features.iloc[rows["train"]]
-    dates = dates_of(train)
-    imputation = imputation_of(train, dates)
-    frame = complete(raw.features, imputation, dates)
+    dates, texts = dates_of(train), texts_of(train)
+    parts: Parts = {**dates, **texts}
+    imputation = imputation_of(train, parts)
+    frame = complete(raw.features, imputation, parts)
     frame[LABEL] = raw.labels.astype(np.int16)
+    for name in texts:
+        frame[name] = raw.features[name]  # in no view; for rows that are sent to a served model
     splits = {split: frame.iloc[of_split].reset_index(drop=True) for split, of_split in rows.items()}
 
-    views, why = _views(raw, imputation, dates, stream(seed, 1))
+    views, why = _views(raw, imputation, parts, stream(seed, 1))
     nominal = {name for name, kind in raw.kinds.items() if kind == "category"}
     whys = {each: f"part of the date {name!r}" for name, parts in dates.items() for each in parts.names(name)}
+    whys |= {each: f"component of the text {name!r}" for name in texts for each in texts[name].names(name)}
     whys |= dict.fromkeys(added(imputation), "1 where the number was missing")
     columns: dict[str, dict[str, Any]] = {
         name: {
@@ -132,8 +139,11 @@ def prepare(
         for view, names in views.items()
         for name in names
     }
+    columns |= {name: {"view": None, "kind": "text", "why": "column of the table"} for name in texts}
     columns[LABEL] = {"view": None, "kind": "label", "why": f"what is predicted, column {label!r}"}
     more: dict[str, Any] = {}
+    if texts:
+        more["texts"] = {"columns": list(texts), "sha256": text_file.digest_of(texts)}
     if images and work is not None:
         form = PictureColumns(images, size, channels, pooled=len(images) > 1)
         more["images"] = _encode(raw, form, rows, work, skip_unreadable, workers, progress)
@@ -160,7 +170,11 @@ def prepare(
         split="as given" if split_column else "made: 70/15/15 at random within each class",
         **more,
     )
-    return Prepared(splits, views, raw.classes, card, images=work if images else None)
+    return Prepared(splits, views, raw.classes, card, work if images else None, _files(texts))
+
+
+def _files(texts: Mapping[str, TextParts]) -> dict[str, bytes]:
+    return {text_file.FILE: text_file.to_bytes(texts)} if texts else {}
 
 
 def _split(raw: OwnTable, seed: int) -> dict[str, np.ndarray]:
@@ -188,15 +202,15 @@ def _split(raw: OwnTable, seed: int) -> dict[str, np.ndarray]:
 
 
 def _views(
-    raw: OwnTable, imputation: Imputation, dates: Mapping[str, DateParts], seed: int
+    raw: OwnTable, imputation: Imputation, parts: Parts, seed: int
 ) -> tuple[dict[str, list[str]], str]:
     """The columns of each view, and why they are there."""
     names, indicators = [str(name) for name in raw.features], added(imputation)
-    # The parts of a date, and a column and its indicator of missing values, stay together.
+    # The parts of a date or text, and a column and its indicator of missing values, stay together.
     both = {
         name: [
             each
-            for part in (dates[name].names(name) if name in dates else [name])
+            for part in (parts[name].names(name) if name in parts else [name])
             for each in (part, f"{part}{SUFFIX}")
             if each == part or each in indicators
         ]

@@ -20,6 +20,7 @@ class Roles:
         name is taken, too.
     split : the column that holds train, val or test.
     categorical : columns that are categories whatever they look like, such as postal codes.
+    text : columns that are text whatever they look like.
     dropped : columns to leave out.
     missing : further values that count as missing, in all columns.
     group : the column of which rows with the same value are never on two sides of a split.
@@ -36,6 +37,7 @@ class Roles:
     group: str | None = None
     time: str | None = None
     weight: str | None = None
+    text: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if isinstance(self.image, str):
@@ -63,11 +65,12 @@ class Roles:
             raise UsboostError(f"{file} is empty")
         if repeated := [name for name in names if names.count(name) > 1]:
             raise UsboostError(f"{file} has two columns called {repeated[0]!r}; rename one")
-        others = (*self.categorical, *self.dropped)
+        others = (*self.categorical, *self.dropped, *self.text)
         for name in (*self.named, *others):
             if name not in names:
                 raise UsboostError(f"{file} has no column {name!r}; its columns are {', '.join(names)}")
-        if repeated := [name for name in self.named if self.named.count(name) > 1 or name in others]:
+        twice = [name for name in self.named if self.named.count(name) > 1 or name in others]
+        if repeated := twice or [name for name in self.text if name in (*self.categorical, *self.dropped)]:
             raise UsboostError(f"{file}: column {repeated[0]!r} cannot have two roles")
         for name in (LABEL, CLEAN):
             if name in names and name != self.label and name not in self.dropped:

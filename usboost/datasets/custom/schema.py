@@ -10,6 +10,7 @@ import pandas as pd
 from usboost.datasets.custom.dates import PARTS, DateParts, is_date
 from usboost.datasets.custom.own import OwnTable
 from usboost.datasets.custom.suspects import warnings_of
+from usboost.datasets.custom.texts import COMPONENTS
 from usboost.datasets.custom.written import NumberFormat
 
 
@@ -19,7 +20,7 @@ class Described:
 
     Attributes
     ----------
-    kind : number, category, date, picture, label, split or, where it is not read, nothing.
+    kind : number, category, date, text, picture, label, split or, where it is not read, nothing.
     missing, distinct : rows without a value, and how many values there are; None where they were not counted.
     use : what becomes of it.
     """
@@ -94,4 +95,6 @@ def _use(table: OwnTable, name: str, column: pd.Series) -> str:
         return f"{len(parts)} number{'s' * (len(parts) != 1)}: {', '.join(parts)}{constant}"
     if isinstance(form, NumberFormat):
         return f"number, written like {form}"
+    if table.kinds[name] == "text":
+        return f"text: at most {COMPONENTS} components of character n-grams"
     return "category" if table.kinds[name] == "category" else "number"

@@ -10,6 +10,7 @@ import pandas as pd
 
 from usboost.datasets.custom.dates import is_date
 from usboost.datasets.custom.own import OwnTable
+from usboost.datasets.custom.words import is_text
 
 GIVEN_AWAY = 0.995
 """AUC, or mean share of rows predicted right over the classes, from which one column alone is suspect."""
@@ -111,6 +112,8 @@ def _auc(ranks: np.ndarray, labels: np.ndarray) -> float:
 def _digest(column: pd.Series) -> str:
     if isinstance(column.dtype, np.dtype):
         data = (column.astype("int64") if is_date(column) else column).to_numpy().tobytes()
+    elif is_text(column):
+        data = repr(column.tolist()).encode()
     else:
         data = column.cat.codes.to_numpy(np.int32).tobytes() + repr(list(column.cat.categories)).encode()
     return hashlib.sha256(data).hexdigest()

@@ -40,6 +40,12 @@ LARGEST = 500_000_000
 FEWEST = 10
 """Rows that a table must have to learn from."""
 
+LEFT_OUT = {
+    "identifier": "each row has its own value",
+    "name": "nearly every row has its own value; --text takes it as text",
+}
+"""Why a column of a kind is no feature."""
+
 _BATCH = 1 << 16  # rows read at once
 
 
@@ -51,6 +57,7 @@ def read_table(
     image: str | Collection[str] | None = None,
     split_column: str | None = None,
     categorical: Collection[str] = (),
+    text: Collection[str] = (),
     drop: Collection[str] = (),
     missing: Collection[str] = (),
     images_root: Path | None = None,
@@ -61,13 +68,13 @@ def read_table(
 ) -> OwnTable:
     """Read a table without its pictures.
 
-    What a column is, `kinds.kind_of` says. Identifiers are left out, and so are rows without a label; the
-    answer has both.
+    What a column is, `kinds.kind_of` says. Identifiers and names are left out, and so are rows without a
+    label; the answer has both.
 
     Parameters
     ----------
     path : a file of a kind in `readers.READERS`, a folder of Parquet files, or a DataFrame's rows.
-    label, image, split_column, categorical, drop, missing, group, time, weight : see `Roles`.
+    label, image, split_column, categorical, text, drop, missing, group, time, weight : see `Roles`.
     task : what is predicted; by default what the labels look like, see `labels.task_of`.
     positive : of two classes, the one that F1 is of; by default the rarer. It is the second.
     images_root : see `source.TableFile`.
@@ -76,13 +83,13 @@ def read_table(
     ------
     UsboostError
         If the file is missing, damaged, of another kind or has more than `LARGEST` values; as `Roles.check`
-        and `kinds.kind_of`; if there are no rows; a column holds text, names, nested or binary values or
-        infinity; a split, group, time or weight is missing; or the labels are of one class or are no classes,
-        or no finite numbers that differ.
+        and `kinds.kind_of`; if there are no rows; a column holds nested or binary values or infinity; a
+        split, group, time or weight is missing; or the labels are of one class or are no classes, or no
+        finite numbers that differ.
     """
     images = (image,) if isinstance(image, str) else tuple(image or ())
     lists = tuple(categorical), tuple(drop), tuple(missing)
-    roles = Roles(label, images, split_column, *lists, group, time, weight)
+    roles = Roles(label, images, split_column, *lists, group, time, weight, tuple(text))
     file = TableFile.open(path, images_root) if isinstance(path, (str, Path)) else path
     roles.check(file)
     not_read = {*roles.dropped, *images}
@@ -107,9 +114,9 @@ def read_table(
     for name, column in columns.items():
         if name in roles.named:
             continue
-        found = kind_of(column, nominal=name in nominal)
-        if found.kind == "identifier":
-            left_out[name] = "each row has its own value"
+        found = kind_of(column, nominal=name in nominal, textual=name in roles.text)
+        if found.kind in LEFT_OUT:
+            left_out[name] = LEFT_OUT[found.kind]
             continue
         features[name] = column.feature(_readable(column, found), found.form)
         if found.form is not None:
@@ -150,6 +157,7 @@ def read_own(
     task: Literal["classification", "regression"] | None = None,
     image: str | Collection[str] | None = None,
     categorical: Collection[str] = (),
+    text: Collection[str] = (),
     drop: Collection[str] = (),
     missing: Collection[str] = (),
     images_root: Path | None = None,
@@ -171,7 +179,7 @@ def read_own(
 
     Parameters
     ----------
-    path, label, task, image, categorical, drop, missing, images_root, group, time, weight, positive :
+    path, label, task, image, categorical, text, drop, missing, images_root, group, time, weight, positive :
         as `read_table`.
     split : the column that holds train, val or test.
     size, channels : of the pictures.
@@ -198,6 +206,7 @@ def read_own(
         weight=weight,
         positive=positive,
         categorical=categorical,
+        text=text,
         drop=drop,
         missing=missing,
         images_root=images_root,
@@ -223,15 +232,7 @@ def read_own(
 
 def _readable(column: Column, found: Found) -> Kind:
     """The kind of a column that a model can read."""
-    where = f"{column.source}: column {column.name!r}"
-    if found.kind == "text":
-        raise UsboostError(f"{where} holds text, which is not supported yet; drop it")
-    if found.kind == "name":
-        raise UsboostError(
-            f"{column.source}: nearly every row has its own value of column {column.name!r}, a name or "
-            "number; drop it"
-        )
-    if found.kind == "nested" or found.kind == "identifier":
+    if found.kind == "nested" or found.kind == "name" or found.kind == "identifier":
         raise column.unusable()
     return found.kind
 

@@ -42,12 +42,18 @@ class _Named(_Part):
     view: str
 
 
+class _Texts(_Part):
+    columns: list[str]
+    sha256: str
+
+
 class _Card(_Part):
     splits: dict[str, _Split]
     views: dict[str, list[str]]
     encoders: dict[str, EncoderCard]
     classes: list[str] = []
     images: _Named | None = None
+    texts: _Texts | None = None
 
 
 class _Shard(_Part):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,7 @@ class Prepared:
     card : what there is to know about the dataset, as JSON holds it (see `describe`). Its entry ``images``,
         of a dataset with pictures, is one of `image_store.entry`.
     images : folder with a folder of image shards for each split, or None.
+    files : further files beside the card, by name.
     """
 
     splits: dict[str, pd.DataFrame]
@@ -50,6 +51,7 @@ class Prepared:
     classes: list[str]
     card: dict[str, Any]
     images: Path | None = None
+    files: Mapping[str, bytes] = field(default_factory=dict)
 
 
 def describe(
@@ -134,6 +136,8 @@ def write(prepared: Prepared, folder: Path, images: Path | None = None) -> None:
         if images is not None and about is not None:
             rows = {split: len(frame) for split, frame in prepared.splits.items()}
             card["images"] = image_store.place(images, about, rows, fresh)
+        for name, data in prepared.files.items():
+            (fresh / name).write_bytes(data)
         text = json.dumps(card, indent=1, ensure_ascii=False, allow_nan=False)
         (fresh / "card.json").write_text(text + "\n", encoding="utf-8")
 
