@@ -24,7 +24,7 @@ _LOGGING = threading.Lock()  # MLflow keeps a model that is logged as code in a 
 
 
 def log_model(
-    run_id: str, bundle: Path, card: Card, example: pd.DataFrame, name: str, tags: Mapping[str, str]
+    run_id: str, bundle: Path, card: Card, example: pd.DataFrame | None, name: str, tags: Mapping[str, str]
 ) -> str:
     """Log the fitted model as a pyfunc that takes raw rows; its URI.
 
@@ -36,7 +36,7 @@ def log_model(
     ----------
     bundle : folder, see `usboost.multimodal.bundle`.
     card : of the bundle.
-    example : rows that the model takes.
+    example : rows that the model takes, if there are any.
     name, tags : of the model in MLflow; a description is added to the tags.
     """
     root = Path(__file__).resolve().parents[2]
@@ -66,12 +66,15 @@ def about(name: str, card: Card, uri: str) -> str:
     reads = f"{len(card.columns)} columns as the table has them, before any encoding"
     if pictures:
         reads += f", and pictures as PNG or JPEG bytes in {', '.join(f'`{column}`' for column in pictures)}"
-    gives = ", ".join(f"`p_{each}`" for each in card.classes[:10]) + (", …" if len(card.classes) > 10 else "")
+    gives = "`prediction`, and `low` and `high`, between which 9 in 10 rows lie"
+    if card.classes:
+        shown = [f"`p_{each}`" for each in card.classes[:10]] + ["…"] * (len(card.classes) > 10)
+        gives = f"`label`, and the classes' probabilities: {', '.join(shown)}"
     rows = " and ".join(f"{count} {split}" for split, count in card.rows.items())
     return f"""**{name}**: fitted with {rows} rows.
 
-- **In**: {reads}. Artifacts: `MLmodel` has the schema, `input_example.json` two rows.
-- **Out**: `label`, and the classes' probabilities: {gives}.
+- **In**: {reads}. Artifacts: `MLmodel` has the schema.
+- **Out**: {gives}.
 - **Python**: `mlflow.pyfunc.load_model("{uri}").predict(frame)`
 - **Served**: `mlflow models serve --model-uri {uri} --env-manager local`
 - **Command line**: `usboost predict` reads the artifact `bundle`.
@@ -95,16 +98,21 @@ def describe_version(version: ModelVersion, run: Run, dataset: str, alias: str, 
 
 
 def signature(card: Card) -> mlflow.models.ModelSignature:
-    """Raw columns in; label and one probability per class out."""
+    """Raw columns in; label and one probability per class, or a number and its limits, out."""
     inputs: list[Any] = [
         ColSpec("double", name) if kind == "number" else ColSpec("string", name, required=False)
         for name, kind in card.columns.items()
     ]
     if card.images is not None:
-        inputs += [ColSpec("binary", name, required=False) for name in card.images.columns]
-    outputs: list[Any] = [ColSpec("string", "label")]
-    outputs += [ColSpec("double", f"p_{name}") for name in card.classes]
+        inputs += [ColSpec("string", name, required=False) for name in card.images.columns]
+    outputs: list[Any] = [ColSpec("double", name) for name in ("prediction", "low", "high")]
+    if card.classes:
+        outputs = [ColSpec(_TYPES[card.label_kind], "label")]
+        outputs += [ColSpec("double", f"p_{name}") for name in card.classes]
     return mlflow.models.ModelSignature(inputs=Schema(inputs), outputs=Schema(outputs))
+
+
+_TYPES = {"bool": "boolean", "int": "long", "float": "double", "str": "string"}
 
 
 def requirements() -> list[str]:

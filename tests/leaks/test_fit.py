@@ -12,7 +12,7 @@ from tests.leaks.probes import same_start, spoiled_table, training
 from tests.multimodal.conftest import numbers
 from usboost.datasets.custom.table import OwnTable, read_own
 from usboost.datasets.files.sampling import stratified_parts
-from usboost.multimodal.fit import SHARES, fit
+from usboost.multimodal.fit import fit
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> OwnTable:
 
 @pytest.mark.parametrize("name", ["2wl", "lgbm"])
 def test_rows_that_stop_a_fit_are_not_in_it(name: str, table: OwnTable) -> None:
-    kept, held = stratified_parts(table.labels, SHARES, 0)
+    kept, held = stratified_parts(table.labels, (0.85, 0.15), 0)
 
     def fitted(rows: np.ndarray) -> Any:
         return fit(spoiled_table(table, rows), name, rounds=12 if name == "lgbm" else 3)

@@ -294,3 +294,16 @@ def test_something_that_fails_while_a_folder_is_written_leaves_the_earlier_one(t
         (fresh / "a").write_bytes(b"half")
         raise OSError("disk full")
     assert contents(tmp_path) == {"kept/a": b"before"}
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+def test_others_may_read_what_the_umask_lets_them(tmp_path: Path, umask: int, mode: int) -> None:
+    before = os.umask(umask)
+    try:
+        with replacing(tmp_path / "made") as fresh:
+            for name in ("own", "everybody's"):
+                (fresh / name).write_text("x")
+            (fresh / "own").chmod(0o600)
+    finally:
+        os.umask(before)
+    assert {file.stat().st_mode & 0o777 for file in (tmp_path / "made").iterdir()} == {mode}

@@ -93,6 +93,13 @@ def fit(
         float | None,
         typer.Option("--time-limit", min=0, help="Seconds after which no new round begins."),
     ] = None,
+    refit: Annotated[
+        bool,
+        typer.Option("--refit", help="Fit again to all rows, for as many rounds as the held-out rows chose."),
+    ] = False,
+    device: Annotated[
+        str, typer.Option("--device", help="Of networks: auto (a GPU if there is one), cpu or cuda.")
+    ] = "auto",
     force: Annotated[
         bool, typer.Option("--force", help="Replace a model that is in the folder already.")
     ] = False,
@@ -155,6 +162,8 @@ def fit(
                 callbacks=callbacks,
                 calibrate=calibrate,
                 threshold=cut,
+                refit=refit,
+                device=device,
             )
         if pressed.pressed or (time_limit is not None and limit.reached):
             note("stopped before the fit had ended by itself; the best round so far is kept")
@@ -181,6 +190,8 @@ def fit(
             low, high = card.margin
             say(f"9 in 10 rows are within {low:+.4g} and {high:+.4g} of the prediction")
         say(f"best round {fitted.best_round}, chosen on the validation rows, so these scores are optimistic")
+        if refit:
+            say("fitted again to all of these rows; the scores are those of the first fit")
         say(f"saved {out}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,6 +37,7 @@ def replacing(folder: Path) -> Iterator[Path]:
     fresh.mkdir()
     try:
         yield fresh
+        _share(fresh)
         if folder.exists():
             folder.replace(old)
         try:
@@ -48,6 +50,16 @@ def replacing(folder: Path) -> Iterator[Path]:
         # should the earlier folder not have come back, it is kept where it is
         if folder.exists() or not old.exists():
             shutil.rmtree(work, ignore_errors=True)
+
+
+def _share(folder: Path) -> None:
+    """Let others read what a person's umask lets them read; some writers make files for their owner only."""
+    mode = folder.stat().st_mode & 0o666
+    for file in folder.rglob("*"):
+        about = file.lstat()
+        # a file with another name, a cache's say, keeps what it has
+        if stat.S_ISREG(about.st_mode) and about.st_nlink == 1 and about.st_mode & 0o666 != mode:
+            file.chmod(mode)
 
 
 def write_atomically(path: Path, content: bytes) -> None:

@@ -48,6 +48,8 @@ class _Multimodal(BaseEstimator):
     pool_images: bool
     skip_unreadable: bool
     rounds: int | None
+    refit: bool
+    device: str
     random_state: int
     callbacks: Sequence[Callback] | None
 
@@ -69,6 +71,8 @@ class _Multimodal(BaseEstimator):
             rounds=self.rounds,
             pictures=pictures,
             callbacks=self.callbacks,
+            refit=self.refit,
+            device=self.device,
             **answers,
         )
         self.bundle_, self.scores_ = fitted.bundle, fitted.scores
@@ -231,6 +235,8 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
     threshold : of two classes, the probability of the positive one from which it is the answer; "f1" takes
         the one of the best F1 on the validation rows
     positive : of two classes, the one that `threshold` is of; by default the rarer
+    refit : whether the model is fitted again to all rows, for as many rounds as the others chose
+    device : of networks: "auto" (a GPU if there is one), "cpu" or "cuda"
     random_state : of the rows for early stopping, which are 15 %, and of the model
     callbacks : of the fit, see `usboost.boosting.callbacks`
 
@@ -261,6 +267,8 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
         calibrate: bool = True,
         threshold: Literal["f1"] | float | None = None,
         positive: Any = None,
+        refit: bool = False,
+        device: str = "auto",
         random_state: int = 0,
         callbacks: Sequence[Callback] | None = None,
     ) -> None:
@@ -279,6 +287,8 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
         self.calibrate = calibrate
         self.threshold = threshold
         self.positive = positive
+        self.refit = refit
+        self.device = device
         self.random_state = random_state
         self.callbacks = callbacks
 
@@ -347,6 +357,8 @@ class MultimodalRegressor(RegressorMixin, _Multimodal):
         pool_images: bool = False,
         skip_unreadable: bool = False,
         rounds: int | None = None,
+        refit: bool = False,
+        device: str = "auto",
         random_state: int = 0,
         callbacks: Sequence[Callback] | None = None,
     ) -> None:
@@ -362,6 +374,8 @@ class MultimodalRegressor(RegressorMixin, _Multimodal):
         self.pool_images = pool_images
         self.skip_unreadable = skip_unreadable
         self.rounds = rounds
+        self.refit = refit
+        self.device = device
         self.random_state = random_state
         self.callbacks = callbacks
 

@@ -19,6 +19,7 @@ from usboost.errors import UsboostError
 from usboost.evaluation.calibration import calibrated, tempered
 from usboost.evaluation.metrics import best_threshold
 from usboost.models.chosen import ChosenClassifier, ChosenRegressor
+from usboost.models.refit import for_all_rows
 from usboost.multimodal.bundle import Bundle, Card
 from usboost.multimodal.history import history_of
 from usboost.multimodal.models import Pictures, build
@@ -61,6 +62,8 @@ def fit(
     callbacks: Sequence[Callback] | None = None,
     calibrate: bool = True,
     threshold: Literal["f1"] | float | None = None,
+    refit: bool = False,
+    device: str = "auto",
 ) -> Fitted:
     """Fit a model to 85 % of the rows, of each class, and early stop it on the others; see `splits.hold_out`.
 
@@ -74,6 +77,9 @@ def fit(
     calibrate : whether probabilities are tempered where that helps on rows that were not fitted to.
     threshold : of two classes, from which probability of the second on it is the answer: "f1" takes the
         one with the best F1 on the validation rows; by default the more probable class is the answer.
+    refit : whether the model is fitted again to all rows, as far as the validation rows let it go. Scores,
+        temperature, threshold and margin stay those of the first fit, which did not see the validation rows.
+    device : of networks, see `usboost.learners.networks.training.pick_device`.
 
     Raises
     ------
@@ -87,6 +93,8 @@ def fit(
     model = build(
         name, pictures=read, image_views=views, seed=seed, rounds=rounds, learners=learners, task=table.task
     )
+    devices = [key for key in model.get_params(deep=True) if key.split("__")[-1] == "device"]
+    model.set_params(**dict.fromkeys(devices, device))
     train, held = hold_out(rows_of(table), seed)
     check_classes(table, train, held)
     labels, encoding = table.labels[held], table.fit_encoding(train)
@@ -111,11 +119,17 @@ def fit(
     losses = None
     if isinstance(model, (ChosenClassifier, ChosenRegressor)):
         model, name, losses = model.chosen_, model.chosen_name_, model.losses_
+    # of the fit that was scored, also where another to all rows is saved
     answers["prior"] = prior_of(table, train)
     answers["history"] = history_of(model)
-    rows = (len(train), len(held))
+    rows, best_round = (len(train), len(held)), model.best_round_
+    if refit:
+        everything, model = np.sort(np.concatenate([train, held])), for_all_rows(model)
+        encoding = table.fit_encoding(everything)
+        model.fit(table.views(encoding, everything), table.labels[everything])
+        rows = (len(everything), 0)
     card = card_of(table, encoding, model=name, rows=rows, scores=scores, seed=seed, **answers)
-    return Fitted(Bundle(model, card), scores, rows, model.best_round_, seconds, helps, losses)
+    return Fitted(Bundle(model, card), scores, (len(train), len(held)), best_round, seconds, helps, losses)
 
 
 COVERED = 0.9

@@ -1,0 +1,130 @@
+"""A model that the command line fitted, through MLflow's registry and server: the same answers."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from flows.local import runtime
+from tests.multimodal.conftest import run
+from usboost.datasets.custom.demo import write_demo
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[2]
+
+PREDICT = """
+import base64, json, sys
+import mlflow, pandas as pd
+rows = pd.DataFrame(json.load(open("rows.json")))
+rows["picture"] = [base64.b64decode(cell) if isinstance(cell, str) else None for cell in rows["picture"]]
+found = mlflow.pyfunc.load_model(sys.argv[1]).predict(rows)
+found.to_json("found.json", orient="records", double_precision=15)
+"""
+
+
+@pytest.fixture(scope="module")
+def registered(tmp_path_factory) -> tuple[Path, dict[str, str], str]:
+    """A folder with a model, and three rows: one whole, one with gaps, one with an unseen category."""
+    folder = tmp_path_factory.mktemp("registered")
+    write_demo(folder, rows_train=80, rows_test=20, seed=0)
+    fit = ("fit", folder / "table.csv", "--label", "batch", "--image", "picture", "--size", 32)
+    done = run(*fit, "--drop", "split", "--rounds", 4, "--out", folder / "model")
+    assert done.exit_code == 0, done.stderr
+    rows = pd.read_csv(folder / "table.csv").drop(columns=["batch", "split"]).head(3)
+    rows.loc[1, [name for name in rows if rows[name].dtype == float]] = np.nan
+    texts = [name for name in rows if not pd.api.types.is_numeric_dtype(rows[name]) and name != "picture"]
+    rows.loc[2, texts] = "of no training row"
+    rows.loc[1, "picture"] = None
+    rows.to_csv(folder / "rows.csv", index=False)
+    cells = [None if isinstance(cell, float) or cell is None else cell for cell in rows["picture"]]
+    coded = [c and base64.b64encode((folder / c).read_bytes()).decode() for c in cells]
+    records = json.loads(rows.assign(picture=coded).to_json(orient="records"))
+    (folder / "rows.json").write_text(json.dumps(records))
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "USBOOST_HOME": str(folder / "home")}
+    environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
+    for name in ("MLFLOW_TRACKING_URI", "PREFECT_API_URL"):
+        environment.pop(name, None)
+    words = [sys.executable, "-m", "flows.register", "model", "--name", "parts"]
+    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    environment["MLFLOW_TRACKING_URI"] = f"sqlite:///{folder}/home/mlflow.db"
+    return folder, environment, done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def expected(registered) -> pd.DataFrame:
+    """What `usboost predict` answers."""
+    folder, _, _ = registered
+    done = run("predict", folder / "model", folder / "rows.csv", "--out", folder / "p.parquet")
+    assert done.exit_code == 0, done.stderr
+    return pd.read_parquet(folder / "p.parquet")
+
+
+def test_loaded_in_python_it_answers_as_the_command(registered, expected):
+    folder, environment, uri = registered
+    assert uri == "models:/parts@champion"
+    subprocess.run([sys.executable, "-c", PREDICT, uri], cwd=folder, env=environment, check=True)
+    found = pd.DataFrame(json.loads((folder / "found.json").read_text()))
+    pd.testing.assert_frame_equal(found, expected, check_dtype=False, rtol=1e-6)
+
+
+@pytest.mark.long
+def test_served_it_answers_as_the_command(registered, expected):
+    folder, environment, uri = registered
+    port = runtime.free_port()
+    words = ["mlflow", "models", "serve", "--model-uri", uri, "--env-manager", "local", "--port", str(port)]
+    server = subprocess.Popen(
+        words,
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    body = json.dumps({"dataframe_records": json.loads((folder / "rows.json").read_text())}).encode()
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/invocations", body, {"Content-Type": "application/json"}
+    )
+    try:
+        for _ in range(300):
+            try:
+                with urllib.request.urlopen(request, timeout=60) as reply:
+                    found = pd.DataFrame(json.load(reply)["predictions"])
+                break
+            except urllib.error.HTTPError as error:
+                raise AssertionError(error.read().decode()) from None
+            except OSError:
+                assert server.poll() is None
+                time.sleep(0.4)
+        pd.testing.assert_frame_equal(found, expected, check_dtype=False, rtol=1e-6)
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)
+        server.wait(timeout=30)
+
+
+def test_mistakes_are_one_sentence(registered):
+    folder, environment, _ = registered
+    for words, message in (
+        (["gone", "--name", "parts"], "error: gone is no model that usboost fit saved"),
+        (["model", "--name", "a/b"], "error: 'a/b' is no name for a model in MLflow"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "flows.register", *words],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 1 and done.stderr.splitlines()[-1].startswith(message)
