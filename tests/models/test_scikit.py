@@ -34,9 +34,7 @@ def matrix(views, fitted):
 def test_it_reads_the_standardised_matrix_and_learns_from_validation_rows_too():
     views, y, _ = table()
     train, held, new = views[:80], views[80:100], views[100:]
-    model = ScikitBaseline(SVC(), ("S",), random_state=3).fit(
-        train, y[:80], (held, y[80:100])
-    )
+    model = ScikitBaseline(SVC(), ("S",), random_state=3).fit(train, y[:80], (held, y[80:100]))
     rest = np.concatenate([matrix(train, train), matrix(held, train)])
     # without predict_proba the decisions are calibrated, and the order of the rows stays that of decisions
     expected = SVC().fit(rest, y[:100]).decision_function(matrix(new, train))
