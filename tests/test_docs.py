@@ -54,7 +54,7 @@ def test_the_tutorials_commands_run_in_order(tmp_path: Path, monkeypatch: pytest
     ]
     assert len(commands) == 4
     for command in commands:
-        done = run(*command.replace("--folds 3", "--folds 2").split()[1:])
+        done = run(*command.replace("--folds 3 --repeats 3", "--folds 2").split()[1:])
         assert done.exit_code == 0, f"{command}\n{done.output[-2000:]}"
     made = {"comparison", "model", "predictions.parquet", "report.html"}
     assert made <= {path.name for path in tmp_path.iterdir()}

@@ -94,7 +94,7 @@ REVIEWED = [
     ),
     Break(
         "3 the folds' test rows are their stopping rows",
-        COMPARE,
+        "usboost/multimodal/splits.py",
         "rest[train], rest[val], test)",
         "rest[train], test, test)",
         ("tests/multimodal/test_compare.py",),

@@ -8,10 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import (
     accuracy_score,
+    average_precision_score,
     f1_score,
     log_loss,
     mean_absolute_error,
     mean_pinball_loss,
+    precision_recall_fscore_support,
     r2_score,
     roc_auc_score,
     root_mean_squared_error,
@@ -20,7 +22,16 @@ from sklearn.metrics import (
 from usboost.boosting.callbacks import improves
 from usboost.errors import UsboostError
 from usboost.evaluation.intervals import regression_intervals
-from usboost.evaluation.metrics import best_threshold, f1, pinball, score, score_regression
+from usboost.evaluation.metrics import (
+    average_precision,
+    best_threshold,
+    confusion,
+    f1,
+    per_class,
+    pinball,
+    score,
+    score_regression,
+)
 from usboost.evaluation.names import LOWER_IS_BETTER, REGRESSION_METRICS, check_metric, task_of
 from usboost.evaluation.selection import best
 
@@ -134,3 +145,24 @@ def test_intervals_of_a_regression_hold_the_true_score_as_often_as_they_say() ->
         assert low < value < high
         hits += low <= 1 <= high
     assert 32 <= hits <= 40
+
+
+def test_precision_and_recall_are_scikit_learns():
+    rng = np.random.default_rng(0)
+    for n_classes in (2, 4):
+        y, answers = rng.integers(0, n_classes, (2, 90))
+        y[y == 3] = 2  # one class that no row has
+        found = per_class(confusion(y, answers, n_classes))
+        expected = precision_recall_fscore_support(y, answers, labels=range(n_classes), zero_division=0)
+        for name, values in zip(("precision", "recall", "f1", "support"), expected, strict=True):
+            assert np.nan_to_num(found[name]) == pytest.approx(values)
+        assert np.isnan(found["recall"]).sum() == (n_classes == 4)
+
+
+def test_average_precision_is_scikit_learns():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        positive, score = rng.random(40) < 0.3, rng.integers(0, 12, 40) / 12
+        positive[0] = True
+        assert average_precision(positive, score) == pytest.approx(average_precision_score(positive, score))
+    assert np.isnan(average_precision(np.zeros(3, dtype=bool), score[:3]))

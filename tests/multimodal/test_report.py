@@ -17,8 +17,9 @@ from tests.multimodal.conftest import ROLES, numbers, refused, run
 from usboost.datasets.custom.demo import write_demo
 from usboost.evaluation.intervals import intervals
 from usboost.evaluation.metrics import score
-from usboost.models.inspection import calibration, expected_calibration_error, view_importance
+from usboost.models.inspection import calibration, expected_calibration_error
 from usboost.multimodal import bundle
+from usboost.multimodal.page.importance import permutation
 from usboost.multimodal.scored import score_table
 
 
@@ -80,6 +81,7 @@ def test_the_worst_rows_are_shown_with_their_pictures(model, fresh, tmp_path):
     original = Image.open(fresh.parent / table["picture"][worst])
     assert np.array_equal(np.asarray(brought), np.asarray(original.convert(brought.mode)))
     assert np.array_equal(np.asarray(read).transpose(2, 0, 1), scored.views["U"].pixels[worst])
+    assert f'<p class="column">{table["picture"][worst]}</p>' in text
     captions = re.findall(r"<figcaption>(.*?)</figcaption>", text)
     width, height = original.size
     assert captions[:2] == [f"as brought, {width} × {height}", "as read, 32 × 32"]
@@ -187,21 +189,24 @@ def test_importance_and_calibration(model, fresh, tmp_path):
     page = Page((tmp_path / "r.html").read_text())
     loaded = bundle.load(model)
     scored = score_table(loaded, fresh, "batch")
-    for row in view_importance(loaded.model, scored.views, scored.labels).itertuples():
-        assert f"{row.mean:+.4f}± {row.std:.4f}".replace("-", "−") in page.text.replace("\n", "")
+    found = permutation(loaded, scored.views, scored.labels)
+    assert [row["name"] for row in found["rows"][:2]] == ["pictures (picture)", "all 4 columns"]
+    assert {row["name"] for row in found["rows"][2:]} == set(loaded.card.columns)
+    for row in found["rows"]:
+        assert "".join(change + spread for change, spread in row["changes"]) in page.text
     shares = dict(zip(loaded.model.feature_names_, loaded.model.feature_importances_, strict=True))
     for name, share in shares.items():
         assert f"{name}{share:.1%}" in page.text
     error = expected_calibration_error(calibration(scored.labels, scored.probabilities))
     assert f"Expected calibration error: {error:.3f}" in page.text
     drawings = [a["src"] for tag, a in page.tags if tag == "img" and a["src"].startswith("data:image/svg")]
-    assert len(drawings) == 2
+    assert len(drawings) == 3
 
 
 @pytest.mark.parametrize(
     ("name", "pictures", "expected"),
     [
-        ("lgbm", True, ["pictures (embeddings)", "4 columns"]),
+        ("lgbm", True, ["pictures (embeddings)", "all 4 columns", "Split gain"]),
         ("1wl_u", True, ["pictures (picture)"]),
         ("bfv_dnn", False, ["Each column’s share", "height_missing"]),
         ("2wl", False, ["Each column’s share"]),
@@ -221,7 +226,7 @@ def test_every_kind_of_model(name, pictures, expected, demo, tmp_path):
     text = Page((tmp_path / "r.html").read_text()).text
     for words in expected:
         assert words in text
-    assert ("Importance" in text) == bool(expected)
+    assert "Permutation importance" in text
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from usboost.cli import tables
-from usboost.cli.console import console, exit_on_error, progress, say
+from usboost.cli.console import console, ended_as_interrupted, exit_on_error, note, progress, say
 from usboost.cli.options import (
     NAMES,
     BackboneName,
@@ -38,6 +41,9 @@ from usboost.evaluation.names import METRICS_OF, check_metric, task_of
 from usboost.models import zoo
 from usboost.models.entry import KINDS
 
+OUTSIDE = ("catboost", "xgboost", "tabpfn")
+"""Packages that `usboost.models.scikit` knows, which is not imported for a help text."""
+
 BY = ", ".join(each for metrics in METRICS_OF.values() for each in metrics)
 
 
@@ -46,7 +52,20 @@ def compare(
     label: Label,
     image: Image = None,
     models: Annotated[
-        str | None, typer.Option("--models", help=f"Separated by commas, of {NAMES}.", show_default=False)
+        str | None,
+        typer.Option(
+            "--models",
+            help=f"Separated by commas, of {NAMES}; and {', '.join(OUTSIDE)}, if installed.",
+            show_default=False,
+        ),
+    ] = None,
+    others: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with",
+            metavar="MODULE:CLASS",
+            help="A scikit-learn estimator to compare with, sklearn.svm:SVC say; repeatable.",
+        ),
     ] = None,
     folds: Annotated[int, typer.Option("--folds", min=2, help="Folds of the cross-validation.")] = 5,
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="Repeats of the cross-validation.")] = 1,
@@ -56,7 +75,11 @@ def compare(
         typer.Option("--by", help=f"Score to rank by: {BY} [default: accuracy, RMSE].", show_default=False),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Folder for comparison.csv and comparison.md.")
+        Path | None,
+        typer.Option(
+            "--out",
+            help="Folder for the comparison and its finished fits, from which the same command goes on.",
+        ),
     ] = None,
     drop: Drop = None,
     categorical: Categorical = None,
@@ -80,7 +103,11 @@ def compare(
     skip_unreadable: SkipUnreadable = False,
     seed: Seed = 0,
 ) -> None:
-    """Compare models on the same folds of a table, with a test of each difference."""
+    """Compare models on the same folds of a table, with a test of each difference.
+
+    With --out, fits that are finished are kept there: a comparison that is killed goes on, and one with
+    more models or --repeats makes only the new fits. Ctrl-C shows what is there.
+    """
     with exit_on_error():
         if by is not None and task_of(by) is None:
             raise UsboostError(f"unknown score {by!r}; choose among {BY}")
@@ -108,30 +135,46 @@ def compare(
         )
         tables.show(own)
         names = given or zoo.compared(one_table=not image, task=own.task)
+        if others:
+            sys.path.insert(0, str(Path.cwd()))  # where a person's own class may be
+            names = list(dict.fromkeys([*names, *others]))
         for name in names:
-            zoo.for_table(name, own.task)
+            if name not in OUTSIDE and name not in (others or ()):
+                zoo.for_table(name, own.task)
         check_metric(by or METRICS_OF[own.task][0], own.task)
         # imported late, so that mistakes are reported without loading torch
         from usboost.learners.networks import embeddings
+        from usboost.models.scikit import check_outside
         from usboost.multimodal import results
         from usboost.multimodal.compare import compare as compare_models
+        from usboost.multimodal.inputs import inputs
         from usboost.multimodal.models import Pictures
         from usboost.multimodal.models import build as build_model
+        from usboost.multimodal.models import outside as build_outside
+        from usboost.multimodal.verdict import Commands, verdict
 
-        read = Pictures(backbone, finetune, size) if image else False
+        for name in names:
+            if name not in zoo.CATALOGUE:
+                check_outside(name, own.task)
+        read = Pictures(backbone, finetune, size) if image else None
+        views = tuple(own.pictures) or ("U",)
 
         def build(name: str) -> Any:
+            if name not in zoo.CATALOGUE:
+                return lambda seed: build_outside(
+                    name, pictures=read, image_views=views, seed=seed, task=own.task
+                )
             most = rounds if KINDS[zoo.find(name).kind].comparable else None
             return lambda seed: build_model(
-                name,
-                pictures=read,
-                image_views=tuple(own.pictures) or ("U",),
-                seed=seed,
-                rounds=most,
-                task=own.task,
+                name, pictures=read, image_views=views, seed=seed, rounds=most, task=own.task
             )
 
-        with progress("comparing") as show, progress("pictures") as told, embeddings.progress(told):
+        with (
+            ended_as_interrupted(),
+            progress("comparing") as show,
+            progress("pictures") as told,
+            embeddings.progress(told),
+        ):
             comparison = compare_models(
                 own,
                 {name: build(name) for name in names},
@@ -140,15 +183,82 @@ def compare(
                 seed=seed,
                 jobs=jobs,
                 by=by,
+                keep=out,
                 progress=show,
             )
+        if comparison.kept:
+            note(f"{comparison.kept:,} of {comparison.fits:,} fits were finished before, see {out}")
+        found = {name: inputs(name, own, read) for name in names}
+        reads = {name: str(each) for name, each in found.items()}
+        given_again = _given(
+            {
+                "--image": image,
+                "--drop": drop,
+                "--categorical": categorical,
+                "--missing": missing,
+                "--images-root": images_root,
+                "--task": task,
+                "--positive": positive,
+                "--group": group,
+                "--time": time,
+                "--split": split,
+                "--backbone": backbone if backbone != "tf_efficientnet_lite0" else None,
+                "--finetune": finetune if finetune != "none" else None,
+                "--size": size if size != SIZE else None,
+                "--grey": grey,
+                "--pool-images": pool_images,
+                "--skip-unreadable": skip_unreadable,
+                "--rounds": rounds,
+                "--seed": seed or None,
+            }
+        )
+        asked = _given(
+            {
+                "--models": models,
+                "--with": others,
+                "--folds": folds,
+                "--repeats": max(3, 2 * repeats),
+                "--by": by,
+                "--out": out,
+            }
+        )
+        common = [str(table), "--label", label, *given_again]
+        once = bool(time or split)  # these divide the rows in one way only
+        said = verdict(
+            comparison,
+            found,
+            Commands(
+                shlex.join(["usboost", "fit", *common]) + " --model {model} --out model",
+                "" if once else shlex.join(["usboost", "compare", *common, *asked]),
+            ),
+        )
         stdout = console()
-        stdout.print(results.rendered(comparison, stdout.width))
+        stdout.print(results.rendered(comparison, stdout.width, reads))
+        if comparison.interrupted:
+            done = len(comparison.scores)
+            again = "the same command goes on from there" if out else "give --out to keep such fits"
+            say(f"\ninterrupted: {done:,} of {comparison.fits:,} fits are finished; {again}")
+            raise typer.Exit(130)
+        for line in said:
+            say(f"\n{line}")
         if out is not None:
-            results.write(comparison, out, f"{table.name}: {label}")
-            say(f"written {out / 'comparison.csv'} and {out / 'comparison.md'}")
+            results.write(comparison, out, f"{table.name}: {label}", reads, said)
+            say(f"\nwritten {out / 'comparison.csv'} and {out / 'comparison.md'}")
         if len(comparison.failures) == len(names):
             raise UsboostError("every model failed; the table above gives the reasons")
+
+
+def _given(options: Mapping[str, Any]) -> list[str]:
+    """Options as they would be typed; those without a value are left out."""
+    found: list[str] = []
+    for name, value in options.items():
+        if value is True:
+            found.append(name)
+        elif isinstance(value, list):
+            found += [word for each in value for word in (name, str(each))]
+        elif value is not None and value is not False:
+            found += [name, str(value)]
+    return found
 
 
 def _names(models: str) -> list[str]:
@@ -157,6 +267,6 @@ def _names(models: str) -> list[str]:
     if not names:
         raise UsboostError(f"--models names no model; choose among {NAMES}")
     for name in names:
-        if name not in zoo.OFFERED_FOR["regression"]:
+        if name not in zoo.OFFERED_FOR["regression"] and name not in OUTSIDE:
             zoo.for_table(name)
     return names

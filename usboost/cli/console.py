@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -38,6 +39,20 @@ def exit_on_error() -> Iterator[None]:
     except KeyboardInterrupt:
         typer.echo("interrupted; nothing already on disk was changed", err=True)
         raise typer.Exit(130) from None
+
+
+@contextmanager
+def ended_as_interrupted() -> Iterator[None]:
+    """Within it SIGTERM is as Ctrl-C, so that what is there is still shown."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from usboost.evaluation.metrics import score, score_regression
-from usboost.evaluation.names import METRICS, REGRESSION_METRICS
+from usboost.evaluation.metrics import score, score_answers, score_regression
+from usboost.evaluation.names import ANSWER_METRICS, METRICS, REGRESSION_METRICS
 
 DRAWS = 500
 """Bootstrap samples of an interval; above `_LARGE` rows, where scores hardly vary, 200."""
@@ -39,6 +39,18 @@ def regression_intervals(
 ) -> dict[str, Interval]:
     """The same of a regressor's scores, RMSE, MAE and R²; y and predicted are float64 of shape (n,)."""
     return _bootstrap(score_regression, REGRESSION_METRICS, y, predicted, seed, draws)
+
+
+def answer_intervals(
+    y: np.ndarray, answers: np.ndarray, scores: np.ndarray, *, seed: int = 0, draws: int | None = None
+) -> dict[str, Interval]:
+    """The same of `metrics.score_answers`, with its parameters."""
+    pairs = np.column_stack([answers, scores])
+
+    def scored(true: np.ndarray, given: np.ndarray) -> dict[str, float]:
+        return score_answers(true, given[:, 0].astype(np.int64), given[:, 1])
+
+    return _bootstrap(scored, ANSWER_METRICS, y, pairs, seed, draws)
 
 
 def _bootstrap(

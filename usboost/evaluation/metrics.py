@@ -65,6 +65,61 @@ def auc(positive: np.ndarray, score: np.ndarray) -> float:
     return float(above / (n * (len(positive) - n)))
 
 
+def average_precision(positive: np.ndarray, score: np.ndarray) -> float:
+    """The area under the steps of precision over recall (PR-AUC), Σ (recall_k − recall_{k−1}) · precision_k.
+
+    Parameters
+    ----------
+    positive : bool array of shape (n,); NaN where none is true
+    score : float array of shape (n,); equal scores are one threshold
+    """
+    order = np.argsort(-score, kind="stable")
+    ranked, found = score[order], np.cumsum(positive[order])
+    if not len(found) or not found[-1]:
+        return float("nan")
+    cuts = np.append(np.flatnonzero(ranked[1:] < ranked[:-1]), len(score) - 1)
+    return float((np.diff(found[cuts], prepend=0) * found[cuts] / (cuts + 1)).sum() / found[-1])
+
+
+def per_class(counts: np.ndarray) -> dict[str, np.ndarray]:
+    """Precision, recall and F1 of each class, float64 (M,), and its rows, "support".
+
+    Parameters
+    ----------
+    counts : as `confusion` gives them. Where nothing of a class was predicted, or there is none, its
+        precision or recall is NaN, and F1 is 0, as in `f1`.
+    """
+    right, true, predicted = np.diag(counts).astype(float), counts.sum(axis=1), counts.sum(axis=0)
+
+    def share(whole: np.ndarray, none: float) -> np.ndarray:
+        return np.divide(right, whole, out=np.full(len(right), none), where=whole > 0)
+
+    found = {"precision": share(predicted, np.nan), "recall": share(true, np.nan)}
+    return {**found, "f1": 2 * share(true + predicted, 0.0), "support": true}
+
+
+def score_answers(y: np.ndarray, answers: np.ndarray, scores: np.ndarray) -> dict[str, float]:
+    """Scores of two classes beside those of `score`.
+
+    Parameters
+    ----------
+    y, answers : codes 0 and 1, int arrays of shape (n,)
+    scores : probabilities of class 1, float array of shape (n,)
+
+    Returns
+    -------
+    dict with keys "pr_auc"; "balanced_accuracy", the mean of both recalls; "answer_f1" and
+        "answer_accuracy", of the answers. NaN where a class is missing.
+    """
+    counts = confusion(y, answers, 2)
+    return {
+        "pr_auc": average_precision(y == 1, scores),
+        "balanced_accuracy": float(per_class(counts)["recall"].mean()),
+        "answer_f1": f1(y, answers, 2),
+        "answer_accuracy": accuracy(y, answers),
+    }
+
+
 def score(y: np.ndarray, probabilities: np.ndarray) -> dict[str, float]:
     """F1, accuracy, log-loss (nats) and AUC of class probabilities.
 

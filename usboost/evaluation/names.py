@@ -16,6 +16,10 @@ NAMES = {
     "mae": "MAE",
     "r2": "R²",
     "pinball": "pinball loss",
+    "pr_auc": "PR-AUC",
+    "balanced_accuracy": "balanced accuracy",
+    "answer_f1": "F1 at the threshold",
+    "answer_accuracy": "accuracy at the threshold",
     "early_accuracy": "accuracy when decided",
     "earliness": "earliness",
     "harmonic_mean": "harmonic mean",
@@ -27,6 +31,9 @@ METRICS = ("accuracy", "f1", "auc", "log_loss")
 
 REGRESSION_METRICS = ("rmse", "mae", "r2")
 """What `metrics.score_regression` gives of any regressor, in the order of a table."""
+
+ANSWER_METRICS = ("pr_auc", "balanced_accuracy", "answer_f1", "answer_accuracy")
+"""What `metrics.score_answers` gives of two classes; the last three depend on the threshold."""
 
 METRICS_OF = {"classification": METRICS, "regression": REGRESSION_METRICS}
 """The scores of each task; the pinball loss is asked for beside them, since it needs a quantile."""
@@ -60,3 +67,10 @@ def check_metric(metric: str, task: str = "classification") -> None:
 def f1_of(classes: Sequence[str]) -> str:
     """Which F1 `metrics.f1` gives, in words."""
     return f"that of {classes[1]!r}" if len(classes) == 2 else "the mean over the classes"
+
+
+def number(value: float) -> str:
+    """A score: four digits after the point, or four in all where it has a unit and is large."""
+    size = abs(value)
+    shown = f"{value:.4f}" if size < 100 else f"{value:,.0f}" if size >= 10_000 else f"{value:,.1f}"
+    return shown.replace("-", "−")

@@ -26,6 +26,8 @@ class Kind:
     stage : the list of params.yaml's `run` whose stage fits these models.
     comparable : whether a limit on rounds means the same for them as for others; LightGBM's trees and a
         boosted network's rounds are no common measure.
+    pictures : how they read pictures: by a "network" of their own, by their "learners", as "embeddings" of a
+        frozen one, or as "components" of these; None: they read nothing of a row.
     """
 
     title: str
@@ -33,7 +35,10 @@ class Kind:
     views: bool = True
     stage: str | None = None
     comparable: bool = True
+    pictures: str | None = "network"
 
+
+_EXTERNAL: dict[str, Any] = {"stage": "external_baselines", "comparable": False}
 
 KINDS = {
     "two_branch": Kind("a two-branch network"),
@@ -45,12 +50,13 @@ KINDS = {
             *("patience", "fixed_step", "bayes", "learners", "start", "quantile", "delta", "delta_quantile"),
         ),
         stage="boosting",
+        pictures="learners",
     ),
-    "lightgbm": Kind("LightGBM", ("views",), stage="external_baselines", comparable=False),
-    "linear": Kind("a linear model", ("views",), stage="external_baselines", comparable=False),
-    "forest": Kind("a random forest", ("views",), stage="external_baselines", comparable=False),
-    "prior": Kind("the same answer for every row", stage="external_baselines", comparable=False),
-    "ensemble": Kind("an ensemble", ("members", "folds")),
+    "lightgbm": Kind("LightGBM", ("views",), pictures="components", **_EXTERNAL),
+    "linear": Kind("a linear model", ("views",), pictures="embeddings", **_EXTERNAL),
+    "forest": Kind("a random forest", ("views",), pictures="components", **_EXTERNAL),
+    "prior": Kind("the same answer for every row", pictures=None, **_EXTERNAL),
+    "ensemble": Kind("an ensemble", ("members", "folds"), pictures="embeddings"),
     "choice": Kind("the best of several models", ("candidates",)),
     "boosted_network": Kind("boosted neural networks", views=False),
     "earlyboost": Kind("an early classifier of sequences", views=False),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import reduce
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,23 +10,21 @@ import pandas as pd
 from scipy.stats import binomtest
 from sklearn.metrics import mutual_info_score
 
-from usboost.boosting.loop import ensemble_scores
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import score
-from usboost.learners.base import view_names
-from usboost.learners.present import predict, prepare
+from usboost.learners.present import predict
 from usboost.models.base import ViewsClassifier
 from usboost.models.estimator import as_views
 
 if TYPE_CHECKING:  # a page of what is kept of models needs neither them nor torch
-    from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
+    from usboost.models.weak_learners import BoostedWeakLearners
 
 IMPORTANCE_METRICS = ("f1", "accuracy", "log_loss")
 _RARE = 5  # a value with fewer samples counts as rare
 
 
-def view_contributions(classifier: TwoWeakLearnerClassifier, X: Views | Mapping[str, Any]) -> pd.DataFrame:
+def view_contributions(classifier: BoostedWeakLearners, X: Views | Mapping[str, Any]) -> pd.DataFrame:
     """Contribution of each view's learner to the scores, round by round.
 
     Returns
@@ -36,7 +33,7 @@ def view_contributions(classifier: TwoWeakLearnerClassifier, X: Views | Mapping[
         "round" (from 1; 0 is f⁰, of the view "start"), "view", "contribution": ε‖g‖ and δ‖h‖ in the papers'
         letters, |step| · √(mean_i ‖learner(x_i)‖²), in units of f.
     """
-    prepared, n_outputs = classifier._prepare(as_views(X)), classifier._loss().n_outputs
+    prepared, n_outputs = classifier._prepare(as_views(X)), classifier._n_outputs()
     rows: list[tuple[int, str, float]] = []
     if classifier.start_ is not None:
         start = np.square(classifier._start_f(as_views(X))).sum(axis=1).mean()
@@ -82,53 +79,19 @@ def view_importance(
         raise UsboostError(f"{len(codes)} labels but {len(views)} rows of views")
     if n_repeats < 1:
         raise UsboostError(f"n_repeats must be at least 1, not {n_repeats}")
-    rng = np.random.default_rng(seed)
-    from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
+    # a page of what is kept of models needs neither them nor torch
+    from usboost.models.permutation import Together, permutation_importance, predictor
 
-    boosted = isinstance(classifier, TwoWeakLearnerClassifier) and classifier.start_ is None
-    shuffled = _shuffled_sum(classifier, views) if boosted else _shuffled(classifier, views)
-    before = score(codes, classifier.predict_proba(views))
-    rows = []
-    for name in views.names:
-        after = [score(codes, shuffled(name, rng.permutation(len(codes)))) for _ in range(n_repeats)]
-        for metric in IMPORTANCE_METRICS:
-            sign = -1.0 if metric == "log_loss" else 1.0
-            losses = [sign * (before[metric] - found[metric]) for found in after]
-            spread = np.std(losses, ddof=1) if n_repeats > 1 else np.nan
-            rows.append((name, metric, float(np.mean(losses)), float(spread)))
-    return pd.DataFrame(rows, columns=["view", "metric", "mean", "std"])
-
-
-# (view, order of its rows) -> class probabilities, (n, M)
-Shuffled = Callable[[str, np.ndarray], np.ndarray]
-
-
-def _shuffled(classifier: ViewsClassifier, views: Views) -> Shuffled:
-    return lambda name, order: classifier.predict_proba(views.with_view(name, views[name][order]))
-
-
-def _shuffled_sum(classifier: TwoWeakLearnerClassifier, views: Views) -> Shuffled:
-    """The same for f = Σ_v f_v(view_v): each view's learners predict once, then their sums are shuffled.
-
-    Only learners that read several views predict again.
-    """
-    loss, learners = classifier._loss(), classifier._learners()
-    shape = (len(views), loss.n_outputs)
-    prepared = classifier._prepare(views)
-    parts = {name: ensemble_scores(classifier.stages_, {name: prepared[name]}, shape) for name in learners}
-    reads = {name: view_names(name, learner) for name, learner in learners.items()}
-
-    def part(learner: str, view: str, order: np.ndarray) -> np.ndarray:
-        if view not in reads[learner]:
-            return parts[learner]
-        if reads[learner] == (view,):
-            return parts[learner][order]
-        joined = classifier.reading_(views.with_view(view, views[view][order]), [learner])[learner]
-        return ensemble_scores(classifier.stages_, {learner: prepare(learners[learner], joined)}, shape)
-
-    return lambda view, order: loss.probabilities(
-        reduce(np.add, (part(learner, view, order) for learner in learners))
+    found = permutation_importance(
+        predictor(classifier, views, classifier.predict_proba),
+        lambda probabilities: score(codes, probabilities),
+        [Together(name, (name,)) for name in views.names],
+        IMPORTANCE_METRICS,
+        len(codes),
+        n_repeats=n_repeats,
+        seed=seed,
     )
+    return found.rename(columns={"name": "view"})
 
 
 def calibration(y: np.ndarray, probabilities: np.ndarray, n_bins: int = 10) -> pd.DataFrame:
@@ -176,19 +139,23 @@ def _binned(y: np.ndarray, probabilities: np.ndarray) -> tuple[np.ndarray, np.nd
     return probabilities[np.arange(len(y)), predicted], predicted == y
 
 
-def worst_samples(y: np.ndarray, probabilities: np.ndarray, n: int = 12) -> pd.DataFrame:
+def worst_samples(
+    y: np.ndarray, probabilities: np.ndarray, n: int = 12, predicted: np.ndarray | None = None
+) -> pd.DataFrame:
     """The wrongly classified samples whose true class has the lowest probability, worst first.
 
     Parameters
     ----------
     y : int array of shape (n,); probabilities : float array of shape (n, M)
     n : at most so many
+    predicted : the answers, int array of shape (n,); by default the most probable classes
 
     Returns
     -------
     DataFrame with columns row, true, predicted (codes), p_true, p_predicted
     """
-    predicted = probabilities.argmax(axis=1)
+    if predicted is None:
+        predicted = probabilities.argmax(axis=1)
     rows = np.arange(len(y))
     frame = pd.DataFrame(
         {

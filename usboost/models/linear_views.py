@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,30 +19,23 @@ from usboost.models.reading import Reading, Wanted
 
 NAME = "all"
 WEIGHTS = "linear.safetensors"
+_FEATURE = re.compile(r"__(embedding|component)_\d+$")  # of a picture
 
 
-class LinearOnViews(ViewsEstimator):
-    """x ↦ x W + b on everything: numbers standardised, categories one-hot, pictures as centred features."""
+class MatrixOnViews(ViewsEstimator):
+    """Reads everything as one matrix: numbers standardised, categories one-hot, pictures on one scale.
+
+    A subclass says in `components` how many principal components of pictures it reads; None: all features.
+    """
 
     views: Sequence[str]
     backbone: Backbone | None
     device: str
 
-    coefficients_: np.ndarray
-    intercepts_: np.ndarray
     reading_: Reading
 
+    components: ClassVar[int | None] = None
     holds: ClassVar[Mapping[str, Any]] = {"backbone": ("Backbone",)}
-
-    @property
-    def n_estimators_(self) -> int:
-        """One regression."""
-        self._check_fitted()
-        return 1
-
-    def _n_outputs(self) -> int:
-        """Columns of the coefficients."""
-        raise AttributeError("_n_outputs is defined by each model")
 
     def _learn(self, views: Views) -> np.ndarray:
         """Learn from the training rows how they are read and scaled; their matrix, float32 (n, p)."""
@@ -54,18 +48,9 @@ class LinearOnViews(ViewsEstimator):
         """The matrix of any rows, float32 (n, p)."""
         return self._matrix(self.reading_(views)[NAME])
 
-    def _linear(self, views: Views) -> np.ndarray:
-        """x W + b, float64 (n, D)."""
-        self._check_fitted()
-        x = self._rows(views)
-        if x.shape[1] != len(self.coefficients_):
-            raise UsboostError(f"the rows have {x.shape[1]} columns, not {len(self.coefficients_)}")
-        return (x @ self.coefficients_ + self.intercepts_).astype(np.float64)
-
     def _reading(self) -> Reading:
-        return Reading(
-            {NAME: Wanted(tuple(self.views), filled=True)}, self.backbone, self.device, qualified=True
-        )
+        wanted = {NAME: Wanted(tuple(self.views), self.components, filled=True)}
+        return Reading(wanted, self.backbone, self.device, qualified=True)
 
     def _matrix(self, table: Table) -> np.ndarray:
         """float32 (n, p): numbers, then each category's indicators."""
@@ -73,6 +58,34 @@ class LinearOnViews(ViewsEstimator):
         for codes, count in zip(table.codes.T, table.cardinalities, strict=True):
             parts.append(np.eye(count, dtype=np.float32)[codes])
         return np.concatenate(parts, axis=1)
+
+    def _reads(self, n_columns: int) -> Sequence[str]:
+        return self.views
+
+
+class LinearOnViews(MatrixOnViews):
+    """x ↦ x W + b on everything: numbers standardised, categories one-hot, pictures as centred features."""
+
+    coefficients_: np.ndarray
+    intercepts_: np.ndarray
+
+    @property
+    def n_estimators_(self) -> int:
+        """One regression."""
+        self._check_fitted()
+        return 1
+
+    def _n_outputs(self) -> int:
+        """Columns of the coefficients."""
+        raise AttributeError("_n_outputs is defined by each model")
+
+    def _linear(self, views: Views) -> np.ndarray:
+        """x W + b, float64 (n, D)."""
+        self._check_fitted()
+        x = self._rows(views)
+        if x.shape[1] != len(self.coefficients_):
+            raise UsboostError(f"the rows have {x.shape[1]} columns, not {len(self.coefficients_)}")
+        return (x @ self.coefficients_ + self.intercepts_).astype(np.float64)
 
     def _write(self, folder: Path) -> dict[str, Any]:
         names = ("coefficients", "intercepts", "mean", "scale")
@@ -91,17 +104,14 @@ class LinearOnViews(ViewsEstimator):
         self.reading_ = self._reading()
         self.reading_.read(document.get("linear_reading"), folder)
 
-    def _reads(self, n_columns: int) -> Sequence[str]:
-        return self.views
-
 
 def _centre_and_scale(table: Table) -> tuple[np.ndarray, np.ndarray]:
     """Means and factors of the numeric columns, float32 (p,): numbers each on their own scale, features of
     pictures, hundreds that belong together, on their common one."""
     x = table.numeric
     mean, variance = x.mean(axis=0, dtype=np.float64), x.var(axis=0, dtype=np.float64)
-    of = np.array([name.rsplit("__", 1)[0] if "__embedding_" in name else name for name in table.names])
-    for view in {each for each, name in zip(of, table.names[: len(mean)]) if "__embedding_" in name}:
+    of = np.array([_FEATURE.sub("", name) for name in table.names])
+    for view in {each for each, name in zip(of, table.names[: len(mean)]) if _FEATURE.search(name)}:
         rows = of[: len(mean)] == view
         variance[rows] = variance[rows].mean()
     scale = np.divide(1, np.sqrt(variance), out=np.zeros_like(variance), where=variance > 0)

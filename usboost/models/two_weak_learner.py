@@ -195,6 +195,9 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
         target = target_rule(self.target, self.n_inner, self.trim)
         self._boost(loss, target, views, loss.labels(codes), held_out, context, start, evaluate)
 
+    def _of_f(self, f: np.ndarray) -> np.ndarray:
+        return self._loss().probabilities(f)
+
     def decision_function(self, X: Views | Mapping[str, Any]) -> np.ndarray:
         """The scores ⟨f, y^k⟩, float64: (n, M), or (n,) with the margin of class 1 when M = 2."""
         scores = self._loss().scores(self._f(as_views(X)))
@@ -202,7 +205,7 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
 
     def predict_proba(self, X: Views | Mapping[str, Any]) -> np.ndarray:
         """softmax of the scores, float64 (n, M): the link at which the loss is calibrated."""
-        return self._loss().probabilities(self._f(as_views(X)))
+        return self._of_f(self._f(as_views(X)))
 
     def staged_predict(self, X: Views | Mapping[str, Any]) -> Iterator[np.ndarray]:
         """Predictions (n,) after each kept round."""

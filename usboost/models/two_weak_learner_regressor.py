@@ -169,6 +169,9 @@ class TwoWeakLearnerRegressor(BoostedWeakLearners, ViewsRegressor):
 
         self._boost(self._loss(), PseudoResidual(), views, y[:, None], held_out, context, start, evaluate)
 
+    def _of_f(self, f: np.ndarray) -> np.ndarray:
+        return self._in_units(f[:, 0])
+
     def _predict(self, views: Views) -> np.ndarray:
         return self._f(views)[:, 0]
 

@@ -94,6 +94,10 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
         """Give a start that is read from a file what its own file would have said of its targets."""
         raise AttributeError("_mark_start is defined by each model")
 
+    def _of_f(self, f: np.ndarray) -> np.ndarray:
+        """The predictions of an f, float64 (n, D)."""
+        raise AttributeError("_of_f is defined by each model")
+
     def _from_scores(self, scores: np.ndarray) -> np.ndarray:
         """The f, float64 (n, D), of the start's scores."""
         return scores

@@ -214,7 +214,7 @@ _ENTRIES = (
     Entry(
         "linear_trees",
         "Linear + trees",
-        "trees on the table, boosted from a logistic regression on everything",
+        "trees on the table, boosted from a linear model of everything",
         "boosting",
         {"S": _tree()},
         {**_LOGISTIC, "shrinkage": 0.3, "start": ("U", "S")},

@@ -141,6 +141,9 @@ class Card(_Part):
     imputation, encoders, dates : how columns become views, see `usboost.datasets.custom.encoding.Encoding`.
     formats : how numbers and dates that are text are written; missing : further values that count as missing.
     rows, scores : of the training and the validation rows; the scores are of the latter.
+    prior : of the training rows, the shares of the classes or the mean, which any model has to beat; none of
+        earlier bundles.
+    history : of the fit's rounds, ``round`` and what was measured of training and validation rows, thinned.
     seed, table, sha256 : of the fit; the digest is that of the table, "" where it is no single file.
     """
 
@@ -167,6 +170,8 @@ class Card(_Part):
     missing: list[str] = Field(default_factory=list, exclude_if=not_)
     rows: dict[str, _Count]
     scores: dict[str, FiniteFloat | None]
+    prior: list[FiniteFloat] = Field(default_factory=list, exclude_if=not_)
+    history: dict[str, list[FiniteFloat]] = Field(default_factory=dict, exclude_if=not_)
     seed: int
     table: str
     sha256: str
@@ -177,6 +182,8 @@ class Card(_Part):
             raise ValueError(f"a {self.task} has {len(self.classes)} classes")
         if self.threshold is not None and len(self.classes) != 2:
             raise ValueError("a threshold is of two classes")
+        if len({len(values) for values in self.history.values()}) > 1:
+            raise ValueError("the history has not the same rounds throughout")
         return self
 
 
@@ -379,6 +386,7 @@ def _check(bundle: Bundle, path: Path) -> None:
     if card.task == "regression":
         if hasattr(bundle.model, "classes_") or not hasattr(bundle.model, "predict"):
             raise UsboostError(f"{path}: its model predicts classes, not a number; fit the model again")
-        return
-    if list(getattr(bundle.model, "classes_", ())) != list(range(len(card.classes))):
+    elif list(getattr(bundle.model, "classes_", ())) != list(range(len(card.classes))):
         raise UsboostError(f"{path}: its classes are not those of the model; fit the model again")
+    if card.prior and len(card.prior) != max(1, len(card.classes)):
+        raise UsboostError(f"{path}: the prior is not one number for each class; fit the model again")

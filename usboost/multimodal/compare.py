@@ -8,6 +8,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from usboost.errors import UsboostError
 from usboost.evaluation.names import LOWER_IS_BETTER, METRICS_OF, check_metric
 from usboost.evaluation.statistics import LEVEL, corrected_t_test, holm
 from usboost.multimodal.fit import check_classes, rows_of
+from usboost.multimodal.kept import KeptFits
 from usboost.multimodal.splits import Fold
 from usboost.multimodal.splits import folds_of as split_into_folds
 from usboost.multimodal.task import TASKS
@@ -40,7 +42,8 @@ class Standing:
     ----------
     mean, spread : by score and for ``seconds``; the spread is the folds' standard deviation.
     difference : the mean difference from the best, by the score that the models are ranked by.
-    p, p_holm : two-sided p-value of the corrected t-test, and Holm's over all models but the best.
+    p, p_holm : two-sided p-value of the corrected t-test, and Holm's over all models but the best; NaN where
+        there is one fold.
     """
 
     model: str
@@ -66,12 +69,23 @@ class Comparison:
     failures : reasons by model; a model that failed on one fold is not ranked.
     by : the score that the models are ranked by.
     classes : names of the classes; none where a number is predicted.
+    fits : how many there are in all; fewer are in `scores` and `failures` if it was interrupted.
+    interrupted : whether it was.
+    kept : how many fits were finished in an earlier run.
     """
 
     scores: pd.DataFrame
     failures: dict[str, str]
     by: str
     classes: list[str]
+    fits: int = 0
+    interrupted: bool = False
+    kept: int = 0
+
+    @property
+    def parts(self) -> int:
+        """Folds of all repeats that models are ranked on."""
+        return len(self._ranked()[["repeat", "fold"]].drop_duplicates())
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -80,7 +94,7 @@ class Comparison:
 
     def standings(self) -> list[Standing]:
         """The models that did not fail, best first."""
-        ranked = self.scores[~self.scores["model"].isin(list(self.failures))]
+        ranked = self._ranked()
         if ranked.empty:
             return []
         sign = -1.0 if self.by in LOWER_IS_BETTER else 1.0
@@ -89,7 +103,10 @@ class Comparison:
         order = (sign * table.mean(skipna=False)).sort_values(ascending=False, kind="stable").index
         best = order[0]
         ratio = float((ranked["rows_test"] / ranked["rows_train"]).mean())
-        tests = [corrected_t_test(table[best] - table[name], ratio)[1] for name in order[1:]]
+        if len(table) > 1:
+            tests = [corrected_t_test(table[best] - table[name], ratio)[1] for name in order[1:]]
+        else:  # nothing is known of how the scores vary
+            tests = [float("nan")] * (len(order) - 1)
         adjusted = [1.0, *holm(tests)]
         columns = [*self.metrics, "seconds"]
         groups = ranked.groupby("model")[columns]
@@ -105,6 +122,14 @@ class Comparison:
             )
             for k, name in enumerate(order)
         ]
+
+    def _ranked(self) -> pd.DataFrame:
+        """The scores of the models that did not fail; of an interrupted comparison, of the folds of all."""
+        found = self.scores[~self.scores["model"].isin(list(self.failures))]
+        if not self.interrupted:
+            return found
+        counts = found.groupby(["repeat", "fold"])["model"].transform("count")
+        return found[counts == found["model"].nunique()]
 
 
 def folds_of(table: OwnTable, folds: int, repeats: int, seed: int) -> list[Fold]:
@@ -140,9 +165,12 @@ def compare(
     seed: int = 0,
     jobs: int = 1,
     by: str | None = None,
+    keep: Path | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
     """Fit every model to every fold's rows; the encoders learn from these rows only.
+
+    An interruption ends it with what is there.
 
     Parameters
     ----------
@@ -150,6 +178,7 @@ def compare(
     folds, repeats : of the stratified cross-validation, the same for all models.
     jobs : fits at a time, in threads.
     by : the score that the models are ranked by; by default accuracy, or RMSE.
+    keep : a folder for the scores of finished fits, which are not made again; see `kept.KeptFits`.
     progress : called with (fits done, fits in all); those skipped after a failure count as done.
 
     Raises
@@ -168,34 +197,46 @@ def compare(
 
     rows: list[dict[str, float | str]] = []
     failures: dict[str, str] = {}
+    kept, interrupted = KeptFits(keep, table), False
 
     def work(task: tuple[str, int]) -> Result:
         name, k = task
         if name in failures:
             return None
         try:
-            model = models[name](seed + parts[k].repeat - 1)
-            return {"model": name, **_scored(table, encoding(k), model, parts[k])}
+            fold = parts[k]
+            model = models[name](seed + fold.repeat - 1)
+            key = kept.key(model, fold)
+            found = kept.get(key)
+            row = found or _scored(table, encoding(k), model, fold)
         # an error of one model must not lose the results of the others
         except Exception as error:
             kind = "" if isinstance(error, UsboostError) else f"{type(error).__name__}: "
             return f"{kind}{error}".strip().splitlines()[0]
+        if found is None:
+            kept.add(key, name, row)
+        # the same rows may have been another fold of another comparison
+        return {"model": name, **row, "repeat": fold.repeat, "fold": fold.fold}
 
-    for done, (index, found) in enumerate(_results(work, tasks, jobs), start=1):
-        name = tasks[index][0]
-        if isinstance(found, str):
-            failures.setdefault(name, found)
-        elif found is not None:
-            rows.append(found)
-        if progress:
-            progress(done, len(tasks))
+    try:
+        for done, (index, found) in enumerate(_results(work, tasks, jobs), start=1):
+            name = tasks[index][0]
+            if isinstance(found, str):
+                failures.setdefault(name, found)
+            elif found is not None:
+                rows.append(found)
+            if progress:
+                progress(done, len(tasks))
+    except KeyboardInterrupt:
+        interrupted = True
     columns = ["model", "repeat", "fold", "rows_train", "rows_test", *METRICS_OF[table.task], "seconds"]
     scores = pd.DataFrame(rows, columns=columns)
+    scores = scores.astype(dict.fromkeys(columns[1:5], np.int64))  # kept ones are read as floats
     order = {name: k for k, name in enumerate(models)}
     scores = scores.sort_values(
         ["repeat", "fold", "model"], key=lambda c: c.map(order) if c.name == "model" else c, ignore_index=True
     )
-    return Comparison(scores, failures, by, table.classes)
+    return Comparison(scores, failures, by, table.classes, len(tasks), interrupted, kept.found)
 
 
 def _scored(table: OwnTable, encoding: Encoding, model: Any, fold: Fold) -> dict[str, float]:

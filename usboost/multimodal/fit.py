@@ -22,6 +22,7 @@ from usboost.evaluation.metrics import best_threshold
 from usboost.models.chosen import ChosenClassifier, ChosenRegressor
 from usboost.models.refit import for_all_rows
 from usboost.multimodal.bundle import Bundle, Card
+from usboost.multimodal.history import history_of
 from usboost.multimodal.models import Pictures, build
 from usboost.multimodal.splits import Rows, hold_out
 from usboost.multimodal.task import TASKS, Task
@@ -119,6 +120,9 @@ def fit(
     losses = None
     if isinstance(model, (ChosenClassifier, ChosenRegressor)):
         model, name, losses = model.chosen_, model.chosen_name_, model.losses_
+    # of the fit that was scored, also where another to all rows is saved
+    answers["prior"] = prior_of(table, train)
+    answers["history"] = history_of(model)
     rows, best_round = (len(train), len(held)), model.best_round_
     if refit:
         everything, model = np.sort(np.concatenate([train, held])), for_all_rows(model)
@@ -155,6 +159,15 @@ def margin_of(residuals: np.ndarray) -> tuple[float, float]:
     ranked = np.sort(residuals)
     k = int(np.floor(tail * (n + 1)))
     return float(ranked[max(k - 1, 0)]), float(ranked[min(n - k, n - 1)])
+
+
+def prior_of(table: OwnTable, train: np.ndarray) -> list[float]:
+    """The shares of the classes among some rows, or the rows' mean."""
+    labels = table.labels[train]
+    if not table.classes:
+        return [float(labels.mean())]
+    found: list[float] = (np.bincount(labels, minlength=len(table.classes)) / len(labels)).tolist()
+    return found
 
 
 def rows_of(table: OwnTable) -> Rows:
@@ -210,7 +223,7 @@ def card_of(
     ----------
     encoding : of the table's columns.
     model : its name; rows : (training, validation); scores : of the latter; seed : of the fit.
-    answers : how predictions become answers: temperature, threshold, margin.
+    answers : further fields of the card: temperature, threshold, margin, prior, history.
     """
     others = (table.roles.group, table.roles.time, table.roles.weight, table.roles.split)
     card = {

@@ -12,6 +12,7 @@ from usboost.learners.networks.backbones import Backbone
 from usboost.models import builders, zoo
 from usboost.models.builders import Parts
 from usboost.models.entry import Entry, LearnerSpec
+from usboost.models.scikit import outside as build_outside
 from usboost.models.zoo import COMPONENTS
 
 BOOSTING, EPOCHS, TREES = 100, 40, 2000
@@ -69,6 +70,26 @@ def build(
     if learners:
         entry = entry.changed(name, {}, {learner: {"kind": kind} for learner, kind in learners.items()})
     return builders.build(entry, OneComputer(pictures, rounds, image_views), seed, task)
+
+
+def outside(
+    name: str,
+    *,
+    pictures: Pictures | None,
+    image_views: tuple[str, ...] = ("U",),
+    seed: int = 0,
+    task: str = "classification",
+) -> Any:
+    """An unfitted model of another package, by its name or import path; see `models.scikit.outside`.
+
+    Raises
+    ------
+    UsboostError
+        If it is not installed, or there is no such estimator for the task.
+    """
+    backbone = OneComputer(pictures)._reader().get("backbone")
+    views = ("S",) if pictures is None else (*image_views, "S")
+    return build_outside(name, task, views=views, backbone=backbone, seed=seed)
 
 
 @dataclass(frozen=True)

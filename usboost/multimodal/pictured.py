@@ -36,13 +36,14 @@ class Shown:
 
     Attributes
     ----------
-    column : of the table.
+    column : of the table; path : as it has it, None where it holds bytes.
     brought, brought_size : as the table has it; None where the row has none.
     read, read_size : as the model reads it; None where the row has none.
     looked, change : the map of heat, and the changes of probability in it; None without maps.
     """
 
     column: str
+    path: str | None = None
     brought: str | None = None
     brought_size: str | None = None
     read: str | None = None
@@ -129,12 +130,14 @@ def _column(scored: Scored, view: str, k: int) -> Images:
 def _shown(
     reader: PictureReader, pictures: Images, scored: Scored, row: int, found: Occlusion | None
 ) -> Shown:
+    cell = scored.frame[reader.column].iloc[row] if reader.needs_cells else None
+    path = cell if isinstance(cell, str) else None
     if pictures.absent is not None and pictures.absent[row]:
-        return Shown(reader.column)
-    cells = pa.chunked_array([[scored.frame[reader.column].iloc[row]]]) if reader.needs_cells else None
+        return Shown(reader.column, path)
+    cells = pa.chunked_array([[cell]]) if reader.needs_cells else None
     brought = reader.thumbnail(row, cells, SIDE)
     if brought is None:  # it went away since it was scored
-        return Shown(reader.column)
+        return Shown(reader.column, path)
     small, (width, height) = brought
     pixels = pictures.decode(slice(row, row + 1))[0]
     plain = Image.fromarray(pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0))
@@ -145,6 +148,7 @@ def _shown(
         change = f"{_signed(-mean.max())} to {_signed(-mean.min())}"
     return Shown(
         reader.column,
+        path,
         brought=_uri(small, is_photo=small.size != (width, height)),
         brought_size=f"{width:,} × {height:,}",
         read=_uri(plain, is_photo=plain.width > SIDE),

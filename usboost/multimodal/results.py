@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from usboost.evaluation.names import f1_of, metric_name
+from usboost.evaluation.names import f1_of, metric_name, number
 from usboost.evaluation.statistics import LEVEL
 from usboost.files import write_atomically
 from usboost.multimodal.compare import Comparison, Standing
@@ -29,8 +31,8 @@ def cells(comparison: Comparison) -> list[list[str]]:
     rows = [
         [
             each.model,
-            *(f"{number(each.mean[key])} ± {number(each.spread[key])}" for key in comparison.metrics),
-            f"{each.mean['seconds']:.1f} ± {each.spread['seconds']:.1f}",
+            *(_with_spread(number, each, key) for key in comparison.metrics),
+            _with_spread("{:.1f}".format, each, "seconds"),
             "best" if k == 0 else _verdict(each),
         ]
         for k, each in enumerate(standings)
@@ -41,7 +43,14 @@ def cells(comparison: Comparison) -> list[list[str]]:
     ]
 
 
+def _with_spread(shown: Callable[[float], str], standing: Standing, key: str) -> str:
+    mean, spread = standing.mean[key], standing.spread[key]
+    return f"{shown(mean)} ± {shown(spread)}" if np.isfinite(spread) else shown(mean)
+
+
 def _verdict(standing: Standing) -> str:
+    if np.isnan(standing.p_holm):
+        return f"not tested ({_signed(standing.difference)})"
     verdict = "within noise" if standing.within_noise else "worse"
     return f"{verdict} ({_signed(standing.difference)}, p {_p(standing.p_holm)})"
 
@@ -49,13 +58,13 @@ def _verdict(standing: Standing) -> str:
 def notes(comparison: Comparison) -> list[str]:
     """How to read the numbers."""
     standings = comparison.standings()
-    parts = comparison.scores[["repeat", "fold"]].drop_duplicates()
+    parts = comparison.parts
+    over = f"Mean ± standard deviation over {parts} test folds" if parts != 1 else "Scores of one test part"
     lines = [
-        f"Mean ± standard deviation over {len(parts)} test folds, the same for all models, ranked by "
-        f"{metric_name(comparison.by)}."
+        f"{over}, the same for all models, ranked by {metric_name(comparison.by)}."
         + (f" F1 is {f1_of(comparison.classes)}." if comparison.classes else "")
     ]
-    if len(standings) > 1:
+    if len(standings) > 1 and parts > 1:
         lines.append(
             "Within noise: the difference from the best is not significant at "
             f"{LEVEL:.0%}, two-sided, by the corrected resampled t-test of Nadeau and Bengio; p is Holm's, "
@@ -68,8 +77,13 @@ def notes(comparison: Comparison) -> list[str]:
     return lines
 
 
-def rendered(comparison: Comparison, width: int) -> Group:
-    """The table and the notes for a terminal of so many columns; below `WIDE` cells take two lines."""
+def rendered(comparison: Comparison, width: int, reads: Mapping[str, str] | None = None) -> Group:
+    """The table and the notes for a terminal of so many columns; below `WIDE` cells take two lines.
+
+    Parameters
+    ----------
+    reads : what each model reads, in words.
+    """
     table = Table(box=None, pad_edge=False, header_style="bold")
     titles = head(comparison)
     for k, name in enumerate(titles):
@@ -79,11 +93,17 @@ def rendered(comparison: Comparison, width: int) -> Group:
         if width < WIDE:
             row = [cell.replace(" ± ", "\n± ").replace(" (", "\n(") for cell in row]
         table.add_row(*map(Text, row))
-    return Group(table, Text(), *map(Text, notes(comparison)))
+    lines = [f"{name} {each}" for name, each in (reads or {}).items()]
+    return Group(table, Text(), *map(Text, [*lines, *([""] if lines else []), *notes(comparison)]))
 
 
-def markdown(comparison: Comparison, title: str) -> str:
-    """The same as Markdown."""
+def markdown(
+    comparison: Comparison,
+    title: str,
+    reads: Mapping[str, str] | None = None,
+    verdict: Sequence[str] = (),
+) -> str:
+    """The same as Markdown, and the verdict below it."""
 
     def line(values: list[str]) -> str:
         return "| " + " | ".join(value.replace("|", "\\|") for value in values) + " |"
@@ -91,21 +111,24 @@ def markdown(comparison: Comparison, title: str) -> str:
     titles = head(comparison)
     rule = "|" + "|".join(["---", *["--:"] * (len(titles) - 2), "---"]) + "|"
     table = [line(titles), rule, *(line(row) for row in cells(comparison))]
-    return "\n".join([f"# {title}", "", *table, "", "\n\n".join(notes(comparison)), ""])
+    lines = [f"- {name} {each}" for name, each in (reads or {}).items()]
+    paragraphs = ["\n".join(lines)] if lines else []
+    return "\n".join(
+        [f"# {title}", "", *table, "", "\n\n".join([*paragraphs, *notes(comparison), *verdict]), ""]
+    )
 
 
-def write(comparison: Comparison, folder: Path, title: str) -> None:
+def write(
+    comparison: Comparison,
+    folder: Path,
+    title: str,
+    reads: Mapping[str, str] | None = None,
+    verdict: Sequence[str] = (),
+) -> None:
     """Write ``comparison.csv`` (the scores of every fold) and ``comparison.md``, each atomically."""
     text = comparison.scores.to_csv(index=False, lineterminator="\n")
     write_atomically(folder / "comparison.csv", text.encode())
-    write_atomically(folder / "comparison.md", markdown(comparison, title).encode())
-
-
-def number(value: float) -> str:
-    """A score: four digits after the point, or four in all where it has a unit and is large."""
-    return (
-        f"{value:.4f}" if abs(value) < 100 else f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:,.1f}"
-    )
+    write_atomically(folder / "comparison.md", markdown(comparison, title, reads, verdict).encode())
 
 
 def _signed(value: float) -> str:

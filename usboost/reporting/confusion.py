@@ -10,16 +10,14 @@ import numpy as np
 from usboost.evaluation.metrics import confusion
 
 
-def confusion_rows(
-    labels: np.ndarray, probabilities: np.ndarray, classes: Sequence[str]
-) -> list[dict[str, Any]]:
+def confusion_rows(labels: np.ndarray, predicted: np.ndarray, classes: Sequence[str]) -> list[dict[str, Any]]:
     """A row for each true class: its name, code and cells, each a count and the share of that class.
 
     Parameters
     ----------
-    labels : int64 of shape (n,); probabilities : float of shape (n, M).
+    labels, predicted : codes, int64 of shape (n,).
     """
-    counts = confusion(labels, probabilities.argmax(axis=1), len(classes))
+    counts = confusion(labels, predicted, len(classes))
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     return [
         {

@@ -81,7 +81,7 @@ def render(
         absent=absent,
         read=_read(card),
         classes=classes,
-        confusion=confusion_rows(*rows, classes) if rows is not None else [],
+        confusion=confusion_rows(rows[0], rows[1].argmax(axis=1), classes) if rows is not None else [],
         drawings=drawings or {},
         noisy=False,
         pictures={dataset: pictures} if pictures else {},

@@ -1,0 +1,150 @@
+"""Other packages' estimators on views."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LinearRegression
+from sklearn.svm import SVC, LinearSVC
+
+from usboost.data.table import Table
+from usboost.data.views import Views
+from usboost.errors import UsboostError
+from usboost.models.scikit import ScikitBaseline, ScikitBaselineRegressor, check_outside, outside
+
+
+def table(n=120, seed=0):
+    """Numbers of large scale and a category, and a class and a number that depend on them."""
+    rng = np.random.default_rng(seed)
+    numeric = rng.normal(500, 100, (n, 2)).astype(np.float32)
+    codes = rng.integers(0, 3, (n, 1)).astype(np.int32)
+    score = (numeric[:, 0] - 500) / 100 + (codes[:, 0] == 1)
+    return Views(S=Table(numeric, codes, (3,))), (score > 0.3).astype(int), 1000.0 * score
+
+
+def matrix(views, fitted):
+    """Brute force: standardised numbers and indicators."""
+    x, mean = views["S"].numeric.astype(float), fitted["S"].numeric.astype(float)
+    x = (x - mean.mean(axis=0)) / mean.std(axis=0)
+    return np.column_stack([x, *(views["S"].codes[:, 0] == k for k in range(3))])
+
+
+def test_it_reads_the_standardised_matrix_and_learns_from_validation_rows_too():
+    views, y, _ = table()
+    train, held, new = views[:80], views[80:100], views[100:]
+    model = ScikitBaseline(SVC(), ("S",), random_state=3).fit(train, y[:80], (held, y[80:100]))
+    rest = np.concatenate([matrix(train, train), matrix(held, train)])
+    # without predict_proba the decisions are calibrated, and the order of the rows stays that of decisions
+    expected = SVC().fit(rest, y[:100]).decision_function(matrix(new, train))
+    p = model.predict_proba(new)
+    assert p.shape == (20, 2) and np.allclose(p.sum(axis=1), 1)
+    assert np.array_equal(np.argsort(p[:, 1]), np.argsort(expected))
+
+
+def test_a_number_in_its_own_units():
+    views, _, y = table()
+    model = ScikitBaselineRegressor(LinearRegression(), ("S",)).fit(
+        views[:80], y[:80], (views[80:90], y[80:90])
+    )
+    assert np.allclose(model.predict(views[90:]), y[90:], atol=1)
+
+
+def test_any_class_by_its_import_path():
+    views, y, target = table()
+    linear = outside("sklearn.svm:LinearSVC", "classification", views=("S",), seed=5)
+    assert isinstance(linear.estimator, LinearSVC)
+    assert (linear.fit(views, y).predict(views) == y).mean() > 0.9
+    assert linear.estimator_.estimator.random_state == 5
+    forest = outside("sklearn.ensemble:RandomForestRegressor", "regression", views=("S",), seed=5)
+    assert np.corrcoef(forest.fit(views, target).predict(views), target)[0, 1] > 0.9
+    assert forest.estimator_.random_state == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("SVC", "'SVC' names no class; write module:Class"),
+        ("sklearn.nothing:SVC", "No module named 'sklearn.nothing'; install it"),
+        ("sklearn.svm:Nothing", "sklearn.svm has no class 'Nothing'"),
+        ("pathlib:Path", "pathlib:Path is no scikit-learn estimator"),
+        ("sklearn.multioutput:MultiOutputClassifier", "cannot be made without arguments"),
+        ("sklearn.svm:SVR", "sklearn.svm:SVR is no classifier, which this label needs"),
+    ],
+)
+def test_what_cannot_be_compared_with(name, words):
+    with pytest.raises(UsboostError, match=words):
+        check_outside(name, "classification")
+
+
+STAND_IN = """
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+
+
+class _Base(BaseEstimator):
+    def __init__(self, PARAMETERS):
+        for name, value in list(locals().items()):
+            if name not in ("self", "__class__"):
+                setattr(self, name, value)
+
+    def fit(self, x, y, **given):
+        self.seen_, self.given_, self.classes_ = len(x), given, np.unique(y)
+        return self
+
+
+class CLASSIFIER(ClassifierMixin, _Base):
+    def predict_proba(self, x):
+        return np.full((len(x), len(self.classes_)), 1 / len(self.classes_), dtype=np.float32)
+
+    def predict(self, x):
+        return np.zeros(len(x))
+
+
+class REGRESSOR(RegressorMixin, _Base):
+    def predict(self, x):
+        return np.zeros((len(x), 1))
+"""
+
+
+@pytest.mark.parametrize(
+    ("package", "prefix", "parameters", "stops"),
+    [
+        ("xgboost", "XGB", "n_estimators learning_rate early_stopping_rounds n_jobs random_state", True),
+        (
+            "catboost",
+            "CatBoost",
+            "iterations early_stopping_rounds thread_count random_seed allow_writing_files",
+            True,
+        ),
+        ("tabpfn", "TabPFN", "random_state", False),
+    ],
+)
+def test_packages_that_may_be_installed(package, prefix, parameters, stops, tmp_path, monkeypatch):
+    """Stand-ins with the packages' interfaces; that the packages take these arguments was tried by hand."""
+    views, y, target = table()
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if not (path and package in path)])
+    with monkeypatch.context() as without:
+        without.setattr("usboost.models.scikit.find_spec", lambda name: None)
+        with pytest.raises(UsboostError, match=f"{package} is not installed; install it with `pip install"):
+            check_outside(package, "classification")
+    given = ", ".join(f"{name}=None" for name in parameters.split())
+    code = STAND_IN.replace("PARAMETERS", given).replace("CLASSIFIER", f"{prefix}Classifier")
+    (tmp_path / f"{package}.py").write_text(code.replace("REGRESSOR", f"{prefix}Regressor"))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, package, raising=False)
+    for task, labels in (("classification", y), ("regression", target)):
+        model = outside(package, task, views=("S",), seed=7)
+        model.fit(views[:80], labels[:80], (views[80:], labels[80:]))
+        found = model.estimator_
+        assert 7 in found.get_params().values()
+        assert found.seen_ == (80 if stops else 120)
+        assert set(found.given_) == ({"eval_set", "verbose"} if stops else set())
+        if stops:
+            assert found.early_stopping_rounds == 50 and len(found.given_["eval_set"][0][0]) == 40
+        predicted = model.predict(views)
+        assert predicted.shape == (120,)
+        if task == "classification":
+            assert model.predict_proba(views).dtype == np.float64
+    monkeypatch.delitem(sys.modules, package, raising=False)

@@ -1,0 +1,190 @@
+"""The report of two classes and of a number, against scores and shuffles written out."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import (
+    average_precision_score,
+    balanced_accuracy_score,
+    f1_score,
+    mean_absolute_error,
+    precision_recall_fscore_support,
+    r2_score,
+)
+
+from tests.multimodal.conftest import numbers, refused, run
+from tests.multimodal.test_report import Page
+from usboost.evaluation.metrics import score, score_regression
+from usboost.evaluation.names import number
+from usboost.models.permutation import Together, predictor, shuffled
+from usboost.multimodal import bundle
+from usboost.multimodal.history import MOST, history_of
+from usboost.multimodal.page.importance import permutation
+from usboost.multimodal.scored import score_table
+
+
+def signed(value: float) -> str:
+    return ("−" if value < 0 else "+") + number(abs(value))
+
+
+@pytest.fixture(scope="module")
+def priced(tmp_path_factory):
+    """A model of a number, fitted to 160 rows, and 240 others."""
+    folder = tmp_path_factory.mktemp("priced")
+    for name, n, seed in (("t.csv", 160, 0), ("new.csv", 240, 1)):
+        rng = np.random.default_rng(seed + 9)
+        frame = numbers(n, seed).drop(columns="kind")
+        frame["price"] = 50 * frame["height"].fillna(0) + 20 * frame["width"] + 5 * rng.normal(size=n)
+        frame.to_csv(folder / name, index=False)
+    out = ("--out", folder / "m")
+    assert run("fit", folder / "t.csv", "--label", "price", "--rounds", 6, *out).exit_code == 0
+    result = run("report", folder / "m", folder / "new.csv", "--out", folder / "r.html")
+    assert result.exit_code == 0, result.output
+    return folder
+
+
+def test_a_number_beside_its_mean(priced):
+    page = Page((priced / "r.html").read_text())
+    assert run("predict", priced / "m", priced / "new.csv", "--out", priced / "p.csv").exit_code == 0
+    found, true = pd.read_csv(priced / "p.csv"), pd.read_csv(priced / "new.csv")["price"]
+    rmse = float(np.sqrt(np.mean((true - found["prediction"]) ** 2)))
+    shown = [rmse, mean_absolute_error(true, found["prediction"]), r2_score(true, found["prediction"])]
+    (mean,) = json.loads((priced / "m" / "card.json").read_text())["prior"]
+    for value, simple in zip(shown, score_regression(true, np.full(240, mean)).values(), strict=True):
+        assert number(value) in page.text
+        assert f"mean {number(simple)}".replace("-", "−") in page.text.replace("-", "−")
+    inside = ((found["low"] <= true) & (true <= found["high"])).mean()
+    assert f"It holds {inside:.1%} of these" in page.text
+    assert {tag for tag, _ in page.tags}.isdisjoint({"script", "link", "iframe", "object"})
+    assert sum(tag == "img" for tag, _ in page.tags) == 4  # scatter, residuals, curve, contributions
+    assert "Predicting price" in page.text and "logistic" not in page.text
+
+
+def test_the_rows_of_the_largest_error_come_first(priced):
+    text = (priced / "r.html").read_text()
+    found, true = pd.read_csv(priced / "p.csv")["prediction"], pd.read_csv(priced / "new.csv")["price"]
+    expected = (found - true).abs().sort_values(ascending=False, kind="stable").index[:12] + 1
+    assert [int(row) for row in re.findall(r"<dt>row</dt><dd>(\d+)</dd>", text)] == expected.tolist()
+    assert refused(
+        "report", priced / "m", priced / "new.csv", "--out", priced / "x.html", "--label", "colour"
+    ).startswith(str(priced / "new.csv"))
+
+
+def test_a_columns_importance_is_the_rise_when_its_values_are_shuffled(priced):
+    """By shuffling the column in the raw rows, before it is encoded, missing values and all."""
+    loaded = bundle.load(priced / "m")
+    scored = score_table(loaded, priced / "new.csv", "price")
+    found = {row["name"]: row["changes"] for row in permutation(loaded, scored.views, scored.labels)["rows"]}
+    assert set(found) == {"height", "width", "colour"}
+    frame, rng = pd.read_csv(priced / "new.csv").drop(columns="price"), np.random.default_rng(0)
+    before = score_regression(scored.labels, scored.predicted)
+    for name in loaded.card.columns:
+        changes = []
+        for _ in range(5):
+            order = rng.permutation(len(frame))
+            other = frame.assign(**{name: frame[name].to_numpy()[order]})
+            after = score_regression(scored.labels, loaded.predict(other)["prediction"].to_numpy())
+            changes.append((after["rmse"] - before["rmse"], before["r2"] - after["r2"]))
+        mean, spread = np.mean(changes, axis=0), np.std(changes, axis=0, ddof=1)
+        for (change, around), m, s in zip(found[name], mean, spread, strict=True):
+            assert (change, around) == (signed(m), f"± {number(s)}")
+
+
+def test_two_classes_at_the_threshold(tmp_path):
+    for name, n, seed in (("t.csv", 150, 3), ("new.csv", 200, 4)):
+        numbers(n, seed).to_csv(tmp_path / name, index=False)
+    out = (
+        "--model",
+        "lgbm",
+        "--rounds",
+        5,
+        "--threshold",
+        "0.3",
+        "--positive",
+        "yes",
+        "--out",
+        tmp_path / "m",
+    )
+    assert run("fit", tmp_path / "t.csv", "--label", "kind", *out).exit_code == 0
+    assert run("report", tmp_path / "m", tmp_path / "new.csv", "--out", tmp_path / "r.html").exit_code == 0
+    assert run("predict", tmp_path / "m", tmp_path / "new.csv", "--out", tmp_path / "p.csv").exit_code == 0
+    text = (tmp_path / "r.html").read_text()
+    page = Page(text)
+    found, true = pd.read_csv(tmp_path / "p.csv"), pd.read_csv(tmp_path / "new.csv")["kind"]
+    assert ((found["p_yes"] >= 0.3) == (found["label"] == "yes")).all()
+    classes = bundle.load(tmp_path / "m").card.classes
+    for value in (
+        average_precision_score(true == "yes", found["p_yes"]),
+        balanced_accuracy_score(true, found["label"]),
+        f1_score(true == "yes", found["label"] == "yes"),
+        (true == found["label"]).mean(),
+    ):
+        assert f"{value:.4f}" in page.text
+    assert "yes from probability 0.3 on" in page.text
+    counts = pd.crosstab(true, found["label"]).reindex(index=classes, columns=classes, fill_value=0)
+    cells = re.findall(r'--share: [\d.]+"(?: class="right")?>(\d+)<small>', text)
+    assert [int(cell) for cell in cells] == counts.to_numpy().ravel().tolist()
+    expected = precision_recall_fscore_support(true, found["label"], labels=classes)
+    for name, precision, recall, f1, support in zip(classes, *expected, strict=True):
+        cells = [f"{precision:.1%}", f"{recall:.1%}", f"{f1:.4f}", str(support)]
+        row = f'<th scope="row">{name}</th>' + "".join(f"<td>{cell}</td>" for cell in cells)
+        assert row in text
+    shares = (pd.read_csv(tmp_path / "t.csv")["kind"].value_counts(normalize=True))[classes].to_numpy()
+    codes = np.array([classes.index(each) for each in true])
+    # the training rows are 85 % of each class
+    prior = score(codes, np.tile(json.loads((tmp_path / "m/card.json").read_text())["prior"], (200, 1)))
+    assert f"prior {prior['log_loss']:.4f}" in page.text
+    assert prior["log_loss"] == pytest.approx(score(codes, np.tile(shares, (200, 1)))["log_loss"], rel=0.02)
+
+
+@pytest.mark.parametrize("name", ["linear_trees", "2wl"])
+def test_a_sum_with_a_start_is_shuffled_as_the_model_would_be(name, demo, model, tmp_path):
+    folder = model
+    if name != "linear_trees":
+        roles = ("--label", "batch", "--image", "picture", "--size", "32", "--drop", "split")
+        assert (
+            run("fit", demo, *roles, "--model", name, "--rounds", 2, "--out", tmp_path / "m").exit_code == 0
+        )
+        folder = tmp_path / "m"
+    loaded = bundle.load(folder)
+    views = score_table(loaded, demo, "batch").views
+    predict, order = predictor(loaded.model, views, loaded.model.predict_proba), np.random.default_rng(0)
+    for group in (
+        Together("U", ("U",)),
+        Together("S", ("S",)),
+        Together("all", ("U", "S")),
+        Together("columns", columns={"S": ("weight", "weight_missing", "colour")}),
+    ):
+        rows = order.permutation(len(views))
+        expected = loaded.model.predict_proba(shuffled(views, group, rows))
+        assert np.allclose(predict(group, rows), expected, rtol=0, atol=1e-9)
+        if group.name == "all":
+            assert not np.allclose(expected, loaded.model.predict_proba(views))
+
+
+def test_the_history_is_short_and_holds_the_best_round():
+    class Model:
+        best_round_ = 777
+        history_ = ({"risk_train": 1 / k, "f1_val": 0.5, "seconds": 1.0} for k in range(1, 1001))
+
+    found = history_of(Model())
+    assert set(found) == {"round", "risk_train", "f1_val"}
+    assert MOST <= len(found["round"]) <= MOST + 1
+    assert {1.0, 777.0, 1000.0} <= set(found["round"])
+    assert found["risk_train"] == [1 / k for k in found["round"]]
+
+
+def test_a_card_of_an_earlier_version_has_neither_prior_nor_history(model, demo, tmp_path):
+    loaded = bundle.load(model)
+    assert len(loaded.card.history["round"]) == 4
+    old = bundle.Bundle(loaded.model, loaded.card.model_copy(update={"prior": [], "history": {}}))
+    old.save(tmp_path / "m")
+    assert not {"prior", "history"} & json.loads((tmp_path / "m/card.json").read_text()).keys()
+    assert run("report", tmp_path / "m", demo, "--out", tmp_path / "r.html").exit_code == 0
+    page = Page((tmp_path / "r.html").read_text())
+    assert "the classes in these rows for every row" in page.text

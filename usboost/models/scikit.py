@@ -1,0 +1,284 @@
+"""Another package's estimator on a table with pictures, to be measured against; it has no file form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
+from sklearn.calibration import CalibratedClassifierCV
+
+from usboost.boosting.callbacks import Callback, tell, watched
+from usboost.boosting.context import FitContext
+from usboost.boosting.rounds import Clock, Round
+from usboost.data.views import Views
+from usboost.errors import UsboostError
+from usboost.learners.networks.backbones import Backbone
+from usboost.models.base import ViewsClassifier
+from usboost.models.estimator import as_views
+from usboost.models.linear_views import MatrixOnViews
+from usboost.models.regressor import ViewsRegressor
+
+COMPONENTS = 64
+"""Principal components of a picture's embedding that the estimator reads."""
+
+PATIENCE = 50
+"""Rounds without a better validation loss, for packages that stop early."""
+
+
+class _Scikit(MatrixOnViews):
+    """What the classifier and the regressor share."""
+
+    estimator: Any
+    stops_early: bool
+    random_state: int
+    callbacks: Sequence[Callback] | None
+
+    components = COMPONENTS
+    n_rounds = 1
+
+    @property
+    def n_estimators_(self) -> int:
+        """One."""
+        self._check_fitted()
+        return 1
+
+    def _ready(self, y: np.ndarray) -> Any:
+        """The estimator to be fitted to labels or targets (n,)."""
+        made = clone(self.estimator)
+        if "random_state" in made.get_params(deep=False):
+            made.set_params(random_state=self.random_state)
+        return made
+
+    def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
+        x, watch = self._learn(views), context.watch()
+        held = None
+        if context.validation is not None:
+            held = self._rows(context.validation[0]), context.validation[1]
+        if held is not None and not self.stops_early:
+            # nothing is chosen on the validation rows, so it may learn from them
+            x, y = np.concatenate([x, held[0]]), np.concatenate([y, held[1]])
+        clock = Clock()
+        with watched(self, watch.callbacks):
+            given = {"eval_set": [held], "verbose": False} if held is not None and self.stops_early else {}
+            self.estimator_ = self._ready(y).fit(x, y, **given)
+            tell(watch.callbacks, Round(1, None, {}, clock.seconds()))
+        self.history_, self.best_round_ = watch.history, 1
+
+
+class ScikitBaseline(_Scikit, ViewsClassifier):
+    """A scikit-learn classifier on everything: numbers standardised, categories one-hot, pictures embedded.
+
+    Parameters
+    ----------
+    estimator : a classifier; without ``predict_proba`` its decisions are calibrated by a sigmoid, fitted to
+        out-of-fold ones
+    views : names of the views it reads
+    stops_early : whether its ``fit`` takes the validation rows as ``eval_set``; else it learns from them, too
+    validation_fraction, random_state, callbacks : as everywhere
+    backbone : Backbone, optional; what embeds pictures (always frozen here)
+    device : where pictures are embedded
+
+    Attributes
+    ----------
+    classes_ ; estimator_ : fitted, of the classes' positions
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        views: Sequence[str] = ("U", "S"),
+        stops_early: bool = False,
+        validation_fraction: float = 0.0,
+        backbone: Backbone | None = None,
+        device: str = "auto",
+        random_state: int = 0,
+        callbacks: Sequence[Callback] | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.views = views
+        self.stops_early = stops_early
+        self.validation_fraction = validation_fraction
+        self.backbone = backbone
+        self.device = device
+        self.random_state = random_state
+        self.callbacks = callbacks
+
+    def _ready(self, y: np.ndarray) -> Any:
+        made = super()._ready(y)
+        if hasattr(made, "predict_proba"):
+            return made
+        fewest = int(np.bincount(y)[np.unique(y)].min())
+        return CalibratedClassifierCV(made, ensemble=False, cv=min(5, max(2, fewest)))
+
+    def predict_proba(self, X: Views | Mapping[str, Any]) -> np.ndarray:
+        """Class probabilities, float64 (n, M), columns as in ``classes_``."""
+        self._check_fitted()
+        found = np.asarray(self.estimator_.predict_proba(self._rows(as_views(X))), dtype=np.float64)
+        return found / found.sum(axis=1, keepdims=True)
+
+
+class ScikitBaselineRegressor(_Scikit, ViewsRegressor):
+    """A scikit-learn regressor on everything; see `ScikitBaseline`.
+
+    Parameters
+    ----------
+    As of `ScikitBaseline`; the estimator is fitted to centred and scaled targets.
+
+    Attributes
+    ----------
+    estimator_ ; target_centre_, target_scale_ : of the training targets
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        views: Sequence[str] = ("U", "S"),
+        stops_early: bool = False,
+        validation_fraction: float = 0.0,
+        backbone: Backbone | None = None,
+        device: str = "auto",
+        random_state: int = 0,
+        callbacks: Sequence[Callback] | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.views = views
+        self.stops_early = stops_early
+        self.validation_fraction = validation_fraction
+        self.backbone = backbone
+        self.device = device
+        self.random_state = random_state
+        self.callbacks = callbacks
+
+    def _predict(self, views: Views) -> np.ndarray:
+        found = np.asarray(self.estimator_.predict(self._rows(views)), dtype=np.float64)
+        return found.reshape(len(views))
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package whose estimators a comparison knows by a short name.
+
+    Attributes
+    ----------
+    classes : import paths of its estimators by task.
+    settings : of these, given a number of threads and a seed.
+    stops_early : see `ScikitBaseline`.
+    """
+
+    classes: Mapping[str, str]
+    settings: Callable[[int, int], dict[str, Any]] = field(default=lambda threads, seed: {})
+    stops_early: bool = False
+
+
+def _xgboost(threads: int, seed: int) -> dict[str, Any]:
+    return {
+        "n_estimators": 2000,
+        "learning_rate": 0.05,
+        "early_stopping_rounds": PATIENCE,
+        "n_jobs": threads,
+        "random_state": seed,
+    }
+
+
+def _catboost(threads: int, seed: int) -> dict[str, Any]:
+    return {
+        "iterations": 2000,
+        "early_stopping_rounds": PATIENCE,
+        "thread_count": threads,
+        "random_seed": seed,
+        "allow_writing_files": False,
+    }
+
+
+PACKAGES = {
+    "catboost": Package(
+        {"classification": "catboost:CatBoostClassifier", "regression": "catboost:CatBoostRegressor"},
+        _catboost,
+        stops_early=True,
+    ),
+    "xgboost": Package(
+        {"classification": "xgboost:XGBClassifier", "regression": "xgboost:XGBRegressor"},
+        _xgboost,
+        stops_early=True,
+    ),
+    "tabpfn": Package(
+        {"classification": "tabpfn:TabPFNClassifier", "regression": "tabpfn:TabPFNRegressor"},
+        lambda threads, seed: {"random_state": seed},
+    ),
+}
+"""By name, which is also what is to be installed."""
+
+
+def check_outside(name: str, task: str) -> None:
+    """Refuse what `outside` could not build.
+
+    Raises
+    ------
+    UsboostError
+        If the package is not installed, or the path names no estimator for the task.
+    """
+    if name in PACKAGES and find_spec(name) is None:
+        raise UsboostError(f"{name} is not installed; install it with `pip install {name}`, or leave it out")
+    found = imported(PACKAGES[name].classes[task] if name in PACKAGES else name)
+    wanted = is_classifier if task == "classification" else is_regressor
+    if name not in PACKAGES and not wanted(found()):
+        kind = "classifier" if task == "classification" else "regressor"
+        raise UsboostError(f"{name} is no {kind}, which this label needs; name another class")
+
+
+def outside(
+    name: str, task: str, *, views: Sequence[str], backbone: Backbone | None = None, seed: int = 0
+) -> ScikitBaseline | ScikitBaselineRegressor:
+    """A package of `PACKAGES`, or any scikit-learn estimator by its import path, on views.
+
+    Parameters
+    ----------
+    name : "catboost", or "sklearn.svm:SVC".
+    task : of `entry.TASKS`.
+    views : those that it reads; backbone : what embeds pictures among them.
+
+    Raises
+    ------
+    UsboostError
+        As `check_outside`.
+    """
+    check_outside(name, task)
+    package = PACKAGES.get(name, Package({task: name}))
+    settings = package.settings(torch.get_num_threads(), seed)
+    made = imported(package.classes[task])(**settings)
+    wrapped = ScikitBaseline if task == "classification" else ScikitBaselineRegressor
+    return wrapped(made, views, package.stops_early, backbone=backbone, random_state=seed)
+
+
+def imported(path: str) -> type[BaseEstimator]:
+    """The estimator's class that "module:Class" names.
+
+    Raises
+    ------
+    UsboostError
+        If there is no such module or class, or it is no scikit-learn estimator that needs no arguments.
+    """
+    module, _, name = path.partition(":")
+    if not module or not name:
+        raise UsboostError(f"{path!r} names no class; write module:Class, sklearn.svm:SVC say")
+    try:
+        found = getattr(import_module(module), name)
+    except ImportError as error:
+        raise UsboostError(f"{path}: {error}; install it, or name another class") from None
+    except AttributeError:
+        raise UsboostError(f"{module} has no class {name!r}; name another one") from None
+    if not (
+        isinstance(found, type) and all(hasattr(found, each) for each in ("fit", "predict", "get_params"))
+    ):
+        raise UsboostError(f"{path} is no scikit-learn estimator; name a class with fit and predict")
+    try:
+        found()
+    except TypeError as error:
+        raise UsboostError(f"{path} cannot be made without arguments ({error}); name another class") from None
+    return found
