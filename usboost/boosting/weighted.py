@@ -21,7 +21,7 @@ from usboost.losses.base import CountingLoss, Line
 
 @dataclass(frozen=True)
 class CountedLabels:
-    """Labels of n rows as a loss takes them, and how many rows each stands for, float64 (n,), or None for 1."""
+    """Labels of n rows as a loss takes them, and how many rows each stands for: float64 (n,), None for 1."""
 
     y: np.ndarray
     counts: np.ndarray | None

@@ -30,6 +30,7 @@ from usboost.cli.options import (
     TablePath,
     TaskName,
     Time,
+    Weight,
 )
 from usboost.datasets.custom import SIZE
 from usboost.errors import UsboostError
@@ -65,6 +66,7 @@ def compare(
     positive: Positive = None,
     group: Group = None,
     time: Time = None,
+    weight: Weight = None,
     split: Split = None,
     rounds: Annotated[
         int | None,
@@ -92,6 +94,7 @@ def compare(
             positive=positive,
             group=group,
             time=time,
+            weight=weight,
             split=split,
             image=image,
             drop=drop,

@@ -32,6 +32,7 @@ from usboost.cli.options import (
     TablePath,
     TaskName,
     Time,
+    Weight,
     chosen_learners,
     import_named,
 )
@@ -55,6 +56,7 @@ def fit(
     positive: Positive = None,
     group: Group = None,
     time: Time = None,
+    weight: Weight = None,
     split: Split = None,
     learner: Annotated[
         list[str] | None,
@@ -81,6 +83,12 @@ def fit(
             "--calibrate/--no-calibrate", help="Temper probabilities where that helps on held-out rows."
         ),
     ] = True,
+    class_weight: Annotated[
+        Literal["balanced"] | None,
+        typer.Option(
+            "--class-weight", help="Let all classes count alike in the fit, however rare.", show_default=False
+        ),
+    ] = None,
     threshold: Annotated[
         str | None,
         typer.Option(
@@ -121,6 +129,7 @@ def fit(
             positive=positive,
             group=group,
             time=time,
+            weight=weight,
             split=split,
             image=image,
             drop=drop,
@@ -155,6 +164,7 @@ def fit(
                 callbacks=callbacks,
                 calibrate=calibrate,
                 threshold=cut,
+                class_weight=class_weight,
             )
         if pressed.pressed or (time_limit is not None and limit.reached):
             note("stopped before the fit had ended by itself; the best round so far is kept")

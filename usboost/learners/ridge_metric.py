@@ -35,11 +35,12 @@ class _Unknowns:
 class MetricRidge:
     """min Σ_i (g_i − v_i)ᵀ M_i (g_i − v_i) + α ‖W‖² with g_i = x_i W + b, for any α.
 
-    Row i counts c_i times (`Spectrum.counts`). The metrics, scaled to a mean trace of D, make the normal equations of all outputs one system. It is
-    solved without being made: were every M_i their mean M̄ = Q diag(μ) Qᵀ, it would be diagonal in the
-    eigenbases of the rows and of M̄, and that is the preconditioner. The same approximation gives the
-    leave-one-out outputs: g_i − A_i M_i (v_i − g_i), where A_i, the inverse normal matrix of the other rows
-    on row i's side, is that of rows with M̄. They are exact where all metrics are equal.
+    Row i counts c_i times (`Spectrum.counts`). The metrics, scaled to a mean trace of D, make the normal
+    equations of all outputs one system. It is solved without being made: were every M_i their mean
+    M̄ = Q diag(μ) Qᵀ, it would be diagonal in the eigenbases of the rows and of M̄, and that is the
+    preconditioner. The same approximation gives the leave-one-out outputs: g_i − A_i M_i (v_i − g_i), where
+    A_i, the inverse normal matrix of the other rows on row i's side, is that of rows with M̄. They are exact
+    where all metrics are equal.
 
     Parameters
     ----------

@@ -49,8 +49,8 @@ class Spectrum:
     ----------
     rows : float32 (n, p)
     weights : float (n,), all positive, or None for equal ones
-    counts : float (n,), all positive, or None for 1: c, by which w is multiplied; w has the mean 1 over all of
-        the rows that the n stand for
+    counts : float (n,), all positive, or None for 1: c, by which w is multiplied; w then has the mean 1 over
+        all rows that the n stand for
 
     Attributes
     ----------

@@ -115,7 +115,7 @@ class SoftmaxCrossEntropy:
 
 
 class _CrossEntropyLine:
-    """mean_i w_i [log Σ_k exp(F_k + Σ_v step_v d_vk) − Σ_k y_k (F_k + Σ_v step_v d_vk)], weights w of mean 1."""
+    """mean_i w_i [log Σ_k exp(F_k + Σ_v step_v d_vk) − Σ_k y_k (F_k + Σ_v step_v d_vk)], w of mean 1."""
 
     def __init__(
         self, scores: np.ndarray, y: np.ndarray, directions: np.ndarray, weights: np.ndarray | None = None

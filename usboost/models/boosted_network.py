@@ -235,7 +235,8 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
         Raises
         ------
         UsboostError
-            If X, y, a weight or a setting is not usable, or a network's outputs are all zero (it names the round).
+            If X, y, a weight or a setting is not usable, or a network's outputs are all zero (it names
+            the round).
         """
         table = self._table(X, reset=True)
         if validation is not None:

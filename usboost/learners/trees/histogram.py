@@ -79,7 +79,8 @@ class HistogramGrower:
         ----------
         values : float64 (n, D)
         weights : (n,), optional
-            By default the rows' counts, by which a row's weight is to be multiplied. Rows of weight 0 are not seen: they do not count for `min_samples_leaf` either.
+            By default the rows' counts, by which weights are to be multiplied. Rows of weight 0 are not
+            seen: they do not count for `min_samples_leaf` either.
         metric : (n, D, D), symmetric and positive semi-definite, optional
             By default the identity.
         """
