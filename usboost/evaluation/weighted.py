@@ -29,7 +29,7 @@ def quantile(values: np.ndarray, level: float, weights: np.ndarray | None = None
     ranked, ends = values[order], np.cumsum(weights[order])
     place = max(level * (ends[-1] - 1), 0.0)
     low = np.floor(place + 1e-9)
-    ends = ends + 1e-9 * weights.mean()
+    ends = ends - 1e-9 * weights.mean()  # what adds up to a position may lie above it by a rounding error
     at = np.minimum(np.searchsorted(ends, [low, low + 1], side="right"), len(ranked) - 1)
     below, above = ranked[at]
     return float(below + max(place - low, 0.0) * (above - below))
