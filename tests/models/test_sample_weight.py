@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.model_selection import train_test_split
 
 from usboost.data.table import Table
 from usboost.data.views import Views
@@ -65,8 +66,9 @@ EXACT: dict[str, Any] = {
 EXACT_REGRESSORS: dict[str, Any] = {
     "prior": PriorBaselineRegressor(),
     **{
-        loss: TwoWeakLearnerRegressor(TREES, loss=loss, quantile=0.3, n_rounds=5, sequential=True)
-        for loss in ("squared", "absolute", "huber", "quantile")
+        # after a median leaf residuals are 0 but for what is moved against ties, and so are their signs
+        loss: TwoWeakLearnerRegressor(START, loss=loss, quantile=0.3, n_rounds=n_rounds)
+        for loss, n_rounds in (("squared", 5), ("huber", 5), ("absolute", 1), ("quantile", 1))
     },
     "linear start": TwoWeakLearnerRegressor(START, start=RidgeBaseline(), n_rounds=4),
     "2wl": TwoWeakLearnerRegressor(WHOLE, n_rounds=3),
@@ -239,8 +241,6 @@ def test_lightgbm_and_forests_count_as_their_libraries_do() -> None:
 def test_intervals_hold_the_weight_that_is_asked_for() -> None:
     model = PredictionIntervals(RidgeBaseline(), level=0.8, method="residuals", calibration_fraction=0.5)
     model.fit(views(FIT), Z[FIT], sample_weight=COUNTS[FIT])
-    from sklearn.model_selection import train_test_split
-
     _, held = train_test_split(FIT, test_size=0.5, random_state=0)
     off = np.abs(Z[held] - model.predict(views(held)))
     repeated = np.sort(np.repeat(off, COUNTS[held]))
