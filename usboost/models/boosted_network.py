@@ -359,8 +359,8 @@ class BoostedNetworkRegressor(RegressorMixin, _BoostedNetwork):
             train, held = train[fit_rows], train[held_rows]
         samples = [each.parts for each in (train, held) if each is not None]
         checkpoint = open_checkpoint(self.checkpoint, self, samples, self._weak_learners())
-        held_out = None if held is None else (held.views, held.y)
-        context = FitContext(held_out, self.callbacks or (), checkpoint, train.weights, held and held.weights)
+        held_out, held_weights = (None, None) if held is None else ((held.views, held.y), held.weights)
+        context = FitContext(held_out, self.callbacks or (), checkpoint, train.weights, held_weights)
         watch = context.watch("risk_val", self.patience)
         self._boost(train.views, train.y, held_out, lambda f, y, weights: {}, watch, context)
         return self
