@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 
 from usboost.data.table import Table
@@ -203,11 +204,12 @@ def test_boosted_networks_of_numbers() -> None:
 
 
 @pytest.mark.parametrize("k", [2, 3])
-def test_earlyboost(k: int) -> None:
+@pytest.mark.parametrize("estimator", [None, LogisticRegression(C=0.1, tol=1e-9)])
+def test_earlyboost(k: int, estimator: Any) -> None:
     frames = RNG.normal(size=(N, 4, 3)) + 0.5 * CODES[k][:N, None, None]
     rows, y = np.repeat(FIT, COUNTS[FIT]), CODES[k]
-    found = EarlyBoostClassifier().fit(frames, y[FIT], sample_weight=COUNTS[FIT])
-    whole = EarlyBoostClassifier().fit(frames[rows], y[rows])
+    found = EarlyBoostClassifier(estimator).fit(frames, y[FIT], sample_weight=COUNTS[FIT])
+    whole = EarlyBoostClassifier(estimator).fit(frames[rows], y[rows])
     for name in ("alphas_", "errors_", "r_"):
         np.testing.assert_allclose(getattr(found, name), getattr(whole, name), atol=1e-9)
 
