@@ -153,7 +153,7 @@ def test_wrong_weights_are_refused(k: int, model: Any) -> None:
         "sample_weight is nan in row 1": [1.0, np.nan, *np.ones(N - 2)],
         "give one number for each of the 120 rows": np.ones(N - 1),
         "no number": ["much"] * N,
-        "0 for all 120 rows": np.zeros(N),
+        "zero in all 120 rows": np.zeros(N),
     }
     for said, weights in wrong.items():
         with pytest.raises(UsboostError, match=said):

@@ -129,5 +129,5 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     np.testing.assert_allclose(loaded, again.iloc[:, order])
     done = CliRunner().invoke(app, ["compare", *words, "--models", "prior,logistic", "--folds", "2"])
     assert done.exit_code == 0, done.output
-    done = CliRunner().invoke(app, ["fit", *words[:3], "--weight", "nowhere", "--out", str(out)])
+    done = CliRunner().invoke(app, ["fit", *words[:3], "--weight", "nowhere", "--out", str(tmp_path / "new")])
     assert done.exit_code == 1 and "nowhere" in done.output

@@ -80,7 +80,7 @@ def checked_weights(weights: Any, n: int, what: str = "sample_weight") -> np.nda
         at = int(wrong.argmax())
         raise UsboostError(f"{what} is {found[at]} in row {at}; weights are finite and not negative")
     if not found.any():
-        raise UsboostError(f"{what} is 0 for all {n} rows; give some row a positive weight")
+        raise UsboostError(f"{what} is zero in all {n} rows; give some row a positive weight")
     return found
 
 
