@@ -100,8 +100,8 @@ COUNT_ROWS = (
     *("two branches", "BFV+DNN", "BNN", "BNN, cross-entropy", "BNN, regression"),
     *("2WL of trees", "LightGBM", "2WL of trees, regression", "LightGBM, regression"),
 )
-"""Batches are drawn by rows, LightGBM bins them; and of columns that split alike, as those of 15 shuffled rows do,
-another is taken."""
+"""Batches are drawn by rows, and LightGBM bins these; of columns that split alike, as those of the check's
+15 shuffled rows do, another one is taken."""
 
 
 def expected_failures(estimator: Any) -> dict[str, str]:
