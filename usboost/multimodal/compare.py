@@ -18,7 +18,7 @@ from usboost.datasets.custom.own import OwnTable
 from usboost.errors import UsboostError
 from usboost.evaluation.names import LOWER_IS_BETTER, METRICS_OF, check_metric
 from usboost.evaluation.statistics import LEVEL, corrected_t_test, holm
-from usboost.multimodal.fit import check_classes, counted_rows, rows_of, weights_of
+from usboost.multimodal.fit import check_classes, counted_rows, fit_weighted, rows_of, weights_of
 from usboost.multimodal.splits import Fold
 from usboost.multimodal.splits import folds_of as split_into_folds
 from usboost.multimodal.task import TASKS
@@ -201,7 +201,7 @@ def _scored(table: OwnTable, model: Any, fold: Fold) -> dict[str, float]:
     train, val, test = (table.views(encoding, rows) for rows in (fold.train, fold.val, fold.test))
     started = time.perf_counter()
     weights, held, unseen = (weights_of(table, rows) for rows in (fold.train, fold.val, fold.test))
-    model.fit(train, table.labels[fold.train], (val, table.labels[fold.val], held), weights)
+    fit_weighted(model, (train, table.labels[fold.train], weights), (val, table.labels[fold.val], held))
     seconds = time.perf_counter() - started
     task = TASKS[table.task]
     scores = task.score(table.labels[fold.test], task.predict(model, test), unseen)

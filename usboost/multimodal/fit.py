@@ -112,7 +112,9 @@ def fit(
             factors[table.labels[rows]] * (1.0 if each is None else each)
             for rows, each in ((train, own), (held, weights))
         )
-    model.fit(table.views(encoding, train), table.labels[train], (held_views, labels, stopping), own)
+    fit_weighted(
+        model, (table.views(encoding, train), table.labels[train], own), (held_views, labels, stopping)
+    )
     seconds = time.perf_counter() - started
     predicted = task.predict(model, held_views)
     helps = None
@@ -162,6 +164,18 @@ def margin_of(residuals: np.ndarray, weights: np.ndarray | None = None) -> tuple
 def counted_rows(table: OwnTable) -> np.ndarray:
     """The positions of the rows that count: all but those of weight 0."""
     return np.arange(len(table)) if table.weights is None else np.flatnonzero(table.weights)
+
+
+Weighted = tuple[Views, np.ndarray, np.ndarray | None]
+"""Rows, their labels, and their weights if they have any."""
+
+
+def fit_weighted(model: Any, train: Weighted, held: Weighted) -> None:
+    """Fit a model; only where there are weights need it know of them."""
+    if train[2] is None:
+        model.fit(*train[:2], held[:2])
+    else:
+        model.fit(*train[:2], held, sample_weight=train[2])
 
 
 def weights_of(table: OwnTable, rows: np.ndarray) -> np.ndarray | None:
