@@ -59,22 +59,22 @@ REVIEWED = [
     Break(
         "1 rows set aside stay in training",
         BASE,
-        "return views[fit_rows], y[fit_rows], (views[held_rows]",
-        "return views, y, (views[held_rows]",
+        "return samples[fit_rows], samples[held_rows]",
+        "return samples, samples[held_rows]",
         leaks("training"),
     ),
     Break(
         "1 a regressor's rows set aside stay in training",
         BNN,
-        "            views, targets = views[fit_rows], targets[fit_rows]\n",
-        "",
+        "train, held = train[fit_rows], train[held_rows]",
+        "held = train[held_rows]",
         leaks("training"),
     ),
     Break(
         "1 the other rows are fitted to",
         BASE,
-        "return views[fit_rows], y[fit_rows], (views[held_rows], y[held_rows])",
-        "return views[held_rows], y[held_rows], (views[fit_rows], y[fit_rows])",
+        "return samples[fit_rows], samples[held_rows]",
+        "return samples[held_rows], samples[fit_rows]",
         leaks("training"),
     ),
     # 2, 3, 4, 5 rows that nobody may see
@@ -88,8 +88,8 @@ REVIEWED = [
     Break(
         "3 test rows stop the fits of `compare`",
         COMPARE,
-        "(val, table.labels[fold.val])",
-        "(test, table.labels[fold.test])",
+        "(val, table.labels[fold.val], held)",
+        "(test, table.labels[fold.test], unseen)",
         leaks("compare"),
     ),
     Break(
@@ -182,8 +182,8 @@ REVIEWED = [
     Break(
         "8 LightGBM stops on training rows",
         LIGHTGBM,
-        "held = [dataset(self.reading_(validation[0])[NAME], validation[1], train)] if validation else []",
-        "held = [dataset(table, y, train)] if validation else []",
+        "held = [dataset(seen, validation[1], context.held_weights, train)]",
+        "held = [dataset(table, y, context.weights, train)]",
         leaks("lightgbm"),
     ),
     Break(
@@ -287,8 +287,8 @@ SPLITS = [
     Break(
         "out-of-fold features come from all rows",
         "usboost/models/gbm.py",
-        ".fit(table[seen], y[seen]).transform(",
-        ".fit(table, y).transform(",
+        ".fit(table[seen], y[seen], own)",
+        ".fit(table, y, weights)",
         ("tests/models/test_gbm.py",),
     ),
     Break(
@@ -621,22 +621,22 @@ LOSSES = [
     Break(
         "leaves hold the quantile of all rows",
         "usboost/learners/trees/leaves.py",
-        "leaves.best(leaves.residual[seen], own, count)",
-        "leaves.best(leaves.residual[: len(own)], own, count)",
+        "leaves.best(leaves.residual[seen], own, count, counts)",
+        "leaves.best(leaves.residual[: len(own)], own, count, counts)",
         ("tests/learners/trees/test_leaves.py",),
     ),
     Break(
         "targets are scaled by the validation rows, too",
         REGRESSOR,
-        "self.target_centre_ = self._centre(seen)",
-        "self.target_centre_ = self._centre(targets)",
+        "self.target_centre_ = self._centre(train.y, train.weights)",
+        "self.target_centre_ = self._centre(targets, None)",
         ("tests/models/test_regressors.py",),
     ),
     Break(
         "intervals forget the new row",
         LIMITS,
-        "np.ceil((self.n_calibration_ + 1) * self.level)",
-        "np.ceil(self.n_calibration_ * self.level)",
+        "np.ceil((total + 1) * self.level)",
+        "np.ceil(total * self.level)",
         ("tests/models/test_prediction_intervals.py",),
     ),
     Break(

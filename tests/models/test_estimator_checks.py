@@ -96,9 +96,24 @@ WITHOUT_NETWORKS = (
 )
 
 
+COUNT_ROWS = (
+    *("two branches", "BFV+DNN", "BNN", "BNN, cross-entropy", "BNN, regression"),
+    *("2WL of trees", "LightGBM", "2WL of trees, regression", "LightGBM, regression"),
+)
+"""Batches are drawn by rows, and LightGBM bins these; of columns that split alike, as those of the check's
+15 shuffled rows do, another one is taken."""
+
+
 def expected_failures(estimator: Any) -> dict[str, str]:
-    known = {repr(ESTIMATORS[name]) for name in WITHOUT_NETWORKS}
-    return {} if repr(estimator) in known else EXPECTED_FAILURES
+    def among(names: tuple[str, ...]) -> bool:
+        return repr(estimator) in {repr(ESTIMATORS[name]) for name in names}
+
+    known = {} if among(WITHOUT_NETWORKS) else EXPECTED_FAILURES
+    if among(COUNT_ROWS):
+        known = known | {
+            "check_sample_weight_equivalence_on_dense_data": "rows are drawn, binned or shuffled"
+        }
+    return known
 
 
 @parametrize_with_checks(list(ESTIMATORS.values()), expected_failed_checks=expected_failures)

@@ -25,7 +25,6 @@ from safetensors.numpy import save
 from usboost.boosting.code import NOT_DECIDING, code_digest
 from usboost.boosting.rounds import Round
 from usboost.boosting.stages import describe_stage, stage_of
-from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.files import write_atomically
 from usboost.files.arrays import Arrays
@@ -198,19 +197,24 @@ def _read_json(path: Path) -> Any:
         raise UsboostError(f"{path} cannot be read: {error}; remove its folder to begin anew") from error
 
 
-def identity_of(model: Any, samples: Sequence[tuple[Views, np.ndarray]]) -> dict[str, str]:
+def identity_of(model: Any, samples: Sequence[tuple[Any, ...]]) -> dict[str, str]:
     """What decides a fit's result: digests of the model's parameters, of the data, and of the code.
 
     Code is that of the model's parts and of the views; of what has read and encoded the data, their digest
     tells enough.
+
+    Parameters
+    ----------
+    samples : (views, y), or (views, y, weights), of the training and, if there are any, validation samples
     """
     data, kinds = hashlib.sha256(), set()
-    for views, y in samples:
+    for views, *columns in samples:
         for name in views.names:
             kinds.add(type(views[name]).__module__)
             data.update(f"{name} {len(views)}".encode())
             _digest(views[name], data)
-        _digest(np.asarray(y), data)
+        for column in columns:
+            _digest(np.asarray(column), data)
     return {
         "parameters": _sha(json.dumps(described(model), sort_keys=True)),
         "data": data.hexdigest(),

@@ -21,11 +21,15 @@ class FitContext:
     validation : views and encoded labels of samples that are scored and never fitted to, or None
     callbacks : a person's own
     checkpoint : opened for this fit, or None
+    weights, held_weights : float64, positive: how many rows each training and each validation sample stands
+        for; None for 1
     """
 
     validation: tuple[Views, np.ndarray] | None = None
     callbacks: Sequence[Callback] = ()
     checkpoint: Checkpoint | None = None
+    weights: np.ndarray | None = None
+    held_weights: np.ndarray | None = None
 
     def watch(self, monitor: str | None = None, patience: int | None = None) -> Watch:
         """What watches the fit: its history, early stopping on `monitor` with validation data, callbacks."""

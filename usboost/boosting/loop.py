@@ -257,11 +257,13 @@ def ensemble_scores(
 def fit_error(target: Target, output: np.ndarray) -> float:
     """Weighted mean squared error of a learner on its target, summed over outputs; in its metric, if any."""
     if target.metric is not None:
-        missing = target.values - output
-        squares = np.einsum("ni,nij,nj->n", missing, target.metric, missing)
-        return float(squares.mean() / (np.einsum("nii->", target.metric) / target.metric[:, 0].size))
+        missing, metric = target.values - output, target.metric
+        if target.counts is not None:
+            metric = metric * target.counts[:, None, None]
+        squares = np.einsum("ni,nij,nj->n", missing, metric, missing)
+        return float(squares.mean() / (np.einsum("nii->", metric) / metric[:, 0].size))
     error = np.square(target.values - output)
-    if target.weights is not None:
-        weights = target.weights.reshape(len(error), -1)
+    if target.error_weights is not None:
+        weights = target.error_weights.reshape(len(error), -1)
         error = error * (weights / weights.mean())
     return float(error.sum(axis=1).mean())

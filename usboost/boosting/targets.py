@@ -159,7 +159,8 @@ class Trimmed:
     """Weight trimming (Friedman, Hastie and Tibshirani, 2000): light samples sit a round out.
 
     Per output the samples of least weight that together hold at most `mass` of all weight are left
-    out of the fit; they come back when their weight grows. Steps are searched on all samples.
+    out of the fit; they come back when their weight grows. Steps are searched on all samples. A sample
+    that counts as several rows holds the weight of them all.
 
     Parameters
     ----------
@@ -197,6 +198,8 @@ class Trimmed:
         left_out = np.zeros(weights.shape, dtype=bool)
         for column, out in zip(weights.T, left_out.T):
             order = np.argsort(column)
+            if target.counts is not None:
+                column = column * target.counts
             light = np.searchsorted(np.cumsum(column[order]), self.mass * column.sum(), side="right")
             out[order[:light]] = True
         return replace(target, left_out=left_out.reshape(held.shape))

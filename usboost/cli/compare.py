@@ -34,6 +34,7 @@ from usboost.cli.options import (
     TaskName,
     Text,
     Time,
+    Weight,
 )
 from usboost.datasets.custom import SIZE
 from usboost.errors import UsboostError
@@ -90,6 +91,7 @@ def compare(
     positive: Positive = None,
     group: Group = None,
     time: Time = None,
+    weight: Weight = None,
     split: Split = None,
     rounds: Annotated[
         int | None,
@@ -121,6 +123,7 @@ def compare(
             positive=positive,
             group=group,
             time=time,
+            weight=weight,
             split=split,
             image=image,
             drop=drop,

@@ -33,6 +33,7 @@ from usboost.cli.options import (
     TaskName,
     Text,
     Time,
+    Weight,
     chosen_learners,
     import_named,
 )
@@ -57,6 +58,7 @@ def fit(
     positive: Positive = None,
     group: Group = None,
     time: Time = None,
+    weight: Weight = None,
     split: Split = None,
     learner: Annotated[
         list[str] | None,
@@ -83,6 +85,12 @@ def fit(
             "--calibrate/--no-calibrate", help="Temper probabilities where that helps on held-out rows."
         ),
     ] = True,
+    class_weight: Annotated[
+        Literal["balanced"] | None,
+        typer.Option(
+            "--class-weight", help="Let all classes count alike in the fit, however rare.", show_default=False
+        ),
+    ] = None,
     threshold: Annotated[
         str | None,
         typer.Option(
@@ -130,6 +138,7 @@ def fit(
             positive=positive,
             group=group,
             time=time,
+            weight=weight,
             split=split,
             image=image,
             drop=drop,
@@ -167,6 +176,7 @@ def fit(
                 threshold=cut,
                 refit=refit,
                 device=device,
+                class_weight=class_weight,
             )
         if pressed.pressed or (time_limit is not None and limit.reached):
             note("stopped before the fit had ended by itself; the best round so far is kept")

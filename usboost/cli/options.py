@@ -40,6 +40,10 @@ Time = Annotated[
     str | None,
     typer.Option("--time", help="Column of numbers or dates: the later rows are held out."),
 ]
+Weight = Annotated[
+    str | None,
+    typer.Option("--weight", help="Column of numbers: how many rows each row stands for, 0 for none."),
+]
 Split = Annotated[
     str | None, typer.Option("--split", help="Column that says of each row train, val or test.")
 ]

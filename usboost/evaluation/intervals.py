@@ -15,11 +15,16 @@ DRAWS = 500
 _LARGE = 10_000
 
 Interval = tuple[float, float, float]
-Score = Callable[[np.ndarray, np.ndarray], dict[str, float]]
+Score = Callable[[np.ndarray, np.ndarray, np.ndarray | None], dict[str, float]]
 
 
 def intervals(
-    labels: np.ndarray, probabilities: np.ndarray, *, seed: int = 0, draws: int | None = None
+    labels: np.ndarray,
+    probabilities: np.ndarray,
+    weight: np.ndarray | None = None,
+    *,
+    seed: int = 0,
+    draws: int | None = None,
 ) -> dict[str, Interval]:
     """Each score with its bootstrap percentile interval of 95 %: (score, low, high).
 
@@ -29,16 +34,22 @@ def intervals(
     Parameters
     ----------
     labels : int64 of shape (n,); probabilities : float64 of shape (n, M).
+    weight : float64 of shape (n,), optional; rows are drawn alike, each with its weight.
     draws : samples; by default `DRAWS`.
     """
-    return _bootstrap(score, METRICS, labels, probabilities, seed, draws)
+    return _bootstrap(score, METRICS, labels, probabilities, weight, seed, draws)
 
 
 def regression_intervals(
-    y: np.ndarray, predicted: np.ndarray, *, seed: int = 0, draws: int | None = None
+    y: np.ndarray,
+    predicted: np.ndarray,
+    weight: np.ndarray | None = None,
+    *,
+    seed: int = 0,
+    draws: int | None = None,
 ) -> dict[str, Interval]:
     """The same of a regressor's scores, RMSE, MAE and R²; y and predicted are float64 of shape (n,)."""
-    return _bootstrap(score_regression, REGRESSION_METRICS, y, predicted, seed, draws)
+    return _bootstrap(score_regression, REGRESSION_METRICS, y, predicted, weight, seed, draws)
 
 
 def answer_intervals(
@@ -47,10 +58,10 @@ def answer_intervals(
     """The same of `metrics.score_answers`, with its parameters."""
     pairs = np.column_stack([answers, scores])
 
-    def scored(true: np.ndarray, given: np.ndarray) -> dict[str, float]:
+    def scored(true: np.ndarray, given: np.ndarray, weight: np.ndarray | None) -> dict[str, float]:
         return score_answers(true, given[:, 0].astype(np.int64), given[:, 1])
 
-    return _bootstrap(scored, ANSWER_METRICS, y, pairs, seed, draws)
+    return _bootstrap(scored, ANSWER_METRICS, y, pairs, None, seed, draws)
 
 
 def _bootstrap(
@@ -58,14 +69,18 @@ def _bootstrap(
     metrics: Sequence[str],
     true: np.ndarray,
     predicted: np.ndarray,
+    weight: np.ndarray | None,
     seed: int,
     draws: int | None,
 ) -> dict[str, Interval]:
     n = len(true)
     draws = draws or (DRAWS if n <= _LARGE else 200)
     rng = np.random.default_rng(seed)
-    whole = scored(true, predicted)
-    drawn = [scored(true[rows], predicted[rows]) for rows in (rng.integers(0, n, n) for _ in range(draws))]
+    whole = scored(true, predicted, weight)
+    drawn = [
+        scored(true[rows], predicted[rows], None if weight is None else weight[rows])
+        for rows in (rng.integers(0, n, n) for _ in range(draws))
+    ]
     found = {}
     for key in metrics:
         values = np.array([each[key] for each in drawn])

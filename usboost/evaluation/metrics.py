@@ -5,44 +5,49 @@ from __future__ import annotations
 import numpy as np
 
 from usboost.errors import UsboostError
+from usboost.evaluation.weighted import mean
 
 
-def confusion(y: np.ndarray, predicted: np.ndarray, n_classes: int) -> np.ndarray:
-    """Counts of shape (M, M): row = true class, column = predicted."""
-    return np.bincount(y * n_classes + predicted, minlength=n_classes**2).reshape(n_classes, n_classes)
+def confusion(
+    y: np.ndarray, predicted: np.ndarray, n_classes: int, weight: np.ndarray | None = None
+) -> np.ndarray:
+    """Counts, or weights, of shape (M, M): row = true class, column = predicted."""
+    return np.bincount(y * n_classes + predicted, weight, n_classes**2).reshape(n_classes, n_classes)
 
 
-def f1(y: np.ndarray, predicted: np.ndarray, n_classes: int) -> float:
+def f1(y: np.ndarray, predicted: np.ndarray, n_classes: int, weight: np.ndarray | None = None) -> float:
     """F1 of class 1 for two classes, macro-averaged over classes for more (the paper does not say).
 
     A class that is neither present nor predicted counts 0, as in scikit-learn.
     """
-    counts = confusion(y, predicted, n_classes)
+    counts = confusion(y, predicted, n_classes, weight)
     correct = np.diag(counts).astype(float)
     denominator = counts.sum(axis=0) + counts.sum(axis=1)
     per_class = np.divide(2 * correct, denominator, out=np.zeros(n_classes), where=denominator > 0)
     return float(per_class[1] if n_classes == 2 else per_class.mean())
 
 
-def accuracy(y: np.ndarray, predicted: np.ndarray) -> float:
-    return float(np.mean(y == predicted))
+def accuracy(y: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None = None) -> float:
+    return mean(y == predicted, weight)
 
 
-def best_threshold(y: np.ndarray, probability: np.ndarray) -> float:
+def best_threshold(y: np.ndarray, probability: np.ndarray, weight: np.ndarray | None = None) -> float:
     """The threshold t at which "class 1 where its probability ≥ t" has the highest F1 on these samples.
 
     Parameters
     ----------
     y : int array of shape (n,), classes 0 and 1
     probability : float array of shape (n,), of class 1
+    weight : float array of shape (n,), positive; by default 1
 
     Returns
     -------
     float, halfway between two neighbouring probabilities; the highest such t among equals
     """
     order = np.argsort(-probability, kind="stable")
-    ranked, found = probability[order], np.cumsum(y[order])
-    scores = 2 * found / (np.arange(1, len(y) + 1) + y.sum())
+    own = np.ones(len(y)) if weight is None else weight[order]
+    ranked, found = probability[order], np.cumsum(own * y[order])
+    scores = 2 * found / (np.cumsum(own) + found[-1])
     # a cut lies between two different probabilities, or after the last
     cuts = np.append(np.flatnonzero(ranked[1:] < ranked[:-1]), len(y) - 1)
     best = cuts[scores[cuts].argmax()]
@@ -50,14 +55,19 @@ def best_threshold(y: np.ndarray, probability: np.ndarray) -> float:
     return float((ranked[best] + below) / 2)
 
 
-def auc(positive: np.ndarray, score: np.ndarray) -> float:
+def auc(positive: np.ndarray, score: np.ndarray, weight: np.ndarray | None = None) -> float:
     """The share of pairs, one positive and one not, in which the positive scores higher; ties count half.
 
     Parameters
     ----------
     positive : bool array of shape (n,), some true and some not
     score : float array of shape (n,)
+    weight : float array of shape (n,), optional; a pair counts by the product of its two
     """
+    if weight is not None:
+        _, place = np.unique(score, return_inverse=True)
+        right, wrong = (np.bincount(place, weight * each) for each in (positive, ~positive))
+        return float(right @ (np.cumsum(wrong) - wrong / 2) / (right.sum() * wrong.sum()))
     _, place, counts = np.unique(score, return_inverse=True, return_counts=True)
     ranks = np.cumsum(counts) - (counts - 1) / 2  # from 1; equal scores share the mean of theirs
     n = int(positive.sum())
@@ -120,7 +130,7 @@ def score_answers(y: np.ndarray, answers: np.ndarray, scores: np.ndarray) -> dic
     }
 
 
-def score(y: np.ndarray, probabilities: np.ndarray) -> dict[str, float]:
+def score(y: np.ndarray, probabilities: np.ndarray, weight: np.ndarray | None = None) -> dict[str, float]:
     """F1, accuracy, log-loss (nats) and AUC of class probabilities.
 
     Written out in NumPy: a bootstrap scores hundreds of draws, and scikit-learn's checks of its arguments
@@ -130,6 +140,7 @@ def score(y: np.ndarray, probabilities: np.ndarray) -> dict[str, float]:
     ----------
     y : int array of shape (n,), classes 0..M−1
     probabilities : float array of shape (n, M)
+    weight : float array of shape (n,), positive; by default 1
 
     Returns
     -------
@@ -152,32 +163,34 @@ def score(y: np.ndarray, probabilities: np.ndarray) -> dict[str, float]:
         area = float("nan")
     else:
         asked = [1] if n_classes == 2 else range(n_classes)
-        area = float(np.mean([auc(y == k, clipped[:, k]) for k in asked]))
+        area = float(np.mean([auc(y == k, clipped[:, k], weight) for k in asked]))
     return {
-        "f1": f1(y, predicted, n_classes),
-        "accuracy": accuracy(y, predicted),
-        "log_loss": float(-np.log(clipped[np.arange(len(y)), y]).mean()),
+        "f1": f1(y, predicted, n_classes, weight),
+        "accuracy": accuracy(y, predicted, weight),
+        "log_loss": -mean(np.log(clipped[np.arange(len(y)), y]), weight),
         "auc": area,
     }
 
 
-def rmse(y: np.ndarray, predicted: np.ndarray) -> float:
+def rmse(y: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None = None) -> float:
     """Root of the mean squared error, in the units of y, (n,)."""
-    return float(np.sqrt(np.square(y - predicted).mean()))
+    return float(np.sqrt(mean(np.square(y - predicted), weight)))
 
 
-def mae(y: np.ndarray, predicted: np.ndarray) -> float:
+def mae(y: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None = None) -> float:
     """Mean absolute error, in the units of y, (n,)."""
-    return float(np.abs(y - predicted).mean())
+    return mean(np.abs(y - predicted), weight)
 
 
-def r2(y: np.ndarray, predicted: np.ndarray) -> float:
+def r2(y: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None = None) -> float:
     """1 − Σ(y − ŷ)² / Σ(y − ȳ)²: the share of the variance of y, (n,), that is explained.
 
     NaN where all of y are equal, or there is only one: then nothing is to be explained.
     """
-    total = float(np.square(y - y.mean()).sum())
-    return 1.0 - float(np.square(y - predicted).sum()) / total if np.ptp(y) > 0 else float("nan")
+    own = 1.0 if weight is None else weight
+    total = float((own * np.square(y - mean(y, weight))).sum())
+    missed = float((own * np.square(y - predicted)).sum())
+    return 1.0 - missed / total if np.ptp(y) > 0 else float("nan")
 
 
 def pinball(y: np.ndarray, predicted: np.ndarray, alpha: float) -> float:
@@ -186,12 +199,15 @@ def pinball(y: np.ndarray, predicted: np.ndarray, alpha: float) -> float:
     return float(np.maximum(alpha * residual, (alpha - 1) * residual).mean())
 
 
-def score_regression(y: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
+def score_regression(
+    y: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None = None
+) -> dict[str, float]:
     """RMSE, MAE and R² of predictions.
 
     Parameters
     ----------
     y, predicted : float arrays of shape (n,), in the same units
+    weight : float array of shape (n,), positive; by default 1
 
     Returns
     -------
@@ -204,4 +220,8 @@ def score_regression(y: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
     """
     if not np.isfinite(predicted).all():
         raise UsboostError("a prediction is not finite; fit with a smaller learning rate or shrinkage")
-    return {"rmse": rmse(y, predicted), "mae": mae(y, predicted), "r2": r2(y, predicted)}
+    return {
+        "rmse": rmse(y, predicted, weight),
+        "mae": mae(y, predicted, weight),
+        "r2": r2(y, predicted, weight),
+    }

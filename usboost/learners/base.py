@@ -39,11 +39,12 @@ class LeafValues:
     Attributes
     ----------
     residual : float64 (n,), y − f
-    best : (residuals (k,), their leaves (k,), number of leaves) -> the constants of least loss, one a leaf
+    best : (residuals (k,), their leaves (k,), number of leaves, `Target.counts` of the k or None) -> the
+        constants of least loss, one a leaf
     """
 
     residual: np.ndarray
-    best: Callable[[np.ndarray, np.ndarray, int], np.ndarray]
+    best: Callable[[np.ndarray, np.ndarray, int, np.ndarray | None], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,9 @@ class Target:
         beside it.
     leaf_values : LeafValues or None
         For trees, whose splits are found by the target all the same; other learners do not look at it.
+    counts : float64 array of shape (n,), positive, or None for 1
+        How many rows each sample stands for: the sample weights, the same in every round. Errors count so
+        many times more, and where a learner counts rows (in a tree's leaves) it counts these.
     """
 
     values: np.ndarray
@@ -69,18 +73,29 @@ class Target:
     left_out: np.ndarray | None = None
     metric: np.ndarray | None = None
     leaf_values: LeafValues | None = None
+    counts: np.ndarray | None = None
+
+    @property
+    def error_weights(self) -> np.ndarray | None:
+        """By what the samples' errors count, left out or not: `weights` times `counts`; None for alike."""
+        if self.weights is None or self.counts is None:
+            return self.counts if self.weights is None else self.weights
+        return self.weights * self.counts.reshape(-1, *[1] * (self.weights.ndim - 1))
 
     @property
     def fit_weights(self) -> np.ndarray | None:
         """The weights that a learner fits with: 0 for those left out."""
+        weights = self.error_weights
         if self.left_out is None:
-            return self.weights
-        if self.weights is None:
+            return weights
+        if weights is None:
             return np.where(self.left_out, 0.0, 1.0)
         left_out = self.left_out
-        if left_out.ndim < self.weights.ndim:
+        if left_out.ndim < weights.ndim:
             left_out = left_out[:, None]
-        return np.where(left_out, 0.0, self.weights)
+        elif left_out.ndim > weights.ndim:
+            weights = weights[:, None]
+        return np.where(left_out, 0.0, weights)
 
     def without(self, rows: np.ndarray | None) -> Target:
         """The same with more samples left out: bool (n,), or None for none."""
@@ -92,7 +107,7 @@ class Target:
 
     def of(self, rows: np.ndarray) -> Target:
         """The same of some rows: int (k,)."""
-        others = {name: getattr(self, name) for name in ("weights", "left_out", "metric")}
+        others = {name: getattr(self, name) for name in ("weights", "left_out", "metric", "counts")}
         there = {name: array[rows] for name, array in others.items() if array is not None}
         leaves = self.leaf_values
         if leaves is not None:

@@ -204,21 +204,28 @@ class ClassifierTrainer:
         given = target.fit_weights
         weights = np.ones(len(values)) if given is None else given
         weights = np.broadcast_to(weights.reshape(len(values), -1), values.shape)
-        columns = range(values.shape[1])
-        return FittedClassifiers(tuple(self._fit_column(values[:, k], weights[:, k], seed) for k in columns))
+        columns = [
+            self._fit_column(values[:, k], weights[:, k], target.counts, seed) for k in range(values.shape[1])
+        ]
+        return FittedClassifiers(tuple(columns))
 
-    def _fit_column(self, signs: np.ndarray, weights: np.ndarray, seed: int) -> Rule:
+    def _fit_column(
+        self, signs: np.ndarray, weights: np.ndarray, counts: np.ndarray | None, seed: int
+    ) -> Rule:
         rows = self._prepared.present & (weights > 0)
         if not rows.any():  # weights so small that they are 0
-            rows, weights = self._prepared.present, np.ones(len(weights))
+            rows, weights = self._prepared.present, np.ones(len(weights)) if counts is None else counts
         signs, weights = signs[rows], weights[rows]
         if len(np.unique(signs)) < 2:  # most classifiers refuse a single class
             return SignTree(Tree.constant(float(signs[0]) if len(signs) else -1.0))
+        weights = weights / weights.mean()
+        if counts is not None:  # as many rows as the samples stand for
+            weights = weights * counts[rows].mean()
         estimator = clone(self._estimator)
         names = [name for name in estimator.get_params() if name.split("__")[-1] == "random_state"]
         estimator.set_params(**dict.fromkeys(names, seed))
         try:
-            estimator.fit(self._prepared.values[rows], signs, sample_weight=weights / weights.mean())
+            estimator.fit(self._prepared.values[rows], signs, sample_weight=weights)
         except ValueError as error:
             raise UsboostError(f"the weak classifier {estimator} could not be fitted: {error}") from error
         return _rule(estimator)

@@ -195,14 +195,16 @@ class RegressorTrainer:
         together = get_tags(self._estimator).target_tags.multi_output
         if n_outputs == 1 or (together and (weights is None or weights.ndim == 1)):
             one = weights if weights is None or weights.ndim == 1 else weights[:, 0]
-            return FittedRegressors((self._fit(target.values, one, seed),))
+            return FittedRegressors((self._fit(target.values, one, target.counts, seed),))
         parts = []
         for k in range(n_outputs):
             own = weights if weights is None or weights.ndim == 1 else weights[:, k]
-            parts.append(self._fit(target.values[:, k : k + 1], own, seed))
+            parts.append(self._fit(target.values[:, k : k + 1], own, target.counts, seed))
         return FittedRegressors(tuple(parts))
 
-    def _fit(self, values: np.ndarray, weights: np.ndarray | None, seed: int) -> Form:
+    def _fit(
+        self, values: np.ndarray, weights: np.ndarray | None, counts: np.ndarray | None, seed: int
+    ) -> Form:
         estimator = clone(self._estimator)
         names = [name for name in estimator.get_params() if name.split("__")[-1] == "random_state"]
         estimator.set_params(**dict.fromkeys(names, seed % 2**32))
@@ -211,7 +213,9 @@ class RegressorTrainer:
         if weights is not None:
             taken = weights[rows]
             if has_fit_parameter(estimator, "sample_weight"):
-                given["sample_weight"] = taken / taken.mean()
+                taken = taken / taken.mean()
+                # a penalty sees as many rows as the samples stand for
+                given["sample_weight"] = taken if counts is None else taken * counts[rows].mean()
             elif np.ptp(taken):
                 raise UsboostError(
                     f"{type(estimator).__name__} takes no sample_weight, which this target needs; "

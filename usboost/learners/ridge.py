@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -101,7 +100,8 @@ class RidgeLearner(BaseEstimator):
 
     For wide views, such as frozen embeddings of pictures, where it is better than a network and costs a
     matrix product a round: targets without weights (target "gradient") share one eigendecomposition.
-    It minimises Σ_i w_i ‖y_i − x_i W − b‖² + α ‖W‖², with the weights scaled to a mean of 1 and b free.
+    It minimises Σ_i w_i ‖y_i − x_i W − b‖² + α ‖W‖², with the weights scaled to a mean of 1 and b free. A
+    sample of sample weight 2 is two of them, of which one is left out at a time.
 
     Parameters
     ----------
@@ -188,25 +188,28 @@ class RidgeTrainer:
     def __init__(self, prepared: Design, alphas: np.ndarray | None) -> None:
         self._prepared, self._alphas = prepared, alphas
         self._last: tuple[FittedRidge, np.ndarray] | None = None
+        self._made: Spectrum | None = None
 
-    @cached_property
-    def _whole(self) -> Spectrum:
-        """Of all rows with equal weights: made once, for all rounds."""
-        return Spectrum(self._prepared.matrix)
+    def _whole(self, counts: np.ndarray | None) -> Spectrum:
+        """Of all rows with no other weights: made once, as rows count the same in every round."""
+        if self._made is None:
+            self._made = Spectrum(self._prepared.matrix, counts=counts)
+        return self._made
 
     def fit(self, target: Target, *, seed: int, start: FittedLearner | None = None) -> FittedRidge:
-        weights, values = target.fit_weights, target.values
+        counts, values = target.counts, target.values
+        weights = replace(target, counts=None).fit_weights
         if target.metric is not None:
             metric = target.metric if weights is None else target.metric * weights[:, None, None]
-            solver = MetricRidge(self._whole, values, metric)
-            return self._keep(solver.solve(self._penalties(self._whole)))
+            whole = self._whole(counts)
+            return self._keep(MetricRidge(whole, values, metric).solve(self._penalties(whole)))
         if weights is None:
-            return self._keep(self._solve(self._whole, values))
+            return self._keep(self._solve(self._whole(counts), values))
         columns = np.arange(values.shape[1])
         alike = (
             [(weights, columns)] if weights.ndim == 1 else [(weights[:, k], columns[[k]]) for k in columns]
         )
-        parts = [(*self._weighted(own, values[:, at]), at) for own, at in alike]
+        parts = [(*self._weighted(own, values[:, at], counts), at) for own, at in alike]
         fitted = _joined([solved for solved, _, _ in parts], values.shape[1])
         outputs = fitted.predict(self._prepared)  # it has not seen the rows without weight
         for solved, rows, at in parts:
@@ -225,12 +228,15 @@ class RidgeTrainer:
         self._last = fitted, solved.left_out.astype(np.float32)
         return fitted
 
-    def _weighted(self, weights: np.ndarray, values: np.ndarray) -> tuple[Solution, np.ndarray]:
+    def _weighted(
+        self, weights: np.ndarray, values: np.ndarray, counts: np.ndarray | None
+    ) -> tuple[Solution, np.ndarray]:
         """The solution for the rows with a weight, and their positions."""
         rows = np.flatnonzero(weights > 0)
         if not len(rows):  # weights so small that they are 0
             rows, weights = np.arange(len(weights)), np.ones(len(weights))
-        spectrum = Spectrum(self._prepared.matrix[rows], weights[rows])
+        own = None if counts is None else counts[rows]
+        spectrum = Spectrum(self._prepared.matrix[rows], weights[rows], own)
         return self._solve(spectrum, values[rows]), rows
 
     def _solve(self, spectrum: Spectrum, values: np.ndarray) -> Solution:

@@ -35,28 +35,31 @@ class _Unknowns:
 class MetricRidge:
     """min Σ_i (g_i − v_i)ᵀ M_i (g_i − v_i) + α ‖W‖² with g_i = x_i W + b, for any α.
 
-    The metrics, scaled to a mean trace of D, make the normal equations of all outputs one system. It is
-    solved without being made: were every M_i their mean M̄ = Q diag(μ) Qᵀ, it would be diagonal in the
-    eigenbases of the rows and of M̄, and that is the preconditioner. The same approximation gives the
-    leave-one-out outputs: g_i − A_i M_i (v_i − g_i), where A_i, the inverse normal matrix of the other rows
-    on row i's side, is that of rows with M̄. They are exact where all metrics are equal.
+    Row i counts c_i times (`Spectrum.counts`). The metrics, scaled to a mean trace of D, make the normal
+    equations of all outputs one system. It is solved without being made: were every M_i their mean
+    M̄ = Q diag(μ) Qᵀ, it would be diagonal in the eigenbases of the rows and of M̄, and that is the
+    preconditioner. The same approximation gives the leave-one-out outputs: g_i − A_i M_i (v_i − g_i), where
+    A_i, the inverse normal matrix of the other rows on row i's side, is that of rows with M̄. They are exact
+    where all metrics are equal.
 
     Parameters
     ----------
-    spectrum : of the n rows, with equal weights
+    spectrum : of the n rows, with no weights but their counts
     values : float (n, D); metric : float (n, D, D), 0 for rows that are left out
     """
 
     def __init__(self, spectrum: Spectrum, values: np.ndarray, metric: np.ndarray) -> None:
-        traces = np.einsum("nii->n", metric)
-        seen = max(1, np.count_nonzero(traces))
+        counts = spectrum.counts
+        traces = counts * np.einsum("nii->n", metric)
+        seen = max(1.0, float(counts[traces > 0].sum()))
         self._metric = metric * (values.shape[1] * seen / max(traces.sum(), np.finfo(float).tiny))
+        self._metric *= counts[:, None, None]
         self._spectrum, self._values = spectrum, values
         self._singular = np.sqrt(spectrum.eigenvalues)[:, None]
-        self._mu, self._turn = np.linalg.eigh(self._metric.mean(axis=0))
+        self._mu, self._turn = np.linalg.eigh(self._metric.sum(axis=0) / spectrum.n)
         self._mu = np.maximum(self._mu, 0.0)
         known = self._mu > 1e-9 * self._mu.max()
-        self._mean_inverse = np.where(known, 1.0, 0.0) / np.where(known, len(values) * self._mu, 1.0)
+        self._mean_inverse = np.where(known, 1.0, 0.0) / np.where(known, spectrum.n * self._mu, 1.0)
         self._right = self._back(self._times(values))
 
     def solve(self, alphas: np.ndarray) -> Solution:
@@ -85,10 +88,11 @@ class MetricRidge:
 
     def _forth(self, at: _Unknowns) -> np.ndarray:
         """g, float64 (n, D)."""
-        return self._spectrum.spread(self._singular * at.c) + at.b
+        return self._spectrum.spread(self._singular * at.c) / self._spectrum.root + at.b
 
     def _back(self, outputs: np.ndarray) -> _Unknowns:
-        return _Unknowns(self._singular * self._spectrum.along(outputs), outputs.sum(axis=0))
+        along = self._spectrum.along(outputs / self._spectrum.root)
+        return _Unknowns(self._singular * along, outputs.sum(axis=0))
 
     def _product(self, at: _Unknowns, alpha: float) -> _Unknowns:
         found = self._back(self._times(self._forth(at)))
@@ -122,12 +126,15 @@ class MetricRidge:
     def _solution(self, at: _Unknowns, alpha: float) -> tuple[Solution, float]:
         """The regression, and its leave-one-out error."""
         outputs = self._forth(at)
-        missing = self._times(self._values - outputs)
+        once = self._spectrum.once[:, None]
+        missing = self._times(self._values - outputs) / once
         shares = self._spectrum.eigenvalues[:, None] / (
             self._spectrum.eigenvalues[:, None] * self._mu + alpha
         )
-        inverse = self._mean_inverse + self._spectrum.leverage(shares)
-        inverse /= np.maximum(1.0 - self._mu * inverse, 1e-6)
+        # of a row as if it counted once: its own leverage is that of all that it stands for
+        counts = self._spectrum.counts[:, None]
+        inverse = self._mean_inverse + self._spectrum.leverage(shares) / counts
+        inverse /= np.maximum(1.0 - self._mu * inverse * (counts / once), 1e-6)
         left_out = outputs - ((missing @ self._turn) * inverse) @ self._turn.T
         error = self._values - left_out
         coefficients = self._spectrum.directions @ at.c

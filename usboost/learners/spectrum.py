@@ -42,12 +42,15 @@ class Spectrum:
 
     They minimise Σ_i w_i ‖y_i − b − x_i W‖² + α ‖W‖², the weights scaled to a mean of 1. With the centred
     rows √w_i (x_i − x̄) = U S Vᵀ, a row's leave-one-out residual is e_i / (1 − h_i), where
-    e = y − ŷ and h_i = w_i/Σw + Σ_j u_ij² s_j²/(s_j² + α): no regression is fitted again.
+    e = y − ŷ and h_i = w_i/Σw + Σ_j u_ij² s_j²/(s_j² + α): no regression is fitted again. A row that stands
+    for c_i rows is left out once, h_i / c_i in place of h_i; where c_i < 1, it is left out as a whole.
 
     Parameters
     ----------
     rows : float32 (n, p)
     weights : float (n,), all positive, or None for equal ones
+    counts : float (n,), all positive, or None for 1: c, by which w is multiplied; w then has the mean 1 over
+        all rows that the n stand for
 
     Attributes
     ----------
@@ -55,15 +58,24 @@ class Spectrum:
     directions : (p, r), V; basis : (n, r), U; float64, or float32 for large tables
     """
 
-    def __init__(self, rows: np.ndarray, weights: np.ndarray | None = None) -> None:
+    def __init__(
+        self, rows: np.ndarray, weights: np.ndarray | None = None, counts: np.ndarray | None = None
+    ) -> None:
         n, p = rows.shape
         self.weights = np.ones(n) if weights is None else weights / weights.mean()
+        self.counts = np.ones(n) if counts is None else counts
+        if counts is not None:
+            self.weights = (
+                counts if weights is None else counts * weights / np.average(weights, weights=counts)
+            )
+        self.once = np.maximum(self.counts, 1.0)  # of what a row stands for, 1 in so many is left out
         self.share = self.weights / self.weights.sum()
         self.root = np.sqrt(self.weights)[:, None]
         rows = rows.astype(np.float64) if rows.size < SMALL else rows
         self.mean = sum((self.share[at] @ rows[at].astype(np.float64) for at in _blocks(n)), np.zeros(p))
         centred = (rows - self.mean.astype(rows.dtype)) * self.root.astype(rows.dtype)
         self.eigenvalues, self.directions, self.basis = _decomposed(centred)
+        self.n = float(self.counts.sum())
         self.full = len(self.eigenvalues) >= n - 1  # the rows can follow any target
         self._squares = np.square(self.basis)
 
@@ -127,6 +139,8 @@ class Spectrum:
         free = 1.0 - self.share[at] - squares.sum(axis=1, dtype=np.float64)
         free = np.zeros_like(free) if self.full else np.maximum(free, 0.0)
         kept = free[:, None] + squares @ taken.astype(kind)
+        if (self.once > 1).any():
+            kept = 1.0 - (1.0 - kept) / self.once[at, None]
         return residuals / np.maximum(kept, 1e-9)[:, :, None]
 
 

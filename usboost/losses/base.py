@@ -44,7 +44,24 @@ class Loss(Protocol):
     def line(self, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray]) -> Line: ...
 
 
-class RegressionLoss(Loss, Protocol):
+class CountingLoss(Protocol):
+    """A loss whose means count row i `counts[i]` times, float64 (n,); each once by default."""
+
+    @property
+    def n_outputs(self) -> int: ...
+
+    def risk(self, f: np.ndarray, y: np.ndarray, counts: np.ndarray | None = None) -> float: ...
+
+    def line(
+        self,
+        f: np.ndarray,
+        y: np.ndarray,
+        directions: list[np.ndarray],
+        counts: np.ndarray | None = None,
+    ) -> Line: ...
+
+
+class RegressionLoss(CountingLoss, Protocol):
     """A loss of one output, L(y − f), with targets y of shape (n, 1); its lines are `ClosedFormLine`s."""
 
     @property
@@ -56,14 +73,27 @@ class RegressionLoss(Loss, Protocol):
         """What learners are fitted to, of the residual's shape: −∂L/∂f up to a positive factor."""
         ...
 
-    def constants(self, residual: np.ndarray, groups: np.ndarray, n_groups: int) -> np.ndarray:
-        """For each group of samples the c of the lowest Σ L(residual_i − c): float64 (n_groups,).
+    def constants(
+        self, residual: np.ndarray, groups: np.ndarray, n_groups: int, counts: np.ndarray | None = None
+    ) -> np.ndarray:
+        """For each group of samples the c of the lowest Σ counts_i L(residual_i − c): float64 (n_groups,).
 
         Parameters
         ----------
         residual : float64 (n,); groups : int (n,), from 0; a group without a sample gets 0
+        counts : float64 (n,), positive; 1 by default
         """
         ...
+
+
+def mean(values: np.ndarray, counts: np.ndarray | None = None) -> float:
+    """The mean of values (n,), of which the i-th counts `counts[i]` times."""
+    return float(values.mean() if counts is None else np.average(values, weights=counts))
+
+
+def relative(counts: np.ndarray) -> np.ndarray:
+    """Counts (n,) over their mean: with them as factors a mean over the n rows is the counted one."""
+    return np.asarray(counts / counts.mean())
 
 
 def simplex_codewords(n_classes: int) -> np.ndarray:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import softmax
 
-from usboost.losses.base import Expansion, simplex_codewords
+from usboost.losses.base import Expansion, mean, relative, simplex_codewords
 
 
 @dataclass(frozen=True)
@@ -82,9 +82,9 @@ class CodewordExponential:
         with np.errstate(over="ignore"):
             return np.exp(-0.5 * self.margins(f, y))
 
-    def risk(self, f: np.ndarray, y: np.ndarray) -> float:
+    def risk(self, f: np.ndarray, y: np.ndarray, counts: np.ndarray | None = None) -> float:
         """R(f) = 1 + mean_i Σ_{k≠c_i} e_ik."""
-        return 1.0 + float(self.weights(f, y).sum(axis=1).mean())
+        return 1.0 + mean(self.weights(f, y).sum(axis=1), counts)
 
     def w(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
         """w_i = ½ Σ_k (y_i − y^k) e_ik, the negative gradient per sample (US equation 1)."""
@@ -111,11 +111,20 @@ class CodewordExponential:
         """The zero-sum d_i = 2(y_i − 1/M) that solves H_i d_i = w_i, whatever f is: (n, D)."""
         return 2.0 * (self.codewords - self.codewords.mean(axis=0))[y]
 
-    def line(self, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray]) -> ExponentialLine:
+    def line(
+        self,
+        f: np.ndarray,
+        y: np.ndarray,
+        directions: list[np.ndarray],
+        counts: np.ndarray | None = None,
+    ) -> ExponentialLine:
         slopes = np.empty((len(directions), len(y), self.n_classes - 1))
         for slope, direction in zip(slopes, directions):
             np.multiply(self.margins(direction, y), -0.5, out=slope)
-        return ExponentialLine(self.weights(f, y), slopes)
+        weights = self.weights(f, y)
+        if counts is not None:
+            weights *= relative(counts)[:, None]
+        return ExponentialLine(weights, slopes)
 
     def probabilities(self, f: np.ndarray) -> np.ndarray:
         """softmax of the scores, (n, M): at the risk's minimiser f_k − f_c = log(p_k/p_c)."""

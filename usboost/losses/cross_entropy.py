@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from usboost.losses.base import Expansion, refuse_zero, simplex_codewords
+from usboost.losses.base import Expansion, mean, refuse_zero, relative, simplex_codewords
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ class SoftmaxCrossEntropy:
         scores -= scores.max(axis=1, keepdims=True)
         return scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
 
-    def risk(self, f: np.ndarray, y: np.ndarray) -> float:
-        return float(-(y * self._log_p(f)).sum(axis=1).mean())
+    def risk(self, f: np.ndarray, y: np.ndarray, counts: np.ndarray | None = None) -> float:
+        return -mean((y * self._log_p(f)).sum(axis=1), counts)
 
     def labels(self, codes: np.ndarray) -> np.ndarray:
         """Class codes (n,) as this loss takes labels: one-hot rows (n, M)."""
@@ -97,10 +97,17 @@ class SoftmaxCrossEntropy:
         lengths = np.maximum(np.square(target).sum(axis=1), np.finfo(float).tiny)
         return (p * np.square(d - mean)).sum(axis=1) / lengths
 
-    def line(self, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray]) -> _CrossEntropyLine:
+    def line(
+        self,
+        f: np.ndarray,
+        y: np.ndarray,
+        directions: list[np.ndarray],
+        counts: np.ndarray | None = None,
+    ) -> _CrossEntropyLine:
         if not self.zero_steps:
             refuse_zero(np.array([np.any(d) for d in directions]))
-        return _CrossEntropyLine(self.scores(f), y, np.stack([self.scores(d) for d in directions]))
+        weights = None if counts is None else relative(counts)
+        return _CrossEntropyLine(self.scores(f), y, np.stack([self.scores(d) for d in directions]), weights)
 
     def probabilities(self, f: np.ndarray) -> np.ndarray:
         """softmax(F), (n, M)."""
@@ -108,12 +115,17 @@ class SoftmaxCrossEntropy:
 
 
 class _CrossEntropyLine:
-    """mean_i [log Σ_k exp(F_k + Σ_v step_v d_vk) − Σ_k y_k (F_k + Σ_v step_v d_vk)]."""
+    """mean_i w_i [log Σ_k exp(F_k + Σ_v step_v d_vk) − Σ_k y_k (F_k + Σ_v step_v d_vk)], w of mean 1."""
 
-    def __init__(self, scores: np.ndarray, y: np.ndarray, directions: np.ndarray) -> None:
+    def __init__(
+        self, scores: np.ndarray, y: np.ndarray, directions: np.ndarray, weights: np.ndarray | None = None
+    ) -> None:
         # classes first: sums over a few classes then run along the samples
         self._scores, self._y = np.ascontiguousarray(scores.T), np.ascontiguousarray(y.T)
         self._directions = np.ascontiguousarray(np.swapaxes(directions, 1, 2))
+        self._weights = weights
+        if weights is not None:
+            self._y = self._y * weights
 
     def risk(self, steps: np.ndarray) -> float:
         return self._evaluate(steps)[0]
@@ -124,7 +136,10 @@ class _CrossEntropyLine:
         linear = np.vdot(self._y, scores)
         exponentials = np.exp(scores, out=scores)
         total = exponentials.sum(axis=0)
-        risk = float(np.log(total).sum() - linear) / len(total)
+        logs = np.log(total)
+        if self._weights is not None:  # y has them already
+            logs, total = self._weights * logs, total / self._weights
+        risk = float(logs.sum() - linear) / len(total)
         exponentials /= total
         return risk, exponentials
 
@@ -136,4 +151,5 @@ class _CrossEntropyLine:
         weighted = p * self._directions
         means = weighted.sum(axis=1)
         second = weighted.reshape(len(steps), -1) @ flat.T
-        return risk, gradient, (second - means @ means.T) / n
+        others = means if self._weights is None else means / self._weights
+        return risk, gradient, (second - means @ others.T) / n

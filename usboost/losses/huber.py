@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from usboost.losses.base import Expansion
+from usboost.losses.base import Expansion, mean, relative
 
 _STEPS = 100
 
@@ -18,10 +18,10 @@ class Huber:
 
     Parameters
     ----------
-    delta : δ, positive, in the units of y
+    delta : δ, positive, in the units of y; float64 (n,) if each residual has its own
     """
 
-    delta: float
+    delta: float | np.ndarray
     n_outputs: ClassVar[int] = 1
     refits_leaves: ClassVar[bool] = True
 
@@ -31,8 +31,8 @@ class Huber:
         cut = self.pseudo_residual(residual)
         return cut * (residual - 0.5 * cut)
 
-    def risk(self, f: np.ndarray, y: np.ndarray) -> float:
-        return float(self.of(y - f).mean())
+    def risk(self, f: np.ndarray, y: np.ndarray, counts: np.ndarray | None = None) -> float:
+        return mean(self.of(y - f).ravel(), counts)
 
     def pseudo_residual(self, residual: np.ndarray) -> np.ndarray:
         """−∂L/∂f: the residual, cut to [−δ, δ]."""
@@ -42,28 +42,42 @@ class Huber:
         """The negative gradient per sample, (n, 1)."""
         return self.pseudo_residual(y - f)
 
-    def constants(self, residual: np.ndarray, groups: np.ndarray, n_groups: int) -> np.ndarray:
+    def constants(
+        self, residual: np.ndarray, groups: np.ndarray, n_groups: int, counts: np.ndarray | None = None
+    ) -> np.ndarray:
         """Huber's location of each group, float64 (n_groups,): Newton steps within a shrinking bracket."""
-        counts = np.bincount(groups, minlength=n_groups)
+        own = 1.0 if counts is None else counts
+        held = np.bincount(groups, counts, n_groups)
         low, high = np.full(n_groups, np.inf), np.full(n_groups, -np.inf)
         np.minimum.at(low, groups, residual)
         np.maximum.at(high, groups, residual)
-        low[counts == 0] = high[counts == 0] = 0.0
-        at = np.bincount(groups, residual, n_groups) / np.maximum(counts, 1)
+        low[held == 0] = high[held == 0] = 0.0
+        at = np.bincount(groups, own * residual, n_groups) / np.where(held > 0, held, 1)
         for _ in range(_STEPS):
             away = residual - at[groups]
-            slope = np.bincount(groups, self.pseudo_residual(away), n_groups)
-            near = np.bincount(groups, np.abs(away) <= self.delta, n_groups)
+            slope = np.bincount(groups, own * self.pseudo_residual(away), n_groups)
+            near = np.bincount(groups, own * (np.abs(away) <= self.delta), n_groups)
             low, high = np.where(slope >= 0, at, low), np.where(slope <= 0, at, high)
-            moved = at + slope / np.maximum(near, 1)
+            moved = at + slope / np.where(near > 0, near, 1)
             moved = np.where((moved >= low) & (moved <= high) & (near > 0), moved, (low + high) / 2)
             if np.array_equal(moved, at):
                 break
             at = moved
         return at
 
-    def line(self, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray]) -> _HuberLine:
-        return _HuberLine(self, (y - f).ravel(), np.stack([d.ravel() for d in directions]))
+    def line(
+        self,
+        f: np.ndarray,
+        y: np.ndarray,
+        directions: list[np.ndarray],
+        counts: np.ndarray | None = None,
+    ) -> _HuberLine:
+        residual, along = (y - f).ravel(), np.stack([d.ravel() for d in directions])
+        if counts is None:
+            return _HuberLine(self, residual, along)
+        # w L_δ(r) = L_{√w δ}(√w r)
+        root = np.sqrt(relative(counts))
+        return _HuberLine(Huber(self.delta * root), root * residual, root * along)
 
 
 class _HuberLine:

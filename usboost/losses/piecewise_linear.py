@@ -9,7 +9,7 @@ import numpy as np
 from scipy.linalg import qr
 
 from usboost.errors import UsboostError
-from usboost.losses.base import Expansion
+from usboost.losses.base import Expansion, mean, relative
 
 TIES = 1e-9
 """Residuals are moved by up to this share of their mean size, so that no more of them are 0 at once than
@@ -56,8 +56,8 @@ class PiecewiseLinear:
         """The loss of each residual, of its shape."""
         return np.maximum(self.above * residual, -self.below * residual)
 
-    def risk(self, f: np.ndarray, y: np.ndarray) -> float:
-        return float(self.of(y - f).mean())
+    def risk(self, f: np.ndarray, y: np.ndarray, counts: np.ndarray | None = None) -> float:
+        return mean(self.of(y - f).ravel(), counts)
 
     def pseudo_residual(self, residual: np.ndarray) -> np.ndarray:
         """−∂L/∂f: `above` where the residual is positive, else −`below`; 0 at 0."""
@@ -67,18 +67,51 @@ class PiecewiseLinear:
         """The negative (sub)gradient per sample, (n, 1)."""
         return self.pseudo_residual(y - f)
 
-    def constants(self, residual: np.ndarray, groups: np.ndarray, n_groups: int) -> np.ndarray:
+    def constants(
+        self, residual: np.ndarray, groups: np.ndarray, n_groups: int, counts: np.ndarray | None = None
+    ) -> np.ndarray:
         """A quantile of each group, float64 (n_groups,): the smallest residual that is one."""
-        counts = np.bincount(groups, minlength=n_groups)
         order = np.lexsort((residual, groups))
         level = self.above / (self.above + self.below)
+        if counts is not None:
+            return _counted_quantiles(residual[order], groups[order], n_groups, counts[order], level)
+        counts = np.bincount(groups, minlength=n_groups)
         # the level times the count may lie above a whole number by a rounding error
         place = np.clip(np.ceil(counts * level - 1e-9).astype(np.int64) - 1, 0, np.maximum(counts - 1, 0))
         at = np.minimum(np.cumsum(counts) - counts + place, max(len(residual) - 1, 0))
         return np.where(counts > 0, residual[order][at], 0.0)
 
-    def line(self, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray]) -> _PolygonalLine:
-        return _PolygonalLine(self, (y - f).ravel(), np.stack([d.ravel() for d in directions], axis=1))
+    def line(
+        self,
+        f: np.ndarray,
+        y: np.ndarray,
+        directions: list[np.ndarray],
+        counts: np.ndarray | None = None,
+    ) -> _PolygonalLine:
+        residual, along = (y - f).ravel(), np.stack([d.ravel() for d in directions], axis=1)
+        if counts is None:
+            return _PolygonalLine(self, residual, along)
+        weights = relative(counts)  # w L(r) = L(w r)
+        return _PolygonalLine(self, weights * residual, weights[:, None] * along)
+
+
+def _counted_quantiles(
+    residual: np.ndarray, groups: np.ndarray, n_groups: int, counts: np.ndarray, level: float
+) -> np.ndarray:
+    """The smallest residual of each group that, with those below it, holds `level` of its counts.
+
+    Parameters
+    ----------
+    residual, groups, counts : (n,), sorted by group and residual
+    """
+    held = np.bincount(groups, counts, n_groups)
+    rows = np.bincount(groups, minlength=n_groups)
+    last = np.cumsum(rows) - 1
+    first = last - rows + 1
+    # the level times the counts may lie above a sum of them by a rounding error
+    wanted = np.cumsum(held) - held + level * held - 1e-9 * counts.mean()
+    at = np.clip(np.searchsorted(np.cumsum(counts), wanted), first, np.maximum(last, first))
+    return np.where(rows > 0, residual[np.minimum(at, max(len(residual) - 1, 0))], 0.0)
 
 
 class _PolygonalLine:

@@ -50,6 +50,6 @@ def regression_loss(name: str, *, quantile: float = 0.5, delta: float = 1.0) -> 
     return Squared(1, zero_steps=True)
 
 
-def best_constant(loss: RegressionLoss, y: np.ndarray) -> float:
+def best_constant(loss: RegressionLoss, y: np.ndarray, counts: np.ndarray | None = None) -> float:
     """f⁰, the constant of the lowest risk on targets (n,): mean, median, quantile or Huber's location."""
-    return float(loss.constants(y, np.zeros(len(y), dtype=np.int64), 1)[0])
+    return float(loss.constants(y, np.zeros(len(y), dtype=np.int64), 1, counts)[0])

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import log_expit, softmax
 
 from usboost.errors import UsboostError
+from usboost.losses.base import mean, relative
 from usboost.losses.codeword import ExponentialLine
 
 
@@ -31,20 +32,29 @@ class Exponential:
         largest = float(exponents.max())
         return exponents - largest, largest
 
-    def risk(self, f: np.ndarray, y: np.ndarray) -> float:
+    def risk(self, f: np.ndarray, y: np.ndarray, counts: np.ndarray | None = None) -> float:
         with np.errstate(over="ignore"):
-            return float(np.exp(-y * f).sum(axis=1).mean())
+            return mean(np.exp(-y * f).sum(axis=1), counts)
 
     def weights(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
         """D(i, k) ∝ exp(−y_ik f_ik), normalised jointly to sum 1 (EB equations 13, 24 and 26): (n, D)."""
         weights = np.exp(self._log_terms(f, y)[0])
         return weights / weights.sum()
 
-    def line(self, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray]) -> _SignLine:
+    def line(
+        self,
+        f: np.ndarray,
+        y: np.ndarray,
+        directions: list[np.ndarray],
+        counts: np.ndarray | None = None,
+    ) -> _SignLine:
         terms, largest = self._log_terms(f, y)
         with np.errstate(over="ignore"):
             scale = float(np.exp(largest))
-        return _SignLine(np.exp(terms), np.stack([-y * d for d in directions]), 0.0, scale)
+        weights = np.exp(terms)
+        if counts is not None:
+            weights *= relative(counts)[:, None]
+        return _SignLine(weights, np.stack([-y * d for d in directions]), 0.0, scale)
 
     def probabilities(self, f: np.ndarray) -> np.ndarray:
         """Class probabilities: (n, 2) from one column of scores, (n, D) from more.

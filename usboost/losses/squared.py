@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from usboost.losses.base import Expansion, refuse_zero
+from usboost.losses.base import Expansion, mean, refuse_zero, relative
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class Squared:
     zero_steps: bool = False
     refits_leaves: ClassVar[bool] = False  # a tree's leaves hold means as it is
 
-    def risk(self, f: np.ndarray, y: np.ndarray) -> float:
-        return float(np.square(y - f).sum(axis=1).mean())
+    def risk(self, f: np.ndarray, y: np.ndarray, counts: np.ndarray | None = None) -> float:
+        return mean(np.square(y - f).sum(axis=1), counts)
 
     def newton_target(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
         """−(∇²L)⁻¹∇L = y − f."""
@@ -35,17 +35,28 @@ class Squared:
         """The residual itself."""
         return residual
 
-    def constants(self, residual: np.ndarray, groups: np.ndarray, n_groups: int) -> np.ndarray:
+    def constants(
+        self, residual: np.ndarray, groups: np.ndarray, n_groups: int, counts: np.ndarray | None = None
+    ) -> np.ndarray:
         """The mean of each group, float64 (n_groups,), from residuals (n,) and groups 0, 1, … (n,)."""
-        return np.bincount(groups, residual, n_groups) / np.maximum(
-            np.bincount(groups, minlength=n_groups), 1
-        )
+        held = np.bincount(groups, counts, n_groups)
+        sums = np.bincount(groups, residual if counts is None else counts * residual, n_groups)
+        return sums / np.where(held > 0, held, 1)
 
     def curvature(self, target: np.ndarray, f: np.ndarray, y: np.ndarray) -> None:
         """The same everywhere: None."""
 
-    def line(self, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray]) -> _QuadraticLine:
-        return _QuadraticLine(y - f, directions, self.zero_steps)
+    def line(
+        self,
+        f: np.ndarray,
+        y: np.ndarray,
+        directions: list[np.ndarray],
+        counts: np.ndarray | None = None,
+    ) -> _QuadraticLine:
+        if counts is None:
+            return _QuadraticLine(y - f, directions, self.zero_steps)
+        root = np.sqrt(relative(counts))[:, None]
+        return _QuadraticLine(root * (y - f), [root * each for each in directions], self.zero_steps)
 
     def scores(self, f: np.ndarray) -> np.ndarray:
         """f itself: with one-hot targets the prediction is the arg max."""

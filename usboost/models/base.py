@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.files.parts import Registry
-from usboost.models.estimator import ViewsEstimator, as_views, one_for_each_row
+from usboost.models.estimator import Samples, ViewsEstimator, as_views, one_for_each_row
 
 MODELS = Registry(
     "model",
@@ -62,7 +63,8 @@ class ViewsClassifier(ClassifierMixin, ViewsEstimator):
         self,
         X: Views | Mapping[str, Any],
         y: Sequence[Any] | np.ndarray,
-        validation: tuple[Views | Mapping[str, Any], Sequence[Any] | np.ndarray] | None = None,
+        validation: tuple[Any, ...] | None = None,
+        sample_weight: Sequence[float] | np.ndarray | None = None,
     ) -> ViewsClassifier:
         """Fit to the views of n samples and their labels.
 
@@ -70,14 +72,19 @@ class ViewsClassifier(ClassifierMixin, ViewsEstimator):
         ----------
         X : Views, or dict of view name to view
         y : (n,) labels of any type that sorts
-        validation : (X, y), optional
+        validation : (X, y) or (X, y, sample_weight), optional
             Samples for early stopping; otherwise `validation_fraction` of the training samples,
             stratified, is set aside (0 for none: the last round is then kept).
+        sample_weight : (n,) finite numbers of at least 0, optional
+            How many rows each sample stands for: 2 is the row twice, 0 is no row, ½ half a one. Their sum
+            matters, too, wherever rows are counted, as in leaves; scale weights that only say how much
+            rows matter to a mean of 1. Rows are drawn (validation, folds, batches) whatever their weights.
 
         Raises
         ------
         UsboostError
-            If rows do not match, only one class is there, or validation holds an unknown label.
+            If rows do not match, only one class is there, validation holds an unknown label, or a weight is
+            negative or no finite number.
         """
         views = as_views(X)
         labels = one_for_each_row(y, len(views), "label")
@@ -87,13 +94,15 @@ class ViewsClassifier(ClassifierMixin, ViewsEstimator):
             check_classification_targets(labels)
         except ValueError as error:
             raise UsboostError(f"y does not hold class labels: {error}") from None
+        samples = Samples.counted(views, labels, sample_weight)
+        labels = samples.y
         self.classes_, codes = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
             raise UsboostError(
                 f"all {len(labels)} labels are {self.classes_[0]!r}, one class; two classes are needed"
             )
         self.n_features_in_ = len(views.names)
-        self._fit_to(*self._set_aside(views, codes, validation))
+        self._fit_to(*self._set_aside(replace(samples, y=codes), validation))
         return self
 
     def _strata(self, y: np.ndarray) -> np.ndarray:

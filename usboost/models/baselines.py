@@ -83,9 +83,9 @@ class _LightGBM(ViewsEstimator):
         """M; 1 for a regression."""
         raise AttributeError("_n_classes is defined by each model")
 
-    def _initial(self, y: np.ndarray) -> np.ndarray:
+    def _initial(self, y: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
         """The raw score before the first stage, float64 (T,)."""
-        return initial_score(y, self._n_classes())
+        return initial_score(y, self._n_classes(), weights)
 
     def _objective(self) -> dict[str, Any]:
         """LightGBM's parameters for the loss, where it is not the one that it takes by itself."""
@@ -94,7 +94,7 @@ class _LightGBM(ViewsEstimator):
     def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
         lightgbm = quiet_lightgbm()
         n_classes = self._n_classes()
-        initial = self._initial(y)
+        initial = self._initial(y, context.weights)
         parameters = lightgbm_parameters(n_classes) | {
             "learning_rate": self.learning_rate,
             "num_leaves": self.num_leaves,
@@ -104,10 +104,11 @@ class _LightGBM(ViewsEstimator):
             **self._objective(),
         }
 
-        def dataset(table: Table, y: np.ndarray, reference: Any = None) -> Any:
+        def dataset(table: Table, y: np.ndarray, weights: np.ndarray | None, reference: Any = None) -> Any:
             return lightgbm.Dataset(
                 table.matrix(),
                 label=y,
+                weight=weights,
                 init_score=np.repeat(initial, len(y)),
                 params=parameters,
                 categorical_feature=list(table.categorical),
@@ -115,10 +116,16 @@ class _LightGBM(ViewsEstimator):
             )
 
         self.reading_ = self._reading()
-        table, validation, watch = self.reading_.fit(views)[NAME], context.validation, context.watch()
+        table, validation, watch = (
+            self.reading_.fit(views, context.weights)[NAME],
+            context.validation,
+            context.watch(),
+        )
         self.columns_ = {"+".join(self.views): table.names}
-        train = dataset(table, y)
-        held = [dataset(self.reading_(validation[0])[NAME], validation[1], train)] if validation else []
+        train, held = dataset(table, y, context.weights), []
+        if validation:
+            seen = self.reading_(validation[0])[NAME]
+            held = [dataset(seen, validation[1], context.held_weights, train)]
         hooks = [_Stages(watch.callbacks)]
         if held:
             hooks.append(lightgbm.early_stopping(self.patience, verbose=False))
@@ -158,6 +165,8 @@ class _LightGBM(ViewsEstimator):
 
 class LightGBMBaseline(_LightGBM, ViewsClassifier):
     """A LightGBM classifier on one or more views, early-stopped on the validation log-loss.
+
+    Sample weights count as LightGBM takes them: in gradients, while bins and `min_samples_leaf` count rows.
 
     Parameters
     ----------
@@ -275,14 +284,14 @@ class LightGBMBaselineRegressor(_LightGBM, ViewsRegressor):
     def _n_classes(self) -> int:
         return 1
 
-    def _centre(self, y: np.ndarray) -> float:
+    def _centre(self, y: np.ndarray, weights: np.ndarray | None) -> float:
         check_loss_name(self.loss)
         if self.loss == "squared":
-            return super()._centre(y)
+            return super()._centre(y, weights)
         level = self.quantile if self.loss == "quantile" else 0.5
-        return best_constant(regression_loss("quantile", quantile=level), y)
+        return best_constant(regression_loss("quantile", quantile=level), y, weights)
 
-    def _initial(self, y: np.ndarray) -> np.ndarray:
+    def _initial(self, y: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
         return np.zeros(1)
 
     def _objective(self) -> dict[str, Any]:

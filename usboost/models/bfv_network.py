@@ -16,6 +16,7 @@ from usboost.boosting.context import FitContext
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
+from usboost.evaluation.weighted import column_moments
 from usboost.files.arrays import read_arrays, write_arrays
 from usboost.learners.trees.tree import Tree
 from usboost.models.base import ViewsClassifier
@@ -75,10 +76,10 @@ class _OnBoostedFeatures(ViewsEstimator):
         settings = clone(self.features) if self.features is not None else BoostedFeatures()
         if self.gbm is None:
             table = views[self.structured]
-            self.gbm_ = settings.fit(table, y).gbm_
+            self.gbm_ = settings.fit(table, y, context.weights).gbm_
             if self.out_of_fold:
                 unseen = np.empty((len(y), self.gbm_.n_features), dtype=np.float32)
-                for rows, block in settings.out_of_fold(table, y):
+                for rows, block in settings.out_of_fold(table, y, weights=context.weights):
                     unseen[rows] = block
                 views = views.with_view(BFV, Table.from_numeric(unseen))
         else:
@@ -97,8 +98,8 @@ class _OnBoostedFeatures(ViewsEstimator):
         if self.encoding == "values":
             values = self._values(views)
             # the network reads standardised leaf values, by the training rows' mean and deviation
-            self.mean_ = values.mean(axis=0, dtype=np.float64).astype(np.float32)
-            deviation = values.std(axis=0, dtype=np.float64).astype(np.float32)
+            mean, variance = column_moments(values, context.weights)
+            self.mean_, deviation = mean.astype(np.float32), np.sqrt(variance).astype(np.float32)
             self.scale_ = np.divide(1, deviation, out=np.zeros_like(deviation), where=deviation > 0)
         network = clone(self._unfitted())
         network.set_params(views=(network.views[0], BFV), random_state=self.random_state)

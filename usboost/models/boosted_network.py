@@ -24,6 +24,7 @@ from usboost.boosting.loop import StagewiseLoop, advance, ensemble_scores, fit_e
 from usboost.boosting.rounds import Scores, Stage
 from usboost.boosting.steps import ClosedForm, Newton
 from usboost.boosting.targets import NewtonTarget
+from usboost.boosting.weighted import run_weighted
 from usboost.data.plain import VIEW, as_table, as_targets
 from usboost.data.table import Table
 from usboost.data.views import Views
@@ -35,11 +36,11 @@ from usboost.learners.present import prepare
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
 from usboost.losses.squared import Squared
 from usboost.models.base import ViewsClassifier, per_class
-from usboost.models.estimator import open_checkpoint
+from usboost.models.estimator import HELD_WEIGHT, Samples, open_checkpoint
 from usboost.models.stagewise import StagewiseModel
 
 Predictor = Squared | SoftmaxCrossEntropy
-Evaluate = Callable[[np.ndarray, np.ndarray], dict[str, float]]
+Evaluate = Callable[[np.ndarray, np.ndarray, np.ndarray | None], dict[str, float]]
 
 
 class _BoostedNetwork(StagewiseModel, BaseEstimator, ABC):
@@ -74,30 +75,33 @@ class _BoostedNetwork(StagewiseModel, BaseEstimator, ABC):
         validation: tuple[Views, np.ndarray] | None,
         evaluate: Evaluate,
         watch: Watch,
-        checkpoint: Checkpoint | None,
+        context: FitContext,
     ) -> None:
+        weights, held_weights = context.weights, context.held_weights
+
         def describe(
             stage: Stage, train: Scores, targets: Sequence[Target], outputs: Sequence[np.ndarray]
         ) -> dict[str, float]:
             error = fit_error(targets[0], outputs[0])
-            scores = {f"{name}_train": value for name, value in evaluate(train.f, train.y).items()}
+            scores = {f"{name}_train": value for name, value in evaluate(train.f, train.y, weights).items()}
             return {"gamma": stage.steps[VIEW], "fit_error": error, **scores}
 
         if self.n_rounds < 1:
             raise UsboostError(f"n_rounds must be at least 1, not {self.n_rounds}")
         loss = self._loss()
-        stages = StagewiseLoop(
+        loop = StagewiseLoop(
             loss=loss,
             learners={VIEW: self._learner()},
             target=NewtonTarget(self.weighted),
             step=ClosedForm() if isinstance(loss, Squared) else Newton(),
             n_rounds=self.n_rounds,
-            evaluate=evaluate,
+            evaluate=lambda f, y: evaluate(f, y, held_weights),
             describe=describe,
             seed=self.random_state,
             callbacks=watch.callbacks,
-            checkpoint=checkpoint,
-        ).run(views, y, validation)
+            checkpoint=context.checkpoint,
+        )
+        stages = run_weighted(loop, views, y, validation, (), weights, held_weights)
         self.history_, self.best_round_ = watch.history, watch.best_round
         self.stages_ = stages[: self.best_round_]
 
@@ -215,7 +219,9 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
             return SoftmaxCrossEntropy(n_classes, limit, per_class=per_class(self))
         raise UsboostError(f"unknown loss {self.loss!r}; choose 'squared' or 'cross_entropy'")
 
-    def fit(self, X: Any, y: Any, validation: tuple[Any, Any] | None = None) -> BoostedNetworkClassifier:
+    def fit(
+        self, X: Any, y: Any, validation: tuple[Any, ...] | None = None, sample_weight: Any = None
+    ) -> BoostedNetworkClassifier:
         """Fit to n samples and their labels.
 
         Parameters
@@ -223,17 +229,19 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
         X : array or DataFrame (n, p) of finite numbers on comparable scales (standardise them, as for
             any network), or a `Table`
         y : (n,) labels of any type that sorts
-        validation : (X, y), optional
+        validation : (X, y) or (X, y, sample_weight), optional
+        sample_weight : as of `usboost.models.base.ViewsClassifier.fit`
 
         Raises
         ------
         UsboostError
-            If X, y or a setting is not usable, or a network's outputs are all zero (it names the round).
+            If X, y, a weight or a setting is not usable, or a network's outputs are all zero (it names
+            the round).
         """
         table = self._table(X, reset=True)
         if validation is not None:
-            validation = {VIEW: self._table(validation[0])}, validation[1]
-        super().fit({VIEW: table}, y, validation)
+            validation = {VIEW: self._table(validation[0])}, *validation[1:]
+        super().fit({VIEW: table}, y, validation, sample_weight)
         self.n_features_in_ = table.n_columns
         return self
 
@@ -243,15 +251,16 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
         n_classes = len(self.classes_)
         unit = np.eye(n_classes)
 
-        def evaluate(f: np.ndarray, y: np.ndarray) -> dict[str, float]:
+        def evaluate(f: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> dict[str, float]:
             true, predicted = y.argmax(axis=1), self._loss().scores(f).argmax(axis=1)
-            return {"f1": f1(true, predicted, n_classes), "accuracy": accuracy(true, predicted)}
+            scored = {"f1": f1(true, predicted, n_classes, weights)}
+            return scored | {"accuracy": accuracy(true, predicted, weights)}
 
         held_out = None
         if context.validation is not None:
             held_out = context.validation[0], unit[context.validation[1]]
         watch = context.watch("f1_val", self.patience)
-        self._boost(views, unit[codes], held_out, evaluate, watch, context.checkpoint)
+        self._boost(views, unit[codes], held_out, evaluate, watch, context)
 
     def _read(self, document: Mapping[str, Any], folder: Path) -> None:
         if not hasattr(self, "n_outputs_"):  # files from before they were one for each class
@@ -323,10 +332,12 @@ class BoostedNetworkRegressor(RegressorMixin, _BoostedNetwork):
     def _loss(self) -> Squared:
         return Squared(self.n_outputs_)
 
-    def fit(self, X: Any, y: Any, validation: tuple[Any, Any] | None = None) -> BoostedNetworkRegressor:
+    def fit(
+        self, X: Any, y: Any, validation: tuple[Any, ...] | None = None, sample_weight: Any = None
+    ) -> BoostedNetworkRegressor:
         """Fit to n samples and their targets.
 
-        X, validation and the errors raised are as of `BoostedNetworkClassifier.fit`.
+        X, validation, sample_weight and the errors raised are as of `BoostedNetworkClassifier.fit`.
 
         Parameters
         ----------
@@ -336,19 +347,22 @@ class BoostedNetworkRegressor(RegressorMixin, _BoostedNetwork):
         self.flat_, self.n_outputs_ = np.asarray(y).ndim == 1, targets.shape[1]
         if len(targets) != len(table):
             raise UsboostError(f"X has {len(table)} rows but y has {len(targets)}")
-        views, held_out = Views({VIEW: table}), None
+        train, held = Samples.counted(Views({VIEW: table}), targets, sample_weight), None
         if validation is not None:
-            held_out = Views({VIEW: self._table(validation[0])}), as_targets(validation[1])
+            X_held, y_held, *weights = validation
+            seen = Views({VIEW: self._table(X_held)})
+            held = Samples.counted(seen, as_targets(y_held), *(weights or [None]), what=HELD_WEIGHT)
         elif self.validation_fraction:
             fit_rows, held_rows = train_test_split(
-                np.arange(len(table)), test_size=self.validation_fraction, random_state=self.random_state
+                np.arange(len(train.y)), test_size=self.validation_fraction, random_state=self.random_state
             )
-            held_out = views[held_rows], targets[held_rows]
-            views, targets = views[fit_rows], targets[fit_rows]
-        samples = [(views, targets), *([held_out] if held_out else [])]
+            train, held = train[fit_rows], train[held_rows]
+        samples = [each.parts for each in (train, held) if each is not None]
         checkpoint = open_checkpoint(self.checkpoint, self, samples, self._weak_learners())
-        watch = FitContext(held_out, self.callbacks or ()).watch("risk_val", self.patience)
-        self._boost(views, targets, held_out, lambda f, y: {}, watch, checkpoint)
+        held_out, held_weights = (None, None) if held is None else ((held.views, held.y), held.weights)
+        context = FitContext(held_out, self.callbacks or (), checkpoint, train.weights, held_weights)
+        watch = context.watch("risk_val", self.patience)
+        self._boost(train.views, train.y, held_out, lambda f, y, weights: {}, watch, context)
         return self
 
     def predict(self, X: Any) -> np.ndarray:

@@ -33,7 +33,7 @@ class _Choice(ViewsEstimator):
         """Encoded labels or targets as they were given."""
         raise AttributeError("_given is defined for each task")
 
-    def _lost(self, model: Any, views: Views, y: np.ndarray) -> float:
+    def _lost(self, model: Any, views: Views, y: np.ndarray, weights: np.ndarray | None) -> float:
         """What a candidate loses on samples with encoded labels or targets."""
         raise AttributeError("_lost is defined for each task")
 
@@ -46,8 +46,9 @@ class _Choice(ViewsEstimator):
         self.losses_, self.chosen_name_ = {}, ""
         for name, candidate in self.candidates.items():
             model = clone(candidate).set_params(callbacks=list(context.callbacks))
-            model.fit(views, self._given(y), (held, self._given(held_y)))
-            self.losses_[name] = self._lost(model, held, held_y)
+            validation = held, self._given(held_y), context.held_weights
+            model.fit(views, self._given(y), validation, context.weights)
+            self.losses_[name] = self._lost(model, held, held_y, context.held_weights)
             if not self.chosen_name_ or self.losses_[name] < self.losses_[self.chosen_name_]:
                 self.chosen_, self.chosen_name_ = model, name
         self.history_, self.best_round_ = self.chosen_.history_, self.chosen_.best_round_
@@ -108,8 +109,8 @@ class ChosenClassifier(_Choice, ViewsClassifier):
     def _given(self, y: np.ndarray) -> np.ndarray:
         return self.classes_[y]
 
-    def _lost(self, model: Any, views: Views, y: np.ndarray) -> float:
-        return score(y, model.predict_proba(views))["log_loss"]
+    def _lost(self, model: Any, views: Views, y: np.ndarray, weights: np.ndarray | None) -> float:
+        return score(y, model.predict_proba(views), weights)["log_loss"]
 
     def predict_proba(self, X: Views | Mapping[str, Any]) -> np.ndarray:
         """The chosen model's class probabilities, float64 (n, M)."""
@@ -146,17 +147,17 @@ class ChosenRegressor(_Choice, ViewsRegressor):
         self.callbacks = callbacks
         self.random_state = random_state
 
-    def _centre(self, y: np.ndarray) -> float:
+    def _centre(self, y: np.ndarray, weights: np.ndarray | None) -> float:
         return 0.0
 
-    def _scale(self, residual: np.ndarray) -> float:
+    def _scale(self, residual: np.ndarray, weights: np.ndarray | None) -> float:
         return 1.0
 
     def _given(self, y: np.ndarray) -> np.ndarray:
         return y
 
-    def _lost(self, model: Any, views: Views, y: np.ndarray) -> float:
-        return rmse(y, model.predict(views))
+    def _lost(self, model: Any, views: Views, y: np.ndarray, weights: np.ndarray | None) -> float:
+        return rmse(y, model.predict(views), weights)
 
     def _predict(self, views: Views) -> np.ndarray:
         found: np.ndarray = self.chosen_.predict(views)

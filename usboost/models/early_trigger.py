@@ -54,7 +54,7 @@ class EarlyTrigger(ClassifierMixin, BaseEstimator):
         self.threshold = threshold
         self.by = by
 
-    def fit(self, X: Any, y: Any) -> EarlyTrigger:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> EarlyTrigger:
         """Fit a clone of the classifier to sequences and labels; see `EarlyBoostClassifier.fit`.
 
         Raises
@@ -64,7 +64,7 @@ class EarlyTrigger(ClassifierMixin, BaseEstimator):
         """
         self._check_settings()
         classifier = EarlyBoostClassifier() if self.classifier is None else clone(self.classifier)
-        return self.use(classifier.fit(X, y))
+        return self.use(classifier.fit(X, y, sample_weight=sample_weight))
 
     def use(self, fitted: EarlyBoostClassifier) -> EarlyTrigger:
         """Take a fitted classifier as it is instead of fitting one."""

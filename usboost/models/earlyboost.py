@@ -21,6 +21,7 @@ from usboost.boosting.loop import StagewiseLoop, advance
 from usboost.boosting.rounds import Scores, Stage
 from usboost.boosting.steps import ClosedForm
 from usboost.boosting.targets import WeightedSigns, trimmed
+from usboost.boosting.weighted import run_weighted
 from usboost.data.frames import Frame, as_sequences, frame_name
 from usboost.data.views import Views
 from usboost.errors import UsboostError
@@ -104,27 +105,31 @@ class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
         self.callbacks = callbacks
         self.checkpoint = checkpoint
 
-    def fit(self, X: Any, y: Any, validation: tuple[Any, Any] | None = None) -> EarlyBoostClassifier:
+    def fit(
+        self, X: Any, y: Any, validation: tuple[Any, ...] | None = None, sample_weight: Any = None
+    ) -> EarlyBoostClassifier:
         """Fit to n sequences and their labels.
 
         Parameters
         ----------
         X : sequences, see above
         y : (n,) labels of any type that sorts
-        validation : (X, y), optional
+        validation : (X, y) or (X, y, sample_weight), optional
             Other sequences, scored after every frame and never fitted to.
+        sample_weight : as of `usboost.models.base.ViewsClassifier.fit`; a sequence's D(i, k) is that of all
+            rows that it stands for
 
         Raises
         ------
         UsboostError
-            If sequences or labels are not usable, or the algorithm or estimator does not suit.
+            If sequences, labels or weights are not usable, or the algorithm or estimator does not suit.
         """
         sequences = as_sequences(X)
         n_frames, n_features = sequences.n_frames, sequences.n_features
         if validation is not None:
             held_out = as_sequences(validation[0], n_features, n_frames)
-            validation = held_out.views(n_frames), validation[1]
-        super().fit(sequences.views(n_frames), y, validation)
+            validation = held_out.views(n_frames), *validation[1:]
+        super().fit(sequences.views(n_frames), y, validation, sample_weight)
         self.n_features_in_ = n_features
         self.errors_ = np.array([row["error"] for row in self.history_])
         columns = range(self._loss().n_outputs)
@@ -166,7 +171,8 @@ class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
         loss, n_classes = self._loss(), len(self.classes_)
         cap = self.max_alpha
         if cap is None:
-            cap = 0.5 * math.log(2 * len(codes) * loss.n_outputs - 1)
+            rows = len(codes) if context.weights is None else max(float(context.weights.sum()), 1.0)
+            cap = 0.5 * math.log(2 * rows * loss.n_outputs - 1)
         elif not 0 < cap < math.inf:
             raise UsboostError(f"max_alpha must be a positive finite number, not {cap}")
 
@@ -174,16 +180,17 @@ class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
             stage: Stage, train: Scores, targets: Sequence[Target], outputs: Sequence[np.ndarray]
         ) -> dict[str, float]:
             (alpha,), (target,), (output,) = stage.steps.values(), targets, outputs
-            assert target.weights is not None
-            running = target.weights * np.abs(output)
+            assert target.error_weights is not None
+            running = target.error_weights * np.abs(output)
             r = (running * target.values * output).sum(axis=0) / max(running.sum(), 1e-300)
             metrics = {"alpha": alpha, "error": 0.5 * (1.0 - float(r.sum()))}
             metrics |= {f"r_{k}": float(value) for k, value in enumerate(r)}
-            return metrics | {"accuracy_train": accuracy(codes, _answers(train.f))}
+            return metrics | {"accuracy_train": accuracy(codes, _answers(train.f), context.weights)}
 
         def evaluate(f: np.ndarray, y: np.ndarray) -> dict[str, float]:
-            true, predicted = _answers(y), _answers(f)
-            return {"f1": f1(true, predicted, n_classes), "accuracy": accuracy(true, predicted)}
+            true, predicted, weights = _answers(y), _answers(f), context.held_weights
+            scored = {"f1": f1(true, predicted, n_classes, weights)}
+            return scored | {"accuracy": accuracy(true, predicted, weights)}
 
         learner = ClassifierLearner(self.estimator)
 
@@ -194,7 +201,7 @@ class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
         if context.validation is not None:
             held_out = context.validation[0], self._signs(context.validation[1])
         watch = context.watch()
-        self.stages_ = StagewiseLoop(
+        loop = StagewiseLoop(
             loss=loss,
             learners=learners,
             target=trimmed(WeightedSigns(), self.trim),
@@ -205,7 +212,9 @@ class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
             seed=self.random_state,
             callbacks=watch.callbacks,
             checkpoint=context.checkpoint,
-        ).run(views, self._signs(codes), held_out)
+        )
+        weights = context.weights, context.held_weights
+        self.stages_ = run_weighted(loop, views, self._signs(codes), held_out, (), *weights)
         # all T rounds are run and kept: a sequence may have that many frames
         self.history_, self.best_round_ = watch.history, len(self.stages_)
 

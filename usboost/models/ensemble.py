@@ -15,6 +15,7 @@ from usboost.boosting.callbacks import Callback
 from usboost.boosting.context import FitContext
 from usboost.data.views import Views
 from usboost.errors import UsboostError
+from usboost.evaluation.weighted import mean
 from usboost.files.arrays import digest_of
 from usboost.learners.trees.tree import Tree
 from usboost.models.base import MODELS, ViewsClassifier
@@ -55,7 +56,7 @@ class _Ensemble(ViewsEstimator):
     def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
         if not self.members:
             raise UsboostError("members is empty; give the models to combine by name")
-        splits = list(self._splits(y))
+        splits, weights = list(self._splits(y)), context.weights
         seen: dict[str, np.ndarray] = {}
         fits: dict[str, list[Any]] = {}
         self.history_ = []
@@ -63,13 +64,18 @@ class _Ensemble(ViewsEstimator):
             seen[name], fits[name] = self._nothing(len(y)), []
             for train, held in splits:
                 model = clone(member).set_params(callbacks=list(context.callbacks))
-                model.fit(views[train], self._given(y[train]), (views[held], self._given(y[held])))
+                stop: tuple[Any, ...] = (views[held], self._given(y[held]))
+                if weights is None:
+                    model.fit(views[train], self._given(y[train]), stop)
+                else:
+                    stop = (*stop, weights[held])
+                    model.fit(views[train], self._given(y[train]), stop, sample_weight=weights[train])
                 seen[name][held] = self._of(model, views[held])
                 fits[name].append(model)
-        self.losses_ = {name: float(losses(each, y).mean()) for name, each in seen.items()}
+        self.losses_ = {name: mean(losses(each, y), weights) for name, each in seen.items()}
         best = min(self.losses_, key=self.losses_.__getitem__)
-        self.weights_ = greedy_weights(seen, y)
-        if not better_than_noise(blended(seen, self.weights_), seen[best], y):
+        self.weights_ = greedy_weights(seen, y, weights)
+        if not better_than_noise(blended(seen, self.weights_), seen[best], y, weights):
             self.weights_ = {best: 1.0}
         self.fits_ = {name: fits[name] for name in self.weights_}
         self.best_round_ = sum(map(len, self.fits_.values()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,7 +19,72 @@ from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.learners.trees.tree import Tree
 
-Validation = tuple[Views, np.ndarray]
+
+@dataclass(frozen=True)
+class Samples:
+    """n samples to fit to, or to stop early on.
+
+    Attributes
+    ----------
+    views : Views
+    y : encoded labels, or targets, (n,)
+    weights : float64 (n,), positive, how many rows each stands for; None for 1
+    """
+
+    views: Views
+    y: np.ndarray
+    weights: np.ndarray | None = None
+
+    @classmethod
+    def counted(cls, views: Views, y: np.ndarray, weights: Any, *, what: str = "sample_weight") -> Samples:
+        """Without the rows of weight 0, and without weights where all are 1.
+
+        Parameters
+        ----------
+        y : as given, of whatever type; weights : as `checked_weights` takes them, or None
+        """
+        if weights is None:
+            return cls(views, y)
+        found = checked_weights(weights, len(views), what)
+        if not found.all():
+            rows = np.flatnonzero(found)
+            views, y, found = views[rows], y[rows], found[rows]
+        return cls(views, y, None if (found == 1).all() else found)
+
+    def __getitem__(self, rows: np.ndarray) -> Samples:
+        weights = None if self.weights is None else self.weights[rows]
+        return Samples(self.views[rows], self.y[rows], weights)
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """Views, y and, if there are any, weights."""
+        return (self.views, self.y) if self.weights is None else (self.views, self.y, self.weights)
+
+
+def checked_weights(weights: Any, n: int, what: str = "sample_weight") -> np.ndarray:
+    """Weights of n rows, float64 (n,).
+
+    Raises
+    ------
+    UsboostError
+        If there is not one for each row, one is negative or no finite number, or all are 0.
+    """
+    try:
+        found = np.asarray(weights, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise UsboostError(f"{what} holds something that is no number; give a number for each row") from None
+    if found.shape != (n,):
+        raise UsboostError(f"{what} has the shape {found.shape}; give one number for each of the {n} rows")
+    wrong = ~(np.isfinite(found) & (found >= 0))
+    if wrong.any():
+        at = int(wrong.argmax())
+        raise UsboostError(f"{what} is {found[at]} in row {at}; weights are finite and not negative")
+    if not found.any():
+        raise UsboostError(f"{what} is zero in all {n} rows; give some row a positive weight")
+    return found
+
+
+HELD_WEIGHT = "the weight in validation"
 
 
 def as_views(X: Views | Mapping[str, Any]) -> Views:
@@ -36,10 +102,10 @@ def as_views(X: Views | Mapping[str, Any]) -> Views:
 def open_checkpoint(
     given: Checkpoint | Path | str | None,
     model: Any,
-    samples: Sequence[Validation],
+    samples: Sequence[tuple[Any, ...]],
     learners: Mapping[str, Any],
 ) -> Checkpoint | None:
-    """The checkpoint that a model's parameter names, begun for a fit of these samples.
+    """The checkpoint that a model's parameter names, begun for a fit of these samples, (views, y[, weights]).
 
     Raises
     ------
@@ -91,12 +157,17 @@ class ViewsEstimator(BaseEstimator):
         tags.input_tags.two_d_array = False  # Views
         return tags
 
-    def _fit_to(self, views: Views, y: np.ndarray, held_out: Validation | None) -> None:
+    def _fit_to(self, train: Samples, held: Samples | None) -> None:
         """Fit to encoded training samples, with encoded validation samples or none."""
         parameters = self.get_params(deep=False)
-        samples = [(views, y), *([held_out] if held_out else [])]
+        samples = [each.parts for each in (train, held) if each is not None]
         checkpoint = open_checkpoint(parameters.get("checkpoint"), self, samples, self._weak_learners())
-        self._fit(views, y, FitContext(held_out, parameters.get("callbacks") or (), checkpoint))
+        validation = None if held is None else (held.views, held.y)
+        held_weights = None if held is None else held.weights
+        callbacks = parameters.get("callbacks") or ()
+        self._fit(
+            train.views, train.y, FitContext(validation, callbacks, checkpoint, train.weights, held_weights)
+        )
 
     def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
         raise AttributeError("_fit is defined by each model")
@@ -110,14 +181,16 @@ class ViewsEstimator(BaseEstimator):
         return self
 
     def _set_aside(
-        self, views: Views, y: np.ndarray, validation: tuple[Any, Any] | None
-    ) -> tuple[Views, np.ndarray, Validation | None]:
+        self, samples: Samples, validation: tuple[Any, ...] | None
+    ) -> tuple[Samples, Samples | None]:
         """Training and validation samples; the latter given, drawn, or none."""
         if validation is not None:
-            return views, y, (as_views(validation[0]), self._encode(np.asarray(validation[1])))
-        parameters = self.get_params(deep=False)
+            views, y, *weights = validation
+            labels = self._encode(np.asarray(y))
+            return samples, Samples.counted(as_views(views), labels, *(weights or [None]), what=HELD_WEIGHT)
+        parameters, y = self.get_params(deep=False), samples.y
         if not parameters.get("validation_fraction"):
-            return views, y, None
+            return samples, None
         try:
             fit_rows, held_rows = train_test_split(
                 np.arange(len(y)),
@@ -127,7 +200,7 @@ class ViewsEstimator(BaseEstimator):
             )
         except ValueError as error:
             raise UsboostError(f"cannot set samples aside for validation: {error}") from error
-        return views[fit_rows], y[fit_rows], (views[held_rows], y[held_rows])
+        return samples[fit_rows], samples[held_rows]
 
     def _encode(self, y: np.ndarray) -> np.ndarray:
         raise AttributeError("_encode is defined for each task")

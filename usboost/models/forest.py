@@ -16,6 +16,7 @@ from usboost.boosting.rounds import Clock, Round
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
+from usboost.evaluation.weighted import mean
 from usboost.files.arrays import read_arrays, write_arrays
 from usboost.learners.networks.backbones import Backbone
 from usboost.learners.trees.tree import Tree
@@ -63,7 +64,7 @@ class _Forest(ViewsEstimator):
         """What the trees' leaves have the means of, float64 (n, D)."""
         raise AttributeError("_outputs is defined by each model")
 
-    def _risk(self, predicted: np.ndarray, y: np.ndarray) -> float:
+    def _risk(self, predicted: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> float:
         """Of predictions (n, D)."""
         raise AttributeError("_risk is defined by each model")
 
@@ -75,17 +76,22 @@ class _Forest(ViewsEstimator):
         if not self.leaf_sizes:
             raise UsboostError("leaf_sizes is empty; give one or more")
         self.reading_ = self._reading()
-        table, watch, held = self.reading_.fit(views)[NAME], context.watch(), context.validation
+        table, watch, held = (
+            self.reading_.fit(views, context.weights)[NAME],
+            context.watch(),
+            context.validation,
+        )
         self.columns_ = {"+".join(self.views): table.names}
         matrix, outputs = table.matrix(), self._outputs(y)
         held_matrix = self._table(held[0]).matrix() if held else None
         best, clock = np.inf, Clock()
         with watched(self, watch.callbacks):
             for index, size in enumerate(self.leaf_sizes if held else self.leaf_sizes[:1], start=1):
-                trees = self._grown(matrix, outputs, size)
+                trees = self._grown(matrix, outputs, size, context.weights)
                 metrics = {"leaf_size": float(size)}
                 if held is not None and held_matrix is not None:
-                    metrics["risk_val"] = self._risk(_mean(trees, held_matrix), held[1])
+                    predicted = _mean(trees, held_matrix)
+                    metrics["risk_val"] = self._risk(predicted, held[1], context.held_weights)
                 if index == 1 or metrics["risk_val"] < best:
                     best, self.best_round_ = metrics.get("risk_val", np.inf), index
                     self.trees_ = trees
@@ -95,7 +101,9 @@ class _Forest(ViewsEstimator):
                     break
         self.history_ = watch.history
 
-    def _grown(self, matrix: np.ndarray, outputs: np.ndarray, leaf_size: int) -> list[Tree]:
+    def _grown(
+        self, matrix: np.ndarray, outputs: np.ndarray, leaf_size: int, weights: np.ndarray | None
+    ) -> list[Tree]:
         # on indicators of the classes the squared error is Gini's impurity
         forest = RandomForestRegressor(
             self.n_trees,
@@ -103,7 +111,7 @@ class _Forest(ViewsEstimator):
             max_features=self.max_features,
             n_jobs=torch.get_num_threads(),
             random_state=self.random_state,
-        ).fit(matrix, outputs if outputs.shape[1] > 1 else outputs[:, 0])
+        ).fit(matrix, outputs if outputs.shape[1] > 1 else outputs[:, 0], weights)
         return [Tree.from_sklearn(each.tree_) for each in forest.estimators_]
 
     def _means(self, X: Views | Mapping[str, Any]) -> np.ndarray:
@@ -152,6 +160,9 @@ class _Forest(ViewsEstimator):
 
 class ForestBaseline(_Forest, ViewsClassifier):
     """A random forest on one or more views: trees of bootstrap samples, √p columns tried at each split.
+
+    Sample weights count as scikit-learn takes them: rows are drawn and leaves filled whatever the weights,
+    which count in splits and means.
 
     Parameters
     ----------
@@ -202,8 +213,8 @@ class ForestBaseline(_Forest, ViewsClassifier):
     def _outputs(self, y: np.ndarray) -> np.ndarray:
         return np.eye(len(self.classes_))[y]
 
-    def _risk(self, predicted: np.ndarray, y: np.ndarray) -> float:
-        return float(-np.log(np.maximum(predicted[np.arange(len(y)), y], 1e-12)).mean())
+    def _risk(self, predicted: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> float:
+        return -mean(np.log(np.maximum(predicted[np.arange(len(y)), y], 1e-12)), weights)
 
     def predict_proba(self, X: Views | Mapping[str, Any]) -> np.ndarray:
         """The mean of the leaves' shares, float64 (n, M), columns as in ``classes_``."""
@@ -253,8 +264,8 @@ class ForestBaselineRegressor(_Forest, ViewsRegressor):
     def _outputs(self, y: np.ndarray) -> np.ndarray:
         return y[:, None]
 
-    def _risk(self, predicted: np.ndarray, y: np.ndarray) -> float:
-        return float(np.square(predicted[:, 0] - y).mean())
+    def _risk(self, predicted: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> float:
+        return mean(np.square(predicted[:, 0] - y), weights)
 
     def _predict(self, views: Views) -> np.ndarray:
         return self._means(views)[:, 0]

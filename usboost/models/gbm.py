@@ -14,6 +14,7 @@ from sklearn.model_selection import KFold, StratifiedKFold
 
 from usboost.data.table import Table
 from usboost.errors import UsboostError
+from usboost.evaluation.weighted import mean
 from usboost.learners.trees.engines import quiet_lightgbm
 from usboost.learners.trees.forest import Forest
 from usboost.learners.trees.tree import Tree
@@ -99,14 +100,16 @@ class GradientBoostedTrees:
         return softmax(raw, axis=1)
 
 
-def initial_score(y: np.ndarray, n_classes: int) -> np.ndarray:
+def initial_score(y: np.ndarray, n_classes: int, weights: np.ndarray | None = None) -> np.ndarray:
     """The raw score before the first stage, float64 (T,).
 
-    Log-odds of class 1, or every class's log share; for a regression the targets' mean.
+    Log-odds of class 1, or every class's log share; for a regression the targets' mean. By `weights` (n,), if
+    there are any.
     """
     if n_classes == 1:
-        return np.array([y.mean()])
-    shares = np.maximum(np.bincount(y, minlength=n_classes), 1) / len(y)
+        return np.array([mean(y, weights)])
+    held = np.bincount(y, weights, n_classes)
+    shares = np.where(held > 0, held, 1) / (len(y) if weights is None else weights.sum())
     return np.array([np.log(shares[1] / shares[0])]) if n_classes == 2 else np.log(shares)
 
 
@@ -166,13 +169,16 @@ class BoostedFeatures(BaseEstimator):
         self.num_threads = num_threads
         self.random_state = random_state
 
-    def fit(self, table: Table, y: np.ndarray) -> BoostedFeatures:
-        """Fit the GBM to a table of n rows and y of shape (n,): codes 0..M−1, or float targets."""
+    def fit(self, table: Table, y: np.ndarray, weights: np.ndarray | None = None) -> BoostedFeatures:
+        """Fit the GBM to a table of n rows and y of shape (n,): codes 0..M−1, or float targets.
+
+        `weights`, positive (n,), count as the engine takes them; `min_samples_leaf` counts rows.
+        """
         if self.engine not in ("lightgbm", "sklearn"):
             raise UsboostError(f"unknown GBM engine {self.engine!r}; choose 'lightgbm' or 'sklearn'")
         n_classes = 1 if y.dtype.kind == "f" else int(y.max()) + 1
         grow = self._fit_lightgbm if self.engine == "lightgbm" else self._fit_sklearn
-        self.gbm_ = grow(table, y, n_classes)
+        self.gbm_ = grow(table, y, n_classes, weights)
         return self
 
     def transform(self, table: Table) -> np.ndarray:
@@ -180,7 +186,7 @@ class BoostedFeatures(BaseEstimator):
         return self.gbm_.features(table)
 
     def out_of_fold(
-        self, table: Table, y: np.ndarray, n_folds: int = 5
+        self, table: Table, y: np.ndarray, n_folds: int = 5, weights: np.ndarray | None = None
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Row numbers and BFVs, fold by fold, each from a GBM that never saw those rows.
 
@@ -191,14 +197,15 @@ class BoostedFeatures(BaseEstimator):
         cut = KFold if y.dtype.kind == "f" else StratifiedKFold
         folds = cut(n_folds, shuffle=True, random_state=self.random_state)
         for seen, unseen in folds.split(np.zeros(len(y)), y):
-            yield (
-                unseen,
-                BoostedFeatures(**self.get_params()).fit(table[seen], y[seen]).transform(table[unseen]),
-            )
+            own = None if weights is None else weights[seen]
+            fitted = BoostedFeatures(**self.get_params()).fit(table[seen], y[seen], own)
+            yield unseen, fitted.transform(table[unseen])
 
-    def _fit_lightgbm(self, table: Table, y: np.ndarray, n_classes: int) -> GradientBoostedTrees:
+    def _fit_lightgbm(
+        self, table: Table, y: np.ndarray, n_classes: int, weights: np.ndarray | None
+    ) -> GradientBoostedTrees:
         lightgbm = quiet_lightgbm()
-        initial = initial_score(y, n_classes)
+        initial = initial_score(y, n_classes, weights)
         parameters = lightgbm_parameters(n_classes) | {
             "learning_rate": self.learning_rate,
             "max_depth": self.max_depth,
@@ -210,6 +217,7 @@ class BoostedFeatures(BaseEstimator):
         dataset = lightgbm.Dataset(
             table.matrix(),
             label=y,
+            weight=weights,
             init_score=np.repeat(initial, len(y)),  # LightGBM reads them class by class
             params=parameters,
             categorical_feature=list(table.categorical),
@@ -221,7 +229,9 @@ class BoostedFeatures(BaseEstimator):
         trees += [Tree.constant(0.0)] * (self.n_trees * len(initial) - len(trees))
         return GradientBoostedTrees(trees, initial, self.learning_rate, n_classes)
 
-    def _fit_sklearn(self, table: Table, y: np.ndarray, n_classes: int) -> GradientBoostedTrees:
+    def _fit_sklearn(
+        self, table: Table, y: np.ndarray, n_classes: int, weights: np.ndarray | None
+    ) -> GradientBoostedTrees:
         from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
 
         gbm = (GradientBoostingRegressor if n_classes == 1 else GradientBoostingClassifier)(
@@ -230,8 +240,8 @@ class BoostedFeatures(BaseEstimator):
             learning_rate=self.learning_rate,
             min_samples_leaf=self.min_samples_leaf,
             random_state=self.random_state,
-        ).fit(np.ascontiguousarray(table.matrix()), y)
-        initial = initial_score(y, n_classes)
+        ).fit(np.ascontiguousarray(table.matrix()), y, sample_weight=weights)
+        initial = initial_score(y, n_classes, weights)
         if n_classes > 2:
             initial -= initial.mean()  # scikit-learn starts from centred log shares
         trees = [Tree.from_sklearn(tree.tree_) for stage in gbm.estimators_ for tree in stage]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from usboost.boosting.context import FitContext
 from usboost.boosting.rounds import Clock, Round
 from usboost.data.views import Views
 from usboost.errors import UsboostError
+from usboost.evaluation.weighted import mean
 from usboost.learners.networks.backbones import Backbone
 from usboost.models.base import ViewsClassifier
 from usboost.models.estimator import as_views
@@ -72,18 +74,19 @@ class LinearBaseline(LinearOnViews, ViewsClassifier):
         """Penalties, under the name that callbacks know."""
         return len(self.penalties)
 
-    def fit_codes(self, views: Views, codes: np.ndarray, n_classes: int, validation: Any = None) -> None:
-        """Fit to classes 0..M−1 of a model that holds this one, with its validation samples, encoded."""
+    def fit_codes(self, views: Views, codes: np.ndarray, n_classes: int, context: FitContext) -> None:
+        """Fit to classes 0..M−1 of a model that holds this one, with its validation samples and weights."""
         self.classes_, self.n_features_in_ = np.arange(n_classes), len(views.names)
-        self._fit(views, codes, FitContext(validation))
+        self._fit(views, codes, replace(context, callbacks=(), checkpoint=None))
 
     def _fit(self, views: Views, codes: np.ndarray, context: FitContext) -> None:
         if not self.penalties:
             raise UsboostError("penalties is empty; give one or more")
-        x, watch, n_classes = self._learn(views), context.watch(), len(self.classes_)
+        weights, held_weights = context.weights, context.held_weights
+        x, watch, n_classes = self._learn(views, weights), context.watch(), len(self.classes_)
         held = context.validation
         held_x = self._rows(held[0]) if held else None
-        fits = Multinomial(x)
+        fits = Multinomial(x, weights)
         best, clock = np.inf, Clock()
         tried = self.penalties if held else [self.penalties[len(self.penalties) // 2]]
         with watched(self, watch.callbacks):
@@ -92,7 +95,7 @@ class LinearBaseline(LinearOnViews, ViewsClassifier):
                 metrics = {"penalty": penalty}
                 if held is not None and held_x is not None:
                     p = softmax((held_x @ coefficients + intercepts).astype(np.float64), axis=1)
-                    metrics["risk_val"] = float(-np.log(p[np.arange(len(p)), held[1]] + 1e-12).mean())
+                    metrics["risk_val"] = -mean(np.log(p[np.arange(len(p)), held[1]] + 1e-12), held_weights)
                 if index == 1 or metrics["risk_val"] < best:
                     best, self.best_round_ = metrics.get("risk_val", np.inf), index
                     self.coefficients_, self.intercepts_ = coefficients, intercepts
@@ -103,12 +106,19 @@ class LinearBaseline(LinearOnViews, ViewsClassifier):
                     break
         self.history_ = watch.history
 
-    def out_of_fold(self, X: Views | Mapping[str, Any], codes: np.ndarray, folds: int = 5) -> np.ndarray:
+    def out_of_fold(
+        self,
+        X: Views | Mapping[str, Any],
+        codes: np.ndarray,
+        weights: np.ndarray | None = None,
+        folds: int = 5,
+    ) -> np.ndarray:
         """The centred scores that each training row gets from a fit to the other folds' rows.
 
         Parameters
         ----------
         X, codes : the n rows that this model was fitted to, and their classes' positions 0..M−1
+        weights : float64 (n,), positive, of the rows, each in one fold whatever its weight; None for 1
 
         Returns
         -------
@@ -116,7 +126,7 @@ class LinearBaseline(LinearOnViews, ViewsClassifier):
         """
         self._check_fitted()
         x, n_classes = self._rows(as_views(X)), len(self.classes_)
-        fits, scores = Multinomial(x), np.empty((len(codes), n_classes))
+        fits, scores = Multinomial(x, weights), np.empty((len(codes), n_classes))
         turn, rank = np.empty((2, len(codes)), dtype=np.int64)
         order = np.random.default_rng(self.random_state).permutation(len(codes))
         rank[order] = np.arange(len(codes))

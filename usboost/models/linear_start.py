@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import clone
 
 from usboost.data.views import Views
+from usboost.evaluation.weighted import error_of_mean, mean
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,12 @@ class LinearStart:
 
 
 def fit_start(
-    settings: Any, optional: Sequence[str], views: Views, y: np.ndarray, fit: Callable[[Any], None]
+    settings: Any,
+    optional: Sequence[str],
+    views: Views,
+    y: np.ndarray,
+    fit: Callable[[Any], None],
+    weights: np.ndarray | None = None,
 ) -> LinearStart:
     """Fit it with all its views, and without those that are optional.
 
@@ -43,12 +49,13 @@ def fit_start(
     optional : names of views, of those that it reads
     views, y : of the n training rows; y as the model takes it
     fit : fits such a model to these rows
+    weights : float64 (n,), positive, of the rows; None for 1
     """
 
     def fitted(names: Sequence[str]) -> tuple[Any, np.ndarray]:
         model = clone(settings).set_params(views=tuple(names))
         fit(model)
-        return model, model.out_of_fold(views, y)
+        return model, model.out_of_fold(views, y, weights)
 
     names = tuple(settings.views)
     model, scores = fitted(names)
@@ -57,6 +64,6 @@ def fit_start(
         return LinearStart(model, scores)
     without, other = fitted(fewer)
     gains = without.losses(other, y) - model.losses(scores, y)
-    if gains.mean() > gains.std(ddof=1) / np.sqrt(len(gains)):
+    if mean(gains, weights) > error_of_mean(gains, weights):
         return LinearStart(model, scores)
     return LinearStart(without, other, tuple(name for name in names if name in optional))

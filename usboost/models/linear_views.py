@@ -12,6 +12,7 @@ import numpy as np
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
+from usboost.evaluation.weighted import column_moments
 from usboost.files.arrays import read_arrays, write_arrays
 from usboost.learners.networks.backbones import Backbone
 from usboost.models.estimator import ViewsEstimator
@@ -37,11 +38,11 @@ class MatrixOnViews(ViewsEstimator):
     components: ClassVar[int | None] = None
     holds: ClassVar[Mapping[str, Any]] = {"backbone": ("Backbone",)}
 
-    def _learn(self, views: Views) -> np.ndarray:
+    def _learn(self, views: Views, weights: np.ndarray | None) -> np.ndarray:
         """Learn from the training rows how they are read and scaled; their matrix, float32 (n, p)."""
         self.reading_ = self._reading()
-        table = self.reading_.fit(views)[NAME]
-        self.mean_, self.scale_ = _centre_and_scale(table)
+        table = self.reading_.fit(views, weights)[NAME]
+        self.mean_, self.scale_ = _centre_and_scale(table, weights)
         return self._matrix(table)
 
     def _rows(self, views: Views) -> np.ndarray:
@@ -105,11 +106,10 @@ class LinearOnViews(MatrixOnViews):
         self.reading_.read(document.get("linear_reading"), folder)
 
 
-def _centre_and_scale(table: Table) -> tuple[np.ndarray, np.ndarray]:
+def _centre_and_scale(table: Table, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """Means and factors of the numeric columns, float32 (p,): numbers each on their own scale, features of
     pictures, hundreds that belong together, on their common one."""
-    x = table.numeric
-    mean, variance = x.mean(axis=0, dtype=np.float64), x.var(axis=0, dtype=np.float64)
+    mean, variance = column_moments(table.numeric, weights)
     of = np.array([_FEATURE.sub("", name) for name in table.names])
     for view in {each for each, name in zip(of, table.names[: len(mean)]) if _FEATURE.search(name)}:
         rows = of[: len(mean)] == view

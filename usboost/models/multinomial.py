@@ -20,20 +20,25 @@ class Multinomial:
     Parameters
     ----------
     x : float32 (n, p)
+    counts : float64 (n,), positive, how many rows each stands for; None for 1
     """
 
-    def __init__(self, x: np.ndarray) -> None:
-        self.mean = x.mean(axis=0, dtype=np.float64).astype(np.float32)
-        centred = x - self.mean
+    def __init__(self, x: np.ndarray, counts: np.ndarray | None = None) -> None:
+        self.counts = counts
+        mean = x.mean(axis=0, dtype=np.float64) if counts is None else counts @ x / counts.sum()
+        self.mean = mean.astype(np.float32)
+        centred = own = x - self.mean
+        if counts is not None:
+            own = centred * np.sqrt(counts)[:, None].astype(np.float32)
         wide = x.shape[1] > len(x)
-        gram = (centred @ centred.T if wide else centred.T @ centred).astype(np.float64)
+        gram = (own @ own.T if wide else own.T @ own).astype(np.float64)
         values, vectors = np.linalg.eigh(gram)
         kept = values > max(values[-1], 0) * RANK
         values, axes = values[kept], vectors[:, kept].astype(np.float32)
         if wide:
-            axes = centred.T @ (axes / np.sqrt(values).astype(np.float32))
+            axes = own.T @ (axes / np.sqrt(values).astype(np.float32))
         self.axes, self.rotated = axes, centred @ axes
-        self.variances = values / len(x)
+        self.variances = values / (len(x) if counts is None else counts.sum())
 
     def fit(
         self,
@@ -58,7 +63,9 @@ class Multinomial:
         were of it.
         """
         n, k = self.rotated.shape
-        counts = np.ones(n) if rows is None else rows.astype(np.float64)
+        counts = np.ones(n) if self.counts is None else self.counts
+        if rows is not None:
+            counts = counts * rows
         shares = np.array([max(counts[codes == c].sum(), 0.5) for c in range(n_classes)]) / counts.sum()
         seen = np.flatnonzero([counts[codes == c].any() for c in range(n_classes)])
         position = np.searchsorted(seen, codes)
@@ -67,6 +74,7 @@ class Multinomial:
         own = (scale**2 * penalty)[:, None]
         scaled = scale.astype(np.float32)[:, None]
         rotated = self.rotated if rows is None else self.rotated[taking_part]
+        share = None if self.counts is None else counts[taking_part] / counts.sum()
         hits = np.arange(len(taking_part)), position[taking_part]
 
         def risk(packed: np.ndarray) -> tuple[float, np.ndarray]:
@@ -75,11 +83,15 @@ class Multinomial:
             logs = log_softmax(logits, axis=1)
             error = np.exp(logs)
             error[hits] -= 1
-            error /= len(error)
+            if share is None:
+                error /= len(error)
+            else:
+                error *= share[:, None]
             gradient = np.empty_like(c)
             gradient[:-1] = scaled * (rotated.T @ error.astype(np.float32)) + own * c[:-1]
             gradient[-1] = error.sum(axis=0)
-            value = -logs[hits].mean() + 0.5 * float((own * c[:-1] ** 2).sum())
+            lost = logs[hits].mean() if share is None else share @ logs[hits]
+            value = -lost + 0.5 * float((own * c[:-1] ** 2).sum())
             return value, gradient.ravel()
 
         start = np.zeros((k + 1, len(seen)))

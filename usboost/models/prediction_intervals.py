@@ -32,6 +32,7 @@ class PredictionIntervals(ViewsRegressor):
     holds its target with a probability of at least `level`, whatever the regressor and the distribution
     (Vovk et al. 2005; Romano, Patterson and Candès 2019). This is so on average over samples and over
     calibration sets; it is promised neither for each group of samples, nor where new samples are unlike.
+    Samples of weight w are w samples, in the fits and among the scores.
 
     Parameters
     ----------
@@ -80,10 +81,10 @@ class PredictionIntervals(ViewsRegressor):
     def _unfitted(self) -> ViewsRegressor:
         return TwoWeakLearnerRegressor() if self.regressor is None else self.regressor
 
-    def _centre(self, y: np.ndarray) -> float:
+    def _centre(self, y: np.ndarray, weights: np.ndarray | None) -> float:
         return 0.0
 
-    def _scale(self, residual: np.ndarray) -> float:
+    def _scale(self, residual: np.ndarray, weights: np.ndarray | None) -> float:
         return 1.0
 
     def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
@@ -95,20 +96,26 @@ class PredictionIntervals(ViewsRegressor):
         except ValueError as error:
             raise UsboostError(f"cannot set samples aside for calibration: {error}") from error
         self.n_calibration_ = len(held_rows)
-        place = int(np.ceil((self.n_calibration_ + 1) * self.level))
-        if place > self.n_calibration_:
+        weights = np.ones(len(y)) if context.weights is None else context.weights
+        total = float(weights[held_rows].sum())
+        place = int(np.ceil((total + 1) * self.level))
+        if place > total:
             raise UsboostError(
                 f"{self.n_calibration_} calibration samples are too few for intervals of level {self.level}: "
                 "no finite width keeps the promise; give more samples, or a larger calibration_fraction"
             )
-        train, seen, validation = views[fit_rows], y[fit_rows], context.validation
+        train, seen = views[fit_rows], y[fit_rows]
+        validation: tuple[Any, ...] | None = context.validation
+        if validation is not None:
+            validation = *validation, context.held_weights
+        sample_weight = None if context.weights is None else weights[fit_rows]
         self.lower_ = self.upper_ = None
 
         def fitted(**changes: Any) -> ViewsRegressor:
             model = clone(self._unfitted()).set_params(**changes)
             if "callbacks" in model.get_params(deep=False):
                 model.set_params(callbacks=list(context.callbacks))
-            return model.fit(train, seen, validation)
+            return model.fit(train, seen, validation, sample_weight)
 
         self.regressor_ = fitted()
         if self.method == "quantiles":
@@ -117,7 +124,9 @@ class PredictionIntervals(ViewsRegressor):
             self.upper_ = fitted(loss="quantile", quantile=1 - tail)
         low, high = self._limits(views[held_rows])
         outside = np.maximum(low - y[held_rows], y[held_rows] - high)
-        self.margin_ = float(np.sort(outside)[place - 1])
+        order = np.argsort(outside, kind="stable")
+        held = np.cumsum(weights[held_rows][order])
+        self.margin_ = float(outside[order[np.searchsorted(held, place - 1e-9 * total)]])
         self.history_, self.best_round_ = self.regressor_.history_, self.regressor_.best_round_
 
     def _check(self) -> None:

@@ -59,7 +59,8 @@ class PriorBaseline(_Prior, ViewsClassifier):
         self.callbacks = callbacks
 
     def _fit(self, views: Views, codes: np.ndarray, context: FitContext) -> None:
-        self.shares_ = np.bincount(codes, minlength=len(self.classes_)) / len(codes)
+        held = np.bincount(codes, context.weights, len(self.classes_))
+        self.shares_ = held / held.sum()
         self._seen(context)
 
     def predict_proba(self, X: Views | Mapping[str, Any]) -> np.ndarray:

@@ -37,15 +37,32 @@ class Projection:
     axes: np.ndarray
 
     @classmethod
-    def fit(cls, table: Table, n_components: int) -> Projection:
-        """Of a table's numeric columns and the rows that have them, at most min(n, p) components."""
+    def fit(cls, table: Table, n_components: int, weights: np.ndarray | None = None) -> Projection:
+        """Of a table's numeric columns and the rows that have them, at most min(n, p) components.
+
+        Parameters
+        ----------
+        weights : float64 (n,), positive, how many rows each stands for; None for 1
+        """
         from sklearn.decomposition import PCA
 
         rows = table.numeric if table.absent is None else table.numeric[~table.absent]
         if not len(rows):
             raise UsboostError("no training row has a picture, so that nothing can be learnt of them")
+        if weights is not None:
+            own = weights if table.absent is None else weights[~table.absent]
+            return cls._weighted(rows, own / own.mean(), n_components)
         found = PCA(min(n_components, *rows.shape), random_state=0).fit(rows)
         return cls(found.mean_.astype(np.float32), np.ascontiguousarray(found.components_.T, np.float32))
+
+    @classmethod
+    def _weighted(cls, rows: np.ndarray, weights: np.ndarray, n_components: int) -> Projection:
+        mean = np.average(rows.astype(np.float64), axis=0, weights=weights)
+        centred = (rows - mean) * np.sqrt(weights)[:, None]
+        axes = np.linalg.svd(centred, full_matrices=False)[2][: min(n_components, *rows.shape)]
+        # of the two signs of an axis that by which its largest entry is positive, as scikit-learn chooses
+        axes *= np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])[:, None]
+        return cls(mean.astype(np.float32), np.ascontiguousarray(axes.T, np.float32))
 
     def __call__(self, table: Table) -> Table:
         """The components of each row, called ``component_<k>``."""
@@ -108,17 +125,19 @@ class Reading:
         self.projections: dict[tuple[str, int], Projection] = {}
         self.absent: tuple[str, ...] = ()
 
-    def fit(self, views: Views) -> Views:
-        """Learn from these rows, and read them."""
+    def fit(self, views: Views, weights: np.ndarray | None = None) -> Views:
+        """Learn from these rows, of weights (n,) if there are any, and read them."""
         self.projections = {}
         self.absent = tuple(name for name in views.names if np.any(_absent(views[name])))
-        return self._read(views, self.wanted, learn=True)
+        return self._read(views, self.wanted, learn=True, weights=weights)
 
     def __call__(self, views: Views, names: Iterable[str] | None = None) -> Views:
         """What each learner reads, or those of the names given, by its name."""
         return self._read(views, self.wanted if names is None else names, learn=False)
 
-    def _read(self, views: Views, names: Iterable[str], *, learn: bool) -> Views:
+    def _read(
+        self, views: Views, names: Iterable[str], *, learn: bool, weights: np.ndarray | None = None
+    ) -> Views:
         tables: dict[tuple[str, int | None], Table] = {}  # a view is embedded once, whoever reads it
 
         def table(view: str, components: int | None) -> Table:
@@ -126,7 +145,7 @@ class Reading:
                 found = self._table(views[view], view)
                 if components and _pictures(views[view]):
                     if learn and (view, components) not in self.projections:
-                        self.projections[view, components] = Projection.fit(found, components)
+                        self.projections[view, components] = Projection.fit(found, components, weights)
                     if (view, components) not in self.projections:
                         raise UsboostError(f"the model holds no components of view {view!r}; train it again")
                     found = self.projections[view, components](found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ from sklearn.base import RegressorMixin
 
 from usboost.data.views import Views
 from usboost.errors import UsboostError
-from usboost.models.estimator import Validation, ViewsEstimator, as_views, one_for_each_row
+from usboost.evaluation.weighted import deviation, mean, median
+from usboost.models.estimator import Samples, ViewsEstimator, as_views, one_for_each_row
 
 
 class ViewsRegressor(RegressorMixin, ViewsEstimator):
@@ -34,7 +36,8 @@ class ViewsRegressor(RegressorMixin, ViewsEstimator):
         self,
         X: Views | Mapping[str, Any],
         y: Sequence[Any] | np.ndarray,
-        validation: tuple[Views | Mapping[str, Any], Sequence[Any] | np.ndarray] | None = None,
+        validation: tuple[Any, ...] | None = None,
+        sample_weight: Sequence[float] | np.ndarray | None = None,
     ) -> ViewsRegressor:
         """Fit to the views of n samples and their targets.
 
@@ -42,32 +45,33 @@ class ViewsRegressor(RegressorMixin, ViewsEstimator):
         ----------
         X : Views, or dict of view name to view
         y : (n,) finite numbers
-        validation : (X, y), optional
+        validation : (X, y) or (X, y, sample_weight), optional
             Samples for early stopping; otherwise `validation_fraction` of the training samples is set aside
             (0 for none: the last round is then kept).
+        sample_weight : as of `usboost.models.base.ViewsClassifier.fit`
 
         Raises
         ------
         UsboostError
-            If rows do not match, or y holds anything but finite numbers.
+            If rows do not match, y holds anything but finite numbers, or a weight is negative or no finite
+            number.
         """
         views = as_views(X)
         targets = self._encode(one_for_each_row(y, len(views), "target"))
         if not len(targets):
             raise UsboostError("there is no row to fit to (0 samples); give some")
         self.n_features_in_ = len(views.names)
-        train, seen, held_out = self._set_aside(views, targets, validation)
-        self.target_centre_ = self._centre(seen)
-        self.target_scale_ = self._scale(seen - self.target_centre_)
-        if held_out is not None:
-            held_out = held_out[0], self._standardised(held_out[1])
-        self._fit_to(train, self._standardised(seen), held_out)
+        train, held = self._set_aside(Samples.counted(views, targets, sample_weight), validation)
+        self.target_centre_ = self._centre(train.y, train.weights)
+        self.target_scale_ = self._scale(train.y - self.target_centre_, train.weights)
+        train = replace(train, y=self._standardised(train.y))
+        self._fit_to(train, held and replace(held, y=self._standardised(held.y)))
         return self
 
-    def fit_standardised(self, views: Views, y: np.ndarray, validation: Validation | None = None) -> None:
+    def fit_standardised(self, train: Samples, held: Samples | None = None) -> None:
         """Fit to targets of a model that holds this one, which has centred and scaled them."""
-        self._as_part(views)
-        self._fit_to(views, y, validation)
+        self._as_part(train.views)
+        self._fit_to(train, held)
 
     def predict(self, X: Views | Mapping[str, Any]) -> np.ndarray:
         """The prediction of each sample in the units of y, float64 (n,)."""
@@ -92,13 +96,13 @@ class ViewsRegressor(RegressorMixin, ViewsEstimator):
     def _staged(self, views: Views) -> Iterator[np.ndarray]:
         raise UsboostError(f"a {type(self).__name__} has no rounds that predict; use predict")
 
-    def _centre(self, y: np.ndarray) -> float:
+    def _centre(self, y: np.ndarray, weights: np.ndarray | None) -> float:
         """The constant that is taken from the targets (n,)."""
-        return float(y.mean())
+        return mean(y, weights)
 
-    def _scale(self, residual: np.ndarray) -> float:
+    def _scale(self, residual: np.ndarray, weights: np.ndarray | None) -> float:
         """What centred targets (n,) are divided by, positive."""
-        return _positive(float(residual.std()))
+        return _positive(deviation(residual, weights))
 
     def _standardised(self, y: np.ndarray) -> np.ndarray:
         return (y - self.target_centre_) / self.target_scale_
@@ -123,13 +127,13 @@ class ViewsRegressor(RegressorMixin, ViewsEstimator):
         return targets
 
 
-def robust_scale(residual: np.ndarray) -> float:
+def robust_scale(residual: np.ndarray, weights: np.ndarray | None = None) -> float:
     """The median absolute residual times 1.4826, the deviation of normal ones; of residuals (n,).
 
     The standard deviation where it is 0, and 1 where that is 0, too.
     """
-    found = 1.4826 * float(np.median(np.abs(residual)))
-    return found if found > 0 else _positive(float(residual.std()))
+    found = 1.4826 * median(np.abs(residual), weights)
+    return found if found > 0 else _positive(deviation(residual, weights))
 
 
 def _positive(scale: float) -> float:

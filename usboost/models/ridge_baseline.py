@@ -11,6 +11,7 @@ from usboost.boosting.context import FitContext
 from usboost.boosting.rounds import Clock, Round
 from usboost.data.views import Views
 from usboost.errors import UsboostError
+from usboost.evaluation.weighted import mean
 from usboost.learners.networks.backbones import Backbone
 from usboost.learners.spectrum import GRID, Solution, Spectrum
 from usboost.models.linear_views import LinearOnViews
@@ -74,33 +75,34 @@ class RidgeBaseline(LinearOnViews, ViewsRegressor):
     def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
         watch, clock = context.watch(), Clock()
         with watched(self, watch.callbacks):
-            solved = self._solve(self._learn(views), y)
+            solved = self._solve(self._learn(views, context.weights), y, context.weights)
             self.coefficients_ = solved.coefficients.astype(np.float32)
             self.intercepts_ = solved.intercept.astype(np.float32)
             self.penalty_, self.best_round_ = solved.alpha, 1
-            metrics = {"penalty": solved.alpha, "risk_train": _risk(solved.left_out, y)}
+            metrics = {"penalty": solved.alpha, "risk_train": _risk(solved.left_out, y, context.weights)}
             if context.validation is not None:
                 held, held_y = context.validation
-                metrics["risk_val"] = _risk(self._linear(held), held_y)
+                metrics["risk_val"] = _risk(self._linear(held), held_y, context.held_weights)
             tell(watch.callbacks, Round(1, None, metrics, clock.seconds()))
         self.history_ = watch.history
 
-    def _solve(self, x: np.ndarray, y: np.ndarray) -> Solution:
+    def _solve(self, x: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> Solution:
         penalties = GRID if self.penalties is None else np.asarray(self.penalties, dtype=np.float64)
         if not penalties.size or not (penalties > 0).all():
             raise UsboostError(f"penalties are one or more positive numbers, not {self.penalties}")
-        spectrum = Spectrum(x)
+        spectrum = Spectrum(x, counts=weights)
         return spectrum.solve(y[:, None], penalties * spectrum.scale)
 
-    def out_of_fold(self, views: Views, y: np.ndarray) -> np.ndarray:
+    def out_of_fold(self, views: Views, y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
         """What each training row gets from the fit to all others, float64 (n, 1), standardised.
 
         Parameters
         ----------
-        views, y : the n rows that this model was fitted to, and their standardised targets
+        views, y, weights : the n rows that this model was fitted to, their standardised targets and weights;
+            of a row of weight 2 one of two is left out
         """
         self._check_fitted()
-        return self._solve(self._rows(views), y).left_out
+        return self._solve(self._rows(views), y, weights).left_out
 
     def losses(self, scores: np.ndarray, y: np.ndarray) -> np.ndarray:
         """The squared error of each row, float64 (n,), by scores as `out_of_fold` gives them."""
@@ -114,5 +116,5 @@ class RidgeBaseline(LinearOnViews, ViewsRegressor):
         return self._linear(views)[:, 0]
 
 
-def _risk(predicted: np.ndarray, y: np.ndarray) -> float:
-    return float(np.square(predicted[:, 0] - y).mean())
+def _risk(predicted: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> float:
+    return mean(np.square(predicted[:, 0] - y), weights)

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from sklearn.calibration import CalibratedClassifierCV
+from sklearn.utils.validation import has_fit_parameter
 
 from usboost.boosting.callbacks import Callback, tell, watched
 from usboost.boosting.context import FitContext
@@ -56,17 +57,28 @@ class _Scikit(MatrixOnViews):
         return made
 
     def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
-        x, watch = self._learn(views), context.watch()
+        x, watch, weights = self._learn(views, context.weights), context.watch(), context.weights
         held = None
         if context.validation is not None:
             held = self._rows(context.validation[0]), context.validation[1]
         if held is not None and not self.stops_early:
             # nothing is chosen on the validation rows, so it may learn from them
             x, y = np.concatenate([x, held[0]]), np.concatenate([y, held[1]])
+            if weights is not None:
+                unseen = context.held_weights
+                more = np.ones(len(held[1])) if unseen is None else unseen
+                weights = np.concatenate([weights, more])
         clock = Clock()
         with watched(self, watch.callbacks):
-            given = {"eval_set": [held], "verbose": False} if held is not None and self.stops_early else {}
-            self.estimator_ = self._ready(y).fit(x, y, **given)
+            given: dict[str, Any] = {}
+            if held is not None and self.stops_early:
+                given |= {"eval_set": [held], "verbose": False}
+            ready = self._ready(y)
+            if weights is not None:
+                if not has_fit_parameter(ready, "sample_weight"):
+                    raise UsboostError(f"a {type(ready).__name__} takes no weights; leave it out")
+                given["sample_weight"] = weights
+            self.estimator_ = ready.fit(x, y, **given)
             tell(watch.callbacks, Round(1, None, {}, clock.seconds()))
         self.history_, self.best_round_ = watch.history, 1
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from usboost.evaluation.weighted import error_of_mean, mean
+
 PICKS = 50
 """Models picked, with replacement; a weight is a share of the picks."""
 
@@ -19,7 +21,10 @@ def losses(predicted: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def greedy_weights(
-    predicted: Mapping[str, np.ndarray], y: np.ndarray, picks: int = PICKS
+    predicted: Mapping[str, np.ndarray],
+    y: np.ndarray,
+    weights: np.ndarray | None = None,
+    picks: int = PICKS,
 ) -> dict[str, float]:
     """Weights of models, each a whole number of `picks`, that sum to 1; models without one are left out.
 
@@ -30,13 +35,14 @@ def greedy_weights(
     ----------
     predicted : by model, of n rows that it was not fitted to: probabilities (n, M) or numbers (n,)
     y : int (n,), classes 0..M−1, or float (n,)
+    weights : float (n,), how many rows each stands for; by default 1
     """
     names = list(predicted)
     total = np.zeros_like(predicted[names[0]], dtype=np.float64)
     chosen: list[str] = []
     best, kept = np.inf, 0
     for count in range(1, picks + 1):
-        risks = [float(losses((total + predicted[name]) / count, y).mean()) for name in names]
+        risks = [mean(losses((total + predicted[name]) / count, y), weights) for name in names]
         k = int(np.argmin(risks))
         chosen.append(names[k])
         total = total + predicted[names[k]]
@@ -51,7 +57,9 @@ def blended(predicted: Mapping[str, np.ndarray], weights: Mapping[str, float]) -
     return np.asarray(sum(weight * predicted[name] for name, weight in weights.items()))
 
 
-def better_than_noise(blend: np.ndarray, single: np.ndarray, y: np.ndarray) -> bool:
+def better_than_noise(
+    blend: np.ndarray, single: np.ndarray, y: np.ndarray, weights: np.ndarray | None = None
+) -> bool:
     """Whether a blend loses less than a single model, by more than the standard error of the difference."""
     gains = losses(single, y) - losses(blend, y)
-    return bool(gains.mean() > gains.std(ddof=1) / np.sqrt(len(gains)))
+    return bool(mean(gains, weights) > error_of_mean(gains, weights))

@@ -32,11 +32,13 @@ class _SplitColumns(BaseEstimator):
 
     views: Mapping[str, Sequence[int] | Sequence[str]] | None
 
-    def _fit_columns(self, X: np.ndarray, y: np.ndarray, validation: tuple[Any, Any] | None) -> Any:
+    def _fit_columns(
+        self, X: np.ndarray, y: np.ndarray, validation: tuple[Any, ...] | None, sample_weight: Any
+    ) -> Any:
         """Deal out the columns of a checked matrix, and fit a clone to them."""
         self.positions_ = self._deal(X.shape[1])
-        held_out = None if validation is None else (self._views(validation[0]), validation[1])
-        fitted = clone(self._unfitted()).fit(self._cut(X), y, held_out)
+        held_out = None if validation is None else (self._views(validation[0]), *validation[1:])
+        fitted = clone(self._unfitted()).fit(self._cut(X), y, held_out, sample_weight)
         setattr(self, f"{self._role}_", fitted)
         return fitted
 
@@ -134,14 +136,17 @@ class SplitColumns(ClassifierMixin, _SplitColumns):
         tags.classifier_tags = get_tags(self._inner()).classifier_tags
         return tags
 
-    def fit(self, X: Any, y: Any, validation: tuple[Any, Any] | None = None) -> SplitColumns:
+    def fit(
+        self, X: Any, y: Any, validation: tuple[Any, ...] | None = None, sample_weight: Any = None
+    ) -> SplitColumns:
         """Fit the classifier to n samples.
 
         Parameters
         ----------
         X : array or DataFrame (n, p) of finite numbers
         y : (n,) labels
-        validation : (X, y), optional; for the classifier's early stopping
+        validation : (X, y) or (X, y, sample_weight), optional; for the classifier's early stopping
+        sample_weight : (n,), optional; as of `usboost.models.base.ViewsClassifier.fit`
 
         Raises
         ------
@@ -153,7 +158,7 @@ class SplitColumns(ClassifierMixin, _SplitColumns):
         self._check_role(ViewsClassifier, "TwoWeakLearnerClassifier")
         X, y = validate_data(self, X, y, dtype=np.float32, order="C")
         check_classification_targets(y)
-        self.classes_ = self._fit_columns(X, y, validation).classes_
+        self.classes_ = self._fit_columns(X, y, validation, sample_weight).classes_
         return self
 
     @available_if(_inner_has("predict_proba"))
@@ -195,14 +200,17 @@ class SplitColumnsRegressor(RegressorMixin, _SplitColumns):
         self.regressor = regressor
         self.views = views
 
-    def fit(self, X: Any, y: Any, validation: tuple[Any, Any] | None = None) -> SplitColumnsRegressor:
+    def fit(
+        self, X: Any, y: Any, validation: tuple[Any, ...] | None = None, sample_weight: Any = None
+    ) -> SplitColumnsRegressor:
         """Fit the regressor to n samples.
 
         Parameters
         ----------
         X : array or DataFrame (n, p) of finite numbers
         y : (n,) finite numbers
-        validation : (X, y), optional; for the regressor's early stopping
+        validation : (X, y) or (X, y, sample_weight), optional; for the regressor's early stopping
+        sample_weight : (n,), optional; as of `usboost.models.base.ViewsClassifier.fit`
 
         Raises
         ------
@@ -213,7 +221,7 @@ class SplitColumnsRegressor(RegressorMixin, _SplitColumns):
         """
         self._check_role(ViewsRegressor, "TwoWeakLearnerRegressor")
         X, y = validate_data(self, X, y, dtype=np.float32, order="C", y_numeric=True)
-        self._fit_columns(X, y, validation)
+        self._fit_columns(X, y, validation, sample_weight)
         return self
 
     @available_if(_inner_has("predict_interval"))

@@ -20,7 +20,7 @@ from usboost.learners.networks.batches import Tensors
 from usboost.models.base import ViewsClassifier
 from usboost.models.estimator import as_views
 from usboost.models.regressor import ViewsRegressor
-from usboost.models.two_branch_training import TwoBranches
+from usboost.models.two_branch_training import TwoBranches, mean_loss
 
 
 class TwoBranchNetworkClassifier(TwoBranches, ViewsClassifier):
@@ -99,15 +99,17 @@ class TwoBranchNetworkClassifier(TwoBranches, ViewsClassifier):
 
     @staticmethod
     def _batch_loss(outputs: torch.Tensor, targets: Tensors) -> torch.Tensor:
-        return functional.cross_entropy(outputs, targets[0])
+        return mean_loss(functional.cross_entropy, outputs, targets)
 
-    def _evaluate(self, outputs: np.ndarray, y: np.ndarray) -> dict[str, float]:
+    def _evaluate(self, outputs: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> dict[str, float]:
         predicted = outputs.argmax(axis=1)
-        risk = float(functional.cross_entropy(torch.from_numpy(outputs), torch.from_numpy(y)))
+        targets: Tensors = (torch.from_numpy(y),)
+        if weights is not None:
+            targets = (*targets, torch.from_numpy(weights / weights.mean()))
         return {
-            "risk_val": risk,
-            "f1_val": f1(y, predicted, outputs.shape[1]),
-            "accuracy_val": accuracy(y, predicted),
+            "risk_val": float(mean_loss(functional.cross_entropy, torch.from_numpy(outputs), targets)),
+            "f1_val": f1(y, predicted, outputs.shape[1], weights),
+            "accuracy_val": accuracy(y, predicted, weights),
         }
 
     def predict_proba(self, X: Views | Mapping[str, Any]) -> np.ndarray:
@@ -177,11 +179,11 @@ class TwoBranchNetworkRegressor(TwoBranches, ViewsRegressor):
 
     @staticmethod
     def _batch_loss(outputs: torch.Tensor, targets: Tensors) -> torch.Tensor:
-        return functional.mse_loss(outputs, targets[0])
+        return mean_loss(functional.mse_loss, outputs, targets)
 
-    def _evaluate(self, outputs: np.ndarray, y: np.ndarray) -> dict[str, float]:
+    def _evaluate(self, outputs: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> dict[str, float]:
         found = outputs[:, 0].astype(np.float64)
-        scored = {"rmse_val": rmse(y, found), "mae_val": mae(y, found)}
+        scored = {"rmse_val": rmse(y, found, weights), "mae_val": mae(y, found, weights)}
         in_units = {name: self.target_scale_ * value for name, value in scored.items()}
         return {"risk_val": scored["rmse_val"] ** 2, **in_units}
 

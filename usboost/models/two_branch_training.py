@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -80,7 +80,10 @@ class TwoBranches(ViewsEstimator):
         if self.backbone is not None:
             self.backbone.load_weights(network)
         inputs = [rows for _, rows in prepared]
-        targets = (self._targets(y).to(device),)
+        targets: Tensors = (self._targets(y).to(device),)
+        if context.weights is not None:
+            scaled = (context.weights / context.weights.mean()).astype(np.float32)
+            targets = (*targets, torch.from_numpy(scaled).to(device))
         validation, checkpoint = context.validation, context.checkpoint
         held_out = [rows for _, rows in self._prepare(validation[0], missing)] if validation else None
         optimizer = make_optimizer(self.optimizer, network, self.learning_rate)
@@ -107,7 +110,7 @@ class TwoBranches(ViewsEstimator):
                     )
                 metrics = {"risk_train": loss}
                 if held_out is not None and validation is not None:
-                    metrics |= self._evaluate(run(network, held_out), validation[1])
+                    metrics |= self._evaluate(run(network, held_out), validation[1], context.held_weights)
                 if held_out is None or improves(metrics, best, self.monitor):
                     best = metrics
                     weights = {k: v.detach().cpu().numpy().copy() for k, v in network.state_dict().items()}
@@ -161,10 +164,10 @@ class TwoBranches(ViewsEstimator):
 
     @staticmethod
     def _batch_loss(outputs: torch.Tensor, targets: Tensors) -> torch.Tensor:
-        """The mean loss of a batch."""
+        """The mean loss of a batch; `targets` are y and, if there are any, weights (n,) of mean 1."""
         raise AttributeError("_batch_loss is defined by each model")
 
-    def _evaluate(self, outputs: np.ndarray, y: np.ndarray) -> dict[str, float]:
+    def _evaluate(self, outputs: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> dict[str, float]:
         """What is shown of the validation samples; "risk_val" at least."""
         raise AttributeError("_evaluate is defined by each model")
 
@@ -174,3 +177,15 @@ class TwoBranches(ViewsEstimator):
         missing = self.network_.spec.get("missing", (False, False))
         inputs = [rows for _, rows in self._prepare(views, missing)]
         return self.network_.logits(inputs, pick_device(self.device)).astype(np.float64)
+
+
+def mean_loss(loss: Callable[..., torch.Tensor], outputs: torch.Tensor, targets: Tensors) -> torch.Tensor:
+    """The mean of a loss of torch over a batch, each row by its weight.
+
+    Weights have the mean 1 over all rows, not over the batch: the mean over all batches is then the weighted
+    mean, whatever batch a heavy row is in.
+    """
+    if len(targets) == 1:
+        return loss(outputs, targets[0])
+    rows = loss(outputs, targets[0], reduction="none").reshape(len(outputs), -1).mean(dim=1)
+    return (rows * targets[1]).mean()

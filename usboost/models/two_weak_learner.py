@@ -143,7 +143,7 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
         self.optional = optional
 
     def _fit_start_model(self, model: Any, views: Views, y: np.ndarray, context: FitContext) -> None:
-        model.fit_codes(views, y, len(self.classes_), context.validation)
+        model.fit_codes(views, y, len(self.classes_), context)
 
     def _mark_start(self, model: Any) -> None:
         model.classes_ = np.arange(len(self.classes_))
@@ -188,8 +188,8 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
         def evaluate(f: np.ndarray, y: np.ndarray) -> dict[str, float]:
             predicted = loss.scores(f).argmax(axis=1)
             return {
-                "f1": f1(held_codes, predicted, loss.n_classes),
-                "accuracy": accuracy(held_codes, predicted),
+                "f1": f1(held_codes, predicted, loss.n_classes, context.held_weights),
+                "accuracy": accuracy(held_codes, predicted, context.held_weights),
             }
 
         target = target_rule(self.target, self.n_inner, self.trim)

@@ -16,10 +16,12 @@ from usboost.boosting.targets import PseudoResidual
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import mae, rmse
+from usboost.evaluation.weighted import median, quantile
 from usboost.learners.base import Learner
 from usboost.learners.networks.backbones import Backbone
 from usboost.losses.base import RegressionLoss
 from usboost.losses.regression import best_constant, check_loss_name, regression_loss
+from usboost.models.estimator import Samples
 from usboost.models.regressor import ViewsRegressor, robust_scale
 from usboost.models.ridge_baseline import RidgeBaseline
 from usboost.models.weak_learners import BoostedWeakLearners
@@ -142,18 +144,21 @@ class TwoWeakLearnerRegressor(BoostedWeakLearners, ViewsRegressor):
     def _loss(self) -> RegressionLoss:
         return self._in(self.target_scale_)
 
-    def _centre(self, y: np.ndarray) -> float:
+    def _centre(self, y: np.ndarray, weights: np.ndarray | None) -> float:
         check_loss_name(self.loss)
         self.__dict__.pop("delta_", None)  # an earlier fit's
         if self.loss == "huber":
-            self.delta_ = _delta(y, self.delta_quantile) if self.delta is None else float(self.delta)
-        return best_constant(self._in(1.0), y)
+            self.delta_ = _delta(y, self.delta_quantile, weights) if self.delta is None else float(self.delta)
+        return best_constant(self._in(1.0), y, weights)
 
-    def _scale(self, residual: np.ndarray) -> float:
-        return super()._scale(residual) if self.loss == "squared" else robust_scale(residual)
+    def _scale(self, residual: np.ndarray, weights: np.ndarray | None) -> float:
+        if self.loss == "squared":
+            return super()._scale(residual, weights)
+        return robust_scale(residual, weights)
 
     def _fit_start_model(self, model: Any, views: Views, y: np.ndarray, context: FitContext) -> None:
-        model.fit_standardised(views, y, context.validation)
+        held = context.validation and Samples(*context.validation, context.held_weights)
+        model.fit_standardised(Samples(views, y, context.weights), held)
 
     def _mark_start(self, model: Any) -> None:
         model._as_part()
@@ -164,7 +169,8 @@ class TwoWeakLearnerRegressor(BoostedWeakLearners, ViewsRegressor):
             held_out = context.validation[0], context.validation[1][:, None]
 
         def evaluate(f: np.ndarray, y: np.ndarray) -> dict[str, float]:
-            scored = {"rmse": rmse(y, f), "mae": mae(y, f)}
+            weights = context.held_weights
+            scored = {"rmse": rmse(y, f, weights), "mae": mae(y, f, weights)}
             return {name: self.target_scale_ * value for name, value in scored.items()}
 
         self._boost(self._loss(), PseudoResidual(), views, y[:, None], held_out, context, start, evaluate)
@@ -179,10 +185,10 @@ class TwoWeakLearnerRegressor(BoostedWeakLearners, ViewsRegressor):
         return (f[:, 0] for f in self._staged_f(views))
 
 
-def _delta(y: np.ndarray, share: float) -> float:
+def _delta(y: np.ndarray, share: float, weights: np.ndarray | None) -> float:
     """The `share` quantile of targets' absolute residuals from their median."""
     if not 0 < share < 1:
         raise UsboostError(f"delta_quantile is a share between 0 and 1, not {share}")
-    size = np.abs(y - np.median(y))
+    size = np.abs(y - median(y, weights))
     # more than half of the targets may be equal; then all that are not would count as outliers
-    return float(np.quantile(size, share)) or float(size.max()) or 1.0
+    return quantile(size, share, weights) or float(size.max()) or 1.0

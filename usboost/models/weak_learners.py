@@ -14,6 +14,7 @@ from usboost.boosting.loop import StagewiseLoop, advance, ensemble_scores
 from usboost.boosting.rounds import Stage
 from usboost.boosting.steps import StepRule, step_rule
 from usboost.boosting.targets import TargetRule
+from usboost.boosting.weighted import run_weighted
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.learners.base import LEARNERS, Learner, view_names
@@ -112,7 +113,7 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
         def fit(model: Any) -> None:
             self._fit_start_model(model, views, y, context)
 
-        fitted = fit_start(settings, self.optional, views, y, fit)
+        fitted = fit_start(settings, self.optional, views, y, fit, context.weights)
         self.start_, self.left_out_ = fitted.model, fitted.left_out
         found = [self._from_scores(fitted.scores)]
         if context.validation is not None:
@@ -163,10 +164,10 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
     ) -> None:
         """All rounds, from f⁰ on, with labels as the loss takes them."""
         self.reading_, learners = self._reading(), self._learners()
-        read, watch = self.reading_.fit(views), context.watch(self.monitor, self.patience)
+        read, watch = self.reading_.fit(views, context.weights), context.watch(self.monitor, self.patience)
         if held_out is not None:
             held_out = self.reading_(held_out[0]), held_out[1]
-        stages: list[Stage] = StagewiseLoop(
+        loop = StagewiseLoop(
             loss=loss,
             learners=learners,
             target=target,
@@ -179,7 +180,9 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
             seed=self.random_state,
             callbacks=watch.callbacks,
             checkpoint=context.checkpoint,
-        ).run(read, y, held_out, start)
+        )
+        weights = context.weights, context.held_weights
+        stages: list[Stage] = run_weighted(loop, read, y, held_out, start, *weights)
         self.history_, self.best_round_ = watch.history, watch.best_round
         self.stages_ = stages[: self.best_round_]
         grown = {name for stage in stages for name, each in stage.learners.items() if trees_of(each)}

@@ -21,7 +21,7 @@ from usboost.datasets.custom.own import OwnTable
 from usboost.errors import UsboostError
 from usboost.evaluation.names import LOWER_IS_BETTER, METRICS_OF, check_metric
 from usboost.evaluation.statistics import LEVEL, corrected_t_test, holm
-from usboost.multimodal.fit import check_classes, rows_of
+from usboost.multimodal.fit import check_classes, counted_rows, fit_weighted, rows_of, weights_of
 from usboost.multimodal.kept import KeptFits
 from usboost.multimodal.splits import Fold
 from usboost.multimodal.splits import folds_of as split_into_folds
@@ -140,7 +140,8 @@ def folds_of(table: OwnTable, folds: int, repeats: int, seed: int) -> list[Fold]
     UsboostError
         If there are under 2 folds, or too few rows of a class, groups or times for them.
     """
-    rows = rows_of(table)
+    counted = counted_rows(table)
+    rows = rows_of(table)[counted]
     if rows.codes is not None and rows.splits is None and folds >= 2:
         counts = np.bincount(rows.codes, minlength=len(table.classes))
         least = int(counts.argmin())
@@ -150,7 +151,10 @@ def folds_of(table: OwnTable, folds: int, repeats: int, seed: int) -> list[Fold]
                 f"{table.file}: class {table.classes[least]!r} of {table.roles.label!r} has {counts[least]} "
                 f"rows, too few for {folds} folds; add rows of it, leave it out, or change --folds"
             )
-    found = list(split_into_folds(rows, folds, repeats, seed))
+    found = [
+        Fold(each.repeat, each.fold, counted[each.train], counted[each.val], counted[each.test])
+        for each in split_into_folds(rows, folds, repeats, seed)
+    ]
     for fold in found:
         check_classes(table, fold.train)
     return found
@@ -170,7 +174,8 @@ def compare(
 ) -> Comparison:
     """Fit every model to every fold's rows; the encoders learn from these rows only.
 
-    An interruption ends it with what is there.
+    Where the table has weights, they count in fits and scores; rows of weight 0 take no part. An interruption
+    ends it with what is there.
 
     Parameters
     ----------
@@ -243,10 +248,11 @@ def _scored(table: OwnTable, encoding: Encoding, model: Any, fold: Fold) -> dict
     """The scores of one model, fitted and scored on one fold."""
     train, val, test = (table.views(encoding, rows) for rows in (fold.train, fold.val, fold.test))
     started = time.perf_counter()
-    model.fit(train, table.labels[fold.train], (val, table.labels[fold.val]))
+    weights, held, unseen = (weights_of(table, rows) for rows in (fold.train, fold.val, fold.test))
+    fit_weighted(model, (train, table.labels[fold.train], weights), (val, table.labels[fold.val], held))
     seconds = time.perf_counter() - started
     task = TASKS[table.task]
-    scores = task.score(table.labels[fold.test], task.predict(model, test))
+    scores = task.score(table.labels[fold.test], task.predict(model, test), unseen)
     return {
         "repeat": fold.repeat,
         "fold": fold.fold,

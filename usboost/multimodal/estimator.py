@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -58,12 +58,12 @@ class _Multimodal(BaseEstimator):
     feature_names_in_: np.ndarray
     n_features_in_: int
 
-    def _fit(self, X: Any, y: Any, groups: Any, times: Any, **answers: Any) -> Self:
+    def _fit(self, X: Any, y: Any, groups: Any, times: Any, weights: Any, **answers: Any) -> Self:
         frame = self._frame(X, reset=True)
         if len(frame) < FEWEST:
             rows = "1 sample" if len(frame) == 1 else f"{len(frame)} samples"
             raise UsboostError(f"X has {rows}; {FEWEST} or more are needed to learn from")
-        table = self._table(frame, y, groups, times)
+        table = self._table(frame, y, groups, times, weights)
         pictures = Pictures(self.backbone, self.finetune, self.size) if table.pictures else None
         fitted = fit_table(
             table,
@@ -80,12 +80,12 @@ class _Multimodal(BaseEstimator):
         self.best_round_, self.pictures_help_ = fitted.best_round, fitted.pictures_help
         return self
 
-    def _table(self, frame: pd.DataFrame, y: Any, groups: Any, times: Any) -> OwnTable:
-        """The rows with their labels and, if there are any, their groups and times as further columns."""
+    def _table(self, frame: pd.DataFrame, y: Any, groups: Any, times: Any, weights: Any) -> OwnTable:
+        """The rows with their labels, groups, times and weights, if there are any, as further columns."""
         if y is None:
             raise UsboostError("fit requires y to be passed, but the target y is None; pass the labels")
         taken, names = set(frame.columns), {}
-        given = {"label": y, "group": groups, "time": times}
+        given = {"label": y, "group": groups, "time": times, "weight": weights}
         for role, values in given.items():
             if values is None:
                 continue
@@ -107,6 +107,7 @@ class _Multimodal(BaseEstimator):
             task=self.task,
             group=names.get("group"),
             time=names.get("time"),
+            weight=names.get("weight"),
             image=_listed(self.images),
             categorical=_listed(self.categorical),
             text=_listed(self.text),
@@ -240,6 +241,8 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
     positive : of two classes, the one that `threshold` is of; by default the rarer
     refit : whether the model is fitted again to all rows, for as many rounds as the others chose
     device : of networks: "auto" (a GPU if there is one), "cpu" or "cuda"
+    class_weight : "balanced", or a weight for each label (1 for those not in it), times the rows' own; see
+        `usboost.multimodal.fit.fit` for what it does to probabilities
     random_state : of the rows for early stopping, which are 15 %, and of the model
     callbacks : of the fit, see `usboost.boosting.callbacks`
 
@@ -273,6 +276,7 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
         positive: Any = None,
         refit: bool = False,
         device: str = "auto",
+        class_weight: Any = None,
         random_state: int = 0,
         callbacks: Sequence[Callback] | None = None,
     ) -> None:
@@ -294,10 +298,13 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
         self.positive = positive
         self.refit = refit
         self.device = device
+        self.class_weight = class_weight
         self.random_state = random_state
         self.callbacks = callbacks
 
-    def fit(self, X: Any, y: Any, groups: Any = None, times: Any = None) -> MultimodalClassifier:
+    def fit(
+        self, X: Any, y: Any, groups: Any = None, times: Any = None, sample_weight: Any = None
+    ) -> MultimodalClassifier:
         """Fit to n rows and their labels.
 
         Parameters
@@ -306,13 +313,19 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
         y : (n,) labels; rows whose label is missing are left out
         groups : (n,), optional; rows of one group are never on both sides of early stopping
         times : (n,), optional; the later rows are those for early stopping
+        sample_weight : (n,) numbers of at least 0, optional; how many rows each stands for, see
+            `usboost.models.base.ViewsClassifier.fit`
 
         Raises
         ------
         UsboostError
             If a column or label cannot be used, or a setting is not known.
         """
-        self._fit(X, y, groups, times, calibrate=self.calibrate, threshold=self.threshold)
+        class_weight = self.class_weight
+        if isinstance(class_weight, Mapping):
+            class_weight = {text_of(label): weight for label, weight in class_weight.items()}
+        answers = {"calibrate": self.calibrate, "threshold": self.threshold, "class_weight": class_weight}
+        self._fit(X, y, groups, times, sample_weight, **answers)
         self._loaded()
         return self
 
@@ -386,9 +399,11 @@ class MultimodalRegressor(RegressorMixin, _Multimodal):
         self.random_state = random_state
         self.callbacks = callbacks
 
-    def fit(self, X: Any, y: Any, groups: Any = None, times: Any = None) -> MultimodalRegressor:
+    def fit(
+        self, X: Any, y: Any, groups: Any = None, times: Any = None, sample_weight: Any = None
+    ) -> MultimodalRegressor:
         """Fit to n rows and their numbers; parameters and errors as of `MultimodalClassifier.fit`."""
-        return self._fit(X, y, groups, times)
+        return self._fit(X, y, groups, times, sample_weight)
 
     def predict(self, X: Any) -> np.ndarray:
         """The number of each row, float64 (n,)."""

@@ -19,8 +19,10 @@ from usboost.datasets.custom.written import plain_form
 from usboost.errors import UsboostError
 from usboost.evaluation.calibration import calibrated, tempered
 from usboost.evaluation.metrics import best_threshold
+from usboost.evaluation.weighted import error_of_mean, mean
 from usboost.models.chosen import ChosenClassifier, ChosenRegressor
 from usboost.models.refit import for_all_rows
+from usboost.models.weights import ClassWeight, class_factors
 from usboost.multimodal.bundle import Bundle, Card
 from usboost.multimodal.history import history_of
 from usboost.multimodal.models import Pictures, build
@@ -65,10 +67,13 @@ def fit(
     threshold: Literal["f1"] | float | None = None,
     refit: bool = False,
     device: str = "auto",
+    class_weight: ClassWeight = None,
 ) -> Fitted:
     """Fit a model to 85 % of the rows, of each class, and early stop it on the others; see `splits.hold_out`.
 
-    Without pictures the network (U) and the trees (S) both read the whole table.
+    Without pictures the network (U) and the trees (S) both read the whole table. Where the table has weights,
+    they count in the fit, in early stopping, calibration and scores; rows of weight 0 take no part. The
+    columns' medians and scales are those of the rows, whatever their weights.
 
     Parameters
     ----------
@@ -81,6 +86,9 @@ def fit(
     refit : whether the model is fitted again to all rows, as far as the validation rows let it go. Scores,
         temperature, threshold and margin stay those of the first fit, which did not see the validation rows.
     device : of networks, see `usboost.learners.networks.training.pick_device`.
+    class_weight : "balanced", or a weight for each class by its name, times the rows' own in the fit and in
+        early stopping. Calibration, threshold and scores are without, on the classes as frequent as they
+        are; but a temperature moves no class's share, so that probabilities lean to those of large weight.
 
     Raises
     ------
@@ -96,27 +104,42 @@ def fit(
     )
     devices = [key for key in model.get_params(deep=True) if key.split("__")[-1] == "device"]
     model.set_params(**dict.fromkeys(devices, device))
-    train, held = hold_out(rows_of(table), seed)
+    if class_weight is not None and not table.classes:
+        raise UsboostError("--class-weight is for classes, but a number is predicted; leave it out")
+    counted = counted_rows(table)
+    train, held = (counted[rows] for rows in hold_out(rows_of(table)[counted], seed))
     check_classes(table, train, held)
     labels, encoding = table.labels[held], table.fit_encoding(train)
     held_views = table.views(encoding, held)
     if callbacks:
         model.set_params(callbacks=list(callbacks))
     started = time.perf_counter()
-    model.fit(table.views(encoding, train), table.labels[train], (held_views, labels))
+    weights = weights_of(table, held)
+    own, stopping = weights_of(table, train), weights
+    if class_weight is not None:
+        factors = class_factors(class_weight, table.labels[train], table.classes, own)
+        own, stopping = (
+            factors[table.labels[rows]] * (1.0 if each is None else each)
+            for rows, each in ((train, own), (held, weights))
+        )
+    fit_weighted(
+        model, (table.views(encoding, train), table.labels[train], own), (held_views, labels, stopping)
+    )
     seconds = time.perf_counter() - started
     predicted = task.predict(model, held_views)
-    helps = _pictures_help(model, task, held_views, labels, predicted) if table.pictures else None
+    helps = None
+    if table.pictures:
+        helps = _pictures_help(model, task, held_views, labels, predicted, weights)
     answers: dict[str, Any] = {}
     if table.classes:
-        temperature = calibrated(predicted, labels, seed=seed) if calibrate else 1.0
+        temperature = calibrated(predicted, labels, weights, seed=seed) if calibrate else 1.0
         predicted = tempered(predicted, temperature)
         answers = {"temperature": temperature, "threshold": threshold}
         if threshold == "f1":
-            answers["threshold"] = best_threshold(labels, predicted[:, 1])
+            answers["threshold"] = best_threshold(labels, predicted[:, 1], weights)
     else:
-        answers["margin"] = list(margin_of(labels - predicted))
-    scores = task.score(labels, predicted)
+        answers["margin"] = list(margin_of(labels - predicted, weights))
+    scores = task.score(labels, predicted, weights)
     losses = None
     if isinstance(model, (ChosenClassifier, ChosenRegressor)):
         model, name, losses = model.chosen_, model.chosen_name_, model.losses_
@@ -125,9 +148,12 @@ def fit(
     answers["history"] = history_of(model)
     rows, best_round = (len(train), len(held)), model.best_round_
     if refit:
-        everything, model = np.sort(np.concatenate([train, held])), for_all_rows(model)
+        everything, model = np.concatenate([train, held]), for_all_rows(model)
+        counts = None if own is None or stopping is None else np.concatenate([own, stopping])
+        order = np.argsort(everything)
+        everything, counts = everything[order], None if counts is None else counts[order]
         encoding = table.fit_encoding(everything)
-        model.fit(table.views(encoding, everything), table.labels[everything])
+        fit_weighted(model, (table.views(encoding, everything), table.labels[everything], counts), None)
         rows = (len(everything), 0)
     card = card_of(table, encoding, model=name, rows=rows, scores=scores, seed=seed, **answers)
     return Fitted(
@@ -145,7 +171,7 @@ COVERED = 0.9
 """Share of rows that an interval of a predicted number is to hold."""
 
 
-def margin_of(residuals: np.ndarray) -> tuple[float, float]:
+def margin_of(residuals: np.ndarray, weights: np.ndarray | None = None) -> tuple[float, float]:
     """What to add to predictions for the ends of an interval that holds `COVERED` of new rows.
 
     Quantiles of the residuals of rows that were not fitted to, with the finite-sample correction of split
@@ -154,19 +180,45 @@ def margin_of(residuals: np.ndarray) -> tuple[float, float]:
     Parameters
     ----------
     residuals : true minus predicted, float64 (n,).
+    weights : float64 (n,), positive, how many rows each stands for; by default 1.
     """
-    n, tail = len(residuals), (1 - COVERED) / 2
-    ranked = np.sort(residuals)
-    k = int(np.floor(tail * (n + 1)))
-    return float(ranked[max(k - 1, 0)]), float(ranked[min(n - k, n - 1)])
+    order, tail = np.argsort(residuals, kind="stable"), (1 - COVERED) / 2
+    held = np.arange(1, len(order) + 1) if weights is None else np.cumsum(weights[order])
+    k = int(np.floor(tail * (held[-1] + 1)))
+    at = np.searchsorted(held, np.array([max(k, 1), held[-1] - k + 1]) - 1e-9)
+    low, high = residuals[order[np.minimum(at, len(order) - 1)]]
+    return float(low), float(high)
+
+
+def counted_rows(table: OwnTable) -> np.ndarray:
+    """The positions of the rows that count: all but those of weight 0."""
+    return np.arange(len(table)) if table.weights is None else np.flatnonzero(table.weights)
+
+
+Weighted = tuple[Views, np.ndarray, np.ndarray | None]
+"""Rows, their labels, and their weights if they have any."""
+
+
+def fit_weighted(model: Any, train: Weighted, held: Weighted | None) -> None:
+    """Fit a model; only where there are weights need it know of them."""
+    if train[2] is None:
+        model.fit(*train[:2], *([held[:2]] if held else []))
+    else:
+        model.fit(*train[:2], held, sample_weight=train[2])
+
+
+def weights_of(table: OwnTable, rows: np.ndarray) -> np.ndarray | None:
+    """The weights of some rows, float64, or None."""
+    return None if table.weights is None else table.weights[rows]
 
 
 def prior_of(table: OwnTable, train: np.ndarray) -> list[float]:
     """The shares of the classes among some rows, or the rows' mean."""
-    labels = table.labels[train]
+    labels, weights = table.labels[train], weights_of(table, train)
     if not table.classes:
-        return [float(labels.mean())]
-    found: list[float] = (np.bincount(labels, minlength=len(table.classes)) / len(labels)).tolist()
+        return [float(np.average(labels, weights=weights))]
+    counts = np.bincount(labels, weights, minlength=len(table.classes))
+    found: list[float] = (counts / counts.sum()).tolist()
     return found
 
 
@@ -195,7 +247,14 @@ def check_classes(table: OwnTable, train: np.ndarray, *others: np.ndarray) -> No
         )
 
 
-def _pictures_help(model: Any, task: Task, views: Views, labels: np.ndarray, given: np.ndarray) -> bool:
+def _pictures_help(
+    model: Any,
+    task: Task,
+    views: Views,
+    labels: np.ndarray,
+    given: np.ndarray,
+    weights: np.ndarray | None,
+) -> bool:
     """Whether rows are predicted better with their own pictures than with those of others."""
     cycle = np.random.default_rng(0).permutation(len(labels))
     order = np.empty_like(cycle)
@@ -204,7 +263,7 @@ def _pictures_help(model: Any, task: Task, views: Views, labels: np.ndarray, giv
         if name != "S":
             views = views.with_view(name, views[name][order])
     gains = task.losses(labels, task.predict(model, views)) - task.losses(labels, given)
-    return bool(gains.mean() > gains.std(ddof=1) / np.sqrt(len(gains)))
+    return mean(gains, weights) > error_of_mean(gains, weights)
 
 
 def card_of(

@@ -118,6 +118,7 @@ def _digest(table: OwnTable) -> str:
         found.update(f"{name} {column.dtype.kind} ".encode())
         found.update(pd.util.hash_pandas_object(column, index=False).to_numpy().tobytes())
     found.update(json.dumps(table.classes).encode() + table.labels.tobytes())
+    found.update(b"" if table.weights is None else table.weights.tobytes())
     for name, view in table.pictures.items():
         for column in getattr(view, "columns", (view,)):
             found.update(name.encode() + picture_digests(column).tobytes())

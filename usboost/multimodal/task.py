@@ -22,11 +22,15 @@ class Task(Protocol):
         """Probabilities float64 (n, M), or numbers float64 (n,)."""
         ...
 
-    def score(self, labels: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
-        """The scores of `metrics`."""
+    def score(
+        self, labels: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None = None
+    ) -> dict[str, float]:
+        """The scores of `metrics`, with rows weighted if there are weights (n,)."""
         ...
 
-    def intervals(self, labels: np.ndarray, predicted: np.ndarray) -> dict[str, Interval]:
+    def intervals(
+        self, labels: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None = None
+    ) -> dict[str, Interval]:
         """Each of these with its bootstrap interval of 95 %."""
         ...
 
@@ -45,11 +49,15 @@ class Classification:
         found: np.ndarray = model.predict_proba(views)
         return found
 
-    def score(self, labels: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
-        return score(labels, predicted)
+    def score(
+        self, labels: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None = None
+    ) -> dict[str, float]:
+        return score(labels, predicted, weight)
 
-    def intervals(self, labels: np.ndarray, predicted: np.ndarray) -> dict[str, Interval]:
-        return intervals(labels, predicted)
+    def intervals(
+        self, labels: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None = None
+    ) -> dict[str, Interval]:
+        return intervals(labels, predicted, weight)
 
     def losses(self, labels: np.ndarray, predicted: np.ndarray) -> np.ndarray:
         own = predicted[np.arange(len(labels)), labels]
@@ -66,11 +74,15 @@ class Regression:
         found: np.ndarray = model.predict(views)
         return found
 
-    def score(self, labels: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
-        return score_regression(labels, predicted)
+    def score(
+        self, labels: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None = None
+    ) -> dict[str, float]:
+        return score_regression(labels, predicted, weight)
 
-    def intervals(self, labels: np.ndarray, predicted: np.ndarray) -> dict[str, Interval]:
-        return regression_intervals(labels, predicted)
+    def intervals(
+        self, labels: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None = None
+    ) -> dict[str, Interval]:
+        return regression_intervals(labels, predicted, weight)
 
     def losses(self, labels: np.ndarray, predicted: np.ndarray) -> np.ndarray:
         return np.square(labels - predicted)

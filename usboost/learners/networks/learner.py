@@ -119,6 +119,8 @@ def _network(spec: Spec) -> nn.Module:
 class NetworkLearner(BaseEstimator):
     """A network on a table or on pictures, fitted by (weighted) mean squared error.
 
+    Batches are drawn by rows whatever their weights, by which the errors in them count.
+
     Parameters
     ----------
     hidden : sequence of int
@@ -232,8 +234,9 @@ def _importance(target: Target) -> tuple[np.ndarray | None, np.ndarray]:
         present = np.ones(n, dtype=bool)
         if target.left_out is not None:
             present[target.left_out] = False
-        trace = float(np.einsum("nii->n", target.metric)[present].mean())
-        return (target.metric * (d / trace)).astype(np.float32), present
+        metric = target.metric if target.counts is None else target.metric * target.counts[:, None, None]
+        trace = float(np.einsum("nii->n", metric)[present].mean())
+        return (metric * (d / trace)).astype(np.float32), present
     if (given := target.fit_weights) is None:
         return None, np.ones(n, dtype=bool)
     weights = np.broadcast_to(given.reshape(n, -1), target.values.shape)

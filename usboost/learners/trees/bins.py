@@ -39,14 +39,26 @@ class Bins:
     highest: np.ndarray
 
     @classmethod
-    def of(cls, matrix: np.ndarray, categorical: Sequence[int], max_bin: int) -> Bins:
+    def of(
+        cls,
+        matrix: np.ndarray,
+        categorical: Sequence[int],
+        max_bin: int,
+        counts: np.ndarray | None = None,
+    ) -> Bins:
+        """The columns in at most `max_bin` bins, or one for each category.
+
+        Parameters
+        ----------
+        counts : float64 (n,), how many rows each row stands for; 1 by default
+        """
         numeric = [j for j in range(matrix.shape[1]) if j not in categorical]
         columns = np.asarray([*numeric, *categorical], dtype=int)
         codes = np.empty(matrix.shape, dtype=np.int32)
         start, lowest, highest = [0], [np.empty(0)], [np.empty(0)]
         for k, column in enumerate(matrix[:, j] for j in columns):
             if k < len(numeric):
-                low, high = numeric_bins(column, max_bin)
+                low, high = numeric_bins(column, max_bin, counts)
                 codes[:, k] = np.searchsorted(high, column)
             else:
                 low = high = np.arange(int(column.max(initial=0)) + 1, dtype=np.float64)
@@ -90,23 +102,29 @@ class Bins:
         return int(self.start[self.n_numeric])
 
 
-def numeric_bins(column: np.ndarray, max_bin: int) -> tuple[np.ndarray, np.ndarray]:
+def numeric_bins(
+    column: np.ndarray, max_bin: int, counts: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Least and largest value in each bin of a column (n,): float64 (bins,) each, at most `max_bin`.
 
     Every value has its own bin if there are few enough. Otherwise bins hold about as many rows each, and
-    values that have as many rows alone share theirs with none.
+    values that have as many rows alone share theirs with none. A row is `counts` rows, (n,), by default 1.
     """
-    values, counts = np.unique(column, return_counts=True)
+    if counts is None:
+        values, held = np.unique(column, return_counts=True)
+    else:
+        values, place = np.unique(column, return_inverse=True)
+        held = np.bincount(place, counts)
     values = values.astype(np.float64)
     if len(values) <= max_bin:
         return values, values
-    ends = np.cumsum(counts)
-    heavy = np.append(np.flatnonzero(counts * max_bin > len(column)), len(values))
+    ends, total = np.cumsum(held), len(column) if counts is None else held.sum()
+    heavy = np.append(np.flatnonzero(held * max_bin > total), len(values))
     first = [0]
     while first[-1] < len(values):
         here, room = first[-1], max_bin - len(first) + 1
-        rows_before = ends[here] - counts[here]
-        share = rows_before + (len(column) - rows_before) / room
+        rows_before = ends[here] - held[here]
+        share = rows_before + (total - rows_before) / room
         after = max(here, int(np.searchsorted(ends, share, side="right")) - 1) + 1
         next_heavy = int(heavy[np.searchsorted(heavy, here)])
         first.append(len(values) if room == 1 else here + 1 if next_heavy == here else min(after, next_heavy))

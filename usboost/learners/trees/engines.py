@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -121,32 +120,43 @@ class JointTrainer:
 
     def __init__(self, learner: TreeSettings, prepared: PreparedTable) -> None:
         self._learner, self._prepared = learner, prepared
+        self._made: HistogramGrower | None = None
 
-    @cached_property
-    def _grower(self) -> HistogramGrower:
-        chosen, table = self._learner, self._prepared
-        limits = Limits(chosen.max_depth, chosen.max_leaves, chosen.min_samples_leaf, chosen.category_l2)
-        return HistogramGrower(table.matrix, table.categorical, limits, chosen.max_bin, chosen.num_threads)
+    def _grower(self, counts: np.ndarray | None) -> HistogramGrower:
+        """Made once: rows count the same in every round."""
+        if self._made is None:
+            chosen, table = self._learner, self._prepared
+            limits = Limits(chosen.max_depth, chosen.max_leaves, chosen.min_samples_leaf, chosen.category_l2)
+            self._made = HistogramGrower(
+                table.matrix, table.categorical, limits, chosen.max_bin, chosen.num_threads, counts
+            )
+        return self._made
 
     def fit(self, target: Target, *, seed: int, start: FittedLearner | None = None) -> FittedTrees:
-        values, metric = target.values, target.metric
+        values, metric, grower = target.values, target.metric, self._grower(target.counts)
         weights = target.fit_weights
         if metric is None:
             if weights is not None and weights.ndim == 2:
                 columns = range(values.shape[1])
-                return FittedTrees(tuple(self._grow(values[:, [j]], weights[:, j]) for j in columns))
+                return FittedTrees(tuple(_grown(grower, values[:, [j]], weights[:, j]) for j in columns))
             return with_leaf_values(
-                FittedTrees((self._grow(values, weights),)), self._prepared.matrix, target
+                FittedTrees((_grown(grower, values, weights),)), self._prepared.matrix, target
             )
         if np.abs(metric.sum(axis=2)).max() > 1e-8 * np.abs(metric).max():
-            return FittedTrees((self._grow(values, weights, metric),))
+            return FittedTrees((_grown(grower, values, weights, metric),))
         # singular along (1, …, 1): solved in the zero-sum space, whose basis makes no difference
         basis = simplex_codewords(values.shape[1])
-        tree = self._grow(values @ basis, weights, basis.T @ metric @ basis)
+        tree = _grown(grower, values @ basis, weights, basis.T @ metric @ basis)
         return FittedTrees((replace(tree, value=(tree.value @ basis.T).astype(np.float32)),))
 
-    def _grow(self, values: np.ndarray, weights: np.ndarray | None, metric: np.ndarray | None = None) -> Tree:
-        return self._grower.grow(values.astype(np.float64), weights, metric)
+
+def _grown(
+    grower: HistogramGrower,
+    values: np.ndarray,
+    weights: np.ndarray | None,
+    metric: np.ndarray | None = None,
+) -> Tree:
+    return grower.grow(values.astype(np.float64), weights, metric)
 
 
 class SklearnTrainer:

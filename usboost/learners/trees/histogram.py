@@ -25,6 +25,9 @@ from usboost.learners.trees.tree import Tree
 SCAN_ENTRIES = 1 << 19
 """Sums that are searched for splits in one go."""
 
+SLACK = 1e-6
+"""Rows by which a leaf may miss the fewest: weights that are no whole numbers seldom add up to one."""
+
 SAME = 1e-9
 """Lengths and spreads that differ by less, as a share of themselves, are equal."""
 
@@ -49,6 +52,8 @@ class HistogramGrower:
     limits : Limits
     max_bin : most bins of a numeric column; every category has its own
     num_threads : threads that sum over rows
+    counts : float64 (n,), positive, optional
+        How many rows each row stands for, 1 by default: a row of 2 is two rows, in bins and in leaves.
     """
 
     def __init__(
@@ -58,9 +63,10 @@ class HistogramGrower:
         limits: Limits = Limits(),
         max_bin: int = 255,
         num_threads: int = 1,
+        counts: np.ndarray | None = None,
     ) -> None:
-        self._bins = Bins.of(matrix, categorical, max_bin)
-        self._limits, self._threads = limits, num_threads
+        self._bins = Bins.of(matrix, categorical, max_bin, counts)
+        self._limits, self._threads, self._counts = limits, num_threads, counts
 
     def grow(
         self, values: np.ndarray, weights: np.ndarray | None = None, metric: np.ndarray | None = None
@@ -73,12 +79,15 @@ class HistogramGrower:
         ----------
         values : float64 (n, D)
         weights : (n,), optional
-            Rows of weight 0 are not seen: they do not count for `min_samples_leaf` either.
+            By default the rows' counts, by which weights are to be multiplied. Rows of weight 0 are not
+            seen: they do not count for `min_samples_leaf` either.
         metric : (n, D, D), symmetric and positive semi-definite, optional
             By default the identity.
         """
         rows = np.arange(len(values)) if weights is None else np.flatnonzero(weights > 0)
-        moments = Moments.of(values, weights, metric)
+        if weights is None:
+            weights = self._counts
+        moments = Moments.of(values, weights, metric, self._counts)
         return _Growth(self._bins, moments, self._limits, self._threads).tree(rows)
 
 
@@ -182,9 +191,9 @@ class _Growth:
 
     def __init__(self, bins: Bins, moments: Moments, limits: Limits, threads: int) -> None:
         self._bins, self._moments, self._limits, self._threads = bins, moments, limits, threads
-        self._least = max(limits.min_samples_leaf, 1)
+        self._least = max(limits.min_samples_leaf, 1) - SLACK
         self._most_leaves = min(limits.max_leaves or np.inf, 2.0**limits.max_depth)
-        average = moments.total[moments.d : -1] / max(moments.total[-1], 1.0)
+        average = moments.total[moments.d : -1] / (moments.total[-1] or 1.0)
         self._category_penalty = limits.category_l2 * average
         self._penalties = moments.ridge[:, None, None]  # by which H is made larger, after every bin
         if limits.category_l2 and bins.first_category < len(bins):
@@ -210,7 +219,7 @@ class _Growth:
 
     def _may_split(self, leaf: _Leaf, n_leaves: int) -> bool:
         room = leaf.depth < self._limits.max_depth and n_leaves < self._most_leaves
-        return room and len(leaf.rows) >= 2 * self._least and len(self._bins) > 0
+        return room and leaf.total[-1] >= 2 * self._least and len(self._bins) > 0
 
     def _next(self, leaves: list[_Leaf]) -> list[_Leaf]:
         """The leaves to split next: the one that gains most, or all if none can be too many."""

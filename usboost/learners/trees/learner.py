@@ -22,6 +22,8 @@ class TreeLearner(BaseEstimator):
     max_leaves : int, optional
         The splits that gain most are made first, until there are so many leaves; default 2^max_depth.
     min_samples_leaf : int
+        Fewest samples of a leaf. One of sample weight 2 counts as two by "histogram", and one of ½ as half
+        a sample; by "lightgbm" in proportion to its share of all weights; by "sklearn" each counts once.
     category_l2 : float
         On splits by category, a leaf's value is drawn to 0 as by so many samples of average weight:
         what keeps columns of many rare categories from being fitted to noise (LightGBM only).

@@ -25,11 +25,12 @@ def with_leaf_values(fitted: FittedTrees, matrix: np.ndarray, target: Target) ->
     seen = (
         np.ones(len(matrix), dtype=bool) if weights is None else weights.reshape(len(matrix), -1).any(axis=1)
     )
+    counts = None if target.counts is None else target.counts[seen]
 
     def refitted(tree: Tree) -> Tree:
         count = len(tree.value)
         own = tree.leaves(matrix)[seen]
-        best = leaves.best(leaves.residual[seen], own, count)
+        best = leaves.best(leaves.residual[seen], own, count, counts)
         return replace(tree, value=best.astype(np.float32)[:, None])
 
     return FittedTrees(tuple(refitted(tree) for tree in fitted.trees))

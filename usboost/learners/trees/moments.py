@@ -18,8 +18,8 @@ class Moments:
     """What is summed over rows, and what the sums say of a leaf.
 
     A row's C channels are weight·metric·value (D numbers; their sum is G), weight·metric (their sum is H:
-    one number where it is a multiple of the identity, else the D(D + 1)/2 of its lower triangle), and 1.
-    Sums have the channels on their first axis.
+    one number where it is a multiple of the identity, else the D(D + 1)/2 of its lower triangle), and how
+    many rows it is. Sums have the channels on their first axis.
 
     Attributes
     ----------
@@ -42,7 +42,13 @@ class Moments:
     tie: float
 
     @classmethod
-    def of(cls, values: np.ndarray, weights: np.ndarray | None, metric: np.ndarray | None) -> Moments:
+    def of(
+        cls,
+        values: np.ndarray,
+        weights: np.ndarray | None,
+        metric: np.ndarray | None,
+        counts: np.ndarray | None = None,
+    ) -> Moments:
         n, d = values.shape
         places = [(0, 0)] if metric is None else lower_triangle(d)
         channels = np.empty((n, d + len(places) + 1))
@@ -55,6 +61,8 @@ class Moments:
         if weights is not None:
             channels[:, :-1] *= weights[:, None]
             channels[:, -1] = weights > 0
+        if counts is not None:
+            channels[:, -1] *= _exact(counts)
         squares = float(np.einsum("nd,nd->", values, channels[:, :d]))
         total = np.ones(n) @ channels
         identity = np.asarray([float(i == j) for i, j in places])
@@ -119,6 +127,12 @@ class Moments:
                 return np.linalg.inv(np.linalg.cholesky([self.matrix(each, ridge) for each in total.T]))
             except np.linalg.LinAlgError:
                 ridge = 1000 * ridge
+
+
+def _exact(counts: np.ndarray) -> np.ndarray:
+    """Counts (n,) rounded so that they add up exactly: an empty bin then holds 0, not what rounding left."""
+    unit = 2.0 ** (np.ceil(np.log2(counts.sum())) - 51)
+    return np.asarray(np.maximum(np.round(counts / unit), 1.0) * unit)
 
 
 def lower_triangle(d: int) -> list[tuple[int, int]]:

@@ -133,7 +133,7 @@ def _single(bundle: Bundle) -> tuple[list[Together], int]:
 
 def _encoded(bundle: Bundle, name: str) -> frozenset[str]:
     """The columns of the views that a column of the table becomes."""
-    several = {**bundle.encoding.dates, **bundle.texts}
+    several: dict[str, Any] = {**bundle.encoding.dates, **bundle.texts}
     parts = several[name].names(name) if name in several else [name]
     return frozenset({*parts, *(f"{part}{SUFFIX}" for part in parts)} & set(bundle.encoding.names))
 

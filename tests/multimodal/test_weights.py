@@ -1,0 +1,133 @@
+"""Weights of a table's rows and classes, from DataFrames and on the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from typer.testing import CliRunner
+
+from usboost.cli.app import app
+from usboost.datasets.custom.source import FrameRows
+from usboost.datasets.custom.table import read_own
+from usboost.errors import UsboostError
+from usboost.evaluation.metrics import accuracy, score
+from usboost.models.weights import balanced
+from usboost.multimodal.compare import compare
+from usboost.multimodal.compare import folds_of as folds
+from usboost.multimodal.estimator import MultimodalClassifier, MultimodalRegressor
+from usboost.multimodal.fit import fit, margin_of, rows_of
+from usboost.multimodal.models import build
+from usboost.multimodal.splits import hold_out
+
+RNG = np.random.default_rng(0)
+N = 240
+X = pd.DataFrame(RNG.normal(size=(N, 4)), columns=list("abcd"))
+X["e"] = RNG.choice(["p", "q", "r"], N)
+Z = (X["a"] + X["b"] * X["c"] + RNG.normal(size=N)).rename("z")
+Y = pd.Series(np.where(Z > 1.2, "rare", "common"), name="label")
+WEIGHT = pd.Series(RNG.integers(0, 4, N).astype(float), name="w")
+
+
+def table(label: pd.Series = Y, rows: Any = slice(None), **roles: str) -> Any:
+    frame = pd.concat([X, label, WEIGHT], axis=1).iloc[rows].reset_index(drop=True)
+    return read_own(FrameRows(frame, None), label=str(label.name), **roles)  # type: ignore[arg-type]
+
+
+def test_a_row_of_weight_0_takes_no_part() -> None:
+    kept = (WEIGHT > 0).to_numpy()
+    for estimator, y in (
+        (MultimodalClassifier(model="logistic", rounds=2), Y),
+        (MultimodalRegressor(model="ridge"), Z),
+    ):
+        spoiled = X.copy()
+        spoiled.loc[~kept, "a"] = 1e6
+        fitted = clone(estimator).fit(spoiled, y, sample_weight=WEIGHT)
+        other = clone(estimator).fit(X[kept], y[kept], sample_weight=WEIGHT[kept])
+        found, expected = (each.predict_proba(X) if y is Y else each.predict(X) for each in (fitted, other))
+        np.testing.assert_array_equal(found.to_numpy(), expected.to_numpy())
+        plain = clone(estimator).fit(X[kept], y[kept])
+        assert fitted.scores_ == other.scores_ != plain.scores_
+
+
+def test_validation_scores_are_weighted() -> None:
+    own = table(weight="w")
+    fitted = fit(own, "logistic", calibrate=False)
+    counted = np.flatnonzero(own.weights)
+    train, held = (counted[rows] for rows in hold_out(rows_of(own)[counted], 0))
+    p = fitted.bundle.model.predict_proba(own.views(own.fit_encoding(train), held))
+    assert fitted.scores == pytest.approx(score(own.labels[held], p, own.weights[held]))
+    assert sum(fitted.rows) == len(counted)
+
+
+def test_class_weights_are_weights() -> None:
+    """Balanced classes in the fit; scores are those of the classes as frequent as they are."""
+    own = table()
+    plain, even = (fit(own, "logistic", class_weight=each, calibrate=False) for each in (None, "balanced"))
+    assert even.scores["accuracy"] <= plain.scores["accuracy"]
+    rows = np.arange(len(own))
+    views = own.views(own.fit_encoding(rows), rows)
+    p_plain, p_even = (each.bundle.model.predict_proba(views)[:, 1] for each in (plain, even))
+    assert p_even.mean() > p_plain.mean() + 0.1
+    factors = {name: balanced(own.labels)[own.labels == k][0] for k, name in enumerate(own.classes)}
+    estimator = MultimodalClassifier(model="logistic", calibrate=False)
+    by_name, by_rows = (
+        clone(estimator).set_params(class_weight=each).fit(X, Y, sample_weight=weights)
+        for each, weights in ((factors, None), (None, Y.map(factors)))
+    )
+    np.testing.assert_allclose(by_name.predict_proba(X), by_rows.predict_proba(X), atol=1e-9)
+    with pytest.raises(UsboostError, match="none of the classes"):
+        clone(estimator).set_params(class_weight={"other": 2}).fit(X, Y)
+    with pytest.raises(UsboostError, match="classes, but a number is predicted"):
+        fit(table(Z), "ridge", class_weight="balanced")
+
+
+def test_comparisons_weigh_fits_and_scores() -> None:
+    own, views = table(weight="w"), lambda name: lambda seed: build(name, pictures=False, seed=seed)
+    found = compare(own, {"prior": views("prior")}, folds=3).scores
+    for fold, row in zip(folds(own, 3, 1, 0), found.itertuples()):
+        assert (own.weights[np.concatenate([fold.train, fold.val, fold.test])] > 0).all()
+        most = np.bincount(own.labels[fold.train], own.weights[fold.train]).argmax()
+        y, weights = own.labels[fold.test], own.weights[fold.test]
+        assert row.accuracy == pytest.approx(accuracy(y, np.full(len(y), most), weights))
+        assert row.rows_test == len(fold.test)
+
+
+def test_margins_hold_weight() -> None:
+    rng = np.random.default_rng(1)
+    residuals, counts = rng.normal(size=60), rng.integers(1, 4, 60)
+    assert margin_of(residuals, counts.astype(float)) == margin_of(np.repeat(residuals, counts))
+
+
+def test_wrong_weights_are_refused() -> None:
+    estimator = MultimodalClassifier(model="prior")
+    with pytest.raises(UsboostError, match="the weight 'w' must be a number of at least 0"):
+        estimator.fit(X, Y, sample_weight=WEIGHT - 1)
+    with pytest.raises(UsboostError, match="the weight has the shape"):
+        estimator.fit(X, Y, sample_weight=np.ones(3))
+    with pytest.raises(UsboostError, match="are 0"):
+        estimator.fit(X, Y, sample_weight=0 * WEIGHT)
+
+
+def test_on_the_command_line(tmp_path: Path) -> None:
+    path, out = tmp_path / "rows.csv", tmp_path / "model"
+    pd.concat([X, Y, WEIGHT], axis=1).to_csv(path, index=False)
+    words = [str(path), "--label", "label", "--weight", "w"]
+    more = ["--model", "logistic", "--class-weight", "balanced", "--out", str(out)]
+    done = CliRunner().invoke(app, ["fit", *words, *more])
+    assert done.exit_code == 0, done.output
+    frame = pd.read_csv(path)
+    own = read_own(path, label="label", weight="w")
+    expected = fit(own, "logistic", class_weight="balanced")
+    loaded = MultimodalClassifier.load(out).predict_proba(frame[list("abcde")])
+    again = expected.bundle.answer(FrameRows(frame, None)).drop(columns="label")
+    order = np.argsort(expected.bundle.labels, kind="stable")
+    np.testing.assert_allclose(loaded, again.iloc[:, order])
+    done = CliRunner().invoke(app, ["compare", *words, "--models", "prior,logistic", "--folds", "2"])
+    assert done.exit_code == 0, done.output
+    done = CliRunner().invoke(app, ["fit", *words[:3], "--weight", "nowhere", "--out", str(tmp_path / "new")])
+    assert done.exit_code == 1 and "nowhere" in done.output

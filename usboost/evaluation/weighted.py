@@ -1,0 +1,58 @@
+"""Means, deviations and quantiles of samples of which each counts as so many."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def mean(values: np.ndarray, weights: np.ndarray | None = None) -> float:
+    """Of (n,), or (n, 1), numbers."""
+    return float(values.mean() if weights is None else np.average(values.reshape(-1), weights=weights))
+
+
+def deviation(values: np.ndarray, weights: np.ndarray | None = None) -> float:
+    """The standard deviation (ddof 0) of (n,) numbers."""
+    if weights is None:
+        return float(values.std())
+    return float(np.sqrt(mean(np.square(values - mean(values, weights)), weights)))
+
+
+def quantile(values: np.ndarray, level: float, weights: np.ndarray | None = None) -> float:
+    """Of (n,) numbers, between two of them by linear interpolation, as of each repeated weight times.
+
+    With weights that are no whole numbers: the number at position t, from 0, is the first one with more than
+    t of the weight up to and with it.
+    """
+    if weights is None:
+        return float(np.quantile(values, level))
+    order = np.argsort(values, kind="stable")
+    ranked, ends = values[order], np.cumsum(weights[order])
+    place = max(level * (ends[-1] - 1), 0.0)
+    low = np.floor(place + 1e-9)
+    ends = ends - 1e-9 * weights.mean()  # what adds up to a position may lie above it by a rounding error
+    at = np.minimum(np.searchsorted(ends, [low, low + 1], side="right"), len(ranked) - 1)
+    below, above = ranked[at]
+    return float(below + max(place - low, 0.0) * (above - below))
+
+
+def median(values: np.ndarray, weights: np.ndarray | None = None) -> float:
+    """Of (n,) numbers; the mean of the two in the middle where there are two."""
+    return float(np.median(values)) if weights is None else quantile(values, 0.5, weights)
+
+
+def error_of_mean(values: np.ndarray, weights: np.ndarray | None = None) -> float:
+    """The standard error of the mean of (n,) numbers; whatever the scale of the weights."""
+    n = len(values)
+    if weights is None:
+        return float(values.std(ddof=1) / np.sqrt(n))
+    shares = weights / weights.sum()
+    return float(np.sqrt(np.square(shares) @ np.square(values - mean(values, weights))))
+
+
+def column_moments(values: np.ndarray, weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance (ddof 0) of each column of (n, p) numbers, float64 (p,) each."""
+    if weights is None:
+        return values.mean(axis=0, dtype=np.float64), values.var(axis=0, dtype=np.float64)
+    shares = weights / weights.sum()
+    found = shares @ values.astype(np.float64)
+    return found, shares @ np.square(values - found)

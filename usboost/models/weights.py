@@ -1,0 +1,63 @@
+"""Weights that make up for classes of unequal size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+
+from usboost.errors import UsboostError
+
+ClassWeight = Literal["balanced"] | Mapping[str, float] | None
+
+
+def balanced(codes: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+    """Weights by which all classes that are there count alike, with the sum that there was.
+
+    Parameters
+    ----------
+    codes : int (n,), classes 0..M−1
+    weights : float (n,), of the rows, by default 1; the answer holds them
+
+    Returns
+    -------
+    float64 (n,)
+    """
+    own = np.ones(len(codes)) if weights is None else np.asarray(weights, dtype=np.float64)
+    return np.asarray(own * _balancing(codes, own, int(codes.max()) + 1)[codes])
+
+
+def class_factors(
+    class_weight: ClassWeight, codes: np.ndarray, classes: Sequence[str], weights: np.ndarray | None = None
+) -> np.ndarray:
+    """By what the rows of each class count more, float64 (M,).
+
+    Parameters
+    ----------
+    class_weight : "balanced", by the sizes of the classes here, or the weight of each class by its name, 1 of
+        those not in it
+    codes : int (n,), positions in the `classes`; weights : of the rows, by default 1
+
+    Raises
+    ------
+    UsboostError
+        If it is neither, names no class, or a weight is no positive finite number.
+    """
+    if class_weight == "balanced":
+        return _balancing(codes, np.ones(len(codes)) if weights is None else weights, len(classes))
+    if not isinstance(class_weight, Mapping):
+        raise UsboostError(f"class_weight is 'balanced' or a weight for each class, not {class_weight!r}")
+    unknown = [name for name in class_weight if name not in classes]
+    if unknown:
+        raise UsboostError(f"class_weight names {unknown[0]!r}, which is none of the classes")
+    for name, weight in class_weight.items():
+        if not (isinstance(weight, (int, float)) and 0 < weight < np.inf):
+            raise UsboostError(f"class_weight of {name!r} is {weight!r}; give a positive number")
+    return np.array([float(class_weight.get(name, 1.0)) for name in classes])
+
+
+def _balancing(codes: np.ndarray, weights: np.ndarray, n_classes: int) -> np.ndarray:
+    held = np.bincount(codes, weights, n_classes)
+    share = held.sum() / np.count_nonzero(held)
+    return np.divide(share, held, out=np.ones_like(held), where=held > 0)
