@@ -168,7 +168,7 @@ def weights_of(column: Column) -> np.ndarray:
         wrong = 0 if values is None else int(np.flatnonzero(~(np.isfinite(values) & (values >= 0)))[0])
         raise UsboostError(f"{column.row(wrong)}: the weight {column.name!r} must be a number of at least 0")
     if not values.any():
-        raise UsboostError(f"{column.source}: all weights {column.name!r} are 0")
+        raise UsboostError(f"{column.source}: all weights {column.name!r} are zero")
     return values
 
 
