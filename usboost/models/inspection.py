@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 from scipy.stats import binomtest
-from sklearn.metrics import mutual_info_score
 
 from usboost.data.views import Views
 from usboost.errors import UsboostError
@@ -183,13 +182,32 @@ def informative_columns(frame: pd.DataFrame, y: np.ndarray, n: int = 8) -> list[
     y : int array of shape (n,), classes 0..M−1
     """
     found: dict[str, float] = {}
+    labels = np.unique(y, return_inverse=True)[1]
     for name in frame.columns:
-        column = frame[name]
-        if pd.api.types.is_numeric_dtype(column) and column.nunique() > 10:
-            finite = column.where(np.isfinite(column.astype(float)))
-            column = pd.qcut(finite, 10, labels=False, duplicates="drop")
-        codes = pd.factorize(column, use_na_sentinel=False)[0]
-        codes = np.where(np.bincount(codes)[codes] < _RARE, -1, codes)
-        chance = (len(np.unique(codes)) - 1) * (len(np.unique(y)) - 1) / (2 * max(1, len(y)))
-        found[name] = float(mutual_info_score(y, codes)) - chance
+        codes = _tenths(frame[name])
+        codes = np.where(np.bincount(codes)[codes] < _RARE, 0, codes + 1)
+        counts = np.zeros((codes.max(initial=0) + 1, labels.max(initial=0) + 1))
+        np.add.at(counts, (codes, labels), 1)
+        counts = counts[counts.any(axis=1)]
+        chance = (len(counts) - 1) * (counts.shape[1] - 1) / (2 * max(1, len(y)))
+        found[name] = _mutual_information(counts) - chance
     return sorted(found, key=lambda name: -found[name])[:n]
+
+
+def _tenths(column: pd.Series) -> np.ndarray:
+    """Codes of a column's values, int64 from 0; of numbers that have many, of the tenths they lie in."""
+    if not pd.api.types.is_numeric_dtype(column) or column.nunique() <= 10:
+        return pd.factorize(column, use_na_sentinel=False)[0]
+    values = column.to_numpy(np.float64, na_value=np.nan)
+    present = np.isfinite(values)
+    edges = np.unique(np.quantile(values[present], np.linspace(0, 1, 11))) if present.any() else np.zeros(1)
+    codes = np.maximum(np.searchsorted(edges, values, side="left") - 1, 0)
+    return np.where(present, codes, len(edges))
+
+
+def _mutual_information(counts: np.ndarray) -> float:
+    """In nats, of two variables whose values occur together so often, (k, M), none of k never."""
+    total = counts.sum()
+    both = counts[counts > 0]
+    expected = np.outer(counts.sum(axis=1), counts.sum(axis=0))[counts > 0]
+    return float((both * np.log(both * total / expected)).sum() / total)
