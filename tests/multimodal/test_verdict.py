@@ -60,6 +60,12 @@ def test_nothing_is_better_than_the_prior():
     assert "No model is better by accuracy than prior, which reads nothing" in text
 
 
+def test_too_few_folds_do_not_show_that_the_best_is_better_than_the_prior():
+    text = said(comparison(lgbm=0.51, prior=0.5), {"lgbm": COLUMNS, "prior": NOTHING})
+    assert "So few folds do not show that lgbm is better than prior" in text
+    assert "lgbm is best" in text and "No model is better" not in text
+
+
 def test_another_packages_model_is_not_saved():
     inputs = {"sklearn.svm:SVC": COLUMNS, "lgbm": COLUMNS}
     text = said(comparison(**{"sklearn.svm__SVC": 0.9, "lgbm": 0.8}), inputs)

@@ -47,10 +47,15 @@ def verdict(
         lines += _pictures(standings, inputs, comparison.by)
     read = {name for name, each in inputs.items() if each.columns or each.images}
     useless = next((each for each in standings if each.model not in read), None)
-    if useless is not None and (useless is best or (useless.within_noise and comparison.parts > 1)):
+    if useless is best:
         lines.append(
-            f"No model is better by {score} than {useless.model}, which reads nothing: check the label and "
-            "the columns, or bring more rows."
+            f"No model is better by {score} than {best.model}, which reads nothing: check the label and the "
+            "columns, or bring more rows."
+        )
+    elif useless is not None and useless.within_noise and comparison.parts > 1:
+        lines.append(
+            f"So few folds do not show that {best.model} is better than {useless.model}, which reads nothing: "
+            "use more --repeats, or bring more rows."
         )
     return lines + _next(standings, comparison, commands)
 
