@@ -54,8 +54,8 @@ def verdict(
         )
     elif useless is not None and useless.within_noise and comparison.parts > 1:
         lines.append(
-            f"So few folds do not show that {best.model} is better than {useless.model}, which reads nothing: "
-            "use more --repeats, or bring more rows."
+            f"So few folds do not show that {best.model} is better than {useless.model}, which reads "
+            "nothing: use more --repeats, or bring more rows."
         )
     return lines + _next(standings, comparison, commands)
 
