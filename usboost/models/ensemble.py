@@ -17,7 +17,6 @@ from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.weighted import mean
 from usboost.files.arrays import digest_of
-from usboost.learners.trees.tree import Tree
 from usboost.models.base import MODELS, ViewsClassifier
 from usboost.models.estimator import ViewsEstimator, as_views
 from usboost.models.regressor import ViewsRegressor
@@ -102,9 +101,6 @@ class _Ensemble(ViewsEstimator):
         }
         return blended(means, self.weights_)
 
-    def _trees(self) -> Iterator[tuple[str, Tree, float]]:
-        return iter(())
-
     def _write(self, folder: Path) -> dict[str, Any]:
         from usboost.models import persistence
 
@@ -150,8 +146,8 @@ class _Ensemble(ViewsEstimator):
 class EnsembleClassifier(_Ensemble, ViewsClassifier):
     """Several classifiers, each fitted once for each fold, their probabilities averaged by greedy weights.
 
-    Each fold's fit stops early on the fold that it does not see; the weights are those that predict these
-    rows best (Caruana et al., 2004). Where the blend is not better than the best member beyond the standard
+    Each fold's fit stops early on the fold that it is not fitted to; the weights are those that predict these
+    rows best (Caruana et al., 2004), which flatters members that stop early a little. Where the blend is not better than the best member beyond the standard
     error, that member alone is kept. Validation samples are not looked at.
 
     Parameters
@@ -163,7 +159,7 @@ class EnsembleClassifier(_Ensemble, ViewsClassifier):
     Attributes
     ----------
     weights_ : of the members kept, by name; fits_ : their fitted models, one a fold
-    losses_ : log-loss of every member on the rows that its fits have not seen
+    losses_ : log-loss of every member on the rows that its fits stopped on, and were not fitted to
     classes_ ; n_estimators_ ; history_ : "risk_val" of each member
     """
 
