@@ -147,8 +147,9 @@ class EnsembleClassifier(_Ensemble, ViewsClassifier):
     """Several classifiers, each fitted once for each fold, their probabilities averaged by greedy weights.
 
     Each fold's fit stops early on the fold that it is not fitted to; the weights are those that predict these
-    rows best (Caruana et al., 2004), which flatters members that stop early a little. Where the blend is not better than the best member beyond the standard
-    error, that member alone is kept. Validation samples are not looked at.
+    rows best (Caruana et al., 2004), which flatters members that stop early a little. Where the blend is not
+    better than the best member beyond the standard error, that member alone is kept. Validation samples are
+    not looked at.
 
     Parameters
     ----------
