@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn import functional
 
 from usboost.errors import UsboostError
 
@@ -24,6 +25,17 @@ _VGG16_LAST = 24  # the first layer of its last convolutional block
 _RESNET50_LAST = 7  # layer4 among torchvision's children
 
 
+class _Pool(nn.Module):
+    """The largest of each 2 × 2 values; without gradients several times as fast as torch's own."""
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        if torch.is_grad_enabled():
+            return functional.max_pool2d(values, 2)
+        height, width = (side // 2 * 2 for side in values.shape[-2:])
+        rows = torch.maximum(values[..., 0:height:2, :width], values[..., 1:height:2, :width])
+        return torch.maximum(rows[..., 0::2], rows[..., 1::2])
+
+
 class SmallCNN(nn.Sequential):
     """Three convolutions for small pictures and small machines: 256 features.
 
@@ -36,7 +48,7 @@ class SmallCNN(nn.Sequential):
         layers: list[nn.Module] = []
         for before, after in ((channels, 16), (16, 32), (32, 64)):
             # pooled first: norm and activation then cost a quarter
-            layers += [nn.Conv2d(before, after, 3, padding=1), nn.MaxPool2d(2)]
+            layers += [nn.Conv2d(before, after, 3, padding=1), _Pool()]
             layers += [nn.GroupNorm(4, after), nn.ReLU()]
         super().__init__(*layers, nn.AdaptiveAvgPool2d(2), nn.Flatten())
 

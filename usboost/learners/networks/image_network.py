@@ -47,7 +47,7 @@ class ImageNetwork(nn.Module):
         if self.spec["backbone"] != "small_cnn" and pictures.shape[1] == 1:
             pictures = pictures.expand(-1, 3, -1, -1)
         pictures = (pictures - self.mean) / self.deviation
-        pictures = pictures.contiguous(memory_format=torch.channels_last)
+        pictures = _channels_last(pictures)
         with torch.autocast("cuda", dtype=torch.bfloat16, enabled=pictures.is_cuda):
             out = self.head(self.backbone(pictures))
         return out.float()
@@ -103,6 +103,18 @@ def channel_statistics(spec: dict[str, Any]) -> tuple[list[float], list[float]]:
     if "mean" in spec:
         return spec["mean"], spec["deviation"]
     return IMAGENET if spec["imagenet"] else PLAIN
+
+
+def _channels_last(pictures: torch.Tensor) -> torch.Tensor:
+    """The pictures, channels last in memory, which layers after them keep; max-pooling is then faster.
+
+    With one channel both orders are the same, and torch takes such strides for channels first, unless told.
+    """
+    pictures = pictures.contiguous(memory_format=torch.channels_last)
+    channels, height, width = pictures.shape[1:]
+    if channels > 1:
+        return pictures
+    return pictures.as_strided(pictures.shape, (height * width, 1, width, 1))
 
 
 def _head(spec: dict[str, Any], n_features: int, widths: list[int]) -> nn.Module:
