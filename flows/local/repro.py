@@ -39,7 +39,7 @@ class Plan:
 
     Attributes
     ----------
-    first : those of no dataset that depend on none.
+    first : those of no dataset that depend on none, not even on each other.
     parts : those of the datasets, each dataset's in order, the longest chain first.
     last : those that depend on all datasets.
     stale : whether any of them has to run.
@@ -187,7 +187,8 @@ def make(targets: Sequence[str], jobs: int) -> None:
                 log = logs / f"{part[0]}.log"
                 return None if repro(part, progress, stages, log) else log
 
-            failed = [go(planned.first)] if planned.first else []
+            chains = [planned.first[k::jobs] for k in range(jobs)]  # in any order: they depend on none
+            failed = list(pool.map(go, filter(None, chains)))
             if not any(failed):
                 failed = list(pool.map(go, planned.parts))
             if planned.last and not any(failed):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -19,6 +21,10 @@ _FEW_ROUNDS = 30  # points are marked up to here
 _MOST_POINTS = 150  # of a line
 _DWARFS = 4  # times the largest round: a start that leaves the lines no room
 _LONG = 32  # letters of a view's name, beside which others find no room in the legend
+_SIZE = (5.0, 3.7)  # inches, as all below
+_BELOW = 0.55  # ticks and the label of an axis
+_LINE = 0.22  # of a legend
+_LETTER = 0.085
 MOST_CLASSES = 12
 """Classes of a confusion matrix whose cells can still be read."""
 
@@ -62,16 +68,17 @@ def contributions(frame: pd.DataFrame, title: str) -> Figure:
         if last <= 1:
             ax.set(xlim=(-0.5 if len(start) else 0.5, 1.5), xticks=[*range(1 - bool(len(start)), 2)])
         ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-        longest = max(len(str(view)) for view in frame["view"])
-        fig.legend(loc="outside lower left", ncols=3 if longest < _LONG else 1)
+        names = list(dict.fromkeys(frame["view"].astype(str)))
+        columns = 3 if max(map(len, names)) < _LONG else 1
+        fig.legend(loc="lower left", ncols=columns)
+        _place(fig, bottom=_BELOW + _LINE * math.ceil(len(names) / columns))
     return fig
 
 
 def importance(frame: pd.DataFrame, title: str) -> Figure:
     """The loss of F1 and the rise of log-loss when a view is shuffled, with the spread over shuffles."""
     with mpl.rc_context(_STYLE):
-        fig = Figure(figsize=(5.0, 3.7), layout="constrained")
-        FigureCanvasAgg(fig)
+        fig = _figure()
         views = list(dict.fromkeys(frame["view"]))
         for ax, (metric, label) in zip(
             fig.subplots(1, 2, sharey=True), (("f1", "loss of F1"), ("log_loss", "rise of log-loss"))
@@ -94,14 +101,14 @@ def importance(frame: pd.DataFrame, title: str) -> Figure:
             ax.set_axisbelow(True)
         fig.axes[0].invert_yaxis()  # shared by both panels
         fig.axes[0].set_title(_plain(title), pad=9)
+        _place(fig, left=_width(views))
     return fig
 
 
 def calibration(bins: pd.DataFrame, title: str) -> Figure:
     """Reliability diagram: predicted against observed frequency, with 95 % intervals and counts."""
     with mpl.rc_context(_STYLE):
-        fig = Figure(figsize=(5.0, 3.7), layout="constrained")
-        FigureCanvasAgg(fig)
+        fig = _figure()
         above, below = fig.subplots(2, 1, sharex=True, height_ratios=[3, 1])
         above.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle=(0, (4, 2)))
         reach = [bins["observed"] - bins["observed_low"], bins["observed_high"] - bins["observed"]]
@@ -137,18 +144,44 @@ def confusion(counts: np.ndarray, classes: Sequence[str], title: str) -> Figure:
             text = f"{int(count):,}\n{shares[i, j]:.0%}" if len(classes) < 7 else f"{int(count):,}"
             # fixed colours, since the cells keep theirs on a dark page
             ax.text(j, i, text, ha="center", va="center", color="#fefefe" if dark else "#1b2027")
-        names = [_plain(name if len(name) < 18 else f"{name[:16]}…") for name in classes]
-        ax.set_xticks(range(len(names)), names, rotation=30 if max(map(len, names)) > 8 else 0)
+        short = [name if len(name) < 18 else f"{name[:16]}…" for name in classes]
+        names, turned = [_plain(name) for name in short], max(map(len, short)) > 8
+        slanted: dict[str, Any] = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if turned else {}
+        ax.set_xticks(range(len(names)), names, **slanted)
         ax.set_yticks(range(len(names)), names)
         ax.set(xlabel="predicted", ylabel="true")
         ax.grid(visible=False)
         ax.spines[:].set_visible(False)
+        width = _width(short)
+        _place(fig, left=width + _LINE, bottom=_BELOW + (width / 2 if turned else 0))
     return fig
 
 
 def _canvas(title: str) -> tuple[Figure, Axes]:
-    fig = Figure(figsize=(5.0, 3.7), layout="constrained")
-    FigureCanvasAgg(fig)
+    fig = _figure()
     ax = fig.subplots()
     ax.set_title(_plain(title), pad=9)
     return fig, ax
+
+
+def _figure() -> Figure:
+    fig = Figure(figsize=_SIZE)
+    FigureCanvasAgg(fig)
+    _place(fig)
+    return fig
+
+
+def _place(fig: Figure, left: float = 0.8, bottom: float = _BELOW) -> None:
+    """Set the margins, in inches.
+
+    A layout engine would find them by drawing all twice, and took a second of each fit of the pipeline.
+    """
+    width, height = _SIZE
+    fig.subplots_adjust(
+        left / width, bottom / height, 1 - 0.12 / width, 1 - 0.4 / height, wspace=0.12, hspace=0.15
+    )
+
+
+def _width(names: Sequence[str]) -> float:
+    """Inches that names beside an axis take."""
+    return 0.2 + _LETTER * max(map(len, map(str, names)))
