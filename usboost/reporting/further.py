@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from usboost.evaluation.names import metric_name
 from usboost.models import zoo
-from usboost.reporting.figures import to_svg
+from usboost.reporting.figures import place, to_svg
 from usboost.reporting.results import dataset_name, read_cell, read_trace
 
 METRICS = ("accuracy", "f1", "early_accuracy", "earliness", "harmonic_mean")
@@ -52,7 +52,8 @@ def _summary(values: pd.Series) -> str:
 
 def _over_time(trace: pd.DataFrame, title: str) -> Figure:
     """Accuracy after each frame, on the three splits, mean over seeds."""
-    figure = Figure(figsize=(5.2, 3.4), layout="constrained")
+    figure = Figure(figsize=(5.2, 3.4))
+    place(figure)
     axes = figure.subplots()
     names = {"accuracy_train": "training", "accuracy_val": "validation", "accuracy_test": "test"}
     for (column, label), colour in zip(names.items(), ("#9aa3ad", "#d98a3d", "#0b5c9e"), strict=True):

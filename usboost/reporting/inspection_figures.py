@@ -14,17 +14,15 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
-from usboost.reporting.figures import _STYLE, GRID, INK, MUTED, _plain
+from usboost.reporting.figures import _STYLE, BELOW, GRID, INK, LINE, MUTED, _plain, place
 
 _VIEWS = ("#0072b2", "#d55e00", "#009e73", "#cc8a00", "#882255", "#44aa99")
 _FEW_ROUNDS = 30  # points are marked up to here
 _MOST_POINTS = 150  # of a line
 _DWARFS = 4  # times the largest round: a start that leaves the lines no room
 _LONG = 32  # letters of a view's name, beside which others find no room in the legend
-_SIZE = (5.0, 3.7)  # inches, as all below
-_BELOW = 0.55  # ticks and the label of an axis
-_LINE = 0.22  # of a legend
-_LETTER = 0.085
+_SIZE = (5.0, 3.7)  # inches
+_LETTER = 0.085  # inches, of a tick's label
 MOST_CLASSES = 12
 """Classes of a confusion matrix whose cells can still be read."""
 
@@ -71,7 +69,7 @@ def contributions(frame: pd.DataFrame, title: str) -> Figure:
         names = list(dict.fromkeys(frame["view"].astype(str)))
         columns = 3 if max(map(len, names)) < _LONG else 1
         fig.legend(loc="lower left", ncols=columns)
-        _place(fig, bottom=_BELOW + _LINE * math.ceil(len(names) / columns))
+        place(fig, bottom=BELOW + LINE * math.ceil(len(names) / columns))
     return fig
 
 
@@ -88,10 +86,10 @@ def importance(frame: pd.DataFrame, title: str) -> Figure:
             spread = own["std"].fillna(0)
             ax.barh(range(len(views)), own["mean"], xerr=spread, color=colors, height=0.55, ecolor=INK)
             ax.axvline(0, color=MUTED, linewidth=0.8)
-            for place, value, around in zip(range(len(views)), own["mean"], spread):
+            for at, value, around in zip(range(len(views)), own["mean"], spread):
                 if not (value or around):
                     ax.annotate(
-                        "nothing", (0, place), (5, 0), textcoords="offset points", va="center", color=MUTED
+                        "nothing", (0, at), (5, 0), textcoords="offset points", va="center", color=MUTED
                     )
             ax.set_yticks(range(len(views)), [_plain(str(view)) for view in views])
             ax.tick_params(axis="y", length=0)
@@ -101,7 +99,7 @@ def importance(frame: pd.DataFrame, title: str) -> Figure:
             ax.set_axisbelow(True)
         fig.axes[0].invert_yaxis()  # shared by both panels
         fig.axes[0].set_title(_plain(title), pad=9)
-        _place(fig, left=_width(views))
+        place(fig, left=_width(views))
     return fig
 
 
@@ -153,7 +151,7 @@ def confusion(counts: np.ndarray, classes: Sequence[str], title: str) -> Figure:
         ax.grid(visible=False)
         ax.spines[:].set_visible(False)
         width = _width(short)
-        _place(fig, left=width + _LINE, bottom=_BELOW + (width / 2 if turned else 0))
+        place(fig, left=width + LINE, bottom=BELOW + (width / 2 if turned else 0))
     return fig
 
 
@@ -167,19 +165,8 @@ def _canvas(title: str) -> tuple[Figure, Axes]:
 def _figure() -> Figure:
     fig = Figure(figsize=_SIZE)
     FigureCanvasAgg(fig)
-    _place(fig)
+    place(fig)
     return fig
-
-
-def _place(fig: Figure, left: float = 0.8, bottom: float = _BELOW) -> None:
-    """Set the margins, in inches.
-
-    A layout engine would find them by drawing all twice, and took a second of each fit of the pipeline.
-    """
-    width, height = _SIZE
-    fig.subplots_adjust(
-        left / width, bottom / height, 1 - 0.12 / width, 1 - 0.4 / height, wspace=0.12, hspace=0.15
-    )
 
 
 def _width(names: Sequence[str]) -> float:
