@@ -19,14 +19,16 @@ from usboost.datasets.custom import prepare as custom
 from usboost.datasets.custom.table import OwnTable, read_own
 from usboost.datasets.files.sampling import stratified_parts, stream
 from usboost.datasets.prepared import store
+from usboost.errors import UsboostError
 from usboost.learners.networks.embeddings import forget
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
+from usboost.models.persistence import load, save
 from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.multimodal import bundle
 from usboost.multimodal.bundle import Bundle
 from usboost.multimodal.fit import card_of
-from usboost.multimodal.models import build
+from usboost.multimodal.models import Pictures, build
 from usboost.multimodal.prepared import bundle_of, raw_rows
 from usboost.multimodal.report import write_report
 
@@ -229,3 +231,22 @@ def test_every_model_says_where_it_looks(
     assert done.exit_code == 0, done.output
     assert "where the model looks in the picture of row" in (tmp_path / "r.html").read_text()
     assert set((tmp_path / "cache").rglob("*")) == kept
+
+
+@pytest.mark.parametrize("name", ["baseline", "bfv_dnn"])
+def test_two_branch_networks_read_all_columns(name: str, own: OwnTable, tmp_path: Path) -> None:
+    rows = np.arange(len(own))
+    views = own.views(own.fit_encoding(rows), rows)
+    pictures = tuple(own.pictures)
+    small = Pictures("small_cnn", "all", 32)
+    model = build(name, pictures=small, image_views=pictures, rounds=2).fit(views, own.labels)
+    expected = model.predict_proba(views)
+    for each in pictures:
+        other = model.predict_proba(views.with_view(each, views[each][rows[::-1]]))
+        assert np.abs(other - expected).max() > 1e-4
+    save(model, tmp_path / "model")
+    np.testing.assert_array_equal(load(tmp_path / "model").predict_proba(views), expected)
+    network = model.network_ if name == "baseline" else model.network_.network_
+    network.spec["views"] = network.spec["views"][:2]
+    with pytest.raises(UsboostError, match="not as many as its inputs"):
+        network.check(len(own.classes))

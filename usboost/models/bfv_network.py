@@ -54,7 +54,7 @@ class _OnBoostedFeatures(ViewsEstimator):
         return ((self.structured, tree, 1.0) for tree in self.gbm_.trees)
 
     def _reads(self, n_columns: int) -> Sequence[str]:
-        return self._unfitted().views[0], self.structured
+        return *self._unfitted().views[:-1], self.structured
 
     def _n_classes(self) -> int:
         """M; 1 for a regression."""
@@ -102,7 +102,7 @@ class _OnBoostedFeatures(ViewsEstimator):
             self.mean_, deviation = mean.astype(np.float32), np.sqrt(variance).astype(np.float32)
             self.scale_ = np.divide(1, deviation, out=np.zeros_like(deviation), where=deviation > 0)
         network = clone(self._unfitted())
-        network.set_params(views=(network.views[0], BFV), random_state=self.random_state)
+        network.set_params(views=(*network.views[:-1], BFV), random_state=self.random_state)
         self._mark_network(network)
         held_out = None
         if context.validation is not None:

@@ -28,7 +28,7 @@ class TwoBranchNetworkClassifier(TwoBranches, ViewsClassifier):
 
     Parameters
     ----------
-    views : pair of view names, DNN1's and DNN2's
+    views : names of views; the last is DNN2's, those before it have a DNN1 each
     dnn1, dnn2 : widths of the branches; dnn3 : hidden widths after the fusion
     fusion : {"concat", "product"}
     optimizer : {"rmsprop", "sgd", "adam"}

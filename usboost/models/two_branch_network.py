@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -35,28 +36,42 @@ class TwoBranchNetwork(nn.Module):
     """DNN1 on one view, DNN2 on the other, fusion, DNN3, one logit per class (US Figure 1), or one number.
 
     Fusion by "concat" joins the two embeddings; by "product" multiplies them element by element,
-    and where their widths differ a linear layer first brings the first to the second's. A view that the
+    and where their widths differ a linear layer first brings the first to the second's. Of more than two
+    views, of pictures from several sides say, all but the last have a DNN1 each. A view that the
     specification says may be `missing` comes with a mask of the rows without it, which a learned vector
     stands for.
     """
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
         super().__init__()
-        widths = [list(spec["dnn1"]), list(spec["dnn2"])]
-        self.first, self.second = (branch(view, w) for view, w in zip(spec["inputs"], widths))
-        one, two = (w[-1] for w in widths)
+        dnn1, dnn2 = list(spec["dnn1"]), list(spec["dnn2"])
+        first, *further, last = spec["inputs"]
+        self.first, self.second = branch(first, dnn1), branch(last, dnn2)
+        self.further = nn.ModuleList(branch(each, dnn1) for each in further)
+        one, two = dnn1[-1], dnn2[-1]
         self.product = spec["fusion"] == "product"
         self.match = Linear(one, two) if self.product and one != two else nn.Identity()
-        fused = two if self.product else one + two
+        fused = two if self.product else one * (1 + len(further)) + two
         self.joint = dense_network([fused, *spec["dnn3"], spec["n_classes"]])
-        missing = spec.get("missing", (False, False))  # files of earlier versions do not say it
-        self.no_first = nn.Parameter(torch.zeros(one)) if missing[0] else None
-        self.no_second = nn.Parameter(torch.zeros(two)) if missing[1] else None
+        # files of earlier versions do not say it
+        missing = spec.get("missing", [False] * len(spec["inputs"]))
+        self.no_first = _vector(one, missing[0])
+        self.no_second = _vector(two, missing[-1])
+        self.no_further = nn.ParameterList(_vector(one, each) for each in missing[1:-1])
 
-    def forward(self, first: Tensors, second: Tensors) -> torch.Tensor:
-        one = self.match(_embedded(self.first, first, self.no_first))
-        two = _embedded(self.second, second, self.no_second)
-        return self.joint(one * two if self.product else torch.cat((one, two), dim=1))
+    def forward(self, first: Tensors, *others: Tensors) -> torch.Tensor:
+        *further, last = others
+        embedded = [self.match(_embedded(self.first, first, self.no_first))]
+        for module, tensors, missing in zip(self.further, further, self.no_further):
+            embedded.append(self.match(_embedded(module, tensors, missing)))
+        embedded.append(_embedded(self.second, last, self.no_second))
+        if not self.product:
+            return self.joint(torch.cat(embedded, dim=1))
+        return self.joint(reduce(torch.mul, embedded))
+
+
+def _vector(width: int, needed: bool) -> nn.Parameter | None:
+    return nn.Parameter(torch.zeros(width)) if needed else None
 
 
 def _embedded(branch: nn.Module, tensors: Tensors, missing: torch.Tensor | None) -> torch.Tensor:
@@ -82,7 +97,7 @@ class FittedTwoBranch:
     weights: dict[str, np.ndarray]
 
     def logits(self, inputs: Sequence[Batches], device: torch.device) -> np.ndarray:
-        """float32 (n, M), (n, 1) of a regression, from the rows of the two views in the spec's order."""
+        """float32 (n, M), (n, 1) of a regression, from the rows of the views in the spec's order."""
         network = TwoBranchNetwork(self.spec)
         network.load_state_dict({name: torch.from_numpy(array) for name, array in self.weights.items()})
         return run(network.to(device), inputs)
@@ -99,18 +114,21 @@ class FittedTwoBranch:
         if spec["n_classes"] != n_classes:
             raise UsboostError(f"the network has {spec['n_classes']} classes, not {n_classes}")
         spec["inputs"] = [check_input(each) for each in self.spec["inputs"]]
+        spec["missing"] = spec["missing"] or [False] * len(spec["inputs"])
+        if not len(spec["inputs"]) == len(spec["views"]) == len(spec["missing"]):
+            raise UsboostError("the network's views are not as many as its inputs")
         check_weights(self.weights, spec, TwoBranchNetwork)
 
 
 class _TwoBranchSpec(Checked):
-    inputs: Annotated[list[dict[str, Any]], Field(min_length=2, max_length=2)]
-    views: Annotated[list[str], Field(min_length=2, max_length=2)]
+    inputs: Annotated[list[dict[str, Any]], Field(min_length=2)]
+    views: Annotated[list[str], Field(min_length=2)]
     dnn1: Annotated[Widths, Field(min_length=1)]
     dnn2: Annotated[Widths, Field(min_length=1)]
     dnn3: Widths
     fusion: Literal["concat", "product"]
     n_classes: Width  # 1 for a regression
-    missing: Annotated[list[bool], Field(min_length=2, max_length=2, default_factory=lambda: [False] * 2)]
+    missing: list[bool] = Field(default_factory=list)
 
 
 @dataclass(frozen=True)

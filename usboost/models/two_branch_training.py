@@ -61,6 +61,8 @@ class TwoBranches(ViewsEstimator):
     def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
         if self.fusion not in ("concat", "product"):
             raise UsboostError(f"fusion is 'concat' or 'product', not {self.fusion!r}")
+        if len(self.views) < 2:
+            raise UsboostError(f"a two-branch network reads two or more views; views names {len(self.views)}")
         device = pick_device(self.device)
         # pictures may be missing when the model is used, also where none was in training
         missing = [getattr(views[name], "kind", None) == "image" for name in self.views]
@@ -136,8 +138,8 @@ class TwoBranches(ViewsEstimator):
         return {"network": self.network_.spec}
 
     def _read(self, document: Mapping[str, Any], folder: Path) -> None:
-        if len(self.views) != 2:
-            raise UsboostError(f"it reads {len(self.views)} views, not two")
+        if len(self.views) < 2:
+            raise UsboostError("it reads one view only, not two or more")
         self.network_ = FittedTwoBranch(document["network"], read_arrays(folder / WEIGHTS))
         self.network_.check(self._n_classes())
 
@@ -174,7 +176,7 @@ class TwoBranches(ViewsEstimator):
     def _outputs(self, views: Views) -> np.ndarray:
         """What the network gives, float64 (n, M), or (n, 1) of a regression."""
         self._check_fitted()
-        missing = self.network_.spec.get("missing", (False, False))
+        missing = self.network_.spec.get("missing", [False] * len(self.views))
         inputs = [rows for _, rows in self._prepare(views, missing)]
         return self.network_.logits(inputs, pick_device(self.device)).astype(np.float64)
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from usboost.datasets.custom import SIZE
-from usboost.errors import UsboostError
 from usboost.learners.networks.backbones import Backbone
 from usboost.models import builders, zoo
 from usboost.models.builders import Parts
@@ -124,11 +123,8 @@ class OneComputer(Parts):
         return {"n_rounds": self.rounds or BOOSTING * entry.longer, "patience": 20, **self._reader()}
 
     def two_branch(self) -> dict[str, Any]:
-        if self.pictures and len(self.image_views) > 1:
-            raise UsboostError(
-                "a two-branch network reads one view of pictures; pool the columns with --pool-images"
-            )
         return {
+            "views": (*(self.image_views if self.pictures else ("U",)), "S"),
             "dnn1": _PICTURES if self.pictures else _TABLE,
             "n_epochs": self.rounds or EPOCHS,
             "patience": 8,
