@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from usboost.errors import UsboostError
 from usboost.files.parts import import_parts
+from usboost.files.yaml_file import read_yaml
 from usboost.models import zoo
 from usboost.models.entry import KINDS, Entry
 
@@ -21,8 +21,6 @@ Finetune = Literal["none", "last", "all", "head"]
 
 WITH_A_STAGE = ("baseline", "bfv_dnn")
 """The models that have a stage in dvc.yaml."""
-
-_MOST_VALUES = 100_000
 
 
 class Section(BaseModel):
@@ -226,6 +224,7 @@ class Model(Section):
     bayes: BayesChanges | None = None
     features: Literal["staged", "in_sample", "out_of_fold", "leaf_numbers"] | None = None
     views: tuple[str, ...] | None = None
+    set: dict[str, Any] = {}
 
     def of(self, name: str) -> Entry:
         """The catalogue's entry with these changes.
@@ -244,9 +243,9 @@ class Model(Section):
             raise UsboostError(f"models.{name}.like: the catalogue has that model; choose another name")
         if self.like is not None and self.like not in zoo.CATALOGUE:
             raise UsboostError(f"models.{name}.like: unknown model {self.like!r}; choose among {known}")
-        changes = self.model_dump(exclude_none=True, exclude={"like", "learners"})
+        changes = self.model_dump(exclude_none=True, exclude={"like", "learners", "set"})
         learners = {key: each.model_dump(exclude_none=True) for key, each in self.learners.items()}
-        return zoo.find(self.like or name).changed(name, changes, learners)
+        return zoo.find(self.like or name).changed(name, changes, learners, self.set)
 
 
 class Experiment(Section):
@@ -371,42 +370,13 @@ def load(path: Path = Path("params.yaml")) -> Settings:
     UsboostError
         If the file is missing, is no YAML, or a key is unknown, missing or of the wrong kind.
     """
-    try:
-        loader = yaml.SafeLoader(path.read_text(encoding="utf-8"))
-        node = loader.get_single_node()
-        _refuse_bomb(node, path)
-        document = None if node is None else loader.construct_document(node)
-    except UsboostError:
-        raise
-    except FileNotFoundError:
-        raise UsboostError(f"{path} is missing; run from the project's folder or a workspace") from None
-    except OSError as error:
-        raise UsboostError(f"{path} cannot be read: {error.strerror}") from None
-    # PyYAML lets what its constructors of numbers and dates raise pass
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise UsboostError(f"{path} is not valid YAML: {error}") from error
+    document = read_yaml(path, "run from the project's folder or a workspace")
     settings = parse(document, path)
     try:
         import_parts(settings.imports, path.parent)
     except UsboostError as error:
         raise UsboostError(f"{path}: imports: {error}") from None
     return settings
-
-
-def _refuse_bomb(node: yaml.Node | None, path: Path) -> None:
-    """A few lines of aliases of aliases (``*``) can stand for more values than memory holds."""
-    sizes: dict[int, int] = {}
-
-    def size(node: Any) -> int:
-        if id(node) not in sizes:
-            sizes[id(node)] = _MOST_VALUES + 1  # what an alias inside itself finds
-            value = node.value if isinstance(node, yaml.CollectionNode) else ()
-            parts = (part for pair in value for part in (pair if isinstance(pair, tuple) else (pair,)))
-            sizes[id(node)] = 1 + sum(map(size, parts))
-        return sizes[id(node)]
-
-    if node is not None and size(node) > _MOST_VALUES:
-        raise UsboostError(f"{path} has aliases that stand for over {_MOST_VALUES:,} values; write them out")
 
 
 def parse(document: Any, path: Path = Path("params.yaml")) -> Settings:

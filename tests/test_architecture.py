@@ -24,6 +24,7 @@ LAYERS = (
     {"usboost"},
     {"usboost.multimodal", "usboost.testing"},
     {"usboost.reporting"},
+    {"usboost.tuning"},
     {"usboost.models"},
     {"usboost.boosting"},
     {"usboost.learners", "usboost.datasets"},

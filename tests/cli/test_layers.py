@@ -82,7 +82,7 @@ def test_every_option_is_explained():
     from usboost.cli.app import app
 
     commands = typer.main.get_command(app).commands
-    assert set(commands) == {"fit", "compare", "predict", "report"}
+    assert set(commands) == {"fit", "compare", "tune", "predict", "report"}
     for command in commands.values():
         assert command.help
         for parameter in command.params:

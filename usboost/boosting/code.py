@@ -26,6 +26,9 @@ NAMES_ONLY = frozenset({"usboost"})
 PARTS = frozenset({"LEARNERS", "MODELS", "OTHERS"})
 """Registries of parts that are parameters; a new entry in one of them voids nothing."""
 
+SPACE = "space"
+"""The class attribute that says what may be chosen of parameters; what was chosen is among them."""
+
 NOT_DECIDING = ("callbacks", "checkpoint")
 """Parameters that do not change what is fitted."""
 
@@ -150,7 +153,7 @@ def _read(file: Path, module: str) -> tuple[frozenset[str], str]:
 
 
 class _Decisive(ast.NodeTransformer):
-    """Takes out docstrings and the registries of parts; comments are not in the tree anyway."""
+    """Takes out docstrings, registries of parts and spaces; comments are not in the tree anyway."""
 
     def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
         text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
@@ -160,7 +163,9 @@ class _Decisive(ast.NodeTransformer):
         return None if any(map(_names_parts, node.targets)) else node
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AnnAssign | None:
-        return None if _names_parts(node.target) else node
+        space = isinstance(node.target, ast.Name) and node.target.id == SPACE
+        in_a_class = "ClassVar" in ast.unparse(node.annotation)
+        return None if _names_parts(node.target) or (space and in_a_class) else node
 
 
 def _names_parts(target: ast.expr) -> bool:

@@ -1,4 +1,4 @@
-"""The command `usboost`: fit, compare, predict and report on a user's table.
+"""The command `usboost`: fit, compare, tune, predict and report on a user's table.
 
 A command checks its arguments before it imports torch, so that help and error messages are quick.
 """
@@ -14,6 +14,7 @@ from usboost.cli.compare import compare
 from usboost.cli.fit import fit
 from usboost.cli.predict import predict
 from usboost.cli.report import report
+from usboost.cli.tune import tune
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -40,5 +41,5 @@ def usboost(
     pass
 
 
-for command in (fit, compare, predict, report):
+for command in (fit, compare, tune, predict, report):
     app.command()(command)

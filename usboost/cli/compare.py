@@ -27,6 +27,7 @@ from usboost.cli.options import (
     PoolImages,
     Positive,
     Seed,
+    SettingsFile,
     Size,
     SkipUnreadable,
     Split,
@@ -40,7 +41,7 @@ from usboost.datasets.custom import SIZE
 from usboost.errors import UsboostError
 from usboost.evaluation.names import METRICS_OF, check_metric, task_of
 from usboost.models import zoo
-from usboost.models.entry import KINDS
+from usboost.models.settings_file import read_settings
 
 OUTSIDE = ("catboost", "xgboost", "tabpfn")
 """Packages that `usboost.models.scikit` knows, which is not imported for a help text."""
@@ -97,6 +98,7 @@ def compare(
         int | None,
         typer.Option("--rounds", min=1, help="Most rounds or epochs; not for LightGBM."),
     ] = None,
+    settings: SettingsFile = None,
     backbone: BackboneName = "tf_efficientnet_lite0",
     finetune: Finetune = "none",
     size: Size = SIZE,
@@ -113,7 +115,8 @@ def compare(
     with exit_on_error():
         if by is not None and task_of(by) is None:
             raise UsboostError(f"unknown score {by!r}; choose among {BY}")
-        given = None if models is None else _names(models)
+        given = None if models is None else parsed_names(models)
+        chosen = read_settings(settings) if settings is not None else {}
         if out is not None and out.exists() and not out.is_dir():
             raise UsboostError(f"{out} is a file; name a folder for the comparison")
         own = tables.read(
@@ -151,9 +154,7 @@ def compare(
         from usboost.multimodal import results
         from usboost.multimodal.compare import compare as compare_models
         from usboost.multimodal.inputs import inputs
-        from usboost.multimodal.models import Pictures
-        from usboost.multimodal.models import build as build_model
-        from usboost.multimodal.models import outside as build_outside
+        from usboost.multimodal.models import Pictures, by_name
         from usboost.multimodal.verdict import Commands, verdict
 
         for name in names:
@@ -162,16 +163,9 @@ def compare(
         read = Pictures(backbone, finetune, size) if image else None
         views = tuple(own.pictures) or ("U",)
 
-        def build(name: str) -> Any:
-            if name not in zoo.CATALOGUE:
-                return lambda seed: build_outside(
-                    name, pictures=read, image_views=views, seed=seed, task=own.task
-                )
-            most = rounds if KINDS[zoo.find(name).kind].comparable else None
-            return lambda seed: build_model(
-                name, pictures=read, image_views=views, seed=seed, rounds=most, task=own.task
-            )
-
+        models_to_fit = by_name(
+            names, pictures=read, image_views=views, rounds=rounds, settings=chosen, task=own.task
+        )
         with (
             ended_as_interrupted(),
             progress("comparing") as show,
@@ -180,7 +174,7 @@ def compare(
         ):
             comparison = compare_models(
                 own,
-                {name: build(name) for name in names},
+                models_to_fit,
                 folds=folds,
                 repeats=repeats,
                 seed=seed,
@@ -212,6 +206,7 @@ def compare(
                 "--pool-images": pool_images,
                 "--skip-unreadable": skip_unreadable,
                 "--rounds": rounds,
+                "--settings": settings,
                 "--seed": seed or None,
             }
         )
@@ -264,7 +259,7 @@ def _given(options: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _names(models: str) -> list[str]:
+def parsed_names(models: str) -> list[str]:
     """The models to compare, each once."""
     names = list(dict.fromkeys(name.strip() for name in models.split(",") if name.strip()))
     if not names:

@@ -26,6 +26,8 @@ from usboost.cli.options import (
     PoolImages,
     Positive,
     Seed,
+    Set,
+    SettingsFile,
     Size,
     SkipUnreadable,
     Split,
@@ -41,6 +43,7 @@ from usboost.datasets.custom import SIZE
 from usboost.errors import UsboostError
 from usboost.evaluation.names import METRICS_OF, f1_of, metric_name
 from usboost.models import zoo
+from usboost.models.settings_file import parsed_settings, read_settings
 
 
 def fit(
@@ -64,6 +67,8 @@ def fit(
         list[str] | None,
         typer.Option("--learner", help="Another kind of weak learner, as in S=regressor; repeatable."),
     ] = None,
+    settings: Set = None,
+    settings_file: SettingsFile = None,
     imports: Import = None,
     rounds: Annotated[
         int | None,
@@ -127,6 +132,12 @@ def fit(
             zoo.for_table(model)
         cut = parsed_threshold(threshold)
         learners = chosen_learners(learner)
+        chosen = parsed_settings(settings)
+        if settings_file is not None:
+            kept = read_settings(settings_file)
+            if model not in kept:
+                note(f"{settings_file} has no settings of {model}, which is fitted as it is")
+            chosen = {**kept.get(model, {}), **chosen}
         import_named(imports)
         from usboost.multimodal.bundle import check_place
 
@@ -170,6 +181,7 @@ def fit(
                 seed=seed,
                 rounds=rounds,
                 learners=learners,
+                settings=chosen,
                 pictures=Pictures(backbone, finetune, size),
                 callbacks=callbacks,
                 calibrate=calibrate,

@@ -93,6 +93,18 @@ SkipUnreadable = Annotated[
     bool,
     typer.Option("--skip-unreadable", help="Count pictures that cannot be read as missing."),
 ]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="PATH=VALUE",
+        help="A parameter of the model, as in shrinkage=0.1 or learners__S__max_depth=5; repeatable.",
+    ),
+]
+SettingsFile = Annotated[
+    Path | None,
+    typer.Option("--settings", help="File of models' settings, as `usboost tune` writes it."),
+]
 Import = Annotated[
     list[str] | None,
     typer.Option(

@@ -14,6 +14,7 @@ from usboost.boosting.rounds import Clock, Round
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
+from usboost.learners.dimensions import COMPONENTS, Choice, Integer, Real, Space
 from usboost.learners.networks.backbones import Backbone
 from usboost.learners.trees.engines import quiet_lightgbm
 from usboost.learners.trees.tree import Tree
@@ -61,11 +62,21 @@ class _LightGBM(ViewsEstimator):
     device: str
     random_state: int
     components: int | None
+    feature_fraction: float
+    lambda_l2: float
 
     gbm_: GradientBoostedTrees
     reading_: Reading
 
     holds: ClassVar[Mapping[str, Any]] = {"backbone": ("Backbone",)}
+    space: ClassVar[Space] = {
+        "learning_rate": Real(0.01, 0.3, log=True),
+        "num_leaves": Integer(4, 256, log=True),
+        "min_samples_leaf": Integer(1, 200, log=True),
+        "feature_fraction": Real(0.3, 1.0),
+        "lambda_l2": Choice((0.0, 0.1, 1.0, 10.0, 100.0), ordered=True),
+        "components": COMPONENTS,
+    }
 
     @property
     def n_estimators_(self) -> int:
@@ -99,6 +110,8 @@ class _LightGBM(ViewsEstimator):
             "learning_rate": self.learning_rate,
             "num_leaves": self.num_leaves,
             "min_data_in_leaf": self.min_samples_leaf,
+            "feature_fraction": self.feature_fraction,
+            "lambda_l2": self.lambda_l2,
             "seed": self.random_state,
             "num_threads": lightgbm_threads(len(y)),
             **self._objective(),
@@ -178,6 +191,7 @@ class LightGBMBaseline(_LightGBM, ViewsClassifier):
     backbone : Backbone, optional; what embeds pictures (always frozen here)
     device : where pictures are embedded
     components : pictures are read as so many principal components of their embeddings; None: as all features
+    feature_fraction, lambda_l2 : as LightGBM's
 
     Attributes
     ----------
@@ -201,6 +215,8 @@ class LightGBMBaseline(_LightGBM, ViewsClassifier):
         random_state: int = 0,
         callbacks: Sequence[Callback] | None = None,
         components: int | None = None,
+        feature_fraction: float = 1.0,
+        lambda_l2: float = 0.0,
     ) -> None:
         self.views = views
         self.n_trees = n_trees
@@ -214,6 +230,8 @@ class LightGBMBaseline(_LightGBM, ViewsClassifier):
         self.random_state = random_state
         self.callbacks = callbacks
         self.components = components
+        self.feature_fraction = feature_fraction
+        self.lambda_l2 = lambda_l2
 
     def _n_classes(self) -> int:
         return len(self.classes_)
@@ -265,6 +283,8 @@ class LightGBMBaselineRegressor(_LightGBM, ViewsRegressor):
         random_state: int = 0,
         callbacks: Sequence[Callback] | None = None,
         components: int | None = None,
+        feature_fraction: float = 1.0,
+        lambda_l2: float = 0.0,
     ) -> None:
         self.views = views
         self.n_trees = n_trees
@@ -280,6 +300,8 @@ class LightGBMBaselineRegressor(_LightGBM, ViewsRegressor):
         self.random_state = random_state
         self.callbacks = callbacks
         self.components = components
+        self.feature_fraction = feature_fraction
+        self.lambda_l2 = lambda_l2
 
     def _n_classes(self) -> int:
         return 1

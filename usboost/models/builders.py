@@ -23,6 +23,7 @@ from usboost.models.entry import Entry, LearnerSpec
 from usboost.models.forest import ForestBaseline, ForestBaselineRegressor
 from usboost.models.gbm import BoostedFeatures
 from usboost.models.linear import LinearBaseline
+from usboost.models.paths import with_settings
 from usboost.models.prior import PriorBaseline, PriorBaselineRegressor
 from usboost.models.ridge_baseline import RidgeBaseline
 from usboost.models.two_branch import TwoBranchNetworkClassifier, TwoBranchNetworkRegressor
@@ -119,13 +120,14 @@ def build(model: Entry | str, parts: Parts | None = None, seed: int = 0, task: s
     Raises
     ------
     UsboostError
-        If there is no such model, it has no estimator for the task, there is no such kind of learner, or the
-        parts lack what it needs.
+        If there is no such model, it has no estimator for the task, there is no such kind of learner, the
+        parts lack what it needs, or the entry sets what the model does not have.
     """
     entry = zoo.find(model) if isinstance(model, str) else model
     if task not in entry.tasks:
         raise UsboostError(f"{entry.name}, {entry.about}, is not for {task}; it is for {entry.tasks[0]}")
-    return BUILDERS[entry.kind](entry, parts or Parts(), seed, task)
+    made = BUILDERS[entry.kind](entry, parts or Parts(), seed, task)
+    return with_settings(made, entry.settings, entry.name)
 
 
 def boosted_features(parts: Parts, seed: int) -> BoostedFeatures:

@@ -102,6 +102,7 @@ class Entry:
     tasks : of `TASKS`, those that it has an estimator for.
     learners : the weak learners by name, for models that are boosted of them.
     changes : the settings that make it what it is.
+    settings : parameters of the built estimator by path, ``learners__S__max_depth`` say; set last.
     longer : how many times the rounds of others it may need: small steps take more of them.
     compared : whether a comparison that names no models has it.
     study : whether it is another model with one change, there to measure that change alone.
@@ -119,6 +120,7 @@ class Entry:
     kind: str
     learners: Mapping[str, LearnerSpec] = field(default_factory=dict)
     changes: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
     longer: int = 1
     tasks: Names = TASKS
     compared: bool = False
@@ -147,6 +149,7 @@ class Entry:
         name: str,
         changes: Mapping[str, Any],
         learners: Mapping[str, Mapping[str, Any]] | None = None,
+        settings: Mapping[str, Any] | None = None,
     ) -> Entry:
         """The entry with other settings, under the same name or another.
 
@@ -155,6 +158,7 @@ class Entry:
         changes : settings of its kind.
         learners : by name, `kind`, `reads` and parameters that differ; another kind of learner keeps
             nothing of the old one but what it reads.
+        settings : parameters of the built estimator by path.
 
         Raises
         ------
@@ -177,10 +181,21 @@ class Entry:
                 for key, given in (learners or {}).items()
             },
         }
+        paths = {**self.settings, **(settings or {})}
         if name == self.name:
-            return replace(self, changes=merged, learners=mine)
+            return replace(self, changes=merged, learners=mine, settings=paths)
         # printed under its own name; the entry's description need not hold for it
-        return Entry(name, name, f"like {self.title}", self.kind, mine, merged, self.longer, self.tasks)
+        return Entry(
+            name,
+            name,
+            f"like {self.title}",
+            self.kind,
+            mine,
+            merged,
+            settings=paths,
+            longer=self.longer,
+            tasks=self.tasks,
+        )
 
 
 def _learner(old: LearnerSpec | None, given: Mapping[str, Any], where: str) -> LearnerSpec:

@@ -152,6 +152,43 @@ class ViewsEstimator(BaseEstimator):
     history_: list[dict[str, float]]
     best_round_: int
 
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters by name; `deep`, also those of estimators inside, of a mapping's by their names in it.
+
+        ``learners__S__max_depth`` is the depth of the learner "S".
+        """
+        found: dict[str, Any] = super().get_params(deep)
+        if not deep:
+            return found
+        for name, value in list(found.items()):
+            for key, part in value.items() if isinstance(value, Mapping) and "__" not in name else ():
+                if hasattr(part, "get_params") and not isinstance(part, type):
+                    inner = part.get_params(deep=True)
+                    found[f"{name}__{key}"] = part
+                    found |= {f"{name}__{key}__{path}": each for path, each in inner.items()}
+        return found
+
+    def set_params(self, **given: Any) -> Any:
+        """Set parameters by the names that `get_params` gives them."""
+        own = self.get_params(deep=False)
+        inside = {
+            path: value
+            for path, value in given.items()
+            if "__" in path and isinstance(own.get(path.partition("__")[0]), Mapping)
+        }
+        super().set_params(**{path: value for path, value in given.items() if path not in inside})
+        for path, value in inside.items():
+            name, _, inner = path.partition("__")
+            key, _, further = inner.partition("__")
+            parts = getattr(self, name)
+            if key not in parts:
+                raise ValueError(f"{name} has no part {key!r}; it has {', '.join(parts)}")
+            if further:
+                parts[key].set_params(**{further: value})
+            else:
+                setattr(self, name, {**parts, key: value})
+        return self
+
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = False  # Views

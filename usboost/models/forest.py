@@ -18,6 +18,8 @@ from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.weighted import mean
 from usboost.files.arrays import read_arrays, write_arrays
+from usboost.learners.dimensions import COMPONENTS as COMPONENT_CHOICE
+from usboost.learners.dimensions import Choice, Integer, Space
 from usboost.learners.networks.backbones import Backbone
 from usboost.learners.trees.tree import Tree
 from usboost.models.base import ViewsClassifier
@@ -42,12 +44,18 @@ class _Forest(ViewsEstimator):
     device: str
     random_state: int
     components: int | None
+    max_features: float | str
 
     trees_: list[Tree]
     reading_: Reading
 
     holds: ClassVar[Mapping[str, Any]] = {"backbone": ("Backbone",)}
-    max_features: ClassVar[float | str] = 1.0
+    space: ClassVar[Space] = {
+        "n_trees": Integer(100, 1000, log=True),
+        "leaf_sizes": Choice(((1, 5), (1,), (3,), (10,), (30,))),
+        "max_features": Choice(("sqrt", 0.1, 1 / 3, 0.6, 1.0)),
+        "components": COMPONENT_CHOICE,
+    }
 
     @property
     def n_rounds(self) -> int:
@@ -159,7 +167,9 @@ class _Forest(ViewsEstimator):
 
 
 class ForestBaseline(_Forest, ViewsClassifier):
-    """A random forest on one or more views: trees of bootstrap samples, √p columns tried at each split.
+    """A random forest on one or more views: trees of bootstrap samples.
+
+    By default √p columns are tried at each split.
 
     Sample weights count as scikit-learn takes them: rows are drawn and leaves filled whatever the weights,
     which count in splits and means.
@@ -174,6 +184,7 @@ class ForestBaseline(_Forest, ViewsClassifier):
     backbone : Backbone, optional; what embeds pictures (always frozen here)
     device : where pictures are embedded
     components : pictures are read as so many principal components of their embeddings; None: as all features
+    max_features : columns tried at each split, "sqrt" or a share of them
 
     Attributes
     ----------
@@ -182,8 +193,6 @@ class ForestBaseline(_Forest, ViewsClassifier):
     best_round_ : the position of the size kept, from 1
     feature_importances_, feature_names_ : of all columns, as ``<view>__<column>`` with several views
     """
-
-    max_features = "sqrt"
 
     def __init__(
         self,
@@ -196,6 +205,7 @@ class ForestBaseline(_Forest, ViewsClassifier):
         random_state: int = 0,
         callbacks: Sequence[Callback] | None = None,
         components: int | None = COMPONENTS,
+        max_features: float | str = "sqrt",
     ) -> None:
         self.views = views
         self.n_trees = n_trees
@@ -206,6 +216,7 @@ class ForestBaseline(_Forest, ViewsClassifier):
         self.random_state = random_state
         self.callbacks = callbacks
         self.components = components
+        self.max_features = max_features
 
     def _n_outputs(self) -> int:
         return len(self.classes_)
@@ -223,7 +234,9 @@ class ForestBaseline(_Forest, ViewsClassifier):
 
 
 class ForestBaselineRegressor(_Forest, ViewsRegressor):
-    """A random forest on one or more views: trees of bootstrap samples, a third of the columns at each split.
+    """A random forest on one or more views: trees of bootstrap samples.
+
+    By default a third of the columns is tried at each split.
 
     Parameters
     ----------
@@ -233,8 +246,6 @@ class ForestBaselineRegressor(_Forest, ViewsRegressor):
     ----------
     As of `ForestBaseline` but ``classes_``; target_centre_, target_scale_ : of the training targets
     """
-
-    max_features = 1 / 3
 
     def __init__(
         self,
@@ -247,6 +258,7 @@ class ForestBaselineRegressor(_Forest, ViewsRegressor):
         random_state: int = 0,
         callbacks: Sequence[Callback] | None = None,
         components: int | None = COMPONENTS,
+        max_features: float | str = 1 / 3,
     ) -> None:
         self.views = views
         self.n_trees = n_trees
@@ -257,6 +269,7 @@ class ForestBaselineRegressor(_Forest, ViewsRegressor):
         self.random_state = random_state
         self.callbacks = callbacks
         self.components = components
+        self.max_features = max_features
 
     def _n_outputs(self) -> int:
         return 1

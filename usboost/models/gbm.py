@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import expit, softmax
@@ -15,6 +15,7 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from usboost.data.table import Table
 from usboost.errors import UsboostError
 from usboost.evaluation.weighted import mean
+from usboost.learners.dimensions import Integer, Real, Space
 from usboost.learners.trees.engines import quiet_lightgbm
 from usboost.learners.trees.forest import Forest
 from usboost.learners.trees.tree import Tree
@@ -150,6 +151,13 @@ class BoostedFeatures(BaseEstimator):
     ----------
     gbm_ : GradientBoostedTrees
     """
+
+    space: ClassVar[Space] = {
+        "n_trees": Integer(50, 1000, log=True),
+        "max_depth": Integer(1, 8),
+        "learning_rate": Real(0.01, 0.3, log=True),
+        "min_samples_leaf": Integer(1, 200, log=True),
+    }
 
     def __init__(
         self,

@@ -19,6 +19,7 @@ from usboost.boosting.context import FitContext
 from usboost.boosting.rounds import Clock, Round
 from usboost.data.views import Views
 from usboost.errors import UsboostError
+from usboost.learners.dimensions import Integer, Real, Space
 from usboost.learners.networks.backbones import Backbone
 from usboost.models.base import ViewsClassifier
 from usboost.models.estimator import as_views
@@ -42,6 +43,12 @@ class _Scikit(MatrixOnViews):
 
     components = COMPONENTS
     n_rounds = 1
+
+    @property
+    def space(self) -> Space:
+        """That of the package that the estimator is of; nothing of any other."""
+        name = type(self.estimator).__module__.partition(".")[0]
+        return PACKAGES[name].space if name in PACKAGES else {}
 
     @property
     def n_estimators_(self) -> int:
@@ -181,17 +188,21 @@ class Package:
     classes : import paths of its estimators by task.
     settings : of these, given a number of threads and a seed.
     stops_early : see `ScikitBaseline`.
+    space : of these, by path.
     """
 
     classes: Mapping[str, str]
     settings: Callable[[int, int], dict[str, Any]] = field(default=lambda threads, seed: {})
     stops_early: bool = False
+    space: Space = field(default_factory=dict)
 
 
 def _xgboost(threads: int, seed: int) -> dict[str, Any]:
     return {
         "n_estimators": 2000,
         "learning_rate": 0.05,
+        "max_depth": 6,  # this and the next are its own, written out for a search to begin from
+        **{"min_child_weight": 1.0, "subsample": 1.0, "colsample_bytree": 1.0, "reg_lambda": 1.0},
         "early_stopping_rounds": PATIENCE,
         "n_jobs": threads,
         "random_state": seed,
@@ -201,6 +212,9 @@ def _xgboost(threads: int, seed: int) -> dict[str, Any]:
 def _catboost(threads: int, seed: int) -> dict[str, Any]:
     return {
         "iterations": 2000,
+        "depth": 6,  # this and the next are its own, written out for a search to begin from
+        "l2_leaf_reg": 3.0,
+        "random_strength": 1.0,
         "early_stopping_rounds": PATIENCE,
         "thread_count": threads,
         "random_seed": seed,
@@ -213,11 +227,24 @@ PACKAGES = {
         {"classification": "catboost:CatBoostClassifier", "regression": "catboost:CatBoostRegressor"},
         _catboost,
         stops_early=True,
+        space={
+            "estimator__depth": Integer(4, 10),
+            "estimator__l2_leaf_reg": Real(0.3, 30.0, log=True),
+            "estimator__random_strength": Real(0.1, 10.0, log=True),
+        },
     ),
     "xgboost": Package(
         {"classification": "xgboost:XGBClassifier", "regression": "xgboost:XGBRegressor"},
         _xgboost,
         stops_early=True,
+        space={
+            "estimator__learning_rate": Real(0.01, 0.3, log=True),
+            "estimator__max_depth": Integer(2, 10),
+            "estimator__min_child_weight": Real(0.5, 100.0, log=True),
+            "estimator__subsample": Real(0.5, 1.0),
+            "estimator__colsample_bytree": Real(0.3, 1.0),
+            "estimator__reg_lambda": Real(0.1, 100.0, log=True),
+        },
     ),
     "tabpfn": Package(
         {"classification": "tabpfn:TabPFNClassifier", "regression": "tabpfn:TabPFNRegressor"},

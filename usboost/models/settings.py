@@ -105,6 +105,19 @@ def check_settings(cls: type, parameters: Mapping[str, Any]) -> None:
             raise UsboostError(f"a model file gives {cls.__name__} a {name} that it cannot have")
 
 
+def converted(cls: type, name: str, value: Any) -> Any:
+    """An argument as the constructor declares it, the tuple of a list say.
+
+    Raises
+    ------
+    ValueError
+        If it is no such value.
+    """
+    plain = tuple(value) if isinstance(value, list) else value
+    adapter = _adapter(cls, name)
+    return plain if adapter is None else adapter.validate_python(plain)
+
+
 def contained_cache(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """A backbone's parameters without a cache that a file puts outside the working folder."""
     cache_folder = parameters.get("cache")

@@ -17,6 +17,7 @@ from usboost.boosting.rounds import Round
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.files.arrays import read_arrays, write_arrays
+from usboost.learners.dimensions import BATCH, FINETUNE, HIDDEN, Choice, Real, Space
 from usboost.learners.networks.backbones import Backbone
 from usboost.learners.networks.batches import Batches, Tensors, WithAbsent
 from usboost.learners.networks.initial_weights import initialise
@@ -57,6 +58,15 @@ class TwoBranches(ViewsEstimator):
     network_: FittedTwoBranch
 
     holds: ClassVar[Mapping[str, Any]] = {"backbone": ("Backbone",)}
+    space: ClassVar[Space] = {
+        "dnn1": HIDDEN,
+        "dnn2": HIDDEN,
+        "dnn3": Choice(((), (16,), (25,), (64,))),
+        "optimizer": Choice(("rmsprop", "adam")),
+        "learning_rate": Real(1e-4, 0.03, log=True),
+        "batch_size": BATCH,
+        "backbone__finetune": Choice(FINETUNE, where="pictures"),
+    }
 
     def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
         if self.fusion not in ("concat", "product"):

@@ -18,6 +18,7 @@ from usboost.boosting.weighted import run_weighted
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.learners.base import LEARNERS, Learner, view_names
+from usboost.learners.dimensions import Real, Space
 from usboost.learners.networks.backbones import Backbone
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.present import prepare
@@ -61,6 +62,7 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
         "learners": (LEARNERS, *RegressorLearner.holds["estimator"]),
         "backbone": ("Backbone",),
     }
+    space: ClassVar[Space] = {"shrinkage": Real(0.03, 1.0, log=True)}
 
     def _learners(self) -> dict[str, Learner]:
         if not self.learners:

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
+from usboost.data.views import Views
 from usboost.errors import UsboostError
 
 ClassWeight = Literal["balanced"] | Mapping[str, float] | None
+
+Weighted = tuple[Views, np.ndarray, np.ndarray | None]
+"""Rows, their labels, and their weights if they have any."""
+
+
+def fit_weighted(model: Any, train: Weighted, held: Weighted | None) -> None:
+    """Fit a model; only where there are weights need it know of them."""
+    if train[2] is None:
+        model.fit(*train[:2], *([held[:2]] if held else []))
+    else:
+        model.fit(*train[:2], held, sample_weight=train[2])
 
 
 def balanced(codes: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:

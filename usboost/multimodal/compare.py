@@ -21,7 +21,8 @@ from usboost.datasets.custom.own import OwnTable
 from usboost.errors import UsboostError
 from usboost.evaluation.names import LOWER_IS_BETTER, METRICS_OF, check_metric
 from usboost.evaluation.statistics import LEVEL, corrected_t_test, holm
-from usboost.multimodal.fit import check_classes, counted_rows, fit_weighted, rows_of, weights_of
+from usboost.models.weights import fit_weighted
+from usboost.multimodal.fit import check_classes, counted_rows, rows_of, weights_of
 from usboost.multimodal.kept import KeptFits
 from usboost.multimodal.splits import Fold
 from usboost.multimodal.splits import folds_of as split_into_folds

@@ -22,7 +22,7 @@ from usboost.evaluation.metrics import best_threshold
 from usboost.evaluation.weighted import error_of_mean, mean
 from usboost.models.chosen import ChosenClassifier, ChosenRegressor
 from usboost.models.refit import for_all_rows
-from usboost.models.weights import ClassWeight, class_factors
+from usboost.models.weights import ClassWeight, class_factors, fit_weighted
 from usboost.multimodal.bundle import Bundle, Card
 from usboost.multimodal.history import history_of
 from usboost.multimodal.models import Pictures, build
@@ -61,6 +61,7 @@ def fit(
     seed: int = 0,
     rounds: int | None = None,
     learners: Mapping[str, str] | None = None,
+    settings: Mapping[str, Any] | None = None,
     pictures: Pictures | None = None,
     callbacks: Sequence[Callback] | None = None,
     calibrate: bool = True,
@@ -77,7 +78,7 @@ def fit(
 
     Parameters
     ----------
-    name, rounds, learners : see `models.build`.
+    name, rounds, learners, settings : see `models.build`.
     pictures : how the model reads the table's pictures, if it has any.
     seed : of the split and of the model.
     calibrate : whether probabilities are tempered where that helps on rows that were not fitted to.
@@ -100,7 +101,14 @@ def fit(
     read = (pictures or Pictures()) if table.pictures else False
     views, task = tuple(table.pictures) or ("U",), TASKS[table.task]
     model = build(
-        name, pictures=read, image_views=views, seed=seed, rounds=rounds, learners=learners, task=table.task
+        name,
+        pictures=read,
+        image_views=views,
+        seed=seed,
+        rounds=rounds,
+        learners=learners,
+        settings=settings,
+        task=table.task,
     )
     devices = [key for key in model.get_params(deep=True) if key.split("__")[-1] == "device"]
     model.set_params(**dict.fromkeys(devices, device))
@@ -193,18 +201,6 @@ def margin_of(residuals: np.ndarray, weights: np.ndarray | None = None) -> tuple
 def counted_rows(table: OwnTable) -> np.ndarray:
     """The positions of the rows that count: all but those of weight 0."""
     return np.arange(len(table)) if table.weights is None else np.flatnonzero(table.weights)
-
-
-Weighted = tuple[Views, np.ndarray, np.ndarray | None]
-"""Rows, their labels, and their weights if they have any."""
-
-
-def fit_weighted(model: Any, train: Weighted, held: Weighted | None) -> None:
-    """Fit a model; only where there are weights need it know of them."""
-    if train[2] is None:
-        model.fit(*train[:2], *([held[:2]] if held else []))
-    else:
-        model.fit(*train[:2], held, sample_weight=train[2])
 
 
 def weights_of(table: OwnTable, rows: np.ndarray) -> np.ndarray | None:

@@ -47,7 +47,7 @@ class KeptFits:
         self._lock, self._rows = Lock(), dict[str, dict[str, float]]()
         if self.path is None:
             return
-        self._table = _digest(table)
+        self._table = table_digest(table)
         self._needed = {*METRICS_OF[table.task], "rows_train", "rows_test", "seconds"}
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -111,8 +111,8 @@ class KeptFits:
             raise UsboostError(f"{self.path} cannot be written: {error.strerror}") from None
 
 
-def _digest(table: OwnTable) -> str:
-    """Of what is read of a table: its columns, labels and pictures."""
+def table_digest(table: OwnTable) -> str:
+    """Of what is read of a table: its columns, labels, weights and pictures."""
     found = hashlib.sha256()
     for name, column in table.features.items():
         found.update(f"{name} {column.dtype.kind} ".encode())

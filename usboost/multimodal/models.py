@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,7 +10,8 @@ from usboost.datasets.custom import SIZE
 from usboost.learners.networks.backbones import Backbone
 from usboost.models import builders, zoo
 from usboost.models.builders import Parts
-from usboost.models.entry import Entry, LearnerSpec
+from usboost.models.entry import KINDS, Entry, LearnerSpec
+from usboost.models.paths import with_settings
 from usboost.models.scikit import outside as build_outside
 from usboost.models.zoo import COMPONENTS
 
@@ -45,6 +46,7 @@ def build(
     seed: int = 0,
     rounds: int | None = None,
     learners: Mapping[str, str] | None = None,
+    settings: Mapping[str, Any] | None = None,
     task: str = "classification",
 ) -> Any:
     """An unfitted model.
@@ -56,18 +58,20 @@ def build(
     image_views : the views of pictures; what a model of the catalogue does with U, it does with them.
     rounds : boosting rounds, epochs or trees at most; by default those above.
     learners : other kinds of learner by name, ``{"S": "regressor"}`` say.
+    settings : parameters by path, ``{"learners__S__max_depth": 5}`` say.
     task : of `entry.TASKS`; a `ViewsRegressor` predicts a number.
 
     Raises
     ------
     UsboostError
-        If the model is unknown, or does not read such tables.
+        If the model is unknown, does not read such tables, or has no such setting.
     """
     entry = zoo.for_table(name, task)
     if isinstance(pictures, bool):
         pictures = Pictures() if pictures else None
-    if learners:
-        entry = entry.changed(name, {}, {learner: {"kind": kind} for learner, kind in learners.items()})
+    if learners or settings:
+        kinds = {learner: {"kind": kind} for learner, kind in (learners or {}).items()}
+        entry = entry.changed(name, {}, kinds, settings)
     return builders.build(entry, OneComputer(pictures, rounds, image_views), seed, task)
 
 
@@ -77,9 +81,12 @@ def outside(
     pictures: Pictures | None,
     image_views: tuple[str, ...] = ("U",),
     seed: int = 0,
+    settings: Mapping[str, Any] | None = None,
     task: str = "classification",
 ) -> Any:
     """An unfitted model of another package, by its name or import path; see `models.scikit.outside`.
+
+    Its own parameters have paths such as ``estimator__max_depth``.
 
     Raises
     ------
@@ -88,7 +95,36 @@ def outside(
     """
     backbone = OneComputer(pictures)._reader().get("backbone")
     views = ("S",) if pictures is None else (*image_views, "S")
-    return build_outside(name, task, views=views, backbone=backbone, seed=seed)
+    made = build_outside(name, task, views=views, backbone=backbone, seed=seed)
+    return with_settings(made, settings or {}, name)
+
+
+def by_name(
+    names: Iterable[str],
+    *,
+    pictures: Pictures | None,
+    image_views: tuple[str, ...] = ("U",),
+    rounds: int | None = None,
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
+    task: str = "classification",
+) -> dict[str, Callable[[int], Any]]:
+    """What builds each of some models, of the catalogue or of other packages, with a seed.
+
+    Parameters
+    ----------
+    rounds : at most, of models whose rounds compare.
+    settings : parameters by model and path; a model without any stays as it is.
+    """
+
+    def of(name: str) -> Callable[[int], Any]:
+        own: dict[str, Any] = {"pictures": pictures, "image_views": image_views, "task": task}
+        own["settings"] = (settings or {}).get(name)
+        if name not in zoo.CATALOGUE:
+            return lambda seed: outside(name, seed=seed, **own)
+        most = rounds if KINDS[zoo.find(name).kind].comparable else None
+        return lambda seed: build(name, seed=seed, rounds=most, **own)
+
+    return {name: of(name) for name in names}
 
 
 @dataclass(frozen=True)

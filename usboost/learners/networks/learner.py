@@ -15,6 +15,7 @@ from torch import nn
 from usboost.data.views import View
 from usboost.errors import UsboostError
 from usboost.learners.base import FittedLearner, Target, check_outputs, sum_one_by_one
+from usboost.learners.dimensions import BATCH, FINETUNE, HIDDEN, Choice, Integer, Real, Space
 from usboost.learners.networks import stacked
 from usboost.learners.networks import written_out as by_hand
 from usboost.learners.networks.backbones import Backbone
@@ -147,6 +148,13 @@ class NetworkLearner(BaseEstimator):
     fitted: ClassVar[type] = FittedNetwork
     holds: ClassVar[dict[str, Any]] = {"backbone": ("Backbone",)}
     reads_pictures: ClassVar[bool] = True
+    space: ClassVar[Space] = {
+        "hidden": HIDDEN,
+        "learning_rate": Real(1e-4, 0.03, log=True),
+        "batch_size": BATCH,
+        "epochs": Integer(1, 4, log=True),
+        "backbone__finetune": Choice(FINETUNE, where="pictures alone"),
+    }
 
     def __init__(
         self,

@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator
 from usboost.data.table import Table
 from usboost.data.views import View
 from usboost.errors import UsboostError
+from usboost.learners.dimensions import COMPONENTS, Choice, Integer, Space
 from usboost.learners.trees.engines import JointTrainer, LightGBMTrainer, SklearnTrainer
 from usboost.learners.trees.fitted import FittedTrees, PreparedTable
 
@@ -47,6 +48,13 @@ class TreeLearner(BaseEstimator):
 
     kind: ClassVar[str] = "tree"
     fitted: ClassVar[type] = FittedTrees
+    space: ClassVar[Space] = {
+        "max_depth": Integer(1, 12, log=True),
+        "max_leaves": Choice((4, 8, 16, 31, 64, 128, None), ordered=True),
+        "min_samples_leaf": Integer(1, 200, log=True),
+        "category_l2": Choice((0.0, 3.0, 30.0, 300.0, 3000.0), ordered=True),
+        "components": COMPONENTS,
+    }
 
     def __init__(
         self,

@@ -1,0 +1,210 @@
+"""``usboost tune``."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+from time import time as now
+from typing import Annotated
+
+import typer
+
+from usboost.cli import tables
+from usboost.cli.compare import BY, OUTSIDE, parsed_names
+from usboost.cli.console import console, ended_as_interrupted, exit_on_error, note, progress, say
+from usboost.cli.options import (
+    NAMES,
+    BackboneName,
+    Categorical,
+    Drop,
+    Finetune,
+    Grey,
+    Group,
+    Image,
+    ImagesRoot,
+    Import,
+    Label,
+    Missing,
+    PoolImages,
+    Positive,
+    Seed,
+    Set,
+    SettingsFile,
+    Size,
+    SkipUnreadable,
+    Split,
+    TablePath,
+    TaskName,
+    Text,
+    Time,
+    Weight,
+    import_named,
+)
+from usboost.datasets.custom import SIZE
+from usboost.errors import UsboostError
+from usboost.evaluation.names import check_metric, metric_name, task_of
+from usboost.models import zoo
+from usboost.models.settings_file import parsed_settings, read_settings
+
+
+def tune(
+    table: TablePath,
+    label: Label,
+    image: Image = None,
+    models: Annotated[
+        str | None,
+        typer.Option(
+            "--models",
+            help=f"Separated by commas, of {NAMES}; and {', '.join(OUTSIDE)}, if installed.",
+            show_default=False,
+        ),
+    ] = None,
+    trials: Annotated[int, typer.Option("--trials", min=1, help="Trials of each model.")] = 20,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            "--jobs",
+            min=1,
+            help="Trials at a time; it changes no result [default: processors, at most --batch].",
+            show_default=False,
+        ),
+    ] = None,
+    batch: Annotated[
+        int, typer.Option("--batch", min=1, help="Trials of a model that are proposed together.")
+    ] = 4,
+    folds: Annotated[
+        int,
+        typer.Option("--folds", min=0, help="Folds of a cross-validation; 0: the rows that fit holds out."),
+    ] = 0,
+    by: Annotated[
+        str | None,
+        typer.Option("--by", help=f"Score to choose by: {BY} [default: log_loss, rmse].", show_default=False),
+    ] = None,
+    prune: Annotated[
+        bool, typer.Option("--prune/--no-prune", help="End fits early that are behind others.")
+    ] = True,
+    time_limit: Annotated[
+        float | None,
+        typer.Option("--time-limit", min=0, help="Seconds after which no new round begins."),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder of the search, from which the same command goes on.")
+    ] = Path("tuned"),
+    drop: Drop = None,
+    categorical: Categorical = None,
+    text: Text = None,
+    missing: Missing = None,
+    images_root: ImagesRoot = None,
+    task: TaskName = None,
+    positive: Positive = None,
+    group: Group = None,
+    time: Time = None,
+    weight: Weight = None,
+    split: Split = None,
+    rounds: Annotated[
+        int | None,
+        typer.Option("--rounds", min=1, help="Most rounds or epochs; not for LightGBM."),
+    ] = None,
+    settings: Set = None,
+    settings_file: SettingsFile = None,
+    imports: Import = None,
+    backbone: BackboneName = "tf_efficientnet_lite0",
+    finetune: Finetune = "none",
+    size: Size = SIZE,
+    grey: Grey = False,
+    pool_images: PoolImages = False,
+    skip_unreadable: SkipUnreadable = False,
+    seed: Seed = 0,
+) -> None:
+    """Choose the settings of models, on rows that they are not fitted to.
+
+    Every model gets as many trials; the first has its settings as they are. What --set gives is not chosen,
+    and with --settings the search begins there. All is kept in --out: a search that is killed goes on, and
+    loses a round of the fits that ran. Ctrl-C shows what is there. Rows whose --split is test are not seen.
+    """
+    with exit_on_error():
+        deadline = float("inf") if time_limit is None else now() + time_limit
+        if by is not None and task_of(by) is None:
+            raise UsboostError(f"unknown score {by!r}; choose among {BY}")
+        given = None if models is None else parsed_names(models)
+        fixed = parsed_settings(settings)
+        begin = {} if settings_file is None else read_settings(settings_file)
+        if out.exists() and not out.is_dir():
+            raise UsboostError(f"{out} is a file; name a folder for the search")
+        import_named(imports)
+        own = tables.read(
+            table,
+            label,
+            task=task,
+            positive=positive,
+            group=group,
+            time=time,
+            weight=weight,
+            split=split,
+            image=image,
+            drop=drop,
+            categorical=categorical,
+            text=text,
+            missing=missing,
+            images_root=images_root,
+            size=size,
+            grey=grey,
+            pool=pool_images,
+            skip_unreadable=skip_unreadable,
+        )
+        tables.show(own)
+        names = given or zoo.compared(one_table=not image, task=own.task)
+        for name in names:
+            if name not in OUTSIDE:
+                zoo.for_table(name, own.task)
+        if by is not None:
+            check_metric(by, own.task)
+        # imported late, so that mistakes are reported without loading torch
+        from usboost.learners.networks import embeddings
+        from usboost.models.scikit import check_outside
+        from usboost.multimodal import tuned
+        from usboost.multimodal.models import Pictures, by_name
+        from usboost.multimodal.tune import DEFAULT, fixed_of
+        from usboost.multimodal.tune import tune as tune_models
+        from usboost.tuning.search import Plan
+
+        for name in names:
+            if name not in zoo.CATALOGUE:
+                check_outside(name, own.task)
+        read, views = Pictures(backbone, finetune, size) if image else None, tuple(own.pictures) or ("U",)
+        build = by_name(names, pictures=read, image_views=views, rounds=rounds, settings=begin, task=own.task)
+        always = fixed_of(build, fixed)
+        plan = Plan(trials, batch, seed, prune, jobs or min(batch, os.cpu_count() or 1), deadline)
+        score = by or DEFAULT[own.task]
+        with (
+            ended_as_interrupted(),
+            progress("tuning") as show,
+            progress("pictures") as told,
+            embeddings.progress(told),
+        ):
+            found = tune_models(
+                own,
+                build,
+                out=out,
+                folds=folds,
+                by=score,
+                fixed=fixed,
+                plan=plan,
+                told=lambda trial, ended, total: show(ended, total),
+            )
+        what = f"{table.name}: {label}, by {metric_name(score)}"
+        tuned.write(found.models, always, out, what)
+        console().print(tuned.rendered(found.models, score))
+        say("\nThe score of the chosen settings is that of the rows that chose them, so it is optimistic.")
+        if found.interrupted:
+            note("ended before all trials had; the same command goes on from there")
+        best = tuned.ranked(found.models)[0]
+        if best.best is None:
+            raise UsboostError(f"no trial has finished; {out / tuned.CSV} gives the reasons")
+        common = ["usboost", "fit", str(table), "--label", label, "--settings", str(out / tuned.SETTINGS)]
+        if best.model in zoo.CATALOGUE:
+            say(f"Next, with the same options of the table: {shlex.join([*common, '--model', best.model])}")
+        say(f"written {out / tuned.SETTINGS} and {out / tuned.CSV}")
+        if found.interrupted and time_limit is None:
+            raise typer.Exit(130)

@@ -1,0 +1,69 @@
+"""YAML that anyone may have written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from usboost.errors import UsboostError
+
+_MOST_VALUES = 100_000
+
+
+def read_yaml(path: Path, missing: str) -> Any:
+    """What a YAML file holds.
+
+    Parameters
+    ----------
+    missing : what to do where there is no such file, for the message.
+
+    Raises
+    ------
+    UsboostError
+        If the file is missing, cannot be read, is no YAML, or stands for more values than memory holds.
+    """
+    try:
+        return parsed_yaml(Path(path).read_text(encoding="utf-8"), str(path))
+    except FileNotFoundError:
+        raise UsboostError(f"{path} is missing; {missing}") from None
+    except OSError as error:
+        raise UsboostError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UsboostError(f"{path} is not valid YAML: {error}") from error
+
+
+def parsed_yaml(text: str, where: str) -> Any:
+    """What YAML stands for; as `read_yaml`.
+
+    Parameters
+    ----------
+    where : it is from, for the message.
+    """
+    try:
+        loader = yaml.SafeLoader(text)
+        node = loader.get_single_node()
+        _refuse_bomb(node, where)
+        return None if node is None else loader.construct_document(node)
+    # PyYAML lets what its constructors of numbers and dates raise pass
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        if isinstance(error, UsboostError):
+            raise
+        raise UsboostError(f"{where} is not valid YAML: {error}") from error
+
+
+def _refuse_bomb(node: yaml.Node | None, where: str) -> None:
+    """A few lines of aliases of aliases (``*``) can stand for more values than memory holds."""
+    sizes: dict[int, int] = {}
+
+    def size(node: Any) -> int:
+        if id(node) not in sizes:
+            sizes[id(node)] = _MOST_VALUES + 1  # what an alias inside itself finds
+            value = node.value if isinstance(node, yaml.CollectionNode) else ()
+            parts = (part for pair in value for part in (pair if isinstance(pair, tuple) else (pair,)))
+            sizes[id(node)] = 1 + sum(map(size, parts))
+        return sizes[id(node)]
+
+    if node is not None and size(node) > _MOST_VALUES:
+        raise UsboostError(f"{where} has aliases that stand for over {_MOST_VALUES:,} values; write them out")

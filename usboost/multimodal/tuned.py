@@ -1,0 +1,113 @@
+"""What a search found, as files and a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from rich.table import Table
+
+from usboost.evaluation.names import metric_name, number
+from usboost.files import write_atomically
+from usboost.models.settings_file import settings_text
+from usboost.tuning.search import Found
+
+SETTINGS, CSV = "settings.yaml", "trials.csv"
+
+
+def settings_of(
+    models: Mapping[str, Found], fixed: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """The best settings of each model that finished a trial, by path, with those that were fixed."""
+    return {
+        name: {**fixed.get(name, {}), **best.settings}
+        for name, each in models.items()
+        if (best := each.best) is not None
+    }
+
+
+def write(
+    models: Mapping[str, Found], fixed: Mapping[str, Mapping[str, Any]], folder: Path, what: str
+) -> None:
+    """Leave `SETTINGS`, in the form of params.yaml's `models`, and `CSV`, a row a trial, in the folder.
+
+    Parameters
+    ----------
+    fixed : settings that were not chosen, by model.
+    what : was searched, in words.
+    """
+    text = settings_text(settings_of(models, fixed), f"chosen by usboost tune: {what}")
+    write_atomically(folder / SETTINGS, text.encode())
+    rows = [
+        {
+            "model": each.model,
+            "trial": each.number,
+            "state": each.state,
+            **each.scores,
+            "rounds": each.rounds,
+            "best_round": each.best_round,
+            "seconds": each.seconds,
+            "reason": each.reason,
+            **each.settings,
+        }
+        for one in models.values()
+        for each in one.trials
+    ]
+    write_atomically(folder / CSV, pd.DataFrame(rows).to_csv(index=False).encode())
+
+
+def rendered(models: Mapping[str, Found], by: str) -> Table:
+    """The table of a search for a terminal: a row a model, the best score first."""
+    shown = Table(box=None, pad_edge=False, header_style="bold")
+    score = metric_name(by)
+    for title in ("model", f"{score} as it is", f"{score} tuned", "trials", "pruned", "seconds", "settings"):
+        right = title not in ("model", "settings")
+        shown.add_column(title, justify="right" if right else "left", no_wrap=right, overflow="fold")
+    for each in ranked(models):
+        shown.add_row(*_cells(each))
+    return shown
+
+
+def ranked(models: Mapping[str, Found]) -> list[Found]:
+    """The models, the best score first; last those without a finished trial."""
+
+    def order(each: Found) -> tuple[bool, float]:
+        score = each.best.score if each.best is not None else None
+        return score is None, 0.0 if score is None else each.loss(score)
+
+    return sorted(models.values(), key=order)
+
+
+def chosen_in_words(found: Found) -> str:
+    """The best settings where they differ from the model's own, or why there are none."""
+    best = found.best
+    if best is None:
+        reasons = [each.reason for each in found.trials if each.reason]
+        return f"failed: {reasons[0]}" if reasons else "no trial has finished"
+    own = found.trials[0].settings
+    changed = {path: value for path, value in best.settings.items() if value != own[path]}
+    if not found.trials[0].settings:
+        return "nothing to choose"
+    return ", ".join(f"{path} {_short(value)}" for path, value in changed.items()) or "as it is"
+
+
+def _cells(found: Found) -> Sequence[str]:
+    best, first = found.best, found.first
+    ended = [each for each in found.trials if each.state != "proposed"]
+    return (
+        found.model,
+        "–" if first is None or first.score is None else number(first.score),
+        "–" if best is None or best.score is None else number(best.score),
+        f"{len(ended)}",
+        f"{sum(each.state == 'pruned' for each in ended)}",
+        f"{sum(each.seconds for each in ended):,.1f}",
+        chosen_in_words(found),
+    )
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return "+".join(map(str, value)) or "none"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,199 @@
+"""The search: batches of trials for every model, chosen by the trials of earlier batches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from usboost.boosting.checkpoint import described
+from usboost.boosting.code import code_digest
+from usboost.learners.dimensions import Space
+from usboost.tuning.propose import propose
+from usboost.tuning.run import Job, Task
+from usboost.tuning.rungs import limits
+from usboost.tuning.space import own_values
+from usboost.tuning.trials import Trial, Trials, write_trial
+from usboost.tuning.workers import Workers
+
+BATCH = 4
+"""Trials that are proposed together, whatever the number of processes, so that it changes no result."""
+
+Told = Callable[[Trial, int, int], None]
+"""Called with a trial that has ended, how many have, and how many there are in all."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a search is made.
+
+    Attributes
+    ----------
+    trials : of each model; one of a model of which there is nothing to choose.
+    batch : see `BATCH`.
+    seed : of the proposals.
+    prune : whether fits end that are behind at a rung, see `usboost.tuning.rungs`.
+    jobs : trials at a time.
+    deadline : a time (`time.time`) after which no round begins.
+    """
+
+    trials: int = 20
+    batch: int = BATCH
+    seed: int = 0
+    prune: bool = True
+    jobs: int = 1
+    deadline: float = float("inf")
+
+
+@dataclass
+class Found:
+    """The trials of a model, by number, and how to compare them."""
+
+    model: str
+    loss: Callable[[float], float]
+    trials: list[Trial] = field(default_factory=list)
+
+    @property
+    def best(self) -> Trial | None:
+        """The finished trial with the best score, the first of equals; None if there is none."""
+        return self._best([each for each in self.trials if each.state == "finished"])
+
+    @property
+    def first(self) -> Trial | None:
+        """The trial of the model's own settings, if it has finished."""
+        done = [each for each in self.trials[:1] if each.state == "finished"]
+        return done[0] if done else None
+
+    @property
+    def promising(self) -> Trial | None:
+        """The best trial, if it was pruned."""
+        best = self._best([each for each in self.trials if each.score is not None])
+        return best if best is not None and best.state == "pruned" else None
+
+    def losses(self) -> list[tuple[Mapping[str, Any], float]]:
+        """Settings and loss of each trial; a failed one has lost as much as the worst."""
+        known = [self.loss(each.score) for each in self.trials if each.score is not None]
+        return [
+            (each.settings, max(known) if each.score is None else self.loss(each.score))
+            for each in self.trials
+        ]
+
+    def _best(self, among: Sequence[Trial]) -> Trial | None:
+        return min(among, key=lambda each: self.loss(each.score or 0.0), default=None)
+
+
+@dataclass(frozen=True)
+class Searched:
+    """What a search found, by model; `interrupted`, whether Ctrl-C or the deadline ended it."""
+
+    models: dict[str, Found]
+    interrupted: bool
+
+
+def search(
+    task: Task,
+    spaces: Mapping[str, Space],
+    folder: Path,
+    plan: Plan,
+    identity: Mapping[str, Any],
+    told: Told | None = None,
+) -> Searched:
+    """Search the spaces of all models together, batch by batch, and go on with what is in the folder.
+
+    Every trial is on disk as soon as it ends, and every round of a fit that runs; equal arguments give equal
+    trials, whatever was killed in between and however many run at a time.
+
+    Parameters
+    ----------
+    spaces : by model.
+    folder : has a folder for each model, and in it one for each trial.
+    identity : what decides the scores, as JSON: of the rows, the split, the scores.
+
+    Raises
+    ------
+    UsboostError
+        If the folder holds another search. A trial that fails stops no other.
+    """
+    kept, found = dict[str, Trials](), dict[str, Found]()
+    for name, model in task.models.items():
+        decides = {
+            **identity,
+            "score": task.by,
+            "batch": plan.batch,
+            "proposals": plan.seed,
+            "pruning": plan.prune,
+            "model": described(model),
+            "space": {path: repr(each) for path, each in spaces[name].items()},
+            "code": code_digest(model, "usboost.tuning.search"),
+        }
+        kept[name] = Trials(folder / name, decides)
+        found[name] = Found(name, task.loss, kept[name].read())
+    total = sum(_count(spaces[name], plan) for name in task.models)
+
+    def run(jobs: Sequence[Job]) -> bool:
+        """Whether all have ended."""
+        late = False
+        for trial in workers.results(jobs):
+            found[trial.model].trials[trial.number] = trial
+            late = late or trial.state == "proposed"
+            if told is not None:
+                ended = sum(each.state != "proposed" for one in found.values() for each in one.trials)
+                told(trial, ended, total)
+        return not late
+
+    interrupted = False
+    try:
+        with Workers(task, plan.jobs) as workers:
+            for k in range(-(-plan.trials // plan.batch)):
+                jobs = [
+                    job
+                    for name in found
+                    for job in _batch(k, task, spaces[name], found[name], kept[name], plan)
+                ]
+                if (jobs and time.time() > plan.deadline) or not run(jobs):
+                    interrupted = True
+                    break
+            while not interrupted and (more := [each for one in found.values() if (each := one.promising)]):
+                # without limits; such a fit goes on from its checkpoint
+                jobs = [
+                    Job(each, kept[each.model].place(each.number), deadline=plan.deadline) for each in more
+                ]
+                interrupted = time.time() > plan.deadline or not run(jobs)
+    except KeyboardInterrupt:
+        interrupted = True
+    return Searched(found, interrupted)
+
+
+def _count(space: Space, plan: Plan) -> int:
+    return plan.trials if space else 1
+
+
+def _batch(k: int, task: Task, space: Space, found: Found, kept: Trials, plan: Plan) -> list[Job]:
+    """The trials of a batch that have not ended; new ones are proposed and written."""
+    first, last = k * plan.batch, min((k + 1) * plan.batch, _count(space, plan))
+    if first >= last:
+        return []
+    earlier = Found(found.model, found.loss, found.trials[:first])
+    if k and all(each.state == "failed" for each in earlier.trials):
+        return []  # what cannot be fitted at all is not tried again
+    if len(found.trials) < last:
+        own = [own_values(task.models[found.model], space)] if k == 0 else []
+        wanted = plan.batch - len(own) if space else 0
+        proposed = [*own, *propose(space, earlier.losses(), wanted, (plan.seed, k))] if wanted else own
+        for number in range(len(found.trials), last):
+            trial = Trial(found.model, number, proposed[number - first])
+            write_trial(kept.place(number), trial)
+            found.trials.append(trial)
+    bounds: dict[int, float] = {}
+    if plan.prune and earlier.trials:
+        seen = [(each.risks, each.end if each.state == "finished" else None) for each in earlier.trials]
+        bounds = limits(seen, earlier.trials[0].rounds)
+    best = earlier.best
+    to_beat = float("inf") if best is None or best.score is None else found.loss(best.score)
+    return [
+        Job(trial, kept.place(trial.number), bounds, to_beat, plan.deadline)
+        for trial in found.trials[first:last]
+        if trial.state == "proposed"
+    ]

@@ -1,0 +1,98 @@
+"""Trials side by side, in processes: Python's own threads wait for each other in the fits of networks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import active_children, connection, get_context, parent_process
+from multiprocessing.process import BaseProcess
+from types import TracebackType
+
+from usboost.errors import UsboostError
+from usboost.tuning.run import Job, Task, run_trial
+from usboost.tuning.trials import Trial
+
+
+class Workers:
+    """Runs trials, `jobs` at a time; with one in this process, else each in one of its own.
+
+    The processes are spawned once, are sent the task through pipes, and end with this one. Leaving the block
+    by an error ends them at once; what their fits have done is in their checkpoints.
+    """
+
+    def __init__(self, task: Task, jobs: int) -> None:
+        self._task, self._jobs = task, jobs
+        self._pool: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._pool is None:
+            return
+        if kind is not None:
+            for process in self._children():
+                process.terminate()
+        self._pool.shutdown(wait=kind is None, cancel_futures=True)
+
+    def results(self, jobs: Sequence[Job]) -> Iterator[Trial]:
+        """The trials as they end.
+
+        Raises
+        ------
+        UsboostError
+            If a process dies, of too little memory say.
+        """
+        if self._jobs <= 1:
+            yield from (run_trial(self._task, job) for job in jobs)
+            return
+        pool = self._started()
+        waiting: set[Future[Trial]] = {pool.submit(_run, job) for job in jobs}
+        try:
+            while waiting:
+                done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                yield from (future.result() for future in done)
+        except BrokenProcessPool:
+            raise UsboostError(
+                "a process that ran a trial died, perhaps of too little memory; the same command goes on "
+                "from there, with fewer --jobs say"
+            ) from None
+
+    def _started(self) -> ProcessPoolExecutor:
+        if self._pool is None:
+            self._before = {process.pid for process in active_children()}
+            # spawned, since forking a process with threads (Arrow's, PyTorch's) can deadlock
+            self._pool = ProcessPoolExecutor(
+                self._jobs, mp_context=get_context("spawn"), initializer=_begin, initargs=(self._task,)
+            )
+        return self._pool
+
+    def _children(self) -> list[BaseProcess]:
+        return [process for process in active_children() if process.pid not in self._before]
+
+
+_TASK: list[Task] = []
+
+
+def _begin(task: Task) -> None:
+    """Make this process ready: Ctrl-C is the parent's to answer, and it ends with the parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = parent_process()
+    assert parent is not None
+
+    def watch(sentinel: int) -> None:
+        connection.wait([sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, args=(parent.sentinel,), daemon=True).start()
+    _TASK[:] = [task]
+
+
+def _run(job: Job) -> Trial:
+    return run_trial(_TASK[0], job)
