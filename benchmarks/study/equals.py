@@ -1,0 +1,232 @@
+"""What docs/results.md says of models with equal trials: chosen on validation, the test rows scored once.
+
+``python -m benchmarks.study.equals DATA OUT [CASE …] [--trials 20]``, where DATA holds the lesions, the
+products and the census. Each case is a table with its own test rows; every model gets as many trials on the
+same validation rows, and then is fitted with five seeds. Killed, the same command goes on. Hours on a core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from usboost.datasets.census import prepare as census
+from usboost.datasets.custom.own import OwnTable
+from usboost.datasets.custom.table import read_own
+from usboost.evaluation.metrics import best_threshold, f1
+from usboost.models.paths import with_settings
+from usboost.models.weights import fit_weighted
+from usboost.multimodal.models import Pictures, build
+from usboost.multimodal.task import TASKS
+from usboost.multimodal.tune import parts_of, tune
+from usboost.multimodal.tuned import settings_of
+from usboost.tuning.search import Plan
+
+SPLIT = "split"
+SEEDS = 5
+BEST_SEEDS = 2  # of the ensemble, which fits 25 models
+FIXED = {"backbone__finetune": "none"}  # and so for all; fine-tuned blocks have a section of their own
+
+SOURCES = {
+    "lesions": ("ham10000_lesions/lesions.parquet", "dx", ("lesion_id", "image_id")),
+    "products": ("fashion_products/products.parquet", "gender", ("id",)),
+}
+SIZES = (300, 1000, 3000)
+MODELS = ("linear_trees", "crossed", "2wl_ridge", "lgbm", "forest", "logistic", "prior")
+MODELS_OF = {"census": ("linear_trees", "crossed", "lgbm", "forest", "logistic", "prior")}
+OURS = ("best", "linear_trees", "crossed", "2wl_ridge")
+
+
+def cases() -> Iterator[str]:
+    """By name; a number says how many rows there are to fit to and to choose on."""
+    yield from SOURCES
+    yield "census"
+    for source in SOURCES:
+        for size in SIZES:
+            yield f"{source}-{size}"
+
+
+def table_of(case: str, data: Path, out: Path) -> OwnTable:
+    """The case's table, written with a column that says which rows are for training, validation and test."""
+    source, _, size = case.partition("-")
+    path = out / case / "table.parquet"
+    if source == "census":
+        if not path.exists():
+            _census(data / census.SOURCE).to_parquet(path)
+        return read_own(path, label="label", split=SPLIT)
+    file, label, drop = SOURCES[source]
+    if not path.exists():
+        frame = pd.read_parquet(data / file).drop(columns=list(drop))
+        divided(frame, label, int(size) if size else None).to_parquet(path)
+    return read_own(path, label=label, image="image", split=SPLIT, size=160)
+
+
+def divided(frame: pd.DataFrame, label: str, size: int | None) -> pd.DataFrame:
+    """Of each class every fifth row for the test, of the others 15 % for validation; `size` of these in all.
+
+    Classes with fewer than 20 rows in the whole table are left out, and so are those of which a small sample
+    has fewer than two rows to fit to.
+    """
+    frame = frame[frame.groupby(label)[label].transform("size") >= 20]
+    rng = np.random.default_rng(0)
+    draw = pd.Series(rng.random(len(frame)), frame.index)
+    place = draw.groupby(frame[label]).rank(method="first") - 1
+    count = frame.groupby(label)[label].transform("size")
+    split = pd.Series(np.where(place < count * 0.2, "test", "train"), frame.index)
+    rest = split == "train"
+    if size is not None:
+        share = size / rest.sum()
+        rest &= place < count * (0.2 + 0.8 * share)
+    first = place < count * 0.2 + (0.15 if size is None else 0.15 * size / (len(frame) * 0.8)) * count * 0.8
+    split[rest & first] = "val"
+    kept = frame.assign(**{SPLIT: split})[rest | (split == "test")]
+    fitted = kept[kept[SPLIT] == "train"][label].value_counts()
+    return kept[kept[label].isin(fitted.index[fitted >= 2])].reset_index(drop=True)
+
+
+def _census(folder: Path) -> pd.DataFrame:
+    """CI-A's rows, all 40 features: halves of the test file are for validation and test."""
+    made = census.prepare(
+        *(folder / file.name for file in census.FILES), split="ci_a", seed=0, profile="paper"
+    )
+    frames = [frame.assign(**{SPLIT: name}) for name, frame in made.splits.items()]
+    return pd.concat(frames, ignore_index=True)
+
+
+def built(name: str, table: OwnTable, rounds: int | None) -> Callable[[int], Any]:
+    read = Pictures(size=160) if table.pictures else False
+    views = tuple(table.pictures) or ("U",)
+    return lambda seed: build(name, pictures=read, image_views=views, seed=seed, rounds=rounds)
+
+
+def scored(model: Any, table: OwnTable, *, whole: bool) -> tuple[dict[str, float], np.ndarray]:
+    """The test scores of a model fitted to the training rows, and each test row's loss.
+
+    Parameters
+    ----------
+    whole : whether it is fitted to the validation rows, too, and stops on rows that it sets aside itself.
+    """
+    train, held, _ = parts_of(table, 0, 0)[0]
+    test = np.setdiff1d(np.arange(len(table)), np.concatenate([train, held]))
+    encoding, task = table.fit_encoding(train), TASKS[table.task]
+    views = {name: table.views(encoding, rows) for name, rows in (("train", train), ("val", held))}
+    started = time.perf_counter()
+    if whole:
+        everything = np.sort(np.concatenate([train, held]))
+        model.fit(table.views(encoding, everything), table.labels[everything])
+    else:
+        fit_weighted(
+            model, (views["train"], table.labels[train], None), (views["val"], table.labels[held], None)
+        )
+    fitted = time.perf_counter()
+    unseen = table.views(encoding, test)
+    found = task.predict(model, unseen)
+    ended = time.perf_counter()
+    y = table.labels[test]
+    scores = {name: float(value) for name, value in task.score(y, found).items()}
+    if len(table.classes) == 2:
+        cut = best_threshold(table.labels[held], task.predict(model, views["val"])[:, 1])
+        scores["f1_tuned"] = f1(y, (found[:, 1] >= cut).astype(int), 2)
+    scores |= {"seconds": fitted - started, "milliseconds_a_row": 1e3 * (ended - fitted) / len(test)}
+    return scores, task.losses(y, found)
+
+
+def run(case: str, data: Path, out: Path, trials: int, names: tuple[str, ...]) -> None:
+    """Search, then fit and score; what is in the folder is not made again."""
+    (out / case).mkdir(parents=True, exist_ok=True)
+    table = table_of(case, data, out)
+    models = {name: built(name, table, None) for name in names}
+    found = tune(
+        table,
+        {name: make for name, make in models.items() if name not in ("best", "prior")},
+        out=out / case,
+        fixed=FIXED if table.pictures else None,
+        plan=Plan(trials=trials),
+        told=lambda trial, ended, total: print(
+            case, f"{ended}/{total}", trial.model, trial.state, trial.score, trial.seconds, flush=True
+        ),
+    )
+    settings = settings_of(found.models, {})
+    results = out / case / "results.jsonl"
+    done = [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
+    made = {(row["model"], row["tuned"], row["seed"]) for row in done}
+    for seed in range(SEEDS):
+        for name, make in models.items():
+            for tuned in (True, False) if settings.get(name) else (False,):
+                once = name in ("prior", "logistic") and seed
+                if (name, tuned, seed) in made or once or (name == "best" and seed >= BEST_SEEDS):
+                    continue
+                model = with_settings(make(seed), settings[name] if tuned else {}, name)
+                scores, losses = scored(model, table, whole=name == "best")
+                folder = out / case / "losses"
+                folder.mkdir(exist_ok=True)
+                np.save(folder / f"{name}-{'tuned' if tuned else 'own'}-{seed}.npy", losses.astype("f4"))
+                row = {"model": name, "tuned": tuned, "seed": seed, **scores}
+                with results.open("a") as file:
+                    file.write(json.dumps(row) + "\n")
+                print(case, row, flush=True)
+
+
+def table_of_results(case: str, out: Path, draws: int = 1000) -> str:
+    """Markdown: means over seeds; over test rows, 95 % intervals of the difference to the best opponent."""
+    rows = pd.DataFrame(
+        [json.loads(line) for line in (out / case / "results.jsonl").read_text().splitlines()]
+    )
+    losses = {
+        (name, tuned): np.mean(
+            [
+                np.load(out / case / "losses" / f"{name}-{'tuned' if tuned else 'own'}-{seed}.npy")
+                for seed in group["seed"]
+            ],
+            axis=0,
+        )
+        for (name, tuned), group in rows.groupby(["model", "tuned"])
+    }
+    means = {key: float(each.mean()) for key, each in losses.items()}
+    rival = min((key for key in means if key[0] not in OURS), key=means.__getitem__)
+    rng = np.random.default_rng(0)
+    n = len(losses[rival])
+    draw = rng.integers(0, n, (draws, n))
+    metrics = [
+        name for name in ("log_loss", "auc", "accuracy", "f1", "f1_tuned") if name in rows and name != "tuned"
+    ]
+    lines = [
+        f"| model | {' | '.join(metrics)} | seconds to fit | ms a row | log-loss against {rival[0]} |",
+        "|---" * (len(metrics) + 4) + "|",
+    ]
+    for name, tuned in sorted(means, key=means.__getitem__):
+        group = rows[(rows["model"] == name) & (rows["tuned"] == tuned)]
+        cells = [_spread(group[metric]) for metric in metrics]
+        gap = losses[name, tuned] - losses[rival]
+        low, high = np.quantile(gap[draw].mean(axis=1), [0.025, 0.975])
+        against = "" if (name, tuned) == rival else f"{gap.mean():+.4f} ({low:+.4f} to {high:+.4f})"
+        label = f"`{name}`" + (", tuned" if tuned else "")
+        cost = f"{group['seconds'].mean():.1f} | {group['milliseconds_a_row'].mean():.2f}"
+        lines.append(f"| {label} | {' | '.join(cells)} | {cost} | {against} |")
+    return "\n".join(lines)
+
+
+def _spread(values: pd.Series) -> str:
+    text = f"{values.mean():.4f}"
+    return f"{text} ± {values.std():.4f}" if len(values) > 1 else text
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("cases", nargs="*")
+    parser.add_argument("--trials", type=int, default=20)
+    parser.add_argument("--models")
+    asked = parser.parse_args()
+    for case in asked.cases or cases():
+        chosen = asked.models.split(",") if asked.models else MODELS_OF.get(case, MODELS)
+        run(case, asked.data, asked.out, asked.trials, tuple(chosen))
+        print(f"{case}\n\n{table_of_results(case, asked.out)}\n", flush=True)
