@@ -154,16 +154,18 @@ def run(case: str, data: Path, out: Path, trials: int, names: tuple[str, ...]) -
         ),
     )
     settings = settings_of(found.models, {})
+    firsts = {name: each.trials[0].settings for name, each in found.models.items() if each.trials}
     results = out / case / "results.jsonl"
     done = [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
     made = {(row["model"], row["tuned"], row["seed"]) for row in done}
     for seed in range(SEEDS):
         for name, make in models.items():
-            for tuned in (True, False) if settings.get(name) else (False,):
+            chosen = settings.get(name, {})
+            for tuned in (True, False) if chosen and chosen != firsts.get(name) else (False,):
                 once = name in ("prior", "logistic") and seed
                 if (name, tuned, seed) in made or once or (name == "best" and seed >= BEST_SEEDS):
                     continue
-                model = with_settings(make(seed), settings[name] if tuned else {}, name)
+                model = with_settings(make(seed), chosen if tuned else {}, name)
                 scores, losses = scored(model, table, whole=name == "best")
                 folder = out / case / "losses"
                 folder.mkdir(exist_ok=True)
