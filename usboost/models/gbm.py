@@ -16,7 +16,7 @@ from usboost.data.table import Table
 from usboost.errors import UsboostError
 from usboost.evaluation.weighted import mean
 from usboost.learners.dimensions import Integer, Real, Space
-from usboost.learners.trees.engines import quiet_lightgbm
+from usboost.learners.trees.engines import HISTOGRAMS, quiet_lightgbm
 from usboost.learners.trees.forest import Forest
 from usboost.learners.trees.tree import Tree
 
@@ -122,6 +122,7 @@ def lightgbm_parameters(n_classes: int) -> dict[str, Any]:
         "boost_from_average": False,  # the initial score stays apart from the first tree
         "deterministic": True,
         "force_col_wise": True,
+        "histogram_pool_size": HISTOGRAMS,
         "verbose": -1,
     }
 

@@ -44,6 +44,11 @@ def quiet_lightgbm() -> Any:
 _QUIET = threading.local()
 
 
+HISTOGRAMS = 2048
+"""Megabytes that LightGBM may keep histograms in. By itself it makes room for all leaves that a tree may
+have: 20 GB for a tree of depth 12 on a thousand columns."""
+
+
 class LightGBMTrainer:
     """Grows one tree per output and round on columns that are binned once.
 
@@ -71,6 +76,7 @@ class LightGBMTrainer:
             "boost_from_average": False,
             "deterministic": True,
             "force_col_wise": True,
+            "histogram_pool_size": HISTOGRAMS / n_outputs,  # each output's booster has its own
             "verbose": -1,
         }
         self._n_outputs, self._matrix = n_outputs, prepared.matrix
