@@ -25,7 +25,8 @@ PerChannel = Annotated[list[float], Field(min_length=1, max_length=3)]
 class ImageSpec(Checked):
     """Of a network on pictures; see `usboost.learners.networks.backbones.Backbone`.
 
-    `part` "last" is of a network on what the backbone without its last block gave.
+    `part` "last" is of a network on what the backbone without its last block gave; `standardised`, whether
+    the block's features are standardised.
     """
 
     view: Literal["image"]
@@ -36,6 +37,7 @@ class ImageSpec(Checked):
     mean: PerChannel
     deviation: PerChannel
     part: Literal["last"] | None = None
+    standardised: bool = False
 
     @model_validator(mode="before")
     @classmethod
@@ -78,7 +80,8 @@ class ImageInput:
             return TableInput.prepare(embedded(view, backbone, device), device)
         if backbone.finetune == "last":
             values = torch.from_numpy(backbone.activations(view, device))
-            return {**spec, "augment": "none", "part": "last"}, Resident((values.to(device),))
+            last = {"augment": "none", "part": "last", "standardised": True}
+            return {**spec, **last}, Resident((values.to(device),))
         if isinstance(view, EncodedImages):
             return spec, Streamed(view, device)
         return spec, Resident((torch.from_numpy(np.ascontiguousarray(view.pixels)).to(device),))

@@ -14,8 +14,8 @@ from usboost.learners.networks.modules import dense_network
 
 AUGMENTATIONS = ("none", "flip", "flip_shift")
 
-RATE = 0.1
-"""Share of the learning rate by which pretrained parameters move."""
+BLOCK_RATE, HEAD_RATE = 1 / 30, 1 / 3
+"""Shares of the learning rate by which a pretrained block and the new layers after it move."""
 
 SHIFT = 8  # a shifted picture moves by at most 1/SHIFT of its side
 
@@ -69,8 +69,9 @@ class ImageNetwork(nn.Module):
 class LastBlock(nn.Module):
     """The last block of a backbone on what its frozen part made of pictures, then connected layers.
 
-    Batch normalisation keeps its statistics, in training too: those of a small batch are worse. The block
-    moves by a tenth of the learning rate, which suits the new layers.
+    Batch normalisation in the block keeps its statistics, in training too: those of a small batch are worse.
+    The block's features are standardised for the layers after it. All move slowly, the block most: it
+    starts from weights that have seen pictures.
     """
 
     def __init__(self, spec: dict[str, Any], widths: list[int]) -> None:
@@ -78,13 +79,16 @@ class LastBlock(nn.Module):
         self.spec = spec
         whole, n_features = architectures.build(spec["backbone"], spec["channels"])
         self.backbone: nn.Module = architectures.split(whole, spec["backbone"])[1]
-        for parameter in self.backbone.parameters():
-            parameter.rate = RATE  # type: ignore[attr-defined]
+        # networks of earlier versions read the features as they are
+        self.norm = _Standardised(n_features) if spec.get("standardised") else nn.Identity()
         self.head = _head(spec, n_features, widths)
+        for part, rate in ((self.backbone, BLOCK_RATE), (self.head, HEAD_RATE)):
+            for parameter in part.parameters():
+                parameter.rate = rate  # type: ignore[attr-defined]
 
     def train(self, mode: bool = True) -> LastBlock:
         super().train(mode)
-        for part in self.modules():
+        for part in self.backbone.modules():
             if isinstance(part, nn.modules.batchnorm._BatchNorm):
                 part.eval()
         return self
@@ -94,8 +98,22 @@ class LastBlock(nn.Module):
         if values.ndim == 4:
             values = values.contiguous(memory_format=torch.channels_last)
         with torch.autocast("cuda", dtype=torch.bfloat16, enabled=values.is_cuda):
-            out = self.head(self.backbone(values))
+            out = self.head(self.norm(self.backbone(values)))
         return out.float()
+
+
+class _Standardised(nn.BatchNorm1d):
+    """Features with mean 0 and variance 1: of the batch in training, then of all batches so far."""
+
+    def __init__(self, n_features: int) -> None:
+        # such features vary by about a half; one that hardly varies must not be blown up
+        super().__init__(n_features, eps=0.01, affine=False, momentum=None)
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        if len(values) > 1:
+            return super().forward(values)
+        # one row has no variance
+        return functional.batch_norm(values, self.running_mean, self.running_var, eps=self.eps)
 
 
 def channel_statistics(spec: dict[str, Any]) -> tuple[list[float], list[float]]:
