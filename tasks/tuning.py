@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from mlflow.tracking import MlflowClient
 from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
 from prefect import task
 from prefect.cache_policies import NO_CACHE
+from ruamel.yaml import YAML
 
 from tasks import links, models, page, tracking
 from tasks.folders import prepared_folder, tuning_folder
@@ -22,6 +25,7 @@ from tasks.settings import Settings
 from usboost.datasets.prepared import store
 from usboost.errors import UsboostError
 from usboost.evaluation.names import check_metric, metric_name, number
+from usboost.files import write_atomically
 from usboost.models.settings_file import read_settings
 from usboost.multimodal import tuned
 from usboost.multimodal.tune import TRIALS, Scored
@@ -29,6 +33,8 @@ from usboost.tuning.run import Part, Task
 from usboost.tuning.search import Found, Plan, Searched, search
 from usboost.tuning.space import space_of
 from usboost.tuning.trials import Trial
+
+_NULL = "tag:yaml.org,2002:null"
 
 PARENT, CHILD = "mlflow.json", "mlflow.json"
 """Files that name the MLflow runs of a search and of a trial, in their folders."""
@@ -76,9 +82,7 @@ def tune(dataset: str, names: Sequence[str], settings: Settings, plan: Plan, by:
         _show(dataset, found, by, run_id)
         tuned.write(found.models, {}, folder, f"{dataset}, by {metric_name(by)}")
         for file in (tuned.SETTINGS, tuned.CSV):
-            tracking.retry(
-                "the settings", lambda file=file: MlflowClient().log_artifact(run_id, folder / file)
-            )
+            tracking.retry("the settings", partial(MlflowClient().log_artifact, run_id, str(folder / file)))
         if all(each.best is None for each in found.models.values()):
             raise UsboostError(f"no trial of {dataset} has finished; {folder / tuned.CSV} gives the reasons")
     return folder
@@ -94,10 +98,18 @@ def overrides(path: Path) -> list[str]:
 
 
 def apply(path: Path, params: Path = Path("params.yaml")) -> None:
-    """Put a settings file into params.yaml, whose comments stay."""
-    from dvc.utils.hydra import apply_overrides
-
-    apply_overrides(str(params), overrides(path))
+    """Put a settings file into params.yaml, whose comments and lines stay."""
+    editor = YAML()
+    editor.width = 1000
+    editor.representer.add_representer(type(None), lambda own, value: own.represent_scalar(_NULL, "null"))
+    document = editor.load(params)
+    for name, chosen in read_settings(path).items():
+        if document["models"].get(name) is None:
+            document["models"][name] = {}
+        document["models"][name]["set"] = chosen
+    text = io.StringIO()
+    editor.dump(document, text)
+    write_atomically(params, text.getvalue().encode())
 
 
 class TrialRuns:

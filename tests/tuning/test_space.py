@@ -119,7 +119,7 @@ dimensions = st.one_of(
 )
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(
     st.dictionaries(st.sampled_from("abcdef"), dimensions, min_size=1, max_size=4),
     st.integers(0, 2**31),
