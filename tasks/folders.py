@@ -20,6 +20,11 @@ def experiment_folder(name: str) -> Path:
     return Path("data/experiments") / name
 
 
+def tuning_folder(dataset: str) -> Path:
+    """Of the searches for settings: no output of a stage; what they chose reaches one through params.yaml."""
+    return Path("data/tuning") / dataset
+
+
 def checkpoints_folder(dataset: str, model: str) -> Path:
     """Of fits that have not ended: no output of a stage, so DVC leaves it alone."""
     return Path("data/checkpoints") / dataset / model

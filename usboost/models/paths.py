@@ -13,11 +13,13 @@ _NOT_SETTINGS = (*NOT_KEPT, "random_state", "device")  # of a fit or a machine
 
 def settable(model: Any) -> dict[str, Any]:
     """What can be set of a model by path, with the value of each."""
-    return {
-        path: value
-        for path, value in model.get_params(deep=True).items()
-        if path.rpartition("__")[2] not in _NOT_SETTINGS and not _holds_estimators(value)
-    }
+    values, found = model.get_params(deep=True), {}
+    for path, value in values.items():
+        parent, _, key = path.rpartition("__")
+        held = key in getattr(type(values.get(parent, model)), "holds", ())
+        if key not in _NOT_SETTINGS and not held and not hasattr(value, "get_params"):
+            found[path] = value
+    return found
 
 
 def with_settings(model: Any, settings: Mapping[str, Any], name: str) -> Any:
@@ -56,8 +58,3 @@ def with_settings(model: Any, settings: Mapping[str, Any], name: str) -> Any:
 def _unknown(model: Any, name: str, path: str) -> UsboostError:
     has = ", ".join(settable(model)) or "none"
     return UsboostError(f"{name} has no setting {path!r}; it has {has}")
-
-
-def _holds_estimators(value: Any) -> bool:
-    parts = value.values() if isinstance(value, Mapping) else [value]
-    return any(hasattr(part, "get_params") for part in parts)

@@ -81,7 +81,7 @@ def tune(
     pictures = tuple(table.pictures)
     spaces = {name: space_of(model, pictures, fixed or ()) for name, model in built.items()}
     _embed(table, built)
-    task = Task(built, [_part(table, *rows) for rows in parts], Scored(table.task), by)
+    task = Task(built, [part_of(table, *rows) for rows in parts], Scored(table.task), by)
     identity = {"table": table_digest(table), "rows": _digest(parts), "seed": plan.seed}
     return search(task, spaces, Path(out) / TRIALS, plan, identity, told)
 
@@ -142,7 +142,8 @@ def _check_folds(table: OwnTable, rows: Rows, folds: int) -> None:
         )
 
 
-def _part(table: OwnTable, train: np.ndarray, held: np.ndarray, scored: np.ndarray) -> Part:
+def part_of(table: OwnTable, train: np.ndarray, held: np.ndarray, scored: np.ndarray) -> Part:
+    """The rows as models take them; encoders learn from the training rows only."""
     encoding = table.fit_encoding(train)
 
     def of(rows: np.ndarray) -> Weighted:

@@ -1,0 +1,90 @@
+"""Search the settings of models of a prepared dataset on its validation rows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+from flows.local import runtime
+
+runtime.configure()
+
+import typer  # noqa: E402
+from pydantic import Field  # noqa: E402
+
+from flows.flow import Dataset, flow  # noqa: E402
+from tasks import settings as params  # noqa: E402
+from tasks import tuning  # noqa: E402
+from tasks.folders import tuning_folder  # noqa: E402
+from usboost.multimodal.tuned import SETTINGS  # noqa: E402
+from usboost.tuning.search import BATCH, Plan  # noqa: E402
+
+Score = Literal["log_loss", "accuracy", "f1", "auc"]
+
+
+@flow(name="tune", flow_run_name="tune-{dataset}")
+def tune(
+    dataset: Dataset,
+    models: Sequence[str] = (),
+    trials: Annotated[int, Field(ge=1)] = 20,
+    by: Score = "log_loss",
+    jobs: Annotated[int, Field(ge=0)] = 0,
+    minutes: Annotated[float, Field(ge=0)] = 0,
+    prune: bool = True,
+    apply: bool = False,
+) -> Path:
+    """Choose settings of models, as many trials each; data/tuning/<dataset>.
+
+    A search that was stopped goes on with what is there.
+
+    Args:
+        dataset: prepared dataset, e.g. ci_a
+        models: models of params.yaml, e.g. 2wl; empty: all of params.yaml's run
+        trials: trials of each model, the first with its settings as they are
+        by: score of the validation rows that settings are chosen by
+        jobs: trials at a time; 0: experiment.workers of params.yaml
+        minutes: after these no new round begins; 0: no limit
+        prune: whether fits end early that are behind others
+        apply: whether params.yaml gets the settings found
+    """
+    settings = params.load()
+    # models whose features another stage has fitted have no settings of their own alone
+    names = list(models) or [n for n in settings.model_names if not settings.model(n).needs_features]
+    deadline = time.time() + 60 * minutes if minutes else float("inf")
+    plan = Plan(trials, BATCH, 0, prune, jobs or settings.experiment.workers, deadline)
+    running = f"a search for {dataset} is running in this folder; wait for it"
+    with runtime.alone(tuning_folder(dataset) / ".lock", running):
+        folder = tuning.tune(dataset, names, settings, plan, by)
+    if apply:
+        tuning.apply(folder / SETTINGS)
+    return runtime.finished(folder)
+
+
+def main(
+    dataset: Annotated[str, typer.Argument(help="prepared dataset, e.g. ci_a")],
+    model: Annotated[
+        list[str] | None, typer.Option(help="a model of params.yaml; repeatable; default: all of its run")
+    ] = None,
+    trials: Annotated[int, typer.Option(min=1, help="trials of each model")] = 20,
+    by: Annotated[Score, typer.Option(help="score of the validation rows to choose by")] = "log_loss",
+    jobs: Annotated[int, typer.Option(min=0, help="trials at a time; 0: as in params.yaml")] = 0,
+    minutes: Annotated[float, typer.Option(min=0, help="after these no round begins; 0: no limit")] = 0,
+    prune: Annotated[bool, typer.Option(help="end fits early that are behind others")] = True,
+    apply: Annotated[bool, typer.Option(help="put the settings found into params.yaml")] = False,
+) -> None:
+    """Choose settings of models on a dataset's validation rows; prints how to apply them."""
+
+    def work() -> None:
+        folder = tune(dataset, model or (), trials, by, jobs, minutes, prune, apply)
+        words = tuning.overrides(folder / SETTINGS)
+        print(f"written {folder / SETTINGS}" + (" and params.yaml" if apply else ""))
+        if words and not apply:
+            print("to fit with it: dvc exp run " + " ".join(f"-S '{word}'" for word in words))
+
+    runtime.run(work)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,239 @@
+"""The search for settings on a person's table."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.multimodal.conftest import numbers, refused, run
+from usboost.datasets.custom.own import OwnTable
+from usboost.datasets.custom.table import read_own
+from usboost.errors import UsboostError
+from usboost.models.settings_file import read_settings
+from usboost.multimodal.fit import fit, rows_of
+from usboost.multimodal.models import by_name
+from usboost.multimodal.splits import hold_out
+from usboost.multimodal.tune import Scored, part_of, parts_of, tune
+from usboost.tuning.run import Job, Task, run_trial
+from usboost.tuning.search import Plan, Searched
+from usboost.tuning.trials import Trial, read_trial, write_trial
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path: Path = tmp_path_factory.mktemp("tune") / "table.parquet"
+    numbers(240).to_parquet(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def table(path: Path) -> OwnTable:
+    return read_own(path, label="kind")
+
+
+def searched(table: OwnTable, out: Path, *names: str, plan: Plan | None = None, **more: Any) -> Searched:
+    models = by_name(names or ("linear_trees",), pictures=None, rounds=30, task=table.task)
+    return tune(table, models, out=out, plan=plan or Plan(6, 3), **more)
+
+
+def files(out: Path) -> dict[str, Any]:
+    """What the trials' files say, but for seconds."""
+    found = {}
+    for file in sorted(out.rglob("*.json")):
+        document = json.loads(file.read_text())
+        document.pop("seconds", None)
+        found[str(file.relative_to(out))] = document
+    return found
+
+
+@pytest.fixture(scope="module")
+def whole(table: OwnTable, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A search that ran through, in one process."""
+    out: Path = tmp_path_factory.mktemp("whole")
+    searched(table, out, "linear_trees", "lgbm", plan=Plan(6, 3))
+    return out
+
+
+def test_the_first_trial_is_the_model_as_it_is(table: OwnTable, whole: Path) -> None:
+    for name in ("linear_trees", "lgbm"):
+        first = read_trial(whole / "trials" / name / "000" / "trial.json")
+        rounds = 30 if name == "linear_trees" else None
+        fitted = fit(table, name, rounds=rounds, calibrate=False)
+        assert dict(first.scores) == pytest.approx(fitted.scores, rel=1e-12)
+        assert first.score == first.scores["log_loss"]
+        assert first.best_round == fitted.best_round
+
+
+def test_every_model_has_as_many_trials_and_nothing_is_left_behind(whole: Path) -> None:
+    for name in ("linear_trees", "lgbm"):
+        trials = [read_trial(file) for file in sorted((whole / "trials" / name).rglob("trial.json"))]
+        assert len(trials) == 6 and {each.state for each in trials} <= {"finished", "pruned"}
+        assert len({repr(each.settings) for each in trials}) == 6
+    assert not [folder for folder in whole.rglob("checkpoint") if folder.exists()]
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from usboost.datasets.custom.table import read_own
+from usboost.multimodal.models import by_name
+from usboost.multimodal.tune import Scored, part_of, parts_of, tune
+from usboost.tuning.search import Plan
+
+table = read_own(Path(sys.argv[1]), label="kind")
+models = by_name(("linear_trees", "lgbm"), pictures=None, rounds=30, task=table.task)
+tune(table, models, out=Path(sys.argv[2]), plan=Plan(6, 3))
+"""
+
+
+@pytest.mark.slow
+def test_killed_twice_and_gone_on_with_by_two_processes_it_ends_as_one_that_was_not(
+    path: Path, table: OwnTable, whole: Path, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-c", SCRIPT, str(path), str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    rounds = tmp_path / "trials" / "linear_trees"
+    for trial, index in ((1, 3), (4, 2)):
+        process = subprocess.Popen(command, env=environment)
+        mark = rounds / f"{trial:03d}" / "checkpoint" / "0" / f"round-{index:06d}.safetensors"
+        until = time.monotonic() + 120
+        while not mark.exists():
+            assert process.poll() is None and time.monotonic() < until
+            time.sleep(0.0005)
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
+    unfinished = [each for each in files(tmp_path).values() if each.get("state") == "proposed"]
+    assert unfinished
+    assert [*rounds.rglob("round-*.safetensors")]
+    found = searched(table, tmp_path, "linear_trees", "lgbm", plan=Plan(6, 3, jobs=2))
+    assert not found.interrupted
+    assert files(tmp_path) == files(whole)
+
+
+def test_a_pruned_fit_that_is_best_in_the_end_goes_on(table: OwnTable, tmp_path: Path) -> None:
+    clean = searched(table, tmp_path, plan=Plan(3, 3)).models["linear_trees"]
+    file = tmp_path / "trials" / "linear_trees" / "002" / "trial.json"
+    kept = read_trial(file)
+    write_trial(file.parent, kept.of(state="pruned", score=0.001, rounds=8))
+    again = searched(table, tmp_path, plan=Plan(3, 3)).models["linear_trees"]
+    assert [each.of(seconds=0) for each in again.trials] == [each.of(seconds=0) for each in clean.trials]
+    write_trial(file.parent, kept.of(state="pruned", score=9.0, rounds=8))
+    again = searched(table, tmp_path, plan=Plan(3, 3)).models["linear_trees"]
+    assert again.trials[2].state == "pruned"
+
+
+def test_a_pruned_fits_rounds_are_not_fitted_again(table: OwnTable, tmp_path: Path) -> None:
+    (rows,) = parts_of(table, 0, 0)
+    model = by_name(("linear_trees",), pictures=None, rounds=30, task="classification")["linear_trees"](0)
+    task = Task({"m": model}, [part_of(table, *rows)], Scored("classification"), "log_loss")
+    own = Trial("m", 0, {"shrinkage": 0.1})
+    pruned = run_trial(task, Job(own, tmp_path / "a", {8: 0.0}))
+    assert (pruned.state, pruned.rounds) == ("pruned", 8)
+    kept = sorted((tmp_path / "a" / "checkpoint" / "0").glob("round-*"))
+    assert len(kept) == 8
+    kept[-1].unlink()  # as a kill would leave it: its round is fitted again, the others are not
+    times = {file: file.stat().st_mtime_ns for file in kept[:-1]}
+    late = run_trial(task, Job(pruned, tmp_path / "a", deadline=time.time()))
+    assert late == pruned and {file: file.stat().st_mtime_ns for file in kept[:-1]} == times
+    ended = run_trial(task, Job(pruned, tmp_path / "a"))
+    fresh = run_trial(task, Job(own, tmp_path / "b"))
+    assert ended.of(seconds=0) == fresh.of(seconds=0) and ended.rounds > 8
+    assert not (tmp_path / "a" / "checkpoint").exists()
+
+
+@pytest.mark.parametrize("folds", [0, 3])
+def test_rows_of_the_test_split_change_nothing(path: Path, tmp_path: Path, folds: int) -> None:
+    rng = np.random.default_rng(1)
+    frame = pd.read_parquet(path)
+    frame["part"] = rng.choice(["train", "train", "val", "test"], len(frame))
+    frame.to_parquet(tmp_path / "t.parquet")
+    table = read_own(tmp_path / "t.parquet", label="kind", split="part")
+    rows = rows_of(table)
+    unseen = np.flatnonzero(rows.splits == "test")
+    labels = table.labels.copy()
+    labels[unseen] = (labels[unseen] + 1) % 3
+    features = table.features.copy()
+    features.iloc[unseen, features.columns.get_loc("width")] = 1e6
+    other = replace(table, labels=labels, features=features)
+    plan = Plan(3, 3, prune=False)
+    clean = searched(table, tmp_path / "a", "lgbm", plan=plan, folds=folds)
+    spoiled = searched(other, tmp_path / "b", "lgbm", plan=plan, folds=folds)
+    held = hold_out(rows, 0)[1]
+    labels = table.labels.copy()
+    labels[held] = (labels[held] + 1) % 3
+    seen = searched(replace(table, labels=labels), tmp_path / "c", "lgbm", plan=plan, folds=folds)
+
+    def scores(found: Searched) -> list[Any]:
+        return [(each.settings, each.scores) for each in found.models["lgbm"].trials]
+
+    assert scores(clean) == scores(spoiled) != scores(seen)
+
+
+def test_what_fails_stops_nothing_and_counts_as_worst(table: OwnTable, tmp_path: Path) -> None:
+    models = by_name(("lgbm",), pictures=None, task="classification")
+    models["wrong"] = lambda seed: models["lgbm"](seed).set_params(views=("V",))
+    found = tune(table, models, out=tmp_path, plan=Plan(4, 2)).models
+    assert found["lgbm"].best is not None and found["wrong"].best is None
+    assert [each.state for each in found["wrong"].trials] == ["failed", "failed"]  # and no second batch
+    assert "unknown view 'V'" in found["wrong"].trials[0].reason
+
+
+def test_another_search_is_not_gone_on_with(table: OwnTable, tmp_path: Path) -> None:
+    searched(table, tmp_path, "lgbm", plan=Plan(2, 2))
+    more = searched(table, tmp_path, "lgbm", plan=Plan(3, 2))
+    assert len(more.models["lgbm"].trials) == 3
+    with pytest.raises(UsboostError, match=r"lgbm holds another search \(rows differ\); name another"):
+        searched(table, tmp_path, "lgbm", plan=Plan(2, 2), folds=2)
+    (tmp_path / "trials" / "lgbm" / "001" / "trial.json").write_text('{"model": "lgbm"}')
+    with pytest.raises(UsboostError, match=r"trial.json: number: .*; remove the file"):
+        searched(table, tmp_path, "lgbm", plan=Plan(2, 2))
+
+
+def test_the_command_and_what_reads_its_file(path: Path, tmp_path: Path) -> None:
+    table = (path, "--label", "kind")
+    out, names = tmp_path / "out", "linear_trees,prior"
+    given = ("--trials", 3, "--jobs", 1, "--rounds", 20, "--set", "learners__S__max_depth=2")
+    done = run("tune", *table, "--models", names, *given, "--out", out)
+    assert done.exit_code == 0, done.output
+    kept = read_settings(out / "settings.yaml")
+    assert kept["prior"] == {} and kept["linear_trees"]["learners__S__max_depth"] == 2
+    trials = pd.read_csv(out / "trials.csv")
+    assert list(trials["model"]) == ["linear_trees"] * 3 + ["prior"]
+    assert "learners__S__max_depth" not in trials
+    best = trials[trials["model"] == "linear_trees"]["log_loss"].min()
+    assert f"{best:.4f}" in done.stdout and "nothing to choose" in done.stdout
+    assert f"--settings {out / 'settings.yaml'}" in done.stdout.replace("\n", "")
+    fitted = run(
+        *("fit", *table, "--model", "linear_trees", "--rounds", 20, "--no-calibrate"),
+        *("--settings", out / "settings.yaml", "--out", tmp_path / "model"),
+    )
+    assert fitted.exit_code == 0 and f"log-loss {best:.4f}" in fitted.stdout
+    compared = run(
+        *("compare", *table, "--models", names, "--folds", 2, "--rounds", 5),
+        *("--settings", out / "settings.yaml"),
+    )
+    assert compared.exit_code == 0, compared.output
+
+
+def test_mistakes_of_the_command(path: Path, tmp_path: Path) -> None:
+    table = ("--label", "kind", "--out", tmp_path / "out")
+    assert "--set 'shrinkage' sets nothing" in refused("fit", path, *table, "--set", "shrinkage")
+    said = refused("tune", path, *table, "--models", "9wl")
+    assert said.startswith("unknown model '9wl'")
+    gone = tmp_path / "gone.yaml"
+    assert f"{gone} is missing" in refused("fit", path, *table, "--settings", gone)
+    gone.write_text("models: [crossed]")
+    assert "has no key `models`" in refused("compare", path, "--label", "kind", "--settings", gone)

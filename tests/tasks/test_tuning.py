@@ -1,0 +1,44 @@
+"""What a search found, in params.yaml."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tasks import models, settings, tuning
+from usboost.errors import UsboostError
+from usboost.models.settings_file import settings_text
+
+PARAMS = Path(__file__).parents[2] / "params.yaml"
+CHOSEN = {
+    "crossed": {"shrinkage": 5e-05, "learners__S__max_leaves": None, "learners__U__hidden": (64, 32)},
+    "lgbm": {"learning_rate": 0.0123},
+}
+
+
+def test_it_is_applied_and_comments_stay(tmp_path: Path) -> None:
+    params, chosen = tmp_path / "params.yaml", tmp_path / "settings.yaml"
+    shutil.copy(PARAMS, params)
+    chosen.write_text(settings_text(CHOSEN, "of a\ntest"))
+    tuning.apply(chosen, params)
+    before, after = PARAMS.read_text(), params.read_text()
+    assert [line.split("#")[1] for line in before.splitlines() if "#" in line] == [
+        line.split("#")[1] for line in after.splitlines() if "#" in line
+    ]
+    built = models.build("crossed", "ci_a", settings.load(params), 0)
+    assert (built.shrinkage, built.learners["S"].max_leaves) == (5e-05, None)
+    assert built.learners["U"].hidden == (64, 32)
+    assert models.build("lgbm", "ci_a", settings.load(params), 0).learning_rate == 0.0123
+    assert models.build("lgbm_s", "ci_a", settings.load(params), 0).learning_rate == 0.05
+    tuning.apply(chosen, params)
+    assert params.read_text() == after
+
+
+def test_a_setting_that_a_model_does_not_have(tmp_path: Path) -> None:
+    document = yaml.safe_load(PARAMS.read_text())
+    document["models"]["mine"] = {"like": "crossed", "set": {"learners__S__depth": 3}}
+    with pytest.raises(UsboostError, match=r"^mine has no setting 'learners__S__depth'; it has .*max_depth"):
+        models.build("mine", "ci_a", settings.parse(document), 0)

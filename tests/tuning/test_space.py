@@ -1,0 +1,151 @@
+"""Spaces, and settings by path."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+
+from usboost.boosting.checkpoint import described
+from usboost.errors import UsboostError
+from usboost.learners.dimensions import Choice, Integer, Real, Space
+from usboost.learners.trees.learner import TreeLearner
+from usboost.models import builders, zoo
+from usboost.models.paths import settable, with_settings
+from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.multimodal.models import OneComputer, Pictures
+from usboost.tuning.propose import propose
+from usboost.tuning.space import own_values, space_of
+
+SIDES = {"pictures": (OneComputer(Pictures()), ("U",)), "a table": (OneComputer(None), ())}
+OFFERED = [(name, task) for task in zoo.OFFERED_FOR for name in zoo.OFFERED_FOR[task]]
+
+
+def declared(model: Any, path: str) -> Any:
+    """The dimension as the part's class has it."""
+    parts, values = path.split("__"), model.get_params(deep=True)
+    for k in range(len(parts)):
+        owner = values.get("__".join(parts[:k])) if k else model
+        space = getattr(owner, "space", {})
+        if "__".join(parts[k:]) in space:
+            return space["__".join(parts[k:])]
+    raise AssertionError(path)
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_every_entry_lies_in_its_space_and_every_corner_builds(side: str) -> None:
+    parts, pictures = SIDES[side]
+    for name, task in OFFERED:
+        model = builders.build(name, parts, 3, task)
+        space = space_of(model, pictures)
+        own = own_values(model, space)
+        for path, dimension in space.items():
+            assert declared(model, path).holds(own[path]), (name, path, own[path])
+            for value in dimension.corners():
+                changed = with_settings(clone(model), {path: value}, name)
+                assert own_values(changed, space) == {**own, path: value}
+                assert described(changed) != described(model) or own[path] == value
+        assert described(with_settings(clone(model), own, name)) == described(model)
+
+
+def test_what_the_issue_asks_for_is_there() -> None:
+    pictures, table = (
+        {name: set(space_of(builders.build(name, parts), views)) for name in zoo.OFFERED}
+        for parts, views in (SIDES["pictures"], SIDES["a table"])
+    )
+    assert {"shrinkage", "learners__S__max_depth", "learners__S__max_leaves"} <= table["crossed"]
+    assert {"learners__S__category_l2", "learners__U__hidden", "learners__U__batch_size"} <= table["crossed"]
+    assert pictures["crossed"] - table["crossed"] == {"learners__S__components"}
+    assert pictures["1wl_u"] - table["1wl_u"] == {"learners__U__backbone__finetune"}
+    assert "backbone__finetune" in pictures["baseline"] and "components" in pictures["lgbm"]
+    assert "components" not in pictures["lgbm_s"] | table["lgbm"]
+    assert table["prior"] == table["logistic"] == set()
+
+
+def test_what_is_fixed_or_of_another_kind_is_not_chosen() -> None:
+    class Own(TreeLearner):
+        kind: ClassVar[str] = "own"
+        space: ClassVar[Space] = {"max_depth": Integer(2, 4), "engine": Real(0, 1), "gone": Real(0, 1)}
+
+    model = TwoWeakLearnerClassifier({"S": Own(max_depth=9)}, shrinkage=0.5)
+    assert space_of(model) == {
+        "shrinkage": Real(0.03, 1.0, log=True),
+        "learners__S__max_depth": Integer(2, 9),
+    }
+    assert set(space_of(model, (), {"shrinkage"})) == {"learners__S__max_depth"}
+
+
+def test_paths_of_learners_are_scikit_learns() -> None:
+    model = builders.build("crossed", OneComputer(None))
+    copy = clone(model).set_params(learners__S__max_depth=2, shrinkage=0.7)
+    assert (copy.learners["S"].max_depth, copy.shrinkage) == (2, 0.7)
+    assert model.learners["S"].max_depth == 12
+    assert model.get_params()["learners__S"] is model.learners["S"]
+    replaced = clone(model).set_params(learners__U=TreeLearner(), learners__U__max_depth=5)
+    assert replaced.learners["U"].max_depth == 5
+    assert all(path in settable(model) for path in ("shrinkage", "learners__S__max_depth", "monitor"))
+    assert not {"learners", "learners__S", "random_state", "callbacks"} & set(settable(model))
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        ("shrinkag", 1, r"^crossed has no setting 'shrinkag'; it has .*shrinkage.*learners__S__max_depth"),
+        ("learners__T__max_depth", 1, "^crossed has no setting 'learners__T__max_depth'; it has "),
+        ("learners__S__depth", 1, "^crossed has no setting 'learners__S__depth'; it has "),
+        ("shrinkage__x", 1, "^crossed has no setting 'shrinkage__x'"),
+        ("random_state", 1, "^crossed has no setting 'random_state'"),
+        ("learners", {}, "^crossed: learners is a part of the model; set a parameter of it"),
+        ("shrinkage", "much", "^crossed: shrinkage cannot be 'much'; it is 0.1 now"),
+        ("learners__S__max_depth", 2.5, "^crossed: learners__S__max_depth cannot be 2.5; it is 12 now"),
+    ],
+)
+def test_settings_that_a_model_does_not_have(path: str, value: Any, said: str) -> None:
+    with pytest.raises(UsboostError, match=said):
+        builders.build(zoo.find("crossed").changed("crossed", {}, {}, {path: value}), OneComputer(None))
+
+
+dimensions = st.one_of(
+    st.tuples(st.floats(0.001, 1), st.floats(1, 1000), st.booleans()).map(lambda v: Real(*v)),
+    st.tuples(st.integers(1, 9), st.integers(10, 500), st.booleans()).map(lambda v: Integer(*v)),
+    st.tuples(st.integers(2, 5), st.booleans()).map(
+        lambda v: Choice((None, (32,), (100, 50), "a", 0.5)[: v[0]], v[1])
+    ),
+)
+
+
+@settings(max_examples=6, deadline=None)
+@given(
+    st.dictionaries(st.sampled_from("abcdef"), dimensions, min_size=1, max_size=4),
+    st.integers(0, 2**31),
+    st.integers(0, 11),
+)
+def test_proposals_lie_in_the_space_and_depend_on_the_arguments_only(
+    space: dict[str, Any], seed: int, told: int
+) -> None:
+    corners = itertools.cycle(itertools.product(*(each.corners() for each in space.values())))
+    trials = [(dict(zip(space, next(corners))), k**0.5) for k in range(told)]
+    proposed = propose(space, trials, 2, (seed, 1))
+    assert len(proposed) == 2
+    for each in proposed:
+        assert each.keys() == space.keys()
+        assert all(dimension.holds(each[path]) for path, dimension in space.items())
+    assert propose(space, trials, 1, (seed, 1)) == proposed[:1]
+
+
+def test_proposals_find_a_minimum_that_chance_does_not() -> None:
+    space: Space = {"x": Real(1e-4, 1, log=True), "y": Real(0, 1), "z": Choice(("a", "b", "c"))}
+
+    def loss(x: float, y: float, z: str) -> float:
+        return (math.log10(x) + 2) ** 2 + (3 * y - 1) ** 2 + (z != "b")
+
+    told: list[Any] = []
+    for batch in range(5):
+        told += [(each, loss(**each)) for each in propose(space, told, 4, (0, batch))]
+    drawn = [loss(**each) for k in range(5) for each in propose(space, [], 4, (1, k))]
+    assert min(value for _, value in told) < min(0.1, min(drawn))
