@@ -13,6 +13,9 @@ Names = tuple[str, ...]
 TASKS = ("classification", "regression")
 """What a model may be asked for: classes, or numbers."""
 
+COMPONENTS = 64
+"""Principal components of a picture's embedding that trees read; see docs/results.md."""
+
 
 @dataclass(frozen=True)
 class Kind:

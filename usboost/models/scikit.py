@@ -21,12 +21,10 @@ from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.learners.networks.backbones import Backbone
 from usboost.models.base import ViewsClassifier
+from usboost.models.entry import COMPONENTS
 from usboost.models.estimator import as_views
 from usboost.models.linear_views import MatrixOnViews
 from usboost.models.regressor import ViewsRegressor
-
-COMPONENTS = 64
-"""Principal components of a picture's embedding that the estimator reads."""
 
 PATIENCE = 50
 """Rounds without a better validation loss, for packages that stop early."""

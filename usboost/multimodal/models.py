@@ -11,9 +11,8 @@ from usboost.errors import UsboostError
 from usboost.learners.networks.backbones import Backbone
 from usboost.models import builders, zoo
 from usboost.models.builders import Parts
-from usboost.models.entry import Entry, LearnerSpec
+from usboost.models.entry import COMPONENTS, Entry, LearnerSpec
 from usboost.models.scikit import outside as build_outside
-from usboost.models.zoo import COMPONENTS
 
 BOOSTING, EPOCHS, TREES = 100, 40, 2000
 """At most so many rounds, epochs and LightGBM trees; the validation rows stop them earlier."""
