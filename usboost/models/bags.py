@@ -32,6 +32,7 @@ class Bag:
     seconds : of each fit and its predictions
     predicting : seconds that one row takes, through all fits
     cut : whether time has stopped one of the fits
+    left_out : why it cannot be fitted; "" if it can
     """
 
     member: Any
@@ -41,6 +42,7 @@ class Bag:
     seconds: list[float] = field(default_factory=list)
     predicting: float = 0.0
     cut: bool = False
+    left_out: str = ""
 
     def grow(
         self,
@@ -70,7 +72,7 @@ class Bag:
     def about(self, weight: float, loss: float | None, without: float | None) -> Member:
         """For the ensemble's files and reports."""
         fits, seconds = len(self.fits), sum(self.seconds)
-        return Member(weight, loss, without, fits, seconds, ROWS * self.predicting, self.cut)
+        return Member(weight, loss, without, fits, seconds, ROWS * self.predicting, self.cut, self.left_out)
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,7 @@ class Member:
     fits : how many were made; seconds : in all
     predicting : seconds to predict `ROWS` rows
     cut : whether time has stopped one of the fits before its end
+    left_out : why it could not be fitted; "" if it could, or was not tried
     """
 
     weight: float = 0.0
@@ -94,6 +97,7 @@ class Member:
     seconds: float = 0.0
     predicting: float = 0.0
     cut: bool = False
+    left_out: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -133,6 +137,8 @@ def in_time(
     for fold in range(folds):
         for index, (name, bag) in enumerate(bags.items()):
             seconds, fitted = left(), [each for each in bags.values() if each.fits]
+            if bag.left_out:
+                continue
             if fold:
                 if len(bag.fits) < fold or bag.seconds[-1] > seconds:
                     continue

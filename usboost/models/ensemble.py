@@ -15,7 +15,7 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.context import FitContext
 from usboost.data.views import Views
-from usboost.errors import UsboostError
+from usboost.errors import Unsuited, UsboostError
 from usboost.evaluation.metrics import row_losses
 from usboost.evaluation.weighted import mean
 from usboost.models.bags import ROWS, Bag, Member, in_time, seen_by_all
@@ -76,7 +76,12 @@ class _Ensemble(ViewsEstimator):
             return _time_left(context.callbacks) - spared
 
         for name, fold, seconds in in_time(bags, len(splits), left):
-            bags[name].grow(samples, splits[fold], context.callbacks, seconds)
+            try:
+                bags[name].grow(samples, splits[fold], context.callbacks, seconds)
+            except Unsuited as error:
+                bags[name].left_out = str(error)
+        if not any(bag.fits for bag in bags.values()):
+            raise UsboostError("; ".join(bag.left_out for bag in bags.values()))
         self._weigh(bags, samples, splits)
         if self.fast_predict:
             self._keep_one(bags, samples, splits[0][1], context.callbacks)

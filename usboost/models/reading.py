@@ -215,7 +215,7 @@ def embed(views: Views, backbone: Backbone, device: str = "auto") -> None:
     """Embed all pictures, so that what reads them next finds it done."""
     for name in views.names:
         if _pictures(views[name]):
-            embedded(views[name], backbone, pick_device(device))  # type: ignore[arg-type]
+            embedded(views[name], backbone, pick_device(device))
 
 
 def _pictures(view: View) -> bool:

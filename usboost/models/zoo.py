@@ -238,7 +238,8 @@ _ENTRIES = (
         "Best",
         "several models fitted to folds, their predictions weighted by what they tell of unseen rows",
         "ensemble",
-        changes={"members": ("linear_trees", "2wl_ridge", "lgbm", "forest", "crossed"), "folds": 5},
+        changes={"members": ("linear_trees", "2wl_ridge", "lgbm", "forest", "crossed"), "folds": 5}
+        | {"optional": ("catboost", "tabpfn", "tabicl")},  # where they are installed
         longer=5,
     ),
     Entry(

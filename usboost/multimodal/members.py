@@ -28,7 +28,7 @@ def cells(model: Any) -> list[list[str]]:
             f"{each.weight:.2f}" if each.weight else "–",
             _loss(model, each.loss),
             _loss(model, each.without),
-            f"{each.fits}{', cut short' if each.cut else ''}" if each.fits else "no time",
+            f"{each.fits}{', cut short' if each.cut else ''}" if each.fits else _why(each),
             f"{each.seconds:,.1f}",
             _seconds(each.predicting) if each.fits else "–",
             _size(model.bytes_.get(name, 0)),
@@ -58,6 +58,7 @@ def notes(model: Any) -> list[str]:
         "Seconds are those of the fits on this computer, and of 1,000 rows through all fits of a member; new "
         "pictures take theirs beside it, once for all."
     ]
+    lines += [f"{name} is left out: {m.left_out}." for name, m in model.members_.items() if m.left_out]
     weights = [each.weight for each in model.members_.values() if each.weight]
     if len(weights) == 1:
         lines.append("No blend was better than the best member beyond noise, so that one is all there is.")
@@ -69,6 +70,10 @@ def notes(model: Any) -> list[str]:
             f"{_seconds(model.alone_)} instead of {_seconds(before)}."
         )
     return lines
+
+
+def _why(member: Member) -> str:
+    return "left out" if member.left_out else "no time"
 
 
 def _loss(model: Any, loss: float | None) -> str:

@@ -147,6 +147,9 @@ class OneComputer(Parts):
     def forest(self) -> dict[str, Any]:
         return self._reader()
 
+    def package(self) -> dict[str, Any]:
+        return {**({"n_trees": self.rounds} if self.rounds else {}), **self._reader()}
+
     def _reader(self) -> dict[str, Any]:
         """What reads pictures; nothing where there are none."""
         if self.pictures is None:
