@@ -18,6 +18,7 @@ from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError
 from usboost.evaluation.metrics import row_losses
 from usboost.evaluation.weighted import mean
+from usboost.learners.networks import embeddings
 from usboost.models.bags import ROWS, Bag, Member, in_time, seen_by_all
 from usboost.models.base import MODELS, ViewsClassifier
 from usboost.models.estimator import Samples, ViewsEstimator, as_views
@@ -143,10 +144,11 @@ class _Ensemble(ViewsEstimator):
         """Σ_m w_m · the mean of the member's fits."""
         self._check_fitted()
         views = as_views(X)
-        means = {
-            name: np.mean([self._of(each, views) for each in fits], axis=0)
-            for name, fits in self.fits_.items()
-        }
+        with embeddings.held():
+            means = {
+                name: np.mean([self._of(each, views) for each in fits], axis=0)
+                for name, fits in self.fits_.items()
+            }
         return blended(means, self.weights_)
 
     def _write(self, folder: Path) -> dict[str, Any]:
