@@ -7,3 +7,7 @@ class UsboostError(ValueError):
     The message is one sentence that names the file, column or key and what to do. It is also
     a ``ValueError``, so code written for scikit-learn catches it.
     """
+
+
+class Unsuited(UsboostError):
+    """A model cannot be fitted to these rows on this computer; others may be."""

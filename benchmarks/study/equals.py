@@ -20,7 +20,7 @@ import pandas as pd
 from usboost.datasets.census import prepare as census
 from usboost.datasets.custom.own import OwnTable
 from usboost.datasets.custom.table import read_own
-from usboost.evaluation.metrics import best_threshold, f1
+from usboost.evaluation.metrics import best_threshold, f1, row_losses
 from usboost.models.paths import with_settings
 from usboost.models.weights import fit_weighted
 from usboost.multimodal.models import Pictures, build
@@ -135,7 +135,7 @@ def scored(model: Any, table: OwnTable, *, whole: bool) -> tuple[dict[str, float
         cut = best_threshold(table.labels[held], task.predict(model, views["val"])[:, 1])
         scores["f1_tuned"] = f1(y, (found[:, 1] >= cut).astype(int), 2)
     scores |= {"seconds": fitted - started, "milliseconds_a_row": 1e3 * (ended - fitted) / len(test)}
-    return scores, task.losses(y, found)
+    return scores, row_losses(y, found)
 
 
 def run(case: str, data: Path, out: Path, trials: int, names: tuple[str, ...]) -> None:

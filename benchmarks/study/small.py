@@ -1,42 +1,96 @@
-"""What docs/results.md says of scikit-learn's bundled tables: five folds of each, nothing tuned.
+"""What docs/results.md says of small tables: nothing tuned, the same rows for every model.
 
-``python -m benchmarks.study.small``; a few minutes on one core.
+``python -m benchmarks.study.small``: scikit-learn's bundled tables, five folds of each. With a name and a
+number of rows, ``python -m benchmarks.study.small products 300 3``: so many draws of rows of a table with
+pictures to fit to, and 2,000 other rows to score. A few minutes each on one core.
 """
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 
 from usboost.datasets.custom.own import OwnTable
 from usboost.datasets.custom.table import read_own
 from usboost.multimodal import results
 from usboost.multimodal.compare import compare
-from usboost.multimodal.models import build
+from usboost.multimodal.models import Pictures, build
 
 TABLES = {"breast_cancer": load_breast_cancer, "wine": load_wine, "diabetes": load_diabetes}
-MODELS = ("best", "linear_trees", "crossed", "lgbm", "forest", "prior")
+DATA = Path(__file__).parents[3] / "shared/data"
+WITH_PICTURES = {
+    "products": ("fashion_products/products.parquet", "gender", ["id"]),
+    "lesions": ("ham10000_lesions/lesions.parquet", "dx", ["lesion_id", "image_id"]),
+}
+MODELS = ("best", "good", "linear_trees", "2wl_ridge", "lgbm", "forest", "prior")
 LINEAR = {"classification": "logistic", "regression": "ridge"}
+UNSEEN = 2000
+"""Rows that models of a table with pictures are scored on."""
 
 
-def models_of(table: OwnTable) -> dict[str, Callable[[int], Any]]:
+def models_of(table: OwnTable, names: tuple[str, ...] = MODELS) -> dict[str, Callable[[int], Any]]:
     """By name, each to be built with a seed."""
+    pictures = Pictures() if table.pictures else False
+    views = tuple(table.pictures) or ("U",)
 
     def of(name: str) -> Callable[[int], Any]:
-        return lambda seed: build(name, pictures=False, seed=seed, task=table.task)
+        return lambda seed: build(name, pictures=pictures, image_views=views, seed=seed, task=table.task)
 
-    return {name: of(name) for name in (*MODELS, LINEAR[table.task])}
+    return {name: of(name) for name in (*names, LINEAR[table.task])}
+
+
+def bundled(name: str) -> None:
+    """Five folds of a table of scikit-learn's."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"{name}.parquet"
+        TABLES[name](as_frame=True).frame.to_parquet(path)
+        table = read_own(path, label="target")
+    by = "log_loss" if table.classes else "rmse"
+    compared = compare(table, models_of(table, (*MODELS, "crossed")), by=by)
+    print(results.markdown(compared, name), flush=True)
+
+
+def drawn(frame: pd.DataFrame, label: str, rows: int, seed: int) -> pd.DataFrame:
+    """So many rows to learn from, 15 % of them to stop on, and `UNSEEN` others, as the column ``part`` says.
+
+    Of classes that fewer than two rows of the larger part have, no row is drawn.
+    """
+    frame = frame.sample(rows + UNSEEN, random_state=seed, ignore_index=True)
+    part = np.array(["test"] * len(frame), dtype=object)
+    part[:rows] = "train"
+    part[: round(0.15 * rows)] = "val"
+    counts = frame.loc[part == "train", label].value_counts()
+    return frame.assign(part=part)[frame[label].isin(counts.index[counts >= 2])]
+
+
+def with_pictures(name: str, rows: int, draws: int) -> None:
+    """Mean log-losses and seconds over the draws, and how far each is from the default, with its error."""
+    file, label, drop = WITH_PICTURES[name]
+    frame, found = pd.read_parquet(DATA / file).drop(columns=drop), []
+    for seed in range(draws):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "drawn.parquet"
+            drawn(frame, label, rows, seed).to_parquet(path)
+            table = read_own(path, label=label, image=["image"], split="part")
+            scores = compare(table, models_of(table), by="log_loss", seed=seed).scores
+        found.append(scores.set_index("model")[["accuracy", "log_loss", "seconds"]])
+        print(f"{name} {rows} draw {seed}\n{found[-1].round(4)}", flush=True)
+    mean = sum(found) / len(found)
+    gaps = pd.concat([each["log_loss"] - each.loc["linear_trees", "log_loss"] for each in found], axis=1)
+    spread = gaps.std(axis=1, ddof=1) if draws > 1 else np.nan
+    print(mean.assign(behind=gaps.mean(axis=1), spread=spread).round(4).to_markdown(), flush=True)
 
 
 if __name__ == "__main__":
-    for name, load in TABLES.items():
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / f"{name}.parquet"
-            load(as_frame=True).frame.to_parquet(path)
-            table = read_own(path, label="target")
-        by = "log_loss" if table.classes else "rmse"
-        print(results.markdown(compare(table, models_of(table), by=by), name), flush=True)
+    if len(sys.argv) > 3:
+        with_pictures(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    else:
+        for each in sys.argv[1:] or TABLES:
+            bundled(each)

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import itertools
 import json
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 from sklearn.datasets import load_diabetes, load_wine
 
+from usboost.boosting.callbacks import Callback, TimeLimit
 from usboost.data.table import Table
 from usboost.errors import UsboostError
+from usboost.evaluation.metrics import row_losses
 from usboost.models import persistence
+from usboost.models.bags import Bag, in_time
 from usboost.models.baselines import LightGBMBaseline, LightGBMBaselineRegressor
 from usboost.models.ensemble import EnsembleClassifier, EnsembleRegressor
 from usboost.models.forest import ForestBaseline
 from usboost.models.linear import LinearBaseline
 from usboost.models.prior import PriorBaseline
 from usboost.models.ridge_baseline import RidgeBaseline
-from usboost.models.selection import better_than_noise, blended, greedy_weights, losses
+from usboost.models.selection import better_than_noise, blended, greedy_weights, without_each
 
 
 def views(x: np.ndarray) -> dict[str, Table]:
@@ -42,14 +46,58 @@ def test_the_weights_are_nearly_the_best_of_all(seed):
     predicted = {name: y + rng.normal(size=300) * scale for name, scale in (("a", 1), ("b", 1.2), ("c", 3))}
     found = greedy_weights(predicted, y)
     assert sum(found.values()) == pytest.approx(1)
-    loss = losses(blended(predicted, found), y).mean()
+    loss = row_losses(y, blended(predicted, found)).mean()
     grid = (
-        losses(blended(predicted, dict(zip("abc", (a, b, 1 - a - b), strict=True))), y).mean()
+        row_losses(y, blended(predicted, dict(zip("abc", (a, b, 1 - a - b), strict=True)))).mean()
         for a, b in itertools.product(np.linspace(0, 1, 51), repeat=2)
         if a + b <= 1
     )
     assert loss <= min(grid) * 1.005
-    assert loss <= min(losses(each, y).mean() for each in predicted.values())
+    assert loss <= min(row_losses(y, each).mean() for each in predicted.values())
+
+
+def test_what_each_adds_is_the_blend_without_it():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 200)
+    predicted = {name: rng.dirichlet(np.ones(3), 200) * 0.5 + np.eye(3)[y] * 0.5 for name in "abc"}
+    kept = greedy_weights(predicted, y)
+    found = without_each(predicted, y, kept)
+    assert set(found) == set(kept)
+    for name, loss in found.items():
+        others = {each: predicted[each] for each in predicted if each != name}
+        assert loss == row_losses(y, blended(others, greedy_weights(others, y))).mean()
+        assert loss > row_losses(y, blended(predicted, kept)).mean()
+    assert without_each({"a": predicted["a"]}, y, {"a": 1.0}) == {}
+
+
+def grown(bags: dict[str, Bag], takes: dict[str, float], seconds: float, folds: int = 3) -> list[str]:
+    """The fits that there is time for, of members that take so many seconds each."""
+    spent, order = [0.0], []
+    for name, fold, most in in_time(bags, folds, lambda: seconds - spent[0]):
+        bags[name].fits.append(name)
+        bags[name].seconds.append(min(takes[name], most) if order else takes[name])
+        spent[0] += bags[name].seconds[-1]
+        order.append(f"{name}{fold}")
+    assert order and (spent[0] <= seconds or len(order) == 1)
+    return order
+
+
+def bags(names: str) -> dict[str, Bag]:
+    return {name: Bag(None, lambda model, views: np.zeros(0), np.zeros(0)) for name in names}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "order"),
+    [
+        (0.0, "a0"),
+        (1.5, "a0"),  # the share of b is shorter than a
+        (1000.0, "a0 b0 c0 a1 b1 c1 a2 b2 c2"),
+        (40.0, "a0 b0 c0 a1 b1 a2 b2"),  # c is cut short, so that half of what is left stays
+        (68.0, "a0 b0 c0 a1 b1 c1 a2 b2"),
+    ],
+)
+def test_the_fits_that_there_is_time_for(seconds, order):
+    assert grown(bags("abc"), {"a": 1.0, "b": 5.0, "c": 25.0}, seconds) == order.split()
 
 
 def test_equal_models_are_no_blend():
@@ -72,8 +120,63 @@ def test_classes(tmp_path):
         for name, weight in model.weights_.items()
     )
     np.testing.assert_allclose(found, expected)
+    assert model.members_["prior"].without is None and model.members_["prior"].fits == 3
+    weighed = {name: each.weight for name, each in model.members_.items() if each.weight}
+    assert weighed == model.weights_ and model.blend_loss_ <= min(model.losses_.values())
     persistence.save(model, tmp_path / "model")
-    np.testing.assert_array_equal(persistence.load(tmp_path / "model").predict_proba(views(x)), found)
+    again = persistence.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.predict_proba(views(x)), found)
+    assert again.members_ == model.members_ and again.blend_loss_ == model.blend_loss_
+    on_disk = sum(file.stat().st_size for file in (tmp_path / "model").glob("m*/**/*") if file.is_file())
+    assert 0 < sum(again.bytes_.values()) <= on_disk and set(again.bytes_) == set(model.weights_)
+
+
+class Slow(Callback):
+    """Makes each round last."""
+
+    def on_round(self, round_):
+        time.sleep(0.1)
+        return False
+
+
+def test_time_is_shared_and_never_overrun_by_more_than_a_round():
+    x, y = load_wine(return_X_y=True)
+    quick_first = {
+        "linear": LinearBaseline(("S",)),
+        "lgbm": LightGBMBaseline(("S",), n_trees=300, patience=300),
+    }
+    model = EnsembleClassifier(quick_first, folds=5, callbacks=[Slow(), TimeLimit(4)])
+    began = time.monotonic()
+    model.fit(views(x), y)
+    assert time.monotonic() - began < 4.5
+    linear, lgbm = model.members_["linear"], model.members_["lgbm"]
+    assert lgbm.cut and 1 <= lgbm.fits < 5 and not linear.cut and linear.fits >= lgbm.fits
+    assert np.isfinite(model.predict_proba(views(x))).all()
+    short = EnsembleClassifier(quick_first, folds=5, callbacks=[TimeLimit(0)]).fit(views(x), y)
+    assert short.weights_ == {"linear": 1.0} and len(short.fits_["linear"]) == 1
+    assert short.members_["lgbm"].fits == 0 and short.members_["lgbm"].loss is None
+
+
+def test_one_model_for_fast_predictions(tmp_path):
+    x, y = load_wine(return_X_y=True)
+    blend = EnsembleClassifier(members(), folds=3).fit(views(x), y)
+    model = EnsembleClassifier(members(), folds=3, fast_predict=True, callbacks=[TimeLimit(1000)])
+    model.fit(views(x), y)
+    best = min(blend.losses_, key=blend.losses_.__getitem__)
+    assert model.losses_ == blend.losses_ and model.weights_ == {best: 1.0} and model.n_estimators_ == 1
+    assert model.fits_[best][0].best_round_ and model.alone_ > 0
+    persistence.save(model, tmp_path / "model")
+    again = persistence.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.predict_proba(views(x)), model.predict_proba(views(x)))
+    assert again.alone_ == model.alone_
+
+
+def test_a_class_of_one_row_is_always_fitted_to():
+    x, y = load_wine(return_X_y=True)
+    y = y.copy()
+    y[5] = 3
+    model = EnsembleClassifier({"linear": LinearBaseline(("S",)), "prior": PriorBaseline()}, folds=4)
+    assert model.fit(views(x), y).predict_proba(views(x)).shape == (178, 4)
 
 
 def test_no_fit_sees_the_rows_it_is_judged_by():

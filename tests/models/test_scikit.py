@@ -115,10 +115,11 @@ class REGRESSOR(RegressorMixin, _Base):
         (
             "catboost",
             "CatBoost",
-            "iterations early_stopping_rounds thread_count random_seed allow_writing_files",
+            "iterations early_stopping_rounds thread_count random_seed allow_writing_files verbose",
             True,
         ),
         ("tabpfn", "TabPFN", "random_state", False),
+        ("tabicl", "TabICL", "random_state n_jobs", False),
     ],
 )
 def test_packages_that_may_be_installed(package, prefix, parameters, stops, tmp_path, monkeypatch):

@@ -47,6 +47,10 @@ class Callback:
     def on_fit_end(self) -> None:
         """After the last round, and after a failure."""
 
+    def time_left(self) -> float:
+        """Seconds in which further fits may run, for a model that is made of several; 0 for no more."""
+        return math.inf
+
 
 def tell(callbacks: Sequence[Callback], round_: Round) -> bool:
     """Show a round to every callback; whether any asks to stop (the others still see it)."""
@@ -149,6 +153,9 @@ class TimeLimit(Callback):
         self.reached = self.reached or now + self._longest > self._deadline
         return self.reached
 
+    def time_left(self) -> float:
+        return max(0.0, self._deadline - time.monotonic())
+
 
 class Interrupt(Callback):
     """Ctrl-C ends a fit after the round that runs, and the rounds so far are kept; twice, it stops at once.
@@ -180,6 +187,9 @@ class Interrupt(Callback):
 
     def on_round(self, round_: Round) -> bool:
         return self.pressed
+
+    def time_left(self) -> float:
+        return 0.0 if self.pressed else math.inf
 
     def on_fit_end(self) -> None:
         if self._before is not None:

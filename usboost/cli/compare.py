@@ -43,7 +43,7 @@ from usboost.evaluation.names import METRICS_OF, check_metric, task_of
 from usboost.models import zoo
 from usboost.models.settings_file import read_settings
 
-OUTSIDE = ("catboost", "xgboost", "tabpfn")
+OUTSIDE = ("catboost", "xgboost", "tabpfn", "tabicl")
 """Packages that `usboost.models.scikit` knows, which is not imported for a help text."""
 
 BY = ", ".join(each for metrics in METRICS_OF.values() for each in metrics)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from time import monotonic as clock
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -50,7 +50,17 @@ def fit(
     table: TablePath,
     label: Label,
     image: Image = None,
-    model: Annotated[str, typer.Option("--model", help=f"One of {NAMES}.")] = "linear_trees",
+    model: Annotated[
+        str | None, typer.Option("--model", help=f"One of {NAMES}.", show_default=zoo.wanted(None, None))
+    ] = None,
+    preset: Annotated[
+        Literal["fast", "good", "best"] | None,
+        typer.Option(
+            "--preset",
+            help="A model by its aim: fast is one model, good and best are blends of several.",
+            show_default=False,
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option("--out", help="Folder to save the model in.")] = Path("model"),
     drop: Drop = None,
     categorical: Categorical = None,
@@ -106,8 +116,16 @@ def fit(
     ] = None,
     time_limit: Annotated[
         float | None,
-        typer.Option("--time-limit", min=0, help="Seconds after which no new round begins."),
+        typer.Option(
+            "--time-limit",
+            min=0,
+            help="Seconds after which no new round begins; without a model, the best blend that they allow.",
+        ),
     ] = None,
+    fast_predict: Annotated[
+        bool,
+        typer.Option("--fast-predict", help="Of a blend, keep its best model alone, fitted to all rows."),
+    ] = False,
     refit: Annotated[
         bool,
         typer.Option("--refit", help="Fit again to all rows, for as many rounds as the held-out rows chose."),
@@ -128,8 +146,10 @@ def fit(
     """
     with exit_on_error():
         began = clock()
+        model = zoo.wanted(model, preset, limited=time_limit is not None)
         if model not in zoo.OFFERED_FOR["regression"]:
             zoo.for_table(model)
+        zoo.check_options(model, refit=refit, fast_predict=fast_predict)
         cut = parsed_threshold(threshold)
         learners = chosen_learners(learner)
         chosen = parsed_settings(settings)
@@ -189,6 +209,7 @@ def fit(
                 refit=refit,
                 device=device,
                 class_weight=class_weight,
+                fast_predict=fast_predict,
             )
         if pressed.pressed or (time_limit is not None and limit.reached):
             note("stopped before the fit had ended by itself; the best round so far is kept")
@@ -207,6 +228,7 @@ def fit(
         say(f"{model}: trained on {train:,} rows, validated on {held:,}, {fitted.seconds:,.1f} s")
         say(f"validation: {scores}" + (f"; F1 is {f1_of(own.classes)}" if own.classes else ""))
         card = fitted.bundle.card
+        show_members(fitted.bundle.model, bool(own.classes))
         if card.temperature != 1.0:
             say(f"probabilities are calibrated: temperature {card.temperature:.3f}")
         if card.threshold is not None:
@@ -214,10 +236,28 @@ def fit(
         if card.margin is not None:
             low, high = card.margin
             say(f"9 in 10 rows are within {low:+.4g} and {high:+.4g} of the prediction")
-        say(f"best round {fitted.best_round}, chosen on the validation rows, so these scores are optimistic")
+        if not getattr(fitted.bundle.model, "members", None):
+            why = "chosen on the validation rows, so these scores are optimistic"
+            say(f"best round {fitted.best_round}, {why}")
         if refit:
             say("fitted again to all of these rows; the scores are those of the first fit")
         say(f"saved {out}")
+
+
+def show_members(model: Any, classes: bool) -> None:
+    """Say what the members of an ensemble are worth; nothing of another model."""
+    from usboost.multimodal import members
+
+    rows = members.cells(model)
+    if not rows:
+        return
+    table = [members.heads(classes), *rows]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for first, *others in table:
+        shown = [first.ljust(widths[0]), *map(str.rjust, others, widths[1:])]
+        say("  ".join(shown).rstrip())
+    for line in members.notes(model):
+        say(line)
 
 
 def parsed_threshold(given: str | None) -> Literal["f1"] | float | None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from usboost.evaluation.metrics import SMALLEST
+
 FOLDS = 5
 """Parts of the rows; each is scored at the temperature of the others."""
 
 LOWEST, HIGHEST = 0.1, 10.0
 
-_SMALLEST = 1e-12  # as in `metrics.score`
 _SMALLEST_GAIN = 1e-6  # of log-loss; certain and right, a row gains what rounding makes
 
 
@@ -72,7 +73,7 @@ def calibrated(
 
 
 def _logs(probabilities: np.ndarray) -> np.ndarray:
-    return np.log(np.clip(np.asarray(probabilities, dtype=np.float64), _SMALLEST, None))
+    return np.log(np.clip(np.asarray(probabilities, dtype=np.float64), SMALLEST, None))
 
 
 def _scaled(logs: np.ndarray, temperature: float) -> np.ndarray:

@@ -7,6 +7,9 @@ import numpy as np
 from usboost.errors import UsboostError
 from usboost.evaluation.weighted import mean
 
+SMALLEST = 1e-12
+"""A probability counts as no less in a log-loss."""
+
 
 def confusion(
     y: np.ndarray, predicted: np.ndarray, n_classes: int, weight: np.ndarray | None = None
@@ -29,6 +32,19 @@ def f1(y: np.ndarray, predicted: np.ndarray, n_classes: int, weight: np.ndarray 
 
 def accuracy(y: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None = None) -> float:
     return mean(y == predicted, weight)
+
+
+def row_losses(y: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+    """How badly each row is predicted, float64 (n,).
+
+    Parameters
+    ----------
+    y : int (n,), classes 0..M−1, or float (n,)
+    predicted : probabilities (n, M), for the log-loss in nats; or numbers (n,), for the squared error
+    """
+    if predicted.ndim == 1:
+        return np.square(y - predicted)
+    return np.asarray(-np.log(np.maximum(predicted[np.arange(len(y)), y], SMALLEST)))
 
 
 def best_threshold(y: np.ndarray, probability: np.ndarray, weight: np.ndarray | None = None) -> float:
@@ -157,7 +173,7 @@ def score(y: np.ndarray, probabilities: np.ndarray, weight: np.ndarray | None = 
     if not np.isfinite(probabilities).all():
         raise UsboostError("a probability is not finite; fit with a smaller learning rate or shrinkage")
     predicted = probabilities.argmax(axis=1)
-    clipped = np.clip(probabilities.astype(np.float64), 1e-12, None)
+    clipped = np.clip(probabilities.astype(np.float64), SMALLEST, None)
     clipped /= clipped.sum(axis=1, keepdims=True)
     if len(np.unique(y)) < n_classes:
         area = float("nan")

@@ -38,6 +38,8 @@ MODELS = Registry(
         "prior_regressor": "usboost.models.prior:PriorBaselineRegressor",
         "ensemble": "usboost.models.ensemble:EnsembleClassifier",
         "ensemble_regressor": "usboost.models.ensemble:EnsembleRegressor",
+        "package": "usboost.models.packages:PackageClassifier",
+        "package_regressor": "usboost.models.packages:PackageRegressor",
         "prediction_intervals": "usboost.models.prediction_intervals:PredictionIntervals",
     },
     aliases={"LightGBMOutsider": "lightgbm"},

@@ -23,6 +23,7 @@ from usboost.models.entry import Entry, LearnerSpec
 from usboost.models.forest import ForestBaseline, ForestBaselineRegressor
 from usboost.models.gbm import BoostedFeatures
 from usboost.models.linear import LinearBaseline
+from usboost.models.packages import PackageClassifier, PackageRegressor, installed
 from usboost.models.paths import with_settings
 from usboost.models.prior import PriorBaseline, PriorBaselineRegressor
 from usboost.models.ridge_baseline import RidgeBaseline
@@ -78,6 +79,10 @@ class Parts:
 
     def forest(self) -> dict[str, Any]:
         """Of `ForestBaseline`."""
+        return {}
+
+    def package(self) -> dict[str, Any]:
+        """Of `PackageClassifier`."""
         return {}
 
     def boosted_network(self) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -256,6 +261,11 @@ def _choice(entry: Entry, parts: Parts, seed: int, task: str) -> Any:
 
 def _ensemble(entry: Entry, parts: Parts, seed: int, task: str) -> Any:
     members = {name: build(name, parts, seed, task) for name in entry.changes["members"]}
+    wrapped = PackageClassifier if task == "classification" else PackageRegressor
+    for name in installed():
+        if name in entry.changes.get("optional", ()):
+            views = _views(("U", "S"), parts)
+            members[name] = wrapped(name, views, **parts.package(), random_state=seed)
     return ESTIMATORS["ensemble"][task](members, folds=entry.changes["folds"], random_state=seed)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from usboost.errors import UsboostError
 from usboost.files.arrays import digest_of
 
-_FILE = re.compile(r"((point|lower|upper|m\d+-\d+)/)?(gbm/)?[a-z0-9-]+\.(safetensors|json)")
+_FILE = re.compile(r"((point|lower|upper|m\d+-\d+)/)?(gbm/)?[a-z0-9-]+\.(safetensors|json|cbm)")
 
 
 def digests(folder: Path) -> dict[str, str]:

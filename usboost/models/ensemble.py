@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-import os
+import math
+import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.model_selection import KFold, StratifiedKFold
 
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.context import FitContext
 from usboost.data.views import Views
-from usboost.errors import UsboostError
+from usboost.errors import Unsuited, UsboostError
+from usboost.evaluation.metrics import row_losses
 from usboost.evaluation.weighted import mean
-from usboost.files.arrays import digest_of
+from usboost.learners.networks import embeddings
+from usboost.models.bags import ROWS, Bag, Member, in_time, seen_by_all
 from usboost.models.base import MODELS, ViewsClassifier
-from usboost.models.estimator import ViewsEstimator, as_views
+from usboost.models.estimator import Samples, ViewsEstimator, as_views
+from usboost.models.reading import embed
+from usboost.models.refit import for_all_rows
 from usboost.models.regressor import ViewsRegressor
-from usboost.models.selection import better_than_noise, blended, greedy_weights, losses
+from usboost.models.selection import better_than_noise, blended, greedy_weights, without_each
 
 
 class _Ensemble(ViewsEstimator):
@@ -28,17 +33,18 @@ class _Ensemble(ViewsEstimator):
 
     members: Mapping[str, Any] | None
     folds: int
+    fast_predict: bool
     random_state: int
 
     weights_: dict[str, float]
     fits_: dict[str, list[Any]]
     losses_: dict[str, float]
+    members_: dict[str, Member]
+    blend_loss_: float | None
+    alone_: float | None
+    bytes_: dict[str, int]
 
     holds: ClassVar[Mapping[str, Any]] = {"members": MODELS}
-
-    def _given(self, y: np.ndarray) -> np.ndarray:
-        """Encoded labels or targets as they were given."""
-        raise AttributeError("_given is defined for each task")
 
     def _splits(self, y: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Rows to fit to and rows to stop on, by fold."""
@@ -55,30 +61,73 @@ class _Ensemble(ViewsEstimator):
     def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
         if not self.members:
             raise UsboostError("members is empty; give the models to combine by name")
-        splits, weights = list(self._splits(y)), context.weights
-        seen: dict[str, np.ndarray] = {}
-        fits: dict[str, list[Any]] = {}
-        self.history_ = []
-        for name, member in self.members.items():
-            seen[name], fits[name] = self._nothing(len(y)), []
-            for train, held in splits:
-                model = clone(member).set_params(callbacks=list(context.callbacks))
-                stop: tuple[Any, ...] = (views[held], self._given(y[held]))
-                if weights is None:
-                    model.fit(views[train], self._given(y[train]), stop)
-                else:
-                    stop = (*stop, weights[held])
-                    model.fit(views[train], self._given(y[train]), stop, sample_weight=weights[train])
-                seen[name][held] = self._of(model, views[held])
-                fits[name].append(model)
-        self.losses_ = {name: mean(losses(each, y), weights) for name, each in seen.items()}
+        samples, splits = Samples(views, y, context.weights), list(self._splits(y))
+        bags = {name: Bag(each, self._of, self._nothing(len(y))) for name, each in self.members.items()}
+        ahead = 0 if context.validation is None else len(context.validation[0])
+        if not math.isinf(_time_left(context.callbacks)):
+            # else the first fit would seem to take as long as the pictures
+            for each in (views, *(context.validation or ())[:1]):
+                _embed(self.members, each)
+
+        def left() -> float:
+            # these rows will be predicted twice: for the scores, and with other rows' pictures
+            spared = 2 * ahead * sum(bag.predicting for bag in bags.values())
+            if self.fast_predict:
+                spared += max((bag.seconds[-1] for bag in bags.values() if bag.fits), default=0.0)
+            return _time_left(context.callbacks) - spared
+
+        for name, fold, seconds in in_time(bags, len(splits), left):
+            try:
+                bags[name].grow(samples, splits[fold], context.callbacks, seconds)
+            except Unsuited as error:
+                bags[name].left_out = str(error)
+        if not any(bag.fits for bag in bags.values()):
+            raise UsboostError("; ".join(bag.left_out for bag in bags.values()))
+        self._weigh(bags, samples, splits)
+        if self.fast_predict:
+            self._keep_one(bags, samples, splits[0][1], context.callbacks)
+        self.best_round_ = sum(map(len, self.fits_.values()))
+        self.history_ = [{"round": k + 1, "loss": loss} for k, loss in enumerate(self.losses_.values())]
+
+    def _weigh(
+        self,
+        bags: Mapping[str, Bag],
+        samples: Samples,
+        splits: Sequence[tuple[np.ndarray, np.ndarray]],
+    ) -> None:
+        rows, seen = seen_by_all(bags, splits)
+        y, weights = samples[rows].y, samples[rows].weights
+
+        def risk(predicted: np.ndarray) -> float:
+            return mean(row_losses(y, predicted), weights)
+
+        self.losses_ = {name: risk(each) for name, each in seen.items()}
         best = min(self.losses_, key=self.losses_.__getitem__)
         self.weights_ = greedy_weights(seen, y, weights)
         if not better_than_noise(blended(seen, self.weights_), seen[best], y, weights):
             self.weights_ = {best: 1.0}
-        self.fits_ = {name: fits[name] for name in self.weights_}
-        self.best_round_ = sum(map(len, self.fits_.values()))
-        self.history_ = [{"round": k + 1, "risk_val": loss} for k, loss in enumerate(self.losses_.values())]
+        self.blend_loss_ = risk(blended(seen, self.weights_))
+        self.fits_ = {name: bags[name].fits for name in self.weights_}
+        without = without_each(seen, y, self.weights_, weights)
+        self.members_ = {
+            name: bag.about(self.weights_.get(name, 0.0), self.losses_.get(name), without.get(name))
+            for name, bag in bags.items()
+        }
+        self.alone_, self.bytes_ = None, {}
+
+    def _keep_one(
+        self, bags: Mapping[str, Bag], samples: Samples, some: np.ndarray, callbacks: Sequence[Callback]
+    ) -> None:
+        """The best member, fitted to all rows as far as its fits went, takes the blend's place."""
+        best = min(self.losses_, key=self.losses_.__getitem__)
+        # its length is known, and time was left for it
+        own = [each for each in callbacks if math.isinf(each.time_left())]
+        model = for_all_rows(bags[best].typical()).set_params(callbacks=own)
+        model.fit(samples.views, samples.y, None, samples.weights)
+        began = time.perf_counter()
+        self._of(model, samples.views[some])
+        self.alone_ = ROWS * (time.perf_counter() - began) / len(some)
+        self.weights_, self.fits_ = {best: 1.0}, {best: [model]}
 
     @property
     def n_rounds(self) -> int:
@@ -95,49 +144,22 @@ class _Ensemble(ViewsEstimator):
         """Σ_m w_m · the mean of the member's fits."""
         self._check_fitted()
         views = as_views(X)
-        means = {
-            name: np.mean([self._of(each, views) for each in fits], axis=0)
-            for name, fits in self.fits_.items()
-        }
+        with embeddings.held():
+            means = {
+                name: np.mean([self._of(each, views) for each in fits], axis=0)
+                for name, fits in self.fits_.items()
+            }
         return blended(means, self.weights_)
 
     def _write(self, folder: Path) -> dict[str, Any]:
-        from usboost.models import persistence
+        from usboost.models import ensemble_files
 
-        for name, k, model in self._parts():
-            persistence.save(model, folder / _place(list(self.fits_).index(name), k))
-        _link_equal_files(folder)
-        return {
-            "weights": self.weights_,
-            "losses": self.losses_,
-            "fits": {n: len(f) for n, f in self.fits_.items()},
-        }
-
-    def _parts(self) -> Iterator[tuple[str, int, Any]]:
-        for name, fits in self.fits_.items():
-            for k, model in enumerate(fits):
-                yield name, k, model
+        return ensemble_files.write(self, folder)
 
     def _read(self, document: Mapping[str, Any], folder: Path) -> None:
-        from usboost.models import persistence
+        from usboost.models import ensemble_files
 
-        weights = {str(name): float(value) for name, value in document["weights"].items()}
-        right = set(weights) <= set(self.members or ()) and weights and min(weights.values()) > 0
-        if not right or abs(sum(weights.values()) - 1) > 1e-9 or set(document["fits"]) != set(weights):
-            raise UsboostError("the weights are not those of its members, which sum to 1")
-        self.weights_ = weights
-        self.losses_ = {str(name): float(value) for name, value in document["losses"].items()}
-        self.fits_ = {}
-        for index, name in enumerate(weights):
-            self.fits_[name] = []
-            for k in range(int(document["fits"][name])):
-                model = persistence.load(folder / _place(index, k))
-                if type(model) is not type((self.members or {})[name]):
-                    raise UsboostError(f"the member {name} is a {type(model).__name__}")
-                self._check_member(model)
-                self.fits_[name].append(model)
-            if not self.fits_[name]:
-                raise UsboostError(f"the member {name} has no fit")
+        ensemble_files.read(self, document, folder)
 
     def _check_member(self, model: Any) -> None:
         """Refuse a member of other classes."""
@@ -153,40 +175,53 @@ class EnsembleClassifier(_Ensemble, ViewsClassifier):
 
     Parameters
     ----------
-    members : mapping of name to ViewsClassifier, unfitted
+    members : mapping of name to ViewsClassifier, unfitted; the first should be quick and good, as it is all
+        there is where there is time for no other
     folds : how many fits of each
-    validation_fraction, random_state, callbacks : as everywhere; no samples need be set aside
+    fast_predict : keep one model instead of the blend: the best member, fitted once more to all rows
+    validation_fraction, random_state, callbacks : as everywhere; no samples need be set aside. A `TimeLimit`
+        holds for all fits together, see `usboost.models.bags.in_time`
 
     Attributes
     ----------
     weights_ : of the members kept, by name; fits_ : their fitted models, one a fold
-    losses_ : log-loss of every member on the rows that its fits stopped on, and were not fitted to
-    classes_ ; n_estimators_ ; history_ : "risk_val" of each member
+    losses_ : log-loss of every member on the rows that its fits stopped on, and were not fitted to; where
+        time was short, on the folds that all members were fitted for
+    blend_loss_ : of the blend on these rows, that chose its weights
+    members_ : a `Member` of each, by name, also of those that are not kept
+    alone_ : with `fast_predict` the seconds in which the one model predicts 1,000 rows; else None
+    bytes_ : of each member's files, once they are written or read
+    classes_ ; n_estimators_ ; history_ : "loss" of each member
     """
 
     def __init__(
         self,
         members: Mapping[str, Any] | None = None,
         folds: int = 5,
+        fast_predict: bool = False,
         validation_fraction: float = 0.0,
         random_state: int = 0,
         callbacks: Sequence[Callback] | None = None,
     ) -> None:
         self.members = members
         self.folds = folds
+        self.fast_predict = fast_predict
         self.validation_fraction = validation_fraction
         self.random_state = random_state
         self.callbacks = callbacks
 
-    def _given(self, y: np.ndarray) -> np.ndarray:
-        return y  # members know the codes
-
     def _splits(self, y: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        rarest = int(np.bincount(y).min())
-        if rarest < 2:
-            raise UsboostError("a class has one row only, so no fold can be held out; add rows of it")
-        splitter = StratifiedKFold(min(self.folds, rarest), shuffle=True, random_state=self.random_state)
-        return splitter.split(np.zeros(len(y)), y)
+        counts = np.bincount(y)
+        if counts.max() < 2:
+            raise UsboostError("each class has one row only, so no fold can be held out; add rows")
+        # the one row of a class is always fitted to
+        single, others = np.flatnonzero(counts[y] == 1), np.flatnonzero(counts[y] > 1)
+        folds = min(self.folds, int(counts.max()))
+        splitter = StratifiedKFold(folds, shuffle=True, random_state=self.random_state)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="The least populated class")
+            for train, held in splitter.split(others, y[others]):
+                yield np.sort(np.concatenate([single, others[train]])), others[held]
 
     def _of(self, model: Any, views: Views) -> np.ndarray:
         found: np.ndarray = model.predict_proba(views)
@@ -221,18 +256,17 @@ class EnsembleRegressor(_Ensemble, ViewsRegressor):
         self,
         members: Mapping[str, Any] | None = None,
         folds: int = 5,
+        fast_predict: bool = False,
         validation_fraction: float = 0.0,
         random_state: int = 0,
         callbacks: Sequence[Callback] | None = None,
     ) -> None:
         self.members = members
         self.folds = folds
+        self.fast_predict = fast_predict
         self.validation_fraction = validation_fraction
         self.random_state = random_state
         self.callbacks = callbacks
-
-    def _given(self, y: np.ndarray) -> np.ndarray:
-        return y
 
     def _splits(self, y: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         return KFold(self.folds, shuffle=True, random_state=self.random_state).split(y)
@@ -248,16 +282,13 @@ class EnsembleRegressor(_Ensemble, ViewsRegressor):
         return self._blend(views)
 
 
-def _place(member: int, k: int) -> str:
-    return f"m{member}-{k}"
+def _time_left(callbacks: Sequence[Callback]) -> float:
+    return min((each.time_left() for each in callbacks), default=math.inf)
 
 
-def _link_equal_files(folder: Path) -> None:
-    """Keep equal files, such as a frozen backbone's weights, once: further ones are links to the first."""
-    first: dict[str, Path] = {}
-    for file in sorted(path for path in folder.rglob("*") if path.is_file()):
-        known = first.setdefault(digest_of(file), file)
-        if known is not file:
-            other = file.with_suffix(".link")
-            os.link(known, other)
-            other.replace(file)
+def _embed(members: Mapping[str, Any], views: Views) -> None:
+    """Embed the pictures that the members read as tables."""
+    given = (member.get_params(deep=False) for member in members.values())
+    reader = next((each for each in given if each.get("backbone") is not None), None)
+    if reader is not None:
+        embed(views, reader["backbone"], reader.get("device", "auto"))

@@ -13,6 +13,9 @@ Names = tuple[str, ...]
 TASKS = ("classification", "regression")
 """What a model may be asked for: classes, or numbers."""
 
+COMPONENTS = 64
+"""Principal components of a picture's embedding that trees read; see docs/results.md."""
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -56,7 +59,7 @@ KINDS = {
     "linear": Kind("a linear model", ("views",), pictures="embeddings", **_EXTERNAL),
     "forest": Kind("a random forest", ("views",), pictures="components", **_EXTERNAL),
     "prior": Kind("the same answer for every row", pictures=None, **_EXTERNAL),
-    "ensemble": Kind("an ensemble", ("members", "folds"), pictures="embeddings"),
+    "ensemble": Kind("an ensemble", ("members", "folds", "optional"), pictures="embeddings"),
     "choice": Kind("the best of several models", ("candidates",)),
     "boosted_network": Kind("boosted neural networks", views=False),
     "earlyboost": Kind("an early classifier of sequences", views=False),

@@ -16,6 +16,7 @@ from usboost.boosting.rounds import Clock, Round
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
+from usboost.evaluation.metrics import row_losses
 from usboost.evaluation.weighted import mean
 from usboost.files.arrays import read_arrays, write_arrays
 from usboost.learners.dimensions import COMPONENTS as COMPONENT_CHOICE
@@ -23,15 +24,13 @@ from usboost.learners.dimensions import Choice, Integer, Space
 from usboost.learners.networks.backbones import Backbone
 from usboost.learners.trees.tree import Tree
 from usboost.models.base import ViewsClassifier
+from usboost.models.entry import COMPONENTS
 from usboost.models.estimator import ViewsEstimator, as_views
 from usboost.models.reading import Reading, Wanted
 from usboost.models.regressor import ViewsRegressor
 
 NAME = "all"
 TREES = "forest.safetensors"
-
-COMPONENTS = 64
-"""Principal components of a picture's embedding that the trees read."""
 
 
 class _Forest(ViewsEstimator):
@@ -225,7 +224,7 @@ class ForestBaseline(_Forest, ViewsClassifier):
         return np.eye(len(self.classes_))[y]
 
     def _risk(self, predicted: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> float:
-        return -mean(np.log(np.maximum(predicted[np.arange(len(y)), y], 1e-12)), weights)
+        return mean(row_losses(y, predicted), weights)
 
     def predict_proba(self, X: Views | Mapping[str, Any]) -> np.ndarray:
         """The mean of the leaves' shares, float64 (n, M), columns as in ``classes_``."""
@@ -278,7 +277,7 @@ class ForestBaselineRegressor(_Forest, ViewsRegressor):
         return y[:, None]
 
     def _risk(self, predicted: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> float:
-        return mean(np.square(predicted[:, 0] - y), weights)
+        return mean(row_losses(y, predicted[:, 0]), weights)
 
     def _predict(self, views: Views) -> np.ndarray:
         return self._means(views)[:, 0]

@@ -211,6 +211,13 @@ class Reading:
             self.projections[view, components] = Projection(mean, axes)
 
 
+def embed(views: Views, backbone: Backbone, device: str = "auto") -> None:
+    """Embed all pictures, so that what reads them next finds it done."""
+    for name in views.names:
+        if _pictures(views[name]):
+            embedded(views[name], backbone, pick_device(device))
+
+
 def _pictures(view: View) -> bool:
     return getattr(view, "kind", None) in ("image", "pooled_images")
 

@@ -18,16 +18,14 @@ from usboost.boosting.callbacks import Callback, tell, watched
 from usboost.boosting.context import FitContext
 from usboost.boosting.rounds import Clock, Round
 from usboost.data.views import Views
-from usboost.errors import UsboostError
+from usboost.errors import Unsuited, UsboostError
 from usboost.learners.dimensions import Integer, Real, Space
 from usboost.learners.networks.backbones import Backbone
 from usboost.models.base import ViewsClassifier
+from usboost.models.entry import COMPONENTS
 from usboost.models.estimator import as_views
 from usboost.models.linear_views import MatrixOnViews
 from usboost.models.regressor import ViewsRegressor
-
-COMPONENTS = 64
-"""Principal components of a picture's embedding that the estimator reads."""
 
 PATIENCE = 50
 """Rounds without a better validation loss, for packages that stop early."""
@@ -43,6 +41,7 @@ class _Scikit(MatrixOnViews):
 
     components = COMPONENTS
     n_rounds = 1
+    learns_from_held = True  # from validation rows, too, where it chooses nothing on them
 
     @property
     def space(self) -> Space:
@@ -68,26 +67,35 @@ class _Scikit(MatrixOnViews):
         held = None
         if context.validation is not None:
             held = self._rows(context.validation[0]), context.validation[1]
-        if held is not None and not self.stops_early:
-            # nothing is chosen on the validation rows, so it may learn from them
+        if held is not None and not self.stops_early and self.learns_from_held:
             x, y = np.concatenate([x, held[0]]), np.concatenate([y, held[1]])
             if weights is not None:
                 unseen = context.held_weights
                 more = np.ones(len(held[1])) if unseen is None else unseen
                 weights = np.concatenate([weights, more])
+        self._learnt(x, y, len(views))
         clock = Clock()
         with watched(self, watch.callbacks):
-            given: dict[str, Any] = {}
+            given = self._hooks(watch.callbacks)
+            told = not given
             if held is not None and self.stops_early:
                 given |= {"eval_set": [held], "verbose": False}
             ready = self._ready(y)
             if weights is not None:
                 if not has_fit_parameter(ready, "sample_weight"):
-                    raise UsboostError(f"a {type(ready).__name__} takes no weights; leave it out")
+                    raise Unsuited(f"a {type(ready).__name__} takes no weights; leave it out")
                 given["sample_weight"] = weights
             self.estimator_ = ready.fit(x, y, **given)
-            tell(watch.callbacks, Round(1, None, {}, clock.seconds()))
+            if told:
+                tell(watch.callbacks, Round(1, None, {}, clock.seconds()))
         self.history_, self.best_round_ = watch.history, 1
+
+    def _learnt(self, x: np.ndarray, y: np.ndarray, rows: int) -> None:
+        """Told of what the estimator will be fitted to, (n, p) and (n,); so many are training rows."""
+
+    def _hooks(self, callbacks: Sequence[Callback]) -> dict[str, Any]:
+        """Arguments of the estimator's fit by which it tells of its rounds; empty if it cannot."""
+        return {}
 
 
 class ScikitBaseline(_Scikit, ViewsClassifier):
@@ -189,12 +197,18 @@ class Package:
     settings : of these, given a number of threads and a seed.
     stops_early : see `ScikitBaseline`.
     space : of these, by path.
+    rows, columns, n_classes : most that it is made for; None for any.
+    rows_on_cpu : most that are bearable without a GPU.
     """
 
     classes: Mapping[str, str]
     settings: Callable[[int, int], dict[str, Any]] = field(default=lambda threads, seed: {})
     stops_early: bool = False
     space: Space = field(default_factory=dict)
+    rows: int | None = None
+    columns: int | None = None
+    n_classes: int | None = None
+    rows_on_cpu: int | None = None
 
 
 def _xgboost(threads: int, seed: int) -> dict[str, Any]:
@@ -219,6 +233,7 @@ def _catboost(threads: int, seed: int) -> dict[str, Any]:
         "thread_count": threads,
         "random_seed": seed,
         "allow_writing_files": False,
+        "verbose": False,
     }
 
 
@@ -249,6 +264,19 @@ PACKAGES = {
     "tabpfn": Package(
         {"classification": "tabpfn:TabPFNClassifier", "regression": "tabpfn:TabPFNRegressor"},
         lambda threads, seed: {"random_state": seed},
+        # its version 2's own limits; without a GPU it refuses more than 1,000 rows itself
+        rows=10_000,
+        columns=500,
+        n_classes=10,
+        rows_on_cpu=1_000,
+    ),
+    "tabicl": Package(
+        {"classification": "tabicl:TabICLClassifier", "regression": "tabicl:TabICLRegressor"},
+        lambda threads, seed: {"random_state": seed, "n_jobs": threads},
+        # version 2's authors tried it up to these
+        rows=100_000,
+        columns=2_000,
+        rows_on_cpu=5_000,
     ),
 }
 """By name, which is also what is to be installed."""

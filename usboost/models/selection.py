@@ -6,18 +6,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from usboost.evaluation.metrics import row_losses
 from usboost.evaluation.weighted import error_of_mean, mean
 
 PICKS = 50
 """Models picked, with replacement; a weight is a share of the picks."""
-
-
-def losses(predicted: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Of each row, float64 (n,): log-loss in nats of probabilities (n, M), squared error of numbers (n,)."""
-    if predicted.ndim == 1:
-        return np.square(predicted - y)
-    own = predicted[np.arange(len(y)), y]
-    return np.asarray(-np.log(np.maximum(own, 1e-12)))
 
 
 def greedy_weights(
@@ -38,14 +31,22 @@ def greedy_weights(
     weights : float (n,), how many rows each stands for; by default 1
     """
     names = list(predicted)
-    total = np.zeros_like(predicted[names[0]], dtype=np.float64)
+    # of probabilities the loss reads those of the rows' own classes only
+    own = {name: each if each.ndim == 1 else each[np.arange(len(y)), y] for name, each in predicted.items()}
+    classes = predicted[names[0]].ndim > 1
+    codes = np.zeros(len(y), dtype=np.intp) if classes else y
+
+    def risk(told: np.ndarray) -> float:
+        return mean(row_losses(codes, told[:, None] if classes else told), weights)
+
+    total = np.zeros(len(y))
     chosen: list[str] = []
     best, kept = np.inf, 0
     for count in range(1, picks + 1):
-        risks = [mean(losses((total + predicted[name]) / count, y), weights) for name in names]
+        risks = [risk((total + own[name]) / count) for name in names]
         k = int(np.argmin(risks))
         chosen.append(names[k])
-        total = total + predicted[names[k]]
+        total = total + own[names[k]]
         if risks[k] < best:
             best, kept = risks[k], count
     found = chosen[:kept]
@@ -57,9 +58,30 @@ def blended(predicted: Mapping[str, np.ndarray], weights: Mapping[str, float]) -
     return np.asarray(sum(weight * predicted[name] for name, weight in weights.items()))
 
 
+def without_each(
+    predicted: Mapping[str, np.ndarray],
+    y: np.ndarray,
+    kept: Mapping[str, float],
+    weights: np.ndarray | None = None,
+) -> dict[str, float]:
+    """The loss of the blend that would be found without each of the models kept; none where it is all alone.
+
+    Parameters
+    ----------
+    predicted, y, weights : as of `greedy_weights`; kept : what it found.
+    """
+    found = {}
+    for left_out in kept:
+        others = {name: each for name, each in predicted.items() if name != left_out}
+        if others:
+            blend = blended(others, greedy_weights(others, y, weights))
+            found[left_out] = mean(row_losses(y, blend), weights)
+    return found
+
+
 def better_than_noise(
     blend: np.ndarray, single: np.ndarray, y: np.ndarray, weights: np.ndarray | None = None
 ) -> bool:
     """Whether a blend loses less than a single model, by more than the standard error of the difference."""
-    gains = losses(single, y) - losses(blend, y)
+    gains = row_losses(y, single) - row_losses(y, blend)
     return bool(mean(gains, weights) > error_of_mean(gains, weights))

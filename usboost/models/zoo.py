@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from usboost.errors import UsboostError
-from usboost.models.entry import KINDS, TASKS, Entry, LearnerSpec, Look
+from usboost.models.entry import COMPONENTS, KINDS, TASKS, Entry, LearnerSpec, Look
 
 
 def _network(*reads: str, **parameters: Any) -> LearnerSpec:
@@ -20,9 +20,6 @@ def _network(*reads: str, **parameters: Any) -> LearnerSpec:
 def _tree(*reads: str, **parameters: Any) -> LearnerSpec:
     return LearnerSpec("tree", reads or None, parameters)
 
-
-COMPONENTS = 64
-"""Principal components of a picture's embedding that trees read; see docs/results.md."""
 
 _CLASSES, _NUMBERS = ("classification",), ("regression",)
 _BOTH = {"U": _network(), "S": _tree()}
@@ -241,8 +238,16 @@ _ENTRIES = (
         "Best",
         "several models fitted to folds, their predictions weighted by what they tell of unseen rows",
         "ensemble",
-        changes={"members": ("linear_trees", "crossed", "2wl_ridge", "lgbm", "forest"), "folds": 5},
+        changes={"members": ("linear_trees", "2wl_ridge", "lgbm", "forest", "crossed"), "folds": 5}
+        | {"optional": ("catboost", "tabpfn", "tabicl")},  # where they are installed
         longer=5,
+    ),
+    Entry(
+        "good",
+        "Good",
+        "the quick ones of those models fitted to fewer folds, their predictions weighted in the same way",
+        "ensemble",
+        changes={"members": ("linear_trees", "2wl_ridge", "lgbm"), "folds": 3},
     ),
     # 2wl with one change each
     Entry(
@@ -351,6 +356,9 @@ OFFERED_FOR = {
 OFFERED = OFFERED_FOR["classification"]
 """Those for labels."""
 
+PRESETS = {"fast": "linear_trees", "good": "good", "best": "best"}
+"""Models by what a person wants of them."""
+
 _PARTS = {entry.part[0]: entry for entry in _ENTRIES if entry.part}
 _TITLES = dict(named for e in _ENTRIES for named in ((e.name, e.title), e.part) if named)
 
@@ -384,6 +392,41 @@ def for_table(name: str, task: str = "classification") -> Entry:
     if task not in CATALOGUE[name].tasks:
         raise UsboostError(f"{name}, {CATALOGUE[name].about}, is not for {task}; {choose}")
     return CATALOGUE[name]
+
+
+def wanted(model: str | None, preset: str | None, limited: bool = False) -> str:
+    """The name of the model that a person has asked for in one way or another.
+
+    Parameters
+    ----------
+    model : its name; preset : of `PRESETS`.
+    limited : whether there is a limit of time, which the default model then makes the most of.
+
+    Raises
+    ------
+    UsboostError
+        If both are given, or there is no such preset.
+    """
+    if model is not None and preset is not None:
+        raise UsboostError(f"the model {model} and the preset {preset} are given; leave one of them out")
+    if preset is not None and preset not in PRESETS:
+        raise UsboostError(f"unknown preset {preset!r}; choose among {', '.join(PRESETS)}")
+    return model or PRESETS[preset or ("best" if limited else "fast")]
+
+
+def check_options(name: str, *, refit: bool = False, fast_predict: bool = False) -> None:
+    """Refuse what `usboost.multimodal.fit.fit` cannot do with a model of the catalogue.
+
+    Raises
+    ------
+    UsboostError
+        If a blend is to be fitted again, or one model to be made one.
+    """
+    several = find(name).kind == "ensemble"
+    if refit and several:
+        raise UsboostError(f"{name} has several fits, which see all rows together; leave --refit out")
+    if fast_predict and not several:
+        raise UsboostError(f"{name} is one model already; leave --fast-predict out")
 
 
 def compared(one_table: bool, task: str = "classification") -> list[str]:

@@ -13,13 +13,14 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from usboost.boosting.callbacks import Callback
+from usboost.boosting.callbacks import Callback, TimeLimit
 from usboost.datasets.custom import SIZE
 from usboost.datasets.custom.columns import text_of
 from usboost.datasets.custom.own import OwnTable
 from usboost.datasets.custom.source import FrameRows
 from usboost.datasets.custom.table import FEWEST, read_own
 from usboost.errors import UsboostError
+from usboost.models import zoo
 from usboost.multimodal import bundle as bundles
 from usboost.multimodal.bundle import Bundle
 from usboost.multimodal.fit import fit as fit_table
@@ -36,7 +37,7 @@ class _Multimodal(BaseEstimator):
 
     task: ClassVar[Literal["classification", "regression"]]
 
-    model: str
+    model: str | None
     images: Columns
     categorical: Columns
     text: Columns
@@ -51,6 +52,9 @@ class _Multimodal(BaseEstimator):
     rounds: int | None
     refit: bool
     device: str
+    preset: Literal["fast", "good", "best"] | None
+    time_limit: float | None
+    fast_predict: bool
     random_state: int
     callbacks: Sequence[Callback] | None
 
@@ -59,6 +63,7 @@ class _Multimodal(BaseEstimator):
     n_features_in_: int
 
     def _fit(self, X: Any, y: Any, groups: Any, times: Any, weights: Any, **answers: Any) -> Self:
+        limit = [] if self.time_limit is None else [TimeLimit(self.time_limit)]
         frame = self._frame(X, reset=True)
         if len(frame) < FEWEST:
             rows = "1 sample" if len(frame) == 1 else f"{len(frame)} samples"
@@ -67,13 +72,14 @@ class _Multimodal(BaseEstimator):
         pictures = Pictures(self.backbone, self.finetune, self.size) if table.pictures else None
         fitted = fit_table(
             table,
-            self.model,
+            zoo.wanted(self.model, self.preset, limited=self.time_limit is not None),
             seed=self.random_state,
             rounds=self.rounds,
             pictures=pictures,
-            callbacks=self.callbacks,
+            callbacks=[*(self.callbacks or ()), *limit],
             refit=self.refit,
             device=self.device,
+            fast_predict=self.fast_predict,
             **answers,
         )
         self.bundle_, self.scores_ = fitted.bundle, fitted.scores
@@ -225,7 +231,7 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
 
     Parameters
     ----------
-    model : a name in `usboost.models.zoo.OFFERED`
+    model : a name in `usboost.models.zoo.OFFERED`; by default linear_trees, or with `time_limit` best
     images : column, or columns, of pictures: bytes, or paths below `images_root`
     categorical, text, drop : columns that are categories, or text, whatever they look like, and columns to
         leave out
@@ -243,6 +249,9 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
     device : of networks: "auto" (a GPU if there is one), "cpu" or "cuda"
     class_weight : "balanced", or a weight for each label (1 for those not in it), times the rows' own; see
         `usboost.multimodal.fit.fit` for what it does to probabilities
+    preset : instead of `model`: "fast" is one model, "good" and "best" are blends of several
+    time_limit : seconds; no round, or fit of a blend, begins that would end later
+    fast_predict : of a blend, keep its best model alone, fitted to all rows
     random_state : of the rows for early stopping, which are 15 %, and of the model
     callbacks : of the fit, see `usboost.boosting.callbacks`
 
@@ -258,7 +267,7 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
 
     def __init__(
         self,
-        model: str = "linear_trees",
+        model: str | None = None,
         images: Columns = None,
         categorical: Columns = None,
         text: Columns = None,
@@ -277,6 +286,9 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
         refit: bool = False,
         device: str = "auto",
         class_weight: Any = None,
+        preset: Literal["fast", "good", "best"] | None = None,
+        time_limit: float | None = None,
+        fast_predict: bool = False,
         random_state: int = 0,
         callbacks: Sequence[Callback] | None = None,
     ) -> None:
@@ -299,6 +311,9 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
         self.refit = refit
         self.device = device
         self.class_weight = class_weight
+        self.preset = preset
+        self.time_limit = time_limit
+        self.fast_predict = fast_predict
         self.random_state = random_state
         self.callbacks = callbacks
 
@@ -363,7 +378,7 @@ class MultimodalRegressor(RegressorMixin, _Multimodal):
 
     def __init__(
         self,
-        model: str = "linear_trees",
+        model: str | None = None,
         images: Columns = None,
         categorical: Columns = None,
         text: Columns = None,
@@ -378,6 +393,9 @@ class MultimodalRegressor(RegressorMixin, _Multimodal):
         rounds: int | None = None,
         refit: bool = False,
         device: str = "auto",
+        preset: Literal["fast", "good", "best"] | None = None,
+        time_limit: float | None = None,
+        fast_predict: bool = False,
         random_state: int = 0,
         callbacks: Sequence[Callback] | None = None,
     ) -> None:
@@ -396,6 +414,9 @@ class MultimodalRegressor(RegressorMixin, _Multimodal):
         self.rounds = rounds
         self.refit = refit
         self.device = device
+        self.preset = preset
+        self.time_limit = time_limit
+        self.fast_predict = fast_predict
         self.random_state = random_state
         self.callbacks = callbacks
 

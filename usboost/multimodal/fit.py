@@ -18,8 +18,9 @@ from usboost.datasets.custom.own import OwnTable
 from usboost.datasets.custom.written import plain_form
 from usboost.errors import UsboostError
 from usboost.evaluation.calibration import calibrated, tempered
-from usboost.evaluation.metrics import best_threshold
+from usboost.evaluation.metrics import best_threshold, row_losses
 from usboost.evaluation.weighted import error_of_mean, mean
+from usboost.models import zoo
 from usboost.models.chosen import ChosenClassifier, ChosenRegressor
 from usboost.models.refit import for_all_rows
 from usboost.models.weights import ClassWeight, class_factors, fit_weighted
@@ -69,6 +70,7 @@ def fit(
     refit: bool = False,
     device: str = "auto",
     class_weight: ClassWeight = None,
+    fast_predict: bool = False,
 ) -> Fitted:
     """Fit a model to 85 % of the rows, of each class, and early stop it on the others; see `splits.hold_out`.
 
@@ -90,6 +92,7 @@ def fit(
     class_weight : "balanced", or a weight for each class by its name, times the rows' own in the fit and in
         early stopping. Calibration, threshold and scores are without, on the classes as frequent as they
         are; but a temperature moves no class's share, so that probabilities lean to those of large weight.
+    fast_predict : of an ensemble, keep one model; see `usboost.models.ensemble.EnsembleClassifier`.
 
     Raises
     ------
@@ -100,6 +103,7 @@ def fit(
         raise UsboostError(f"a threshold is of two classes; leave --threshold {threshold} out")
     read = (pictures or Pictures()) if table.pictures else False
     views, task = tuple(table.pictures) or ("U",), TASKS[table.task]
+    zoo.check_options(name, refit=refit, fast_predict=fast_predict)
     model = build(
         name,
         pictures=read,
@@ -110,6 +114,8 @@ def fit(
         settings=settings,
         task=table.task,
     )
+    if fast_predict:
+        model.set_params(fast_predict=True)
     devices = [key for key in model.get_params(deep=True) if key.split("__")[-1] == "device"]
     model.set_params(**dict.fromkeys(devices, device))
     if class_weight is not None and not table.classes:
@@ -157,6 +163,8 @@ def fit(
     rows, best_round = (len(train), len(held)), model.best_round_
     if refit:
         everything, model = np.concatenate([train, held]), for_all_rows(model)
+        # its length is known, and a limit of time has ended the first fit
+        model.set_params(callbacks=[each for each in callbacks or () if math.isinf(each.time_left())])
         counts = None if own is None or stopping is None else np.concatenate([own, stopping])
         order = np.argsort(everything)
         everything, counts = everything[order], None if counts is None else counts[order]
@@ -258,7 +266,7 @@ def _pictures_help(
     for name in views.names:
         if name != "S":
             views = views.with_view(name, views[name][order])
-    gains = task.losses(labels, task.predict(model, views)) - task.losses(labels, given)
+    gains = row_losses(labels, task.predict(model, views)) - row_losses(labels, given)
     return mean(gains, weights) > error_of_mean(gains, weights)
 
 

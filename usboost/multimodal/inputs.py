@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from usboost.datasets.custom.own import OwnTable
 from usboost.models import zoo
-from usboost.models.entry import KINDS, Entry
-from usboost.models.zoo import COMPONENTS
+from usboost.models.entry import COMPONENTS, KINDS, Entry
 from usboost.multimodal.models import Pictures
 
 

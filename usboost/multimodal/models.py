@@ -10,10 +10,9 @@ from usboost.datasets.custom import SIZE
 from usboost.learners.networks.backbones import Backbone
 from usboost.models import builders, zoo
 from usboost.models.builders import Parts
-from usboost.models.entry import KINDS, Entry, LearnerSpec
+from usboost.models.entry import COMPONENTS, KINDS, Entry, LearnerSpec
 from usboost.models.paths import with_settings
 from usboost.models.scikit import outside as build_outside
-from usboost.models.zoo import COMPONENTS
 
 BOOSTING, EPOCHS, TREES = 100, 40, 2000
 """At most so many rounds, epochs and LightGBM trees; the validation rows stop them earlier."""
@@ -179,6 +178,9 @@ class OneComputer(Parts):
 
     def forest(self) -> dict[str, Any]:
         return self._reader()
+
+    def package(self) -> dict[str, Any]:
+        return {**({"n_trees": self.rounds} if self.rounds else {}), **self._reader()}
 
     def _reader(self) -> dict[str, Any]:
         """What reads pictures; nothing where there are none."""

@@ -15,6 +15,7 @@ from usboost.files import write_atomically
 from usboost.models import zoo
 from usboost.models.inspection import calibration, expected_calibration_error
 from usboost.models.occlusion import SHARE
+from usboost.multimodal import members
 from usboost.multimodal.bundle import Bundle
 from usboost.multimodal.page import importance
 from usboost.multimodal.page.scores import classes_of, coverage, tiles
@@ -130,6 +131,9 @@ def render(
         where_it_looks=where_it_looks,
         share=SHARE,
         heat=heat,
+        members=members.cells(bundle.model),
+        members_heads=members.heads(bool(card.classes)),
+        members_notes=members.notes(bundle.model),
     )
 
 

@@ -34,10 +34,6 @@ class Task(Protocol):
         """Each of these with its bootstrap interval of 95 %."""
         ...
 
-    def losses(self, labels: np.ndarray, predicted: np.ndarray) -> np.ndarray:
-        """How badly each row is predicted, float64 (n,): log-loss in nats, or the squared error."""
-        ...
-
 
 class Classification:
     """Classes, whose codes are the labels."""
@@ -59,10 +55,6 @@ class Classification:
     ) -> dict[str, Interval]:
         return intervals(labels, predicted, weight)
 
-    def losses(self, labels: np.ndarray, predicted: np.ndarray) -> np.ndarray:
-        own = predicted[np.arange(len(labels)), labels]
-        return np.asarray(-np.log(np.maximum(own, 1e-12)))
-
 
 class Regression:
     """A number."""
@@ -83,9 +75,6 @@ class Regression:
         self, labels: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None = None
     ) -> dict[str, Interval]:
         return regression_intervals(labels, predicted, weight)
-
-    def losses(self, labels: np.ndarray, predicted: np.ndarray) -> np.ndarray:
-        return np.square(labels - predicted)
 
 
 TASKS: dict[str, Task] = {"classification": Classification(), "regression": Regression()}

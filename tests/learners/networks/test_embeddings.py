@@ -37,7 +37,8 @@ def noise(n: int = 40, side: int = 12, seed: int = 0) -> Images:
 
 
 def small(cache: Path | str | bool | None, **changes: object) -> Backbone:
-    return Backbone("small_cnn", False, cache=str(cache) if isinstance(cache, Path) else cache, random=True)
+    where = str(cache) if isinstance(cache, Path) else cache
+    return Backbone("small_cnn", False, cache=where, random=True, **changes)
 
 
 @pytest.fixture(autouse=True)
@@ -160,6 +161,19 @@ def test_without_a_cache_nothing_is_written(
     monkeypatch.delenv("USBOOST_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
     assert embeddings.cache_folder(None) == tmp_path / "user" / "usboost" / "embeddings"
+
+
+def test_several_models_embed_pictures_once_without_a_cache() -> None:
+    view, seen = noise(), []
+    expected, other = (small(False, size=side).embed(view, CPU) for side in (12, 8))
+    with embeddings.progress(lambda done, total: seen.append(total)):
+        with embeddings.held():
+            for _ in range(3):
+                np.testing.assert_array_equal(small(False, size=12).embed(view, CPU), expected)
+            assert seen == [40]
+            np.testing.assert_array_equal(small(False, size=8).embed(view, CPU), other)
+        small(False, size=12).embed(view, CPU)
+    assert seen == [40] * 3
 
 
 def test_a_folder_that_cannot_be_written_costs_time_and_not_the_model(tmp_path: Path) -> None:

@@ -156,8 +156,8 @@ class Backbone(BaseEstimator):
                     made[0].backbone = architectures.split(made[0].backbone, self.name)[0]
             return made[0]
 
-        folder = embeddings.cache_folder(self.cache)
-        if folder is not None:
+        folder, called = embeddings.cache_folder(self.cache), ""
+        if folder is not None or embeddings.holding():
             side = (spec["size"],) * 2 if spec["size"] else (view.height, view.width)
             given = (_VERSION, self.name, side, spec["mean"], spec["deviation"], device.type, last)
             known = self._source()
@@ -168,8 +168,9 @@ class Backbone(BaseEstimator):
                     _digests[key] = digest
             else:
                 digest = _digests[key]
-            folder = folder / f"{self.name}-{digest}"
-        return embeddings.values_of(view, lambda: FrozenNetwork(network(), device), folder)
+            called = f"{self.name}-{digest}"
+            folder = None if folder is None else folder / called
+        return embeddings.values_of(view, lambda: FrozenNetwork(network(), device), folder, called)
 
     def _source(self) -> str | None:
         """What says which weights it has without reading them; None where that is not certain."""

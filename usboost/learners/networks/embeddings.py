@@ -69,6 +69,21 @@ def not_kept() -> Iterator[None]:
         _writing.reset(before)
 
 
+@contextmanager
+def held() -> Iterator[None]:
+    """Within it equal pictures are embedded once for several models, also where nothing is kept on disk."""
+    before = _holding.set(True)
+    try:
+        yield
+    finally:
+        _holding.reset(before)
+
+
+def holding() -> bool:
+    """Whether this is within `held`."""
+    return _holding.get()
+
+
 def cache_folder(chosen: str | bool | None) -> Path | None:
     """Where embeddings are kept: the folder chosen, $USBOOST_CACHE, or the user's; None for "off"."""
     if chosen is False or chosen == "off":
@@ -99,7 +114,9 @@ def picture_digests(view: Any) -> np.ndarray:
     return out
 
 
-def values_of(view: Any, compute: Callable[[], FrozenNetwork], folder: Path | None) -> np.ndarray:
+def values_of(
+    view: Any, compute: Callable[[], FrozenNetwork], folder: Path | None, network: str = ""
+) -> np.ndarray:
     """What a frozen network gives for each picture, computed if it is not in the folder.
 
     Parameters
@@ -107,6 +124,7 @@ def values_of(view: Any, compute: Callable[[], FrozenNetwork], folder: Path | No
     view : pictures; rows that its mask `absent` marks get zeros.
     compute : makes the network, if it is needed at all.
     folder : of this network and size alone; None keeps nothing.
+    network : what tells it from others, for `held`.
 
     Returns
     -------
@@ -119,8 +137,9 @@ def values_of(view: Any, compute: Callable[[], FrozenNetwork], folder: Path | No
         width = compute().shape(view)
         return np.zeros((len(view), *width), dtype=np.float16)
     keys = picture_digests(view)[there]
-    asked = (str(folder), len(view), keys.tobytes(), there.tobytes())
-    if folder is not None and (recent := _recent.get(asked)) is not None:
+    asked = (str(folder), network, len(view), keys.tobytes(), there.tobytes())
+    remembered = folder is not None or (holding() and bool(network))
+    if remembered and (recent := _recent.get(asked)) is not None:
         return recent[0]
     unique, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     store = _Store(folder)
@@ -134,7 +153,7 @@ def values_of(view: Any, compute: Callable[[], FrozenNetwork], folder: Path | No
         out = store.gathered(where[inverse.reshape(-1)], there, len(view))
         if out is not None:  # else a shard went away meanwhile
             break
-    if folder is not None:
+    if remembered:
         _recent.put(asked, (out,))
     return out
 
@@ -248,6 +267,7 @@ _shards = _Recent(_RECENT)
 _keys: dict[Path, np.ndarray] = {}  # of the shards that were read: 16 bytes a picture
 _listening: list[Progress] = []
 _writing: ContextVar[bool] = ContextVar("writing", default=True)
+_holding: ContextVar[bool] = ContextVar("holding", default=False)
 
 
 def forget() -> None:

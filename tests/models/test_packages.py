@@ -1,0 +1,96 @@
+"""Other packages as members of an ensemble, by a stand-in that learns when it predicts."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_diabetes, load_wine
+
+from usboost.data.table import Table
+from usboost.errors import Unsuited, UsboostError
+from usboost.models import builders, persistence, scikit
+from usboost.models.builders import Parts
+from usboost.models.ensemble import EnsembleClassifier
+from usboost.models.packages import PackageClassifier, PackageRegressor, installed
+from usboost.models.prior import PriorBaseline
+
+STAND_IN = """
+import numpy as np
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
+
+
+class TabICLClassifier(KNeighborsClassifier):
+    def __init__(self, random_state=None, n_jobs=None):
+        super().__init__(n_jobs=n_jobs)
+        self.random_state = random_state
+
+
+class TabICLRegressor(KNeighborsRegressor):
+    def __init__(self, random_state=None, n_jobs=None):
+        super().__init__(n_jobs=n_jobs)
+        self.random_state = random_state
+"""
+
+
+@pytest.fixture
+def tabicl(tmp_path, monkeypatch):
+    (tmp_path / "tabicl.py").write_text(STAND_IN)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "tabicl", raising=False)
+    yield
+    sys.modules.pop("tabicl", None)
+
+
+def views(x: np.ndarray) -> dict[str, Table]:
+    return {"S": Table.from_numeric(x.astype(np.float32))}
+
+
+def test_its_file_is_its_training_rows(tabicl, tmp_path, monkeypatch):
+    assert "tabicl" in installed()
+    for load, cls in ((load_wine, PackageClassifier), (load_diabetes, PackageRegressor)):
+        x, y = load(return_X_y=True)
+        held = views(x[:20]), y[:20]
+        model = cls("tabicl", ("S",), random_state=3).fit(views(x[20:]), y[20:], held)
+        assert model.estimator_.random_state == 3 and len(model.rows_[0]) == len(x) - 20
+        persistence.save(model, tmp_path / "m")
+        again = persistence.load(tmp_path / "m")
+        np.testing.assert_array_equal(again.predict(views(x)), model.predict(views(x)))
+    monkeypatch.setattr("usboost.models.packages.find_spec", lambda name: None)
+    with pytest.raises(UsboostError, match="needs tabicl, which is not installed; `pip install tabicl`"):
+        persistence.load(tmp_path / "m")
+
+
+def test_a_member_of_the_best_where_it_is_installed(tabicl, monkeypatch):
+    monkeypatch.setattr("usboost.models.builders.installed", lambda: ["tabicl"])
+    model = builders.build("best", Parts(), 4)
+    assert model.members["tabicl"].package == "tabicl" and list(model.members)[-1] == "tabicl"
+    assert "tabicl" not in builders.build("good", Parts(), 4).members
+    x, y = load_wine(return_X_y=True)
+    two = {"prior": PriorBaseline(), "tabicl": PackageClassifier("tabicl", ("S",))}
+    fitted = EnsembleClassifier(two, folds=3).fit(views(x), y)
+    assert fitted.members_["tabicl"].fits == 3 and "tabicl" in fitted.weights_
+    # it is judged by rows that it has not learnt from: a neighbour of itself would be certain
+    rng = np.random.default_rng(0)
+    noise = EnsembleClassifier(two, folds=3).fit(views(rng.normal(size=(200, 3))), rng.integers(0, 2, 200))
+    assert noise.losses_["tabicl"] > noise.losses_["prior"]
+
+
+def test_a_member_that_rows_do_not_suit_is_left_out(tabicl, monkeypatch):
+    x, y = load_wine(return_X_y=True)
+    monkeypatch.setitem(
+        scikit.PACKAGES, "tabicl", scikit.Package(scikit.PACKAGES["tabicl"].classes, n_classes=2)
+    )
+    alone = PackageClassifier("tabicl", ("S",))
+    with pytest.raises(Unsuited, match="tabicl takes up to 2 classes here, not 3"):
+        alone.fit(views(x), y)
+    fitted = EnsembleClassifier({"tabicl": alone, "prior": PriorBaseline()}, folds=3).fit(views(x), y)
+    assert fitted.weights_ == {"prior": 1.0} and "2 classes" in fitted.members_["tabicl"].left_out
+    with pytest.raises(UsboostError, match="takes up to 2 classes"):
+        EnsembleClassifier({"tabicl": alone}, folds=3).fit(views(x), y)
+    monkeypatch.setattr(import_module("tabicl").TabICLClassifier, "fit", lambda self, x, y: 1 / 0)
+    monkeypatch.setitem(scikit.PACKAGES, "tabicl", scikit.Package(scikit.PACKAGES["tabicl"].classes))
+    with pytest.raises(Unsuited, match="tabicl: division by zero"):
+        alone.fit(views(x), y)

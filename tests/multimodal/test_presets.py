@@ -1,0 +1,69 @@
+"""Models by their aim, and what the commands say of an ensemble's members."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.multimodal.conftest import numbers, refused, run
+from usboost import MultimodalClassifier, UsboostError
+from usboost.models import zoo
+from usboost.multimodal import bundle
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    path = tmp_path_factory.mktemp("presets") / "t.parquet"
+    numbers(150, classes=3).to_parquet(path)
+    return path
+
+
+def test_fit_and_report_show_the_members(table, tmp_path):
+    out = tmp_path / "model"
+    options = ("--label", "kind", "--rounds", 5, "--out", out)
+    done = run("fit", table, *options, "--preset", "good")
+    assert done.exit_code == 0, done.output
+    model = bundle.load(out).model
+    assert bundle.load(out).card.model == "good" and set(model.members_) == {
+        "linear_trees",
+        "2wl_ridge",
+        "lgbm",
+    }
+    assert run("report", out, table, "--out", tmp_path / "r.html").exit_code == 0
+    page = re.sub("<[^>]+>", " ", (tmp_path / "r.html").read_text())
+    for name, member in model.members_.items():
+        assert re.search(
+            rf"{name} +{member.weight:.2f} +{member.loss:.4f} ".replace("0.00", "(0.00|–)"), done.stdout
+        )
+        assert re.search(rf"{name}\s+\S+\s+{member.loss:.4f}", page)
+    assert f"{model.blend_loss_:.4f}" in done.stdout and f"{model.blend_loss_:.4f}" in page
+    assert "best round" not in done.stdout
+
+
+def test_one_model_of_a_blend(table, tmp_path):
+    options = ("--label", "kind", "--rounds", 5, "--out", tmp_path / "m")
+    done = run("fit", table, *options, "--time-limit", 60, "--fast-predict")
+    assert done.exit_code == 0 and "alone is kept, fitted once more to all rows" in done.stdout
+    found = bundle.load(tmp_path / "m")
+    assert found.card.model == "best" and found.model.n_estimators_ == 1
+    assert run("predict", tmp_path / "m", table, "--out", tmp_path / "p.csv").exit_code == 0
+
+
+def test_what_cannot_be_asked_for(table, tmp_path):
+    fit = ("fit", table, "--label", "kind", "--out", tmp_path / "m")
+    both = refused(*fit, "--model", "lgbm", "--preset", "good")
+    assert both == "the model lgbm and the preset good are given; leave one of them out"
+    assert "lgbm is one model already" in refused(*fit, "--model", "lgbm", "--fast-predict")
+    assert "leave --refit out" in refused(*fit, "--preset", "best", "--refit")
+    with pytest.raises(UsboostError, match="unknown preset 'slow'; choose among fast, good, best"):
+        zoo.wanted(None, "slow")
+
+
+def test_the_estimator_knows_them_too(table):
+    frame = numbers(150, classes=3)
+    x, y = frame.drop(columns="kind"), frame["kind"]
+    model = MultimodalClassifier(preset="good", rounds=3, time_limit=0.0).fit(x, y)
+    assert model.bundle_.card.model == "good" and model.bundle_.model.n_estimators_ == 1
+    assert MultimodalClassifier(rounds=3).fit(x, y).bundle_.card.model == zoo.PRESETS["fast"]
+    assert zoo.wanted(None, None, limited=True) == zoo.PRESETS["best"] == "best"

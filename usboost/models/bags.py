@@ -1,0 +1,160 @@
+"""The fits of an ensemble's members to folds: which there is time for, and what they tell of each member."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from usboost.boosting.callbacks import Callback, TimeLimit
+from usboost.data.views import Views
+from usboost.errors import UsboostError
+from usboost.models.estimator import Samples
+
+ROWS = 1000
+"""Rows that a time of predicting is given for."""
+
+
+@dataclass
+class Bag:
+    """A member's fits so far.
+
+    Attributes
+    ----------
+    member : unfitted; predict : what a fit of it says of views
+    seen : predictions of all rows, each by the fit whose fold holds it; without meaning before that fit
+    fits : the models, fold by fold
+    seconds : of each fit and its predictions
+    predicting : seconds that one row takes, through all fits
+    cut : whether time has stopped one of the fits
+    left_out : why it cannot be fitted; "" if it can
+    """
+
+    member: Any
+    predict: Callable[[Any, Views], np.ndarray]
+    seen: np.ndarray
+    fits: list[Any] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    predicting: float = 0.0
+    cut: bool = False
+    left_out: str = ""
+
+    def grow(
+        self,
+        samples: Samples,
+        split: tuple[np.ndarray, np.ndarray],
+        callbacks: Sequence[Callback],
+        seconds: float,
+    ) -> None:
+        """Fit once more, to the first rows of the split, for so many seconds at most; predict the others."""
+        limits = [] if math.isinf(seconds) else [TimeLimit(seconds)]
+        train, held = (samples[rows] for rows in split)
+        model = clone(self.member).set_params(callbacks=[*callbacks, *limits])
+        began = time.perf_counter()
+        model.fit(train.views, train.y, held.parts, train.weights)
+        fitted = time.perf_counter()
+        self.seen[split[1]] = self.predict(model, held.views)
+        ended = time.perf_counter()
+        self.fits.append(model)
+        self.seconds.append(ended - began)
+        self.predicting += (ended - fitted) / len(held.y)
+        self.cut = self.cut or any(limit.reached for limit in limits)
+
+    def typical(self) -> Any:
+        """The fit of the middle length."""
+        return sorted(self.fits, key=lambda fit: fit.best_round_)[len(self.fits) // 2]
+
+    def about(self, weight: float, loss: float | None, without: float | None) -> Member:
+        """For the ensemble's files and reports."""
+        fits, seconds = len(self.fits), sum(self.seconds)
+        return Member(weight, loss, without, fits, seconds, ROWS * self.predicting, self.cut, self.left_out)
+
+
+@dataclass(frozen=True)
+class Member:
+    """What is known of a member when its ensemble is fitted.
+
+    Attributes
+    ----------
+    weight : in the blend; 0 for one that is left out
+    loss : of the rows that it was not fitted to; None if there was no time for a fit
+    without : the blend's loss without it; None where it has no weight, or is all there is
+    fits : how many were made; seconds : in all
+    predicting : seconds to predict `ROWS` rows
+    cut : whether time has stopped one of the fits before its end
+    left_out : why it could not be fitted; "" if it could, or was not tried
+    """
+
+    weight: float = 0.0
+    loss: float | None = None
+    without: float | None = None
+    fits: int = 0
+    seconds: float = 0.0
+    predicting: float = 0.0
+    cut: bool = False
+    left_out: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Member:
+        """What `to_json` gave.
+
+        Raises
+        ------
+        UsboostError
+            If a value is none that a member can have.
+        """
+        found = cls(**document)
+        numbers = [found.weight, found.seconds, found.predicting, float(found.fits)]
+        numbers += [each for each in (found.loss, found.without) if each is not None]
+        if not all(isinstance(each, (int, float)) and math.isfinite(each) and each >= 0 for each in numbers):
+            raise UsboostError("what it says of a member is no number of at least 0")
+        return found
+
+
+def in_time(
+    bags: Mapping[str, Bag], folds: int, left: Callable[[], float]
+) -> Iterator[tuple[str, int, float]]:
+    """Member, fold and most seconds of each fit that there is time for.
+
+    The first fold of every member comes before the second of any. The very first fit is always made; another
+    member's first one has its share of the time left, and is left out where that is shorter than the quickest
+    fit so far. Of a member that has been fitted another fit begins only if it would end in time when it takes
+    as long as its last one.
+
+    Parameters
+    ----------
+    bags : by member, in the order in which they are tried; grown by the caller between two steps
+    left : seconds for further fits
+    """
+    for fold in range(folds):
+        for index, (name, bag) in enumerate(bags.items()):
+            seconds, fitted = left(), [each for each in bags.values() if each.fits]
+            if bag.left_out:
+                continue
+            if fold:
+                if len(bag.fits) < fold or bag.seconds[-1] > seconds:
+                    continue
+            elif fitted:
+                seconds /= len(bags) - index + 1  # as much as this first fit is left for further ones
+                if seconds < min(each.seconds[-1] for each in fitted):
+                    continue
+            yield name, fold, seconds
+
+
+def seen_by_all(
+    bags: Mapping[str, Bag], splits: Sequence[tuple[np.ndarray, np.ndarray]]
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Positions of the rows, in order, that every fitted member has predicted without having seen them, and
+    these predictions by member."""
+    fitted = {name: bag for name, bag in bags.items() if bag.fits}
+    depth = min(len(bag.fits) for bag in fitted.values())
+    rows = np.sort(np.concatenate([held for _, held in splits[:depth]]))
+    return rows, {name: bag.seen[rows] for name, bag in fitted.items()}
