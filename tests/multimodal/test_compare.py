@@ -126,6 +126,26 @@ def test_standings_are_the_scores_means_and_the_corrected_test(signs):
     assert max(adjusted) == pytest.approx(max(2 * min(p), max(p)) if max(adjusted) < 1 else 1)
 
 
+@pytest.mark.parametrize(
+    ("by", "own", "lower"),
+    [
+        ("balanced_accuracy", "balanced_accuracy", False),
+        ("average_precision", "pr_auc", False),
+        ("roc_auc", "auc", False),
+        ("neg_log_loss", "log_loss", True),
+        ("neg_brier_score", "brier", True),
+    ],
+)
+def test_models_are_ranked_by_scikit_learns_names(signs, by, own, lower):
+    models = {f"m{k}": lambda seed, k=k: Noisy(0.4 - 0.15 * k, random_state=k) for k in range(3)}
+    comparison = compare(signs, models, folds=2, by=by)
+    means = comparison.scores.groupby("model")[own].mean().sort_values(ascending=lower)
+    assert [each.model for each in comparison.standings()] == list(means.index) == ["m2", "m1", "m0"]
+    assert comparison.by == own in comparison.metrics
+    assert len(cells(comparison)[0]) == 2 + len(comparison.metrics) + 1
+    assert ("and so is PR-AUC" in notes(comparison)[0]) == (own == "pr_auc")
+
+
 def test_one_that_fails_stops_no_other(signs):
     models = {
         "fine": lambda seed: Noisy(0.2),
