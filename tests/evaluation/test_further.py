@@ -67,8 +67,8 @@ def test_scores_of_classes_are_scikit_learns(n_classes: int, weighted: bool) -> 
     for seed in range(8):
         rng = np.random.default_rng(seed)
         y = rng.permutation(np.append(np.arange(n_classes), rng.integers(0, n_classes, 12)))
-        raw = rng.random((len(y), n_classes)).round(1) + 0.05
-        p, weight = raw / raw.sum(axis=1, keepdims=True), rng.random(len(y)) + 0.1 if weighted else None
+        sixteenths = 1 + rng.multinomial(16 - n_classes, np.full(n_classes, 1 / n_classes), len(y))
+        p, weight = sixteenths / 16, rng.random(len(y)) + 0.1 if weighted else None
         found, model = TASKS["classification"].ranked(y, p, weight), Known().fit(p, y)
         for name in names:
             own = check_metric(name, RANKING["classification"])
