@@ -119,7 +119,7 @@ def fit(
 
     Trains on 85 % of each class's rows; early stops on the others and scores them. Without pictures the
     network and the trees of a model both read the whole table. Ctrl-C ends the fit and keeps the best round
-    so far.
+    so far. A fit that is killed has its rounds in a folder beside --out, and the same command goes on.
     """
     with exit_on_error():
         began = clock()
@@ -158,8 +158,14 @@ def fit(
         from usboost.learners.networks import embeddings
         from usboost.multimodal.fit import fit as fit_table
         from usboost.multimodal.models import Pictures
+        from usboost.multimodal.unfinished import unfinished
 
-        with progress(model) as show, progress("pictures") as told, embeddings.progress(told):
+        with (
+            unfinished(out.with_name(f"{out.name}.part"), note) as kept,
+            progress(model) as show,
+            progress("pictures") as told,
+            embeddings.progress(told),
+        ):
             pressed = Interrupt(lambda: note("the fit ends after this round; Ctrl-C again stops at once"))
             callbacks = [ShowRounds(progress=show), pressed]
             if time_limit is not None:
@@ -177,10 +183,11 @@ def fit(
                 refit=refit,
                 device=device,
                 class_weight=class_weight,
+                keep=kept,
             )
+            fitted.bundle.save(out)
         if pressed.pressed or (time_limit is not None and limit.reached):
             note("stopped before the fit had ended by itself; the best round so far is kept")
-        fitted.bundle.save(out)
         if fitted.pictures_help is False:
             left_out = getattr(fitted.bundle.model, "left_out_", ())
             what = "are not read: they do not help on rows that were not fitted to"

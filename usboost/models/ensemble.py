@@ -12,6 +12,7 @@ from sklearn.base import clone
 from sklearn.model_selection import KFold, StratifiedKFold
 
 from usboost.boosting.callbacks import Callback
+from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.context import FitContext
 from usboost.data.views import Views
 from usboost.errors import UsboostError
@@ -19,6 +20,7 @@ from usboost.evaluation.weighted import mean
 from usboost.files.arrays import digest_of
 from usboost.models.base import MODELS, ViewsClassifier
 from usboost.models.estimator import ViewsEstimator, as_views
+from usboost.models.inner_fits import InnerFits
 from usboost.models.regressor import ViewsRegressor
 from usboost.models.selection import better_than_noise, blended, greedy_weights, losses
 
@@ -55,20 +57,18 @@ class _Ensemble(ViewsEstimator):
     def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
         if not self.members:
             raise UsboostError("members is empty; give the models to combine by name")
-        splits, weights = list(self._splits(y)), context.weights
+        splits, weights, inner = list(self._splits(y)), context.weights, InnerFits(context)
         seen: dict[str, np.ndarray] = {}
         fits: dict[str, list[Any]] = {}
         self.history_ = []
-        for name, member in self.members.items():
+        for index, (name, member) in enumerate(self.members.items()):
             seen[name], fits[name] = self._nothing(len(y)), []
-            for train, held in splits:
-                model = clone(member).set_params(callbacks=list(context.callbacks))
-                stop: tuple[Any, ...] = (views[held], self._given(y[held]))
-                if weights is None:
-                    model.fit(views[train], self._given(y[train]), stop)
-                else:
-                    stop = (*stop, weights[held])
-                    model.fit(views[train], self._given(y[train]), stop, sample_weight=weights[train])
+            for k, (train, held) in enumerate(splits):
+                to, stop = (
+                    (views[rows], self._given(y[rows]), None if weights is None else weights[rows])
+                    for rows in (train, held)
+                )
+                model = inner.fit_or_load(clone(member), _place(index, k), to, stop)
                 seen[name][held] = self._of(model, views[held])
                 fits[name].append(model)
         self.losses_ = {name: mean(losses(each, y), weights) for name, each in seen.items()}
@@ -156,6 +156,7 @@ class EnsembleClassifier(_Ensemble, ViewsClassifier):
     members : mapping of name to ViewsClassifier, unfitted
     folds : how many fits of each
     validation_fraction, random_state, callbacks : as everywhere; no samples need be set aside
+    checkpoint : Checkpoint or path, optional; keeps the fits of every member and fold
 
     Attributes
     ----------
@@ -171,12 +172,14 @@ class EnsembleClassifier(_Ensemble, ViewsClassifier):
         validation_fraction: float = 0.0,
         random_state: int = 0,
         callbacks: Sequence[Callback] | None = None,
+        checkpoint: Checkpoint | Path | str | None = None,
     ) -> None:
         self.members = members
         self.folds = folds
         self.validation_fraction = validation_fraction
         self.random_state = random_state
         self.callbacks = callbacks
+        self.checkpoint = checkpoint
 
     def _given(self, y: np.ndarray) -> np.ndarray:
         return y  # members know the codes
@@ -224,12 +227,14 @@ class EnsembleRegressor(_Ensemble, ViewsRegressor):
         validation_fraction: float = 0.0,
         random_state: int = 0,
         callbacks: Sequence[Callback] | None = None,
+        checkpoint: Checkpoint | Path | str | None = None,
     ) -> None:
         self.members = members
         self.folds = folds
         self.validation_fraction = validation_fraction
         self.random_state = random_state
         self.callbacks = callbacks
+        self.checkpoint = checkpoint
 
     def _given(self, y: np.ndarray) -> np.ndarray:
         return y

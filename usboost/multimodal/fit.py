@@ -28,6 +28,7 @@ from usboost.multimodal.history import history_of
 from usboost.multimodal.models import Pictures, build
 from usboost.multimodal.splits import Rows, hold_out
 from usboost.multimodal.task import TASKS, Task
+from usboost.multimodal.unfinished import Unfinished
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ def fit(
     refit: bool = False,
     device: str = "auto",
     class_weight: ClassWeight = None,
+    keep: Unfinished | None = None,
 ) -> Fitted:
     """Fit a model to 85 % of the rows, of each class, and early stop it on the others; see `splits.hold_out`.
 
@@ -89,6 +91,7 @@ def fit(
     class_weight : "balanced", or a weight for each class by its name, times the rows' own in the fit and in
         early stopping. Calibration, threshold and scores are without, on the classes as frequent as they
         are; but a temperature moves no class's share, so that probabilities lean to those of large weight.
+    keep : where rounds are kept until the fit has ended, and gone on from.
 
     Raises
     ------
@@ -123,7 +126,7 @@ def fit(
             for rows, each in ((train, own), (held, weights))
         )
     fit_weighted(
-        model, (table.views(encoding, train), table.labels[train], own), (held_views, labels, stopping)
+        model, (table.views(encoding, train), table.labels[train], own), (held_views, labels, stopping), keep
     )
     seconds = time.perf_counter() - started
     predicted = task.predict(model, held_views)
@@ -153,7 +156,7 @@ def fit(
         order = np.argsort(everything)
         everything, counts = everything[order], None if counts is None else counts[order]
         encoding = table.fit_encoding(everything)
-        fit_weighted(model, (table.views(encoding, everything), table.labels[everything], counts), None)
+        fit_weighted(model, (table.views(encoding, everything), table.labels[everything], counts), None, keep)
         rows = (len(everything), 0)
     card = card_of(table, encoding, model=name, rows=rows, scores=scores, seed=seed, **answers)
     return Fitted(
@@ -199,8 +202,15 @@ Weighted = tuple[Views, np.ndarray, np.ndarray | None]
 """Rows, their labels, and their weights if they have any."""
 
 
-def fit_weighted(model: Any, train: Weighted, held: Weighted | None) -> None:
-    """Fit a model; only where there are weights need it know of them."""
+def fit_weighted(model: Any, train: Weighted, held: Weighted | None, keep: Unfinished | None = None) -> None:
+    """Fit a model; only where there are weights need it know of them.
+
+    Parameters
+    ----------
+    keep : where its rounds are kept.
+    """
+    if keep is not None:
+        keep.keep(model, *(each for each in (train, held) if each))
     if train[2] is None:
         model.fit(*train[:2], *([held[:2]] if held else []))
     else:
