@@ -34,7 +34,7 @@ class Killed(BaseException):
 
 
 class KillAfter(Callback):
-    """Kills at some round, counted over all fits inside a fit; counts the fits that began."""
+    """Kills after some new rounds of all fits inside a fit; counts these rounds, and the fits that began."""
 
     def __init__(self, rounds: float = float("inf")) -> None:
         self.left, self.fits, self.rounds = rounds, 0, 0
@@ -53,7 +53,7 @@ class KillAfter(Callback):
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    """Of a saved model, all but what it knows of the parameters."""
+    """Every file of a folder."""
     files = (path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
