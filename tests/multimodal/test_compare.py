@@ -172,6 +172,20 @@ def test_jobs_change_nothing(signs):
     pd.testing.assert_frame_equal(one.drop(columns="seconds"), two.drop(columns="seconds"))
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_it_says_what_runs(signs, jobs):
+    models = {"a": lambda seed: Noisy(0.2), "b": lambda seed: Noisy(fails_on=204)}
+    told = []
+    compare(signs, models, folds=5, jobs=jobs, running=told.append)
+    assert max(map(len, told)) == jobs and told[-1] == []
+    begun = [
+        each for before, now in zip([[], *told], told, strict=False) for each in now if each not in before
+    ]
+    assert sorted(set(begun)) == sorted(begun)
+    assert [f"a on fold {k} of 5" for k in range(1, 6)] == [each for each in begun if each[0] == "a"]
+    assert "b on fold 1 of 5" in begun
+
+
 def test_too_few_rows_of_a_class(signs):
     with pytest.raises(UsboostError, match="class 'minus' of 'y' has 150 rows, too few for 151 folds"):
         folds_of(signs, 151, 1, 0)

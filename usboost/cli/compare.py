@@ -195,6 +195,7 @@ def compare(
                 by=by,
                 keep=out,
                 progress=show,
+                running=show.running,
             )
         if comparison.kept:
             note(f"{comparison.kept:,} of {comparison.fits:,} fits were finished before, see {out}")

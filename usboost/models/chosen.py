@@ -50,7 +50,9 @@ class _Choice(ViewsEstimator):
         for index, (name, candidate) in enumerate(self.candidates.items()):
             train = views, self._given(y), context.weights
             validation = held, self._given(held_y), context.held_weights
-            model = InnerFits(context).fit(clone(candidate), f"c{index}", train, validation)
+            model = InnerFits(context.checkpoint, context.callbacks).fit(
+                clone(candidate), f"c{index}", train, validation
+            )
             self.losses_[name] = self._lost(model, held, held_y, context.held_weights)
             if not self.chosen_name_ or self.losses_[name] < self.losses_[self.chosen_name_]:
                 self.chosen_, self.chosen_name_ = model, name

@@ -57,7 +57,8 @@ class _Ensemble(ViewsEstimator):
     def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
         if not self.members:
             raise UsboostError("members is empty; give the models to combine by name")
-        splits, weights, inner = list(self._splits(y)), context.weights, InnerFits(context)
+        splits, weights = list(self._splits(y)), context.weights
+        inner = InnerFits(context.checkpoint, context.callbacks)
         seen: dict[str, np.ndarray] = {}
         fits: dict[str, list[Any]] = {}
         self.history_ = []

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from usboost.boosting.callbacks import Callback, tell
-from usboost.boosting.context import FitContext
+from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.rounds import Round
 from usboost.data.views import Views
 
@@ -26,25 +26,26 @@ class InnerFits:
 
     Attributes
     ----------
-    context : of the outer fit
+    checkpoint, callbacks : of the outer fit
     """
 
-    context: FitContext
+    checkpoint: Checkpoint | None
+    callbacks: Sequence[Callback]
 
     def fit(self, model: Any, name: str, train: Labelled, stop: Labelled) -> Any:
         """`model`, unfitted, fitted with the outer fit's callbacks."""
-        return self._fit(model, name, train, stop, self.context.callbacks)
+        return self._fit(model, name, train, stop, self.callbacks)
 
     def fit_or_load(self, model: Any, name: str, train: Labelled, stop: Labelled) -> Any:
         """The same, or the model as an earlier run saved it: then it has no ``history_``."""
         from usboost.models import persistence
 
-        if self.context.checkpoint is None or _keeps_rounds(model):
+        if self.checkpoint is None or _keeps_rounds(model):
             return self.fit(model, name, train, stop)
-        folder = self.context.checkpoint.folder / name
+        folder = self.checkpoint.folder / name
         if folder.exists():
             return persistence.load(folder)
-        asked = _Asked(self.context.callbacks)
+        asked = _Asked(self.callbacks)
         fitted = self._fit(model, name, train, stop, [asked])
         if not asked.stopped:  # else it is not what the same command would give
             persistence.save(fitted, folder)
@@ -54,8 +55,8 @@ class InnerFits:
         self, model: Any, name: str, train: Labelled, stop: Labelled, callbacks: Sequence[Callback]
     ) -> Any:
         model.set_params(callbacks=list(callbacks))
-        if self.context.checkpoint is not None and _keeps_rounds(model):
-            model.set_params(checkpoint=self.context.checkpoint.folder / name)
+        if self.checkpoint is not None and _keeps_rounds(model):
+            model.set_params(checkpoint=self.checkpoint.folder / name)
         validation = stop[:2] if stop[2] is None else stop
         weights = {} if train[2] is None else {"sample_weight": train[2]}
         return model.fit(*train[:2], validation, **weights)

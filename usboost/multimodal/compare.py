@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from usboost.data.progress import Progress
+from usboost.data.progress import Progress, Running
 from usboost.datasets.custom.encoding import Encoding
 from usboost.datasets.custom.own import OwnTable
 from usboost.errors import UsboostError
@@ -172,6 +172,7 @@ def compare(
     by: str | None = None,
     keep: Path | None = None,
     progress: Progress | None = None,
+    running: Callable[[Sequence[str]], None] | None = None,
 ) -> Comparison:
     """Fit every model to every fold's rows; the encoders learn from these rows only.
 
@@ -187,6 +188,7 @@ def compare(
         default accuracy, or RMSE.
     keep : a folder for the scores of finished fits, which are not made again; see `kept.KeptFits`.
     progress : called with (fits done, fits in all); those skipped after a failure count as done.
+    running : called with the fits that run, model and fold of each, whenever one begins or ends.
 
     Raises
     ------
@@ -204,11 +206,16 @@ def compare(
     rows: list[dict[str, float | str]] = []
     failures: dict[str, str] = {}
     kept, interrupted = KeptFits(keep, table), False
+    shown = Running(running)
 
     def work(task: tuple[str, int]) -> Result:
         name, k = task
         if name in failures:
             return None
+        with shown.during(f"{name} on fold {k + 1} of {len(parts)}"):
+            return result(name, k)
+
+    def result(name: str, k: int) -> Result:
         try:
             fold = parts[k]
             model = models[name](seed + fold.repeat - 1)

@@ -125,9 +125,10 @@ def fit(
             factors[table.labels[rows]] * (1.0 if each is None else each)
             for rows, each in ((train, own), (held, weights))
         )
-    fit_weighted(
-        model, (table.views(encoding, train), table.labels[train], own), (held_views, labels, stopping), keep
-    )
+    fitted_to = table.views(encoding, train), table.labels[train], own
+    if keep is not None:
+        keep.keep(model, fitted_to, (held_views, labels, stopping))
+    fit_weighted(model, fitted_to, (held_views, labels, stopping))
     seconds = time.perf_counter() - started
     predicted = task.predict(model, held_views)
     helps = None
@@ -156,7 +157,10 @@ def fit(
         order = np.argsort(everything)
         everything, counts = everything[order], None if counts is None else counts[order]
         encoding = table.fit_encoding(everything)
-        fit_weighted(model, (table.views(encoding, everything), table.labels[everything], counts), None, keep)
+        fitted_to = table.views(encoding, everything), table.labels[everything], counts
+        if keep is not None:
+            keep.keep(model, fitted_to)
+        fit_weighted(model, fitted_to, None)
         rows = (len(everything), 0)
     card = card_of(table, encoding, model=name, rows=rows, scores=scores, seed=seed, **answers)
     return Fitted(
@@ -202,15 +206,8 @@ Weighted = tuple[Views, np.ndarray, np.ndarray | None]
 """Rows, their labels, and their weights if they have any."""
 
 
-def fit_weighted(model: Any, train: Weighted, held: Weighted | None, keep: Unfinished | None = None) -> None:
-    """Fit a model; only where there are weights need it know of them.
-
-    Parameters
-    ----------
-    keep : where its rounds are kept.
-    """
-    if keep is not None:
-        keep.keep(model, *(each for each in (train, held) if each))
+def fit_weighted(model: Any, train: Weighted, held: Weighted | None) -> None:
+    """Fit a model; only where there are weights need it know of them."""
     if train[2] is None:
         model.fit(*train[:2], *([held[:2]] if held else []))
     else:

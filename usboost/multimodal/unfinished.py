@@ -57,7 +57,7 @@ class Unfinished:
 
         Parameters
         ----------
-        samples : (views, y) or (views, y, weights), of training and, if there are any, validation rows.
+        samples : (views, y, weights or None) of the training and, if there are any, the validation rows.
         """
         if "checkpoint" not in model.get_params(deep=False):
             return
