@@ -15,7 +15,7 @@ from flows.flow import Dataset, flow  # noqa: E402
 from tasks import links, page, promotion  # noqa: E402
 from tasks import settings as params  # noqa: E402
 
-Metric = Literal["f1", "accuracy", "auc", "log_loss"]
+Metric = Literal["f1", "accuracy", "auc", "log_loss", "roc_auc", "neg_log_loss"]
 
 
 @flow(name="promote", flow_run_name="promote-{dataset}")

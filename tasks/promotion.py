@@ -52,14 +52,14 @@ def promote(dataset: str, model: str, metric: str) -> Decision:
     Parameters
     ----------
     model : only fits of this model are candidates; "" for all
-    metric : one of `names.METRICS`
+    metric : one of `names.METRICS`, or as scikit-learn names it
 
     Raises
     ------
     UsboostError
         If the metric is unknown, or there is no finished run on the current data.
     """
-    check_metric(metric)
+    metric = check_metric(metric)
     data = tracking.digest(prepared_folder(dataset))
     fits = _candidates(dataset, model, metric, data)
     candidate = selection.best(((run, scores_of(_scores(run), "val")) for run in fits), metric)

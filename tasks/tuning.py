@@ -53,7 +53,7 @@ def tune(dataset: str, names: Sequence[str], settings: Settings, plan: Plan, by:
         If the dataset is not prepared or has folds, a model has no settings of its own to choose, or no trial
         has finished.
     """
-    check_metric(by)
+    by = check_metric(by)
     job, spaces = _task(dataset, names, settings, plan.seed, by)
     folder, card = tuning_folder(dataset), prepared_folder(dataset) / "card.json"
     identity = {"card": tracking.digest(card.parent), "file": _sha(card), "seed": plan.seed}

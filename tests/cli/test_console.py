@@ -22,6 +22,16 @@ def test_a_bar_within_another(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     assert "reading" in capsys.readouterr().err
 
 
+def test_a_bar_says_what_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "120")
+    with progress("comparing") as show:
+        show(3, 10)
+        show.running(["lgbm on fold 2 of 5", "forest on fold 2 of 5"])
+        show(4, 10)
+    assert "comparing: lgbm on fold 2 of 5, forest on fold 2 of 5" in capsys.readouterr().err
+
+
 def test_no_bar_in_a_file(capsys: pytest.CaptureFixture[str]) -> None:
     with progress("fitting") as fitting, progress("embedding") as embedding:
         fitting(1, 2)

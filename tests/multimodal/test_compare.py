@@ -126,6 +126,26 @@ def test_standings_are_the_scores_means_and_the_corrected_test(signs):
     assert max(adjusted) == pytest.approx(max(2 * min(p), max(p)) if max(adjusted) < 1 else 1)
 
 
+@pytest.mark.parametrize(
+    ("by", "own", "lower"),
+    [
+        ("balanced_accuracy", "balanced_accuracy", False),
+        ("average_precision", "pr_auc", False),
+        ("roc_auc", "auc", False),
+        ("neg_log_loss", "log_loss", True),
+        ("neg_brier_score", "brier", True),
+    ],
+)
+def test_models_are_ranked_by_scikit_learns_names(signs, by, own, lower):
+    models = {f"m{k}": lambda seed, k=k: Noisy(0.4 - 0.15 * k, random_state=k) for k in range(3)}
+    comparison = compare(signs, models, folds=2, by=by)
+    means = comparison.scores.groupby("model")[own].mean().sort_values(ascending=lower)
+    assert [each.model for each in comparison.standings()] == list(means.index) == ["m2", "m1", "m0"]
+    assert comparison.by == own in comparison.metrics
+    assert len(cells(comparison)[0]) == 2 + len(comparison.metrics) + 1
+    assert ("and so is PR-AUC" in notes(comparison)[0]) == (own == "pr_auc")
+
+
 def test_one_that_fails_stops_no_other(signs):
     models = {
         "fine": lambda seed: Noisy(0.2),
@@ -150,6 +170,20 @@ def test_jobs_change_nothing(signs):
     }
     one, two = (compare(signs, models, folds=3, repeats=2, jobs=jobs).scores for jobs in (1, 3))
     pd.testing.assert_frame_equal(one.drop(columns="seconds"), two.drop(columns="seconds"))
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_it_says_what_runs(signs, jobs):
+    models = {"a": lambda seed: Noisy(0.2), "b": lambda seed: Noisy(fails_on=204)}
+    told = []
+    compare(signs, models, folds=5, jobs=jobs, running=told.append)
+    assert max(map(len, told)) == jobs and told[-1] == []
+    begun = [
+        each for before, now in zip([[], *told], told, strict=False) for each in now if each not in before
+    ]
+    assert sorted(set(begun)) == sorted(begun)
+    assert [f"a on fold {k} of 5" for k in range(1, 6)] == [each for each in begun if each[0] == "a"]
+    assert "b on fold 1 of 5" in begun
 
 
 def test_too_few_rows_of_a_class(signs):

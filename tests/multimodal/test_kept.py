@@ -14,6 +14,7 @@ import pytest
 
 from tests.multimodal.conftest import numbers, run
 from usboost.datasets.custom.table import read_own
+from usboost.evaluation.names import RANKING
 from usboost.multimodal.compare import compare, folds_of
 from usboost.multimodal.kept import FILE, KeptFits
 from usboost.multimodal.models import build
@@ -124,7 +125,7 @@ def test_damaged_lines_are_fits_to_make_again(tmp_path):
     table = read_own(tmp_path / "t.csv", label="kind")
     model, fold = build("prior", pictures=False), folds_of(table, 3, 1, 0)[0]
     kept = KeptFits(tmp_path, table)
-    row = dict.fromkeys(("accuracy", "f1", "auc", "log_loss", "rows_train", "rows_test", "seconds"), 0.5)
+    row = dict.fromkeys((*RANKING["classification"], "rows_train", "rows_test", "seconds"), 0.5)
     kept.add(kept.key(model, fold), "prior", row)
     good = (tmp_path / FILE).read_bytes()
     short = good.replace(b'"auc": 0.5, ', b"")

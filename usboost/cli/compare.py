@@ -39,7 +39,7 @@ from usboost.cli.options import (
 )
 from usboost.datasets.custom import SIZE
 from usboost.errors import UsboostError
-from usboost.evaluation.names import METRICS_OF, check_metric, task_of
+from usboost.evaluation.names import METRICS_OF, RANKING, check_metric
 from usboost.models import zoo
 from usboost.models.settings_file import read_settings
 
@@ -47,6 +47,9 @@ OUTSIDE = ("catboost", "xgboost", "tabpfn", "tabicl")
 """Packages that `usboost.models.scikit` knows, which is not imported for a help text."""
 
 BY = ", ".join(each for metrics in METRICS_OF.values() for each in metrics)
+
+SCORES = tuple(each for scores in RANKING.values() for each in scores)
+"""Of all tasks."""
 
 
 def compare(
@@ -74,7 +77,11 @@ def compare(
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Fits at a time.")] = 1,
     by: Annotated[
         str | None,
-        typer.Option("--by", help=f"Score to rank by: {BY} [default: accuracy, RMSE].", show_default=False),
+        typer.Option(
+            "--by",
+            help=f"Score to rank by: {BY}, or any other of scikit-learn's names [default: accuracy, RMSE].",
+            show_default=False,
+        ),
     ] = None,
     out: Annotated[
         Path | None,
@@ -113,8 +120,8 @@ def compare(
     more models or --repeats makes only the new fits. Ctrl-C shows what is there.
     """
     with exit_on_error():
-        if by is not None and task_of(by) is None:
-            raise UsboostError(f"unknown score {by!r}; choose among {BY}")
+        if by is not None:
+            check_metric(by, SCORES)
         given = None if models is None else parsed_names(models)
         chosen = read_settings(settings) if settings is not None else {}
         if out is not None and out.exists() and not out.is_dir():
@@ -147,7 +154,7 @@ def compare(
         for name in names:
             if name not in OUTSIDE and name not in (others or ()):
                 zoo.for_table(name, own.task)
-        check_metric(by or METRICS_OF[own.task][0], own.task)
+        check_metric(by or METRICS_OF[own.task][0], RANKING[own.task])
         # imported late, so that mistakes are reported without loading torch
         from usboost.learners.networks import embeddings
         from usboost.models.scikit import check_outside
@@ -182,6 +189,7 @@ def compare(
                 by=by,
                 keep=out,
                 progress=show,
+                running=show.running,
             )
         if comparison.kept:
             note(f"{comparison.kept:,} of {comparison.fits:,} fits were finished before, see {out}")

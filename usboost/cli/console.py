@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -14,8 +14,6 @@ from usboost.errors import UsboostError
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress as Bars
-
-    from usboost.data.progress import Progress
 
 
 def say(text: str) -> None:
@@ -55,8 +53,24 @@ def ended_as_interrupted() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+class Bar:
+    """A progress bar: called with (done, in all), and told in words what is going on."""
+
+    def __init__(self, bars: Bars, what: str, *, inner: bool) -> None:
+        self._bars, self._what, self._inner = bars, what, inner
+        self._task = bars.add_task(what, total=None, visible=not inner)
+
+    def __call__(self, done: int, total: int) -> None:
+        visible = not self._inner or done < total
+        self._bars.update(self._task, completed=done, total=total or None, visible=visible)
+
+    def running(self, what: Sequence[str]) -> None:
+        """Show what runs at this moment."""
+        self._bars.update(self._task, description=": ".join([self._what, ", ".join(what)][: 1 + bool(what)]))
+
+
 @contextmanager
-def progress(what: str) -> Iterator[Progress]:
+def progress(what: str) -> Iterator[Bar]:
     """A progress bar on stderr while the block runs, on a terminal only; removed at the end.
 
     One within another, such as of pictures that are embedded while a model is fitted, is a second bar; it
@@ -66,28 +80,19 @@ def progress(what: str) -> Iterator[Progress]:
     from rich.progress import Progress as Bars
 
     if _open:
-        yield _bar(_open[-1], what, inner=True)
+        yield Bar(_open[-1], what, inner=True)
         return
     stderr = console(err=True)
     columns = (*Bars.get_default_columns()[:-1], MofNCompleteColumn(), TimeRemainingColumn())
     with Bars(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as bars:
         _open.append(bars)
         try:
-            yield _bar(bars, what, inner=False)
+            yield Bar(bars, what, inner=False)
         finally:
             _open.pop()
 
 
 _open: list[Bars] = []  # the bars on the screen, if there are any
-
-
-def _bar(bars: Bars, what: str, *, inner: bool) -> Progress:
-    task = bars.add_task(what, total=None, visible=not inner)
-
-    def show(done: int, total: int) -> None:
-        bars.update(task, completed=done, total=total or None, visible=not inner or done < total)
-
-    return show
 
 
 def console(err: bool = False) -> Console:

@@ -142,7 +142,7 @@ def fit(
 
     Trains on 85 % of each class's rows; early stops on the others and scores them. Without pictures the
     network and the trees of a model both read the whole table. Ctrl-C ends the fit and keeps the best round
-    so far.
+    so far. A fit that is killed has its rounds in a folder beside --out, and the same command goes on.
     """
     with exit_on_error():
         began = clock()
@@ -154,10 +154,10 @@ def fit(
         learners = chosen_learners(learner)
         chosen = parsed_settings(settings)
         if settings_file is not None:
-            kept = read_settings(settings_file)
-            if model not in kept:
+            from_file = read_settings(settings_file)
+            if model not in from_file:
                 note(f"{settings_file} has no settings of {model}, which is fitted as it is")
-            chosen = {**kept.get(model, {}), **chosen}
+            chosen = {**from_file.get(model, {}), **chosen}
         import_named(imports)
         from usboost.multimodal.bundle import check_place
 
@@ -189,8 +189,14 @@ def fit(
         from usboost.learners.networks import embeddings
         from usboost.multimodal.fit import fit as fit_table
         from usboost.multimodal.models import Pictures
+        from usboost.multimodal.unfinished import unfinished
 
-        with progress(model) as show, progress("pictures") as told, embeddings.progress(told):
+        with (
+            unfinished(out.with_name(f"{out.name}.part"), note) as keep,
+            progress(model) as show,
+            progress("pictures") as told,
+            embeddings.progress(told),
+        ):
             pressed = Interrupt(lambda: note("the fit ends after this round; Ctrl-C again stops at once"))
             callbacks = [ShowRounds(progress=show), pressed]
             if time_limit is not None:
@@ -210,10 +216,11 @@ def fit(
                 device=device,
                 class_weight=class_weight,
                 fast_predict=fast_predict,
+                keep=keep,
             )
+            fitted.bundle.save(out)
         if pressed.pressed or (time_limit is not None and limit.reached):
             note("stopped before the fit had ended by itself; the best round so far is kept")
-        fitted.bundle.save(out)
         if fitted.pictures_help is False:
             left_out = getattr(fitted.bundle.model, "left_out_", ())
             what = "are not read: they do not help on rows that were not fitted to"

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from usboost.cli import tables
-from usboost.cli.compare import BY, OUTSIDE, parsed_names
+from usboost.cli.compare import BY, OUTSIDE, SCORES, parsed_names
 from usboost.cli.console import console, ended_as_interrupted, exit_on_error, note, progress, say
 from usboost.cli.options import (
     NAMES,
@@ -43,7 +43,7 @@ from usboost.cli.options import (
 )
 from usboost.datasets.custom import SIZE
 from usboost.errors import UsboostError
-from usboost.evaluation.names import check_metric, metric_name, task_of
+from usboost.evaluation.names import RANKING, check_metric, metric_name
 from usboost.models import zoo
 from usboost.models.settings_file import parsed_settings, read_settings
 
@@ -125,8 +125,8 @@ def tune(
     """
     with exit_on_error():
         deadline = float("inf") if time_limit is None else now() + time_limit
-        if by is not None and task_of(by) is None:
-            raise UsboostError(f"unknown score {by!r}; choose among {BY}")
+        if by is not None:
+            check_metric(by, SCORES)
         given = None if models is None else parsed_names(models)
         fixed = parsed_settings(settings)
         begin = {} if settings_file is None else read_settings(settings_file)
@@ -159,7 +159,7 @@ def tune(
             if name not in OUTSIDE:
                 zoo.for_table(name, own.task)
         if by is not None:
-            check_metric(by, own.task)
+            by = check_metric(by, RANKING[own.task])
         # imported late, so that mistakes are reported without loading torch
         from usboost.learners.networks import embeddings
         from usboost.models.scikit import check_outside

@@ -91,20 +91,22 @@ def auc(positive: np.ndarray, score: np.ndarray, weight: np.ndarray | None = Non
     return float(above / (n * (len(positive) - n)))
 
 
-def average_precision(positive: np.ndarray, score: np.ndarray) -> float:
+def average_precision(positive: np.ndarray, score: np.ndarray, weight: np.ndarray | None = None) -> float:
     """The area under the steps of precision over recall (PR-AUC), Σ (recall_k − recall_{k−1}) · precision_k.
 
     Parameters
     ----------
     positive : bool array of shape (n,); NaN where none is true
     score : float array of shape (n,); equal scores are one threshold
+    weight : float array of shape (n,), positive; by default 1
     """
     order = np.argsort(-score, kind="stable")
-    ranked, found = score[order], np.cumsum(positive[order])
+    own = np.ones(len(score)) if weight is None else weight[order]
+    ranked, above, found = score[order], np.cumsum(own), np.cumsum(own * positive[order])
     if not len(found) or not found[-1]:
         return float("nan")
     cuts = np.append(np.flatnonzero(ranked[1:] < ranked[:-1]), len(score) - 1)
-    return float((np.diff(found[cuts], prepend=0) * found[cuts] / (cuts + 1)).sum() / found[-1])
+    return float((np.diff(found[cuts], prepend=0) * found[cuts] / above[cuts]).sum() / found[-1])
 
 
 def per_class(counts: np.ndarray) -> dict[str, np.ndarray]:

@@ -18,6 +18,21 @@ NAMES = {
     "pinball": "pinball loss",
     "pr_auc": "PR-AUC",
     "balanced_accuracy": "balanced accuracy",
+    "precision": "precision",
+    "recall": "recall",
+    "precision_macro": "macro precision",
+    "recall_macro": "macro recall",
+    "f1_macro": "macro F1",
+    "precision_weighted": "weighted precision",
+    "recall_weighted": "weighted recall",
+    "f1_weighted": "weighted F1",
+    "mcc": "Matthews correlation",
+    "brier": "Brier score",
+    "mse": "MSE",
+    "median_ae": "median absolute error",
+    "mape": "MAPE",
+    "max_error": "largest error",
+    "explained_variance": "explained variance",
     "answer_f1": "F1 at the threshold",
     "answer_accuracy": "accuracy at the threshold",
     "early_accuracy": "accuracy when decided",
@@ -38,7 +53,41 @@ ANSWER_METRICS = ("pr_auc", "balanced_accuracy", "answer_f1", "answer_accuracy")
 METRICS_OF = {"classification": METRICS, "regression": REGRESSION_METRICS}
 """The scores of each task; the pinball loss is asked for beside them, since it needs a quantile."""
 
-LOWER_IS_BETTER = frozenset({"log_loss", "rmse", "mae", "pinball"})
+FURTHER = (
+    *("balanced_accuracy", "pr_auc", "precision", "recall", "precision_macro", "recall_macro", "f1_macro"),
+    *("precision_weighted", "recall_weighted", "f1_weighted", "mcc", "brier"),
+)
+"""What `further.further` gives of any classifier, beside `METRICS`."""
+
+FURTHER_REGRESSION = ("mse", "median_ae", "mape", "max_error", "explained_variance")
+"""What `further.further_regression` gives of any regressor, beside `REGRESSION_METRICS`."""
+
+RANKING = {
+    "classification": (*METRICS, *FURTHER),
+    "regression": (*REGRESSION_METRICS, *FURTHER_REGRESSION),
+}
+"""The scores of each task that models can be ranked by."""
+
+SCIKIT = {
+    "average_precision": "pr_auc",
+    "roc_auc": "auc",
+    "roc_auc_ovr": "auc",
+    "neg_log_loss": "log_loss",
+    "neg_brier_score": "brier",
+    "matthews_corrcoef": "mcc",
+    **dict.fromkeys(("f1_micro", "precision_micro", "recall_micro"), "accuracy"),
+    "neg_root_mean_squared_error": "rmse",
+    "neg_mean_squared_error": "mse",
+    "neg_mean_absolute_error": "mae",
+    "neg_median_absolute_error": "median_ae",
+    "neg_mean_absolute_percentage_error": "mape",
+    "neg_max_error": "max_error",
+}
+"""Our names of scikit-learn's scorers, where they differ."""
+
+LOWER_IS_BETTER = frozenset(
+    {"log_loss", "rmse", "mae", "pinball", "brier", "mse", "median_ae", "mape", "max_error"}
+)
 
 
 def metric_name(metric: str) -> str:
@@ -46,22 +95,22 @@ def metric_name(metric: str) -> str:
     return NAMES.get(metric, metric)
 
 
-def task_of(metric: str) -> str | None:
-    """The task that a score is of, a key of `METRICS_OF`; None of one that is of none."""
-    return next((task for task, metrics in METRICS_OF.items() if metric in metrics), None)
+def check_metric(metric: str, known: Sequence[str] = METRICS) -> str:
+    """Our name of a score that is given by it, or by scikit-learn's.
 
-
-def check_metric(metric: str, task: str = "classification") -> None:
-    """Refuse a score that is none of a task's, a key of `METRICS_OF`.
+    Parameters
+    ----------
+    known : our names of those that may be given.
 
     Raises
     ------
     UsboostError
-        Listing the known ones.
+        If it is none of these; listing them.
     """
-    known = METRICS_OF[task]
-    if metric not in known:
+    found = SCIKIT.get(metric, metric)
+    if found not in known:
         raise UsboostError(f"unknown score {metric!r}; choose among {', '.join(known)}")
+    return found
 
 
 def f1_of(classes: Sequence[str]) -> str:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 
-from usboost.boosting.callbacks import Callback, TimeLimit
+from usboost.boosting.callbacks import TimeLimit
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.models.estimator import Samples
+from usboost.models.inner_fits import InnerFits
 
 ROWS = 1000
 """Rows that a time of predicting is given for."""
@@ -48,15 +49,17 @@ class Bag:
         self,
         samples: Samples,
         split: tuple[np.ndarray, np.ndarray],
-        callbacks: Sequence[Callback],
+        inner: InnerFits,
+        place: str,
         seconds: float,
     ) -> None:
         """Fit once more, to the first rows of the split, for so many seconds at most; predict the others."""
         limits = [] if math.isinf(seconds) else [TimeLimit(seconds)]
         train, held = (samples[rows] for rows in split)
-        model = clone(self.member).set_params(callbacks=[*callbacks, *limits])
         began = time.perf_counter()
-        model.fit(train.views, train.y, held.parts, train.weights)
+        limited = replace(inner, callbacks=[*inner.callbacks, *limits])
+        parts = ((each.views, each.y, each.weights) for each in (train, held))
+        model = limited.fit_or_load(clone(self.member), place, *parts)
         fitted = time.perf_counter()
         self.seen[split[1]] = self.predict(model, held.views)
         ended = time.perf_counter()

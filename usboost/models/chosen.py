@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
 
 from usboost.boosting.callbacks import Callback
+from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.context import FitContext
 from usboost.data.views import Views
 from usboost.errors import UsboostError
@@ -16,6 +18,7 @@ from usboost.evaluation.metrics import rmse, score
 from usboost.learners.trees.tree import Tree
 from usboost.models.base import MODELS, ViewsClassifier
 from usboost.models.estimator import ViewsEstimator
+from usboost.models.inner_fits import InnerFits
 from usboost.models.regressor import ViewsRegressor
 
 
@@ -44,10 +47,12 @@ class _Choice(ViewsEstimator):
             raise UsboostError("models are chosen on validation rows; give some, or a validation_fraction")
         held, held_y = context.validation
         self.losses_, self.chosen_name_ = {}, ""
-        for name, candidate in self.candidates.items():
-            model = clone(candidate).set_params(callbacks=list(context.callbacks))
+        for index, (name, candidate) in enumerate(self.candidates.items()):
+            train = views, self._given(y), context.weights
             validation = held, self._given(held_y), context.held_weights
-            model.fit(views, self._given(y), validation, context.weights)
+            model = InnerFits(context.checkpoint, context.callbacks).fit(
+                clone(candidate), f"c{index}", train, validation
+            )
             self.losses_[name] = self._lost(model, held, held_y, context.held_weights)
             if not self.chosen_name_ or self.losses_[name] < self.losses_[self.chosen_name_]:
                 self.chosen_, self.chosen_name_ = model, name
@@ -84,6 +89,8 @@ class ChosenClassifier(_Choice, ViewsClassifier):
         Watch every fit.
     random_state : int
         Of the samples set aside.
+    checkpoint : Checkpoint or path, optional
+        Keeps the rounds of every candidate that can keep them.
 
     Attributes
     ----------
@@ -100,11 +107,13 @@ class ChosenClassifier(_Choice, ViewsClassifier):
         validation_fraction: float = 0.15,
         callbacks: Sequence[Callback] = (),
         random_state: int = 0,
+        checkpoint: Checkpoint | Path | str | None = None,
     ) -> None:
         self.candidates = candidates
         self.validation_fraction = validation_fraction
         self.callbacks = callbacks
         self.random_state = random_state
+        self.checkpoint = checkpoint
 
     def _given(self, y: np.ndarray) -> np.ndarray:
         return self.classes_[y]
@@ -125,7 +134,7 @@ class ChosenRegressor(_Choice, ViewsRegressor):
     Parameters
     ----------
     candidates : mapping of name to ViewsRegressor
-    validation_fraction, callbacks, random_state : as of `ChosenClassifier`
+    validation_fraction, callbacks, random_state, checkpoint : as of `ChosenClassifier`
 
     Attributes
     ----------
@@ -141,11 +150,13 @@ class ChosenRegressor(_Choice, ViewsRegressor):
         validation_fraction: float = 0.15,
         callbacks: Sequence[Callback] = (),
         random_state: int = 0,
+        checkpoint: Checkpoint | Path | str | None = None,
     ) -> None:
         self.candidates = candidates
         self.validation_fraction = validation_fraction
         self.callbacks = callbacks
         self.random_state = random_state
+        self.checkpoint = checkpoint
 
     def _centre(self, y: np.ndarray, weights: np.ndarray | None) -> float:
         return 0.0

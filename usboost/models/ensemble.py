@@ -13,6 +13,7 @@ import numpy as np
 from sklearn.model_selection import KFold, StratifiedKFold
 
 from usboost.boosting.callbacks import Callback
+from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.context import FitContext
 from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError
@@ -22,6 +23,7 @@ from usboost.learners.networks import embeddings
 from usboost.models.bags import ROWS, Bag, Member, in_time, seen_by_all
 from usboost.models.base import MODELS, ViewsClassifier
 from usboost.models.estimator import Samples, ViewsEstimator, as_views
+from usboost.models.inner_fits import InnerFits
 from usboost.models.reading import embed
 from usboost.models.refit import for_all_rows
 from usboost.models.regressor import ViewsRegressor
@@ -76,9 +78,11 @@ class _Ensemble(ViewsEstimator):
                 spared += max((bag.seconds[-1] for bag in bags.values() if bag.fits), default=0.0)
             return _time_left(context.callbacks) - spared
 
+        inner, places = InnerFits(context.checkpoint, context.callbacks), list(bags)
         for name, fold, seconds in in_time(bags, len(splits), left):
             try:
-                bags[name].grow(samples, splits[fold], context.callbacks, seconds)
+                place = f"m{places.index(name)}-{fold}"
+                bags[name].grow(samples, splits[fold], inner, place, seconds)
             except Unsuited as error:
                 bags[name].left_out = str(error)
         if not any(bag.fits for bag in bags.values()):
@@ -181,6 +185,7 @@ class EnsembleClassifier(_Ensemble, ViewsClassifier):
     fast_predict : keep one model instead of the blend: the best member, fitted once more to all rows
     validation_fraction, random_state, callbacks : as everywhere; no samples need be set aside. A `TimeLimit`
         holds for all fits together, see `usboost.models.bags.in_time`
+    checkpoint : Checkpoint or path, optional; keeps the fits of every member and fold
 
     Attributes
     ----------
@@ -202,6 +207,7 @@ class EnsembleClassifier(_Ensemble, ViewsClassifier):
         validation_fraction: float = 0.0,
         random_state: int = 0,
         callbacks: Sequence[Callback] | None = None,
+        checkpoint: Checkpoint | Path | str | None = None,
     ) -> None:
         self.members = members
         self.folds = folds
@@ -209,6 +215,7 @@ class EnsembleClassifier(_Ensemble, ViewsClassifier):
         self.validation_fraction = validation_fraction
         self.random_state = random_state
         self.callbacks = callbacks
+        self.checkpoint = checkpoint
 
     def _splits(self, y: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         counts = np.bincount(y)
@@ -260,6 +267,7 @@ class EnsembleRegressor(_Ensemble, ViewsRegressor):
         validation_fraction: float = 0.0,
         random_state: int = 0,
         callbacks: Sequence[Callback] | None = None,
+        checkpoint: Checkpoint | Path | str | None = None,
     ) -> None:
         self.members = members
         self.folds = folds
@@ -267,6 +275,7 @@ class EnsembleRegressor(_Ensemble, ViewsRegressor):
         self.validation_fraction = validation_fraction
         self.random_state = random_state
         self.callbacks = callbacks
+        self.checkpoint = checkpoint
 
     def _splits(self, y: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         return KFold(self.folds, shuffle=True, random_state=self.random_state).split(y)

@@ -15,11 +15,11 @@ import numpy as np
 import pandas as pd
 import torch
 
-from usboost.data.progress import Progress
+from usboost.data.progress import Progress, Running
 from usboost.datasets.custom.encoding import Encoding
 from usboost.datasets.custom.own import OwnTable
 from usboost.errors import UsboostError
-from usboost.evaluation.names import LOWER_IS_BETTER, METRICS_OF, check_metric
+from usboost.evaluation.names import LOWER_IS_BETTER, METRICS_OF, RANKING, check_metric
 from usboost.evaluation.statistics import LEVEL, corrected_t_test, holm
 from usboost.models.weights import fit_weighted
 from usboost.multimodal.fit import check_classes, counted_rows, rows_of, weights_of
@@ -90,8 +90,9 @@ class Comparison:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The scores of the task."""
-        return METRICS_OF["classification" if self.classes else "regression"]
+        """The scores that a table shows: those of the task, and the one that ranks."""
+        shown = METRICS_OF["classification" if self.classes else "regression"]
+        return shown if self.by in shown else (self.by, *shown)
 
     def standings(self) -> list[Standing]:
         """The models that did not fail, best first."""
@@ -172,6 +173,7 @@ def compare(
     by: str | None = None,
     keep: Path | None = None,
     progress: Progress | None = None,
+    running: Callable[[Sequence[str]], None] | None = None,
 ) -> Comparison:
     """Fit every model to every fold's rows; the encoders learn from these rows only.
 
@@ -183,17 +185,18 @@ def compare(
     models : by name; each is built with a repeat's seed.
     folds, repeats : of the stratified cross-validation, the same for all models.
     jobs : fits at a time, in threads.
-    by : the score that the models are ranked by; by default accuracy, or RMSE.
+    by : the score that the models are ranked by, one of `names.RANKING` or as scikit-learn names it; by
+        default accuracy, or RMSE.
     keep : a folder for the scores of finished fits, which are not made again; see `kept.KeptFits`.
     progress : called with (fits done, fits in all); those skipped after a failure count as done.
+    running : called with the fits that run, model and fold of each, whenever one begins or ends.
 
     Raises
     ------
     UsboostError
         As `folds_of`. A model that fails stops no other: its reason is in the answer.
     """
-    by = by or TASKS[table.task].first
-    check_metric(by, table.task)
+    by = check_metric(by or TASKS[table.task].first, RANKING[table.task])
     parts = folds_of(table, folds, repeats, seed)
     tasks = [(name, k) for k in range(len(parts)) for name in models]
 
@@ -204,11 +207,16 @@ def compare(
     rows: list[dict[str, float | str]] = []
     failures: dict[str, str] = {}
     kept, interrupted = KeptFits(keep, table), False
+    shown = Running(running)
 
     def work(task: tuple[str, int]) -> Result:
         name, k = task
         if name in failures:
             return None
+        with shown.during(f"{name} on fold {k + 1} of {len(parts)}"):
+            return result(name, k)
+
+    def result(name: str, k: int) -> Result:
         try:
             fold = parts[k]
             model = models[name](seed + fold.repeat - 1)
@@ -235,7 +243,7 @@ def compare(
                 progress(done, len(tasks))
     except KeyboardInterrupt:
         interrupted = True
-    columns = ["model", "repeat", "fold", "rows_train", "rows_test", *METRICS_OF[table.task], "seconds"]
+    columns = ["model", "repeat", "fold", "rows_train", "rows_test", *RANKING[table.task], "seconds"]
     scores = pd.DataFrame(rows, columns=columns)
     scores = scores.astype(dict.fromkeys(columns[1:5], np.int64))  # kept ones are read as floats
     order = {name: k for k, name in enumerate(models)}
@@ -253,14 +261,14 @@ def _scored(table: OwnTable, encoding: Encoding, model: Any, fold: Fold) -> dict
     fit_weighted(model, (train, table.labels[fold.train], weights), (val, table.labels[fold.val], held))
     seconds = time.perf_counter() - started
     task = TASKS[table.task]
-    scores = task.score(table.labels[fold.test], task.predict(model, test), unseen)
+    scores = task.ranked(table.labels[fold.test], task.predict(model, test), unseen)
     return {
         "repeat": fold.repeat,
         "fold": fold.fold,
         # validation rows take part in the fit, too
         "rows_train": len(fold.train) + len(fold.val),
         "rows_test": len(fold.test),
-        **{key: scores[key] for key in task.metrics},
+        **scores,
         "seconds": seconds,
     }
 

@@ -29,6 +29,7 @@ from usboost.multimodal.history import history_of
 from usboost.multimodal.models import Pictures, build
 from usboost.multimodal.splits import Rows, hold_out
 from usboost.multimodal.task import TASKS, Task
+from usboost.multimodal.unfinished import Unfinished
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ def fit(
     device: str = "auto",
     class_weight: ClassWeight = None,
     fast_predict: bool = False,
+    keep: Unfinished | None = None,
 ) -> Fitted:
     """Fit a model to 85 % of the rows, of each class, and early stop it on the others; see `splits.hold_out`.
 
@@ -93,6 +95,7 @@ def fit(
         early stopping. Calibration, threshold and scores are without, on the classes as frequent as they
         are; but a temperature moves no class's share, so that probabilities lean to those of large weight.
     fast_predict : of an ensemble, keep one model; see `usboost.models.ensemble.EnsembleClassifier`.
+    keep : where rounds are kept until the fit has ended, and gone on from.
 
     Raises
     ------
@@ -136,9 +139,10 @@ def fit(
             factors[table.labels[rows]] * (1.0 if each is None else each)
             for rows, each in ((train, own), (held, weights))
         )
-    fit_weighted(
-        model, (table.views(encoding, train), table.labels[train], own), (held_views, labels, stopping)
-    )
+    fitted_to = table.views(encoding, train), table.labels[train], own
+    if keep is not None:
+        keep.keep(model, fitted_to, (held_views, labels, stopping))
+    fit_weighted(model, fitted_to, (held_views, labels, stopping))
     seconds = time.perf_counter() - started
     predicted = task.predict(model, held_views)
     helps = None
@@ -169,7 +173,10 @@ def fit(
         order = np.argsort(everything)
         everything, counts = everything[order], None if counts is None else counts[order]
         encoding = table.fit_encoding(everything)
-        fit_weighted(model, (table.views(encoding, everything), table.labels[everything], counts), None)
+        fitted_to = table.views(encoding, everything), table.labels[everything], counts
+        if keep is not None:
+            keep.keep(model, fitted_to)
+        fit_weighted(model, fitted_to, None)
         rows = (len(everything), 0)
     card = card_of(table, encoding, model=name, rows=rows, scores=scores, seed=seed, **answers)
     return Fitted(

@@ -16,7 +16,7 @@ from usboost.boosting.checkpoint import described
 from usboost.boosting.code import code_digest
 from usboost.datasets.custom.own import OwnTable
 from usboost.errors import UsboostError
-from usboost.evaluation.names import METRICS_OF
+from usboost.evaluation.names import RANKING
 from usboost.learners.networks.embeddings import picture_digests
 from usboost.multimodal.splits import Fold
 
@@ -48,7 +48,7 @@ class KeptFits:
         if self.path is None:
             return
         self._table = table_digest(table)
-        self._needed = {*METRICS_OF[table.task], "rows_train", "rows_test", "seconds"}
+        self._needed = {*RANKING[table.task], "rows_train", "rows_test", "seconds"}
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("a+b") as file:

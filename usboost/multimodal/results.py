@@ -62,7 +62,7 @@ def notes(comparison: Comparison) -> list[str]:
     over = f"Mean ± standard deviation over {parts} test folds" if parts != 1 else "Scores of one test part"
     lines = [
         f"{over}, the same for all models, ranked by {metric_name(comparison.by)}."
-        + (f" F1 is {f1_of(comparison.classes)}." if comparison.classes else "")
+        + (f" F1 is {f1_of(comparison.classes)}{_alike(comparison.by)}." if comparison.classes else "")
     ]
     if len(standings) > 1 and parts > 1:
         lines.append(
@@ -75,6 +75,11 @@ def notes(comparison: Comparison) -> list[str]:
             "Use more --repeats to detect small differences, and new rows for an unbiased score."
         )
     return lines
+
+
+def _alike(by: str) -> str:
+    """Said of a score that is of the same classes as F1."""
+    return f", and so is {metric_name(by)}" if by in ("precision", "recall", "pr_auc") else ""
 
 
 def rendered(comparison: Comparison, width: int, reads: Mapping[str, str] | None = None) -> Group:

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from usboost.data.views import Views
+from usboost.evaluation.further import further, further_regression
 from usboost.evaluation.intervals import Interval, intervals, regression_intervals
 from usboost.evaluation.metrics import score, score_regression
 from usboost.evaluation.names import METRICS_OF
@@ -28,10 +29,16 @@ class Task(Protocol):
         """The scores of `metrics`, with rows weighted if there are weights (n,)."""
         ...
 
+    def ranked(
+        self, labels: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None = None
+    ) -> dict[str, float]:
+        """The scores of `names.RANKING`, likewise."""
+        ...
+
     def intervals(
         self, labels: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None = None
     ) -> dict[str, Interval]:
-        """Each of these with its bootstrap interval of 95 %."""
+        """Each of `score`'s with its bootstrap interval of 95 %."""
         ...
 
 
@@ -49,6 +56,11 @@ class Classification:
         self, labels: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None = None
     ) -> dict[str, float]:
         return score(labels, predicted, weight)
+
+    def ranked(
+        self, labels: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None = None
+    ) -> dict[str, float]:
+        return {**score(labels, predicted, weight), **further(labels, predicted, weight)}
 
     def intervals(
         self, labels: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None = None
@@ -70,6 +82,12 @@ class Regression:
         self, labels: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None = None
     ) -> dict[str, float]:
         return score_regression(labels, predicted, weight)
+
+    def ranked(
+        self, labels: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None = None
+    ) -> dict[str, float]:
+        first = score_regression(labels, predicted, weight)
+        return {**first, **further_regression(labels, predicted, weight)}
 
     def intervals(
         self, labels: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None = None

@@ -12,7 +12,7 @@ import numpy as np
 
 from usboost.datasets.custom.own import OwnTable
 from usboost.errors import UsboostError
-from usboost.evaluation.names import check_metric
+from usboost.evaluation.names import RANKING, check_metric
 from usboost.learners.networks.backbones import Backbone, embedded
 from usboost.learners.networks.training import pick_device
 from usboost.models.paths import with_settings
@@ -42,7 +42,7 @@ class Scored:
     def __call__(self, model: Any, rows: Weighted) -> dict[str, float]:
         views, labels, weights = rows
         task = TASKS[self.task]
-        return task.score(labels, task.predict(model, views), weights)
+        return task.ranked(labels, task.predict(model, views), weights)
 
 
 def tune(
@@ -74,8 +74,7 @@ def tune(
     UsboostError
         If the rows cannot be divided, or the folder holds another search.
     """
-    by, plan = by or DEFAULT[table.task], plan or Plan()
-    check_metric(by, table.task)
+    by, plan = check_metric(by or DEFAULT[table.task], RANKING[table.task]), plan or Plan()
     parts = parts_of(table, folds, plan.seed)
     built = {name: _with(build(plan.seed), fixed or {}) for name, build in models.items()}
     pictures = tuple(table.pictures)

@@ -1,0 +1,202 @@
+"""A fit that is killed goes on, and gives what it would have given."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.multimodal.conftest import numbers, run
+from usboost.boosting.callbacks import Callback
+from usboost.data.table import Table
+from usboost.datasets.custom.table import read_own
+from usboost.models import builders
+from usboost.models.baselines import LightGBMBaseline
+from usboost.models.chosen import ChosenClassifier
+from usboost.models.ensemble import EnsembleClassifier, EnsembleRegressor
+from usboost.models.forest import ForestBaselineRegressor
+from usboost.models.ridge_baseline import RidgeBaseline
+from usboost.multimodal.fit import fit
+from usboost.multimodal.unfinished import unfinished
+
+FIT = ("fit", "t.csv", "--label", "kind", "--model", "2wl", "--rounds", "60")
+
+
+class Killed(BaseException):
+    """As little expected by any code as a kill."""
+
+
+class KillAfter(Callback):
+    """Kills after some new rounds of all fits inside a fit; counts these rounds, and the fits that began."""
+
+    def __init__(self, rounds: float = float("inf")) -> None:
+        self.left, self.fits, self.rounds = rounds, 0, 0
+
+    def on_fit_begin(self, fit) -> None:
+        self.fits += 1
+
+    def on_resume(self, rounds) -> bool:
+        return False
+
+    def on_round(self, round_) -> bool:
+        if self.rounds == self.left:
+            raise Killed
+        self.rounds += 1
+        return False
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """Every file of a folder."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+@pytest.mark.slow
+def test_a_killed_command_goes_on_to_the_same_model(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    numbers(1500).to_csv("t.csv", index=False)
+    path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, "-m", "usboost", *FIT, "--out", "model"]
+    process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path})
+    until = time.monotonic() + 120
+    while not any(Path("model.part").glob("*/round-000003.safetensors")):
+        assert process.poll() is None and time.monotonic() < until
+        time.sleep(0.005)
+    process.kill()
+    assert process.wait(60) == -signal.SIGKILL and not Path("model").exists()
+    result = run(*FIT, "--out", "model")
+    assert result.exit_code == 0, result.output
+    assert "an earlier run of this fit did not end; it goes on from what is in model.part" in result.stderr
+    assert not Path("model.part").exists()
+    assert "did not end" not in run(*FIT, "--out", "whole").stderr
+    assert content(Path("model")) == content(Path("whole"))
+
+
+def test_another_fit_begins_anew_and_says_so(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    numbers(60).to_csv("t.csv", index=False)
+    table, part, told = read_own(Path("t.csv"), label="kind"), Path("m.part"), []
+    part.mkdir()
+    (part / "mine.txt").write_text("a person's")
+    with pytest.raises(Killed), unfinished(part, told.append) as keep:
+        fit(table, "linear_trees", rounds=5, keep=keep, callbacks=[KillAfter(2)])
+    assert told == [] and len(list(part.iterdir())) == 2
+    with pytest.raises(KeyboardInterrupt), unfinished(part, told.append) as keep:
+        raise KeyboardInterrupt
+    assert told.pop() == "finished rounds are kept in m.part; the same command goes on from there"
+    result = run(*FIT[:4], "--rounds", 4, "--out", "m")
+    assert result.exit_code == 0
+    assert (
+        "m.part holds a fit that did not end, of other parameters, data or code; this one st" in result.stderr
+    )
+    assert [each.name for each in part.iterdir()] == ["mine.txt"]
+    Path("n.part").write_text("a person's")
+    assert "n.part is no folder, where a fit keeps its rounds; remove it" in run(*FIT, "--out", "n").stderr
+
+
+def test_only_finished_rounds_stay(tmp_path):
+    numbers(60).to_csv(tmp_path / "t.csv", index=False)
+    table, part = read_own(tmp_path / "t.csv", label="kind"), tmp_path / "m.part"
+    with pytest.raises(Killed), unfinished(part, print) as keep:
+        fit(table, "linear_trees", rounds=5, keep=keep, callbacks=[KillAfter(0)])
+    assert any(part.glob("*/round-000001.safetensors"))
+    with pytest.raises(Killed), unfinished(tmp_path / "n.part", print) as keep:
+        fit(table, "prior", keep=keep, callbacks=[KillAfter(0)])
+    assert not (tmp_path / "n.part").exists()
+
+
+@pytest.mark.parametrize("rounds", [3, 5])
+def test_a_fit_to_all_rows_goes_on_too(tmp_path, rounds):
+    numbers(80).to_csv(tmp_path / "t.csv", index=False)
+    table, part, told = read_own(tmp_path / "t.csv", label="kind"), tmp_path / "m.part", []
+    with pytest.raises(Killed), unfinished(part, told.append) as keep:
+        fit(table, "2wl_ridge", rounds=5, refit=True, keep=keep, callbacks=[KillAfter(rounds)])
+    with unfinished(part, told.append) as keep:
+        found = fit(table, "2wl_ridge", rounds=5, refit=True, keep=keep)
+    assert len(told) == 1 and "goes on" in told[0] and not part.exists()
+    whole = fit(table, "2wl_ridge", rounds=5, refit=True)
+    assert found.bundle.card == whole.bundle.card
+    predicted = [each.bundle.predict(numbers(30, seed=1)) for each in (found, whole)]
+    assert predicted[0].equals(predicted[1])
+
+
+def matrix(n: int = 90) -> tuple[dict[str, Table], np.ndarray]:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(n, 3)).astype(np.float32)
+    return {"S": Table.from_numeric(x)}, x[:, 0] + x[:, 1] ** 2 + 0.3 * rng.normal(size=n)
+
+
+def members(task: str) -> dict:
+    """One that keeps its rounds, and two that do not."""
+
+    class Parts(builders.Parts):
+        one_table = True
+
+        def boosting(self, entry):
+            return {"n_rounds": 4}
+
+    ridge = builders.build("2wl_ridge", Parts(), 0, task)
+    ridge.set_params(learners={"S": ridge.learners["S"]})
+    if task == "classification":
+        return {"lgbm": LightGBMBaseline(("S",), n_trees=4), "ridge": ridge}
+    return {
+        "forest": ForestBaselineRegressor(("S",), n_trees=5),
+        "ridge": ridge,
+        "linear": RidgeBaseline(("S",)),
+    }
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_an_ensemble_goes_on_by_member_and_fold(tmp_path, task):
+    x, y = matrix()
+    kind, y = (
+        (EnsembleClassifier, (y > 0).astype(int)) if task == "classification" else (EnsembleRegressor, y)
+    )
+    counted = KillAfter()
+    whole = kind(members(task), folds=2, callbacks=[counted]).fit(x, y)
+    predict = "predict_proba" if task == "classification" else "predict"
+    for rounds in (0, 5, counted.rounds // 2, counted.rounds - 6, counted.rounds - 1):
+        folder, counter = tmp_path / str(rounds), KillAfter(rounds)
+        with pytest.raises(Killed):
+            kind(members(task), folds=2, checkpoint=folder, callbacks=[counter]).fit(x, y)
+        saved, again = len(list(folder.glob("*/model.json"))), KillAfter()
+        found = kind(members(task), folds=2, checkpoint=folder, callbacks=[again]).fit(x, y)
+        assert found.weights_ == whole.weights_ and found.losses_ == whole.losses_
+        np.testing.assert_array_equal(getattr(found, predict)(x), getattr(whole, predict)(x))
+        finished = len(list(folder.glob("*/model.json")))
+        assert finished == sum(2 for each in members(task).values() if not hasattr(each, "checkpoint"))
+        assert again.fits == counted.fits - saved
+
+
+def test_a_member_that_was_asked_to_stop_is_not_kept(tmp_path):
+    class Stop(Callback):
+        def on_round(self, round_) -> bool:
+            return True
+
+    x, y = matrix()
+    y = (y > 0).astype(int)
+    EnsembleClassifier(members("classification"), folds=2, checkpoint=tmp_path, callbacks=[Stop()]).fit(x, y)
+    assert not list(tmp_path.rglob("model.json"))
+    found = EnsembleClassifier(members("classification"), folds=2, checkpoint=tmp_path).fit(x, y)
+    whole = EnsembleClassifier(members("classification"), folds=2).fit(x, y)
+    np.testing.assert_array_equal(found.predict_proba(x), whole.predict_proba(x))
+
+
+def test_candidates_go_on(tmp_path):
+    x, y = matrix()
+    y = (y > 0).astype(int)
+    candidates = dict(reversed(members("classification").items()))
+    settings = {"validation_fraction": 0.3, "random_state": 1}
+    with pytest.raises(Killed):
+        ChosenClassifier(candidates, checkpoint=tmp_path, callbacks=[KillAfter(3)], **settings).fit(x, y)
+    found = ChosenClassifier(candidates, checkpoint=tmp_path, **settings).fit(x, y)
+    whole = ChosenClassifier(candidates, **settings).fit(x, y)
+    assert json.dumps(found.losses_) == json.dumps(whole.losses_)
+    assert (tmp_path / "c0" / "round-000004.safetensors").exists()

@@ -1,0 +1,87 @@
+"""Fits inside a fit: those of an ensemble's members and of candidates, kept so that a killed fit goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from usboost.boosting.callbacks import Callback, tell
+from usboost.boosting.checkpoint import Checkpoint
+from usboost.boosting.rounds import Round
+from usboost.data.views import Views
+
+Labelled = tuple[Views, np.ndarray, np.ndarray | None]
+"""Rows, their labels or targets, and their weights if they have any."""
+
+
+@dataclass(frozen=True)
+class InnerFits:
+    """Fits inside a fit, by the name of each.
+
+    A model with a `checkpoint` keeps its rounds below the outer fit's; of others an ensemble keeps the
+    finished fit.
+
+    Attributes
+    ----------
+    checkpoint, callbacks : of the outer fit
+    """
+
+    checkpoint: Checkpoint | None
+    callbacks: Sequence[Callback]
+
+    def fit(self, model: Any, name: str, train: Labelled, stop: Labelled) -> Any:
+        """`model`, unfitted, fitted with the outer fit's callbacks."""
+        return self._fit(model, name, train, stop, self.callbacks)
+
+    def fit_or_load(self, model: Any, name: str, train: Labelled, stop: Labelled) -> Any:
+        """The same, or the model as an earlier run saved it: then it has no ``history_``."""
+        from usboost.models import persistence
+
+        if self.checkpoint is None or _keeps_rounds(model):
+            return self.fit(model, name, train, stop)
+        folder = self.checkpoint.folder / name
+        if folder.exists():
+            return persistence.load(folder)
+        asked = _Asked(self.callbacks)
+        fitted = self._fit(model, name, train, stop, [asked])
+        if not asked.stopped:  # else it is not what the same command would give
+            persistence.save(fitted, folder)
+        return fitted
+
+    def _fit(
+        self, model: Any, name: str, train: Labelled, stop: Labelled, callbacks: Sequence[Callback]
+    ) -> Any:
+        model.set_params(callbacks=list(callbacks))
+        if self.checkpoint is not None and _keeps_rounds(model):
+            model.set_params(checkpoint=self.checkpoint.folder / name)
+        validation = stop[:2] if stop[2] is None else stop
+        weights = {} if train[2] is None else {"sample_weight": train[2]}
+        return model.fit(*train[:2], validation, **weights)
+
+
+def _keeps_rounds(model: Any) -> bool:
+    return "checkpoint" in model.get_params(deep=False)
+
+
+class _Asked(Callback):
+    """Several callbacks as one, which knows whether any of them asked the fit to stop."""
+
+    def __init__(self, callbacks: Sequence[Callback]) -> None:
+        self._callbacks = callbacks
+        self.stopped = False
+
+    def on_fit_begin(self, fit: Any) -> None:
+        for callback in self._callbacks:
+            callback.on_fit_begin(fit)
+
+    def on_round(self, round_: Round) -> bool:
+        stop = tell(self._callbacks, round_)
+        self.stopped = self.stopped or stop
+        return stop
+
+    def on_fit_end(self) -> None:
+        for callback in self._callbacks:
+            callback.on_fit_end()
