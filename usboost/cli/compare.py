@@ -34,6 +34,7 @@ from usboost.cli.options import (
     TablePath,
     TaskName,
     Text,
+    TextModel,
     Time,
     Weight,
 )
@@ -93,6 +94,7 @@ def compare(
     drop: Drop = None,
     categorical: Categorical = None,
     text: Text = None,
+    text_model: TextModel = None,
     missing: Missing = None,
     images_root: ImagesRoot = None,
     task: TaskName = None,
@@ -145,6 +147,7 @@ def compare(
             grey=grey,
             pool=pool_images,
             skip_unreadable=skip_unreadable,
+            text_model=text_model,
         )
         tables.show(own)
         names = given or zoo.compared(one_table=not image, task=own.task)
@@ -200,12 +203,15 @@ def compare(
                 "--image": image,
                 "--drop": drop,
                 "--categorical": categorical,
+                "--text": text,
+                "--text-model": text_model,
                 "--missing": missing,
                 "--images-root": images_root,
                 "--task": task,
                 "--positive": positive,
                 "--group": group,
                 "--time": time,
+                "--weight": weight,
                 "--split": split,
                 "--backbone": backbone if backbone != "tf_efficientnet_lite0" else None,
                 "--finetune": finetune if finetune != "none" else None,

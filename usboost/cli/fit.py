@@ -34,6 +34,7 @@ from usboost.cli.options import (
     TablePath,
     TaskName,
     Text,
+    TextModel,
     Time,
     Weight,
     chosen_learners,
@@ -65,6 +66,7 @@ def fit(
     drop: Drop = None,
     categorical: Categorical = None,
     text: Text = None,
+    text_model: TextModel = None,
     missing: Missing = None,
     images_root: ImagesRoot = None,
     task: TaskName = None,
@@ -181,6 +183,7 @@ def fit(
             grey=grey,
             pool=pool_images,
             skip_unreadable=skip_unreadable,
+            text_model=text_model,
         )
         tables.show(own)
         zoo.for_table(model, own.task)

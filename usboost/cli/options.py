@@ -76,6 +76,15 @@ Text = Annotated[
     list[str] | None,
     typer.Option("--text", help="Column that is text whatever it looks like; repeatable."),
 ]
+TextModel = Annotated[
+    str | None,
+    typer.Option(
+        "--text-model",
+        help="Model of the package sentence-transformers, by its name or path, that reads texts "
+        "[default: character n-grams]. One that is not on this machine is downloaded.",
+        show_default=False,
+    ),
+]
 Missing = Annotated[
     list[str] | None,
     typer.Option("--missing", help="Value that counts as missing, in all columns; repeatable."),
@@ -117,6 +126,14 @@ Import = Annotated[
 def import_named(modules: list[str] | None) -> None:
     """Import what `--import` names, for the parts that it registers."""
     import_parts(modules or (), Path())
+
+
+def permit(text_model: str | None) -> None:
+    """Let the text model that a saved model names be loaded."""
+    if text_model is not None:
+        from usboost.datasets.custom.text_models import allow
+
+        allow(text_model)
 
 
 def chosen_learners(given: list[str] | None) -> dict[str, str]:

@@ -9,7 +9,16 @@ import typer
 
 from usboost.cli import tables
 from usboost.cli.console import exit_on_error, note, progress, say
-from usboost.cli.options import ImagesRoot, Import, ModelPath, SkipUnreadable, TablePath, import_named
+from usboost.cli.options import (
+    ImagesRoot,
+    Import,
+    ModelPath,
+    SkipUnreadable,
+    TablePath,
+    TextModel,
+    import_named,
+    permit,
+)
 
 
 def predict(
@@ -22,6 +31,7 @@ def predict(
     batch: Annotated[int, typer.Option("--batch", min=1, help="Rows in memory at a time.")] = 4096,
     skip_unreadable: SkipUnreadable = False,
     images_root: ImagesRoot = None,
+    text_model: TextModel = None,
     imports: Import = None,
 ) -> None:
     """Write each row's label and class probabilities; the table may be larger than memory."""
@@ -31,6 +41,7 @@ def predict(
 
         tables.check(table)
         import_named(imports)
+        permit(text_model)
         loaded = bundle.load(model)
         with progress("predicting") as show:
             done = predict_table(

@@ -9,7 +9,16 @@ import typer
 
 from usboost.cli import tables
 from usboost.cli.console import exit_on_error, progress, say
-from usboost.cli.options import ImagesRoot, Import, ModelPath, SkipUnreadable, TablePath, import_named
+from usboost.cli.options import (
+    ImagesRoot,
+    Import,
+    ModelPath,
+    SkipUnreadable,
+    TablePath,
+    TextModel,
+    import_named,
+    permit,
+)
 
 
 def report(
@@ -26,6 +35,7 @@ def report(
     ] = None,
     skip_unreadable: SkipUnreadable = False,
     images_root: ImagesRoot = None,
+    text_model: TextModel = None,
     where_it_looks: Annotated[
         bool,
         typer.Option(
@@ -41,6 +51,7 @@ def report(
 
         tables.check(table)
         import_named(imports)
+        permit(text_model)
         loaded = bundle.load(model)
         from usboost.multimodal.report import write_report
 

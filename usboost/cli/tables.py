@@ -37,6 +37,7 @@ def read(
     grey: bool,
     pool: bool,
     skip_unreadable: bool,
+    text_model: str | None,
 ) -> OwnTable:
     """The whole training table; notes how many rows have no picture."""
     from usboost.datasets.custom.table import read_own
@@ -61,6 +62,7 @@ def read(
             channels=1 if grey else 3,
             pool="mean" if pool else None,
             skip_unreadable=skip_unreadable,
+            text_model=text_model,
             progress=show,
         )
     note_missing(len(table), table.without, table.unreadable)

@@ -36,7 +36,7 @@ from usboost.datasets.custom.encoding import Encoding, added
 from usboost.datasets.custom.pictures import PictureColumns
 from usboost.datasets.custom.rows import RowReader
 from usboost.datasets.custom.source import FrameRows, Source
-from usboost.datasets.custom.texts import TextParts
+from usboost.datasets.custom.texts import TextNumbers
 from usboost.datasets.custom.written import DateFormat, NumberFormat, Order
 from usboost.datasets.files.image_sources import Aspect
 from usboost.datasets.prepared.card import EncoderCard
@@ -193,7 +193,7 @@ class Bundle:
 
     model: Any
     card: Card
-    texts: Mapping[str, TextParts] = field(default_factory=dict)
+    texts: Mapping[str, TextNumbers] = field(default_factory=dict)
 
     @cached_property
     def encoding(self) -> Encoding:

@@ -117,6 +117,7 @@ def table_digest(table: OwnTable) -> str:
     for name, column in table.features.items():
         found.update(f"{name} {column.dtype.kind} ".encode())
         found.update(pd.util.hash_pandas_object(column, index=False).to_numpy().tobytes())
+    found.update((table.text_model or "").encode())
     found.update(json.dumps(table.classes).encode() + table.labels.tobytes())
     found.update(b"" if table.weights is None else table.weights.tobytes())
     for name, view in table.pictures.items():

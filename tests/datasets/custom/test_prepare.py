@@ -309,6 +309,19 @@ def test_tables_that_cannot_be_split_or_cut_are_refused(tmp_path: Path) -> None:
         custom.prepare(clash, label="y", seed=0)
 
 
+def test_a_number_to_predict_is_refused_unless_it_is_called_a_class(tmp_path: Path) -> None:
+    ages = np.resize(np.arange(18, 40), 60)  # more whole numbers than are taken for classes
+    path = plain(tmp_path, 60, y=ages)
+    with pytest.raises(UsboostError) as refused:
+        custom.prepare(path, label="y", seed=0)
+    said = (
+        "the label 'y' holds numbers, and the pipeline predicts classes only; compare and fit with `usboost"
+    )
+    assert said in str(refused.value) and str(refused.value).endswith("name 'y' in custom.categorical")
+    made = custom.prepare(path, label="y", categorical=["y"], seed=0)
+    assert made.classes == sorted(set(map(str, ages)))
+
+
 def test_wrong_pictures_are_named(demo: Path, tmp_path: Path) -> None:
     table = pd.read_csv(demo / "table.csv")
     folder = tmp_path / "t"

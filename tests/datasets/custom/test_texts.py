@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from mlflow.models.utils import _enforce_schema
 from safetensors.numpy import load_file, save_file
 from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 
+from tasks import tracking
 from usboost.datasets.custom import prepare as custom
 from usboost.datasets.custom import text_file, texts
 from usboost.datasets.custom.encoding import Encoding
@@ -209,6 +211,15 @@ def test_a_prepared_table_has_text_too(tmp_path: Path) -> None:
     rows = raw_rows(loaded.card, store.read_frame(tmp_path / "prepared", "val"))
     assert set(rows) == {"size", "note"}
     np.testing.assert_allclose(loaded.predict(rows).iloc[:, 1:], fitted.predict_proba(val[0]), atol=1e-6)
+    # as MLflow's server takes them: a text may be null, in one row or in all
+    said = rows["note"].notna().to_numpy()
+    for gaps in (
+        rows.assign(note=rows["note"].where(np.arange(len(rows)) > 2, None)),
+        rows.assign(note=None),
+    ):
+        found = loaded.predict(_enforce_schema(gaps, tracking.signature(loaded.card).inputs))
+        changed = (found.iloc[:, 1:].to_numpy() != fitted.predict_proba(val[0])).any(axis=1)
+        assert changed[said & gaps["note"].isna().to_numpy()].any() and found.notna().all(axis=None)
 
 
 def test_a_column_has_the_name_of_a_component(tmp_path: Path) -> None:

@@ -12,7 +12,9 @@ import pandas as pd
 from usboost.data.encoding import TableEncoder
 from usboost.data.views import View, Views
 from usboost.datasets.custom.dates import DateParts, dates_of
-from usboost.datasets.custom.texts import TextParts, texts_of
+from usboost.datasets.custom.text_models import EmbeddedText
+from usboost.datasets.custom.texts import TextNumbers, texts_of
+from usboost.datasets.custom.words import is_text
 from usboost.errors import UsboostError
 
 SUFFIX = "_missing"
@@ -23,7 +25,7 @@ Imputation = Mapping[str, Mapping[str, Any]]
 whether an ``indicator`` column marks where."""
 
 
-Parts = Mapping[str, DateParts | TextParts]
+Parts = Mapping[str, DateParts | TextNumbers]
 """What columns become that are several numbers, by column."""
 
 
@@ -41,18 +43,31 @@ class Encoding:
     imputation: Imputation
     encoders: Mapping[str, TableEncoder]
     dates: Mapping[str, DateParts] = field(default_factory=dict)
-    texts: Mapping[str, TextParts] = field(default_factory=dict)
+    texts: Mapping[str, TextNumbers] = field(default_factory=dict)
 
     @classmethod
-    def fit(cls, features: pd.DataFrame, views: Collection[str]) -> Encoding:
+    def fit(cls, features: pd.DataFrame, views: Collection[str], text_model: str | None = None) -> Encoding:
         """Learn from the rows that a model is fitted to; each of the views reads all columns.
+
+        Parameters
+        ----------
+        text_model : of sentence-transformers, by which texts are read; by default their n-grams count.
 
         Raises
         ------
         UsboostError
             If a column has the name of one that is added.
         """
-        dates, texts = dates_of(features), texts_of(features)
+        dates: dict[str, DateParts] = dates_of(features)
+        texts: Mapping[str, TextNumbers] = (
+            texts_of(features)
+            if text_model is None
+            else {
+                str(name): EmbeddedText.fit(features[name], text_model)
+                for name in features
+                if is_text(features[name])
+            }
+        )
         parts: Parts = {**dates, **texts}
         imputation = imputation_of(features, parts)
         completed = complete(features, imputation, parts)

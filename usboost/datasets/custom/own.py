@@ -44,6 +44,7 @@ class OwnTable:
     form : what these were made.
     without : how many rows have no picture, by column.
     unreadable : how many of these could not be read.
+    text_model : of sentence-transformers, by which texts are read; None: by n-grams.
     """
 
     file: Source
@@ -65,6 +66,7 @@ class OwnTable:
     form: PictureColumns | None = None
     without: Mapping[str, int] = field(default_factory=dict)
     unreadable: int = 0
+    text_model: str | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -89,7 +91,7 @@ class OwnTable:
         from each learner.)
         """
         views = ("S",) if self.pictures else (VIEW, "S")
-        return Encoding.fit(self.features.iloc[rows], views)
+        return Encoding.fit(self.features.iloc[rows], views, self.text_model)
 
     def views(self, encoding: Encoding, rows: np.ndarray) -> Views:
         """The views of some rows, those of the pictures (or U) and S."""

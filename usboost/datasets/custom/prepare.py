@@ -68,7 +68,8 @@ def prepare(
     image : column of the pictures, or several: paths relative to the table's folder, or, in Parquet, bytes.
     split_column : column that holds train, val or test; by default the split is made at random,
         70/15/15 within each class.
-    categorical : columns that are categories although they hold numbers; text : columns that are text.
+    categorical : columns that are categories although they hold numbers, the label perhaps; text : columns
+        that are text.
     drop : columns to leave out; missing : further values that count as missing.
     images_root : see `source.TableFile`.
     seed : of the split and of the halves.
@@ -88,23 +89,30 @@ def prepare(
     Raises
     ------
     UsboostError
-        As `read_table`; or if there are too few columns; a split has to be made of under 10 rows or of a
-        class with one row; a class is in val or test but not in train; a picture is outside the table's
-        folder, or cannot be read; or a column holds no picture, or none in the training rows.
+        As `read_table`; or if the label holds numbers to be predicted; there are too few columns; a split
+        has to be made of under 10 rows or of a class with one row; a class is in val or test but not in
+        train; a picture is outside the table's folder, or cannot be read; or a column holds no picture, or
+        none in the training rows.
     """
     table = Path(table)
     raw = read_table(
         table,
         label=label,
-        task="classification",
+        task="classification" if label in categorical else None,
         image=image,
         split_column=split_column,
-        categorical=categorical,
+        categorical=[name for name in categorical if name != label],
         text=text,
         drop=drop,
         missing=missing,
         images_root=images_root,
     )
+    if raw.task == "regression":
+        raise UsboostError(
+            f"{table}: the label {label!r} holds numbers, and the pipeline predicts classes only; compare "
+            "and fit with `usboost compare` and `usboost fit`, and serve with `python -m flows.register`; "
+            f"or, if these are classes, name {label!r} in custom.categorical"
+        )
     images = raw.roles.image
     if images and work is None:
         raise UsboostError("pictures are prepared in a work folder; name one with work")

@@ -96,5 +96,6 @@ def _use(table: OwnTable, name: str, column: pd.Series) -> str:
     if isinstance(form, NumberFormat):
         return f"number, written like {form}"
     if table.kinds[name] == "text":
-        return f"text: at most {COMPONENTS} components of character n-grams"
+        of = f"embeddings by {table.text_model}" if table.text_model else "character n-grams"
+        return f"text: at most {COMPONENTS} components of {of}"
     return "category" if table.kinds[name] == "category" else "number"

@@ -171,6 +171,7 @@ def read_own(
     aspect: Aspect = "crop",
     pool: Literal["mean"] | None = None,
     skip_unreadable: bool = False,
+    text_model: str | None = None,
     progress: Progress | None = None,
 ) -> OwnTable:
     """Read a whole table with its pictures.
@@ -186,6 +187,7 @@ def read_own(
     aspect : what becomes of pictures that are not square, see `image_sources`.
     pool : "mean" makes several columns of pictures one view; by default each is its own.
     skip_unreadable : count pictures that cannot be read as missing, instead of refusing them.
+    text_model : name or path of a model of sentence-transformers, which reads the texts.
     progress : called with (rows whose pictures are read, rows).
 
     Raises
@@ -216,6 +218,12 @@ def read_own(
         others = ", ".join([*named[:1], *table.roles.dropped, *table.left_out, *named[1:]])
         raise UsboostError(f"{table.file} has no column to learn from beside {others}")
     _check_rows(table)
+    if text_model is not None and "text" not in table.kinds.values():
+        raise UsboostError(
+            f"{table.file} has no column of text for --text-model {text_model}; name one with --text, or "
+            "leave it out"
+        )
+    table = replace(table, text_model=text_model)
     if not table.roles.image:
         return table
     form = PictureColumns(table.roles.image, size, channels, aspect, pooled=pool is not None)

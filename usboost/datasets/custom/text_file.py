@@ -10,26 +10,33 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from usboost.datasets.custom.texts import TextParts
+from usboost.datasets.custom.text_models import EmbeddedText
+from usboost.datasets.custom.texts import TextNumbers, TextParts
 from usboost.errors import UsboostError
 
 FILE = "texts.safetensors"
 
 _ARRAYS = ("ngrams", "idf", "components")
+_EMBEDDED = ("model", "mean", "axes")
 
 
-def to_bytes(texts: Mapping[str, TextParts]) -> bytes:
+def to_bytes(texts: Mapping[str, TextNumbers]) -> bytes:
     """The file's content: for each column ``ngrams:NAME``, UTF-8 in lines, ``idf:NAME`` and
-    ``components:NAME``."""
+    ``components:NAME``; or ``model:NAME``, UTF-8, ``mean:NAME`` and ``axes:NAME``."""
     arrays: dict[str, np.ndarray] = {}
     for name, parts in sorted(texts.items()):
-        arrays[f"ngrams:{name}"] = np.frombuffer("\n".join(parts.ngrams).encode(), np.uint8)
-        arrays[f"idf:{name}"] = parts.idf
-        arrays[f"components:{name}"] = parts.components
+        if isinstance(parts, EmbeddedText):
+            arrays[f"model:{name}"] = np.frombuffer(parts.model.encode(), np.uint8)
+            arrays[f"mean:{name}"] = parts.mean
+            arrays[f"axes:{name}"] = parts.axes
+        elif isinstance(parts, TextParts):
+            arrays[f"ngrams:{name}"] = np.frombuffer("\n".join(parts.ngrams).encode(), np.uint8)
+            arrays[f"idf:{name}"] = parts.idf
+            arrays[f"components:{name}"] = parts.components
     return save(arrays)
 
 
-def digest_of(texts: Mapping[str, TextParts]) -> str:
+def digest_of(texts: Mapping[str, TextNumbers]) -> str:
     """SHA-256 of the file, in hex; "" where there is no text."""
     return sha256(to_bytes(texts)) if texts else ""
 
@@ -38,7 +45,7 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def read(folder: Path, columns: Collection[str], digest: str) -> dict[str, TextParts]:
+def read(folder: Path, columns: Collection[str], digest: str) -> dict[str, TextNumbers]:
     """What was written of these columns, in their order.
 
     Parameters
@@ -63,9 +70,33 @@ def read(folder: Path, columns: Collection[str], digest: str) -> dict[str, TextP
         arrays = load(data)
     except (SafetensorError, ValueError, TypeError, KeyError) as error:
         raise UsboostError(f"{path} is no safetensors file ({error}); fit the model again") from None
-    if set(arrays) != {f"{array}:{name}" for name in columns for array in _ARRAYS}:
+    kinds = {name: _EMBEDDED if f"model:{name}" in arrays else _ARRAYS for name in columns}
+    if set(arrays) != {f"{array}:{name}" for name, kind in kinds.items() for array in kind}:
         raise UsboostError(f"{path} does not hold the columns of text of its card; fit the model again")
-    return {name: _parts(path, name, *(arrays[f"{array}:{name}"] for array in _ARRAYS)) for name in columns}
+    found: dict[str, TextNumbers] = {}
+    for name, kind in kinds.items():
+        made = _embedded if kind is _EMBEDDED else _parts
+        found[name] = made(path, name, *(arrays[f"{array}:{name}"] for array in kind))
+    return found
+
+
+def _embedded(path: Path, name: str, letters: np.ndarray, mean: np.ndarray, axes: np.ndarray) -> EmbeddedText:
+    try:
+        model = letters.tobytes().decode() if letters.dtype == np.uint8 else ""
+    except UnicodeDecodeError:
+        model = ""
+    fits = (
+        bool(model)
+        and mean.dtype == axes.dtype == np.float32
+        and mean.ndim == 1
+        and axes.ndim == 2
+        and len(axes) == len(mean)
+        and axes.shape[1] >= 1
+        and bool(np.isfinite(mean).all() and np.isfinite(axes).all())
+    )
+    if not fits:
+        raise UsboostError(f"{path}: what it holds of column {name!r} does not fit; fit the model again")
+    return EmbeddedText(model, mean, axes)
 
 
 def _parts(path: Path, name: str, letters: np.ndarray, idf: np.ndarray, components: np.ndarray) -> TextParts:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -29,8 +30,41 @@ _SMALLEST = 1e-4  # of the largest singular value; what is below is rounding
 _BATCH = 8192  # rows whose n-grams are in memory
 
 
+class TextNumbers(ABC):
+    """Numbers that a column of text becomes."""
+
+    filled = 0.0
+    """Stands for each number of a text that is missing."""
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """How many there are, k."""
+
+    @abstractmethod
+    def scores(self, texts: pd.Series) -> np.ndarray:
+        """Those of n texts, none of which is missing, float32 (n, k)."""
+
+    def names(self, column: str) -> list[str]:
+        """What the numbers of a column are called."""
+        return [f"{column}__text_{k}" for k in range(self.width)]
+
+    def expand(self, column: str, texts: pd.Series) -> dict[str, pd.Series]:
+        """float64 numbers by name, NaN where the text is missing.
+
+        Parameters
+        ----------
+        texts : strings of n rows.
+        """
+        present = texts.notna().to_numpy()
+        found = np.full((len(texts), self.width), np.nan)
+        if present.any():
+            found[present] = self.scores(texts[present])
+        return {name: pd.Series(found[:, k], texts.index) for k, name in enumerate(self.names(column))}
+
+
 @dataclass(frozen=True, eq=False)
-class TextParts:
+class TextParts(TextNumbers):
     r"""What a column of text becomes.
 
     .. math:: z = V^\top \frac{w}{\lVert w \rVert}, \qquad
@@ -50,9 +84,6 @@ class TextParts:
     idf: np.ndarray
     components: np.ndarray
 
-    filled = 0.0
-    """Stands for each number of a text that is missing."""
-
     @classmethod
     def fit(cls, texts: pd.Series) -> TextParts:
         """Learn from the strings of the training rows.
@@ -71,32 +102,16 @@ class TextParts:
             return cls((), np.zeros(0, np.float32), np.zeros((0, 1), np.float32))
         idf = (1 + np.log((1 + len(present)) / (1 + rows[order]))).astype(np.float32)
         weights = _weighted(counts[:, order], idf)
-        k = min(COMPONENTS, *weights.shape)
-        from sklearn.utils.extmath import randomized_svd  # not for tables without text
+        kept = largest(weights, min(COMPONENTS, *weights.shape))
+        return cls(tuple(found[j] for j in order), idf, kept)
 
-        _, sizes, vectors = randomized_svd(weights, k, n_iter=5, random_state=0)
-        kept = vectors[sizes > _SMALLEST * sizes.max()].T
-        return cls(tuple(found[j] for j in order), idf, np.ascontiguousarray(kept, np.float32))
-
-    def names(self, column: str) -> list[str]:
-        """What the numbers of a column are called."""
-        return [f"{column}__text_{k}" for k in range(self.components.shape[1])]
-
-    def expand(self, column: str, texts: pd.Series) -> dict[str, pd.Series]:
-        """float64 numbers by name, NaN where the text is missing.
-
-        Parameters
-        ----------
-        texts : strings of n rows.
-        """
-        present = texts.notna().to_numpy()
-        found = np.full((len(texts), self.components.shape[1]), np.nan)
-        found[present] = self.scores(texts[present])
-        return {name: pd.Series(found[:, k], texts.index) for k, name in enumerate(self.names(column))}
+    @property
+    def width(self) -> int:
+        return self.components.shape[1]
 
     def scores(self, texts: pd.Series) -> np.ndarray:
         """z of each of n texts, float32 (n, k); zeros where none of its n-grams counts."""
-        scores = np.zeros((len(texts), self.components.shape[1]), np.float32)
+        scores = np.zeros((len(texts), self.width), np.float32)
         if self.ngrams:
             for first in range(0, len(texts), _BATCH):
                 rows = slice(first, first + _BATCH)
@@ -107,6 +122,18 @@ class TextParts:
     @cached_property
     def _positions(self) -> dict[str, int]:
         return {ngram: j for j, ngram in enumerate(self.ngrams)}
+
+
+def largest(rows: Any, k: int) -> np.ndarray:
+    """The first k right singular vectors of (n, d) numbers but for those that are rounding, float32 (d, ≤ k).
+
+    There is one at least.
+    """
+    from sklearn.utils.extmath import randomized_svd  # not for tables without text
+
+    _, sizes, vectors = randomized_svd(rows, k, n_iter=5, random_state=0)
+    kept = (sizes > _SMALLEST * sizes.max()) | (np.arange(len(sizes)) == 0)
+    return np.ascontiguousarray(vectors[kept].T, np.float32)
 
 
 def texts_of(train: pd.DataFrame) -> dict[str, TextParts]:
