@@ -19,12 +19,17 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 
 
+def normal(name: str) -> str:
+    """A distribution's name as indexes spell it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
 def declared(*extras: str) -> set[str]:
     """Distributions that the library and these extras ask for, the extras named by extras included."""
     found: set[str] = set()
     for requirement in [*PROJECT["dependencies"], *(each for name in extras for each in EXTRAS[name])]:
         name, *more = re.findall(r"[\w.-]+", requirement)
-        found |= declared(*more) if name == "usboost" else {name.lower()}
+        found |= declared(*more) if name == "usboost" else {normal(name)}
     return found
 
 
@@ -50,7 +55,7 @@ def installed() -> Mapping[str, list[str]]:
 
 def distributions(package: str) -> set[str]:
     """What has to be installed for a package to be imported: Pillow for PIL."""
-    return {name.lower().replace("_", "-") for name in installed().get(package, [])}
+    return {normal(name) for name in installed().get(package, [])}
 
 
 @pytest.mark.parametrize(

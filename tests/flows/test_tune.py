@@ -26,14 +26,13 @@ def runs(workspace: Workspace) -> pd.DataFrame:
             "where e.name = 'usboost-demo-tuning'",
             store,
         ).set_index("run_uuid")
-        tags = pd.read_sql("select run_uuid, key, value from tags", store)
-        numbers = pd.read_sql("select run_uuid, key, value from latest_metrics", store)
-        chosen = pd.read_sql("select run_uuid, key, value from params", store)
-    for part in (tags, numbers, chosen):
-        found = found.join(
-            part[part["run_uuid"].isin(found.index)].pivot(index="run_uuid", columns="key", values="value"),
-            rsuffix="_own",
-        )
+        parts = {
+            table: pd.read_sql(f"select run_uuid, key, value from {table}", store)
+            for table in ("tags", "latest_metrics")
+        }
+    for part in parts.values():
+        own = part[part["run_uuid"].isin(found.index)]
+        found = found.join(own.pivot(index="run_uuid", columns="key", values="value"), how="left")
     return found
 
 
