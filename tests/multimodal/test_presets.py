@@ -8,6 +8,7 @@ import pytest
 
 from tests.multimodal.conftest import numbers, refused, run
 from usboost import MultimodalClassifier, UsboostError
+from usboost.boosting.callbacks import Callback
 from usboost.models import zoo
 from usboost.multimodal import bundle
 
@@ -67,3 +68,23 @@ def test_the_estimator_knows_them_too(table):
     assert model.bundle_.card.model == "good" and model.bundle_.model.n_estimators_ == 1
     assert MultimodalClassifier(rounds=3).fit(x, y).bundle_.card.model == zoo.PRESETS["fast"]
     assert zoo.wanted(None, None, limited=True) == zoo.PRESETS["best"] == "best"
+
+
+class Ended(Callback):
+    """A limit of time that three rounds reach."""
+
+    rounds = 0
+
+    def on_round(self, round_):
+        self.rounds += 1
+        return self.rounds >= 3
+
+    def time_left(self):
+        return 3.0 - self.rounds
+
+
+def test_a_limit_that_ended_the_first_fit_does_not_end_the_one_to_all_rows():
+    frame = numbers(150)
+    model = MultimodalClassifier("lgbm", refit=True, callbacks=[Ended()])
+    model.fit(frame.drop(columns="kind"), frame["kind"])
+    assert model.best_round_ == 3 and model.bundle_.model.n_estimators_ == 3

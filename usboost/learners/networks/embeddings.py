@@ -71,7 +71,7 @@ def not_kept() -> Iterator[None]:
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Within it equal pictures are embedded once for several models, also where nothing is kept on disk."""
+    """Within it the same pictures are embedded once for several models, also without a folder."""
     before = _holding.set(True)
     try:
         yield
