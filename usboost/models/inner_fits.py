@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -85,3 +86,6 @@ class _Asked(Callback):
     def on_fit_end(self) -> None:
         for callback in self._callbacks:
             callback.on_fit_end()
+
+    def time_left(self) -> float:
+        return min((callback.time_left() for callback in self._callbacks), default=math.inf)
