@@ -24,8 +24,3 @@ def test_every_number_of_the_readme_is_on_the_page_of_results() -> None:
     for each in said:
         value, digits = float(each.replace(",", "")), len(each.partition(".")[2])
         assert any(round(other, digits) == value for other in values), f"README says {each}"
-
-
-def test_it_is_five_sentences() -> None:
-    text = re.sub(r"!\[.*?\]", "", section("Does it work\\?"))
-    assert 5 <= len(re.findall(r"[.:?](?:\s|$)", re.sub(r"\d\.\d", "", text))) <= 12

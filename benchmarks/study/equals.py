@@ -21,6 +21,7 @@ from usboost.datasets.census import prepare as census
 from usboost.datasets.custom.own import OwnTable
 from usboost.datasets.custom.table import read_own
 from usboost.evaluation.metrics import best_threshold, f1, row_losses
+from usboost.models import zoo
 from usboost.models.paths import with_settings
 from usboost.models.weights import fit_weighted
 from usboost.multimodal.models import Pictures, build
@@ -100,6 +101,10 @@ def _census(folder: Path) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
+def kind_of(name: str) -> str:
+    return zoo.find(name).kind
+
+
 def built(name: str, table: OwnTable, rounds: int | None) -> Callable[[int], Any]:
     read = Pictures(size=160) if table.pictures else False
     views = tuple(table.pictures) or ("U",)
@@ -145,7 +150,7 @@ def run(case: str, data: Path, out: Path, trials: int, names: tuple[str, ...]) -
     models = {name: built(name, table, None) for name in names}
     found = tune(
         table,
-        {name: make for name, make in models.items() if name not in ("best", "prior")},
+        {name: make for name, make in models.items() if kind_of(name) not in ("ensemble", "prior")},
         out=out / case,
         fixed=FIXED if table.pictures else None,
         plan=Plan(trials=trials),
@@ -162,11 +167,15 @@ def run(case: str, data: Path, out: Path, trials: int, names: tuple[str, ...]) -
         for name, make in models.items():
             chosen = settings.get(name, {})
             for tuned in (True, False) if chosen and chosen != firsts.get(name) else (False,):
-                once = name in ("prior", "logistic") and seed
-                if (name, tuned, seed) in made or once or (name == "best" and seed >= BEST_SEEDS):
+                once = kind_of(name) in ("prior", "linear") and seed
+                if (
+                    (name, tuned, seed) in made
+                    or once
+                    or (kind_of(name) == "ensemble" and seed >= BEST_SEEDS)
+                ):
                     continue
                 model = with_settings(make(seed), chosen if tuned else {}, name)
-                scores, losses = scored(model, table, whole=name == "best")
+                scores, losses = scored(model, table, whole=kind_of(name) == "ensemble")
                 folder = out / case / "losses"
                 folder.mkdir(exist_ok=True)
                 np.save(folder / f"{name}-{'tuned' if tuned else 'own'}-{seed}.npy", losses.astype("f4"))

@@ -13,6 +13,7 @@ from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.models.scikit import ScikitBaseline, ScikitBaselineRegressor, check_outside, outside
+from usboost.tuning.space import space_of
 
 
 def table(n=120, seed=0):
@@ -111,11 +112,18 @@ class REGRESSOR(RegressorMixin, _Base):
 @pytest.mark.parametrize(
     ("package", "prefix", "parameters", "stops"),
     [
-        ("xgboost", "XGB", "n_estimators learning_rate early_stopping_rounds n_jobs random_state", True),
+        (
+            "xgboost",
+            "XGB",
+            "n_estimators learning_rate early_stopping_rounds n_jobs random_state "
+            "max_depth min_child_weight subsample colsample_bytree reg_lambda",
+            True,
+        ),
         (
             "catboost",
             "CatBoost",
-            "iterations early_stopping_rounds thread_count random_seed allow_writing_files verbose",
+            "iterations early_stopping_rounds thread_count random_seed allow_writing_files verbose "
+            "depth l2_leaf_reg random_strength",
             True,
         ),
         ("tabpfn", "TabPFN", "random_state", False),
@@ -137,6 +145,7 @@ def test_packages_that_may_be_installed(package, prefix, parameters, stops, tmp_
     monkeypatch.delitem(sys.modules, package, raising=False)
     for task, labels in (("classification", y), ("regression", target)):
         model = outside(package, task, views=("S",), seed=7)
+        assert bool(space_of(model)) == stops
         model.fit(views[:80], labels[:80], (views[80:], labels[80:]))
         found = model.estimator_
         assert 7 in found.get_params().values()
