@@ -32,7 +32,8 @@ from usboost.tuning.search import Plan
 
 SPLIT = "split"
 SEEDS = 5
-BEST_SEEDS = 2  # of the ensemble, which fits 25 models
+SEEDS_OF = {"prior": 1, "linear": 1, "ensemble": 2}
+"""By kind, of models that have nothing to choose or to draw, or that fit 25 others."""
 FIXED = {"backbone__finetune": "none"}  # and so for all; fine-tuned blocks have a section of their own
 
 SOURCES = {
@@ -150,7 +151,7 @@ def run(case: str, data: Path, out: Path, trials: int, names: tuple[str, ...]) -
     models = {name: built(name, table, None) for name in names}
     found = tune(
         table,
-        {name: make for name, make in models.items() if kind_of(name) not in ("ensemble", "prior")},
+        {name: make for name, make in models.items() if kind_of(name) not in SEEDS_OF},
         out=out / case,
         fixed=FIXED if table.pictures else None,
         plan=Plan(trials=trials),
@@ -167,12 +168,7 @@ def run(case: str, data: Path, out: Path, trials: int, names: tuple[str, ...]) -
         for name, make in models.items():
             chosen = settings.get(name, {})
             for tuned in (True, False) if chosen and chosen != firsts.get(name) else (False,):
-                once = kind_of(name) in ("prior", "linear") and seed
-                if (
-                    (name, tuned, seed) in made
-                    or once
-                    or (kind_of(name) == "ensemble" and seed >= BEST_SEEDS)
-                ):
+                if (name, tuned, seed) in made or seed >= SEEDS_OF.get(kind_of(name), SEEDS):
                     continue
                 model = with_settings(make(seed), chosen if tuned else {}, name)
                 scores, losses = scored(model, table, whole=kind_of(name) == "ensemble")
