@@ -50,7 +50,7 @@ class TreeLearner(BaseEstimator):
     fitted: ClassVar[type] = FittedTrees
     space: ClassVar[Space] = {
         "max_depth": Integer(1, 12, log=True),
-        "max_leaves": Choice((4, 8, 16, 31, 64, 128, None), ordered=True),
+        "max_leaves": Choice((4, 8, 16, 31, 64, 128), ordered=True),
         "min_samples_leaf": Integer(1, 200, log=True),
         "category_l2": Choice((0.0, 3.0, 30.0, 300.0, 3000.0), ordered=True),
         "components": COMPONENTS,
