@@ -101,7 +101,7 @@ class RidgeLearner(BaseEstimator):
     For wide views, such as frozen embeddings of pictures, where it is better than a network and costs a
     matrix product a round: targets without weights (target "gradient") share one eigendecomposition.
     It minimises Σ_i w_i ‖y_i − x_i W − b‖² + α ‖W‖², with the weights scaled to a mean of 1 and b free. A
-    sample of sample weight 2 is two of them, of which one is left out at a time.
+    sample of sample weight 2 is two of them, which are left out together.
 
     Parameters
     ----------

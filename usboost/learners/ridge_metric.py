@@ -126,15 +126,14 @@ class MetricRidge:
     def _solution(self, at: _Unknowns, alpha: float) -> tuple[Solution, float]:
         """The regression, and its leave-one-out error."""
         outputs = self._forth(at)
-        once = self._spectrum.once[:, None]
-        missing = self._times(self._values - outputs) / once
+        missing = self._times(self._values - outputs)
         shares = self._spectrum.eigenvalues[:, None] / (
             self._spectrum.eigenvalues[:, None] * self._mu + alpha
         )
         # of a row as if it counted once: its own leverage is that of all that it stands for
         counts = self._spectrum.counts[:, None]
         inverse = self._mean_inverse + self._spectrum.leverage(shares) / counts
-        inverse /= np.maximum(1.0 - self._mu * inverse * (counts / once), 1e-6)
+        inverse /= np.maximum(1.0 - self._mu * inverse * counts, 1e-6)
         left_out = outputs - ((missing @ self._turn) * inverse) @ self._turn.T
         error = self._values - left_out
         coefficients = self._spectrum.directions @ at.c

@@ -43,7 +43,7 @@ class Spectrum:
     They minimise Σ_i w_i ‖y_i − b − x_i W‖² + α ‖W‖², the weights scaled to a mean of 1. With the centred
     rows √w_i (x_i − x̄) = U S Vᵀ, a row's leave-one-out residual is e_i / (1 − h_i), where
     e = y − ŷ and h_i = w_i/Σw + Σ_j u_ij² s_j²/(s_j² + α): no regression is fitted again. A row that stands
-    for c_i rows is left out once, h_i / c_i in place of h_i; where c_i < 1, it is left out as a whole.
+    for c_i rows is left out as a whole: of equal rows the others would tell it, and no penalty seem needed.
 
     Parameters
     ----------
@@ -68,7 +68,6 @@ class Spectrum:
             self.weights = (
                 counts if weights is None else counts * weights / np.average(weights, weights=counts)
             )
-        self.once = np.maximum(self.counts, 1.0)  # of what a row stands for, 1 in so many is left out
         self.share = self.weights / self.weights.sum()
         self.root = np.sqrt(self.weights)[:, None]
         rows = rows.astype(np.float64) if rows.size < SMALL else rows
@@ -139,8 +138,6 @@ class Spectrum:
         free = 1.0 - self.share[at] - squares.sum(axis=1, dtype=np.float64)
         free = np.zeros_like(free) if self.full else np.maximum(free, 0.0)
         kept = free[:, None] + squares @ taken.astype(kind)
-        if (self.once > 1).any():
-            kept = 1.0 - (1.0 - kept) / self.once[at, None]
         return residuals / np.maximum(kept, 1e-9)[:, :, None]
 
 

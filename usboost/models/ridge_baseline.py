@@ -99,7 +99,7 @@ class RidgeBaseline(LinearOnViews, ViewsRegressor):
         Parameters
         ----------
         views, y, weights : the n rows that this model was fitted to, their standardised targets and weights;
-            of a row of weight 2 one of two is left out
+            a row is left out as a whole, whatever its weight
         """
         self._check_fitted()
         return self._solve(self._rows(views), y, weights).left_out
