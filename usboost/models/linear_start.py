@@ -1,4 +1,4 @@
-"""A linear model that boosting starts from; views that may not help have to show that they do."""
+"""A linear model that boosting starts from, without the optional views that do it harm."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class LinearStart:
     model : the linear model
     scores : its scores of the training rows, each by a fit without the row, or without its fold: float64
         (n, M), centred, of classes, and (n, 1) of a regression
-    left_out : views that it does not read, because they did not help on rows that were not fitted to
+    left_out : views that it does not read, because they did harm on rows that were not fitted to
     """
 
     model: Any
@@ -40,8 +40,9 @@ def fit_start(
 ) -> LinearStart:
     """Fit it with all its views, and without those that are optional.
 
-    They are read if, on scores without the row, the training rows' mean loss is lower with them by more
-    than its standard error (of the difference, row by row).
+    They are left out if, on scores without the row, the training rows' mean loss is higher with them by
+    more than its standard error (of the difference, row by row). Views that say nothing do that much harm
+    through their hundreds of columns; of few rows, views that help cannot show it so clearly.
 
     Parameters
     ----------
@@ -64,6 +65,6 @@ def fit_start(
         return LinearStart(model, scores)
     without, other = fitted(fewer)
     gains = without.losses(other, y) - model.losses(scores, y)
-    if mean(gains, weights) > error_of_mean(gains, weights):
+    if mean(gains, weights) >= -error_of_mean(gains, weights):
         return LinearStart(model, scores)
     return LinearStart(without, other, tuple(name for name in names if name in optional))
