@@ -35,7 +35,8 @@ class Plan:
     batch : see `BATCH`.
     seed : of the proposals.
     prune : whether fits end that are behind at a rung, see `usboost.tuning.rungs`.
-    jobs : trials at a time.
+    jobs : trials at a time; more than one run in spawned processes, so that a script that asks for them needs
+        the usual ``if __name__ == "__main__":``.
     deadline : a time (`time.time`) after which no round begins.
     """
 
