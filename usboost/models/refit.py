@@ -19,12 +19,20 @@ def for_all_rows(model: Any) -> Any:
     ----------
     model : fitted with validation rows.
 
+    Returns
+    -------
+    An unfitted model without callbacks.
+
     Raises
     ------
     UsboostError
         If a model of this kind cannot be told how far to go.
     """
-    copy = clone(model)
+    watching = model.callbacks
+    try:  # they may hold what cannot be copied, a bar on the screen say
+        copy = clone(model.set_params(callbacks=None))
+    finally:
+        model.set_params(callbacks=watching)
     given = copy.get_params(deep=False)
     changes: dict[str, Any] = {"validation_fraction": 0.0} if "validation_fraction" in given else {}
     lengths = [name for name in ("n_rounds", "n_epochs", "n_trees") if name in given]

@@ -152,6 +152,8 @@ class TwoBranches(ViewsEstimator):
             raise UsboostError("it reads one view only, not two or more")
         self.network_ = FittedTwoBranch(document["network"], read_arrays(folder / WEIGHTS))
         self.network_.check(self._n_classes())
+        if list(self.views) != self.network_.spec["views"]:
+            raise UsboostError("the network reads other views than the model")
 
     def _prepare(self, views: Views, missing: Sequence[bool]) -> list[tuple[dict[str, Any], Batches]]:
         """Specification and rows of each view, with a mask where it may be missing."""

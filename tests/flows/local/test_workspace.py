@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from flows.local import own_table, workspace
@@ -110,7 +111,7 @@ def test_files_are_found_from_a_workspace(tmp_path, monkeypatch):
     monkeypatch.setattr(workspace, "ROOT", tmp_path / "code")
     changes = {"custom.table": "table.csv", "pictures.pretrained": "elsewhere.pth", "imports": ["mine.parts"]}
     folder = workspace.make(tmp_path / "w", profile="own", changes=changes)
-    made = settings.yaml.safe_load((folder / "params.yaml").read_text())
+    made = yaml.safe_load((folder / "params.yaml").read_text())
     assert made["custom"]["table"] == str(tmp_path / "code/table.csv")
     assert made["pictures"]["pretrained"] == "elsewhere.pth"
     assert (folder / "mine.py").resolve() == tmp_path / "code/mine.py"
