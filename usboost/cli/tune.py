@@ -203,10 +203,10 @@ def tune(
         if found.interrupted:
             note("ended before all trials had; the same command goes on from there")
         best = tuned.ranked(found.models)[0]
-        if best.best is None:
+        if best.best is None and not found.interrupted:
             raise UsboostError(f"no trial has finished; {out / tuned.CSV} gives the reasons")
         common = ["usboost", "fit", str(table), "--label", label, "--settings", str(out / tuned.SETTINGS)]
-        if best.model in zoo.CATALOGUE:
+        if best.best is not None and best.model in zoo.CATALOGUE:
             say(f"Next, with the same options of the table: {shlex.join([*common, '--model', best.model])}")
         say(f"written {out / tuned.SETTINGS} and {out / tuned.CSV}")
         if found.interrupted and time_limit is None:
