@@ -45,7 +45,8 @@ def test_fit_and_report_show_the_members(table, tmp_path):
 def test_one_model_of_a_blend(table, tmp_path):
     options = ("--label", "kind", "--rounds", 5, "--out", tmp_path / "m")
     done = run("fit", table, *options, "--time-limit", 60, "--fast-predict")
-    assert done.exit_code == 0 and "alone is kept, fitted once more to all rows" in done.stdout
+    assert done.exit_code == 0, done.output
+    assert "alone is kept, fitted once more to all rows" in done.stdout
     found = bundle.load(tmp_path / "m")
     assert found.card.model == "best" and found.model.n_estimators_ == 1
     assert run("predict", tmp_path / "m", table, "--out", tmp_path / "p.csv").exit_code == 0

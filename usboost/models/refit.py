@@ -21,7 +21,7 @@ def for_all_rows(model: Any) -> Any:
 
     Returns
     -------
-    An unfitted model without callbacks.
+    An unfitted model without callbacks and checkpoint.
 
     Raises
     ------
@@ -35,6 +35,8 @@ def for_all_rows(model: Any) -> Any:
         model.set_params(callbacks=watching)
     given = copy.get_params(deep=False)
     changes: dict[str, Any] = {"validation_fraction": 0.0} if "validation_fraction" in given else {}
+    if "checkpoint" in given:  # of the fit to fewer rows
+        copy.set_params(checkpoint=None)
     lengths = [name for name in ("n_rounds", "n_epochs", "n_trees") if name in given]
     if "penalties" in given:
         changes["penalties"] = (float(model.penalty_),)
