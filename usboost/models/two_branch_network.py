@@ -83,13 +83,6 @@ def _embedded(branch: nn.Module, tensors: Tensors, missing: torch.Tensor | None)
 
 
 @dataclass(frozen=True)
-class Epochs:
-    """A network in training, as callbacks see it: a round is an epoch."""
-
-    n_rounds: int
-
-
-@dataclass(frozen=True)
 class FittedTwoBranch:
     """A trained two-branch network: its specification and weights, float32 on the CPU."""
 
