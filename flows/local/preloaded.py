@@ -6,6 +6,8 @@ from flows.local import runtime
 
 runtime.configure()
 
+import dvc.cli.parser  # noqa: E402
+import dvc.repo.reproduce  # noqa: E402, F401
 import lightgbm  # noqa: E402, F401
 import mlflow.models.display_utils  # noqa: E402
 import mlflow.pyfunc.scoring_server  # noqa: E402

@@ -138,7 +138,7 @@ def _spoken(seconds: float) -> str:
 def repro(names: Sequence[str], progress: Progress, environment: Mapping[str, str], log: Path) -> bool:
     """Have DVC run these stages in this order, with what it prints in a log; whether all succeeded."""
     # each by itself: DVC would take the lock on all that they depend on, which others wait for, too
-    command = ["dvc", "--wait-for-lock", "repro", "--single-item", *names]
+    command = ["python", "-m", "flows.local.dvc", "--wait-for-lock", "repro", "--single-item", *names]
     stage = ""
     with (
         log.open("w") as kept,
