@@ -40,7 +40,7 @@ def modify(path: str, fs: Any = None) -> Iterator[dict[str, Any]]:
     yield data
     text = io.StringIO()
     yaml = YAML(typ="safe")
-    yaml.default_flow_style = False
+    yaml.default_flow_style = False  # type: ignore[assignment]
     yaml.sort_base_mapping_type_on_output = False
     yaml.dump(json.loads(json.dumps(data)), text)  # plain types only: DVC's own are not written by libyaml
     write_atomically(Path(path), text.getvalue().encode())
@@ -48,5 +48,5 @@ def modify(path: str, fs: Any = None) -> Iterator[dict[str, Any]]:
 
 if __name__ == "__main__":
     dvc.dvcfile.modify_yaml = modify
-    dvc.lock.DEFAULT_TIMEOUT = WAIT  # type: ignore[assignment]
+    dvc.lock.DEFAULT_TIMEOUT = WAIT
     sys.exit(main(sys.argv[1:]))
