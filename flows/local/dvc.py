@@ -40,8 +40,8 @@ def modify(path: str, fs: Any = None) -> Iterator[dict[str, Any]]:
     yield data
     text = io.StringIO()
     yaml = YAML(typ="safe")
-    yaml.default_flow_style = False  # type: ignore[assignment]
-    yaml.sort_base_mapping_type_on_output = False
+    yaml.default_flow_style = False
+    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
     yaml.dump(json.loads(json.dumps(data)), text)  # plain types only: DVC's own are not written by libyaml
     write_atomically(Path(path), text.getvalue().encode())
 
