@@ -1,12 +1,14 @@
 """The search for settings: one process against two, and with pruning against without.
 
-``python -m benchmarks.speed.tuning`` prints seconds and the best log-loss; the trials are the same for any
-number of processes, so the ratio is one of time alone.
+``python -m benchmarks.speed.tuning [ROWS]`` prints seconds and the best log-loss; the trials are the same for
+any number of processes, so the ratio is one of time alone. A process takes seconds to begin: of few rows, one
+process is the faster.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -20,16 +22,16 @@ from usboost.multimodal.models import by_name
 from usboost.multimodal.tune import tune
 from usboost.tuning.search import Plan
 
-ROWS, TRIALS, ROUNDS = 12_000, 12, 100
+ROWS, TRIALS, ROUNDS = 40_000, 12, 100
 MODELS = ("lgbm", "crossed")
 """One of a single thread, and one whose fits already run a network and a tree side by side."""
 
 
-def table(folder: Path) -> OwnTable:
+def table(folder: Path, rows: int) -> OwnTable:
     """Numbers that interact, a category, and a label that depends on them."""
     rng = np.random.default_rng(0)
-    x, letter = rng.normal(size=(ROWS, 12)), rng.choice(list("abcdefgh"), ROWS)
-    score = x[:, 0] * x[:, 1] + x[:, 2] + (letter == "a") + rng.normal(size=ROWS)
+    x, letter = rng.normal(size=(rows, 12)), rng.choice(list("abcdefgh"), rows)
+    score = x[:, 0] * x[:, 1] + x[:, 2] + (letter == "a") + rng.normal(size=rows)
     frame = pd.DataFrame(x, columns=[f"x{k}" for k in range(12)]).assign(letter=letter)
     path = folder / "table.parquet"
     frame.assign(label=np.where(score > 0, "yes", "no")).to_parquet(path)
@@ -53,10 +55,10 @@ def measured(own: OwnTable, folder: Path, name: str, **changes: object) -> float
     return seconds
 
 
-def main() -> None:
+def main(rows: int = ROWS) -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        own = table(folder)
+        own = table(folder, rows)
         for name in MODELS:
             one = measured(own, folder / "one", name)
             two = measured(own, folder / "two", name, jobs=2)
@@ -65,4 +67,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(*map(int, sys.argv[1:]))
