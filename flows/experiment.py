@@ -24,7 +24,7 @@ from tasks import comparison, machine, page, run_locally, run_on_workers, tracki
 from tasks import settings as params  # noqa: E402
 from tasks.experiment import Cell, fit_cell, grid, reconcile, record_of  # noqa: E402
 from tasks.folders import experiment_folder, prepared_folder  # noqa: E402
-from tasks.identity import plan  # noqa: E402
+from tasks.identity import of_task, plan, task_of  # noqa: E402
 from tasks.new_data import refresh  # noqa: E402
 from usboost.datasets.prepared import store  # noqa: E402
 from usboost.errors import UsboostError  # noqa: E402
@@ -68,17 +68,22 @@ def experiment(
     if runner != "configured":
         changes["runner"] = runner
     settings = settings.model_copy(update={"experiment": settings.experiment.model_copy(update=changes)})
-    cells = grid(
-        datasets or settings.run.datasets,
-        models or settings.model_names,
-        seeds or settings.sizes.seeds,
-        settings,
-    )
+    cells = [
+        cell
+        for dataset in dict.fromkeys(datasets or settings.run.datasets)
+        for cell in grid(
+            [dataset],
+            models or of_task(dataset, settings.model_names, settings),
+            seeds or settings.sizes.seeds,
+            settings,
+        )
+    ]
     running = f"the experiment {name} is running in this folder; wait for it, or give another --name"
     with runtime.alone(experiment_folder(name) / ".lock", running):
         for dataset in dict.fromkeys(cell.dataset for cell in cells):
             # makes MLflow's store before several processes would
-            tracking.experiment_id(f"usboost-{store.read_card(prepared_folder(dataset))['profile']}")
+            profile = store.read_card(prepared_folder(dataset))["profile"]
+            tracking.experiment_id(f"usboost-{profile}", [task_of(dataset).name])
         done = reconcile(name, cells)
         todo = [cell for cell in cells if cell not in done]
         if done:
@@ -140,7 +145,7 @@ def show(name: str) -> None:
     """Print the comparison of an experiment."""
     frame = pd.read_csv(experiment_folder(name) / "comparison.csv", dtype={"missing": object})
     frame["missing"] = frame["missing"].fillna("")
-    table = Table(*comparison.HEADINGS, title=f"experiment {name}, {comparison.SPLIT} split")
+    table = Table(*comparison.headings(frame), title=f"experiment {name}, {comparison.SPLIT} split")
     for row in comparison.printed(frame):
         table.add_row(*row)
     Console().print(table)

@@ -33,11 +33,13 @@ def prepare(dataset: Dataset) -> dict[str, int]:
     )
     rows = {split: entry["rows"] for split, entry in card["splits"].items()}
     listed = ", ".join(f"{count:,} {split}" for split, count in rows.items())
-    page.say(f"{dataset}: {listed} rows; {len(card['columns'])} columns, {len(card['classes'])} classes")
+    asked = f"{len(card['classes'])} classes" if card["classes"] else "a number to predict"
+    page.say(f"{dataset}: {listed} rows; {len(card['columns'])} columns, {asked}")
     table = [
-        {"split": split, "rows": entry["rows"], **entry["classes"]} for split, entry in card["splits"].items()
+        {"split": split, "rows": entry["rows"], **(entry.get("classes") or entry["label"])}
+        for split, entry in card["splits"].items()
     ]
-    page.show_table(page.key("prepared", dataset), table, f"Rows of {dataset}, and how many of each class")
+    page.show_table(page.key("prepared", dataset), table, f"Rows of {dataset}, and their labels")
     return runtime.finished(rows)
 
 

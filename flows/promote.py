@@ -15,17 +15,17 @@ from flows.flow import Dataset, flow  # noqa: E402
 from tasks import links, page, promotion  # noqa: E402
 from tasks import settings as params  # noqa: E402
 
-Metric = Literal["f1", "accuracy", "auc", "log_loss", "roc_auc", "neg_log_loss"]
+Metric = Literal["auto", "f1", "accuracy", "auc", "log_loss", "roc_auc", "neg_log_loss", "rmse", "mae", "r2"]
 
 
 @flow(name="promote", flow_run_name="promote-{dataset}")
-def promote(dataset: Dataset, model: str = "", metric: Metric = "f1") -> str:
+def promote(dataset: Dataset, model: str = "", metric: Metric = "auto") -> str:
     """Register the best fit under the alias `champion` if it beats the one that has it; the model's URI.
 
     Args:
         dataset: prepared dataset, e.g. ci_a
         model: only fits of this model, e.g. 2wl; empty: all models
-        metric: what decides, on the validation split among fits and on the test split against the champion
+        metric: what decides, on the validation split; auto: F1, or RMSE where a number is predicted
     """
     if model:
         params.load().model(model)
@@ -43,7 +43,7 @@ def promote(dataset: Dataset, model: str = "", metric: Metric = "f1") -> str:
 def main(
     dataset: Annotated[str, typer.Argument(help="prepared dataset, e.g. ci_a")],
     model: Annotated[str, typer.Option(help="only fits of this model; all if not given")] = "",
-    metric: Annotated[Metric, typer.Option(help="what decides")] = "f1",
+    metric: Annotated[Metric, typer.Option(help="what decides; auto: F1, or RMSE of a number")] = "auto",
 ) -> None:
     """Give the best fit the alias champion if it beats the one that has it; prints what to serve."""
     runtime.run(lambda: print(promote(dataset, model, metric)))

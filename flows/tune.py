@@ -18,10 +18,11 @@ from flows.flow import Dataset, flow  # noqa: E402
 from tasks import settings as params  # noqa: E402
 from tasks import tuning  # noqa: E402
 from tasks.folders import tuning_folder  # noqa: E402
+from tasks.identity import of_task  # noqa: E402
 from usboost.multimodal.tuned import SETTINGS  # noqa: E402
 from usboost.tuning.search import BATCH, Plan  # noqa: E402
 
-Score = Literal["log_loss", "accuracy", "f1", "auc"]
+Score = Literal["auto", "log_loss", "accuracy", "f1", "auc", "rmse", "mae", "r2"]
 
 
 @flow(name="tune", flow_run_name="tune-{dataset}")
@@ -29,7 +30,7 @@ def tune(
     dataset: Dataset,
     models: Sequence[str] = (),
     trials: Annotated[int, Field(ge=1)] = 20,
-    by: Score = "log_loss",
+    by: Score = "auto",
     jobs: Annotated[int, Field(ge=0)] = 0,
     minutes: Annotated[float, Field(ge=0)] = 0,
     prune: bool = True,
@@ -43,7 +44,7 @@ def tune(
         dataset: prepared dataset, e.g. ci_a
         models: models of params.yaml, e.g. 2wl; empty: all of params.yaml's run
         trials: trials of each model, the first with its settings as they are
-        by: score of the validation rows that settings are chosen by
+        by: score of the validation rows that settings are chosen by; auto: log-loss, or RMSE of a number
         jobs: trials at a time; 0: experiment.workers of params.yaml
         minutes: after these no new round begins; 0: no limit
         prune: whether fits end early that are behind others
@@ -51,7 +52,8 @@ def tune(
     """
     settings = params.load()
     # models whose features another stage has fitted have no settings of their own alone
-    names = list(models) or [n for n in settings.model_names if not settings.model(n).needs_features]
+    own = [name for name in settings.model_names if not settings.model(name).needs_features]
+    names = list(models) or of_task(dataset, own, settings)
     deadline = time.time() + 60 * minutes if minutes else float("inf")
     plan = Plan(trials, BATCH, 0, prune, jobs or settings.experiment.workers, deadline)
     running = f"a search for {dataset} is running in this folder; wait for it"
@@ -68,7 +70,9 @@ def main(
         list[str] | None, typer.Option(help="a model of params.yaml; repeatable; default: all of its run")
     ] = None,
     trials: Annotated[int, typer.Option(min=1, help="trials of each model")] = 20,
-    by: Annotated[Score, typer.Option(help="score of the validation rows to choose by")] = "log_loss",
+    by: Annotated[
+        Score, typer.Option(help="score of the validation rows to choose by; auto: log-loss, or RMSE")
+    ] = "auto",
     jobs: Annotated[int, typer.Option(min=0, help="trials at a time; 0: as in params.yaml")] = 0,
     minutes: Annotated[float, typer.Option(min=0, help="after these no round begins; 0: no limit")] = 0,
     prune: Annotated[bool, typer.Option(help="end fits early that are behind others")] = True,

@@ -156,6 +156,7 @@ def _custom(raw: Path, settings: Settings, work: Path, progress: Progress | None
     return custom.prepare(
         raw / custom_demo.TABLE if demo else _raw(raw),
         label=custom_demo.LABEL if demo else chosen.label,
+        task=None if demo else chosen.task,
         image=custom_demo.IMAGE if demo else chosen.image,
         split_column=custom_demo.SPLIT if demo else chosen.split_column,
         categorical=chosen.categorical,

@@ -12,13 +12,15 @@ import pandas as pd
 from tasks import links, page, tracking
 from tasks.experiment import Cell, record_of
 from tasks.folders import experiment_folder
-from usboost.evaluation.names import metric_name
+from tasks.identity import task_of
+from usboost.evaluation.names import metric_name, number
 from usboost.files import write_atomically
 from usboost.models import zoo
 from usboost.reporting import results
 
 SPLIT = "test"
-METRICS = ("f1", "f1_tuned", "accuracy")
+METRICS = {"classification": ("f1", "f1_tuned", "accuracy"), "regression": ("rmse", "mae", "r2")}
+"""What is compared, by task; of the first the improvement over the baseline is told."""
 
 
 def compare(name: str, cells: Sequence[Cell], reasons: Mapping[Cell, str]) -> pd.DataFrame:
@@ -35,8 +37,8 @@ def compare(name: str, cells: Sequence[Cell], reasons: Mapping[Cell, str]) -> pd
     -------
     DataFrame
         One row per dataset and model: ``<metric>_mean``, ``<metric>_std`` over the seeds (NaN for one),
-        ``improvement_mean`` (of the F1 over the baseline, in %), ``seeds``, ``fit_seconds_mean`` and
-        ``missing``, the seeds without a result.
+        ``improvement_mean`` (of the task's first metric over the baseline's, in %), ``seeds``,
+        ``fit_seconds_mean`` and ``missing``, the seeds without a result.
     """
     folder = experiment_folder(name)
     records = {cell: record for cell in cells if (record := record_of(name, cell))}
@@ -68,21 +70,29 @@ def table(folder: Path, cells: Sequence[Cell], missing: Sequence[Cell]) -> pd.Da
     """Mean and spread over the seeds, a row for each dataset and model of the grid."""
     datasets = list(dict.fromkeys(cell.dataset for cell in cells))
     models = list(dict.fromkeys(cell.model for cell in cells))
-    out = pd.DataFrame(
-        [(dataset, model) for dataset in datasets for model in zoo.ordered(models)],
-        columns=["dataset", "model"],
-    )
-    empty = [f"{metric}_{part}" for metric in METRICS for part in ("mean", "std")]
+    pairs = [
+        (dataset, model)
+        for dataset in datasets
+        for model in zoo.ordered(cell.model for cell in cells if cell.dataset == dataset)
+    ]
+    out = pd.DataFrame(pairs, columns=["dataset", "model"])
+    asked = {dataset: METRICS[task_of(dataset).name] for dataset in datasets}
+    compared = list(dict.fromkeys(metric for metrics in asked.values() for metric in metrics))
+    empty = [f"{metric}_{part}" for metric in compared for part in ("mean", "std")]
     empty += ["improvement_mean", "fit_seconds_mean"]
     if len(missing) < len(cells):
         frame = results.collect(folder, datasets, models)
-        for metric in METRICS:
+        for metric in compared:
             cut = results.table3(frame, SPLIT, metric)
             names = {"value_mean": f"{metric}_mean", "value_std": f"{metric}_std"}
-            if metric == METRICS[0]:
-                names["improvement_mean"] = "improvement_mean"
             cut = cut[["dataset", "model", *names]].rename(columns=names)
             out = out.merge(cut, on=["dataset", "model"], how="left")
+        firsts = [
+            results.table3(frame[frame["dataset"] == dataset], SPLIT, metrics[0])
+            for dataset, metrics in asked.items()
+        ]
+        gains = pd.concat(firsts)[["dataset", "model", "improvement_mean"]]
+        out = out.merge(gains, on=["dataset", "model"], how="left")
         fits = frame.drop_duplicates(["dataset", "model", "seed"]).groupby(["dataset", "model"])
         seconds = fits["fit_seconds"].mean().rename("fit_seconds_mean").reset_index()
         out = out.merge(seconds, on=["dataset", "model"], how="left")
@@ -101,19 +111,31 @@ def spread(mean: float, std: float) -> str:
     """``mean ± std`` as a table prints it; a dash where there is nothing."""
     if pd.isna(mean):
         return "–"
-    return f"{mean:.4f}" if pd.isna(std) else f"{mean:.4f} ± {std:.4f}"
+    return number(mean) if pd.isna(std) else f"{number(mean)} ± {number(std)}"
+
+
+def compared_in(frame: pd.DataFrame) -> list[str]:
+    """The metrics of a comparison."""
+    known = dict.fromkeys(metric for metrics in METRICS.values() for metric in metrics)
+    return [metric for metric in known if f"{metric}_mean" in frame]
+
+
+def headings(frame: pd.DataFrame) -> list[str]:
+    """Of the columns of `printed`."""
+    shown = map(metric_name, compared_in(frame))
+    return ["dataset", "model", *shown, "% over baseline", "fit, s", "seeds"]
 
 
 def printed(frame: pd.DataFrame) -> list[list[str]]:
-    """The comparison's rows as text, under `HEADINGS`."""
-    rows = []
+    """The comparison's rows as text, under `headings`."""
+    rows, metrics = [], compared_in(frame)
     for row in frame.to_dict("records"):
         gain, seconds = row["improvement_mean"], row["fit_seconds_mean"]
         rows.append(
             [
                 results.dataset_name(row["dataset"]),
                 zoo.title(row["model"]),
-                *(spread(row[f"{metric}_mean"], row[f"{metric}_std"]) for metric in METRICS),
+                *(spread(row[f"{metric}_mean"], row[f"{metric}_std"]) for metric in metrics),
                 "–" if pd.isna(gain) else f"{gain:+.2f}",
                 "–" if pd.isna(seconds) else f"{seconds:.1f}",
                 str(row["seeds"]) + (f" (without {row['missing']})" if row["missing"] else ""),
@@ -122,21 +144,21 @@ def printed(frame: pd.DataFrame) -> list[list[str]]:
     return rows
 
 
-HEADINGS = ["dataset", "model", *map(metric_name, METRICS), "% over baseline", "fit, s", "seeds"]
-
-
 def markdown(
     name: str, frame: pd.DataFrame, records: Mapping[Cell, dict[str, Any]], missing: Mapping[Cell, str]
 ) -> str:
     """The comparison as a page: the table, what is missing and why, the cells' MLflow runs."""
     lines = [f"# Experiment {name}", "", f"Scores on the {SPLIT} split, mean ± spread over the seeds.", ""]
-    lines += ["| " + " | ".join(row) + " |" for row in (HEADINGS, ["---"] * len(HEADINGS), *printed(frame))]
+    heads = headings(frame)
+    lines += ["| " + " | ".join(row) + " |" for row in (heads, ["---"] * len(heads), *printed(frame))]
     lines += ["", "## Missing", ""] if missing else []
     lines += [f"- {cell.name}: {reason}" for cell, reason in missing.items()]
     lines += ["", "## MLflow runs", ""] if records else []
+    tasks = {task_of(cell.dataset).name for cell in records}
     for profile in dict.fromkeys(record["profile"] for record in records.values()):
         found, wanted = tracking.experiment_id(f"usboost-{profile}"), f"tags.experiment = '{name}'"
-        if address := tracking.view_address(found, name, f"{wanted} and attributes.status = 'FINISHED'"):
+        finished = f"{wanted} and attributes.status = 'FINISHED'"
+        if address := tracking.view_address(found, name, finished, tasks):
             lines += [f"[Their curves side by side]({address})", ""]
     for cell, record in records.items():
         run_id = record["mlflow_run_id"]

@@ -1,4 +1,4 @@
-"""Small tables are scored by stratified k-fold; a seed is one repetition."""
+"""Small tables are scored by k-fold, stratified if there are classes; a seed is one repetition."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from sklearn.base import clone
-from sklearn.model_selection import StratifiedKFold
+from sklearn.model_selection import KFold, StratifiedKFold
 
 from tasks import tracking
 from tasks.folders import prepared_folder
@@ -20,7 +20,6 @@ from usboost.boosting.callbacks import ShowRounds
 from usboost.data.encoding import TableEncoder
 from usboost.data.views import Views
 from usboost.datasets.prepared import store
-from usboost.evaluation import metrics
 
 
 def fit_folds(planned: Planned, out: Path, run_id: str) -> dict[str, Any]:
@@ -32,8 +31,8 @@ def fit_folds(planned: Planned, out: Path, run_id: str) -> dict[str, Any]:
     dataset, model, seed = planned.dataset, planned.model, planned.seed
     card = store.read_card(prepared_folder(dataset))
     frame = store.read_frame(prepared_folder(dataset), "train")
-    y = frame[store.LABEL].to_numpy(dtype=np.int64)
-    folds = StratifiedKFold(card["folds"], shuffle=True, random_state=seed)
+    y, classes = frame[store.LABEL].to_numpy(), bool(card["classes"])
+    folds = (StratifiedKFold if classes else KFold)(card["folds"], shuffle=True, random_state=seed)
     scored, traces, seconds = [], [], 0.0
     for number, (seen, unseen) in enumerate(folds.split(y, y)):
         fitted, held = frame.iloc[seen], frame.iloc[unseen]
@@ -50,7 +49,7 @@ def fit_folds(planned: Planned, out: Path, run_id: str) -> dict[str, Any]:
         started = time.perf_counter()
         estimator.fit(views, y[seen])
         seconds += time.perf_counter() - started
-        scored.append(metrics.score(y[unseen], estimator.predict_proba(views_held)))
+        scored.append(planned.task.score(y[unseen], planned.task.predict(estimator, views_held)))
         traces.append(tracking.history_frame(estimator.history_, seed).assign(fold=number))
     scores = {"test": {name: float(np.mean([fold[name] for fold in scored])) for name in scored[0]}}
     rounds = max(len(trace) for trace in traces)

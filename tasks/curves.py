@@ -11,10 +11,10 @@ import pandas as pd
 
 from usboost.files import write_atomically
 
-METRICS = ("f1", "log_loss")
-COLUMNS = {"rounds": ("f1_val", "risk_train", "risk_val"), "steps": ("epsilon", "delta")}
+METRICS = ("f1", "log_loss", "rmse", "r2")
+COLUMNS = {"rounds": ("f1_val", "rmse_val", "risk_train", "risk_val"), "steps": ("epsilon", "delta")}
 OF_KIND = {"two_branch": ("rounds",), "bfv_network": ("rounds",), "boosting": ("rounds", "steps")}
-"""The curves of each kind of model; those of other kinds have no F1 of each round."""
+"""The curves of each kind of model; those of other kinds have no score of each round."""
 
 
 def write(

@@ -17,7 +17,8 @@ from tasks.settings import Settings
 from usboost.data.table import Table
 from usboost.datasets.prepared import store
 from usboost.errors import UsboostError
-from usboost.evaluation import metrics
+from usboost.evaluation.task import TASKS
+from usboost.evaluation.weighted import deviation, mean
 from usboost.models.builders import boosted_features
 from usboost.models.gbm import BoostedFeatures, GradientBoostedTrees
 from usboost.models.gbm_files import save_gbm
@@ -33,7 +34,12 @@ def features_folder(dataset: str) -> Path:
 def fit_features(dataset: str, seed: int, settings: Settings, folder: Path, out: Path) -> Path:
     """Fit the GBM on S; write ``gbm/``, ``<split>.parquet`` and ``scores.json`` (of the GBM alone)."""
     learner = boosted_features(models.parts(dataset, settings), seed)
+    task = TASKS[store.task_of(store.read_card(folder))]
     views, y = store.read(folder, "train")
+    centre, scale = 0.0, 1.0
+    if task.name == "regression":  # the GBM is of targets that are standardised as the network's are
+        centre, scale = mean(y), deviation(y)
+        y = (y - centre) / scale
     gbm = learner.fit(views["S"], y).gbm_
     out.mkdir(parents=True)
     save_gbm(gbm, out / "gbm")
@@ -47,7 +53,11 @@ def fit_features(dataset: str, seed: int, settings: Settings, folder: Path, out:
     for split in ("val", "test"):
         views, y = store.read(folder, split)
         write_features(gbm.chunks(views["S"], ROWS), out / f"{split}.parquet")
-        scores[split] = metrics.score(y, gbm.probabilities(views["S"]))
+        if task.name == "regression":
+            alone = centre + scale * gbm.raw_score(views["S"])[:, 0]
+        else:
+            alone = gbm.probabilities(views["S"])
+        scores[split] = task.score(y, alone)
     (out / "scores.json").write_text(json.dumps(scores))
     return out
 

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tasks import models
+from tasks import models, page
 from tasks.features import features_folder
 from tasks.folders import prepared_folder
 from tasks.settings import Settings
@@ -19,9 +19,10 @@ from usboost.boosting.checkpoint import described
 from usboost.boosting.code import code_digest, digest
 from usboost.datasets.prepared import store
 from usboost.errors import UsboostError
-from usboost.models.base import ViewsClassifier
+from usboost.evaluation.task import TASKS, Task
 from usboost.models.earlyboost import EarlyBoostClassifier
 from usboost.models.entry import Entry
+from usboost.models.estimator import ViewsEstimator
 
 READER = "usboost.datasets.prepared.store"
 """Reads and encodes what is prepared; the code that prepared it is covered by the card's digest."""
@@ -34,6 +35,7 @@ class Planned:
     Attributes
     ----------
     entry : what the model is.
+    task : what it predicts.
     estimator : the model, unfitted.
     identity : everything that the fit comes from, as JSON.
     """
@@ -43,7 +45,8 @@ class Planned:
     seed: int
     settings: Settings
     entry: Entry
-    estimator: ViewsClassifier
+    task: Task
+    estimator: ViewsEstimator
     identity: dict[str, Any]
 
     @property
@@ -66,13 +69,37 @@ def plan(dataset: str, model: str, seed: int, settings: Settings) -> Planned:
     Raises
     ------
     UsboostError
-        If the dataset is not prepared, the model unknown, or BFV+DNN's features are not there.
+        If the dataset is not prepared, the model unknown or not for the dataset's task, or BFV+DNN's features
+        are not there.
     """
     entry = settings.model(model)
     require_inputs(dataset, entry, [seed])
-    estimator = models.build(model, dataset, settings, seed)
+    task = task_of(dataset)
+    estimator = models.build(model, dataset, settings, seed, task.name)
     identity = parts(dataset, entry, estimator, seed, settings)
-    return Planned(dataset, model, seed, settings, entry, estimator, identity)
+    return Planned(dataset, model, seed, settings, entry, task, estimator, identity)
+
+
+def task_of(dataset: str) -> Task:
+    """What is predicted of a prepared dataset.
+
+    Raises
+    ------
+    UsboostError
+        If it is not prepared.
+    """
+    return TASKS[store.task_of(store.read_card(_prepared(dataset)))]
+
+
+def of_task(dataset: str, names: Sequence[str], settings: Settings) -> list[str]:
+    """Those of the models that are for the dataset's task; the others are named on the flow run's page."""
+    task = task_of(dataset).name
+    left_out = [name for name in names if task not in settings.model(name).tasks]
+    if left_out:
+        words = f"{dataset} is a {task}, which these models are not for: {', '.join(left_out)}; left out"
+        print(words)
+        page.say(words)
+    return [name for name in names if name not in left_out]
 
 
 def require_inputs(dataset: str, entry: Entry, seeds: Sequence[int]) -> None:
@@ -86,12 +113,7 @@ def require_inputs(dataset: str, entry: Entry, seeds: Sequence[int]) -> None:
     UsboostError
         If the dataset is not prepared, or BFV+DNN's features are not there.
     """
-    card = prepared_folder(dataset) / "card.json"
-    if not card.is_file():
-        raise UsboostError(
-            f"{card} is missing; run `python -m flows.prepare {dataset}` or the deployment "
-            "prepare/prepare-dataset first"
-        )
+    _prepared(dataset)
     for seed in seeds if entry.needs_features else ():
         folder = features_folder(dataset) / f"seed-{seed}"
         if not (folder / "gbm").is_dir():
@@ -99,8 +121,18 @@ def require_inputs(dataset: str, entry: Entry, seeds: Sequence[int]) -> None:
             raise UsboostError(f"{folder} is missing, and {entry.name} needs it; run `{words}` first")
 
 
+def _prepared(dataset: str) -> Path:
+    card = prepared_folder(dataset) / "card.json"
+    if not card.is_file():
+        raise UsboostError(
+            f"{card} is missing; run `python -m flows.prepare {dataset}` or the deployment "
+            "prepare/prepare-dataset first"
+        )
+    return card.parent
+
+
 def parts(
-    dataset: str, entry: Entry, estimator: ViewsClassifier, seed: int, settings: Settings
+    dataset: str, entry: Entry, estimator: ViewsEstimator, seed: int, settings: Settings
 ) -> dict[str, Any]:
     """Everything that a fit comes from, as JSON.
 

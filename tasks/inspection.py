@@ -17,8 +17,12 @@ from tasks.folders import prepared_folder
 from usboost.data.images import EncodedImages, Images
 from usboost.data.views import Views
 from usboost.datasets.prepared import store
-from usboost.models.base import ViewsClassifier
-from usboost.models.bfv_network import BFV, BoostedFeatureNetworkClassifier
+from usboost.models.bfv_network import (
+    BFV,
+    BoostedFeatureNetworkClassifier,
+    BoostedFeatureNetworkRegressor,
+)
+from usboost.models.estimator import ViewsEstimator
 from usboost.models.inspection import informative_columns
 from usboost.reporting.inspection import COLUMNS, FOLDER, inspect, write
 
@@ -27,10 +31,10 @@ SIDE = 128
 
 
 def keep(
-    estimator: ViewsClassifier,
+    estimator: ViewsEstimator,
     dataset: str,
     validation: tuple[Views, np.ndarray],
-    probabilities: np.ndarray,
+    predicted: np.ndarray,
     run_id: str,
     out: Path,
 ) -> None:
@@ -38,7 +42,7 @@ def keep(
 
     Parameters
     ----------
-    probabilities : the model's for the validation split, (n, M)
+    predicted : the model's probabilities for the validation split, (n, M), or numbers, (n,)
     """
     views, y = validation
     folder = prepared_folder(dataset)
@@ -49,7 +53,8 @@ def keep(
         _read(estimator, views),
         y,
         [str(name) for name in card["classes"]],
-        probabilities=probabilities,
+        label=str(card.get("roles", {}).get("label", "the label")),
+        predicted=predicted,
         sample=_drawn(len(y), PICTURES if pictured else ROWS),
     )
     shown = views[pictured] if pictured else None
@@ -73,15 +78,16 @@ def _drawn(n: int, most: int) -> np.ndarray:
     return np.sort(np.random.default_rng(0).permutation(n)[:most])
 
 
-def _read(estimator: ViewsClassifier, views: Views) -> Views:
+def _read(estimator: ViewsEstimator, views: Views) -> Views:
     """The views without the table that BFVs stand for, which the model then does not read."""
-    if not (isinstance(estimator, BoostedFeatureNetworkClassifier) and BFV in views.names):
+    on_features = isinstance(estimator, BoostedFeatureNetworkClassifier | BoostedFeatureNetworkRegressor)
+    if not (on_features and BFV in views.names):
         return views
     return Views({name: views[name] for name in views.names if name != estimator.structured})
 
 
 def _informative(frame: pd.DataFrame, card: Mapping[str, Any]) -> pd.DataFrame:
-    """The columns to show of a sample; first its class before any label was switched."""
+    """The columns to show of a sample; first, where it is known, its class before any label was switched."""
     y = frame[store.LABEL].to_numpy()
     raw = frame.drop(columns=[store.LABEL, store.CLEAN], errors="ignore")
     out = raw[informative_columns(raw, y, COLUMNS)]

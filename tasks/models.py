@@ -8,21 +8,28 @@ from typing import Any
 from tasks.settings import BoostingSizes, NetworkSizes, Settings, Table1, Table2
 from usboost.learners.networks.backbones import Backbone
 from usboost.models import builders
-from usboost.models.base import ViewsClassifier
 from usboost.models.builders import Parts
 from usboost.models.entry import Entry, LearnerSpec
+from usboost.models.estimator import ViewsEstimator
 from usboost.multimodal.models import OneComputer, Pictures
 
 
-def build(name: str, dataset: str, settings: Settings, seed: int) -> ViewsClassifier:
+def build(
+    name: str, dataset: str, settings: Settings, seed: int, task: str = "classification"
+) -> ViewsEstimator:
     """The model called `name` for a dataset, unfitted.
+
+    Parameters
+    ----------
+    task : of `usboost.models.entry.TASKS`; a `ViewsRegressor` predicts a number.
 
     Raises
     ------
     UsboostError
-        If there is no such model, or params.yaml's tables have no such dataset.
+        If there is no such model, it is not for the task, or params.yaml's tables have no such dataset.
     """
-    return builders.build(settings.model(name), parts(dataset, settings), seed)
+    found: ViewsEstimator = builders.build(settings.model(name), parts(dataset, settings), seed, task)
+    return found
 
 
 def parts(dataset: str, settings: Settings) -> Parts:

@@ -143,7 +143,7 @@ class ShowProgress(Callback):
 
     def on_round(self, round_: Round) -> bool:
         self._done = round_.index
-        shown = {"risk": "risk_train", "validation F1": "f1_val"}
+        shown = {"risk": "risk_train", "validation F1": "f1_val", "validation RMSE": "rmse_val"}
         values = [f", {n} {round_.metrics[k]:.4f}" for n, k in shown.items() if k in round_.metrics]
         self._text = f"round {round_.index} of at most {self._total}{''.join(values)}"
         return False

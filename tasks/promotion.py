@@ -15,10 +15,11 @@ from mlflow.tracking import MlflowClient
 from tasks import tracking
 from tasks.experiment import SUPERSEDED
 from tasks.folders import prepared_folder
+from tasks.identity import task_of
 from usboost.datasets.prepared import store
 from usboost.errors import UsboostError
 from usboost.evaluation import selection
-from usboost.evaluation.names import check_metric
+from usboost.evaluation.names import check_metric, number
 from usboost.models import zoo
 
 ALIAS = "champion"
@@ -52,14 +53,16 @@ def promote(dataset: str, model: str, metric: str) -> Decision:
     Parameters
     ----------
     model : only fits of this model are candidates; "" for all
-    metric : one of `names.METRICS`, or as scikit-learn names it
+    metric : one of `names.METRICS_OF` the dataset's task, or as scikit-learn names it; "auto": F1, or RMSE of
+        a number
 
     Raises
     ------
     UsboostError
-        If the metric is unknown, or there is no finished run on the current data.
+        If the metric is none of the task, or there is no finished run on the current data.
     """
-    metric = check_metric(metric)
+    task = task_of(dataset)
+    metric = task.chooses if metric == "auto" else check_metric(metric, task.metrics)
     data = tracking.digest(prepared_folder(dataset))
     fits = _candidates(dataset, model, metric, data)
     candidate = selection.best(((run, scores_of(_scores(run), "val")) for run in fits), metric)
@@ -70,15 +73,15 @@ def promote(dataset: str, model: str, metric: str) -> Decision:
     name, scores = registered_name(dataset), _scores(candidate)
     holder = _holder(name)
     outcome = (
-        f"{candidate.info.run_name}: {metric} {scores[f'val_{metric}']:.4f} on the validation split, "
-        f"{scores[f'test_{metric}']:.4f} on the test split"
+        f"{candidate.info.run_name}: {metric} {number(scores[f'val_{metric}'])} on the validation split, "
+        f"{number(scores[f'test_{metric}'])} on the test split"
     )
     if holder is not None and holder.run_id == candidate.info.run_id:
         return Decision(name, False, f"{outcome}; it is the {ALIAS} already")
     if holder is not None and holder.tags.get("data") == data:
         held = scores_of({key: float(holder.tags[key]) for key in holder.tags if key in scores}, "val")
         if metric in held:
-            against = f"version {holder.version} ({held[metric]:.4f} on the validation split)"
+            against = f"version {holder.version} ({number(held[metric])} on the validation split)"
             if selection.best([("held", held), ("new", scores_of(scores, "val"))], metric) == "held":
                 return Decision(name, False, f"{outcome}, not better than {against}, which stays the {ALIAS}")
             outcome += f", better than {against}"

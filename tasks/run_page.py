@@ -26,7 +26,7 @@ def tags(planned: Planned, profile: str, more: Mapping[str, str]) -> dict[str, s
         inputs["features"] = features_folder(dataset)
     given = tracking.lineage(inputs)
     given |= {"dataset": dataset, "model": model, "seed": str(planned.seed), "profile": profile}
-    given |= {"title": entry.title, "kind": entry.kind, **more}
+    given |= {"title": entry.title, "kind": entry.kind, "task": planned.task.name, **more}
     about = f"**{entry.title}**, {entry.about}, fitted to `{dataset}` with seed {planned.seed}."
     experiment = more.get("experiment")
     places = {"report": Path("reports/index.html"), "results": results_folder(dataset, model)}

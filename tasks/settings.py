@@ -51,6 +51,7 @@ class DataSizes(Section):
 class Custom(Section):
     table: str | None
     label: str
+    task: Literal["classification", "regression"] | None = None
     image: str | list[str] | None
     split_column: str | None
     categorical: list[str]
@@ -212,9 +213,9 @@ class Model(Section):
     like: str | None = None
     learners: dict[str, LearnerChanges] = {}
     target: Literal["gradient", "second_order", "newton"] | None = None
-    loss: Literal["exponential", "cross_entropy"] | None = None
+    loss: Literal["exponential", "cross_entropy", "squared", "absolute", "huber", "quantile"] | None = None
     step: Literal["searched", "fixed", "newton", "bayes"] | None = None
-    monitor: Literal["f1", "accuracy", "risk"] | None = None
+    monitor: Literal["f1", "accuracy", "risk", "rmse", "mae"] | None = None
     shrinkage: Rate | None = None
     sequential: bool | None = None
     step_fraction: Annotated[float, Field(ge=0, lt=1)] | None = None

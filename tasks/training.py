@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 from prefect import task
@@ -33,6 +34,7 @@ from usboost.models.bfv_network import BFV
 from usboost.models.earlyboost import EarlyBoostClassifier
 from usboost.models.gbm_files import load_gbm
 from usboost.multimodal.bundle import Card
+from usboost.multimodal.fit import margin_of
 from usboost.multimodal.prepared import bundle_of, raw_rows
 
 SPLITS = ("train", "val", "test")
@@ -117,13 +119,14 @@ def fit(planned: Planned, out: Path, run_id: str, kept: Checkpoint | None = None
     started = time.perf_counter()
     estimator.fit(*splits["train"], validation=splits["val"])
     fit_seconds = time.perf_counter() - started - logger.seconds + logger.earlier
-    predicted = scores_of.predict(estimator, splits)
-    scores = scores_of.score(predicted)
+    predicted = scores_of.predict(planned.task, estimator, splits)
+    scores = scores_of.score(planned.task, predicted)
     if isinstance(estimator, EarlyBoostClassifier):
         early.add_scores(estimator, planned.settings, splits, scores)
     page.say(f"best round {estimator.best_round_} of {len(estimator.history_)}, {fit_seconds:.1f} s")
     page.say(page.scores_in_words(scores))
     prepared = store.read_card(prepared_folder(dataset))
+    margin = None if prepared["classes"] else margin_of(np.subtract(*predicted["val"]))
     with tempfile.TemporaryDirectory() as folder, tracking.once(run_id, "model_logged") as first:
         if first:
             bundle = bundle_of(
@@ -132,6 +135,7 @@ def fit(planned: Planned, out: Path, run_id: str, kept: Checkpoint | None = None
                 name=planned.model,
                 seed=seed,
                 scores=scores["val"],
+                margin=margin,
                 folder=prepared_folder(dataset),
             )
             bundle.save(Path(folder) / "bundle")
@@ -158,6 +162,7 @@ def fit(planned: Planned, out: Path, run_id: str, kept: Checkpoint | None = None
         "fit_seconds": fit_seconds,
         "scores": scores,
         "made": made_by(run_id),
+        **({"margin": margin} if margin else {}),
         **gbm_scores,
     }
     scores_of.test_rows(predicted, seed).to_parquet(out / f"rows-{seed}.parquet", index=False)

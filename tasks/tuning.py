@@ -20,7 +20,7 @@ from ruamel.yaml import YAML
 
 from tasks import links, models, page, tracking
 from tasks.folders import prepared_folder, tuning_folder
-from tasks.identity import require_inputs
+from tasks.identity import require_inputs, task_of
 from tasks.settings import Settings
 from usboost.datasets.prepared import store
 from usboost.errors import UsboostError
@@ -28,7 +28,7 @@ from usboost.evaluation.names import check_metric, metric_name, number
 from usboost.files import write_atomically
 from usboost.models.settings_file import read_settings
 from usboost.multimodal import tuned
-from usboost.multimodal.tune import TRIALS, Scored
+from usboost.multimodal.tune import DEFAULT, TRIALS, Scored
 from usboost.tuning.run import Part, Task
 from usboost.tuning.search import Found, Plan, Searched, search
 from usboost.tuning.space import space_of
@@ -53,7 +53,8 @@ def tune(dataset: str, names: Sequence[str], settings: Settings, plan: Plan, by:
         If the dataset is not prepared or has folds, a model has no settings of its own to choose, or no trial
         has finished.
     """
-    by = check_metric(by)
+    asked = task_of(dataset)
+    by = DEFAULT[asked.name] if by == "auto" else check_metric(by, asked.metrics)
     job, spaces = _task(dataset, names, settings, plan.seed, by)
     folder, card = tuning_folder(dataset), prepared_folder(dataset) / "card.json"
     identity = {"card": tracking.digest(card.parent), "file": _sha(card), "seed": plan.seed}
@@ -160,7 +161,7 @@ def _task(
                 f"{name} reads features that another stage has fitted, so its settings are not all its own; "
                 "tune a model `like` it with `features: in_sample`"
             )
-        built[name] = models.build(name, dataset, settings, seed)
+        built[name] = models.build(name, dataset, settings, seed, task_of(dataset).name)
     folder = prepared_folder(dataset)
     if store.read_card(folder).get("folds"):
         raise UsboostError(f"{dataset} has folds and no validation rows; tune a dataset with a split")
@@ -168,7 +169,8 @@ def _task(
     pictures = [each for each in train.names if getattr(train[each], "kind", None) == "image"]
     spaces = {name: space_of(model, pictures) for name, model in built.items()}
     stopping = (held, held_y, None)
-    return Task(built, [Part((train, y, None), stopping, stopping)], Scored("classification"), by), spaces
+    scored = Scored(task_of(dataset).name)
+    return Task(built, [Part((train, y, None), stopping, stopping)], scored, by), spaces
 
 
 def _tags(dataset: str, names: Sequence[str], profile: str, plan: Plan, by: str) -> dict[str, str]:

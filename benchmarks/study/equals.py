@@ -21,11 +21,11 @@ from usboost.datasets.census import prepare as census
 from usboost.datasets.custom.own import OwnTable
 from usboost.datasets.custom.table import read_own
 from usboost.evaluation.metrics import best_threshold, f1, row_losses
+from usboost.evaluation.task import TASKS
 from usboost.models import zoo
 from usboost.models.paths import with_settings
 from usboost.models.weights import fit_weighted
 from usboost.multimodal.models import Pictures, build
-from usboost.multimodal.task import TASKS
 from usboost.multimodal.tune import parts_of, tune
 from usboost.multimodal.tuned import settings_of
 from usboost.tuning.search import Plan

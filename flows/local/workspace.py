@@ -10,7 +10,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 import yaml
@@ -176,7 +176,11 @@ def make_command(
     table: Annotated[
         Path | None, typer.Option(help="own: your table, a file or a folder of Parquet files")
     ] = None,
-    label: Annotated[str, typer.Option(help="own: column of the classes")] = "label",
+    label: Annotated[str, typer.Option(help="own: column of the classes, or of the number")] = "label",
+    task: Annotated[
+        Literal["classification", "regression"] | None,
+        typer.Option(help="own: what is predicted; by default what the label looks like"),
+    ] = None,
     image: Annotated[
         list[str] | None, typer.Option(help="own: a column of pictures; may be repeated")
     ] = None,
@@ -200,7 +204,14 @@ def make_command(
         changes: dict[str, Any] = {}
         if table:
             changes = own_table.changes(
-                table, label, images=image or (), split=split, categorical=categorical or (), drop=drop or ()
+                table,
+                label,
+                task=task,
+                images=image or (),
+                split=split,
+                categorical=categorical or (),
+                drop=drop or (),
+                beside=bool({*(dataset or ())} - {"custom"}),
             )
             changes |= {"run.datasets": ["custom", *(name for name in dataset or () if name != "custom")]}
         elif profile == "own":

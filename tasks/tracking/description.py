@@ -99,7 +99,7 @@ def log_datasets(run_id: str, card: Mapping[str, Any], folder: Path) -> None:
             source_type="local",
             source=json.dumps({"uri": (folder / f"{split}.parquet").as_posix()}),
             schema=json.dumps({"mlflow_colspec": schema}),
-            profile=json.dumps({**profile, "classes": about["classes"]}),
+            profile=json.dumps({**profile, **{k: about[k] for k in ("classes", "label") if k in about}}),
         )
         context = "cross-validation" if card.get("folds") else CONTEXTS.get(split, split)
         inputs.append(DatasetInput(dataset, [InputTag(MLFLOW_DATASET_CONTEXT, context)]))

@@ -10,7 +10,7 @@ STEPS = {"step_U": "epsilon", "step_S": "delta"}
 
 _GROUPS = {
     **dict.fromkeys(("step", *STEPS.values(), "gamma", "alpha"), "step"),
-    **dict.fromkeys(("f1", "accuracy"), "score"),
+    **dict.fromkeys(("f1", "accuracy", "rmse", "mae"), "score"),
     **dict.fromkeys(("fit_error", "error", "r"), "weak_learner"),
     "risk": "risk",
     "seconds": "seconds",

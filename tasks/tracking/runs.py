@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -20,16 +20,16 @@ from usboost.errors import UsboostError
 from usboost.files import write_atomically
 
 
-def experiment_id(name: str) -> str:
+def experiment_id(name: str, tasks: Collection[str] = ("classification",)) -> str:
     """The experiment of that name, made if need be; a local store keeps artifacts beside its database."""
     experiment = mlflow.get_experiment_by_name(name)
     if experiment:
-        views.keep(experiment.experiment_id, experiment.tags)
+        views.keep(experiment.experiment_id, experiment.tags, tasks)
         return str(experiment.experiment_id)
     store = mlflow.get_tracking_uri()
     local = Path(store.removeprefix("sqlite:///")).parent if store.startswith("sqlite:///") else None
     made = mlflow.create_experiment(name, (local / "mlartifacts" / name).as_uri() if local else None)
-    views.keep(made, {})
+    views.keep(made, {}, tasks)
     return made
 
 
@@ -51,9 +51,8 @@ def tracked_run(
     client = MlflowClient()
     run_id = retry("the run", lambda: _kept_run(client, kept, tags))
     if run_id is None:
-        run = retry(
-            "the run", lambda: client.create_run(experiment_id(experiment), run_name=name, tags=dict(tags))
-        )
+        of = experiment_id(experiment, [tags.get("task", "classification")])
+        run = retry("the run", lambda: client.create_run(of, run_name=name, tags=dict(tags)))
         run_id = str(run.info.run_id)
         if kept is not None:
             document = {"run_id": run_id, "tracking_uri": mlflow.get_tracking_uri()}

@@ -12,7 +12,7 @@ from sklearn.metrics import average_precision_score, get_scorer, make_scorer
 
 from usboost.errors import UsboostError
 from usboost.evaluation.names import LOWER_IS_BETTER, NAMES, RANKING, SCIKIT, check_metric
-from usboost.multimodal.task import TASKS
+from usboost.evaluation.task import TASKS
 
 OF_CLASSES = [
     *("accuracy", "balanced_accuracy", "average_precision", "neg_log_loss", "neg_brier_score"),

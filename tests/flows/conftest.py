@@ -89,12 +89,19 @@ class Workspace:
 
 
 @pytest.fixture(scope="session")
-def reproduced(tmp_path_factory) -> Iterator[Workspace]:
+def warm() -> Iterator[Warm]:
+    """What runs commands of Python; cold, each stage would import for seconds."""
+    made = Warm(COMMANDS, limit=600)
+    yield made
+    made.end()
+
+
+@pytest.fixture(scope="session")
+def reproduced(warm, tmp_path_factory) -> Workspace:
     """A workspace after `dvc repro` on tiny demo data: a table and one with pictures, four models.
 
     Made once; each test process has a copy and a home of its own.
     """
-    warm = Warm(COMMANDS, limit=600)  # each stage is a command; cold, they would import for minutes
     shared = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         shared = shared.parent
@@ -108,8 +115,7 @@ def reproduced(tmp_path_factory) -> Iterator[Workspace]:
     own = tmp_path_factory.mktemp("own")
     shutil.copytree(made / "workspace", own / "workspace")
     copy_home(made / "home", own / "home")
-    yield Workspace(own / "workspace", own / "home", warm)
-    warm.end()
+    return Workspace(own / "workspace", own / "home", warm)
 
 
 def copy_home(made: Path, own: Path) -> None:

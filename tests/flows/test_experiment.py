@@ -16,6 +16,7 @@ from tasks.machine import thread_share
 from tests.flows.conftest import ROOT
 from tests.flows.test_pipeline import runs
 from usboost.boosting.checkpoint import described
+from usboost.datasets.prepared import store
 from usboost.errors import UsboostError
 
 DATASETS, MODELS, SEEDS = ["ci_a", "ci_b"], ["2wl", "lgbm"], [0, 1]
@@ -181,7 +182,8 @@ def bare(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for dataset in ("ci_a", "mi"):
         (tmp_path / "data/prepared" / dataset).mkdir(parents=True)
-        (tmp_path / "data/prepared" / dataset / "card.json").write_text(json.dumps({"dataset": dataset}))
+        card = {"format": store.FORMAT, "dataset": dataset, "splits": {}, "views": {}, "encoders": {}}
+        (tmp_path / "data/prepared" / dataset / "card.json").write_text(json.dumps(card))
     return tmp_path
 
 
@@ -214,7 +216,8 @@ def test_a_setting_touches_the_cells_that_depend_on_it(bare, change, touched):
 def test_other_data_is_another_cell(bare):
     words = (["ci_a"], ["2wl"], 1)
     (before,) = grid(*words, loaded())
-    (bare / "data/prepared/ci_a/card.json").write_text("{}")
+    card = bare / "data/prepared/ci_a/card.json"
+    card.write_text(json.dumps({**json.loads(card.read_text()), "seed": 1}))
     (after,) = grid(*words, loaded())
     assert before != after
     assert before.name == "ci_a/2wl/seed-0"

@@ -156,6 +156,19 @@ def test_a_view_that_a_person_changed_stays(store) -> None:
     assert mlflow.get_experiment(made).tags["mlflow.sharedViewState.usboost"] == "mine"
 
 
+def test_runs_of_a_number_have_a_view_of_their_scores(store) -> None:
+    made = tracking.experiment_id("usboost-houses", ["regression"])
+    tags = mlflow.get_experiment(made).tags
+    assert "mlflow.sharedViewState.usboost" not in tags
+    shown = json.loads(json.loads(tags["mlflow.sharedViewState.usboost-numbers"])["state"])
+    assert "metrics.`val/rmse`" in shown["selectedColumns"] and "f1" not in str(shown["selectedColumns"])
+    page = views.runs_page(made, "usboost-numbers")
+    assert page in tags["mlflow.note.content"]
+    assert views.first_page(mlflow.get_tracking_uri(), "houses") == page
+    tracking.experiment_id("usboost-houses")
+    assert views.first_page(mlflow.get_tracking_uri(), "houses") == views.runs_page(made)
+
+
 def test_a_run_lists_its_datasets_and_its_model(
     reproduced: Workspace, logged: tuple[MlflowClient, list[Run]]
 ) -> None:

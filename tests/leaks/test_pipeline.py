@@ -13,7 +13,7 @@ import pytest
 import torch
 import yaml
 from mlflow.tracking import MlflowClient
-from sklearn.model_selection import StratifiedKFold
+from sklearn.model_selection import KFold, StratifiedKFold
 
 from benchmarks.study import results as study
 from tasks import settings as reading
@@ -70,7 +70,13 @@ def spoiled(frame: pd.DataFrame) -> pd.DataFrame:
     return (frame * 50 + 3).assign(label=1 - frame[store.LABEL]).astype(frame.dtypes)
 
 
-def write(dataset: str, splits: dict[str, pd.DataFrame], views: dict[str, list[str]], **more: Any) -> None:
+def write(
+    dataset: str,
+    splits: dict[str, pd.DataFrame],
+    views: dict[str, list[str]],
+    classes: tuple[str, ...] = ("no", "yes"),
+    **more: Any,
+) -> None:
     """Prepare a dataset anew in the workspace."""
     columns = {
         name: {"view": view, "kind": "continuous", "why": "a number"}
@@ -79,9 +85,9 @@ def write(dataset: str, splits: dict[str, pd.DataFrame], views: dict[str, list[s
     }
     columns[store.LABEL] = {"view": None, "kind": "label", "why": "what is predicted"}
     about = {"profile": "demo", "seed": 0, "columns": columns, "sources": {}}
-    card = store.describe(splits, views, ["no", "yes"], dataset=dataset, **about, **more)
+    card = store.describe(splits, views, classes, dataset=dataset, **about, **more)
     images = Path("drawn") if "images" in more else None
-    prepared = store.Prepared(splits, views, ["no", "yes"], card, images)
+    prepared = store.Prepared(splits, views, list(classes), card, images)
     store.write(prepared, Path("data/prepared") / dataset)
 
 
@@ -123,6 +129,22 @@ def test_a_folds_encoder_knows_its_training_rows_only(run_id: str) -> None:
         said = model.predict_proba(Views(x=encoder.transform(frame.iloc[unseen])))
         losses.append(metrics.score(y[unseen], said)["log_loss"])
     assert record["scores"]["test"]["log_loss"] == pytest.approx(np.mean(losses), rel=1e-12)
+
+
+def test_folds_of_a_number_are_scored_by_its_rmse(run_id: str) -> None:
+    frame = frame_of(90, 0)
+    frame[store.LABEL] = 100 + 9.0 * frame["a"] + frame["b"]
+    write("iris", {"train": frame}, {"x": NAMES}, (), folds=3)
+    _, record = fitted("iris", "bnn", run_id, 0)
+    y, found = frame[store.LABEL].to_numpy(), []
+    for seen, unseen in KFold(3, shuffle=True, random_state=1).split(y):
+        encoder = TableEncoder.fit(frame.iloc[seen], NAMES)
+        model = plan("iris", "bnn", 1, SETTINGS).estimator
+        model.fit(Views(x=encoder.transform(frame.iloc[seen])), y[seen])
+        said = model.predict(Views(x=encoder.transform(frame.iloc[unseen])))
+        found.append(np.sqrt(np.mean((said - y[unseen]) ** 2)))
+    assert set(record["scores"]["test"]) == {"rmse", "mae", "r2"}
+    assert record["scores"]["test"]["rmse"] == pytest.approx(np.mean(found), rel=1e-9)
 
 
 def test_the_embeddings_network_sees_training_and_validation_rows_only(

@@ -15,6 +15,9 @@ from usboost.data.encoding import TableEncoder
 from usboost.data.views import Views
 from usboost.datasets.prepared import store
 from usboost.evaluation import metrics
+from usboost.evaluation.task import TASKS
+
+CLASSES = TASKS["classification"]
 
 
 def predicted(seed: int, n: int = 200) -> tuple[np.ndarray, np.ndarray]:
@@ -32,7 +35,7 @@ def brute_force(y: np.ndarray, p: np.ndarray) -> float:
 
 def test_the_threshold_is_the_best_one_of_the_validation_rows() -> None:
     val, test = predicted(0), predicted(1)
-    found = scores.score({"val": val, "test": test})
+    found = scores.score(CLASSES, {"val": val, "test": test})
     assert found["val"]["f1_tuned"] == pytest.approx(brute_force(val[0], val[1][:, 1]), abs=1e-12)
     threshold = metrics.best_threshold(val[0], val[1][:, 1])
     expected = metrics.f1(test[0], (test[1][:, 1] >= threshold).astype(int), 2)
@@ -42,14 +45,14 @@ def test_the_threshold_is_the_best_one_of_the_validation_rows() -> None:
 
 def test_test_rows_do_not_move_the_threshold() -> None:
     val, (y, p) = predicted(0), predicted(1)
-    clean = scores.score({"val": val, "test": (y, p)})
+    clean = scores.score(CLASSES, {"val": val, "test": (y, p)})
     for spoiled in ((1 - y, p), (y, 1 - p), (y[:1], p[:1])):
-        forbidden = scores.score({"val": val, "test": spoiled})
+        forbidden = scores.score(CLASSES, {"val": val, "test": spoiled})
         assert forbidden["val"] == clean["val"]
     moved = val[0].copy()
     moved[:60] = 1 - moved[:60]
     assert (
-        scores.score({"val": (moved, val[1]), "test": (y, p)})["test"]["f1_tuned"]
+        scores.score(CLASSES, {"val": (moved, val[1]), "test": (y, p)})["test"]["f1_tuned"]
         != clean["test"]["f1_tuned"]
     )
     # what is not tuned knows nothing of the validation rows either
@@ -60,8 +63,11 @@ def test_test_rows_do_not_move_the_threshold() -> None:
 def test_each_test_row_is_judged_alone() -> None:
     """Probabilities are the model's own: nothing is calibrated on the rows that are scored."""
     val, (y, p) = predicted(0), predicted(1)
-    whole = scores.score({"val": val, "test": (y, p)})["test"]
-    parts = [scores.score({"val": val, "test": (y[k], p[k])})["test"] for k in (slice(100), slice(100, 200))]
+    whole = scores.score(CLASSES, {"val": val, "test": (y, p)})["test"]
+    parts = [
+        scores.score(CLASSES, {"val": val, "test": (y[k], p[k])})["test"]
+        for k in (slice(100), slice(100, 200))
+    ]
     for name in ("log_loss", "accuracy"):
         assert whole[name] == pytest.approx(np.mean([part[name] for part in parts]), abs=1e-12)
 

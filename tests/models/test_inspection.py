@@ -13,11 +13,11 @@ from tests.small_models import boosting, lgbm, network
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
-from usboost.evaluation.metrics import score
+from usboost.evaluation.metrics import score, score_regression
+from usboost.evaluation.task import TASKS
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models import inspection
 from usboost.models.inspection import (
-    IMPORTANCE_METRICS,
     calibration,
     expected_calibration_error,
     informative_columns,
@@ -25,6 +25,7 @@ from usboost.models.inspection import (
     view_importance,
     worst_samples,
 )
+from usboost.models.two_weak_learner_regressor import TwoWeakLearnerRegressor
 
 
 def test_contributions_are_steps_times_output_sizes(two_views):
@@ -55,6 +56,31 @@ def test_only_the_view_that_decides_matters():
     assert found.equals(again)
 
 
+def test_of_a_number_the_rise_of_its_rmse(two_views):
+    views, _ = two_views(n=150)
+    y = views["S"].numeric[:, 0].astype(np.float64) * 20 + 300
+    fitted = TwoWeakLearnerRegressor({"S": TreeLearner(max_depth=3)}, n_rounds=5).fit(views, y)
+    found = view_importance(fitted, views, y, n_repeats=2, seed=5).set_index(["view", "metric"])
+    rng, before = np.random.default_rng(5), score_regression(y, fitted.predict(views))
+    for view in views.names:
+        after = [
+            score_regression(y, fitted.predict(views.with_view(view, views[view][rng.permutation(len(y))])))
+            for _ in range(2)
+        ]
+        for metric, sign in (("rmse", 1), ("r2", -1)):
+            losses = [sign * (each[metric] - before[metric]) for each in after]
+            assert found.loc[(view, metric), "mean"] == pytest.approx(np.mean(losses), abs=1e-9)
+    assert found.loc[("S", "rmse"), "mean"] > 5 > found.loc[("U", "rmse"), "mean"] == 0
+
+
+def test_columns_that_tell_of_a_number_come_first():
+    rng = np.random.default_rng(0)
+    y = rng.normal(size=400)
+    kind = np.where(y > 0.5, "big", "small")
+    frame = pd.DataFrame({"noise": rng.normal(size=400), "kind": kind, "near": y + rng.normal(0, 0.1, 400)})
+    assert informative_columns(frame, y) == ["near", "kind", "noise"]
+
+
 @pytest.mark.parametrize("names", [("U", "S"), ("UU", "SS"), ("U", "S", "SS"), ("S",)])
 def test_a_sum_of_learners_is_shuffled_as_the_model_itself_would_be(two_views, names):
     views, y = two_views(3, n=150)
@@ -72,7 +98,7 @@ def test_a_sum_of_learners_is_shuffled_as_the_model_itself_would_be(two_views, n
             order = rng.permutation(len(y))
             shuffled = {name: views[name][order] if name == view else views[name] for name in views.names}
             after.append(score(y, fitted.predict_proba(shuffled)))
-        for metric in IMPORTANCE_METRICS:
+        for metric in TASKS["classification"].shuffled:
             losses = [
                 (after[k][metric] - before[metric]) * (1 if metric == "log_loss" else -1) for k in (0, 1)
             ]

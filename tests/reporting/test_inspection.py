@@ -13,9 +13,13 @@ import pytest
 from tests.conftest import make_views
 from tests.small_models import boosting, lgbm
 from usboost.errors import UsboostError
+from usboost.evaluation.names import number
+from usboost.learners.trees.learner import TreeLearner
+from usboost.models.two_weak_learner_regressor import TwoWeakLearnerRegressor
 from usboost.reporting import inspection_figures as drawn
 from usboost.reporting.html import write_report
-from usboost.reporting.inspection import FILE, FOLDER, TABLES, inspect, read, write
+from usboost.reporting.inspected import Inspection
+from usboost.reporting.inspection import FILE, FOLDER, inspect, read, write
 
 HOSTILE = ["<script>alert(1)</script>", "$x^2$ & co"]
 # one pixel
@@ -69,11 +73,38 @@ def test_a_model_without_rounds_has_what_it_can(tmp_path: Path) -> None:
     assert len(found.contributions) == 0 and set(found.importance["view"]) == {"U", "S"}
 
 
+def test_of_a_number_what_is_written_is_what_is_shown(tmp_path: Path) -> None:
+    views, _ = make_views(n=200)
+    y = 100.0 + 9 * views["S"].numeric[:, 0]
+    fitted = TwoWeakLearnerRegressor({"S": TreeLearner()}, n_rounds=3).fit(views, y)
+    predicted = fitted.predict(views)
+    predicted[7] += 500
+    found = inspect(fitted, views, y, [], label="$price$", predicted=predicted, sample=np.arange(50))
+    write(found, tmp_path, pd.DataFrame({"age": np.arange(200)}), {7: PNG})
+    page = read(tmp_path)
+    assert page is not None
+    assert [name for name, _ in page["figures"]] == [
+        *("Contribution of each view", "Permutation importance of each view"),
+        *("Predicted against true", "Residuals"),
+    ]
+    assert {path.stem for path in tmp_path.glob("*.svg")} == {
+        *("contributions", "importance", "predicted", "residuals")
+    }
+    first = page["worst"][0]
+    assert (first["values"], first["true"], first["p_true"]) == ([("age", "7")], number(y[7]), "")
+    assert first["p_predicted"] == f"+{number(predicted[7] - y[7])}" and first["picture"]
+    errors = np.abs(pd.read_csv(tmp_path / "worst.csv").eval("predicted - true"))
+    np.testing.assert_allclose(errors, np.sort(np.abs(predicted - y))[::-1][:12], rtol=1e-3)
+    (tmp_path / "predicted.csv").write_text("row\n1\n")
+    with pytest.raises(UsboostError, match="train this model again"):
+        read(tmp_path)
+
+
 def test_nothing_kept_is_nothing_shown(tmp_path: Path) -> None:
     assert read(tmp_path) is None
 
 
-@pytest.mark.parametrize("name", [FILE, "confusion.csv", *(f"{table}.csv" for table in TABLES)])
+@pytest.mark.parametrize("name", [FILE, "confusion.csv", *(f"{table}.csv" for table in Inspection.tables)])
 @pytest.mark.parametrize("content", [b"", b"{", b"\x00\xff", b"a,b\n1\n", None])
 def test_a_damaged_file_gets_one_sentence(kept: Path, name: str, content: bytes | None) -> None:
     path = kept / name
@@ -149,7 +180,7 @@ def test_given_probabilities_are_not_computed_again() -> None:
     views, y = make_views(n=200)
     fitted = lgbm().fit(views, y)
     given = np.tile([0.9, 0.1], (200, 1))
-    found = inspect(fitted, views, y, ["a", "b"], probabilities=given, sample=np.arange(50), n_repeats=2)
+    found = inspect(fitted, views, y, ["a", "b"], predicted=given, sample=np.arange(50), n_repeats=2)
     assert found.confusion[:, 0].sum() == 200
     assert found.calibration["count"].tolist() == [200]
     assert set(found.worst["p_true"]) == {0.1} and (y[found.worst["row"]] == 1).all()

@@ -6,10 +6,13 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from tests.reporting import fit, write_card, write_cell, write_rows
 from tests.reporting.test_html import _Page
+from usboost.evaluation.task import TASKS
 from usboost.reporting.html import write_report
 from usboost.reporting.origins import Origin, Run
 from usboost.reporting.results import chosen, collect
@@ -131,3 +134,62 @@ def test_results_of_earlier_versions_have_no_intervals(results: Path) -> None:
     assert found[1].test["f1"][0] == 0.99 and found[1].p_holm is None
     assert all(each.p_holm is not None for each in found[2:])
     assert "Linear + trees" in _report(results, datasets=["custom"]).read_text()
+
+
+@pytest.fixture
+def numbers(tmp_path: Path) -> Path:
+    """Four models of a number, each off by so much: linear_trees is the best on the validation rows."""
+    rng, folder = np.random.default_rng(0), tmp_path / "results"
+    true = rng.normal(20_000, 5_000, 80)
+    for model, error in (("baseline", 4000), ("lgbm_s", 3000), ("linear_trees", 1000), ("2wl", 1050)):
+        predicted = true + rng.normal(0, error, 80)
+        scores = {"val": {"rmse": float(error), "mae": 0.8 * error, "r2": 0.5}}
+        scores["test"] = TASKS["regression"].score(true, predicted)
+        cost = {"rounds": 9, "best_round": 7, "fit_seconds": 1.0, "margin": [-1600.0, 1700.0]}
+        write_cell(folder, "custom", model, [{"seed": 0, "scores": scores, **cost}], "own")
+        rows = pd.DataFrame({"seed": 0, "label": true, "prediction": predicted})
+        rows.to_parquet(folder / "custom" / model / "rows.parquet", index=False)
+        trace = {"seed": 0, "round": np.arange(1, 10), "seconds": np.arange(9.0), "rmse_val": 2.0 * error}
+        trace |= {"risk_train": 0.5, "risk_val": 0.6, "f1_val": np.nan}
+        pd.DataFrame(trace).to_parquet(folder / "custom" / model / "trace.parquet", index=False)
+    label = {"mean": 2e4, "std": 5e3, "min": 1e4, "max": 3e4}
+    write_card(
+        tmp_path / "prepared",
+        "custom",
+        "own",
+        task="regression",
+        classes=[],
+        roles={"label": "price", "image": [], "dropped": []},
+        sources={"houses.csv": "ab" * 32},
+        splits={split: {"rows": 80, "label": label} for split in ("train", "val", "test")},
+        columns={"age": {"view": "S", "kind": "continuous"}},
+    )
+    return folder
+
+
+def test_of_a_number_the_lowest_rmse_is_chosen_and_a_lead_is_positive(numbers: Path) -> None:
+    frame, task = collect(numbers, ["custom"], MODELS), TASKS["regression"]
+    gained = frame.query("model == 'linear_trees' and metric == 'rmse' and split == 'val'")
+    assert gained["relative_improvement_pct"].item() == pytest.approx(75)  # 1000 instead of 4000
+    best, level, *behind = standings(frame, numbers, "custom", "rmse", task)
+    assert [each.model for each in (best, level, *behind)] == ["linear_trees", "2wl", "lgbm_s", "baseline"]
+    assert level.within_noise and level.difference and level.difference[1] < 0 < level.difference[2]
+    for each in behind:
+        assert not each.within_noise and each.difference
+        assert each.difference[0] == pytest.approx(each.test["rmse"][0] - best.test["rmse"][0])
+        assert 0 < each.difference[1] < each.difference[0] < each.difference[2]
+    html = _report(numbers, datasets=["custom"]).read_text()
+    text = _Page(html).text
+    for said in (
+        *("Your data: predicting price", "has the best RMSE on the validation rows, 1,000.0,"),
+        *("ahead of LightGBM on S and Baseline by more than noise", "RMSE and MAE are in the units of price"),
+        *("Always the mean", "Predicted against true", "Residuals", "Prediction intervals"),
+        *("1,600.0 below the prediction to 1,700.0 above it", "Validation RMSE against runtime"),
+        "Risk per round",
+    ):
+        assert said in text, said
+    for other in ("F1", "class", "confusion", "Log-loss"):
+        assert other not in text, other
+    assert {path.name for path in (numbers.parent / "out/figures").iterdir()} == {
+        *("custom_performance.png", "custom_risk.png")
+    }

@@ -31,6 +31,18 @@ def test_means_over_the_seeds(tmp_path):
     assert steps["epsilon"].tolist() == [2.0, 2.0] and steps["delta"].isna().all()
 
 
+def test_of_a_number_its_rmse(tmp_path):
+    records = [{"scores": {"val": {"rmse": 2.0, "mae": 1.0, "r2": 0.5}}}]
+    curves.write(tmp_path, "custom/2wl", "boosting", records, TRACE.rename(columns={"f1_val": "rmse_val"}))
+    assert json.loads((tmp_path / "metrics/custom/2wl.json").read_text()) == {"val": {"rmse": 2.0, "r2": 0.5}}
+    rounds = pd.read_csv(tmp_path / "rounds/custom/2wl.csv")
+    assert rounds["rmse_val"].tolist() == [0.3, 0.4] and rounds["f1_val"].isna().all()
+    plots = yaml.safe_load((ROOT / "dvc.yaml").read_text())["plots"]
+    assert {column for plot in plots for each in plot.values() for column in each["y"]} <= {
+        column for columns in curves.COLUMNS.values() for column in columns
+    }
+
+
 def test_dvc_yaml_declares_the_curves_of_each_kind(tmp_path):
     stages = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
     for kind, stage in (("two_branch", "baseline"), ("bfv_network", "bfv_dnn"), ("boosting", "boosting")):

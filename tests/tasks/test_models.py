@@ -12,6 +12,7 @@ from usboost.errors import UsboostError
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models import zoo
 from usboost.models.bfv_network import BoostedFeatureNetworkClassifier
+from usboost.models.entry import TASKS
 from usboost.models.two_branch import TwoBranchNetworkClassifier
 from usboost.multimodal import models as one_computer
 
@@ -166,8 +167,10 @@ def test_the_paper_profile_has_the_papers_layers_for_a_persons_table():
     assert models.build("2wl", "custom", loaded, seed=0).learners["U"].hidden == ()
 
 
-@pytest.mark.parametrize("name", zoo.compared(one_table=False))
-def test_a_persons_table_gets_the_command_lines_models(name):
+@pytest.mark.parametrize(
+    ("task", "name"), [(task, name) for task in TASKS for name in zoo.compared(False, task)]
+)
+def test_a_persons_table_gets_the_command_lines_models(task, name):
     """Full size, early stopping and all; only where embeddings are kept is another place."""
 
     def parameters(model):
@@ -176,13 +179,27 @@ def test_a_persons_table_gets_the_command_lines_models(name):
             found |= {f"{name}__{key}": value for key, value in learner.get_params().items()}
         return {key: repr(value) for key, value in found.items() if not key.endswith("backbone__cache")}
 
-    mine = models.build(name, "custom", own_table(), seed=3)
-    theirs = one_computer.build(name, pictures=True, seed=3)
+    mine = models.build(name, "custom", own_table(), 3, task)
+    theirs = one_computer.build(name, pictures=True, seed=3, task=task)
+    assert type(mine) is type(theirs)
     assert "data/embeddings" in repr(mine.get_params()) or name == "prior"
     without = {key: text.replace("cache='data/embeddings'", "") for key, text in parameters(mine).items()}
     assert {k: re.sub(r"\s", "", v) for k, v in without.items()} == {
         k: re.sub(r"\s", "", v) for k, v in parameters(theirs).items()
     }
+
+
+def test_a_model_for_classes_refuses_a_number():
+    with pytest.raises(UsboostError, match=r"^2wl2o, .* is not for regression; it is for classification$"):
+        models.build("2wl2o", "custom", own_table(), 0, "regression")
+
+
+def test_params_yaml_chooses_the_loss_of_a_number():
+    document = yaml.safe_load(PARAMS.read_text()) | {"profile": "own"}
+    document["custom"] |= {"table": "parts.csv", "image": "photo"}
+    document["models"]["linear_trees"] = {"loss": "huber", "monitor": "mae"}
+    built = models.build("linear_trees", "custom", settings.parse(document), 0, "regression")
+    assert (built.loss, built.monitor) == ("huber", "mae_val")
 
 
 def test_the_profile_of_a_persons_table_can_change_them():

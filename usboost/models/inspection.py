@@ -11,19 +11,18 @@ from scipy.stats import binomtest
 
 from usboost.data.views import Views
 from usboost.errors import UsboostError
-from usboost.evaluation.metrics import score
+from usboost.evaluation.task import TASKS
 from usboost.learners.present import predict
-from usboost.models.base import ViewsClassifier
-from usboost.models.estimator import as_views
+from usboost.models.estimator import ViewsEstimator, as_views
+from usboost.models.regressor import ViewsRegressor
 
 if TYPE_CHECKING:  # a page of what is kept of models needs neither them nor torch
     from usboost.models.weak_learners import BoostedWeakLearners
 
-IMPORTANCE_METRICS = ("f1", "accuracy", "log_loss")
 _RARE = 5  # a value with fewer samples counts as rare
 
 
-def view_contributions(classifier: BoostedWeakLearners, X: Views | Mapping[str, Any]) -> pd.DataFrame:
+def view_contributions(model: BoostedWeakLearners, X: Views | Mapping[str, Any]) -> pd.DataFrame:
     """Contribution of each view's learner to the scores, round by round.
 
     Returns
@@ -32,12 +31,12 @@ def view_contributions(classifier: BoostedWeakLearners, X: Views | Mapping[str, 
         "round" (from 1; 0 is f⁰, of the view "start"), "view", "contribution": ε‖g‖ and δ‖h‖ in the papers'
         letters, |step| · √(mean_i ‖learner(x_i)‖²), in units of f.
     """
-    prepared, n_outputs = classifier._prepare(as_views(X)), classifier._n_outputs()
+    prepared, n_outputs = model._prepare(as_views(X)), model._n_outputs()
     rows: list[tuple[int, str, float]] = []
-    if classifier.start_ is not None:
-        start = np.square(classifier._start_f(as_views(X))).sum(axis=1).mean()
+    if model.start_ is not None:
+        start = np.square(model._start_f(as_views(X))).sum(axis=1).mean()
         rows.append((0, "start", float(np.sqrt(start))))
-    for index, stage in enumerate(classifier.stages_, start=1):
+    for index, stage in enumerate(model.stages_, start=1):
         for view, learner in stage.learners.items():
             outputs = predict(learner, prepared[view], n_outputs).astype(np.float64)
             size = np.sqrt(np.square(outputs).sum(axis=1).mean())
@@ -46,7 +45,7 @@ def view_contributions(classifier: BoostedWeakLearners, X: Views | Mapping[str, 
 
 
 def view_importance(
-    classifier: ViewsClassifier,
+    model: ViewsEstimator,
     X: Views | Mapping[str, Any],
     y: np.ndarray,
     n_repeats: int = 5,
@@ -62,18 +61,17 @@ def view_importance(
     Returns
     -------
     DataFrame with columns view, metric, mean, std
-        For each of `IMPORTANCE_METRICS` score before minus score after, with the sign turned for the
-        log-loss, so that positive means that the view matters; ``std`` is over the shuffles (NaN for
-        one).
+        For each of `Task.shuffled` score before minus score after, with the sign turned where lower is
+        better, so that positive means that the view matters; ``std`` is over the shuffles (NaN for one).
 
     Raises
     ------
     UsboostError
-        If a label is not one of the classifier's classes, the numbers of labels and rows differ, or
+        If a label is not one of a classifier's classes, the numbers of labels and rows differ, or
         `n_repeats` is below 1.
     """
-    views = as_views(X)
-    codes = classifier._encode(np.asarray(y))
+    views, task = as_views(X), TASKS["regression" if isinstance(model, ViewsRegressor) else "classification"]
+    codes = model._encode(np.asarray(y))
     if len(codes) != len(views):
         raise UsboostError(f"{len(codes)} labels but {len(views)} rows of views")
     if n_repeats < 1:
@@ -82,10 +80,10 @@ def view_importance(
     from usboost.models.permutation import Together, permutation_importance, predictor
 
     found = permutation_importance(
-        predictor(classifier, views, classifier.predict_proba),
-        lambda probabilities: score(codes, probabilities),
+        predictor(model, views, lambda seen: task.predict(model, seen)),
+        lambda predicted: task.score(codes, predicted),
         [Together(name, (name,)) for name in views.names],
-        IMPORTANCE_METRICS,
+        task.shuffled,
         len(codes),
         n_repeats=n_repeats,
         seed=seed,
@@ -170,19 +168,18 @@ def worst_samples(
 
 
 def informative_columns(frame: pd.DataFrame, y: np.ndarray, n: int = 8) -> list[str]:
-    """The most informative columns about the class, most first: those to show of a sample.
+    """The most informative columns about the label, most first: those to show of a sample.
 
-    Ranked by mutual information with the class, numbers cut at their tenths and rare values taken
-    together, less what chance gives: (k − 1)(M − 1)/2n nats for k values and M classes (Miller and
-    Madow).
+    Ranked by mutual information with it, numbers cut at their tenths and rare values taken together, less
+    what chance gives: (k − 1)(M − 1)/2n nats for k values and M classes or tenths (Miller and Madow).
 
     Parameters
     ----------
     frame : raw values of n samples; missing ones count as a value
-    y : int array of shape (n,), classes 0..M−1
+    y : array of shape (n,), classes 0..M−1 or floats to predict
     """
     found: dict[str, float] = {}
-    labels = np.unique(y, return_inverse=True)[1]
+    labels = np.unique(_tenths(pd.Series(y)) if y.dtype.kind == "f" else y, return_inverse=True)[1]
     for name in frame.columns:
         codes = _tenths(frame[name])
         codes = np.where(np.bincount(codes)[codes] < _RARE, 0, codes + 1)

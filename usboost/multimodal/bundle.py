@@ -42,8 +42,8 @@ from usboost.datasets.files.image_sources import Aspect
 from usboost.datasets.prepared.card import EncoderCard
 from usboost.errors import UsboostError
 from usboost.evaluation.calibration import tempered
+from usboost.evaluation.task import TASKS, Task
 from usboost.files import replacing
-from usboost.multimodal.task import TASKS, Task
 
 KIND = "usboost model of a table"
 CARD, MODEL = "card.json", "model"

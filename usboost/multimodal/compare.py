@@ -21,12 +21,12 @@ from usboost.datasets.custom.own import OwnTable
 from usboost.errors import UsboostError
 from usboost.evaluation.names import LOWER_IS_BETTER, METRICS_OF, RANKING, check_metric
 from usboost.evaluation.statistics import LEVEL, corrected_t_test, holm
+from usboost.evaluation.task import TASKS
 from usboost.models.weights import fit_weighted
 from usboost.multimodal.fit import check_classes, counted_rows, rows_of, weights_of
 from usboost.multimodal.kept import KeptFits
 from usboost.multimodal.splits import Fold
 from usboost.multimodal.splits import folds_of as split_into_folds
-from usboost.multimodal.task import TASKS
 
 Build = Callable[[int], Any]
 """An unfitted model with a seed."""

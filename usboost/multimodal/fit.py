@@ -19,6 +19,7 @@ from usboost.datasets.custom.written import plain_form
 from usboost.errors import UsboostError
 from usboost.evaluation.calibration import calibrated, tempered
 from usboost.evaluation.metrics import best_threshold, row_losses
+from usboost.evaluation.task import TASKS, Task
 from usboost.evaluation.weighted import error_of_mean, mean
 from usboost.models import zoo
 from usboost.models.chosen import ChosenClassifier, ChosenRegressor
@@ -28,7 +29,6 @@ from usboost.multimodal.bundle import Bundle, Card
 from usboost.multimodal.history import history_of
 from usboost.multimodal.models import Pictures, build
 from usboost.multimodal.splits import Rows, hold_out
-from usboost.multimodal.task import TASKS, Task
 from usboost.multimodal.unfinished import Unfinished
 
 

@@ -14,7 +14,7 @@ from usboost.datasets.custom import text_file
 from usboost.datasets.custom.columns import Kind
 from usboost.datasets.custom.dates import DateParts
 from usboost.datasets.custom.encoding import SUFFIX, added
-from usboost.datasets.prepared.store import LABEL
+from usboost.datasets.prepared.store import LABEL, task_of
 from usboost.errors import UsboostError
 from usboost.multimodal.bundle import Bundle, Card
 
@@ -29,6 +29,7 @@ def bundle_of(
     name: str,
     seed: int,
     scores: Mapping[str, float],
+    margin: Sequence[float] | None = None,
     folder: Path | None = None,
 ) -> Bundle:
     """A fitted model with what a prepared dataset's card says of its columns.
@@ -41,7 +42,7 @@ def bundle_of(
     model : fitted to the split ``train``.
     prepared : the card, see `usboost.datasets.prepared.store.describe`.
     name, seed : of the model.
-    scores : of the split ``val``.
+    scores : of the split ``val``; margin : of a predicted number, see `fit.margin_of`.
     folder : of the prepared dataset; needed where it has columns of text.
 
     Raises
@@ -75,8 +76,12 @@ def bundle_of(
     named = [*roles.get("dropped", []), *filter(None, [roles.get("split")])]
     card = {
         "model": name,
+        "task": task_of(prepared),
         "classes": prepared["classes"],
         "label": roles.get("label", LABEL),
+        "margin": None if margin is None else list(margin),
+        "prior": _prior(prepared),
+        **({} if prepared["classes"] else {"label_kind": "float"}),
         "columns": kinds,
         "dropped": named,
         "images": about,
@@ -125,6 +130,15 @@ def raw_rows(card: Card, frame: pd.DataFrame, *pictures: Sequence[bytes | None])
     for column, files in zip(card.images.columns if card.images else [], pictures):
         found[column] = pd.Series(list(files), index=frame.index, dtype=object)
     return pd.DataFrame(found)
+
+
+def _prior(prepared: Mapping[str, Any]) -> list[float]:
+    """Of the training rows, the shares of the classes or the mean; none where the card does not say."""
+    train = prepared["splits"]["train"]
+    if "label" in train:
+        return [float(train["label"]["mean"])]
+    counts = [train.get("classes", {}).get(name, 0) for name in prepared["classes"]]
+    return [count / sum(counts) for count in counts] if sum(counts) else []
 
 
 def _kind(prepared: str) -> Kind:

@@ -18,7 +18,7 @@ from usboost.models.occlusion import SHARE
 from usboost.multimodal import members
 from usboost.multimodal.bundle import Bundle
 from usboost.multimodal.page import importance
-from usboost.multimodal.page.scores import classes_of, coverage, tiles
+from usboost.multimodal.page.scores import classes_of, tiles
 from usboost.multimodal.page.worst import worst
 from usboost.multimodal.pictured import about
 from usboost.multimodal.scored import Scored, score_table
@@ -26,6 +26,7 @@ from usboost.reporting import heat, model_figures
 from usboost.reporting import inspection_figures as drawn
 from usboost.reporting.confusion import confusion_rows
 from usboost.reporting.model_figures import as_uri
+from usboost.reporting.of_numbers import of_numbers
 
 
 def write_report(
@@ -155,13 +156,9 @@ def _of_classes(bundle: Bundle, scored: Scored) -> dict[str, Any]:
 
 def _of_numbers(bundle: Bundle, scored: Scored, label: str) -> dict[str, Any]:
     """What the page shows of a predicted number alone."""
-    true, predicted, margin = scored.labels, scored.predicted, bundle.card.margin
-    low, middle, high = np.quantile(true, [0, 0.5, 1])
+    low, middle, high = np.quantile(scored.labels, [0, 0.5, 1])
+    margin = None if bundle.card.margin is None else (bundle.card.margin[0], bundle.card.margin[1])
     return {
         "range": f"{number(low)} to {number(high)}, median {number(middle)}",
-        "predicted": as_uri(model_figures.predicted_against_true(true, predicted, label)),
-        "residuals": as_uri(model_figures.residuals(true, predicted, margin, label)),
-        "bias": number(float((true - predicted).mean())),
-        "points": min(model_figures.POINTS, len(scored)),
-        "coverage": coverage(bundle, scored),
+        **of_numbers(scored.labels, scored.predicted, margin, label),
     }

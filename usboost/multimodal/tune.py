@@ -13,6 +13,7 @@ import numpy as np
 from usboost.datasets.custom.own import OwnTable
 from usboost.errors import UsboostError
 from usboost.evaluation.names import RANKING, check_metric
+from usboost.evaluation.task import TASKS
 from usboost.learners.networks.backbones import Backbone, embedded
 from usboost.learners.networks.training import pick_device
 from usboost.models.paths import with_settings
@@ -21,7 +22,6 @@ from usboost.multimodal.compare import Build
 from usboost.multimodal.fit import check_classes, counted_rows, rows_of, weights_of
 from usboost.multimodal.kept import table_digest
 from usboost.multimodal.splits import Rows, folds_of, hold_out
-from usboost.multimodal.task import TASKS
 from usboost.tuning.run import Part, Task
 from usboost.tuning.search import Plan, Searched, Told, search
 from usboost.tuning.space import space_of

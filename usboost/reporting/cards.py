@@ -42,6 +42,8 @@ def shown_card(card: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(card.get("images"), Mapping):  # its shards and their digests are for machines
         card = {**card, "images": {k: v for k, v in card["images"].items() if k != "splits"}}
     hidden = {*_HIDDEN, *(["views"] if "columns" in card else [])}
+    if not card.get("classes"):  # a number is predicted
+        hidden.add("classes")
     keys = [k for k in _FIRST if k in card] + [k for k in card if k not in {*_FIRST, *hidden}]
     facts, blocks = [], []
     for key in keys:

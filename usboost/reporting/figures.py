@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import matplotlib as mpl
@@ -20,6 +21,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from usboost.errors import UsboostError
+from usboost.evaluation.names import metric_name
 from usboost.models import zoo
 from usboost.models.entry import Look
 
@@ -102,30 +104,35 @@ _OTHER_LOOKS = (
 )
 
 
-def first_second_order(traces: Traces, title: str, **lines: float | None) -> Figure:
+def first_second_order(traces: Traces, title: str, **lines: Any) -> Figure:
     """2WL and 2WL2O: validation F1 against runtime (US Fig. 3); keywords as in `performance`."""
     return performance(_only(traces, _in_figure("order")), title, **lines)
 
 
-def one_two_learners(traces: Traces, title: str, **lines: float | None) -> Figure:
+def one_two_learners(traces: Traces, title: str, **lines: Any) -> Figure:
     """1WL_S, 1WL_U, 2WL and 2WL2O: validation F1 against runtime (US Fig. 4)."""
     return performance(_only(traces, _in_figure("learners")), title, **lines)
 
 
-def fixed_searched(traces: Traces, title: str, **lines: float | None) -> Figure:
+def fixed_searched(traces: Traces, title: str, **lines: Any) -> Figure:
     """2WL and 2WL2O with fixed and searched steps: validation F1 against runtime (US Fig. 5)."""
     return performance(_only(traces, _in_figure("steps")), title, **lines)
 
 
-def further_models(traces: Traces, title: str, **lines: float | None) -> Figure:
+def further_models(traces: Traces, title: str, **lines: Any) -> Figure:
     """The models in none of those figures: validation F1 against runtime."""
     return performance(_only(traces, lambda model: not _figures(model)), title, **lines)
 
 
 def performance(
-    traces: Traces, title: str, *, baseline: float | None = None, ceiling: float | None = None
+    traces: Traces,
+    title: str,
+    *,
+    baseline: float | None = None,
+    ceiling: float | None = None,
+    score: str = "f1",
 ) -> Figure:
-    """Validation F1 against runtime in minutes, or seconds; a marker on each seed's best round.
+    """A validation score against runtime in minutes, or seconds; a marker on each seed's best round.
 
     With several seeds, each is a thin line, and a thick one joins the medians of the rounds that all
     of them reached.
@@ -133,18 +140,21 @@ def performance(
     Parameters
     ----------
     traces : {model: frame}
-        Long over rounds with columns seed, round, seconds, f1_val and, if known, the boolean best.
+        Long over rounds with columns seed, round, seconds, f1_val, or that of another score, and, if known,
+        the boolean best.
         A model without finite values is left out.
     title : what stands above the figure, printed as it is.
     baseline, ceiling : values drawn as horizontal lines
-        The baseline's best validation F1, and 1 − label noise, which bounds the accuracy.
+        The baseline's best validation score, and 1 − label noise, which bounds the accuracy.
+    score : f1, or the RMSE of a number.
 
     Raises
     ------
     NothingToDraw
-        If no model has finite seconds and F1.
+        If no model has finite seconds and scores.
     """
-    shown = _with_finite(traces, ("seconds", "f1_val"))
+    column = f"{score}_val"
+    shown = _with_finite(traces, ("seconds", column))
     with mpl.rc_context(_STYLE):
         fig, (ax,) = _canvas(title, 1)
         extra: dict[str, Line2D] = {}
@@ -157,11 +167,9 @@ def performance(
                 extra[label] = line
         unit = 1 if max(trace["seconds"].max() for trace in shown.values()) < _SHORT else 60
         for model, trace in shown.items():
-            _curves(
-                ax, trace.assign(runtime=trace["seconds"] / unit), "runtime", "f1_val", _look(model, shown)
-            )
+            _curves(ax, trace.assign(runtime=trace["seconds"] / unit), "runtime", column, _look(model, shown))
         ax.set_xlabel("runtime, seconds" if unit == 1 else "runtime, minutes")
-        ax.set_ylabel("F1, validation")
+        ax.set_ylabel(f"{metric_name(score)}, validation")
         ax.set_xlim(left=0)
         _legend(fig, shown, extra)
     return fig
@@ -246,6 +254,8 @@ PER_ROUND: dict[str, Callable[..., Figure]] = {
     "risk_boosting": risk_boosting,
     "risk_others": risk_others,
 }
+OF_NUMBERS: dict[str, Callable[..., Figure]] = {"epsilon_delta": steps, "risk": risk}
+"""Those per round where a number is predicted: the risks are all of centred and scaled labels."""
 
 
 def draw(
@@ -255,16 +265,18 @@ def draw(
     baseline: float | None = None,
     ceiling: float | None = None,
     layouts: bool = True,
+    score: str = "f1",
 ) -> dict[str, Figure]:
     """Every figure of `PERFORMANCE` and `PER_ROUND` that these traces can fill; parameters as there.
 
-    Without the paper's `layouts`, one figure has the F1 of all models.
+    Without the paper's `layouts`, one figure has the score of all models.
     """
     figures = {}
-    for name, function in (PERFORMANCE if layouts else {"performance": performance}).items():
+    one: dict[str, Callable[..., Figure]] = {"performance": partial(performance, score=score)}
+    for name, function in (PERFORMANCE if layouts else one).items():
         with suppress(NothingToDraw):
             figures[name] = function(traces, title, baseline=baseline, ceiling=ceiling)
-    for name, function in PER_ROUND.items():
+    for name, function in (PER_ROUND if score == "f1" else OF_NUMBERS).items():
         with suppress(NothingToDraw):
             figures[name] = function(traces, title)
     return figures

@@ -9,6 +9,8 @@ from typing import Any
 
 import pandas as pd
 
+from usboost.datasets.prepared.store import task_of
+from usboost.evaluation.task import TASKS
 from usboost.files import write_atomically
 from usboost.models import zoo
 from usboost.reporting import figures, own_page, paper_page
@@ -136,13 +138,14 @@ def _drawn(
     found: Drawings = {}
     for dataset in datasets:
         traces = {m: t for m in zoo.ordered(models) if (t := read_trace(results, dataset, m)) is not None}
-        share = noise(cards.get(dataset, {}))
+        share, score = noise(cards.get(dataset, {})), TASKS[task_of(cards.get(dataset, {}))].chooses
         drawn = figures.draw(
             traces,
             f"{dataset_name(dataset)} · {DEMO}" if demo else dataset_name(dataset),
-            baseline=_best_f1(traces.get(zoo.BASELINE)),
+            baseline=_best(traces.get(zoo.BASELINE), score),
             ceiling=1 - share if share else None,
             layouts=dataset != OWN,
+            score=score,
         )
         for name, figure in drawn.items():
             found.setdefault(name, {})[dataset] = figures.to_svg(figure)
@@ -156,5 +159,5 @@ def _inspections(folder: Path, models: Sequence[str]) -> dict[str, Any]:
     return {model: each for model, each in found.items() if each is not None}
 
 
-def _best_f1(trace: pd.DataFrame | None) -> float | None:
-    return None if trace is None else float(trace.loc[trace["best"], "f1_val"].median())
+def _best(trace: pd.DataFrame | None, score: str) -> float | None:
+    return None if trace is None else float(trace.loc[trace["best"], f"{score}_val"].median())

@@ -6,7 +6,6 @@ import base64
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,116 +16,72 @@ from matplotlib.figure import Figure
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import confusion
-from usboost.models.base import ViewsClassifier
-from usboost.models.inspection import (
-    calibration,
-    expected_calibration_error,
-    view_contributions,
-    view_importance,
-    worst_samples,
-)
-from usboost.reporting import inspection_figures as drawn
+from usboost.evaluation.task import TASKS
+from usboost.models.estimator import ViewsEstimator
+from usboost.models.inspection import calibration, view_contributions, view_importance, worst_samples
 from usboost.reporting.figures import to_svg
+from usboost.reporting.inspected import TITLES, Inspection, NumberInspection
+from usboost.reporting.model_figures import drawn_rows
 
 FOLDER = "inspection"
 """Beside a cell's scores."""
 
 FILE = "inspection.json"
-TABLES = {
-    "contributions": ("round", "view", "contribution"),
-    "importance": ("view", "metric", "mean", "std"),
-    "calibration": ("low", "high", "count", "predicted", "observed", "observed_low", "observed_high"),
-    "worst": ("row", "true", "predicted", "p_true", "p_predicted"),
-}
-TITLES = {
-    "contributions": "Contribution of each view",
-    "importance": "Permutation importance of each view",
-    "calibration": "Calibration",
-    "confusion": "Confusion matrix",
-}
-_KINDS = {"view": str, "metric": str, "round": int, "count": int, "row": int, "true": int, "predicted": float}
+_DIGITS = "%.9g"  # an error is the difference of two numbers
+_KINDS = {"view": str, "metric": str, "round": int, "count": int, "row": int}
 COLUMNS = 8  # of a sample
 SHUFFLES = 5  # of each view
+WORST = 12
 _MOST_VIEWS = 4  # a sequence has a view a frame
 _LARGEST = 4_000_000  # bytes of a picture or a table that a page takes
 
 
-@dataclass(frozen=True)
-class Inspection:
-    """One fitted model on one set of samples.
-
-    Attributes
-    ----------
-    classes : names
-    confusion : counts (M, M), a row a true class
-    contributions, importance, calibration, worst : as `usboost.models.inspection` gives them; the first
-        two are empty where a model has a single view
-    """
-
-    classes: list[str]
-    confusion: np.ndarray
-    contributions: pd.DataFrame
-    importance: pd.DataFrame
-    calibration: pd.DataFrame
-    worst: pd.DataFrame
-
-    @property
-    def figures(self) -> dict[str, Callable[[], Figure]]:
-        """What draws each figure that can be drawn, by name."""
-        error = expected_calibration_error(self.calibration)
-        of_calibration = f"{TITLES['calibration']} (expected error {error:.3f})"
-        found: dict[str, Callable[[], Figure]] = {
-            "contributions": lambda: drawn.contributions(self.contributions, TITLES["contributions"]),
-            "importance": lambda: drawn.importance(self.importance, TITLES["importance"]),
-            "calibration": lambda: drawn.calibration(self.calibration, of_calibration),
-            "confusion": lambda: drawn.confusion(self.confusion, self.classes, TITLES["confusion"]),
-        }
-        left_out = {name for name in ("contributions", "importance") if getattr(self, name).empty}
-        if len(self.classes) > drawn.MOST_CLASSES:
-            left_out.add("confusion")
-        return {name: draw for name, draw in found.items() if name not in left_out}
-
-
 def inspect(
-    classifier: ViewsClassifier,
+    model: ViewsEstimator,
     X: Views,
     y: np.ndarray,
     classes: Sequence[str],
     *,
-    probabilities: np.ndarray | None = None,
+    label: str = "the label",
+    predicted: np.ndarray | None = None,
     sample: np.ndarray | None = None,
     n_repeats: int = SHUFFLES,
-) -> Inspection:
-    """Inspect a fitted classifier on n samples.
+) -> Inspection | NumberInspection:
+    """Inspect a fitted model on n samples.
 
     Parameters
     ----------
-    y : int array of shape (n,), codes as the classifier was fitted to
-    classes : their names
-    probabilities : the classifier's for the samples, (n, M), if known; else they are computed
+    y : int array of shape (n,), codes as a classifier was fitted to; or floats
+    classes : their names; none where a number is predicted
+    label : the name of that number
+    predicted : the model's probabilities for the samples, (n, M), or numbers, (n,), if known; else they are
+        computed
     sample : positions of the samples on which views are shuffled and learners measured, which takes
         further predictions; all by default
     n_repeats : shuffles per view
     """
-    from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
+    from usboost.models.weak_learners import BoostedWeakLearners
 
-    if probabilities is None:
-        probabilities = classifier.predict_proba(X)
+    if predicted is None:
+        predicted = TASKS["classification" if classes else "regression"].predict(model, X)
     some, labels = (X, y) if sample is None else (X[sample], y[sample])
-    boosted = isinstance(classifier, TwoWeakLearnerClassifier)
     several = 1 < len(X.names) <= _MOST_VIEWS
-    return Inspection(
-        list(classes),
-        confusion(y, probabilities.argmax(axis=1), len(classes)),
-        view_contributions(classifier, some) if boosted else pd.DataFrame(),
-        view_importance(classifier, some, labels, n_repeats) if several else pd.DataFrame(),
-        calibration(y, probabilities),
-        worst_samples(y, probabilities),
+    of_views = (
+        view_contributions(model, some) if isinstance(model, BoostedWeakLearners) else pd.DataFrame(),
+        view_importance(model, some, labels, n_repeats) if several else pd.DataFrame(),
     )
+    if classes:
+        counts = confusion(y, predicted.argmax(axis=1), len(classes))
+        bins, worst = calibration(y, predicted), worst_samples(y, predicted, WORST)
+        return Inspection(*of_views, list(classes), counts, bins, worst)
+    frame = pd.DataFrame({"row": np.arange(len(y)), "true": y, "predicted": predicted})
+    largest = np.argsort(-np.abs(predicted - y), kind="stable")[:WORST]
+    shown = frame.iloc[drawn_rows(len(y))].reset_index(drop=True)
+    return NumberInspection(*of_views, label, shown, frame.iloc[largest].reset_index(drop=True))
 
 
 def write(
-    found: Inspection,
+    found: Inspection | NumberInspection,
     folder: Path,
     rows: pd.DataFrame | None = None,
     pictures: Mapping[int, bytes] | None = None,
@@ -139,10 +94,11 @@ def write(
     pictures : PNG files by the samples' positions
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for name in TABLES:
-        getattr(found, name).to_csv(folder / f"{name}.csv", index=False, float_format="%.6g")
-    names = pd.Index(found.classes, name="true")
-    pd.DataFrame(found.confusion, names, found.classes).to_csv(folder / "confusion.csv")
+    for name in found.tables:
+        getattr(found, name).to_csv(folder / f"{name}.csv", index=False, float_format=_DIGITS)
+    if isinstance(found, Inspection):
+        names = pd.Index(found.classes, name="true")
+        pd.DataFrame(found.confusion, names, found.classes).to_csv(folder / "confusion.csv")
     for name, draw in found.figures.items():
         (folder / f"{name}.svg").write_text(to_svg(draw()))
     shown = []
@@ -155,7 +111,7 @@ def write(
             about["picture"] = f"worst-{place:02d}.png"
             (folder / about["picture"]).write_bytes(pictures[int(row.row)])
         shown.append(about)
-    document = {"classes": found.classes, "shown": shown}
+    document = {**found.document, "shown": shown}
     (folder / FILE).write_text(json.dumps(document, indent=1) + "\n")
 
 
@@ -176,18 +132,10 @@ def read(folder: Path) -> dict[str, Any] | None:
         return None
     try:
         document = json.loads(_bytes(folder / FILE))
-        classes = [str(name) for name in document["classes"]]
-        tables = {name: _table(folder / f"{name}.csv", columns) for name, columns in TABLES.items()}
-        counts = _table(folder / "confusion.csv").iloc[:, 1:].astype(np.int64).to_numpy()
-        if counts.shape != (len(classes), len(classes)):
-            raise ValueError("confusion.csv is not of these classes")
-        found = Inspection(classes, counts, **tables)
+        found = _kept(document, folder)
         worst = [
             {
-                "true": classes[int(row.true)],
-                "predicted": classes[int(row.predicted)],
-                "p_true": f"{row.p_true:.3f}",
-                "p_predicted": f"{row.p_predicted:.3f}",
+                **found.said(row),
                 "values": [(str(k), str(v)) for k, v in about["values"].items()][:8],
                 "picture": _data_uri(folder / Path(about["picture"]).name) if about["picture"] else None,
             }
@@ -199,6 +147,19 @@ def read(folder: Path) -> dict[str, Any] | None:
     except Exception as error:  # a damaged table can make pandas and matplotlib raise nearly anything
         raise UsboostError(f"{folder} is damaged ({type(error).__name__}); train this model again") from error
     return {"figures": [(TITLES[name], svg) for name, svg in figures.items()], "worst": worst}
+
+
+def _kept(document: Mapping[str, Any], folder: Path) -> Inspection | NumberInspection:
+    numbers = document.get("task") == "regression"
+    kind = NumberInspection if numbers else Inspection
+    tables = {name: _table(folder / f"{name}.csv", columns) for name, columns in kind.tables.items()}
+    if numbers:
+        return NumberInspection(label=str(document["label"]), **tables)
+    classes = [str(name) for name in document["classes"]]
+    counts = _table(folder / "confusion.csv").iloc[:, 1:].astype(np.int64).to_numpy()
+    if counts.shape != (len(classes), len(classes)):
+        raise ValueError("confusion.csv is not of these classes")
+    return Inspection(classes=classes, confusion=counts, **tables)
 
 
 def _drawn(path: Path, draw: Callable[[], Figure]) -> str:

@@ -14,6 +14,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
+from usboost.evaluation.names import LOWER_IS_BETTER, metric_name
 from usboost.reporting.figures import _STYLE, BELOW, GRID, INK, LINE, MUTED, _plain, place
 
 _VIEWS = ("#0072b2", "#d55e00", "#009e73", "#cc8a00", "#882255", "#44aa99")
@@ -74,13 +75,15 @@ def contributions(frame: pd.DataFrame, title: str) -> Figure:
 
 
 def importance(frame: pd.DataFrame, title: str) -> Figure:
-    """The loss of F1 and the rise of log-loss when a view is shuffled, with the spread over shuffles."""
+    """How much worse scores get when a view is shuffled, with the spread over shuffles.
+
+    Two panels, of the first and the last metric in the frame: F1 and log-loss, or RMSE and R².
+    """
     with mpl.rc_context(_STYLE):
         fig = _figure()
         views = list(dict.fromkeys(frame["view"]))
-        for ax, (metric, label) in zip(
-            fig.subplots(1, 2, sharey=True), (("f1", "loss of F1"), ("log_loss", "rise of log-loss"))
-        ):
+        metrics = list(dict.fromkeys(frame["metric"]))
+        for ax, metric in zip(fig.subplots(1, 2, sharey=True), (metrics[0], metrics[-1])):
             own = frame[frame["metric"] == metric].set_index("view").loc[views]
             colors = [color for color, _ in zip(_VIEWS * 9, views)]
             spread = own["std"].fillna(0)
@@ -93,7 +96,7 @@ def importance(frame: pd.DataFrame, title: str) -> Figure:
                     )
             ax.set_yticks(range(len(views)), [_plain(str(view)) for view in views])
             ax.tick_params(axis="y", length=0)
-            ax.set_xlabel(label)
+            ax.set_xlabel(f"{'rise' if metric in LOWER_IS_BETTER else 'loss'} of {metric_name(metric)}")
             ax.xaxis.set_major_locator(MaxNLocator(4))
             ax.grid(axis="y", visible=False)
             ax.set_axisbelow(True)

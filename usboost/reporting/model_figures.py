@@ -32,7 +32,7 @@ def predicted_against_true(true: np.ndarray, predicted: np.ndarray, label: str) 
         fig = Figure(figsize=(5.0, 4.2), layout="constrained")
         FigureCanvasAgg(fig)
         ax = fig.subplots()
-        rows = _some(len(true))
+        rows = drawn_rows(len(true))
         low, high = _span(np.concatenate([true[rows], predicted[rows]]))
         ax.plot([low, high], [low, high], color=MUTED, linewidth=1, linestyle=(0, (4, 2)))
         ax.scatter(predicted[rows], true[rows], s=9, color=BLUE, alpha=0.45, linewidths=0)
@@ -54,7 +54,7 @@ def residuals(true: np.ndarray, predicted: np.ndarray, margin: Sequence[float] |
         fig = Figure(figsize=(6.4, 3.7), layout="constrained")
         FigureCanvasAgg(fig)
         left, right = fig.subplots(1, 2, sharey=True, width_ratios=[3, 1])
-        rest, rows = true - predicted, _some(len(true))
+        rest, rows = true - predicted, drawn_rows(len(true))
         left.scatter(predicted[rows], rest[rows], s=9, color=BLUE, alpha=0.45, linewidths=0)
         right.hist(rest, bins=min(40, max(5, int(np.sqrt(len(rest))))), orientation="horizontal", color=BLUE)
         for ax in (left, right):
@@ -100,8 +100,8 @@ def learning_curve(history: Mapping[str, Sequence[float]], best_round: int) -> F
     return fig
 
 
-def _some(n: int) -> np.ndarray:
-    """Positions of at most `POINTS` of n rows, the same ones each time."""
+def drawn_rows(n: int) -> np.ndarray:
+    """Positions of at most `POINTS` of n rows that a scatter shows, the same ones each time."""
     if n <= POINTS:
         return np.arange(n)
     return np.sort(np.random.default_rng(0).choice(n, POINTS, replace=False))

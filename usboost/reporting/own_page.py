@@ -9,20 +9,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from usboost.evaluation.names import METRICS, f1_of, metric_name
+from usboost.datasets.prepared.store import task_of
+from usboost.evaluation.names import f1_of, metric_name
 from usboost.evaluation.statistics import LEVEL
+from usboost.evaluation.task import TASKS
 from usboost.models import zoo
 from usboost.reporting.cards import shown_card
 from usboost.reporting.confusion import confusion_rows
+from usboost.reporting.of_numbers import of_numbers
 from usboost.reporting.origins import Key, Origin, origin_rows
-from usboost.reporting.page import DEMO, environment, signed_score
+from usboost.reporting.page import DEMO, environment, short, signed_score
+from usboost.reporting.results import read_cell
 from usboost.reporting.rows import read_rows
 from usboost.reporting.standing import Interval, Standing, standings
-
-METRIC = "f1"
-"""What chooses, as `promote` does when nothing else is asked for."""
-
-_SHOWN = (METRIC, *(metric for metric in METRICS if metric != METRIC))
 
 
 def render(
@@ -49,12 +48,16 @@ def render(
     drawings, pictures, inspections, origins : as in `paper_page.render`, of this dataset.
     other_page : the file of the report on the paper's datasets, if there is one.
     """
-    found = standings(frame, results, dataset, METRIC)
+    task = TASKS[task_of(card)]
+    metric = task.chooses  # as in `promote` when nothing else is asked for
+    shown = [metric, *(each for each in task.metrics if each != metric)]
+    found = standings(frame, results, dataset, metric, task)
     best = found[0] if found else None
     rows = read_rows(results, dataset, best.model, best.seed) if best else None
     roles, classes = card.get("roles", {}), list(map(str, card.get("classes", [])))
     label, profile = str(roles.get("label", "the label")), str(card.get("profile", ""))
     demo, made = profile == "demo", origin_rows(origins or {})
+    constant = task.constant(rows[0]) if rows is not None else None
     template = environment().get_template("own_data.html.j2")
     return template.render(
         title=f"Your data: predicting {label}" + (f": {DEMO}" if demo else ""),
@@ -64,24 +67,34 @@ def render(
         profile=profile,
         table=next(iter(card.get("sources", {})), "your table"),
         registered=f"usboost-{profile}-{dataset}",
-        metric=metric_name(METRIC),
+        metric=metric_name(metric),
+        numbers=task.name == "regression",
         f1=f1_of(classes) if len(classes) > 1 else "that of the label",
         level=f"{LEVEL:.0%}",
-        heads=list(map(metric_name, _SHOWN)),
-        best=_shown(best) if best else None,
-        standings=list(map(_shown, found)),
-        no_auc=bool(found) and all(np.isnan(each.test.get("auc", (np.nan,))[0]) for each in found),
+        heads=list(map(metric_name, shown)),
+        best=_shown(best, shown) if best else None,
+        standings=[_shown(each, shown) for each in found],
+        no_auc="auc" in shown
+        and bool(found)
+        and all(np.isnan(each.test.get("auc", (np.nan,))[0]) for each in found),
         tested=any(each.p_holm is not None for each in found),
         level_with=[each.model for each in found if each.within_noise],
         behind=[each.model for each in found if _clear(each) > 0],
         ahead=[each.model for each in found if _clear(each) < 0],
-        alone=_alone(found, "images" in card),
-        majority=_majority(rows),
+        alone=_alone(found, shown) if "images" in card else None,
+        constant=(constant[0], metric_name(constant[1]), _number(constant[2])) if constant else None,
         n_test=0 if rows is None else len(rows[0]),
         absent=absent,
         read=_read(card),
         classes=classes,
-        confusion=confusion_rows(rows[0], rows[1].argmax(axis=1), classes) if rows is not None else [],
+        confusion=confusion_rows(rows[0], rows[1].argmax(axis=1), classes)
+        if rows is not None and classes
+        else [],
+        of=of_numbers(*rows, _margin(results, dataset, best), label)
+        if rows is not None and best and not classes
+        else None,
+        n=0 if rows is None else len(rows[0]),
+        whose=f"{zoo.title(best.model)} on the test rows." if best else "",
         drawings=drawings or {},
         noisy=False,
         pictures={dataset: pictures} if pictures else {},
@@ -99,14 +112,19 @@ def _clear(each: Standing) -> float:
     return 0.0 if each.difference is None or each.within_noise else each.difference[0]
 
 
-def _shown(each: Standing) -> dict[str, Any]:
+def _margin(results: Path, dataset: str, best: Standing) -> tuple[float, float] | None:
+    cell = read_cell(results, dataset, best.model)
+    return next((fit.margin for fit in cell.seeds if fit.seed == best.seed), None) if cell else None
+
+
+def _shown(each: Standing, shown: Sequence[str]) -> dict[str, Any]:
     return {
         "model": each.model,
         "about": zoo.about(each.model),
         "seed": each.seed,
-        "val": _number(each.val.get(METRIC)),
-        "test": [_interval(each.test.get(name)) for name in _SHOWN],
-        "headline": _interval(each.test.get(METRIC)),
+        "val": _number(each.val.get(shown[0])),
+        "test": [_interval(each.test.get(name)) for name in shown],
+        "headline": _interval(each.test.get(shown[0])),
         "rounds": "–" if np.isnan(each.rounds) else f"{each.rounds:,.0f}",
         "seconds": "–" if np.isnan(each.seconds) else f"{each.seconds:,.1f}",
         "difference": _interval(each.difference, signed_score) if each.difference else None,
@@ -123,7 +141,7 @@ def _interval(found: Interval | None, written: Any = None) -> dict[str, str]:
 
 
 def _number(value: float | None) -> str:
-    return "–" if value is None or not np.isfinite(value) else f"{value:.3f}"
+    return "–" if value is None or not np.isfinite(value) else short(value)
 
 
 def _p(p: float | None) -> str:
@@ -132,14 +150,10 @@ def _p(p: float | None) -> str:
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
-def _alone(found: Sequence[Standing], pictures: bool) -> dict[str, Any] | None:
+def _alone(found: Sequence[Standing], shown: Sequence[str]) -> dict[str, Any] | None:
     """LightGBM on the columns alone, by which a person sees whether pictures help."""
     each = next((each for each in found[1:] if each.model == zoo.WITHOUT_PICTURES), None)
-    return _shown(each) if pictures and each is not None and each.difference else None
-
-
-def _majority(rows: tuple[np.ndarray, np.ndarray] | None) -> str:
-    return "–" if rows is None else f"{np.bincount(rows[0]).max() / len(rows[0]):.3f}"
+    return _shown(each, shown) if each is not None and each.difference else None
 
 
 def _read(card: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -148,7 +162,7 @@ def _read(card: Mapping[str, Any]) -> list[tuple[str, str]]:
     facts = [
         ("Rows", ", ".join(f"{rows:,} {_SPLITS.get(name, name)}" for name, rows in splits.items())),
         ("Split", str(card.get("split", "–"))),
-        ("Classes", ", ".join(map(str, card.get("classes", [])))),
+        *([("Classes", ", ".join(map(str, card["classes"])))] if card.get("classes") else []),
     ]
     columns = {name: entry for name, entry in card.get("columns", {}).items() if entry.get("view")}
     for kind, words in (("continuous", "Numbers"), ("nominal", "Categories")):

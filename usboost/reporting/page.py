@@ -57,6 +57,15 @@ def spread(value: float, digits: int) -> str:
     return f"± {value:.{digits}f}" if np.isfinite(value) else ""
 
 
+def short(value: float) -> str:
+    """A score: three digits after the point, fewer where it has a unit and is large."""
+    size = abs(value)
+    shown = f"{value:.3f}" if size < 100 else f"{value:,.0f}" if size >= 10_000 else f"{value:,.1f}"
+    return shown.replace("-", "−")
+
+
 def signed_score(value: float) -> str:
-    """A difference of scores with its sign, three digits."""
-    return "–" if not np.isfinite(value) else f"{value:+.3f}".replace("-", "−")
+    """A difference of scores with its sign."""
+    if not np.isfinite(value):
+        return "–"
+    return short(value) if value < 0 else f"+{short(value)}"

@@ -93,6 +93,7 @@ def render(
             origins=made,
             traced={(row["dataset"], row["model"]) for row in made},
             other_page=other_page,
+            numbers=False,
         )
     )
 

@@ -34,23 +34,29 @@ DATASET_NAMES |= {
     "pendigits": "pen digits",
     "gunpoint": "GunPoint",
 }
-TRACE_COLUMNS = ("seconds", "risk_train", "risk_val", "f1_val", "accuracy_val", "epsilon", "delta")
+TRACE_COLUMNS = (
+    *("seconds", "risk_train", "risk_val", "f1_val", "accuracy_val", "rmse_val", "epsilon", "delta"),
+)
 
 _SPLITS = ("train", "val", "test")
-_METRICS = ("f1", "f1_tuned", "accuracy", "auc", "log_loss")
+_METRICS = ("f1", "f1_tuned", "accuracy", "auc", "log_loss", "rmse", "mae", "r2")
 _KEY = ["dataset", "seed", "split", "metric"]
 
 Scores = dict[str, dict[str, float | None]]
 
 
 class SeedScores(BaseModel):
-    """One fit: what it cost, its scores, {split: {metric: value}}, and what made it."""
+    """One fit: what it cost, its scores, {split: {metric: value}}, and what made it.
+
+    Of a predicted number ``margin`` is what is added to it for the ends of its interval.
+    """
 
     seed: int
     rounds: int | None = None
     best_round: int | None = None
     fit_seconds: float | None = None
     scores: Scores
+    margin: tuple[float, float] | None = None
     gbm: Scores | None = None
     made: dict[str, Any] | None = None
 

@@ -11,7 +11,7 @@ from usboost.errors import UsboostError
 
 
 def read_rows(results: Path, dataset: str, model: str, seed: int) -> tuple[np.ndarray, np.ndarray] | None:
-    """A fit's test rows, labels (n,) and probabilities (n, M); None if they were not kept.
+    """A fit's test rows, labels (n,) and probabilities (n, M), or numbers (n,); None if they were not kept.
 
     Raises
     ------
@@ -24,6 +24,9 @@ def read_rows(results: Path, dataset: str, model: str, seed: int) -> tuple[np.nd
     try:
         frame = pd.read_parquet(path)
         rows = frame[frame["seed"] == seed]
+        if "prediction" in frame:
+            numbers = rows["label"].to_numpy(np.float64), rows["prediction"].to_numpy(np.float64)
+            return numbers if len(rows) and all(np.isfinite(each).all() for each in numbers) else None
         names = [f"p_{k}" for k in range(len(frame.columns) - 2)]
         labels, probabilities = rows["label"].to_numpy(np.int64), rows[names].to_numpy(np.float64)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -1,18 +1,21 @@
-"""Sample pictures of each class of a prepared dataset (the paper's Figure 2)."""
+"""Sample pictures of each class of a prepared dataset (the paper's Figure 2), or of small to large labels."""
 
 from __future__ import annotations
 
 import base64
 import io
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from usboost.datasets.prepared.store import CLEAN, LABEL
+from usboost.datasets.prepared.store import CLEAN, LABEL, task_of
+from usboost.evaluation.names import number
 
 PER_CLASS = 6
 LARGEST_SIDE = 4096
@@ -22,8 +25,9 @@ SIDE = 128  # pixels shown; smaller pictures are enlarged without blurring
 def sample_pictures(folder: Path, card: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
     """For each class, its name and up to `PER_CLASS` training pictures as PNG data URIs.
 
-    The class is that before any label was switched, where the dataset keeps it. Empty where the
-    dataset has no pictures, or they cannot be read.
+    Where a number is predicted, for each third of the training rows by it, and where that lies. The class is
+    that before any label was switched, where the dataset keeps it. Empty where the dataset has no pictures,
+    or they cannot be read.
     """
     if "images" not in card:
         return []
@@ -36,14 +40,23 @@ def sample_pictures(folder: Path, card: Mapping[str, Any]) -> list[tuple[str, li
         there = pictures.is_valid().to_numpy()
     except (OSError, KeyError, IndexError, TypeError, ValueError, pa.ArrowException):
         return []
-    out = []
-    for code, name in enumerate(card["classes"]):
+    out, names = [], card["classes"]
+    if task_of(card) == "regression":
+        labels, names = _thirds(labels)
+    for code, name in enumerate(names):
         rows = [int(row) for row in ((labels == code) & there).nonzero()[0][:PER_CLASS]]
         try:
             out.append((str(name), [_data_uri(pictures[row].as_py()) for row in rows]))
         except Exception:  # a damaged picture can make Pillow's decoders raise nearly anything
             return []
     return out
+
+
+def _thirds(labels: np.ndarray) -> tuple[np.ndarray, list[str]]:
+    """Which third each of some numbers is in, and where the thirds lie."""
+    ends = np.quantile(labels, [0, 1 / 3, 2 / 3, 1])
+    codes = np.searchsorted(ends[1:3], labels)
+    return codes, [f"{number(low)} to {number(high)}" for low, high in pairwise(ends)]
 
 
 def _data_uri(encoded: bytes) -> str:

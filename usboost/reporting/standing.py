@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from usboost.evaluation import metrics, selection
-from usboost.evaluation.intervals import intervals
+from usboost.evaluation import selection
 from usboost.evaluation.statistics import LEVEL, Statistic, holm, paired_interval, randomization_test
+from usboost.evaluation.task import TASKS, Task
 from usboost.models import zoo
 from usboost.reporting.results import chosen
 from usboost.reporting.rows import read_rows
@@ -27,7 +27,7 @@ class Standing:
     ----------
     val, test : scores by metric; those of the test rows with intervals.
     rounds, seconds : what the fit took; NaN where it is not known.
-    difference : of the chosen model's test score less this one's; None for the chosen one.
+    difference : the chosen model's lead in the test score, of which more is better; None for the chosen one.
     p_holm : of the difference, by the randomization test, adjusted for all models but the chosen one.
     """
 
@@ -45,19 +45,22 @@ class Standing:
         return self.p_holm is not None and not self.p_holm < LEVEL
 
 
-def standings(frame: pd.DataFrame, results: Path, dataset: str, metric: str) -> list[Standing]:
+def standings(
+    frame: pd.DataFrame, results: Path, dataset: str, metric: str, task: Task = TASKS["classification"]
+) -> list[Standing]:
     """The models of a dataset by their validation scores, the chosen one first.
 
     Parameters
     ----------
     frame : what `results.collect` returns.
-    metric : f1 or accuracy, what chooses and what differences are of.
+    metric : what chooses and what differences are of: f1 or accuracy, or one of a regression's.
+    task : what is predicted.
     """
     part = frame[frame["dataset"] == dataset]
     names = [model for model in zoo.ordered(part["model"]) if zoo.whole(model) is None]
     fits = [fit for model in names if (fit := chosen(part[part["model"] == model], dataset, metric))]
     rows = {fit: read_rows(results, dataset, *fit) for fit in fits}
-    found = [_standing(part, *fit, rows[fit]) for fit in fits]
+    found = [_standing(part, *fit, rows[fit], task) for fit in fits]
     # a stable sort, so that of fits that are level the first comes first, as in `selection.best`
     found.sort(key=lambda each: selection.rank(each.val, metric), reverse=True)
     if not found:
@@ -65,10 +68,10 @@ def standings(frame: pd.DataFrame, results: Path, dataset: str, metric: str) -> 
     best = rows[found[0].model, found[0].seed]
     if best is None:
         return found
-    labels, mine = best[0], best[1].argmax(axis=1)
-    statistic = _statistic(metric, best[1].shape[1])
+    labels, mine = best[0], task.answers(best[1])
+    statistic = task.gain(metric, best[1])
     compared = {
-        each.model: one[1].argmax(axis=1)
+        each.model: task.answers(one[1])
         for each in found[1:]
         if (one := rows[each.model, each.seed]) is not None and np.array_equal(one[0], labels)
     }
@@ -86,19 +89,13 @@ def standings(frame: pd.DataFrame, results: Path, dataset: str, metric: str) -> 
     ]
 
 
-def _statistic(metric: str, classes: int) -> Statistic:
-    if metric == "accuracy":
-        return metrics.accuracy
-    return lambda labels, predicted: metrics.f1(labels, predicted, classes)
-
-
 def _difference(labels: np.ndarray, mine: np.ndarray, other: np.ndarray, statistic: Statistic) -> Interval:
     value = statistic(labels, mine) - statistic(labels, other)
     return (value, *paired_interval(labels, mine, other, statistic))
 
 
 def _standing(
-    frame: pd.DataFrame, model: str, seed: int, rows: tuple[np.ndarray, np.ndarray] | None
+    frame: pd.DataFrame, model: str, seed: int, rows: tuple[np.ndarray, np.ndarray] | None, task: Task
 ) -> Standing:
     fit = frame[(frame["model"] == model) & (frame["seed"] == seed)]
     by_split = {
@@ -108,6 +105,6 @@ def _standing(
         name: (value, np.nan, np.nan) for name, value in by_split.get("test", {}).items()
     }
     if rows is not None:
-        test |= intervals(*rows)
+        test |= task.intervals(*rows)
     cost = fit[["rounds", "fit_seconds"]].astype("float64").iloc[0]
     return Standing(model, seed, by_split["val"], test, cost["rounds"], cost["fit_seconds"])

@@ -20,6 +20,7 @@ from usboost.datasets.custom import demo as custom_demo
 from usboost.datasets.custom import prepare as custom
 from usboost.datasets.custom.encoding import complete
 from usboost.datasets.files.image_sources import load
+from usboost.datasets.files.sources import sha256
 from usboost.datasets.prepared import store
 from usboost.datasets.prepared.store import Prepared
 from usboost.errors import UsboostError
@@ -309,17 +310,48 @@ def test_tables_that_cannot_be_split_or_cut_are_refused(tmp_path: Path) -> None:
         custom.prepare(clash, label="y", seed=0)
 
 
-def test_a_number_to_predict_is_refused_unless_it_is_called_a_class(tmp_path: Path) -> None:
+def test_a_number_to_predict_unless_it_is_called_a_class(tmp_path: Path) -> None:
     ages = np.resize(np.arange(18, 40), 60)  # more whole numbers than are taken for classes
     path = plain(tmp_path, 60, y=ages)
-    with pytest.raises(UsboostError) as refused:
-        custom.prepare(path, label="y", seed=0)
-    said = (
-        "the label 'y' holds numbers, and the pipeline predicts classes only; compare and fit with `usboost"
-    )
-    assert said in str(refused.value) and str(refused.value).endswith("name 'y' in custom.categorical")
     made = custom.prepare(path, label="y", categorical=["y"], seed=0)
     assert made.classes == sorted(set(map(str, ages)))
+    assert custom.prepare(path, label="y", task="classification", seed=0).classes == made.classes
+    pay = np.random.default_rng(0).normal(1e6, 3e5, 60)
+    pay[[3, 50]] = np.nan  # rows without a label are left out
+    folder = tmp_path / "prepared"
+    made = custom.prepare(plain(tmp_path, 60, y=pay), label="y", seed=0)
+    store.write(made, folder)
+    card = store.read_card(folder)
+    assert (made.classes, store.task_of(card), card["unlabelled"]) == ([], "regression", 2)
+    found = {split: store.read(folder, split)[1] for split in custom.SPLITS}
+    assert {split: len(y) for split, y in found.items()} == {"train": 41, "val": 8, "test": 9}
+    assert sorted(np.concatenate(list(found.values()))) == sorted(pay[np.isfinite(pay)])
+    for split, y in found.items():
+        about = card["splits"][split]
+        assert y.dtype == np.float64 and list(about) == ["rows", "label", "sha256"]
+        assert about["label"] == pytest.approx(
+            {"mean": y.mean(), "std": y.std(), "min": y.min(), "max": y.max()}
+        )
+    # the mean of the rows left out is none of the encoders' business: those of the training rows are
+    frame = store.read_frame(folder, "train")
+    (age,) = (each for view in card["encoders"].values() for each in view["numeric"] if each["name"] == "age")
+    assert age["mean"] == pytest.approx(frame["age"].mean(), rel=1e-5)
+    frame.loc[0, store.LABEL] = np.inf
+    frame.to_parquet(folder / "train.parquet", index=False)
+    card["splits"]["train"]["sha256"] = sha256(folder / "train.parquet")
+    (folder / "card.json").write_text(json.dumps(card))
+    with pytest.raises(UsboostError, match=r"train\.parquet: 'label' must be finite numbers; prepare"):
+        store.read(folder, "train")
+
+
+def test_a_given_split_of_a_number(tmp_path: Path) -> None:
+    y, split = np.arange(20) / 7, np.resize(["train", "train", "val", "test"], 20)
+    given = plain(tmp_path, 20, y=y, part=split)
+    made = custom.prepare(given, label="y", split_column="part", seed=0)
+    assert made.splits["val"][store.LABEL].tolist() == y[split == "val"].tolist()
+    alike = plain(tmp_path, 20, y=np.where(split == "train", 0.5, y), part=split)
+    with pytest.raises(UsboostError, match=r"the label 'y' is 0\.5 in all training rows"):
+        custom.prepare(alike, label="y", split_column="part", seed=0)
 
 
 def test_wrong_pictures_are_named(demo: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 
+import pandas as pd
 import pytest
 import yaml
 from typer.testing import CliRunner
@@ -54,6 +55,26 @@ def test_a_workspace_for_a_persons_table(tmp_path):
     assert (made.custom.label, made.custom.image, made.custom.drop) == ("batch", "picture", ["line"])
     alone = own_table.changes(tmp_path / "parts/table.csv", "batch")
     assert "lgbm_s" not in alone["run.external_baselines"] and alone["custom.image"] is None
+    assert alone["custom.task"] == "classification"
+
+
+def test_a_workspace_for_a_number(tmp_path):
+    """The models for numbers, and a line on what is left out; beside datasets with classes those of both."""
+    pd.DataFrame({"age": range(30), "price": [k / 7 for k in range(30)]}).to_csv(tmp_path / "houses.csv")
+    words = ["--profile", "own", "--table", str(tmp_path / "houses.csv"), "--label", "price"]
+    done = CliRunner().invoke(workspace.app, ["make", str(tmp_path / "w"), *words])
+    assert done.exit_code == 0, done.output
+    assert "the label 'price' has 30 different numbers, so a number is predicted" in done.stdout
+    assert "left out, since a number is predicted: logistic, 2wl_logistic" in done.stdout
+    made = settings.load(tmp_path / "w/params.yaml")
+    assert made.custom.task == "regression"
+    assert set(made.model_names) == set(zoo.compared(True, "regression")) >= {"ridge", "linear_trees"}
+    both = own_table.changes(tmp_path / "houses.csv", "price", beside=True)
+    assert set(made.run.external_baselines) - set(both["run.external_baselines"]) == {"ridge"}
+    classes = own_table.changes(tmp_path / "houses.csv", "price", task="classification")
+    assert "logistic" in classes["run.external_baselines"]
+    with pytest.raises(UsboostError, match="has no column 'cost'; its columns"):
+        own_table.changes(tmp_path / "houses.csv", "cost")
 
 
 @pytest.mark.parametrize(

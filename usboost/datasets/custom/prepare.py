@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -20,7 +20,7 @@ from usboost.datasets.custom.table_pictures import picture_sources
 from usboost.datasets.custom.texts import TextParts, texts_of
 from usboost.datasets.custom.written import plain_form
 from usboost.datasets.files.image_sources import Source as Picture
-from usboost.datasets.files.sampling import stratified_parts, stream
+from usboost.datasets.files.sampling import random_parts, stratified_parts, stream
 from usboost.datasets.prepared import image_store
 from usboost.datasets.prepared.image_encoding import encode_files, encoding
 from usboost.datasets.prepared.store import LABEL, Prepared, describe
@@ -31,11 +31,14 @@ SPLITS = ("train", "val", "test")
 SHARES = (0.70, 0.15, 0.15)
 """The splits' shares when the table does not give them."""
 
+_WITHIN = " within each class"
+
 
 def prepare(
     table: Path,
     *,
     label: str,
+    task: Literal["classification", "regression"] | None = None,
     image: str | Collection[str] | None = None,
     split_column: str | None = None,
     categorical: Collection[str] = (),
@@ -64,10 +67,11 @@ def prepare(
     Parameters
     ----------
     table : as of `table.read_table`.
-    label : column of the classes, of any type.
+    label : column of the classes, of any type, or of the numbers to predict.
+    task : what is predicted; by default what the labels look like, see `labels.task_of`.
     image : column of the pictures, or several: paths relative to the table's folder, or, in Parquet, bytes.
     split_column : column that holds train, val or test; by default the split is made at random,
-        70/15/15 within each class.
+        70/15/15, within each class if there are classes.
     categorical : columns that are categories although they hold numbers, the label perhaps; text : columns
         that are text.
     drop : columns to leave out; missing : further values that count as missing.
@@ -89,16 +93,16 @@ def prepare(
     Raises
     ------
     UsboostError
-        As `read_table`; or if the label holds numbers to be predicted; there are too few columns; a split
-        has to be made of under 10 rows or of a class with one row; a class is in val or test but not in
-        train; a picture is outside the table's folder, or cannot be read; or a column holds no picture, or
+        As `read_table`; or if there are too few columns; a split has to be made of under 10 rows or of a
+        class with one row; a class is in val or test but not in train, or the training rows have one label
+        only; a picture is outside the table's folder, or cannot be read; or a column holds no picture, or
         none in the training rows.
     """
     table = Path(table)
     raw = read_table(
         table,
         label=label,
-        task="classification" if label in categorical else None,
+        task=task or ("classification" if label in categorical else None),
         image=image,
         split_column=split_column,
         categorical=[name for name in categorical if name != label],
@@ -107,12 +111,6 @@ def prepare(
         missing=missing,
         images_root=images_root,
     )
-    if raw.task == "regression":
-        raise UsboostError(
-            f"{table}: the label {label!r} holds numbers, and the pipeline predicts classes only; compare "
-            "and fit with `usboost compare` and `usboost fit`, and serve with `python -m flows.register`; "
-            f"or, if these are classes, name {label!r} in custom.categorical"
-        )
     images = raw.roles.image
     if images and work is None:
         raise UsboostError("pictures are prepared in a work folder; name one with work")
@@ -128,7 +126,7 @@ def prepare(
     parts: Parts = {**dates, **texts}
     imputation = imputation_of(train, parts)
     frame = complete(raw.features, imputation, parts)
-    frame[LABEL] = raw.labels.astype(np.int16)
+    frame[LABEL] = raw.labels.astype(np.int16) if raw.classes else raw.labels
     for name in texts:
         frame[name] = raw.features[name]  # in no view; for rows that are sent to a served model
     splits = {split: frame.iloc[of_split].reset_index(drop=True) for split, of_split in rows.items()}
@@ -175,7 +173,7 @@ def prepare(
         formats={name: plain_form(form) for name, form in raw.formats.items()},
         missing=list(missing),
         unlabelled=raw.unlabelled,
-        split="as given" if split_column else "made: 70/15/15 at random within each class",
+        split="as given" if split_column else "made: 70/15/15 at random" + _WITHIN * bool(raw.classes),
         **more,
     )
     return Prepared(splits, views, raw.classes, card, work if images else None, _files(texts))
@@ -187,11 +185,25 @@ def _files(texts: Mapping[str, TextParts]) -> dict[str, bytes]:
 
 def _split(raw: OwnTable, seed: int) -> dict[str, np.ndarray]:
     """The rows of each split."""
+    if raw.split is None and len(raw) < FEWEST:
+        raise UsboostError(f"{raw.file} has {len(raw)} rows; {FEWEST} or more can be split")
+    if raw.classes:
+        return _split_classes(raw, seed)
+    if raw.split is None:
+        return dict(zip(SPLITS, random_parts(len(raw), SHARES, seed)))
+    rows = {split: np.flatnonzero(raw.split == split) for split in SPLITS}
+    if np.ptp(raw.labels[rows["train"]]) == 0:
+        raise UsboostError(
+            f"{raw.file}: the label {raw.roles.label!r} is {raw.labels[rows['train'][0]]:g} in all training "
+            "rows, so nothing can be learnt; move others there"
+        )
+    return rows
+
+
+def _split_classes(raw: OwnTable, seed: int) -> dict[str, np.ndarray]:
     counts = np.bincount(raw.labels)
     label = raw.roles.label
     if raw.split is None:
-        if len(raw) < FEWEST:
-            raise UsboostError(f"{raw.file} has {len(raw)} rows; {FEWEST} or more can be split")
         if (counts == 1).any():
             name = raw.classes[int(np.argmax(counts == 1))]
             raise UsboostError(

@@ -150,6 +150,24 @@ def read_table(
     )
 
 
+def asked_of(path: Path, label: str, *, missing: Collection[str] = ()) -> tuple[str, str]:
+    """What a label's column asks for, before the rest is read, and a sentence on why; see `labels.task_of`.
+
+    Parameters
+    ----------
+    path, missing : as of `read_table`.
+
+    Raises
+    ------
+    UsboostError
+        If the file cannot be read or has no such column.
+    """
+    file = TableFile.open(path)
+    if label not in file.names:
+        raise UsboostError(f"{file} has no column {label!r}; its columns are {', '.join(file.names)}")
+    return task_of(Column(file, label, _load(file, [label])[label], missing=tuple(missing)))
+
+
 def read_own(
     path: Path | Source,
     *,

@@ -47,7 +47,15 @@ def stratified_parts(labels: ArrayLike, shares: Sequence[float], seed: int) -> l
 
     The last part gets what rounding leaves.
     """
-    order = stratified_order(labels, seed)
+    return _parts(stratified_order(labels, seed), shares)
+
+
+def random_parts(n: int, shares: Sequence[float], seed: int) -> list[np.ndarray]:
+    """The same of n rows that have no classes."""
+    return _parts(np.random.default_rng(seed).permutation(n), shares)
+
+
+def _parts(order: np.ndarray, shares: Sequence[float]) -> list[np.ndarray]:
     cuts = np.rint(np.cumsum(shares[:-1]) * len(order)).astype(int)
     return [np.sort(part) for part in np.split(order, cuts)]
 

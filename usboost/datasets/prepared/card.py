@@ -51,6 +51,7 @@ class _Card(_Part):
     splits: dict[str, _Split]
     views: dict[str, list[str]]
     encoders: dict[str, EncoderCard]
+    task: Literal["classification", "regression"] = "classification"
     classes: list[str] = []
     images: _Named | None = None
     texts: _Texts | None = None

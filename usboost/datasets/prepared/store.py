@@ -22,7 +22,7 @@ from usboost.errors import UsboostError
 from usboost.files import replacing
 
 LABEL = "label"
-"""The column of class codes 0..M-1 in every split."""
+"""The column of class codes 0..M-1 in every split, or of the numbers to predict."""
 
 CLEAN = "clean_label"
 """The column of class codes before any was switched, where labels are; in no view."""
@@ -39,7 +39,7 @@ class Prepared:
     ----------
     splits : frames by split name; raw values (float32 numbers, pandas categories) and `LABEL`.
     views : names of the columns of each view.
-    classes : class names by code.
+    classes : class names by code; none where a number is predicted.
     card : what there is to know about the dataset, as JSON holds it (see `describe`). Its entry ``images``,
         of a dataset with pictures, is one of `image_store.entry`.
     images : folder with a folder of image shards for each split, or None.
@@ -79,18 +79,18 @@ def describe(
     Returns
     -------
     dict with ``format, dataset, profile, seed, classes, splits, views, columns, sources, encoders``
-    and the entries of ``more``; ``splits`` holds ``rows`` and the ``classes``' counts.
+    and the entries of ``more``; ``splits`` holds ``rows`` and the ``classes``' counts. Without classes there
+    is a ``task``, regression, and ``splits`` say where the ``label``'s numbers lie.
     """
-    counts = {name: np.bincount(frame[LABEL], minlength=len(classes)) for name, frame in splits.items()}
     return {
         "format": FORMAT,
         "dataset": dataset,
         "profile": profile,
         "seed": seed,
+        **({} if classes else {"task": "regression"}),
         "classes": list(classes),
         "splits": {
-            name: {"rows": len(frame), "classes": dict(zip(classes, counts[name].tolist(), strict=True))}
-            for name, frame in splits.items()
+            name: {"rows": len(frame), **_spread(frame[LABEL], classes)} for name, frame in splits.items()
         },
         "views": {view: list(names) for view, names in views.items()},
         "columns": {name: dict(entry) for name, entry in columns.items()},
@@ -100,6 +100,20 @@ def describe(
         },
         **more,
     }
+
+
+def _spread(labels: pd.Series, classes: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """How often each class is among some labels, or where their numbers lie."""
+    if classes:
+        counts = np.bincount(labels, minlength=len(classes)).tolist()
+        return {"classes": dict(zip(classes, counts, strict=True))}
+    found = {"mean": labels.mean(), "std": labels.std(ddof=0), "min": labels.min(), "max": labels.max()}
+    return {"label": {name: float(value) for name, value in found.items()}}
+
+
+def task_of(card: Mapping[str, Any]) -> str:
+    """What is predicted of a prepared dataset: "classification" or "regression"."""
+    return str(card.get("task", "classification"))
 
 
 def write(prepared: Prepared, folder: Path, images: Path | None = None) -> None:
@@ -198,7 +212,8 @@ def read(
     Returns
     -------
     The views of n samples, the images first (`Images`, `EncodedImages` or, of several pictures a row,
-    `PooledImages`), each table encoded by its encoder in the card, and int64 labels of shape (n,).
+    `PooledImages`), each table encoded by its encoder in the card, and labels of shape (n,): int64 codes, or
+    float64 numbers.
 
     Raises
     ------
@@ -227,8 +242,12 @@ def read(
 
 
 def _labels(frame: pd.DataFrame, card: Mapping[str, Any], path: Path) -> np.ndarray:
-    """int64 codes of classes that the card names."""
+    """int64 codes of classes that the card names, or float64 numbers."""
     labels = frame[LABEL]
+    if task_of(card) == "regression":
+        if labels.dtype != np.float64 or not np.isfinite(labels.to_numpy()).all():
+            raise UsboostError(f"{path}: {LABEL!r} must be finite numbers; prepare the dataset again")
+        return labels.to_numpy()
     if not pd.api.types.is_integer_dtype(labels.dtype) or labels.isna().any():
         raise UsboostError(f"{path}: {LABEL!r} must be codes of classes; prepare the dataset again")
     codes = labels.to_numpy(dtype=np.int64)

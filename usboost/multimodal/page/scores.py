@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.stats import binomtest
 
 from usboost.evaluation.intervals import Interval, answer_intervals
 from usboost.evaluation.metrics import confusion, per_class, score_answers
@@ -76,22 +75,3 @@ def classes_of(bundle: Bundle, scored: Scored) -> list[dict[str, str]]:
         }
         for k, name in enumerate(bundle.card.classes)
     ]
-
-
-def coverage(bundle: Bundle, scored: Scored) -> dict[str, str] | None:
-    """Of a regression: how many rows are inside their interval, and its width; None without intervals."""
-    if bundle.card.margin is None:
-        return None
-    answers = bundle.answers(scored.predicted)
-    low, high = answers["low"].to_numpy(), answers["high"].to_numpy()
-    inside = int(((low <= scored.labels) & (scored.labels <= high)).sum())
-    least, most = binomtest(inside, len(scored)).proportion_ci(0.95, method="wilson")
-    return {
-        "share": f"{inside / len(scored):.1%}",
-        "least": f"{least:.1%}",
-        "most": f"{most:.1%}",
-        "width": number(float((high - low).mean())),
-        "below": number(-bundle.card.margin[0]),
-        "above": number(bundle.card.margin[1]),
-        "spread": number(float(scored.labels.std())),
-    }
