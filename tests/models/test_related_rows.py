@@ -44,7 +44,7 @@ class NotingClassifier(_Noting, PriorBaseline):
     pass
 
 
-class NotingRegressor(_Noting, PriorBaselineRegressor):
+class PriorNotingRegressor(_Noting, PriorBaselineRegressor):
     pass
 
 
@@ -83,7 +83,7 @@ def _names(groups: np.ndarray) -> np.ndarray:
 
 def test_rows_of_no_weight_and_the_model_that_is_fitted_once_more(noted):
     weights = (np.arange(N) % 5 > 0).astype(float)
-    model = EnsembleRegressor({"one": NotingRegressor()}, folds=3, fast_predict=True)
+    model = EnsembleRegressor({"one": PriorNotingRegressor()}, folds=3, fast_predict=True)
     model.fit(ROWS, LABELS + 0.5, None, weights, groups=GROUPS)
     counted = np.flatnonzero(weights)
     assert len(noted) == 4 and np.array_equal(noted[-1][0], counted)
@@ -99,7 +99,7 @@ def test_samples_that_a_model_sets_aside(noted):
     (first, second) = noted
     assert not set(GROUPS[first[0]]) & set(GROUPS[first[1]])
     assert GROUPS[second[0]].max() < GROUPS[second[1]].min()
-    intervals = PredictionIntervals(NotingRegressor(), method="residuals", level=0.5)
+    intervals = PredictionIntervals(PriorNotingRegressor(), method="residuals", level=0.5)
     intervals.fit(ROWS, LABELS + 0.5, groups=GROUPS)
     assert intervals.n_calibration_ + len(noted[-1][0]) == N
     assert not set(GROUPS[noted[-1][0]]) & set(np.delete(GROUPS, noted[-1][0]))
@@ -145,6 +145,10 @@ def test_what_boosting_starts_from_is_not_good_at_groups_that_it_has_not_seen():
         one = model(trees, start=start, n_rounds=1, validation_fraction=0, patience=None, shrinkage=1e-6)
         risks = [one.fit(views, target, groups=each).history_[0]["risk_train"] for each in (None, groups)]
         assert risks[1] > 3 * risks[0]
+    chooses = TwoWeakLearnerRegressor(trees, start=RidgeBaseline(("S",)), n_rounds=1, validation_fraction=0)
+    for given, expected in ((None, ridge), (groups, grouped)):
+        found = chooses.fit(views, numbers, groups=given).start_.penalty_
+        assert found == pytest.approx(expected.penalty_, rel=1e-6)
 
 
 @pytest.mark.parametrize("key", ["groups", "times"])
@@ -198,14 +202,16 @@ def test_boosted_features_of_other_groups():
 
 def test_decisions_are_calibrated_by_other_groups():
     views, y, groups = leaking()
+    order = np.random.default_rng(0).permutation(len(y))
+    views, y, groups = views[order], y[order], groups[order]
     found = [
         ScikitBaseline(LinearSVC(), ("S",)).fit(views, y, groups=each).predict_proba(views).max(axis=1).mean()
         for each in (None, groups)
     ]
-    assert found[0] > 0.9 and found[1] < 0.75
+    assert found[0] > 0.9 and found[1] < 0.85
     half = len(y) // 2
-    train, held = (views[:half], y[:half]), (views[half:], y[half:])
-    ScikitBaseline(LinearSVC(), ("S",)).fit(*train, held, groups=groups[:half])
+    held = views[half:], y[half:]
+    ScikitBaseline(LinearSVC(), ("S",)).fit(views[:half], y[:half], held, groups=groups[:half])
     with pytest.raises(Unsuited, match="decisions of a LinearSVC cannot be calibrated"):
         ScikitBaseline(LinearSVC(), ("S",)).fit(views, groups, groups=groups)
 

@@ -113,8 +113,8 @@ class Related:
         k = min(most, found, len(self.groups) if codes is None else int(np.bincount(codes).max()))
         if k < 2:
             raise UsboostError(
-                f"2 parts by group need as many groups, and 2 rows of a class, but there "
-                f"{'is' if found == 1 else 'are'} {found}; leave --group out"
+                f"rows cannot be divided by group: that needs 2 groups, and 2 rows of a class, but there "
+                f"{'is' if found == 1 else 'are'} {found}; leave --group out, or choose a single model"
             )
         splitter = (GroupKFold if codes is None else StratifiedGroupKFold)(
             k, shuffle=True, random_state=seed % 2**32
