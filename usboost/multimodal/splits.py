@@ -131,6 +131,7 @@ def _parts(rows: Rows, folds: int, seed: int) -> Iterator[tuple[np.ndarray, np.n
 
 
 def _grouped(rows: Rows, folds: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    assert rows.groups is not None
     found = len(np.unique(rows.groups))
     if found < folds:
         raise UsboostError(
