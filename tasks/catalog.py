@@ -169,6 +169,7 @@ def _custom(raw: Path, settings: Settings, work: Path, progress: Progress | None
         size=sizes.image_size or custom.SIZE,
         channels=chosen.channels,
         skip_unreadable=chosen.skip_unreadable,
+        text_model=chosen.text_model,
         work=work,
         workers=os.cpu_count() or 1,
         progress=progress,

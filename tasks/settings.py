@@ -56,6 +56,7 @@ class Custom(Section):
     split_column: str | None
     categorical: list[str]
     text: list[str] = []
+    text_model: str | None = None
     drop: list[str]
     missing: list[str] = []
     images_root: str | None = None

@@ -84,11 +84,9 @@ ESTIMATORS = {
     "ridge": SplitColumnsRegressor(RidgeBaseline()),
 }
 
-EXPECTED_FAILURES = {
-    "check_methods_subset_invariance": "float32 products round by the number of rows; 1e-7 is asked for",
-    "check_methods_sample_order_invariance": "float32 products round by the row's place; 1e-9 is asked for",
-}
-"""Of estimators that hold a network, and only where the machine's BLAS rounds so; others fail none."""
+ROUNDED = ("check_methods_subset_invariance", "check_methods_sample_order_invariance")
+"""These ask for 1e-7 and 1e-9. Float32 products round by the number of rows and a row's place, and whether
+that passes depends on the processor: of networks and ridge regressions a test below asks for 2e-5."""
 
 WITHOUT_NETWORKS = (
     *("2WL of trees", "LightGBM", "Earlyboost"),
@@ -105,26 +103,28 @@ COUNT_ROWS = (
 penalty."""
 
 
+def among(estimator: Any, names: tuple[str, ...]) -> bool:
+    return repr(estimator) in {repr(ESTIMATORS[name]) for name in names}
+
+
 def expected_failures(estimator: Any) -> dict[str, str]:
-    def among(names: tuple[str, ...]) -> bool:
-        return repr(estimator) in {repr(ESTIMATORS[name]) for name in names}
-
-    known = {} if among(WITHOUT_NETWORKS) else EXPECTED_FAILURES
-    if among(COUNT_ROWS):
-        known = known | {
-            "check_sample_weight_equivalence_on_dense_data": "rows are drawn, binned or shuffled"
-        }
-    return known
+    if not among(estimator, COUNT_ROWS):
+        return {}
+    return {"check_sample_weight_equivalence_on_dense_data": "rows are drawn, binned or shuffled"}
 
 
-@parametrize_with_checks(list(ESTIMATORS.values()), expected_failed_checks=expected_failures)
+@parametrize_with_checks(
+    list(ESTIMATORS.values()), expected_failed_checks=expected_failures, xfail_strict=True
+)
 def test_scikit_learns_checks(estimator: Any, check: Callable[[Any], None]) -> None:
+    if getattr(check, "func", check).__name__ in ROUNDED and not among(estimator, WITHOUT_NETWORKS):
+        pytest.skip("float32 products round differently on each processor")
     check(estimator)
 
 
 @pytest.mark.parametrize("name", [name for name in ESTIMATORS if name not in WITHOUT_NETWORKS])
 def test_networks_answer_the_same_for_a_subset_to_float32(name: str) -> None:
-    """What the expected failures are about, to the accuracy that there is."""
+    """What the checks that round ask for, to the accuracy that there is."""
     X, y = make_blobs(60, 4, random_state=0)
     model = clone(ESTIMATORS[name]).fit(X, y)
     answer = model.predict if is_regressor(model) else model.predict_proba

@@ -29,6 +29,7 @@ from usboost.models.bfv_network import BoostedFeatureNetworkRegressor
 from usboost.models.chosen import ChosenRegressor
 from usboost.models.gbm import BoostedFeatures
 from usboost.models.persistence import load, save
+from usboost.models.refit import for_all_rows
 from usboost.models.ridge_baseline import RidgeBaseline
 from usboost.models.two_branch import TwoBranchNetworkRegressor
 from usboost.models.two_weak_learner_regressor import TwoWeakLearnerRegressor
@@ -178,13 +179,15 @@ def test_ridge_is_scikit_learns_by_leave_one_out() -> None:
     model = RidgeBaseline(penalties=(10.0, 0.1, 1e-3)).fit(views, Y)
     alphas = np.array([10.0, 0.1, 1e-3]) * 240  # the columns' mean eigenvalue
     expected = RidgeCV(alphas).fit(x, Y)
-    assert model.penalty_ == pytest.approx(expected.alpha_, rel=1e-5)
+    assert model.penalty_ * 240 == pytest.approx(expected.alpha_, rel=1e-5)
     np.testing.assert_allclose(model.predict(views), expected.predict(x), rtol=1e-5, atol=1e-3)
     without = np.arange(240) != 7
     one = Ridge(expected.alpha_).fit(x[without], Y[without]).predict(x[[7]])
     z = (Y - Y.mean()) / Y.std()
     found = Y.mean() + Y.std() * model.out_of_fold(views, z)[7, 0]
     assert found == pytest.approx(one[0], rel=1e-4)
+    again = for_all_rows(model).fit(views, Y)  # with the penalty that was chosen
+    np.testing.assert_allclose(again.predict(views), model.predict(views), rtol=1e-6)
 
 
 def test_boosting_goes_on_from_the_ridge_start_that_has_not_seen_the_row() -> None:

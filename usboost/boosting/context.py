@@ -9,6 +9,7 @@ import numpy as np
 
 from usboost.boosting.callbacks import Callback, EarlyStopping, History
 from usboost.boosting.checkpoint import Checkpoint
+from usboost.data.related import Related
 from usboost.data.views import Views
 
 
@@ -23,6 +24,7 @@ class FitContext:
     checkpoint : opened for this fit, or None
     weights, held_weights : float64, positive: how many rows each training and each validation sample stands
         for; None for 1
+    related : how the training samples are related, for those who divide them; None: in no way
     """
 
     validation: tuple[Views, np.ndarray] | None = None
@@ -30,6 +32,13 @@ class FitContext:
     checkpoint: Checkpoint | None = None
     weights: np.ndarray | None = None
     held_weights: np.ndarray | None = None
+    related: Related | None = None
+
+    @property
+    def apart(self) -> Related | None:
+        """How they are related, for a part of a model that divides them; None where all are of one group or
+        time, so that it divides them by chance."""
+        return self.related if self.related is not None and self.related.several else None
 
     def watch(self, monitor: str | None = None, patience: int | None = None) -> Watch:
         """What watches the fit: its history, early stopping on `monitor` with validation data, callbacks."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from usboost.evaluation.metrics import SMALLEST
@@ -45,7 +47,12 @@ def temperature_of(probabilities: np.ndarray, y: np.ndarray, weight: np.ndarray 
 
 
 def calibrated(
-    probabilities: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None, *, seed: int = 0
+    probabilities: np.ndarray,
+    y: np.ndarray,
+    weight: np.ndarray | None = None,
+    *,
+    seed: int = 0,
+    folds: Sequence[tuple[np.ndarray, np.ndarray]] | None = None,
 ) -> float:
     """The temperature of rows that the model did not see, or 1.0 if it does not help.
 
@@ -55,18 +62,22 @@ def calibrated(
     Parameters
     ----------
     As of `temperature_of`; seed : of the parts.
+    folds : instead of the parts, positions of rows that a temperature is found on and of rows that are scored
+        at it, each row once at most.
     """
     n = len(y)
     if n < 2 * FOLDS:
         return 1.0
     logs = _logs(probabilities)
-    part = np.random.default_rng(seed).permutation(n) % FOLDS
-    gains = np.empty(n)
-    for k in range(FOLDS):
-        rows, others = part == k, part != k
+    if folds is None:
+        part = np.random.default_rng(seed).permutation(n) % FOLDS
+        folds = [(np.flatnonzero(part != k), np.flatnonzero(part == k)) for k in range(FOLDS)]
+    gains, scored = np.zeros(n), np.zeros(n)
+    for others, rows in folds:
         found = temperature_of(probabilities[others], y[others], None if weight is None else weight[others])
         gains[rows] = _losses(logs[rows], y[rows], 1.0) - _losses(logs[rows], y[rows], found)
-    shares = np.full(n, 1 / n) if weight is None else weight / weight.sum()
+        scored[rows] = 1.0 if weight is None else weight[rows]
+    shares = scored / scored.sum()
     mean = float(shares @ gains)
     error = float(np.sqrt(np.square(shares) @ np.square(gains - mean)))
     return temperature_of(probabilities, y, weight) if mean > max(error, _SMALLEST_GAIN) else 1.0

@@ -112,6 +112,14 @@ class Spectrum:
             left_out[:] = mean
         return Solution(coefficients, mean - self.mean @ coefficients, alpha, left_out)
 
+    def path(self, values: np.ndarray, alphas: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The regressions of values (n,) by every penalty: coefficients (p, A), intercepts (A,), float64."""
+        mean = float(self.share @ values)
+        along = self.along(((values - mean) * self.root[:, 0])[:, None])
+        shrunk = along * np.sqrt(self.eigenvalues)[:, None] / (self.eigenvalues[:, None] + alphas)
+        coefficients = self.directions @ shrunk
+        return coefficients, mean - self.mean @ coefficients
+
     def along(self, target: np.ndarray) -> np.ndarray:
         """Uᵀ target: float64 (r, D)."""
         return (self.basis.T @ target.astype(self.basis.dtype)).astype(np.float64)

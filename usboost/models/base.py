@@ -11,6 +11,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
+from usboost.data.related import Related
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.files.parts import Registry
@@ -67,6 +68,8 @@ class ViewsClassifier(ClassifierMixin, ViewsEstimator):
         y: Sequence[Any] | np.ndarray,
         validation: tuple[Any, ...] | None = None,
         sample_weight: Sequence[float] | np.ndarray | None = None,
+        groups: Sequence[Any] | np.ndarray | None = None,
+        times: Sequence[Any] | np.ndarray | None = None,
     ) -> ViewsClassifier:
         """Fit to the views of n samples and their labels.
 
@@ -81,6 +84,11 @@ class ViewsClassifier(ClassifierMixin, ViewsEstimator):
             How many rows each sample stands for: 2 is the row twice, 0 is no row, ½ half a one. Their sum
             matters, too, wherever rows are counted, as in leaves; scale weights that only say how much
             rows matter to a mean of 1. Rows are drawn (validation, folds, batches) whatever their weights.
+        groups : (n,), optional
+            Rows of one group are never on both sides of a split that the fit makes for itself: samples set
+            aside, an ensemble's folds, out-of-fold scores. See `usboost.data.related.Related`.
+        times : (n,) numbers or dates, optional, instead of groups
+            The later rows are those that judge a fit.
 
         Raises
         ------
@@ -96,7 +104,8 @@ class ViewsClassifier(ClassifierMixin, ViewsEstimator):
             check_classification_targets(labels)
         except ValueError as error:
             raise UsboostError(f"y does not hold class labels: {error}") from None
-        samples = Samples.counted(views, labels, sample_weight)
+        related = Related.of(groups, times, len(views))
+        samples = Samples.counted(views, labels, sample_weight, related=related)
         labels = samples.y
         self.classes_, codes = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:

@@ -79,7 +79,8 @@ class _OnBoostedFeatures(ViewsEstimator):
             self.gbm_ = settings.fit(table, y, context.weights).gbm_
             if self.out_of_fold:
                 unseen = np.empty((len(y), self.gbm_.n_features), dtype=np.float32)
-                for rows, block in settings.out_of_fold(table, y, weights=context.weights):
+                folds = settings.out_of_fold(table, y, weights=context.weights, related=context.apart)
+                for rows, block in folds:
                     unseen[rows] = block
                 views = views.with_view(BFV, Table.from_numeric(unseen))
         else:

@@ -220,7 +220,13 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
         raise UsboostError(f"unknown loss {self.loss!r}; choose 'squared' or 'cross_entropy'")
 
     def fit(
-        self, X: Any, y: Any, validation: tuple[Any, ...] | None = None, sample_weight: Any = None
+        self,
+        X: Any,
+        y: Any,
+        validation: tuple[Any, ...] | None = None,
+        sample_weight: Any = None,
+        groups: Any = None,
+        times: Any = None,
     ) -> BoostedNetworkClassifier:
         """Fit to n samples and their labels.
 
@@ -230,7 +236,7 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
             any network), or a `Table`
         y : (n,) labels of any type that sorts
         validation : (X, y) or (X, y, sample_weight), optional
-        sample_weight : as of `usboost.models.base.ViewsClassifier.fit`
+        sample_weight, groups, times : as of `usboost.models.base.ViewsClassifier.fit`
 
         Raises
         ------
@@ -241,7 +247,7 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
         table = self._table(X, reset=True)
         if validation is not None:
             validation = {VIEW: self._table(validation[0])}, *validation[1:]
-        super().fit({VIEW: table}, y, validation, sample_weight)
+        super().fit({VIEW: table}, y, validation, sample_weight, groups, times)
         self.n_features_in_ = table.n_columns
         return self
 

@@ -17,7 +17,7 @@ from usboost.errors import UsboostError
 from usboost.evaluation.metrics import rmse, score
 from usboost.learners.trees.tree import Tree
 from usboost.models.base import MODELS, ViewsClassifier
-from usboost.models.estimator import ViewsEstimator
+from usboost.models.estimator import Samples, ViewsEstimator
 from usboost.models.inner_fits import InnerFits
 from usboost.models.regressor import ViewsRegressor
 
@@ -48,8 +48,8 @@ class _Choice(ViewsEstimator):
         held, held_y = context.validation
         self.losses_, self.chosen_name_ = {}, ""
         for index, (name, candidate) in enumerate(self.candidates.items()):
-            train = views, self._given(y), context.weights
-            validation = held, self._given(held_y), context.held_weights
+            train = Samples(views, self._given(y), context.weights, context.related)
+            validation = Samples(held, self._given(held_y), context.held_weights)
             model = InnerFits(context.checkpoint, context.callbacks).fit(
                 clone(candidate), f"c{index}", train, validation
             )

@@ -106,7 +106,13 @@ class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
         self.checkpoint = checkpoint
 
     def fit(
-        self, X: Any, y: Any, validation: tuple[Any, ...] | None = None, sample_weight: Any = None
+        self,
+        X: Any,
+        y: Any,
+        validation: tuple[Any, ...] | None = None,
+        sample_weight: Any = None,
+        groups: Any = None,
+        times: Any = None,
     ) -> EarlyBoostClassifier:
         """Fit to n sequences and their labels.
 
@@ -118,6 +124,7 @@ class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
             Other sequences, scored after every frame and never fitted to.
         sample_weight : as of `usboost.models.base.ViewsClassifier.fit`; a sequence's D(i, k) is that of all
             rows that it stands for
+        groups, times : as there; no samples are set aside, so that they change nothing
 
         Raises
         ------
@@ -129,7 +136,7 @@ class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
         if validation is not None:
             held_out = as_sequences(validation[0], n_features, n_frames)
             validation = held_out.views(n_frames), *validation[1:]
-        super().fit(sequences.views(n_frames), y, validation, sample_weight)
+        super().fit(sequences.views(n_frames), y, validation, sample_weight, groups, times)
         self.n_features_in_ = n_features
         self.errors_ = np.array([row["error"] for row in self.history_])
         columns = range(self._loss().n_outputs)

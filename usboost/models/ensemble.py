@@ -63,7 +63,8 @@ class _Ensemble(ViewsEstimator):
     def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
         if not self.members:
             raise UsboostError("members is empty; give the models to combine by name")
-        samples, splits = Samples(views, y, context.weights), list(self._splits(y))
+        samples, related = Samples(views, y, context.weights, context.related), context.related
+        splits = list(self._splits(y)) if related is None else related.folds(self.folds, y, self.random_state)
         bags = {name: Bag(each, self._of, self._nothing(len(y))) for name, each in self.members.items()}
         ahead = 0 if context.validation is None else len(context.validation[0])
         if not math.isinf(_time_left(context.callbacks)):
@@ -127,7 +128,8 @@ class _Ensemble(ViewsEstimator):
         # its length is known, and time was left for it
         own = [each for each in callbacks if math.isinf(each.time_left())]
         model = for_all_rows(bags[best].typical()).set_params(callbacks=own)
-        model.fit(samples.views, samples.y, None, samples.weights)
+        more = {} if samples.related is None else samples.related.arguments
+        model.fit(samples.views, samples.y, None, samples.weights, **more)
         began = time.perf_counter()
         self._of(model, samples.views[some])
         self.alone_ = ROWS * (time.perf_counter() - began) / len(some)
@@ -175,7 +177,8 @@ class EnsembleClassifier(_Ensemble, ViewsClassifier):
     Each fold's fit stops early on the fold that it is not fitted to; the weights are those that predict these
     rows best (Caruana et al., 2004), which flatters members that stop early a little. Where the blend is not
     better than the best member beyond the standard error, that member alone is kept. Validation samples are
-    not looked at.
+    not looked at. Related rows are divided as `usboost.data.related.Related.folds` says: by whole groups, or
+    so that later rows judge each fit; these are half of all rows then.
 
     Parameters
     ----------

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from usboost.boosting.checkpoint import Checkpoint, identity_of
 from usboost.boosting.context import FitContext
+from usboost.data.related import Related
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.learners.trees.tree import Tree
@@ -29,14 +30,24 @@ class Samples:
     views : Views
     y : encoded labels, or targets, (n,)
     weights : float64 (n,), positive, how many rows each stands for; None for 1
+    related : how they are related; None: in no way
     """
 
     views: Views
     y: np.ndarray
     weights: np.ndarray | None = None
+    related: Related | None = None
 
     @classmethod
-    def counted(cls, views: Views, y: np.ndarray, weights: Any, *, what: str = "sample_weight") -> Samples:
+    def counted(
+        cls,
+        views: Views,
+        y: np.ndarray,
+        weights: Any,
+        *,
+        what: str = "sample_weight",
+        related: Related | None = None,
+    ) -> Samples:
         """Without the rows of weight 0, and without weights where all are 1.
 
         Parameters
@@ -44,21 +55,24 @@ class Samples:
         y : as given, of whatever type; weights : as `checked_weights` takes them, or None
         """
         if weights is None:
-            return cls(views, y)
+            return cls(views, y, None, related)
         found = checked_weights(weights, len(views), what)
         if not found.all():
             rows = np.flatnonzero(found)
             views, y, found = views[rows], y[rows], found[rows]
-        return cls(views, y, None if (found == 1).all() else found)
+            related = None if related is None else related[rows]
+        return cls(views, y, None if (found == 1).all() else found, related)
 
     def __getitem__(self, rows: np.ndarray) -> Samples:
         weights = None if self.weights is None else self.weights[rows]
-        return Samples(self.views[rows], self.y[rows], weights)
+        related = None if self.related is None else self.related[rows]
+        return Samples(self.views[rows], self.y[rows], weights, related)
 
     @property
     def parts(self) -> tuple[Any, ...]:
-        """Views, y and, if there are any, weights."""
-        return (self.views, self.y) if self.weights is None else (self.views, self.y, self.weights)
+        """Views, y and, if there are any, weights and how they are related."""
+        weights = () if self.weights is None else (self.weights,)
+        return (self.views, self.y, *weights, *(() if self.related is None else self.related.arrays))
 
 
 def checked_weights(weights: Any, n: int, what: str = "sample_weight") -> np.ndarray:
@@ -202,9 +216,8 @@ class ViewsEstimator(BaseEstimator):
         validation = None if held is None else (held.views, held.y)
         held_weights = None if held is None else held.weights
         callbacks = parameters.get("callbacks") or ()
-        self._fit(
-            train.views, train.y, FitContext(validation, callbacks, checkpoint, train.weights, held_weights)
-        )
+        context = FitContext(validation, callbacks, checkpoint, train.weights, held_weights, train.related)
+        self._fit(train.views, train.y, context)
 
     def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
         raise AttributeError("_fit is defined by each model")
@@ -228,12 +241,13 @@ class ViewsEstimator(BaseEstimator):
         parameters, y = self.get_params(deep=False), samples.y
         if not parameters.get("validation_fraction"):
             return samples, None
+        share, seed = parameters["validation_fraction"], parameters["random_state"]
+        if samples.related is not None:
+            fit_rows, held_rows = samples.related.hold_out(share, y, seed)
+            return samples[fit_rows], samples[held_rows]
         try:
             fit_rows, held_rows = train_test_split(
-                np.arange(len(y)),
-                test_size=parameters["validation_fraction"],
-                stratify=self._strata(y),
-                random_state=parameters["random_state"],
+                np.arange(len(y)), test_size=share, stratify=self._strata(y), random_state=seed
             )
         except ValueError as error:
             raise UsboostError(f"cannot set samples aside for validation: {error}") from error

@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator
-from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.model_selection import KFold, PredefinedSplit, StratifiedKFold
 
+from usboost.data.related import Related
 from usboost.data.table import Table
 from usboost.errors import UsboostError
 from usboost.evaluation.weighted import mean
@@ -195,17 +196,30 @@ class BoostedFeatures(BaseEstimator):
         return self.gbm_.features(table)
 
     def out_of_fold(
-        self, table: Table, y: np.ndarray, n_folds: int = 5, weights: np.ndarray | None = None
+        self,
+        table: Table,
+        y: np.ndarray,
+        n_folds: int = 5,
+        weights: np.ndarray | None = None,
+        related: Related | None = None,
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Row numbers and BFVs, fold by fold, each from a GBM that never saw those rows.
 
         In-sample leaf values (the paper's) are optimistic: the network is then trained on features
         that are better than those it meets later. Columns mean different trees in each fold, so
-        what the folds share is each column's place in the sequence of stages.
+        what the folds share is each column's place in the sequence of stages. Of related rows the folds are
+        whole groups, or stretches of time.
         """
-        cut = KFold if y.dtype.kind == "f" else StratifiedKFold
+        cut: Any = KFold if y.dtype.kind == "f" else StratifiedKFold
         folds = cut(n_folds, shuffle=True, random_state=self.random_state)
+        if related is not None:
+            folds = PredefinedSplit(related.parts(n_folds, y, self.random_state))
         for seen, unseen in folds.split(np.zeros(len(y)), y):
+            if y.dtype.kind != "f" and len(np.unique(y[seen])) < len(np.unique(y)):
+                raise UsboostError(
+                    "a class is in one part of the rows only, so features out of fold do not know of it; "
+                    "choose features in sample, or leave the groups or times out"
+                )
             own = None if weights is None else weights[seen]
             fitted = BoostedFeatures(**self.get_params()).fit(table[seen], y[seen], own)
             yield unseen, fitted.transform(table[unseen])

@@ -7,15 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from usboost.boosting.callbacks import Callback, tell
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.rounds import Round
-from usboost.data.views import Views
-
-Labelled = tuple[Views, np.ndarray, np.ndarray | None]
-"""Rows, their labels or targets, and their weights if they have any."""
+from usboost.models.estimator import Samples
 
 
 @dataclass(frozen=True)
@@ -33,11 +28,11 @@ class InnerFits:
     checkpoint: Checkpoint | None
     callbacks: Sequence[Callback]
 
-    def fit(self, model: Any, name: str, train: Labelled, stop: Labelled) -> Any:
+    def fit(self, model: Any, name: str, train: Samples, stop: Samples) -> Any:
         """`model`, unfitted, fitted with the outer fit's callbacks."""
         return self._fit(model, name, train, stop, self.callbacks)
 
-    def fit_or_load(self, model: Any, name: str, train: Labelled, stop: Labelled) -> Any:
+    def fit_or_load(self, model: Any, name: str, train: Samples, stop: Samples) -> Any:
         """The same, or the model as an earlier run saved it: then it has no ``history_``."""
         from usboost.models import persistence
 
@@ -53,14 +48,16 @@ class InnerFits:
         return fitted
 
     def _fit(
-        self, model: Any, name: str, train: Labelled, stop: Labelled, callbacks: Sequence[Callback]
+        self, model: Any, name: str, train: Samples, stop: Samples, callbacks: Sequence[Callback]
     ) -> Any:
         model.set_params(callbacks=list(callbacks))
         if self.checkpoint is not None and _keeps_rounds(model):
             model.set_params(checkpoint=self.checkpoint.folder / name)
-        validation = stop[:2] if stop[2] is None else stop
-        weights = {} if train[2] is None else {"sample_weight": train[2]}
-        return model.fit(*train[:2], validation, **weights)
+        validation = (stop.views, stop.y) if stop.weights is None else (stop.views, stop.y, stop.weights)
+        more = {} if train.related is None else train.related.arguments
+        if train.weights is not None:
+            more["sample_weight"] = train.weights
+        return model.fit(train.views, train.y, validation, **more)
 
 
 def _keeps_rounds(model: Any) -> bool:

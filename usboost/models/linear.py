@@ -12,6 +12,7 @@ from scipy.special import log_softmax, softmax
 from usboost.boosting.callbacks import Callback, tell, watched
 from usboost.boosting.context import FitContext
 from usboost.boosting.rounds import Clock, Round
+from usboost.data.related import Related
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.weighted import mean
@@ -111,6 +112,7 @@ class LinearBaseline(LinearOnViews, ViewsClassifier):
         X: Views | Mapping[str, Any],
         codes: np.ndarray,
         weights: np.ndarray | None = None,
+        related: Related | None = None,
         folds: int = 5,
     ) -> np.ndarray:
         """The centred scores that each training row gets from a fit to the other folds' rows.
@@ -119,6 +121,8 @@ class LinearBaseline(LinearOnViews, ViewsClassifier):
         ----------
         X, codes : the n rows that this model was fitted to, and their classes' positions 0..M−1
         weights : float64 (n,), positive, of the rows, each in one fold whatever its weight; None for 1
+        related : how the rows are related: the folds are then of whole groups, or stretches of time, each
+            scored by a fit to those before and after it; None: drawn by chance
 
         Returns
         -------
@@ -127,13 +131,11 @@ class LinearBaseline(LinearOnViews, ViewsClassifier):
         self._check_fitted()
         x, n_classes = self._rows(as_views(X)), len(self.classes_)
         fits, scores = Multinomial(x, weights), np.empty((len(codes), n_classes))
-        turn, rank = np.empty((2, len(codes)), dtype=np.int64)
-        order = np.random.default_rng(self.random_state).permutation(len(codes))
-        rank[order] = np.arange(len(codes))
-        for k in range(n_classes):  # stratified, however few rows a class has, in any order of the classes
-            rows = order[codes[order] == k]
-            turn[rows] = (np.arange(len(rows)) + rank[rows[:1]].sum()) % folds
-        for fold in range(folds):
+        if related is not None:
+            turn = related.parts(folds, codes, self.random_state)
+        else:
+            turn = _turns(codes, n_classes, folds, self.random_state)
+        for fold in range(int(turn.max()) + 1):
             seen = turn != fold
             coefficients, intercepts = fits.fit(codes, n_classes, self.penalty_, seen, self.max_iter)
             scores[~seen] = x[~seen] @ coefficients + intercepts
@@ -160,3 +162,14 @@ class LinearBaseline(LinearOnViews, ViewsClassifier):
     def predict_proba(self, X: Views | Mapping[str, Any]) -> np.ndarray:
         """Class probabilities, float64 (n, M), columns as in ``classes_``."""
         return softmax(self.scores(X), axis=1)
+
+
+def _turns(codes: np.ndarray, n_classes: int, folds: int, seed: int) -> np.ndarray:
+    """The fold of each row, int64 (n,): stratified, also by rare classes, in any order of the classes."""
+    turn, rank = np.empty((2, len(codes)), dtype=np.int64)
+    order = np.random.default_rng(seed).permutation(len(codes))
+    rank[order] = np.arange(len(codes))
+    for k in range(n_classes):
+        rows = order[codes[order] == k]
+        turn[rows] = (np.arange(len(rows)) + rank[rows[:1]].sum()) % folds
+    return turn

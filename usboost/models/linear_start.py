@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from usboost.data.related import Related
 from usboost.data.views import Views
 from usboost.evaluation.weighted import error_of_mean, mean
 
@@ -37,6 +38,7 @@ def fit_start(
     y: np.ndarray,
     fit: Callable[[Any], None],
     weights: np.ndarray | None = None,
+    related: Related | None = None,
 ) -> LinearStart:
     """Fit it with all its views, and without those that are optional.
 
@@ -51,12 +53,13 @@ def fit_start(
     views, y : of the n training rows; y as the model takes it
     fit : fits such a model to these rows
     weights : float64 (n,), positive, of the rows; None for 1
+    related : how the rows are related: then a row's score is of a fit without its group or stretch of time
     """
 
     def fitted(names: Sequence[str]) -> tuple[Any, np.ndarray]:
         model = clone(settings).set_params(views=tuple(names))
         fit(model)
-        return model, model.out_of_fold(views, y, weights)
+        return model, model.out_of_fold(views, y, weights, related)
 
     names = tuple(settings.views)
     model, scores = fitted(names)

@@ -13,6 +13,7 @@ import torch
 from usboost.boosting.callbacks import Callback, tell
 from usboost.boosting.context import FitContext
 from usboost.boosting.rounds import Clock, Round
+from usboost.data.related import Related
 from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError
 from usboost.files.arrays import read_arrays, write_arrays
@@ -81,7 +82,7 @@ class _Package(_Scikit):
             settings |= {"iterations": self.n_trees}
         return imported(package.classes[self._task()])(**settings)
 
-    def _ready(self, y: np.ndarray) -> Any:
+    def _ready(self, y: np.ndarray, related: Related | None) -> Any:
         return self._made()
 
     def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:

@@ -12,6 +12,7 @@ from sklearn.model_selection import train_test_split
 
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.context import FitContext
+from usboost.data.related import Related
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.models.base import MODELS
@@ -89,12 +90,7 @@ class PredictionIntervals(ViewsRegressor):
 
     def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
         self._check()
-        try:
-            fit_rows, held_rows = train_test_split(
-                np.arange(len(y)), test_size=self.calibration_fraction, random_state=self.random_state
-            )
-        except ValueError as error:
-            raise UsboostError(f"cannot set samples aside for calibration: {error}") from error
+        fit_rows, held_rows = self._divided(y, context.related)
         self.n_calibration_ = len(held_rows)
         weights = np.ones(len(y)) if context.weights is None else context.weights
         total = float(weights[held_rows].sum())
@@ -108,14 +104,16 @@ class PredictionIntervals(ViewsRegressor):
         validation: tuple[Any, ...] | None = context.validation
         if validation is not None:
             validation = *validation, context.held_weights
-        sample_weight = None if context.weights is None else weights[fit_rows]
+        more = {} if context.related is None else context.related[fit_rows].arguments
+        if context.weights is not None:
+            more["sample_weight"] = weights[fit_rows]
         self.lower_ = self.upper_ = None
 
         def fitted(**changes: Any) -> ViewsRegressor:
             model = clone(self._unfitted()).set_params(**changes)
             if "callbacks" in model.get_params(deep=False):
                 model.set_params(callbacks=list(context.callbacks))
-            return model.fit(train, seen, validation, sample_weight)
+            return model.fit(train, seen, validation, **more)
 
         self.regressor_ = fitted()
         if self.method == "quantiles":
@@ -128,6 +126,18 @@ class PredictionIntervals(ViewsRegressor):
         held = np.cumsum(weights[held_rows][order])
         self.margin_ = float(outside[order[np.searchsorted(held, place - 1e-9 * total)]])
         self.history_, self.best_round_ = self.regressor_.history_, self.regressor_.best_round_
+
+    def _divided(self, y: np.ndarray, related: Related | None) -> tuple[np.ndarray, np.ndarray]:
+        """Rows to fit to, and calibration rows."""
+        if related is not None:
+            return related.hold_out(self.calibration_fraction, None, self.random_state)
+        try:
+            fit_rows, held_rows = train_test_split(
+                np.arange(len(y)), test_size=self.calibration_fraction, random_state=self.random_state
+            )
+        except ValueError as error:
+            raise UsboostError(f"cannot set samples aside for calibration: {error}") from error
+        return fit_rows, held_rows
 
     def _check(self) -> None:
         if not 0 < self.level < 1:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import RegressorMixin
 
+from usboost.data.related import Related
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.weighted import deviation, mean, median
@@ -38,6 +39,8 @@ class ViewsRegressor(RegressorMixin, ViewsEstimator):
         y: Sequence[Any] | np.ndarray,
         validation: tuple[Any, ...] | None = None,
         sample_weight: Sequence[float] | np.ndarray | None = None,
+        groups: Sequence[Any] | np.ndarray | None = None,
+        times: Sequence[Any] | np.ndarray | None = None,
     ) -> ViewsRegressor:
         """Fit to the views of n samples and their targets.
 
@@ -48,7 +51,7 @@ class ViewsRegressor(RegressorMixin, ViewsEstimator):
         validation : (X, y) or (X, y, sample_weight), optional
             Samples for early stopping; otherwise `validation_fraction` of the training samples is set aside
             (0 for none: the last round is then kept).
-        sample_weight : as of `usboost.models.base.ViewsClassifier.fit`
+        sample_weight, groups, times : as of `usboost.models.base.ViewsClassifier.fit`
 
         Raises
         ------
@@ -61,7 +64,9 @@ class ViewsRegressor(RegressorMixin, ViewsEstimator):
         if not len(targets):
             raise UsboostError("there is no row to fit to (0 samples); give some")
         self.n_features_in_ = len(views.names)
-        train, held = self._set_aside(Samples.counted(views, targets, sample_weight), validation)
+        related = Related.of(groups, times, len(views))
+        samples = Samples.counted(views, targets, sample_weight, related=related)
+        train, held = self._set_aside(samples, validation)
         self.target_centre_ = self._centre(train.y, train.weights)
         self.target_scale_ = self._scale(train.y - self.target_centre_, train.weights)
         train = replace(train, y=self._standardised(train.y))

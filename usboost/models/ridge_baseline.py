@@ -9,13 +9,17 @@ import numpy as np
 from usboost.boosting.callbacks import Callback, tell, watched
 from usboost.boosting.context import FitContext
 from usboost.boosting.rounds import Clock, Round
+from usboost.data.related import Related
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.weighted import mean
 from usboost.learners.networks.backbones import Backbone
-from usboost.learners.spectrum import GRID, Solution, Spectrum
+from usboost.learners.spectrum import GRID, Spectrum
 from usboost.models.linear_views import LinearOnViews
 from usboost.models.regressor import ViewsRegressor
+
+FOLDS = 5
+"""Parts of rows that are related."""
 
 
 class RidgeBaseline(LinearOnViews, ViewsRegressor):
@@ -23,7 +27,8 @@ class RidgeBaseline(LinearOnViews, ViewsRegressor):
 
     Numbers are standardised, categories one-hot, pictures the centred features of a frozen backbone, all on
     one scale. One eigendecomposition gives the exact leave-one-out error of every penalty, so that no
-    samples need be set aside.
+    samples need be set aside. Of related rows a penalty's error is that of `Related.folds`: of whole groups
+    left out, or of later rows.
 
     Parameters
     ----------
@@ -40,9 +45,9 @@ class RidgeBaseline(LinearOnViews, ViewsRegressor):
     ----------
     target_centre_, target_scale_ : mean and standard deviation of the training targets
     coefficients_ : float32 (p, 1); intercepts_ : float32 (1,), of standardised targets
-    penalty_ : the α kept
+    penalty_ : the one kept, in the units of `penalties`
     history_ : one dict: "penalty", "risk_train", the leave-one-out mean squared error of standardised
-        targets, and with validation data "risk_val"
+        targets (of related rows, that of the rows left out), and with validation data "risk_val"
     best_round_, n_estimators_ : 1
     """
 
@@ -75,34 +80,77 @@ class RidgeBaseline(LinearOnViews, ViewsRegressor):
     def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
         watch, clock = context.watch(), Clock()
         with watched(self, watch.callbacks):
-            solved = self._solve(self._learn(views, context.weights), y, context.weights)
+            x, weights = self._learn(views, context.weights), context.weights
+            penalties, spectrum = self._penalties(), Spectrum(x, counts=weights)
+            risk = None
+            if context.apart is not None:
+                risks = self._risks(x, y, penalties, weights, context.apart)
+                penalties, risk = penalties[[risks.argmin()]], float(risks.min())
+            solved = spectrum.solve(y[:, None], penalties * spectrum.scale)
             self.coefficients_ = solved.coefficients.astype(np.float32)
             self.intercepts_ = solved.intercept.astype(np.float32)
-            self.penalty_, self.best_round_ = solved.alpha, 1
-            metrics = {"penalty": solved.alpha, "risk_train": _risk(solved.left_out, y, context.weights)}
+            self.penalty_, self.best_round_ = solved.alpha / spectrum.scale, 1
+            if risk is None:
+                risk = _risk(solved.left_out, y, weights)
+            metrics = {"penalty": self.penalty_, "risk_train": risk}
             if context.validation is not None:
                 held, held_y = context.validation
                 metrics["risk_val"] = _risk(self._linear(held), held_y, context.held_weights)
             tell(watch.callbacks, Round(1, None, metrics, clock.seconds()))
         self.history_ = watch.history
 
-    def _solve(self, x: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> Solution:
+    def _penalties(self) -> np.ndarray:
         penalties = GRID if self.penalties is None else np.asarray(self.penalties, dtype=np.float64)
         if not penalties.size or not (penalties > 0).all():
             raise UsboostError(f"penalties are one or more positive numbers, not {self.penalties}")
-        spectrum = Spectrum(x, counts=weights)
-        return spectrum.solve(y[:, None], penalties * spectrum.scale)
+        return penalties
 
-    def out_of_fold(self, views: Views, y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+    def _risks(
+        self,
+        x: np.ndarray,
+        y: np.ndarray,
+        penalties: np.ndarray,
+        weights: np.ndarray | None,
+        related: Related,
+    ) -> np.ndarray:
+        """The mean squared error of each penalty on rows left out as they are related, float64 (A,)."""
+        losses, counts = [], []
+        for seen, held in related.folds(FOLDS, y, self.random_state):
+            own = None if weights is None else weights[seen]
+            spectrum = Spectrum(x[seen], counts=own)
+            coefficients, intercepts = spectrum.path(y[seen], penalties * spectrum.scale)
+            losses.append(np.square(x[held] @ coefficients + intercepts - y[held][:, None]))
+            counts.append(np.ones(len(held)) if weights is None else weights[held])
+        return np.average(np.concatenate(losses), axis=0, weights=np.concatenate(counts))
+
+    def out_of_fold(
+        self,
+        views: Views,
+        y: np.ndarray,
+        weights: np.ndarray | None = None,
+        related: Related | None = None,
+    ) -> np.ndarray:
         """What each training row gets from the fit to all others, float64 (n, 1), standardised.
 
         Parameters
         ----------
         views, y, weights : the n rows that this model was fitted to, their standardised targets and weights;
             a row is left out as a whole, whatever its weight
+        related : how the rows are related: then what a row gets is from a fit without its part of whole
+            groups, or its stretch of time
         """
         self._check_fitted()
-        return self._solve(self._rows(views), y, weights).left_out
+        x, penalty = self._rows(views), np.array([self.penalty_])
+        if related is None or np.isinf(self.penalty_):
+            spectrum = Spectrum(x, counts=weights)
+            return spectrum.solve(y[:, None], penalty * spectrum.scale).left_out
+        part, found = related.parts(FOLDS, y, self.random_state), np.empty((len(y), 1))
+        for k in range(int(part.max()) + 1):
+            seen = part != k
+            spectrum = Spectrum(x[seen], counts=None if weights is None else weights[seen])
+            coefficients, intercept = spectrum.path(y[seen], penalty * spectrum.scale)
+            found[~seen] = x[~seen] @ coefficients + intercept
+        return found
 
     def losses(self, scores: np.ndarray, y: np.ndarray) -> np.ndarray:
         """The squared error of each row, float64 (n,), by scores as `out_of_fold` gives them."""

@@ -12,11 +12,13 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from sklearn.calibration import CalibratedClassifierCV
+from sklearn.model_selection import PredefinedSplit
 from sklearn.utils.validation import has_fit_parameter
 
 from usboost.boosting.callbacks import Callback, tell, watched
 from usboost.boosting.context import FitContext
 from usboost.boosting.rounds import Clock, Round
+from usboost.data.related import Related
 from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError
 from usboost.learners.dimensions import Integer, Real, Space
@@ -55,8 +57,8 @@ class _Scikit(MatrixOnViews):
         self._check_fitted()
         return 1
 
-    def _ready(self, y: np.ndarray) -> Any:
-        """The estimator to be fitted to labels or targets (n,)."""
+    def _ready(self, y: np.ndarray, related: Related | None) -> Any:
+        """The estimator to be fitted to labels or targets (n,), of which the first rows are related."""
         made = clone(self.estimator)
         if "random_state" in made.get_params(deep=False):
             made.set_params(random_state=self.random_state)
@@ -80,7 +82,7 @@ class _Scikit(MatrixOnViews):
             told = not given
             if held is not None and self.stops_early:
                 given |= {"eval_set": [held], "verbose": False}
-            ready = self._ready(y)
+            ready = self._ready(y, context.apart)
             if weights is not None:
                 if not has_fit_parameter(ready, "sample_weight"):
                     raise Unsuited(f"a {type(ready).__name__} takes no weights; leave it out")
@@ -104,7 +106,8 @@ class ScikitBaseline(_Scikit, ViewsClassifier):
     Parameters
     ----------
     estimator : a classifier; without ``predict_proba`` its decisions are calibrated by a sigmoid, fitted to
-        out-of-fold ones
+        out-of-fold ones. One that divides the rows by itself (``LogisticRegressionCV``, say) does not know
+        how they are related
     views : names of the views it reads
     stops_early : whether its ``fit`` takes the validation rows as ``eval_set``; else it learns from them, too
     validation_fraction, random_state, callbacks : as everywhere
@@ -136,12 +139,25 @@ class ScikitBaseline(_Scikit, ViewsClassifier):
         self.random_state = random_state
         self.callbacks = callbacks
 
-    def _ready(self, y: np.ndarray) -> Any:
-        made = super()._ready(y)
+    def _ready(self, y: np.ndarray, related: Related | None) -> Any:
+        made = super()._ready(y, related)
         if hasattr(made, "predict_proba"):
             return made
         fewest = int(np.bincount(y)[np.unique(y)].min())
-        return CalibratedClassifierCV(made, ensemble=False, cv=min(5, max(2, fewest)))
+        cv = min(5, max(2, fewest)) if related is None else self._parts(y, related)
+        return CalibratedClassifierCV(made, ensemble=False, cv=cv)
+
+    def _parts(self, y: np.ndarray, related: Related) -> PredefinedSplit:
+        """Parts of related training rows; validation rows after them, if there are any, are one more."""
+        n = sum(map(len, related.arguments.values()))
+        part = related.parts(5, y[:n], self.random_state)
+        part = np.append(part, np.full(len(y) - n, part.max() + 1))
+        if any(len(np.unique(y[part != k])) < len(np.unique(y)) for k in range(int(part.max()) + 1)):
+            raise Unsuited(
+                f"the decisions of a {type(self.estimator).__name__} cannot be calibrated, as some class is "
+                "in one part of the groups or times only; name an estimator with predict_proba"
+            )
+        return PredefinedSplit(part)
 
     def predict_proba(self, X: Views | Mapping[str, Any]) -> np.ndarray:
         """Class probabilities, float64 (n, M), columns as in ``classes_``."""

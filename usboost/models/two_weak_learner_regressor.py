@@ -158,7 +158,7 @@ class TwoWeakLearnerRegressor(BoostedWeakLearners, ViewsRegressor):
 
     def _fit_start_model(self, model: Any, views: Views, y: np.ndarray, context: FitContext) -> None:
         held = context.validation and Samples(*context.validation, context.held_weights)
-        model.fit_standardised(Samples(views, y, context.weights), held)
+        model.fit_standardised(Samples(views, y, context.weights, context.related), held)
 
     def _mark_start(self, model: Any) -> None:
         model._as_part()

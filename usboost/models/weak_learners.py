@@ -115,7 +115,7 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
         def fit(model: Any) -> None:
             self._fit_start_model(model, views, y, context)
 
-        fitted = fit_start(settings, self.optional, views, y, fit, context.weights)
+        fitted = fit_start(settings, self.optional, views, y, fit, context.weights, context.apart)
         self.start_, self.left_out_ = fitted.model, fitted.left_out
         found = [self._from_scores(fitted.scores)]
         if context.validation is not None:

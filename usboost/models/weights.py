@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from usboost.data.related import Related
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 
@@ -16,12 +17,13 @@ Weighted = tuple[Views, np.ndarray, np.ndarray | None]
 """Rows, their labels, and their weights if they have any."""
 
 
-def fit_weighted(model: Any, train: Weighted, held: Weighted | None) -> None:
-    """Fit a model; only where there are weights need it know of them."""
+def fit_weighted(model: Any, train: Weighted, held: Weighted | None, related: Related | None = None) -> None:
+    """Fit a model; only where there are weights, or training rows are related, need it know of them."""
+    more = {} if related is None else related.arguments
     if train[2] is None:
-        model.fit(*train[:2], *([held[:2]] if held else []))
+        model.fit(*train[:2], *([held[:2]] if held else []), **more)
     else:
-        model.fit(*train[:2], held, sample_weight=train[2])
+        model.fit(*train[:2], held, sample_weight=train[2], **more)
 
 
 def balanced(codes: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:

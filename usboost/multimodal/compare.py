@@ -23,7 +23,7 @@ from usboost.evaluation.names import LOWER_IS_BETTER, METRICS_OF, RANKING, check
 from usboost.evaluation.statistics import LEVEL, corrected_t_test, holm
 from usboost.evaluation.task import TASKS
 from usboost.models.weights import fit_weighted
-from usboost.multimodal.fit import check_classes, counted_rows, rows_of, weights_of
+from usboost.multimodal.fit import check_classes, counted_rows, related_of, rows_of, weights_of
 from usboost.multimodal.kept import KeptFits
 from usboost.multimodal.splits import Fold
 from usboost.multimodal.splits import folds_of as split_into_folds
@@ -258,7 +258,8 @@ def _scored(table: OwnTable, encoding: Encoding, model: Any, fold: Fold) -> dict
     train, val, test = (table.views(encoding, rows) for rows in (fold.train, fold.val, fold.test))
     started = time.perf_counter()
     weights, held, unseen = (weights_of(table, rows) for rows in (fold.train, fold.val, fold.test))
-    fit_weighted(model, (train, table.labels[fold.train], weights), (val, table.labels[fold.val], held))
+    fitted_to, stopping = (train, table.labels[fold.train], weights), (val, table.labels[fold.val], held)
+    fit_weighted(model, fitted_to, stopping, related_of(table, fold.train))
     seconds = time.perf_counter() - started
     task = TASKS[table.task]
     scores = task.ranked(table.labels[fold.test], task.predict(model, test), unseen)

@@ -19,6 +19,7 @@ from usboost.datasets.custom.columns import text_of
 from usboost.datasets.custom.own import OwnTable
 from usboost.datasets.custom.source import FrameRows
 from usboost.datasets.custom.table import FEWEST, read_own
+from usboost.datasets.custom.text_models import allow
 from usboost.errors import UsboostError
 from usboost.models import zoo
 from usboost.multimodal import bundle as bundles
@@ -41,6 +42,10 @@ class _Multimodal(BaseEstimator):
     images: Columns
     categorical: Columns
     text: Columns
+    text_model: str | None
+    group: str | None
+    time: str | None
+    split: str | None
     drop: Columns
     missing: Columns
     images_root: Path | str | None
@@ -90,11 +95,16 @@ class _Multimodal(BaseEstimator):
         """The rows with their labels, groups, times and weights, if there are any, as further columns."""
         if y is None:
             raise UsboostError("fit requires y to be passed, but the target y is None; pass the labels")
-        taken, names = set(frame.columns), {}
+        named = {"group": self.group, "time": self.time, "split": self.split}
+        taken, names = set(frame.columns), {role: name for role, name in named.items() if name is not None}
         given = {"label": y, "group": groups, "time": times, "weight": weights}
         for role, values in given.items():
             if values is None:
                 continue
+            if role in names:
+                raise UsboostError(
+                    f"{role}s are given, and the column {names[role]!r}; leave one of them out"
+                )
             column = values.array if isinstance(values, (pd.Series, pd.Index)) else np.asarray(values)
             if column.ndim == 2 and column.shape[1] == 1:
                 column = column_or_1d(column, warn=True)
@@ -114,6 +124,7 @@ class _Multimodal(BaseEstimator):
             group=names.get("group"),
             time=names.get("time"),
             weight=names.get("weight"),
+            split=names.get("split"),
             image=_listed(self.images),
             categorical=_listed(self.categorical),
             text=_listed(self.text),
@@ -122,6 +133,7 @@ class _Multimodal(BaseEstimator):
             size=self.size,
             pool="mean" if self.pool_images else None,
             skip_unreadable=self.skip_unreadable,
+            text_model=self.text_model,
             **self._of_labels(),
         )
 
@@ -184,8 +196,13 @@ class _Multimodal(BaseEstimator):
         self.bundle_.save(Path(folder))
 
     @classmethod
-    def load(cls, folder: Path | str) -> Self:
+    def load(cls, folder: Path | str, text_model: str | None = None) -> Self:
         """The estimator of a model that `save` or `usboost fit` wrote.
+
+        Parameters
+        ----------
+        text_model : the model of sentence-transformers that reads its texts, if there is one: it may then be
+            loaded, which what a file names may not.
 
         Raises
         ------
@@ -198,6 +215,9 @@ class _Multimodal(BaseEstimator):
             raise UsboostError(f"{folder} holds a model for {card.task}; load it with the other class")
         pictures = card.images
         made = cls(model=card.model, images=pictures.columns if pictures else None, random_state=card.seed)
+        if text_model is not None:
+            allow(text_model)
+            made.set_params(text_model=text_model)
         if pictures:
             made.set_params(size=pictures.size[0], pool_images=pictures.pooled)
         made.bundle_, made.scores_ = (
@@ -254,6 +274,11 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
     fast_predict : of a blend, keep its best model alone, fitted to all rows
     random_state : of the rows for early stopping, which are 15 %, and of the model
     callbacks : of the fit, see `usboost.boosting.callbacks`
+    text_model : model of sentence-transformers, by its name or path, that reads texts; by default their
+        n-grams count
+    group, time, split : column of X that says how rows are divided, and is no feature: those of one group
+        stay on one side, the later ones are for early stopping, or train, val and test. They hold inside the
+        fit, too, see `usboost.data.related.Related`. `predict` does not need the column
 
     Attributes
     ----------
@@ -291,6 +316,10 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
         fast_predict: bool = False,
         random_state: int = 0,
         callbacks: Sequence[Callback] | None = None,
+        text_model: str | None = None,
+        group: str | None = None,
+        time: str | None = None,
+        split: str | None = None,
     ) -> None:
         self.model = model
         self.images = images
@@ -316,6 +345,10 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
         self.fast_predict = fast_predict
         self.random_state = random_state
         self.callbacks = callbacks
+        self.text_model = text_model
+        self.group = group
+        self.time = time
+        self.split = split
 
     def fit(
         self, X: Any, y: Any, groups: Any = None, times: Any = None, sample_weight: Any = None
@@ -326,8 +359,8 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
         ----------
         X : DataFrame of n rows, or an array (n, p)
         y : (n,) labels; rows whose label is missing are left out
-        groups : (n,), optional; rows of one group are never on both sides of early stopping
-        times : (n,), optional; the later rows are those for early stopping
+        groups : (n,), optional; rows of one group are never on both sides of a split, also inside the fit
+        times : (n,), optional; the later rows are those for early stopping, and judge fits inside the fit
         sample_weight : (n,) numbers of at least 0, optional; how many rows each stands for, see
             `usboost.models.base.ViewsClassifier.fit`
 
@@ -398,6 +431,10 @@ class MultimodalRegressor(RegressorMixin, _Multimodal):
         fast_predict: bool = False,
         random_state: int = 0,
         callbacks: Sequence[Callback] | None = None,
+        text_model: str | None = None,
+        group: str | None = None,
+        time: str | None = None,
+        split: str | None = None,
     ) -> None:
         self.model = model
         self.images = images
@@ -419,6 +456,10 @@ class MultimodalRegressor(RegressorMixin, _Multimodal):
         self.fast_predict = fast_predict
         self.random_state = random_state
         self.callbacks = callbacks
+        self.text_model = text_model
+        self.group = group
+        self.time = time
+        self.split = split
 
     def fit(
         self, X: Any, y: Any, groups: Any = None, times: Any = None, sample_weight: Any = None

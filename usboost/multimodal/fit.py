@@ -11,13 +11,14 @@ from typing import Any, Literal
 import numpy as np
 
 from usboost.boosting.callbacks import Callback
+from usboost.data.related import Related, Split
 from usboost.data.views import Views
 from usboost.datasets.custom import text_file
 from usboost.datasets.custom.encoding import Encoding
 from usboost.datasets.custom.own import OwnTable
 from usboost.datasets.custom.written import plain_form
 from usboost.errors import UsboostError
-from usboost.evaluation.calibration import calibrated, tempered
+from usboost.evaluation.calibration import FOLDS, calibrated, tempered
 from usboost.evaluation.metrics import best_threshold, row_losses
 from usboost.evaluation.task import TASKS, Task
 from usboost.evaluation.weighted import error_of_mean, mean
@@ -139,10 +140,10 @@ def fit(
             factors[table.labels[rows]] * (1.0 if each is None else each)
             for rows, each in ((train, own), (held, weights))
         )
-    fitted_to = table.views(encoding, train), table.labels[train], own
+    fitted_to, related = (table.views(encoding, train), table.labels[train], own), related_of(table, train)
     if keep is not None:
-        keep.keep(model, fitted_to, (held_views, labels, stopping))
-    fit_weighted(model, fitted_to, (held_views, labels, stopping))
+        keep.keep(model, (*fitted_to, *arrays_of(related)), (held_views, labels, stopping))
+    fit_weighted(model, fitted_to, (held_views, labels, stopping), related)
     seconds = time.perf_counter() - started
     predicted = task.predict(model, held_views)
     helps = None
@@ -150,7 +151,8 @@ def fit(
         helps = _pictures_help(model, task, held_views, labels, predicted, weights)
     answers: dict[str, Any] = {}
     if table.classes:
-        temperature = calibrated(predicted, labels, weights, seed=seed) if calibrate else 1.0
+        folds = calibration_folds(table, held, seed)
+        temperature = calibrated(predicted, labels, weights, seed=seed, folds=folds) if calibrate else 1.0
         predicted = tempered(predicted, temperature)
         answers = {"temperature": temperature, "threshold": threshold}
         if threshold == "f1":
@@ -174,9 +176,10 @@ def fit(
         everything, counts = everything[order], None if counts is None else counts[order]
         encoding = table.fit_encoding(everything)
         fitted_to = table.views(encoding, everything), table.labels[everything], counts
+        related = related_of(table, everything)
         if keep is not None:
-            keep.keep(model, fitted_to)
-        fit_weighted(model, fitted_to, None)
+            keep.keep(model, (*fitted_to, *arrays_of(related)))
+        fit_weighted(model, fitted_to, None, related)
         rows = (len(everything), 0)
     card = card_of(table, encoding, model=name, rows=rows, scores=scores, seed=seed, **answers)
     return Fitted(
@@ -237,6 +240,24 @@ def rows_of(table: OwnTable) -> Rows:
     """What decides how a table's rows may be divided."""
     codes = table.labels if table.classes else None
     return Rows(len(table), codes, table.groups, table.times, table.split)
+
+
+def related_of(table: OwnTable, rows: np.ndarray) -> Related | None:
+    """How some rows are related, for splits inside a fit; None: in no way."""
+    return rows_of(table)[rows].related
+
+
+def arrays_of(related: Related | None) -> tuple[np.ndarray, ...]:
+    """For the digest of what is fitted to."""
+    return () if related is None else related.arrays
+
+
+def calibration_folds(table: OwnTable, held: np.ndarray, seed: int) -> list[Split] | None:
+    """How validation rows are divided to see whether a temperature helps; None: by chance."""
+    related = related_of(table, held)
+    if related is None or not related.several:
+        return None
+    return related.folds(FOLDS, np.zeros(len(held)), seed)
 
 
 def check_classes(table: OwnTable, train: np.ndarray, *others: np.ndarray) -> None:

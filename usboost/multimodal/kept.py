@@ -18,6 +18,7 @@ from usboost.datasets.custom.own import OwnTable
 from usboost.errors import UsboostError
 from usboost.evaluation.names import RANKING
 from usboost.learners.networks.embeddings import picture_digests
+from usboost.multimodal.fit import arrays_of, related_of
 from usboost.multimodal.splits import Fold
 
 FILE = "fits.jsonl"
@@ -112,7 +113,7 @@ class KeptFits:
 
 
 def table_digest(table: OwnTable) -> str:
-    """Of what is read of a table: its columns, labels, weights and pictures."""
+    """Of what is read of a table: its columns, labels, weights, groups or times, and pictures."""
     found = hashlib.sha256()
     for name, column in table.features.items():
         found.update(f"{name} {column.dtype.kind} ".encode())
@@ -120,6 +121,8 @@ def table_digest(table: OwnTable) -> str:
     found.update((table.text_model or "").encode())
     found.update(json.dumps(table.classes).encode() + table.labels.tobytes())
     found.update(b"" if table.weights is None else table.weights.tobytes())
+    for array in arrays_of(related_of(table, np.arange(len(table)))):
+        found.update(array.tobytes())
     for name, view in table.pictures.items():
         for column in getattr(view, "columns", (view,)):
             found.update(name.encode() + picture_digests(column).tobytes())

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
+from sklearn.model_selection import KFold, StratifiedKFold
 
+from usboost.data.related import Related, by_time
 from usboost.datasets.files.sampling import stratified_parts, stream
 from usboost.errors import UsboostError
 
@@ -39,6 +40,13 @@ class Rows:
         fields = (self.codes, self.groups, self.times, self.splits)
         return Rows(len(rows), *(None if each is None else each[rows] for each in fields))
 
+    @property
+    def related(self) -> Related | None:
+        """How they are related, for splits inside a fit."""
+        if self.groups is None and self.times is None:
+            return None
+        return Related(self.groups, self.times)
+
 
 @dataclass(frozen=True)
 class Fold:
@@ -63,18 +71,8 @@ def hold_out(rows: Rows, seed: int, share: float = HELD_OUT) -> tuple[np.ndarray
     """
     if rows.splits is not None:
         return np.flatnonzero(rows.splits == "train"), np.flatnonzero(rows.splits == "val")
-    if rows.times is not None:
-        order, starts = _by_time(rows.times)
-        if len(starts) < 2:
-            raise UsboostError(
-                "all rows have the same time, so none is later than the others; leave --time out"
-            )
-        cut = starts[1:][np.abs(starts[1:] - (1 - share) * rows.n).argmin()]
-        return np.sort(order[:cut]), np.sort(order[cut:])
-    if rows.groups is not None:
-        parts = max(2, round(1 / share))
-        train, held = next(_grouped(rows, min(parts, len(np.unique(rows.groups))), seed))
-        return train, held
+    if rows.related is not None:
+        return rows.related.hold_out(share, rows.codes, seed)
     if rows.codes is None:
         order = np.random.default_rng(seed).permutation(rows.n)
         cut = round((1 - share) * rows.n)
@@ -109,7 +107,7 @@ def _parts(rows: Rows, folds: int, seed: int) -> Iterator[tuple[np.ndarray, np.n
         test = rows.splits == "test"
         yield np.flatnonzero(~test), np.flatnonzero(test)
     elif rows.times is not None:
-        order, starts = _by_time(rows.times)
+        order, starts = by_time(rows.times)
         if len(starts) < folds + 2:
             raise UsboostError(
                 f"{folds} folds by time need {folds + 2} different times, but there are {len(starts)}; "
@@ -132,22 +130,14 @@ def _parts(rows: Rows, folds: int, seed: int) -> Iterator[tuple[np.ndarray, np.n
         yield from splitter(folds, shuffle=True, random_state=seed).split(np.zeros(rows.n), rows.codes)
 
 
-def _by_time(times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows from the earliest to the latest, and where each different time begins among them."""
-    order = np.argsort(times, kind="stable")
-    ranked = times[order]
-    return order, np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1]))
-
-
 def _grouped(rows: Rows, folds: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     assert rows.groups is not None
     found = len(np.unique(rows.groups))
-    if found < max(2, folds):
+    if found < folds:
         raise UsboostError(
-            f"{max(2, folds)} parts by group need as many groups, but there {'is' if found == 1 else 'are'} "
+            f"{folds} parts by group need as many groups, but there {'is' if found == 1 else 'are'} "
             f"{found}; ask for fewer folds, or leave --group out"
         )
-    splitter = GroupKFold if rows.codes is None else StratifiedGroupKFold
-    yield from splitter(folds, shuffle=True, random_state=seed % 2**32).split(
-        np.zeros(rows.n), rows.codes, rows.groups
-    )
+    part = Related(groups=rows.groups).parts(folds, rows.codes, seed)
+    for k in range(folds):
+        yield np.flatnonzero(part != k), np.flatnonzero(part == k)

@@ -19,7 +19,7 @@ from usboost.learners.networks.training import pick_device
 from usboost.models.paths import with_settings
 from usboost.models.weights import Weighted
 from usboost.multimodal.compare import Build
-from usboost.multimodal.fit import check_classes, counted_rows, rows_of, weights_of
+from usboost.multimodal.fit import check_classes, counted_rows, related_of, rows_of, weights_of
 from usboost.multimodal.kept import table_digest
 from usboost.multimodal.splits import Rows, folds_of, hold_out
 from usboost.tuning.run import Part, Task
@@ -149,7 +149,8 @@ def part_of(table: OwnTable, train: np.ndarray, held: np.ndarray, scored: np.nda
         return table.views(encoding, rows), table.labels[rows], weights_of(table, rows)
 
     stopping = of(held)
-    return Part(of(train), stopping, stopping if scored is held else of(scored))
+    unseen = stopping if scored is held else of(scored)
+    return Part(of(train), stopping, unseen, related_of(table, train))
 
 
 def _with(model: Any, fixed: Mapping[str, Any]) -> Any:

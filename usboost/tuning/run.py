@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_limits
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.rounds import Round
+from usboost.data.related import Related
 from usboost.errors import UsboostError
 from usboost.evaluation.names import LOWER_IS_BETTER
 from usboost.models.estimator import ViewsEstimator
@@ -32,11 +33,13 @@ Score = Callable[[Any, Weighted], Mapping[str, float]]
 
 @dataclass(frozen=True)
 class Part:
-    """Rows to fit to, rows that stop the fit, and rows that are scored, which may be the same."""
+    """Rows to fit to, rows that stop the fit, and rows that are scored, which may be the same; and how those
+    to fit to are related."""
 
     train: Weighted
     held: Weighted
     scored: Weighted
+    related: Related | None = None
 
 
 @dataclass(frozen=True)
@@ -127,7 +130,7 @@ def _fitted(task: Task, job: Job) -> Trial:
         if "checkpoint" in model.get_params(deep=False):
             decides = {"model": trial.model, "settings": repr(dict(trial.settings)), "part": k}
             model.set_params(checkpoint=Checkpoint(job.folder / CHECKPOINT / str(k), decides))
-        fit_weighted(model, part.train, part.held)
+        fit_weighted(model, part.train, part.held, part.related)
         scores.append(task.score(model, part.scored))
         if k == 0:
             end = finite({0: rungs.best}).get(0)

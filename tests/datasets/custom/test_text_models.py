@@ -9,16 +9,24 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 from safetensors.numpy import load_file, save_file
+from sklearn.base import clone
 
+from tasks import settings
+from tasks.catalog import DATASETS
 from tests.multimodal.conftest import run
+from usboost import MultimodalClassifier, MultimodalRegressor
 from usboost.datasets.custom import text_file, text_models
 from usboost.datasets.custom.source import FrameRows
 from usboost.datasets.custom.table import read_own
+from usboost.datasets.prepared import store
 from usboost.errors import UsboostError
+from usboost.models.linear import LinearBaseline
 from usboost.multimodal import bundle
 from usboost.multimodal.compare import compare
 from usboost.multimodal.models import build
+from usboost.multimodal.prepared import bundle_of
 
 PACKAGE = """
 import numpy as np
@@ -153,3 +161,64 @@ def test_kept_fits_are_of_one_text_model(package: None, tmp_path: Path) -> None:
         return found.kept
 
     assert [kept(each) for each in (None, "m", "n", "m", None)] == [0, 0, 0, 2, 2]
+
+
+def test_the_estimators(package: None, tmp_path: Path) -> None:
+    frame = table()
+    x, y = frame.drop(columns="kind"), frame["kind"]
+    model = MultimodalClassifier("logistic", text="said", text_model="m").fit(x, y)
+    assert clone(model).text_model == "m" and model.score(x, y) > 0.9
+    texts = model.bundle_.texts["said"]
+    assert isinstance(texts, text_models.EmbeddedText) and texts.model == "m"
+    model.save(tmp_path / "model")
+    forget()
+    for loaded in (
+        MultimodalClassifier.load(tmp_path / "model"),
+        MultimodalClassifier.load(tmp_path / "model", "n"),
+    ):
+        with pytest.raises(UsboostError, match=r"load\(…, text_model=…\)"):
+            loaded.predict(x)
+    permitted = MultimodalClassifier.load(tmp_path / "model", text_model="m")
+    np.testing.assert_allclose(permitted.predict_proba(x), model.predict_proba(x), atol=1e-6)
+    number = MultimodalRegressor("ridge", text="said", text_model="m").fit(
+        x, (y == "tool") * 2.5 + x["width"]
+    )
+    assert isinstance(number.bundle_.texts["said"], text_models.EmbeddedText)
+    with pytest.raises(UsboostError, match="has no column of text for --text-model m"):
+        MultimodalClassifier(text_model="m").fit(x[["width"]], y)
+
+
+def test_the_pipeline(package: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """params.yaml names the model, to prepare the table permits it, and what is served knows which it was."""
+    frame = table(80).assign(height=np.arange(80) * 1.5)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    document = yaml.safe_load((Path(__file__).parents[3] / "params.yaml").read_text())
+    assert document["custom"]["text_model"] is None
+    document |= {"profile": "own"}
+    document["custom"] |= {"table": str(tmp_path / "t.csv"), "label": "kind", "text": ["said"]}
+    stage = yaml.safe_load((Path(__file__).parents[3] / "dvc.yaml").read_text())["stages"]["prepare"]
+    assert "custom" in stage["params"]  # so a changed text model makes what is prepared stale
+    digests = []
+    for name in ("m", "n", None):
+        document["custom"]["text_model"] = name
+        (tmp_path / "raw").mkdir(exist_ok=True)
+        dataset, chosen = DATASETS["custom"], settings.parse(document)
+        dataset.obtain(tmp_path / "raw", chosen, tmp_path)
+        store.write(dataset.prepare(tmp_path / "raw", chosen, tmp_path, None), tmp_path / str(name))
+        card = store.read_card(tmp_path / str(name))
+        digests.append((card["texts"]["sha256"], (tmp_path / str(name) / "card.json").read_bytes()))
+    assert all(len(set(each)) == 3 for each in zip(*digests))
+    views, labels = store.read(tmp_path / "m", "train")
+    fitted = LinearBaseline().fit(views, labels)
+    about = {"name": "logistic", "seed": 0, "scores": {}, "folder": tmp_path / "m"}
+    bundle_of(fitted, store.read_card(tmp_path / "m"), **about).save(tmp_path / "bundle")
+    forget()
+    served = bundle.load(tmp_path / "bundle")
+    rows = frame.drop(columns="kind")
+    with pytest.raises(UsboostError, match="texts are read by the model 'm' of sentence-transformers"):
+        served.predict(rows)
+    monkeypatch.setenv(text_models.VARIABLE, "m")
+    assert (served.predict(rows)["label"] == frame["kind"]).mean() > 0.9
+    document["custom"] |= {"text": [], "drop": ["said"], "text_model": "m"}
+    with pytest.raises(UsboostError, match="has no column of text for --text-model m"):
+        DATASETS["custom"].prepare(tmp_path / "raw", settings.parse(document), tmp_path, None)

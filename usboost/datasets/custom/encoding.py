@@ -12,9 +12,8 @@ import pandas as pd
 from usboost.data.encoding import TableEncoder
 from usboost.data.views import View, Views
 from usboost.datasets.custom.dates import DateParts, dates_of
-from usboost.datasets.custom.text_models import EmbeddedText
-from usboost.datasets.custom.texts import TextNumbers, texts_of
-from usboost.datasets.custom.words import is_text
+from usboost.datasets.custom.text_models import text_numbers
+from usboost.datasets.custom.texts import TextNumbers
 from usboost.errors import UsboostError
 
 SUFFIX = "_missing"
@@ -59,15 +58,7 @@ class Encoding:
             If a column has the name of one that is added.
         """
         dates: dict[str, DateParts] = dates_of(features)
-        texts: Mapping[str, TextNumbers] = (
-            texts_of(features)
-            if text_model is None
-            else {
-                str(name): EmbeddedText.fit(features[name], text_model)
-                for name in features
-                if is_text(features[name])
-            }
-        )
+        texts = text_numbers(features, text_model)
         parts: Parts = {**dates, **texts}
         imputation = imputation_of(features, parts)
         completed = complete(features, imputation, parts)

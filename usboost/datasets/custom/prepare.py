@@ -15,9 +15,10 @@ from usboost.datasets.custom.dates import dates_of
 from usboost.datasets.custom.encoding import SUFFIX, Imputation, Parts, added, complete, imputation_of
 from usboost.datasets.custom.own import OwnTable
 from usboost.datasets.custom.pictures import PictureColumns
-from usboost.datasets.custom.table import FEWEST, read_table
+from usboost.datasets.custom.table import FEWEST, read_table, with_text_model
 from usboost.datasets.custom.table_pictures import picture_sources
-from usboost.datasets.custom.texts import TextParts, texts_of
+from usboost.datasets.custom.text_models import text_numbers
+from usboost.datasets.custom.texts import TextNumbers
 from usboost.datasets.custom.written import plain_form
 from usboost.datasets.files.image_sources import Source as Picture
 from usboost.datasets.files.sampling import random_parts, stratified_parts, stream
@@ -51,6 +52,7 @@ def prepare(
     size: int = SIZE,
     channels: int = 3,
     skip_unreadable: bool = False,
+    text_model: str | None = None,
     work: Path | None = None,
     workers: int = 1,
     progress: Progress | None = None,
@@ -81,6 +83,7 @@ def prepare(
     size : height and width of the pictures in pixels.
     channels : 1 (grey) or 3 (red, green, blue).
     skip_unreadable : count pictures that cannot be read as missing, instead of refusing them.
+    text_model : name or path of a model of sentence-transformers, which reads the texts.
     work : folder for the shards of images, needed with pictures; an interrupted preparation resumes
         there.
     workers : processes that decode and encode pictures.
@@ -122,7 +125,7 @@ def prepare(
         )
     rows = _split(raw, stream(seed, 0))
     train = raw.features.iloc[rows["train"]]
-    dates, texts = dates_of(train), texts_of(train)
+    dates, texts = dates_of(train), text_numbers(train, with_text_model(raw, text_model).text_model)
     parts: Parts = {**dates, **texts}
     imputation = imputation_of(train, parts)
     frame = complete(raw.features, imputation, parts)
@@ -179,7 +182,7 @@ def prepare(
     return Prepared(splits, views, raw.classes, card, work if images else None, _files(texts))
 
 
-def _files(texts: Mapping[str, TextParts]) -> dict[str, bytes]:
+def _files(texts: Mapping[str, TextNumbers]) -> dict[str, bytes]:
     return {text_file.FILE: text_file.to_bytes(texts)} if texts else {}
 
 

@@ -236,12 +236,7 @@ def read_own(
         others = ", ".join([*named[:1], *table.roles.dropped, *table.left_out, *named[1:]])
         raise UsboostError(f"{table.file} has no column to learn from beside {others}")
     _check_rows(table)
-    if text_model is not None and "text" not in table.kinds.values():
-        raise UsboostError(
-            f"{table.file} has no column of text for --text-model {text_model}; name one with --text, or "
-            "leave it out"
-        )
-    table = replace(table, text_model=text_model)
+    table = with_text_model(table, text_model)
     if not table.roles.image:
         return table
     form = PictureColumns(table.roles.image, size, channels, aspect, pooled=pool is not None)
@@ -254,6 +249,22 @@ def read_own(
         without=dict(zip(form.columns, map(int, found.absent.sum(axis=1)), strict=True)),
         unreadable=sum(reader.unreadable for reader in readers),
     )
+
+
+def with_text_model(table: OwnTable, text_model: str | None) -> OwnTable:
+    """The table, whose texts are read by that model.
+
+    Raises
+    ------
+    UsboostError
+        If there is a model, and no column of text for it.
+    """
+    if text_model is not None and "text" not in table.kinds.values():
+        raise UsboostError(
+            f"{table.file} has no column of text for --text-model {text_model}; name one with --text, or "
+            "leave it out"
+        )
+    return replace(table, text_model=text_model)
 
 
 def _readable(column: Column, found: Found) -> Kind:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from threading import Lock
@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from usboost.datasets.custom.texts import COMPONENTS, LEARNT_FROM, TextNumbers, largest
+from usboost.datasets.custom.texts import COMPONENTS, LEARNT_FROM, TextNumbers, largest, texts_of
+from usboost.datasets.custom.words import is_text
 from usboost.errors import UsboostError
 
 VARIABLE = "USBOOST_TEXT_MODEL"
@@ -65,8 +66,21 @@ class EmbeddedText(TextNumbers):
         return found
 
 
+def text_numbers(train: pd.DataFrame, model: str | None) -> Mapping[str, TextNumbers]:
+    """What the columns of text become, by name: by a model, which is permitted, or None, by their n-grams.
+
+    Raises
+    ------
+    UsboostError
+        As `EmbeddedText.fit`.
+    """
+    if model is None:
+        return texts_of(train)
+    return {str(name): EmbeddedText.fit(train[name], model) for name in train if is_text(train[name])}
+
+
 def allow(model: str) -> None:
-    """Permit a model to be loaded; a name in a file alone does not, as loading one may download it."""
+    """Permit a model to be loaded; a name in a saved model does not, as loading one may download it."""
     _allowed.add(model)
 
 
@@ -81,7 +95,7 @@ def embeddings(model: str, texts: Sequence[str]) -> np.ndarray:
     if model not in _allowed and model != os.environ.get(VARIABLE):
         raise UsboostError(
             f"texts are read by the model {model!r} of sentence-transformers; name it, if you trust it, with "
-            f"--text-model {model}, or in the environment variable {VARIABLE}"
+            f"--text-model {model}, load(…, text_model=…), or the environment variable {VARIABLE}"
         )
     with _lock:  # such a model is not made for several threads
         known = _known.setdefault(model, {})

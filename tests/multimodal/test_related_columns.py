@@ -1,0 +1,160 @@
+"""Groups and times of a person's table reach every split inside a fit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.models.test_related_rows import NotingClassifier, leaking, noted  # noqa: F401
+from tests.multimodal.conftest import numbers, run
+from usboost import MultimodalClassifier, MultimodalRegressor, UsboostError
+from usboost.boosting.checkpoint import identity_of
+from usboost.datasets.custom.source import FrameRows
+from usboost.datasets.custom.table import read_own
+from usboost.evaluation.calibration import calibrated
+from usboost.models.ensemble import EnsembleClassifier
+from usboost.multimodal import bundle
+from usboost.multimodal.compare import compare
+from usboost.multimodal.fit import arrays_of, calibration_folds, fit, related_of, rows_of
+from usboost.multimodal.kept import table_digest
+from usboost.multimodal.splits import hold_out
+from usboost.multimodal.tune import tune
+from usboost.tuning.search import Plan
+
+N = 120
+
+
+def table(seed: int = 0) -> pd.DataFrame:
+    """Columns row (its number), group and day, which is not the order of the rows."""
+    rng = np.random.default_rng(seed)
+    days = pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.permutation(N) // 2, unit="D")
+    kind = rng.choice(["a", "b"], N)
+    return pd.DataFrame(
+        {"row": np.arange(N) * 1.5, "group": rng.integers(0, 30, N), "day": days, "kind": kind}
+    )
+
+
+def blend(seed: int) -> EnsembleClassifier:
+    return EnsembleClassifier({"one": NotingClassifier()}, folds=3, random_state=seed)
+
+
+@pytest.mark.parametrize("key", ["group", "time"])
+def test_a_comparison_and_a_search(noted, key, tmp_path):  # noqa: F811
+    frame = table()
+    column = {"group": "group", "time": "day"}[key]
+    own = read_own(
+        FrameRows(frame), label="kind", drop=["group" if key == "time" else "day"], **{key: column}
+    )
+    found = compare(own, {"blend": blend}, folds=2, keep=tmp_path / "kept")
+    assert not found.failures and len(noted) == 6
+    tune(own, {"blend": blend}, out=tmp_path / "tuned", plan=Plan(trials=1))
+    assert len(noted) >= 7
+    for train, held, related in noted:
+        (values,) = related.values()
+        assert len(values) == len(train) and len(np.unique(values)) > 1 and len(held)
+    assert compare(own, {"blend": blend}, folds=2, keep=tmp_path / "kept").kept == 2
+    other = read_own(FrameRows(frame), label="kind", drop=["group", "day"])
+    assert table_digest(other) != table_digest(own)
+
+
+def test_a_blend_that_is_fitted_by_the_command(tmp_path):
+    views, y, groups = leaking(24, 8)
+    frame = pd.DataFrame(views["S"].numeric[:, :12]).rename(columns=lambda k: f"x{k}")
+    frame = frame.assign(patient=groups, kind=np.where(y, "yes", "no"))
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    roles = (tmp_path / "t.csv", "--label", "kind", "--preset", "good", "--rounds", 5)
+    losses = []
+    for more in (("--drop", "patient"), ("--group", "patient")):
+        done = run("fit", *roles, *more, "--out", tmp_path / more[0])
+        assert done.exit_code == 0, done.output
+        losses.append(bundle.load(tmp_path / more[0]).model.blend_loss_)
+    assert losses[0] < 0.2 and losses[1] > 0.5
+    one = frame.assign(patient=np.where(frame["patient"] < 20, "old", "new"))
+    one.to_csv(tmp_path / "t.csv", index=False)
+    found = run("fit", *roles, "--group", "patient", "--out", tmp_path / "m")
+    assert found.exit_code == 1 and "rows cannot be divided by group" in found.stderr
+
+
+def test_the_estimators_take_a_column_or_values():
+    frame = numbers(120)
+    x, y = frame.drop(columns="kind"), frame["kind"]
+    patient, day = np.arange(120) // 3, np.arange(120) * 1.5
+    values = MultimodalClassifier("lgbm", rounds=3).fit(x, y, groups=patient)
+    column = MultimodalClassifier("lgbm", rounds=3, group="group").fit(x.assign(group=patient), y)
+    assert column.bundle_.card.dropped == ["group"]
+    np.testing.assert_array_equal(values.predict_proba(x), column.predict_proba(x))  # without the column
+    times = MultimodalRegressor("lgbm", rounds=3).fit(x, x["width"] + 0.5, times=day)
+    by_name = MultimodalRegressor("lgbm", rounds=3, time="day").fit(x.assign(day=day), x["width"] + 0.5)
+    np.testing.assert_array_equal(times.predict(x), by_name.predict(x))
+    part = np.repeat(["train", "val", "test"], [80, 30, 10])
+    split = MultimodalClassifier("lgbm", rounds=3, split="part").fit(x.assign(part=part), y)
+    assert split.bundle_.card.rows == {"train": 80, "val": 30}
+    with pytest.raises(UsboostError, match="groups are given, and the column 'group'; leave one of them out"):
+        MultimodalClassifier(group="group").fit(x.assign(group=patient), y, groups=patient)
+    with pytest.raises(UsboostError, match="rows are divided in one way"):
+        MultimodalClassifier(group="group").fit(x.assign(group=patient), y, times=day)
+
+
+def test_calibration_is_judged_by_other_groups_and_later_rows():
+    frame = table()
+    held = np.arange(0, N, 2)
+    of = {"group": ("day", frame["group"].to_numpy()), "time": ("group", frame["day"].to_numpy())}
+    for key, (other, values) in of.items():
+        column = {"group": "group", "time": "day"}[key]
+        own = read_own(FrameRows(frame), label="kind", drop=[other], **{key: column})
+        folds = calibration_folds(own, held, 0)
+        assert folds is not None and 2 <= len(folds) <= 5
+        for others, rows in folds:
+            first, second = values[held[others]], values[held[rows]]
+            assert first.max() < second.min() if key == "time" else not set(first) & set(second)
+    assert calibration_folds(read_own(FrameRows(frame), label="kind"), held, 0) is None
+    # probabilities that are too sure in one half and right in the other: it depends on who judges
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 400)
+    p = np.where(y, 0.9, 0.1)
+    p[:200] = np.where(rng.random(200) < 0.4, 1 - p[:200], p[:200])
+    p = np.column_stack([1 - p, p])
+    first, second = np.arange(200), np.arange(200, 400)
+    assert calibrated(p, y) > 1 and calibrated(p, y, folds=[(first, second)]) == 1.0
+
+
+def test_one_large_group_does_not_temper_the_others():
+    rng = np.random.default_rng(0)
+    group, kind, noise = np.maximum(np.arange(600) // 15 - 3, 0), np.arange(600) % 2, rng.random(600) < 0.05
+    frame = pd.DataFrame({"group": group, "kind": np.where(kind, "yes", "no")})
+    own = read_own(FrameRows(frame.assign(x=0.5)), label="kind", group="group")
+    seed = next(seed for seed in range(99) if 0 in group[hold_out(rows_of(own), seed)[1]])
+    x = np.where(kind ^ noise ^ (group == 0), 1.5, -1.5)  # of the group that is held out the other way round
+    own = read_own(FrameRows(frame.assign(x=x)), label="kind", group="group")
+    found, (_, held) = (
+        fit(own, "logistic", seed=seed, settings={"penalties": (1e-3,)}).bundle,
+        hold_out(rows_of(own), seed),
+    )
+    p = found.model.predict_proba(own.views(found.encoding, held))
+    assert calibrated(p, own.labels[held], seed=seed) > 1 and found.card.temperature == 1.0
+
+
+@pytest.mark.parametrize("name", ["linear_trees", "2wl_ridge", "ridge"])
+def test_numbers_and_refits_of_groups_and_times(name):
+    frame = numbers(90)
+    x = frame.drop(columns="kind")
+    y = x["width"] + (x["colour"] == "red") * 3.5
+    for given in ({"groups": np.arange(90) // 4}, {"times": np.arange(90) // 2}):
+        model = MultimodalRegressor(name, rounds=3, refit=True)
+        model.fit(x, y, **given)
+        assert np.corrcoef(model.predict(x), y)[0, 1] > 0.9
+
+
+def test_a_killed_fit_of_other_groups_is_another_fit():
+    frame = table()
+    found = set()
+    for given in ({}, {"group": "group"}, {"time": "day"}):
+        drop = [name for name in ("group", "day") if name not in given.values()]
+        own = read_own(FrameRows(frame), label="kind", drop=drop, **given)
+        rows = np.arange(len(own))
+        views = own.views(own.fit_encoding(rows), rows)
+        found.add(
+            identity_of(blend(0), [(views, own.labels, None, *arrays_of(related_of(own, rows)))])["data"]
+        )
+    assert len(found) == 3

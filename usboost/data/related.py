@@ -1,0 +1,186 @@
+"""Rows that belong together or follow one another, and how they may be divided."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import GroupKFold, StratifiedGroupKFold
+
+from usboost.errors import UsboostError
+
+Split = tuple[np.ndarray, np.ndarray]
+"""Positions of rows to fit to, and of rows that judge the fit; both in rising order."""
+
+
+@dataclass(frozen=True)
+class Related:
+    """How n rows are related; one of the two is given.
+
+    In all methods y holds classes, int (n,), whose shares each part keeps as far as whole groups allow, or
+    numbers, which count for nothing.
+
+    Attributes
+    ----------
+    groups : int64 (n,): rows of one group are never on two sides of a split.
+    times : sortable (n,): no fit is judged by rows that are not later than those it has seen; rows of one
+        time stay together.
+    """
+
+    groups: np.ndarray | None = None
+    times: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, groups: Any, times: Any, n: int) -> Related | None:
+        """From what a person gives of n rows; None where that is nothing.
+
+        Raises
+        ------
+        UsboostError
+            If both are given, or there is not one for each row.
+        """
+        if groups is not None and times is not None:
+            raise UsboostError("rows are divided in one way: leave the groups out, or the times")
+        for name, each in (("groups", groups), ("times", times)):
+            if each is not None and np.shape(each) != (n,):
+                raise UsboostError(
+                    f"{name} has the shape {np.shape(each)}; give one for each of the {n} rows"
+                )
+        if groups is not None:
+            return cls(groups=np.unique(np.asarray(groups), return_inverse=True)[1].astype(np.int64))
+        return None if times is None else cls(times=np.asarray(times))
+
+    def __getitem__(self, rows: np.ndarray) -> Related:
+        return Related(*(None if each is None else each[rows] for each in (self.groups, self.times)))
+
+    @property
+    def arguments(self) -> dict[str, np.ndarray]:
+        """What a model's ``fit`` takes."""
+        found = {"groups": self.groups, "times": self.times}
+        return {name: each for name, each in found.items() if each is not None}
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """The same, each array after its name: for digests."""
+        return tuple(each for name, array in self.arguments.items() for each in (np.array(name), array))
+
+    @property
+    def several(self) -> bool:
+        """Whether there are two groups or times at least, so that rows can be divided at all."""
+        return any((array[1:] != array[:1]).any() for array in self.arguments.values())
+
+    def hold_out(self, share: float, y: np.ndarray | None, seed: int) -> Split:
+        """Rows to fit to, and about a share of all: a whole number of groups, or the last rows.
+
+        Raises
+        ------
+        UsboostError
+            If there is one group, or one time, only.
+        """
+        if self.times is not None:
+            order, starts = by_time(self.times)
+            if len(starts) < 2:
+                raise UsboostError(
+                    "all rows have the same time, so none is later than the others; leave --time out"
+                )
+            cut = _nearest(starts[1:], np.array([(1 - share) * len(order)]))[0]
+            return np.sort(order[:cut]), np.sort(order[cut:])
+        part = self.parts(max(2, round(1 / share)), y, seed)
+        return np.flatnonzero(part != 0), np.flatnonzero(part == 0)
+
+    def parts(self, most: int, y: np.ndarray | None, seed: int) -> np.ndarray:
+        """The part that each row is in, int64 (n,), 0..k−1 with k ≤ `most`: whole groups drawn by chance, or
+        stretches of time in their order.
+
+        Raises
+        ------
+        UsboostError
+            If there is one group, or one time, only.
+        """
+        if self.times is not None:
+            order, starts = by_time(self.times)
+            if len(starts) < 2:
+                raise UsboostError("all rows have the same time, so they cannot be divided; leave --time out")
+            cuts = np.unique(_nearest(starts[1:], len(order) * np.arange(1, most) / most))
+            stretches = np.empty(len(order), dtype=np.int64)
+            stretches[order] = np.searchsorted(cuts, np.arange(len(order)), side="right")
+            return stretches
+        assert self.groups is not None
+        codes = y if y is not None and y.dtype.kind in "iu" else None
+        found = len(np.unique(self.groups))
+        k = min(most, found, len(self.groups) if codes is None else int(np.bincount(codes).max()))
+        if k < 2:
+            raise UsboostError(
+                f"rows cannot be divided by group: that needs 2 groups, and 2 rows of a class, but there "
+                f"{'is' if found == 1 else 'are'} {found}; leave --group out, or choose a single model"
+            )
+        splitter = (GroupKFold if codes is None else StratifiedGroupKFold)(
+            k, shuffle=True, random_state=seed % 2**32
+        )
+        part = np.empty(len(self.groups), dtype=np.int64)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="The least populated class")
+            for index, (_, held) in enumerate(splitter.split(part, codes, self.groups)):
+                part[held] = index
+        return np.unique(part, return_inverse=True)[1]
+
+    def folds(self, most: int, y: np.ndarray, seed: int) -> list[Split]:
+        """At most so many splits: rows to fit to, among them some of each class, and rows that judge the fit.
+
+        By group, each part in turn; groups that a class would be missing without stay among the rows that
+        are fitted to. By time, the later half of the rows is cut into stretches, and each is judged by a fit
+        to all rows before it; the last stretch, whose fit has seen most rows, comes first.
+
+        Raises
+        ------
+        UsboostError
+            If the rows cannot be divided so.
+        """
+        if self.times is not None:
+            order, starts = by_time(self.times)
+            n = len(order)
+            cuts = np.unique(_nearest(starts[1:], n * (0.5 + np.arange(most) / (2 * most)))).tolist()
+            ends = [*cuts[1:], n]
+            stretches = [(np.sort(order[:a]), np.sort(order[a:b])) for a, b in zip(cuts, ends)]
+            found = [each for each in reversed(stretches) if not len(_lacking(y, each[0]))]
+            if not found:
+                raise UsboostError(
+                    "no row is later than rows of every class, so no fit can be judged by later rows; "
+                    "leave --time out, or choose a single model"
+                )
+            return found
+        part, found = self.parts(most, y, seed), []
+        for k in range(int(part.max()) + 1):
+            held = part == k
+            for label in _lacking(y, np.flatnonzero(~held)):
+                held &= self.groups != self.groups[np.argmax(y == label)]  # type: ignore[index]
+            if held.any():
+                found.append((np.flatnonzero(~held), np.flatnonzero(held)))
+        if not found:
+            raise UsboostError(
+                "each class is in one group only, so no group can be held out; leave --group out, or choose "
+                "a single model"
+            )
+        return found
+
+
+def by_time(times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rows from the earliest to the latest, and where each different time begins among them."""
+    order = np.argsort(times, kind="stable")
+    ranked = times[order]
+    return order, np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1]))
+
+
+def _nearest(starts: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Of each position the nearest of the starts, the first of equals; none where there is no start."""
+    if not len(starts):
+        return starts
+    at: np.ndarray = starts[np.abs(starts[:, None] - wanted).argmin(axis=0)]
+    return at
+
+
+def _lacking(y: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """The classes that are not among some rows."""
+    return np.setdiff1d(y, y[rows]) if y.dtype.kind in "iu" else y[:0]
