@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.mutants.breaks import BREAKS
+
 ROOT = Path(__file__).parents[2]
 
 TOY = "def double(x):\n    return 2 * x\n\n\ndef unseen(x):\n    return x + 1\n"
@@ -44,6 +46,13 @@ with copied(Path(sys.argv[1])) as copy:
     found["mended again"] = tested(copy, own)
 print(json.dumps(found))
 """
+
+
+def test_every_break_is_of_code_that_is_there_once() -> None:
+    broken = {
+        made.name: count for made in BREAKS if (count := (ROOT / made.file).read_text().count(made.old)) != 1
+    }
+    assert broken == {}
 
 
 @pytest.mark.slow

@@ -242,13 +242,13 @@ class ViewsEstimator(BaseEstimator):
         if not parameters.get("validation_fraction"):
             return samples, None
         share, seed = parameters["validation_fraction"], parameters["random_state"]
-        if samples.related is not None:
-            fit_rows, held_rows = samples.related.hold_out(share, y, seed)
-            return samples[fit_rows], samples[held_rows]
         try:
-            fit_rows, held_rows = train_test_split(
-                np.arange(len(y)), test_size=share, stratify=self._strata(y), random_state=seed
-            )
+            if samples.related is not None:
+                fit_rows, held_rows = samples.related.hold_out(share, y, seed)
+            else:
+                fit_rows, held_rows = train_test_split(
+                    np.arange(len(y)), test_size=share, stratify=self._strata(y), random_state=seed
+                )
         except ValueError as error:
             raise UsboostError(f"cannot set samples aside for validation: {error}") from error
         return samples[fit_rows], samples[held_rows]
