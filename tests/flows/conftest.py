@@ -89,15 +89,15 @@ class Workspace:
 
 
 @pytest.fixture(scope="session")
-def warm() -> Iterator[Warm]:
-    """What runs commands of Python; cold, each stage would import for seconds."""
+def warm_flows() -> Iterator[Warm]:
+    """What runs stages, each a command; cold, each would import for seconds."""
     made = Warm(COMMANDS, limit=600)
     yield made
     made.end()
 
 
 @pytest.fixture(scope="session")
-def reproduced(warm, tmp_path_factory) -> Workspace:
+def reproduced(warm_flows, tmp_path_factory) -> Workspace:
     """A workspace after `dvc repro` on tiny demo data: a table and one with pictures, four models.
 
     Made once; each test process has a copy and a home of its own.
@@ -110,12 +110,12 @@ def reproduced(warm, tmp_path_factory) -> Workspace:
         fcntl.flock(held, fcntl.LOCK_EX)  # ends with the process that holds it
         if not finished.exists():
             shutil.rmtree(made, ignore_errors=True)
-            make(made / "workspace", made / "home", warm)
+            make(made / "workspace", made / "home", warm_flows)
             finished.touch()
     own = tmp_path_factory.mktemp("own")
     shutil.copytree(made / "workspace", own / "workspace")
     copy_home(made / "home", own / "home")
-    return Workspace(own / "workspace", own / "home", warm)
+    return Workspace(own / "workspace", own / "home", warm_flows)
 
 
 def copy_home(made: Path, own: Path) -> None:

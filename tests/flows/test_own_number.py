@@ -58,7 +58,7 @@ def write_table(folder: Path) -> pd.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def made(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+def made(warm_flows: Warm, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """The workspace that the own table's path makes, with fewer models, after `dvc repro`."""
     place = tmp_path_factory.mktemp("number")
     write_table(place / "parts")
@@ -71,7 +71,7 @@ def made(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     changes |= {"custom.text": ["note"], "profiles.own.data.custom": {"image_size": 24}}
     changes |= {"profiles.own.networks.epochs": 3, "profiles.own.features.trees": 8}
     workspace.make(place / "run", profile="own", rounds=6, changes=changes)
-    found = Workspace(place / "run", place / "home", warm)
+    found = Workspace(place / "run", place / "home", warm_flows)
     found.run("dvc", "repro")
     return found
 
