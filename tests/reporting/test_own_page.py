@@ -183,7 +183,7 @@ def test_of_a_number_the_lowest_rmse_is_chosen_and_a_lead_is_positive(numbers: P
     for said in (
         *("Your data: predicting price", "has the best RMSE on the validation rows, 1,000.0,"),
         *("ahead of LightGBM on S and Baseline by more than noise", "RMSE and MAE are in the units of price"),
-        *("Always the mean", "Predicted against true", "Residuals", "Prediction intervals"),
+        *("Always these rows’ mean", "Predicted against true", "Residuals", "Prediction intervals"),
         *("1,600.0 below the prediction to 1,700.0 above it", "Validation RMSE against runtime"),
         "Risk per round",
     ):

@@ -156,7 +156,7 @@ class Regression:
         return found[metric]
 
     def constant(self, labels: np.ndarray) -> tuple[str, str, float]:
-        return "the mean", "rmse", rmse(labels, np.full(len(labels), labels.mean()))
+        return "these rows’ mean", "rmse", rmse(labels, np.full(len(labels), labels.mean()))
 
 
 TASKS: dict[str, Task] = {"classification": Classification(), "regression": Regression()}
