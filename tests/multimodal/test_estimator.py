@@ -35,6 +35,11 @@ ONE_ROW = dict.fromkeys(
 )
 
 
+ROUNDED = ("check_methods_sample_order_invariance", "check_methods_subset_invariance")
+"""These ask for 1e-9 of numbers. Float32 products differ in the seventh digit with the number of rows and a row's
+place, and whether that passes depends on the processor: a test below asks for 2e-5."""
+
+
 def exceptions(estimator: Any) -> dict[str, str]:
     return DRAWN | (ONE_ROW if is_classifier(estimator) else {})
 
@@ -46,7 +51,18 @@ def exceptions(estimator: Any) -> dict[str, str]:
     xfail_strict=True,
 )
 def test_scikit_learns_checks(estimator: Any, check: Any) -> None:
+    if getattr(check, "func", check).__name__ in ROUNDED and not is_classifier(estimator):
+        pytest.skip("float32 products round differently on each processor")
     check(estimator)
+
+
+def test_numbers_do_not_depend_on_the_other_rows_to_float32() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 4))
+    model = MultimodalRegressor(rounds=3).fit(x, x[:, 0] + rng.normal(size=60))
+    whole, order = model.predict(x), rng.permutation(60)
+    np.testing.assert_allclose(model.predict(x[order]), whole[order], atol=2e-5)
+    np.testing.assert_allclose(np.concatenate([model.predict(x[[k]]) for k in range(60)]), whole, atol=2e-5)
 
 
 @pytest.fixture(scope="module")
