@@ -36,8 +36,8 @@ ONE_ROW = dict.fromkeys(
 
 
 ROUNDED = ("check_methods_sample_order_invariance", "check_methods_subset_invariance")
-"""These ask for 1e-9 of numbers. Float32 products differ in the seventh digit with the number of rows and a row's
-place, and whether that passes depends on the processor: a test below asks for 2e-5."""
+"""These ask for 1e-9 of numbers. Float32 products differ in the seventh digit with the number of rows and a
+row's place, and whether that passes depends on the processor: a test below asks for 2e-5."""
 
 
 def exceptions(estimator: Any) -> dict[str, str]:
