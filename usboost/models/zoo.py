@@ -215,6 +215,7 @@ _ENTRIES = (
         "boosting",
         {"S": _tree()},
         {**_LOGISTIC, "shrinkage": 0.3, "start": ("U", "S")},
+        longer=5,
         compared=True,
     ),
     Entry(

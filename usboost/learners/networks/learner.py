@@ -153,6 +153,7 @@ class NetworkLearner(BaseEstimator):
         "learning_rate": Real(1e-4, 0.03, log=True),
         "batch_size": BATCH,
         "epochs": Integer(1, 4, log=True),
+        "start": Choice(("fresh", "warm")),
         "backbone__finetune": Choice(FINETUNE, where="pictures alone"),
     }
 
