@@ -80,15 +80,21 @@ class Related:
             If there is one group, or one time, only.
         """
         if self.times is not None:
-            order, starts = by_time(self.times)
-            if len(starts) < 2:
-                raise UsboostError(
-                    "all rows have the same time, so none is later than the others; leave --time out"
-                )
+            order, starts = self._several_times()
             cut = _nearest(starts[1:], np.array([(1 - share) * len(order)]))[0]
             return np.sort(order[:cut]), np.sort(order[cut:])
         part = self.parts(max(2, round(1 / share)), y, seed)
         return np.flatnonzero(part != 0), np.flatnonzero(part == 0)
+
+    def _several_times(self) -> tuple[np.ndarray, np.ndarray]:
+        """As `by_time`; one time only is refused."""
+        assert self.times is not None
+        order, starts = by_time(self.times)
+        if len(starts) < 2:
+            raise UsboostError(
+                "all rows have the same time, so none is later than the others; leave --time out"
+            )
+        return order, starts
 
     def parts(self, most: int, y: np.ndarray | None, seed: int) -> np.ndarray:
         """The part that each row is in, int64 (n,), 0..k−1 with k ≤ `most`: whole groups drawn by chance, or
@@ -100,9 +106,7 @@ class Related:
             If there is one group, or one time, only.
         """
         if self.times is not None:
-            order, starts = by_time(self.times)
-            if len(starts) < 2:
-                raise UsboostError("all rows have the same time, so they cannot be divided; leave --time out")
+            order, starts = self._several_times()
             cuts = np.unique(_nearest(starts[1:], len(order) * np.arange(1, most) / most))
             stretches = np.empty(len(order), dtype=np.int64)
             stretches[order] = np.searchsorted(cuts, np.arange(len(order)), side="right")
