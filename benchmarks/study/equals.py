@@ -25,7 +25,7 @@ from usboost.evaluation.task import TASKS
 from usboost.models import zoo
 from usboost.models.paths import with_settings
 from usboost.models.weights import fit_weighted
-from usboost.multimodal.models import Pictures, build
+from usboost.multimodal.models import Pictures, by_name
 from usboost.multimodal.tune import parts_of, tune
 from usboost.multimodal.tuned import settings_of
 from usboost.tuning.search import Plan
@@ -43,6 +43,7 @@ SOURCES = {
 SIZES = (300, 1000, 3000)
 MODELS = ("linear_trees", "crossed", "2wl_ridge", "lgbm", "forest", "logistic", "prior")
 MODELS_OF = {"census": ("linear_trees", "crossed", "lgbm", "forest", "logistic", "prior")}
+"""Others are named by ``--models``; xgboost and catboost are to be installed."""
 
 
 def cases() -> Iterator[str]:
@@ -102,13 +103,16 @@ def _census(folder: Path) -> pd.DataFrame:
 
 
 def kind_of(name: str) -> str:
-    return zoo.find(name).kind
+    return zoo.find(name).kind if name in zoo.CATALOGUE else "package"
 
 
-def built(name: str, table: OwnTable) -> Callable[[int], Any]:
-    read = Pictures(size=160) if table.pictures else False
-    views = tuple(table.pictures) or ("U",)
-    return lambda seed: build(name, pictures=read, image_views=views, seed=seed)
+def is_ours(name: str) -> bool:
+    return name in zoo.CATALOGUE and not zoo.find(name).external
+
+
+def built(names: tuple[str, ...], table: OwnTable) -> dict[str, Callable[[int], Any]]:
+    read = Pictures(size=160) if table.pictures else None
+    return by_name(names, pictures=read, image_views=tuple(table.pictures) or ("U",))
 
 
 def scored(model: Any, table: OwnTable, *, whole: bool) -> tuple[dict[str, float], np.ndarray]:
@@ -147,7 +151,7 @@ def run(case: str, data: Path, out: Path, trials: int, names: tuple[str, ...]) -
     """Search, then fit and score; what is in the folder is not made again."""
     (out / case).mkdir(parents=True, exist_ok=True)
     table = table_of(case, data, out)
-    models = {name: built(name, table) for name in names}
+    models = built(names, table)
     found = tune(
         table,
         {name: make for name, make in models.items() if kind_of(name) not in SEEDS_OF},
@@ -196,7 +200,7 @@ def table_of_results(case: str, out: Path, draws: int = 1000) -> str:
         for (name, tuned), group in rows.groupby(["model", "tuned"])
     }
     means = {key: float(each.mean()) for key, each in losses.items()}
-    rival = min((key for key in means if zoo.find(key[0]).external), key=means.__getitem__)
+    rival = min((key for key in means if not is_ours(key[0])), key=means.__getitem__)
     rng = np.random.default_rng(0)
     n = len(losses[rival])
     draw = rng.integers(0, n, (draws, n))

@@ -64,6 +64,7 @@ class _LightGBM(ViewsEstimator):
     components: int | None
     feature_fraction: float
     lambda_l2: float
+    category_l2: float
 
     gbm_: GradientBoostedTrees
     reading_: Reading
@@ -75,6 +76,7 @@ class _LightGBM(ViewsEstimator):
         "min_samples_leaf": Integer(1, 200, log=True),
         "feature_fraction": Real(0.3, 1.0),
         "lambda_l2": Choice((0.0, 0.1, 1.0, 10.0, 100.0), ordered=True),
+        "category_l2": Choice((0.0, 3.0, 10.0, 30.0, 300.0, 3000.0), ordered=True),
         "components": COMPONENTS,
     }
 
@@ -112,6 +114,7 @@ class _LightGBM(ViewsEstimator):
             "min_data_in_leaf": self.min_samples_leaf,
             "feature_fraction": self.feature_fraction,
             "lambda_l2": self.lambda_l2,
+            "cat_l2": self.category_l2,
             "seed": self.random_state,
             "num_threads": lightgbm_threads(len(y)),
             **self._objective(),
@@ -191,7 +194,7 @@ class LightGBMBaseline(_LightGBM, ViewsClassifier):
     backbone : Backbone, optional; what embeds pictures (always frozen here)
     device : where pictures are embedded
     components : pictures are read as so many principal components of their embeddings; None: as all features
-    feature_fraction, lambda_l2 : as LightGBM's
+    feature_fraction, lambda_l2 : as LightGBM's; category_l2 : its cat_l2, on splits by category
 
     Attributes
     ----------
@@ -217,6 +220,7 @@ class LightGBMBaseline(_LightGBM, ViewsClassifier):
         components: int | None = None,
         feature_fraction: float = 1.0,
         lambda_l2: float = 0.0,
+        category_l2: float = 10.0,
     ) -> None:
         self.views = views
         self.n_trees = n_trees
@@ -232,6 +236,7 @@ class LightGBMBaseline(_LightGBM, ViewsClassifier):
         self.components = components
         self.feature_fraction = feature_fraction
         self.lambda_l2 = lambda_l2
+        self.category_l2 = category_l2
 
     def _n_classes(self) -> int:
         return len(self.classes_)
@@ -285,6 +290,7 @@ class LightGBMBaselineRegressor(_LightGBM, ViewsRegressor):
         components: int | None = None,
         feature_fraction: float = 1.0,
         lambda_l2: float = 0.0,
+        category_l2: float = 10.0,
     ) -> None:
         self.views = views
         self.n_trees = n_trees
@@ -302,6 +308,7 @@ class LightGBMBaselineRegressor(_LightGBM, ViewsRegressor):
         self.components = components
         self.feature_fraction = feature_fraction
         self.lambda_l2 = lambda_l2
+        self.category_l2 = category_l2
 
     def _n_classes(self) -> int:
         return 1
