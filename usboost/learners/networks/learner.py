@@ -14,7 +14,7 @@ from torch import nn
 
 from usboost.data.views import View
 from usboost.errors import UsboostError
-from usboost.learners.base import FittedLearner, Target, check_outputs, sum_one_by_one
+from usboost.learners.base import FittedLearner, Target, check_outputs, check_share, sum_one_by_one
 from usboost.learners.dimensions import BATCH, FINETUNE, HIDDEN, Choice, Integer, Real, Space
 from usboost.learners.networks import stacked
 from usboost.learners.networks import written_out as by_hand
@@ -142,6 +142,8 @@ class NetworkLearner(BaseEstimator):
         round's.
     reads : tuple of view names, optional
         The views that it reads, several as tables side by side; by default the one with its own name.
+    row_fraction : float
+        Share of the rows, drawn anew each round, that a round's network is fitted to.
     """
 
     kind: ClassVar[str] = "network"
@@ -154,6 +156,7 @@ class NetworkLearner(BaseEstimator):
         "batch_size": BATCH,
         "epochs": Integer(1, 4, log=True),
         "start": Choice(("fresh", "warm")),
+        "row_fraction": Real(0.1, 1.0, log=True),
         "backbone__finetune": Choice(FINETUNE, where="pictures alone"),
     }
 
@@ -168,6 +171,7 @@ class NetworkLearner(BaseEstimator):
         device: str = "auto",
         backbone: Backbone | None = None,
         reads: tuple[str, ...] | None = None,
+        row_fraction: float = 1.0,
     ) -> None:
         self.hidden = hidden
         self.optimizer = optimizer
@@ -178,6 +182,7 @@ class NetworkLearner(BaseEstimator):
         self.device = device
         self.backbone = backbone
         self.reads = reads
+        self.row_fraction = row_fraction
 
     def prepare(self, view: View) -> PreparedView:
         device = pick_device(self.device)
@@ -187,6 +192,7 @@ class NetworkLearner(BaseEstimator):
     def trainer(self, prepared: PreparedView, n_outputs: int) -> NetworkTrainer:
         if self.start not in ("fresh", "warm"):
             raise UsboostError(f"a network starts 'fresh' or 'warm', not {self.start!r}")
+        check_share("row_fraction", self.row_fraction)
         return NetworkTrainer(self, prepared, n_outputs)
 
 
@@ -202,6 +208,7 @@ class NetworkTrainer:
 
     def fit(self, target: Target, *, seed: int, start: FittedLearner | None = None) -> FittedNetwork:
         learner, network, device = self._learner, self._network, self._prepared.device
+        target = target.sampled(learner.row_fraction, seed)
         if learner.start == "warm" and isinstance(start, FittedNetwork):
             start._load(network)
             reseed(network, seed)

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from usboost.learners.base import FittedLearner, Target
+from usboost.learners.base import COLUMNS, FittedLearner, Target
 from usboost.learners.trees.fitted import FittedTrees, PreparedTable
 from usboost.learners.trees.histogram import HistogramGrower, Limits
 from usboost.learners.trees.leaves import with_leaf_values
@@ -25,6 +25,8 @@ class TreeSettings(Protocol):
     category_l2: float
     max_bin: int
     num_threads: int
+    feature_fraction: float
+    row_fraction: float
 
 
 def quiet_lightgbm() -> Any:
@@ -42,6 +44,14 @@ def quiet_lightgbm() -> Any:
 
 
 _QUIET = threading.local()
+
+
+def drawn_columns(n_columns: int, fraction: float, seed: int) -> np.ndarray | None:
+    """The columns of a round, ascending: a share of them, at least one; None for all."""
+    if fraction == 1:
+        return None
+    drawn = np.random.default_rng((seed, COLUMNS)).permutation(n_columns)
+    return np.sort(drawn[: max(1, round(fraction * n_columns))])
 
 
 HISTOGRAMS = 2048
@@ -77,9 +87,10 @@ class LightGBMTrainer:
             "deterministic": True,
             "force_col_wise": True,
             "histogram_pool_size": HISTOGRAMS / n_outputs,  # each output's booster has its own
+            "feature_fraction": learner.feature_fraction,
             "verbose": -1,
         }
-        self._n_outputs, self._matrix = n_outputs, prepared.matrix
+        self._learner, self._n_outputs, self._matrix = learner, n_outputs, prepared.matrix
         self._joint = JointTrainer(learner, prepared)
         self._boosters: list[Any] = []
         lowest, highest = prepared.matrix.min(axis=0), prepared.matrix.max(axis=0)
@@ -93,7 +104,12 @@ class LightGBMTrainer:
     def fit(self, target: Target, *, seed: int, start: FittedLearner | None = None) -> FittedTrees:
         if target.metric is not None:
             return self._joint.fit(target, seed=seed, start=start)
-        quiet_lightgbm()
+        lightgbm = quiet_lightgbm()
+        target = target.sampled(self._learner.row_fraction, seed)
+        if self._boosters and self._learner.feature_fraction < 1:
+            # a booster's draws follow from its first seed, and are to follow from the round's
+            drawing = {**self._parameters, "feature_fraction_seed": seed % 2**31}
+            self._boosters = [lightgbm.Booster(drawing, self._dataset) for _ in self._boosters]
         grown = FittedTrees(tuple(self._grow(j, target) for j in range(self._n_outputs)))
         return with_leaf_values(grown, self._matrix, target)
 
@@ -139,30 +155,25 @@ class JointTrainer:
         return self._made
 
     def fit(self, target: Target, *, seed: int, start: FittedLearner | None = None) -> FittedTrees:
+        chosen, matrix = self._learner, self._prepared.matrix
+        target = target.sampled(chosen.row_fraction, seed)
         values, metric, grower = target.values, target.metric, self._grower(target.counts)
-        weights = target.fit_weights
+        weights, columns = target.fit_weights, drawn_columns(matrix.shape[1], chosen.feature_fraction, seed)
+
+        def grown(values: np.ndarray, weights: np.ndarray | None, metric: np.ndarray | None = None) -> Tree:
+            return grower.grow(values.astype(np.float64), weights, metric, columns)
+
         if metric is None:
             if weights is not None and weights.ndim == 2:
-                columns = range(values.shape[1])
-                return FittedTrees(tuple(_grown(grower, values[:, [j]], weights[:, j]) for j in columns))
-            return with_leaf_values(
-                FittedTrees((_grown(grower, values, weights),)), self._prepared.matrix, target
-            )
+                outputs = range(values.shape[1])
+                return FittedTrees(tuple(grown(values[:, [j]], weights[:, j]) for j in outputs))
+            return with_leaf_values(FittedTrees((grown(values, weights),)), matrix, target)
         if np.abs(metric.sum(axis=2)).max() > 1e-8 * np.abs(metric).max():
-            return FittedTrees((_grown(grower, values, weights, metric),))
+            return FittedTrees((grown(values, weights, metric),))
         # singular along (1, …, 1): solved in the zero-sum space, whose basis makes no difference
         basis = simplex_codewords(values.shape[1])
-        tree = _grown(grower, values @ basis, weights, basis.T @ metric @ basis)
+        tree = grown(values @ basis, weights, basis.T @ metric @ basis)
         return FittedTrees((replace(tree, value=(tree.value @ basis.T).astype(np.float32)),))
-
-
-def _grown(
-    grower: HistogramGrower,
-    values: np.ndarray,
-    weights: np.ndarray | None,
-    metric: np.ndarray | None = None,
-) -> Tree:
-    return grower.grow(values.astype(np.float64), weights, metric)
 
 
 class SklearnTrainer:
@@ -174,17 +185,24 @@ class SklearnTrainer:
     def fit(self, target: Target, *, seed: int, start: FittedLearner | None = None) -> FittedTrees:
         from sklearn.tree import DecisionTreeRegressor
 
+        target = target.sampled(self._learner.row_fraction, seed)
+        columns = drawn_columns(self._matrix.shape[1], self._learner.feature_fraction, seed)
+        matrix = self._matrix if columns is None else self._matrix[:, columns]
+
         def grow(values: np.ndarray, weights: np.ndarray | None) -> Tree:
             tree = DecisionTreeRegressor(
                 max_depth=self._learner.max_depth,
                 max_leaf_nodes=self._learner.max_leaves,
                 min_samples_leaf=self._learner.min_samples_leaf,
                 random_state=seed % 2**32,
-            ).fit(self._matrix, values, sample_weight=weights)
-            return Tree.from_sklearn(tree.tree_)
+            ).fit(matrix, values, sample_weight=weights)
+            found = Tree.from_sklearn(tree.tree_)
+            return (
+                found if columns is None else replace(found, feature=columns[found.feature].astype(np.int32))
+            )
 
         weights = target.fit_weights
         if weights is not None and weights.ndim == 2:
-            columns = range(target.values.shape[1])
-            return FittedTrees(tuple(grow(target.values[:, j], weights[:, j]) for j in columns))
+            outputs = range(target.values.shape[1])
+            return FittedTrees(tuple(grow(target.values[:, j], weights[:, j]) for j in outputs))
         return with_leaf_values(FittedTrees((grow(target.values, weights),)), self._matrix, target)

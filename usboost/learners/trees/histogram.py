@@ -69,7 +69,11 @@ class HistogramGrower:
         self._limits, self._threads, self._counts = limits, num_threads, counts
 
     def grow(
-        self, values: np.ndarray, weights: np.ndarray | None = None, metric: np.ndarray | None = None
+        self,
+        values: np.ndarray,
+        weights: np.ndarray | None = None,
+        metric: np.ndarray | None = None,
+        columns: np.ndarray | None = None,
     ) -> Tree:
         """The tree g grown greedily for Σ_i weight_i (g(x_i) − value_i)ᵀ metric_i (g(x_i) − value_i).
 
@@ -83,12 +87,14 @@ class HistogramGrower:
             seen: they do not count for `min_samples_leaf` either.
         metric : (n, D, D), symmetric and positive semi-definite, optional
             By default the identity.
+        columns : int, optional
+            Positions in the matrix of the columns that may be split on; by default all.
         """
         rows = np.arange(len(values)) if weights is None else np.flatnonzero(weights > 0)
         if weights is None:
             weights = self._counts
         moments = Moments.of(values, weights, metric, self._counts)
-        return _Growth(self._bins, moments, self._limits, self._threads).tree(rows)
+        return _Growth(self._bins, moments, self._limits, self._threads, columns).tree(rows)
 
 
 @dataclass(frozen=True)
@@ -189,7 +195,12 @@ class _Leaf:
 class _Growth:
     """One tree while it grows."""
 
-    def __init__(self, bins: Bins, moments: Moments, limits: Limits, threads: int) -> None:
+    def __init__(
+        self, bins: Bins, moments: Moments, limits: Limits, threads: int, columns: np.ndarray | None = None
+    ) -> None:
+        self._shut: np.ndarray | None = None  # bins of columns that are not to be split on
+        if columns is not None:
+            self._shut = np.repeat(~np.isin(bins.columns, columns), np.diff(bins.start))
         self._bins, self._moments, self._limits, self._threads = bins, moments, limits, threads
         self._least = max(limits.min_samples_leaf, 1) - SLACK
         self._most_leaves = min(limits.max_leaves or np.inf, 2.0**limits.max_depth)
@@ -320,6 +331,8 @@ class _Growth:
         gains += score(whole[:d] - left[:d], (whole[d:-1] + self._penalties) - left[d:-1])
         gains -= score(whole[:d].copy(), whole[d:-1] + self._moments.ridge[:, None, None])
         gains[(left[-1] < self._least) | (whole[-1] - left[-1] < self._least)] = -np.inf
+        if self._shut is not None:
+            gains[:, self._shut] = -np.inf
         return gains, left
 
     def _describe(

@@ -9,7 +9,8 @@ from sklearn.base import BaseEstimator
 from usboost.data.table import Table
 from usboost.data.views import View
 from usboost.errors import UsboostError
-from usboost.learners.dimensions import COMPONENTS, Choice, Integer, Space
+from usboost.learners.base import check_share
+from usboost.learners.dimensions import COMPONENTS, Choice, Integer, Real, Space
 from usboost.learners.trees.engines import JointTrainer, LightGBMTrainer, SklearnTrainer
 from usboost.learners.trees.fitted import FittedTrees, PreparedTable
 
@@ -41,6 +42,10 @@ class TreeLearner(BaseEstimator):
     components : int, optional
         Pictures among them are read as so many principal components of their embeddings; None: as all
         features of the embeddings.
+    feature_fraction : float
+        Share of the columns, drawn anew each round, among which that round's trees look for splits.
+    row_fraction : float
+        Share of the rows, drawn anew each round, that a round's trees are fitted to.
     num_threads : int
         One by default: at these sizes the tree then costs milliseconds and leaves the other cores
         to the network that trains beside it.
@@ -53,6 +58,7 @@ class TreeLearner(BaseEstimator):
         "max_leaves": Choice((4, 8, 16, 31, 64, 128), ordered=True),
         "min_samples_leaf": Integer(1, 200, log=True),
         "category_l2": Choice((0.0, 3.0, 30.0, 300.0, 3000.0), ordered=True),
+        "feature_fraction": Real(0.3, 1.0),
         "components": COMPONENTS,
     }
 
@@ -67,6 +73,8 @@ class TreeLearner(BaseEstimator):
         num_threads: int = 1,
         reads: tuple[str, ...] | None = None,
         components: int | None = None,
+        feature_fraction: float = 1.0,
+        row_fraction: float = 1.0,
     ) -> None:
         self.max_depth = max_depth
         self.max_leaves = max_leaves
@@ -77,6 +85,8 @@ class TreeLearner(BaseEstimator):
         self.num_threads = num_threads
         self.reads = reads
         self.components = components
+        self.feature_fraction = feature_fraction
+        self.row_fraction = row_fraction
 
     def prepare(self, view: View) -> PreparedTable:
         if not isinstance(view, Table):
@@ -86,6 +96,8 @@ class TreeLearner(BaseEstimator):
     def trainer(
         self, prepared: PreparedTable, n_outputs: int
     ) -> LightGBMTrainer | JointTrainer | SklearnTrainer:
+        check_share("feature_fraction", self.feature_fraction)
+        check_share("row_fraction", self.row_fraction)
         if self.engine == "lightgbm":
             return LightGBMTrainer(self, prepared, n_outputs)
         if self.engine == "histogram":
