@@ -15,10 +15,7 @@ from usboost.learners.trees.learner import TreeLearner
 from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
 
 ENGINES = ("lightgbm", "histogram", "sklearn")
-LEARNERS = {
-    **{engine: TreeLearner(min_samples_leaf=3, engine=engine) for engine in ENGINES},
-    "network": NetworkLearner(hidden=(8,), batch_size=64),
-}
+LEARNERS = {engine: TreeLearner(min_samples_leaf=3, engine=engine) for engine in ENGINES}
 
 
 def fitted(learner, view, target, seed=0, n_outputs=1):
@@ -97,8 +94,8 @@ def test_a_tree_splits_on_the_columns_drawn_for_its_round(engine, metric, proble
 @pytest.mark.parametrize("name", LEARNERS)
 @pytest.mark.parametrize("share", [0, -0.1, 1.1, float("nan")])
 def test_what_is_no_share_is_refused(name, share, problem):
-    for setting in ("row_fraction", "feature_fraction") if name != "network" else ("row_fraction",):
-        learner = type(LEARNERS[name])(**{setting: share})
+    for setting in ("row_fraction", "feature_fraction"):
+        learner = TreeLearner(engine=name, **{setting: share})
         with pytest.raises(UsboostError, match=f"{setting} is a share, above 0 and at most 1, not"):
             fitted(learner, problem[0], Target(problem[1]))
 
@@ -114,7 +111,7 @@ def test_a_model_of_shares_resumes_as_if_never_killed(tmp_path):
     """What a round draws follows from its seed alone."""
     views, y = make_views(3, n=300)
     learners = {
-        "U": NetworkLearner(hidden=(8,), row_fraction=0.4),
+        "U": NetworkLearner(hidden=(8,), batch_size=32, steps=7),
         "S": TreeLearner(min_samples_leaf=3, feature_fraction=0.5, row_fraction=0.6),
     }
     how = {"loss": "cross_entropy", "shrinkage": 0.3, "n_rounds": 6, "validation_fraction": 0}

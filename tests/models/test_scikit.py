@@ -92,6 +92,7 @@ class _Base(BaseEstimator):
 
     def fit(self, x, y, **given):
         self.seen_, self.given_, self.classes_ = len(x), given, np.unique(y)
+        self.x_ = x
         return self
 
 
@@ -115,7 +116,7 @@ class REGRESSOR(RegressorMixin, _Base):
         (
             "xgboost",
             "XGB",
-            "n_estimators learning_rate early_stopping_rounds n_jobs random_state "
+            "n_estimators learning_rate early_stopping_rounds n_jobs random_state enable_categorical "
             "max_depth min_child_weight subsample colsample_bytree reg_lambda",
             True,
         ),
@@ -150,7 +151,15 @@ def test_packages_that_may_be_installed(package, prefix, parameters, stops, tmp_
         found = model.estimator_
         assert 7 in found.get_params().values()
         assert found.seen_ == (80 if stops else 120)
-        assert set(found.given_) == ({"eval_set", "verbose"} if stops else set())
+        told = {"cat_features"} if package == "catboost" else set()
+        assert set(found.given_) == ({"eval_set", "verbose"} | told if stops else set())
+        if stops:  # numbers, and then categories as they are, all codes known in any rows
+            assert found.given_.get("cat_features", [2]) == [2]
+            for rows, seen in ((views[:80], found.x_), (views[80:], found.given_["eval_set"][0][0])):
+                np.testing.assert_array_equal(seen[2].cat.codes, rows["S"].codes[:, 0])
+                assert len(seen[2].cat.categories) == rows["S"].cardinalities[0]
+        else:
+            assert found.x_.shape[1] == 2 + sum(views["S"].cardinalities)
         if stops:
             assert found.early_stopping_rounds == 50 and len(found.given_["eval_set"][0][0]) == 40
         predicted = model.predict(views)

@@ -19,7 +19,14 @@ from usboost.errors import Unsuited, UsboostError
 from usboost.files.arrays import read_arrays, write_arrays
 from usboost.learners.networks.backbones import Backbone
 from usboost.models.estimator import as_views
-from usboost.models.scikit import PACKAGES, ScikitBaseline, ScikitBaselineRegressor, _Scikit, imported
+from usboost.models.scikit import (
+    PACKAGES,
+    Package,
+    ScikitBaseline,
+    ScikitBaselineRegressor,
+    _Scikit,
+    imported,
+)
 
 TREES, ARRAYS = "catboost.cbm", "package.safetensors"
 
@@ -64,6 +71,9 @@ class _Package(_Scikit):
     def n_rounds(self) -> int:  # type: ignore[override]
         """Trees at most, under the name that callbacks know; 1 of a model without."""
         return self.n_trees if self.stops_early else 1
+
+    def _known(self) -> Package | None:
+        return PACKAGES.get(self.package)
 
     def _task(self) -> str:
         return "classification" if isinstance(self, PackageClassifier) else "regression"
@@ -118,13 +128,14 @@ class _Package(_Scikit):
         else:
             arrays |= {"x": self.rows_[0], "y": self.rows_[1]}
         write_arrays(arrays, folder / ARRAYS)
-        return {"reading": self.reading_.write(folder)}
+        return {"reading": self.reading_.write(folder), "own_categories": self.own_categories_}
 
     def _read(self, document: Mapping[str, Any], folder: Path) -> None:
         arrays = read_arrays(folder / ARRAYS)
         self.mean_, self.scale_ = arrays["mean"], arrays["scale"]
         self.reading_ = self._reading()
         self.reading_.read(document.get("reading"), folder)
+        self.own_categories_ = document.get("own_categories") is True  # earlier files have indicators
         self.estimator_, self.rows_ = self._made(), None
         if self.stops_early:
             self.estimator_.load_model(str(folder / TREES))
@@ -138,6 +149,8 @@ class _Package(_Scikit):
 
 class PackageClassifier(_Package, ScikitBaseline):
     """A classifier of another package: numbers standardised, categories one-hot, pictures embedded.
+
+    CatBoost is given the categories themselves.
 
     Parameters
     ----------

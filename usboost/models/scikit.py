@@ -19,6 +19,7 @@ from usboost.boosting.callbacks import Callback, tell, watched
 from usboost.boosting.context import FitContext
 from usboost.boosting.rounds import Clock, Round
 from usboost.data.related import Related
+from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError
 from usboost.learners.dimensions import Integer, Real, Space
@@ -41,6 +42,8 @@ class _Scikit(MatrixOnViews):
     random_state: int
     callbacks: Sequence[Callback] | None
 
+    own_categories_: bool  # whether the fitted estimator is given codes, and no indicators of them
+
     components = COMPONENTS
     n_rounds = 1
     learns_from_held = True  # from validation rows, too, where it chooses nothing on them
@@ -48,8 +51,12 @@ class _Scikit(MatrixOnViews):
     @property
     def space(self) -> Space:
         """That of the package that the estimator is of; nothing of any other."""
-        name = type(self.estimator).__module__.partition(".")[0]
-        return PACKAGES[name].space if name in PACKAGES else {}
+        known = self._known()
+        return known.space if known is not None else {}
+
+    def _known(self) -> Package | None:
+        """The package that the estimator is of, if it is one of `PACKAGES`."""
+        return PACKAGES.get(type(self.estimator).__module__.partition(".")[0])
 
     @property
     def n_estimators_(self) -> int:
@@ -64,7 +71,21 @@ class _Scikit(MatrixOnViews):
             made.set_params(random_state=self.random_state)
         return made
 
+    def _matrix(self, table: Table) -> Any:
+        """As of every linear baseline, or a frame whose columns of categories are of pandas' own type."""
+        if not self.own_categories_:
+            return super()._matrix(table)
+        from pandas import Categorical, DataFrame
+
+        numbers = (table.numeric - self.mean_) * self.scale_
+        frame = DataFrame(numbers, columns=range(numbers.shape[1]))
+        for codes, count in zip(table.codes.T, table.cardinalities, strict=True):
+            frame[frame.shape[1]] = Categorical.from_codes(codes, categories=range(count))
+        return frame
+
     def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
+        known = self._known()
+        self.own_categories_ = known is not None and known.own_categories
         x, watch, weights = self._learn(views, context.weights), context.watch(), context.weights
         held = None
         if context.validation is not None:
@@ -82,6 +103,8 @@ class _Scikit(MatrixOnViews):
             told = not given
             if held is not None and self.stops_early:
                 given |= {"eval_set": [held], "verbose": False}
+            if known is not None and known.own_categories and known.told_categories:
+                given[known.told_categories] = list(range(len(self.mean_), x.shape[1]))
             ready = self._ready(y, context.apart)
             if weights is not None:
                 if not has_fit_parameter(ready, "sample_weight"):
@@ -102,6 +125,8 @@ class _Scikit(MatrixOnViews):
 
 class ScikitBaseline(_Scikit, ViewsClassifier):
     """A scikit-learn classifier on everything: numbers standardised, categories one-hot, pictures embedded.
+
+    XGBoost and CatBoost are given the categories themselves.
 
     Parameters
     ----------
@@ -213,6 +238,8 @@ class Package:
     settings : of these, given a number of threads and a seed.
     stops_early : see `ScikitBaseline`.
     space : of these, by path.
+    own_categories : whether it reads categories itself, in frames with columns of that type; else they are
+        given as indicators. told_categories : its ``fit``'s argument for their columns, if it has one.
     rows, columns, n_classes : most that it is made for; None for any.
     rows_on_cpu : most that are bearable without a GPU.
     """
@@ -221,6 +248,8 @@ class Package:
     settings: Callable[[int, int], dict[str, Any]] = field(default=lambda threads, seed: {})
     stops_early: bool = False
     space: Space = field(default_factory=dict)
+    own_categories: bool = False
+    told_categories: str = ""
     rows: int | None = None
     columns: int | None = None
     n_classes: int | None = None
@@ -234,6 +263,7 @@ def _xgboost(threads: int, seed: int) -> dict[str, Any]:
         "max_depth": 6,  # this and the next are its own, written out for a search to begin from
         **{"min_child_weight": 1.0, "subsample": 1.0, "colsample_bytree": 1.0, "reg_lambda": 1.0},
         "early_stopping_rounds": PATIENCE,
+        "enable_categorical": True,
         "n_jobs": threads,
         "random_state": seed,
     }
@@ -258,6 +288,8 @@ PACKAGES = {
         {"classification": "catboost:CatBoostClassifier", "regression": "catboost:CatBoostRegressor"},
         _catboost,
         stops_early=True,
+        own_categories=True,
+        told_categories="cat_features",
         space={
             "estimator__depth": Integer(4, 10),
             "estimator__l2_leaf_reg": Real(0.3, 30.0, log=True),
@@ -268,6 +300,7 @@ PACKAGES = {
         {"classification": "xgboost:XGBClassifier", "regression": "xgboost:XGBRegressor"},
         _xgboost,
         stops_early=True,
+        own_categories=True,
         space={
             "estimator__learning_rate": Real(0.01, 0.3, log=True),
             "estimator__max_depth": Integer(2, 10),

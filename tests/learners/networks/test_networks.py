@@ -100,6 +100,27 @@ def test_warm_start_goes_on_where_the_last_round_ended():
     assert any(not np.allclose(fresh.weights[key], value, atol=1e-3) for key, value in first.weights.items())
 
 
+def test_steps_are_batches_of_a_round_whatever_the_number_of_rows():
+    """Several whole passes are those of `epochs`; a part of one leaves the other rows unseen."""
+    views, _ = make_views(n=320)
+    table = views["U"]
+    target = np.random.default_rng(0).normal(size=(320, 2))
+
+    def fitted(target=target, **settings):
+        learner = NetworkLearner(hidden=(6,), batch_size=32, **settings)
+        prepared = learner.prepare(table)
+        return learner.trainer(prepared, 2).fit(Target(target), seed=5).predict(prepared)
+
+    np.testing.assert_array_equal(fitted(steps=30), fitted(epochs=3))
+    np.testing.assert_array_equal(fitted(steps=10), fitted())
+    first = torch.randperm(320, generator=torch.Generator().manual_seed(5))[: 4 * 32].numpy()
+    changed = np.where(np.isin(np.arange(320), first)[:, None], target, 1e3)
+    np.testing.assert_array_equal(fitted(changed, steps=4), fitted(steps=4))
+    assert not np.array_equal(fitted(steps=4), fitted(steps=5))
+    with pytest.raises(UsboostError, match="steps are batches of a round, at least 1, not 0"):
+        fitted(steps=0)
+
+
 def test_weights_are_repetitions():
     """A sample of weight 3 counts as three samples, for the exact minimiser of a linear network."""
     views, y = make_views(n=150)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -14,7 +14,7 @@ from torch import nn
 
 from usboost.data.views import View
 from usboost.errors import UsboostError
-from usboost.learners.base import FittedLearner, Target, check_outputs, check_share, sum_one_by_one
+from usboost.learners.base import FittedLearner, Target, check_outputs, sum_one_by_one
 from usboost.learners.dimensions import BATCH, FINETUNE, HIDDEN, Choice, Integer, Real, Space
 from usboost.learners.networks import stacked
 from usboost.learners.networks import written_out as by_hand
@@ -131,6 +131,9 @@ class NetworkLearner(BaseEstimator):
     batch_size : int
     epochs : int
         Passes over the training rows per round (not given by the paper).
+    steps : int, optional
+        Instead of whole passes a round's network is trained on so many batches: of few rows on several
+        passes, of many on some of the rows, drawn anew.
     start : {"fresh", "warm"}
         Whether a round's network starts from new random weights or from the last round's (not
         given by the paper).
@@ -142,8 +145,6 @@ class NetworkLearner(BaseEstimator):
         round's.
     reads : tuple of view names, optional
         The views that it reads, several as tables side by side; by default the one with its own name.
-    row_fraction : float
-        Share of the rows, drawn anew each round, that a round's network is fitted to.
     """
 
     kind: ClassVar[str] = "network"
@@ -156,7 +157,6 @@ class NetworkLearner(BaseEstimator):
         "batch_size": BATCH,
         "epochs": Integer(1, 4, log=True),
         "start": Choice(("fresh", "warm")),
-        "row_fraction": Real(0.1, 1.0, log=True),
         "backbone__finetune": Choice(FINETUNE, where="pictures alone"),
     }
 
@@ -171,7 +171,7 @@ class NetworkLearner(BaseEstimator):
         device: str = "auto",
         backbone: Backbone | None = None,
         reads: tuple[str, ...] | None = None,
-        row_fraction: float = 1.0,
+        steps: int | None = None,
     ) -> None:
         self.hidden = hidden
         self.optimizer = optimizer
@@ -182,7 +182,7 @@ class NetworkLearner(BaseEstimator):
         self.device = device
         self.backbone = backbone
         self.reads = reads
-        self.row_fraction = row_fraction
+        self.steps = steps
 
     def prepare(self, view: View) -> PreparedView:
         device = pick_device(self.device)
@@ -192,7 +192,8 @@ class NetworkLearner(BaseEstimator):
     def trainer(self, prepared: PreparedView, n_outputs: int) -> NetworkTrainer:
         if self.start not in ("fresh", "warm"):
             raise UsboostError(f"a network starts 'fresh' or 'warm', not {self.start!r}")
-        check_share("row_fraction", self.row_fraction)
+        if self.steps is not None and self.steps < 1:
+            raise UsboostError(f"steps are batches of a round, at least 1, not {self.steps}")
         return NetworkTrainer(self, prepared, n_outputs)
 
 
@@ -208,7 +209,6 @@ class NetworkTrainer:
 
     def fit(self, target: Target, *, seed: int, start: FittedLearner | None = None) -> FittedNetwork:
         learner, network, device = self._learner, self._network, self._prepared.device
-        target = target.sampled(learner.row_fraction, seed)
         if learner.start == "warm" and isinstance(start, FittedNetwork):
             start._load(network)
             reseed(network, seed)
@@ -226,18 +226,27 @@ class NetworkTrainer:
         generator = torch.Generator().manual_seed(seed)
         rows, fast = self._prepared.rows, by_hand.written_out(network, self._prepared.rows)
         network.train()
-        for _ in range(learner.epochs):
-            order = taking_part[torch.randperm(len(taking_part), generator=generator)]
+        for order in self._passes(taking_part, generator):
             if fast:
                 by_hand.train_epoch(*fast, targets, optimizer, learner.batch_size, order)
             else:
                 run_epoch(
                     network, [rows], _squared_error, tuple(targets), optimizer, learner.batch_size, order
                 )
-        weights_now = {
-            name: tensor.detach().cpu().numpy().copy() for name, tensor in network.state_dict().items()
-        }
-        return FittedNetwork(self._spec, weights_now)
+        return FittedNetwork(self._spec, _weights_of(network))
+
+    def _passes(self, rows: torch.Tensor, generator: torch.Generator) -> Iterator[torch.Tensor]:
+        """The rows of each pass in an order of its own: whole passes, or as many as `steps` takes."""
+        learner = self._learner
+        left = learner.epochs * len(rows) if learner.steps is None else learner.steps * learner.batch_size
+        while left > 0 and len(rows):
+            order = rows[torch.randperm(len(rows), generator=generator)][:left]
+            left -= len(order)
+            yield order
+
+
+def _weights_of(network: nn.Module) -> dict[str, np.ndarray]:
+    return {name: tensor.detach().cpu().numpy().copy() for name, tensor in network.state_dict().items()}
 
 
 def _importance(target: Target) -> tuple[np.ndarray | None, np.ndarray]:
