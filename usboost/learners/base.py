@@ -32,22 +32,6 @@ LEARNERS = Registry(
 """Weak learners by kind."""
 
 
-ROWS, COLUMNS = 1, 2
-"""What is drawn by a round's seed, so that each draw has a stream of its own."""
-
-
-def check_share(name: str, value: float) -> None:
-    """Refuse what is not above 0 and at most 1.
-
-    Raises
-    ------
-    UsboostError
-        With the setting's name.
-    """
-    if not 0 < value <= 1:
-        raise UsboostError(f"{name} is a share, above 0 and at most 1, not {value}")
-
-
 @dataclass(frozen=True)
 class LeafValues:
     """What a loss wants a tree's leaves to hold instead of the means of the target (Friedman 2001).
@@ -120,25 +104,6 @@ class Target:
         if self.left_out is not None:
             rows = self.left_out | (rows if self.left_out.ndim == 1 else rows[:, None])
         return replace(self, left_out=rows)
-
-    def sampled(self, fraction: float, seed: int) -> Target:
-        """The same with all samples but a share drawn by `seed` left out, at least one of them staying.
-
-        Raises
-        ------
-        UsboostError
-            If `fraction` is no share.
-        """
-        check_share("row_fraction", fraction)
-        if fraction == 1:
-            return self
-        n, out = len(self.values), np.ones(len(self.values), dtype=bool)
-        kept = np.random.default_rng((seed, ROWS)).permutation(n)[: max(1, round(fraction * n))]
-        out[kept] = False
-        drawn = self.without(out)
-        weights = drawn.fit_weights
-        # where all that were drawn had no weight, those that have one are fitted to
-        return drawn if weights is not None and weights.any() else self
 
     def of(self, rows: np.ndarray) -> Target:
         """The same of some rows: int (k,)."""

@@ -100,8 +100,8 @@ def test_warm_start_goes_on_where_the_last_round_ended():
     assert any(not np.allclose(fresh.weights[key], value, atol=1e-3) for key, value in first.weights.items())
 
 
-def test_steps_are_batches_of_a_round_whatever_the_number_of_rows():
-    """Several whole passes are those of `epochs`; a part of one leaves the other rows unseen."""
+def test_a_round_has_so_many_batches_whatever_the_number_of_rows():
+    """More passes are those of `epochs`; a part of one leaves the other rows unseen."""
     views, _ = make_views(n=320)
     table = views["U"]
     target = np.random.default_rng(0).normal(size=(320, 2))
@@ -111,14 +111,16 @@ def test_steps_are_batches_of_a_round_whatever_the_number_of_rows():
         prepared = learner.prepare(table)
         return learner.trainer(prepared, 2).fit(Target(target), seed=5).predict(prepared)
 
-    np.testing.assert_array_equal(fitted(steps=30), fitted(epochs=3))
-    np.testing.assert_array_equal(fitted(steps=10), fitted())
+    np.testing.assert_array_equal(fitted(steps=(30, 50)), fitted(epochs=3))
+    np.testing.assert_array_equal(fitted(steps=(5, 50)), fitted())
+    np.testing.assert_array_equal(fitted(steps=(5, 15), epochs=2), fitted(steps=(15, 15)))
     first = torch.randperm(320, generator=torch.Generator().manual_seed(5))[: 4 * 32].numpy()
     changed = np.where(np.isin(np.arange(320), first)[:, None], target, 1e3)
-    np.testing.assert_array_equal(fitted(changed, steps=4), fitted(steps=4))
-    assert not np.array_equal(fitted(steps=4), fitted(steps=5))
-    with pytest.raises(UsboostError, match="steps are batches of a round, at least 1, not 0"):
-        fitted(steps=0)
+    np.testing.assert_array_equal(fitted(changed, steps=(0, 4)), fitted(steps=(0, 4)))
+    assert not np.array_equal(fitted(steps=(0, 4)), fitted(steps=(0, 5)))
+    for steps in ((0, 0), (5, 4), (-1, 4)):
+        with pytest.raises(UsboostError, match="steps are the least and the most batches of a round, not"):
+            fitted(steps=steps)
 
 
 def test_weights_are_repetitions():

@@ -131,9 +131,9 @@ class NetworkLearner(BaseEstimator):
     batch_size : int
     epochs : int
         Passes over the training rows per round (not given by the paper).
-    steps : int, optional
-        Instead of whole passes a round's network is trained on so many batches: of few rows on several
-        passes, of many on some of the rows, drawn anew.
+    steps : (int, int), optional
+        At least and at most so many batches per round: of few rows more passes than `epochs`, of many only
+        some of the rows, drawn anew each round.
     start : {"fresh", "warm"}
         Whether a round's network starts from new random weights or from the last round's (not
         given by the paper).
@@ -157,6 +157,7 @@ class NetworkLearner(BaseEstimator):
         "batch_size": BATCH,
         "epochs": Integer(1, 4, log=True),
         "start": Choice(("fresh", "warm")),
+        "steps": Choice((None, (50, 200), (100, 400), (200, 800))),
         "backbone__finetune": Choice(FINETUNE, where="pictures alone"),
     }
 
@@ -171,7 +172,7 @@ class NetworkLearner(BaseEstimator):
         device: str = "auto",
         backbone: Backbone | None = None,
         reads: tuple[str, ...] | None = None,
-        steps: int | None = None,
+        steps: tuple[int, int] | None = None,
     ) -> None:
         self.hidden = hidden
         self.optimizer = optimizer
@@ -192,8 +193,8 @@ class NetworkLearner(BaseEstimator):
     def trainer(self, prepared: PreparedView, n_outputs: int) -> NetworkTrainer:
         if self.start not in ("fresh", "warm"):
             raise UsboostError(f"a network starts 'fresh' or 'warm', not {self.start!r}")
-        if self.steps is not None and self.steps < 1:
-            raise UsboostError(f"steps are batches of a round, at least 1, not {self.steps}")
+        if self.steps is not None and not 0 <= self.steps[0] <= self.steps[1] > 0:
+            raise UsboostError(f"steps are the least and the most batches of a round, not {self.steps}")
         return NetworkTrainer(self, prepared, n_outputs)
 
 
@@ -236,9 +237,11 @@ class NetworkTrainer:
         return FittedNetwork(self._spec, _weights_of(network))
 
     def _passes(self, rows: torch.Tensor, generator: torch.Generator) -> Iterator[torch.Tensor]:
-        """The rows of each pass in an order of its own: whole passes, or as many as `steps` takes."""
-        learner = self._learner
-        left = learner.epochs * len(rows) if learner.steps is None else learner.steps * learner.batch_size
+        """The rows of each pass, in an order of its own; of the last one maybe not all."""
+        learner, left = self._learner, self._learner.epochs * len(rows)
+        if learner.steps is not None:
+            least, most = (steps * learner.batch_size for steps in learner.steps)
+            left = min(max(left, least), most)
         while left > 0 and len(rows):
             order = rows[torch.randperm(len(rows), generator=generator)][:left]
             left -= len(order)

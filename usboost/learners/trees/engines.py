@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from usboost.learners.base import COLUMNS, FittedLearner, Target
+from usboost.learners.base import FittedLearner, Target
 from usboost.learners.trees.fitted import FittedTrees, PreparedTable
 from usboost.learners.trees.histogram import HistogramGrower, Limits
 from usboost.learners.trees.leaves import with_leaf_values
@@ -26,7 +26,6 @@ class TreeSettings(Protocol):
     max_bin: int
     num_threads: int
     feature_fraction: float
-    row_fraction: float
 
 
 def quiet_lightgbm() -> Any:
@@ -50,7 +49,7 @@ def drawn_columns(n_columns: int, fraction: float, seed: int) -> np.ndarray | No
     """The columns of a round, ascending: a share of them, at least one; None for all."""
     if fraction == 1:
         return None
-    drawn = np.random.default_rng((seed, COLUMNS)).permutation(n_columns)
+    drawn = np.random.default_rng(seed).permutation(n_columns)
     return np.sort(drawn[: max(1, round(fraction * n_columns))])
 
 
@@ -105,7 +104,6 @@ class LightGBMTrainer:
         if target.metric is not None:
             return self._joint.fit(target, seed=seed, start=start)
         lightgbm = quiet_lightgbm()
-        target = target.sampled(self._learner.row_fraction, seed)
         if self._boosters and self._learner.feature_fraction < 1:
             # a booster's draws follow from its first seed, and are to follow from the round's
             drawing = {**self._parameters, "feature_fraction_seed": seed % 2**31}
@@ -156,7 +154,6 @@ class JointTrainer:
 
     def fit(self, target: Target, *, seed: int, start: FittedLearner | None = None) -> FittedTrees:
         chosen, matrix = self._learner, self._prepared.matrix
-        target = target.sampled(chosen.row_fraction, seed)
         values, metric, grower = target.values, target.metric, self._grower(target.counts)
         weights, columns = target.fit_weights, drawn_columns(matrix.shape[1], chosen.feature_fraction, seed)
 
@@ -185,7 +182,6 @@ class SklearnTrainer:
     def fit(self, target: Target, *, seed: int, start: FittedLearner | None = None) -> FittedTrees:
         from sklearn.tree import DecisionTreeRegressor
 
-        target = target.sampled(self._learner.row_fraction, seed)
         columns = drawn_columns(self._matrix.shape[1], self._learner.feature_fraction, seed)
         matrix = self._matrix if columns is None else self._matrix[:, columns]
 

@@ -9,7 +9,6 @@ from sklearn.base import BaseEstimator
 from usboost.data.table import Table
 from usboost.data.views import View
 from usboost.errors import UsboostError
-from usboost.learners.base import check_share
 from usboost.learners.dimensions import COMPONENTS, Choice, Integer, Real, Space
 from usboost.learners.trees.engines import JointTrainer, LightGBMTrainer, SklearnTrainer
 from usboost.learners.trees.fitted import FittedTrees, PreparedTable
@@ -44,8 +43,6 @@ class TreeLearner(BaseEstimator):
         features of the embeddings.
     feature_fraction : float
         Share of the columns, drawn anew each round, among which that round's trees look for splits.
-    row_fraction : float
-        Share of the rows, drawn anew each round, that a round's trees are fitted to.
     num_threads : int
         One by default: at these sizes the tree then costs milliseconds and leaves the other cores
         to the network that trains beside it.
@@ -74,7 +71,6 @@ class TreeLearner(BaseEstimator):
         reads: tuple[str, ...] | None = None,
         components: int | None = None,
         feature_fraction: float = 1.0,
-        row_fraction: float = 1.0,
     ) -> None:
         self.max_depth = max_depth
         self.max_leaves = max_leaves
@@ -86,7 +82,6 @@ class TreeLearner(BaseEstimator):
         self.reads = reads
         self.components = components
         self.feature_fraction = feature_fraction
-        self.row_fraction = row_fraction
 
     def prepare(self, view: View) -> PreparedTable:
         if not isinstance(view, Table):
@@ -96,8 +91,8 @@ class TreeLearner(BaseEstimator):
     def trainer(
         self, prepared: PreparedTable, n_outputs: int
     ) -> LightGBMTrainer | JointTrainer | SklearnTrainer:
-        check_share("feature_fraction", self.feature_fraction)
-        check_share("row_fraction", self.row_fraction)
+        if not 0 < self.feature_fraction <= 1:
+            raise UsboostError(f"feature_fraction is a share of the columns, not {self.feature_fraction}")
         if self.engine == "lightgbm":
             return LightGBMTrainer(self, prepared, n_outputs)
         if self.engine == "histogram":
