@@ -201,11 +201,15 @@ _ENTRIES = (
         "a network and a leaf-wise tree that both read everything, boosted on cross-entropy",
         "boosting",
         {
-            "U": _network("U", "S"),
-            "S": _tree("S", "U", max_depth=12, max_leaves=31, category_l2=300.0, components=COMPONENTS),
+            "U": _network("U", "S", start="fresh", steps=(100, 400)),
+            "S": _tree(
+                *("S", "U"),
+                **{"max_depth": 12, "max_leaves": 64, "category_l2": 300.0, "feature_fraction": 0.5},
+                components=COMPONENTS,
+            ),
         },
-        {**_LOGISTIC, "shrinkage": 0.1},
-        longer=5,
+        {**_LOGISTIC, "shrinkage": 0.05},
+        longer=10,
         compared=True,
     ),
     Entry(
