@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from usboost.boosting.callbacks import TimeLimit
+from usboost.boosting.checkpoint import Checkpoint
 from usboost.datasets.census import prepare as census
 from usboost.datasets.custom.own import OwnTable
 from usboost.datasets.custom.table import read_own
@@ -147,7 +149,7 @@ def scored(model: Any, table: OwnTable, *, whole: bool) -> tuple[dict[str, float
     return scores, row_losses(y, found)
 
 
-def run(case: str, data: Path, out: Path, trials: int, names: tuple[str, ...]) -> None:
+def run(case: str, data: Path, out: Path, trials: int, names: tuple[str, ...], limit: float) -> None:
     """Search, then fit and score; what is in the folder is not made again."""
     (out / case).mkdir(parents=True, exist_ok=True)
     table = table_of(case, data, out)
@@ -174,7 +176,14 @@ def run(case: str, data: Path, out: Path, trials: int, names: tuple[str, ...]) -
                 if (name, tuned, seed) in made or seed >= SEEDS_OF.get(kind_of(name), SEEDS):
                     continue
                 model = with_settings(make(seed), chosen if tuned else {}, name)
-                scores, losses = scored(model, table, whole=kind_of(name) == "ensemble")
+                if kind_of(name) == "ensemble":
+                    kept = Checkpoint(out / case / "fits" / f"{name}-{seed}", {})
+                    model.set_params(checkpoint=kept, callbacks=[TimeLimit(limit)])
+                # a threshold is chosen on validation rows, which are then not to be fitted to
+                whole = kind_of(name) == "ensemble" and len(table.classes) > 2
+                scores, losses = scored(model, table, whole=whole)
+                if kind_of(name) == "ensemble":
+                    print(case, model.weights_, model.losses_, model.blend_loss_, flush=True)
                 folder = out / case / "losses"
                 folder.mkdir(exist_ok=True)
                 np.save(folder / f"{name}-{'tuned' if tuned else 'own'}-{seed}.npy", losses.astype("f4"))
@@ -233,8 +242,9 @@ if __name__ == "__main__":
     parser.add_argument("cases", nargs="*")
     parser.add_argument("--trials", type=int, default=20)
     parser.add_argument("--models")
+    parser.add_argument("--limit", type=float, default=float("inf"), help="seconds of an ensemble's fits")
     asked = parser.parse_args()
     for case in asked.cases or cases():
         chosen = asked.models.split(",") if asked.models else MODELS_OF.get(case, MODELS)
-        run(case, asked.data, asked.out, asked.trials, tuple(chosen))
+        run(case, asked.data, asked.out, asked.trials, tuple(chosen), asked.limit)
         print(f"{case}\n\n{table_of_results(case, asked.out)}\n", flush=True)
