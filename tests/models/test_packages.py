@@ -11,9 +11,10 @@ from sklearn.datasets import load_diabetes, load_wine
 
 from usboost.data.table import Table
 from usboost.errors import Unsuited, UsboostError
-from usboost.models import builders, persistence, scikit
+from usboost.models import builders, persistence
 from usboost.models.builders import Parts
 from usboost.models.ensemble import EnsembleClassifier
+from usboost.models.package_list import PACKAGES, Package
 from usboost.models.packages import PackageClassifier, PackageRegressor, installed
 from usboost.models.prior import PriorBaseline
 
@@ -81,7 +82,9 @@ def test_a_member_of_the_best_where_it_is_installed(tabicl, monkeypatch):
 def test_a_member_that_rows_do_not_suit_is_left_out(tabicl, monkeypatch):
     x, y = load_wine(return_X_y=True)
     monkeypatch.setitem(
-        scikit.PACKAGES, "tabicl", scikit.Package(scikit.PACKAGES["tabicl"].classes, n_classes=2)
+        PACKAGES,
+        "tabicl",
+        Package(PACKAGES["tabicl"].classes, n_classes=2),
     )
     alone = PackageClassifier("tabicl", ("S",))
     with pytest.raises(Unsuited, match="tabicl takes up to 2 classes here, not 3"):
@@ -91,6 +94,6 @@ def test_a_member_that_rows_do_not_suit_is_left_out(tabicl, monkeypatch):
     with pytest.raises(UsboostError, match="takes up to 2 classes"):
         EnsembleClassifier({"tabicl": alone}, folds=3).fit(views(x), y)
     monkeypatch.setattr(import_module("tabicl").TabICLClassifier, "fit", lambda self, x, y: 1 / 0)
-    monkeypatch.setitem(scikit.PACKAGES, "tabicl", scikit.Package(scikit.PACKAGES["tabicl"].classes))
+    monkeypatch.setitem(PACKAGES, "tabicl", Package(PACKAGES["tabicl"].classes))
     with pytest.raises(Unsuited, match="tabicl: division by zero"):
         alone.fit(views(x), y)

@@ -45,7 +45,7 @@ from usboost.models import zoo
 from usboost.models.settings_file import read_settings
 
 OUTSIDE = ("catboost", "xgboost", "tabpfn", "tabicl")
-"""Packages that `usboost.models.scikit` knows, which is not imported for a help text."""
+"""Packages that `usboost.models.package_list` knows, which is not imported for a help text."""
 
 BY = ", ".join(each for metrics in METRICS_OF.values() for each in metrics)
 
@@ -160,7 +160,7 @@ def compare(
         check_metric(by or METRICS_OF[own.task][0], RANKING[own.task])
         # imported late, so that mistakes are reported without loading torch
         from usboost.learners.networks import embeddings
-        from usboost.models.scikit import check_outside
+        from usboost.models.package_list import check_outside
         from usboost.multimodal import results
         from usboost.multimodal.compare import compare as compare_models
         from usboost.multimodal.inputs import inputs

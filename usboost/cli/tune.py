@@ -165,7 +165,7 @@ def tune(
             by = check_metric(by, RANKING[own.task])
         # imported late, so that mistakes are reported without loading torch
         from usboost.learners.networks import embeddings
-        from usboost.models.scikit import check_outside
+        from usboost.models.package_list import check_outside
         from usboost.multimodal import tuned
         from usboost.multimodal.models import Pictures, by_name
         from usboost.multimodal.tune import DEFAULT, fixed_of

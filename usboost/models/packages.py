@@ -19,14 +19,8 @@ from usboost.errors import Unsuited, UsboostError
 from usboost.files.arrays import read_arrays, write_arrays
 from usboost.learners.networks.backbones import Backbone
 from usboost.models.estimator import as_views
-from usboost.models.scikit import (
-    PACKAGES,
-    Package,
-    ScikitBaseline,
-    ScikitBaselineRegressor,
-    _Scikit,
-    imported,
-)
+from usboost.models.package_list import PACKAGES, Package, imported
+from usboost.models.scikit import ScikitBaseline, ScikitBaselineRegressor, _Scikit
 
 TREES, ARRAYS = "catboost.cbm", "package.safetensors"
 
