@@ -167,4 +167,8 @@ def test_packages_that_may_be_installed(package, prefix, parameters, stops, tmp_
         assert predicted.shape == (120,)
         if task == "classification":
             assert model.predict_proba(views).dtype == np.float64
+    if package == "xgboost":  # one that was told to take no categories is given indicators
+        model = outside(package, "classification", views=("S",))
+        model.estimator.set_params(enable_categorical=False)
+        assert model.fit(views, y).estimator_.x_.shape == (120, 2 + sum(views["S"].cardinalities))
     monkeypatch.delitem(sys.modules, package, raising=False)

@@ -66,6 +66,11 @@ class _Scikit(MatrixOnViews):
             made.set_params(random_state=self.random_state)
         return made
 
+    def _may_have_categories(self) -> bool:
+        """Whether the estimator has not been told to take no categories, as XGBoost's may be."""
+        estimator = getattr(self, "estimator", None)
+        return estimator is None or estimator.get_params().get("enable_categorical", True) is not False
+
     def _matrix(self, table: Table) -> Any:
         """As of every linear baseline, or a frame whose columns of categories are of pandas' own type."""
         if not self.own_categories_:
@@ -80,7 +85,7 @@ class _Scikit(MatrixOnViews):
 
     def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
         known = self._known()
-        self.own_categories_ = known is not None and known.own_categories
+        self.own_categories_ = known is not None and known.own_categories and self._may_have_categories()
         x, watch, weights = self._learn(views, context.weights), context.watch(), context.weights
         held = None
         if context.validation is not None:
@@ -98,7 +103,7 @@ class _Scikit(MatrixOnViews):
             told = not given
             if held is not None and self.stops_early:
                 given |= {"eval_set": [held], "verbose": False}
-            if known is not None and known.own_categories and known.told_categories:
+            if known is not None and self.own_categories_ and known.told_categories:
                 given[known.told_categories] = list(range(len(self.mean_), x.shape[1]))
             ready = self._ready(y, context.apart)
             if weights is not None:
