@@ -176,13 +176,14 @@ def run(case: str, data: Path, out: Path, trials: int, names: tuple[str, ...], l
                 if (name, tuned, seed) in made or seed >= SEEDS_OF.get(kind_of(name), SEEDS):
                     continue
                 model = with_settings(make(seed), chosen if tuned else {}, name)
-                if kind_of(name) == "ensemble":
+                ensemble = kind_of(name) == "ensemble"
+                if ensemble:
                     kept = Checkpoint(out / case / "fits" / f"{name}-{seed}", {})
                     model.set_params(checkpoint=kept, callbacks=[TimeLimit(limit)])
                 # a threshold is chosen on validation rows, which are then not to be fitted to
-                whole = kind_of(name) == "ensemble" and len(table.classes) > 2
+                whole = ensemble and len(table.classes) > 2
                 scores, losses = scored(model, table, whole=whole)
-                if kind_of(name) == "ensemble":
+                if ensemble:
                     print(case, model.weights_, model.losses_, model.blend_loss_, flush=True)
                 folder = out / case / "losses"
                 folder.mkdir(exist_ok=True)

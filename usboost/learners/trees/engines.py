@@ -46,7 +46,7 @@ _QUIET = threading.local()
 
 
 def drawn_columns(n_columns: int, fraction: float, seed: int) -> np.ndarray | None:
-    """The columns of a round, ascending: a share of them, at least one; None for all."""
+    """The columns of a round, int (k,), ascending: a share of them, at least one; None for all."""
     if fraction == 1:
         return None
     drawn = np.random.default_rng(seed).permutation(n_columns)

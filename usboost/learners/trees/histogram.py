@@ -87,7 +87,7 @@ class HistogramGrower:
             seen: they do not count for `min_samples_leaf` either.
         metric : (n, D, D), symmetric and positive semi-definite, optional
             By default the identity.
-        columns : int, optional
+        columns : int (k,), optional
             Positions in the matrix of the columns that may be split on; by default all.
         """
         rows = np.arange(len(values)) if weights is None else np.flatnonzero(weights > 0)
