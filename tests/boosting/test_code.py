@@ -3,6 +3,8 @@
 import importlib
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -211,3 +213,31 @@ print(sorted(closure(loaded).keys() & loaded - closure(modules_of(model)).keys()
     done = warm.run(["-c", code], tmp_path, environment)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.strip() == "[]"
+
+
+PARSES = """
+import gc, sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from usboost.boosting.code import PACKAGE, closure
+
+def modules(folder):
+    return closure(["usboost." + path.stem for path in Path(folder).glob("*.py")], [Path(folder)])
+
+sys.setswitchinterval(1e-6)
+gc.callbacks.append(lambda *_: sum(range(200)))  # Python code in the middle of a parse, as hypothesis has it
+folders = sys.argv[1:]
+with ThreadPoolExecutor(len(folders)) as pool:
+    print(*(len(found) for found in pool.map(modules, folders)))
+"""
+
+
+def test_threads_that_ask_at_a_time_all_get_an_answer(tmp_path):
+    folders = [tmp_path / name / "usboost" for name in "ab"]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        for k, path in enumerate(sorted(PACKAGE.rglob("[a-z]*.py"))[:120]):
+            shutil.copy(path, folder / f"part_{k}.py")
+    result = subprocess.run([sys.executable, "-c", PARSES, *folders], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert [int(word) for word in result.stdout.split()] == [120, 120]

@@ -218,7 +218,7 @@ def test_the_command(demo, tmp_path):
     result = run("compare", demo, *ROLES, "--folds", 2, "--rounds", 2, "--out", tmp_path / "out", "--jobs", 2)
     assert result.exit_code == 0, result.output
     scores = pd.read_csv(tmp_path / "out" / "comparison.csv")
-    assert sorted(scores["model"]) == sorted(models * 2)
+    assert sorted(scores["model"]) == sorted(models * 2), result.output
     assert scores[["accuracy", "f1", "auc", "log_loss", "seconds"]].notna().all(axis=None)
     assert (scores["rows_train"] + scores["rows_test"] == 120).all()
     text = (tmp_path / "out" / "comparison.md").read_text()

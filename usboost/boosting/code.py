@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 PACKAGE = Path(__file__).parents[1]
@@ -33,6 +34,9 @@ NOT_DECIDING = ("callbacks", "checkpoint")
 """Parameters that do not change what is fitted."""
 
 _NAMED = re.compile(r"[\w.]+:\w+$")
+
+_PARSING = Lock()
+"""Before Python 3.11.8 two threads that parse at a time may both fail with SystemError."""
 
 
 def code_digest(part: Any, *modules: str, package: Path = PACKAGE) -> str:
@@ -133,7 +137,9 @@ def _read(file: Path, module: str) -> tuple[frozenset[str], str]:
 
     Kept as first read, so that all fits of a process count as run by the code that it began with.
     """
-    tree = _Decisive().visit(ast.parse(file.read_bytes()))
+    with _PARSING:
+        parsed = ast.parse(file.read_bytes())
+    tree = _Decisive().visit(parsed)
     imported: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
