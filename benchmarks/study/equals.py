@@ -2,7 +2,8 @@
 
 ``python -m benchmarks.study.equals DATA OUT [CASE …] [--trials 20]``, where DATA holds the lesions, the
 products and the census. Each case is a table with its own test rows; every model gets as many trials on the
-same validation rows, and then is fitted with five seeds. Killed, the same command goes on. Hours on a core.
+same validation rows, and then is fitted with five seeds (``--seeds``). Killed, the
+same command goes on. Hours on a core.
 """
 
 from __future__ import annotations
@@ -33,7 +34,6 @@ from usboost.multimodal.tuned import settings_of
 from usboost.tuning.search import Plan
 
 SPLIT = "split"
-SEEDS = 5
 SEEDS_OF = {"prior": 1, "linear": 1, "ensemble": 2}
 """By kind, of models that have nothing to choose or to draw, or that fit 25 others."""
 FIXED = {"backbone__finetune": "none"}  # and so for all; fine-tuned blocks have a section of their own
@@ -149,7 +149,9 @@ def scored(model: Any, table: OwnTable, *, whole: bool) -> tuple[dict[str, float
     return scores, row_losses(y, found)
 
 
-def run(case: str, data: Path, out: Path, trials: int, names: tuple[str, ...], limit: float) -> None:
+def run(
+    case: str, data: Path, out: Path, names: tuple[str, ...], *, trials: int, seeds: int, limit: float
+) -> None:
     """Search, then fit and score; what is in the folder is not made again."""
     (out / case).mkdir(parents=True, exist_ok=True)
     table = table_of(case, data, out)
@@ -169,11 +171,11 @@ def run(case: str, data: Path, out: Path, trials: int, names: tuple[str, ...], l
     results = out / case / "results.jsonl"
     done = [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
     made = {(row["model"], row["tuned"], row["seed"]) for row in done}
-    for seed in range(SEEDS):
+    for seed in range(seeds):
         for name, make in models.items():
             chosen = settings.get(name, {})
             for tuned in (True, False) if chosen and chosen != firsts.get(name) else (False,):
-                if (name, tuned, seed) in made or seed >= SEEDS_OF.get(kind_of(name), SEEDS):
+                if (name, tuned, seed) in made or seed >= SEEDS_OF.get(kind_of(name), seeds):
                     continue
                 model = with_settings(make(seed), chosen if tuned else {}, name)
                 ensemble = kind_of(name) == "ensemble"
@@ -242,10 +244,12 @@ if __name__ == "__main__":
     parser.add_argument("out", type=Path)
     parser.add_argument("cases", nargs="*")
     parser.add_argument("--trials", type=int, default=20)
+    parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--models")
     parser.add_argument("--limit", type=float, default=float("inf"), help="seconds of an ensemble's fits")
     asked = parser.parse_args()
     for case in asked.cases or cases():
         chosen = asked.models.split(",") if asked.models else MODELS_OF.get(case, MODELS)
-        run(case, asked.data, asked.out, asked.trials, tuple(chosen), asked.limit)
+        limits = {"trials": asked.trials, "seeds": asked.seeds, "limit": asked.limit}
+        run(case, asked.data, asked.out, tuple(chosen), **limits)
         print(f"{case}\n\n{table_of_results(case, asked.out)}\n", flush=True)
