@@ -22,6 +22,7 @@ from usboost.models.ensemble import EnsembleClassifier, EnsembleRegressor
 from usboost.models.forest import ForestBaseline
 from usboost.models.linear import LinearBaseline
 from usboost.models.prior import PriorBaseline
+from usboost.models.refit import for_all_rows
 from usboost.models.ridge_baseline import RidgeBaseline
 from usboost.models.selection import better_than_noise, blended, greedy_weights, without_each
 
@@ -115,8 +116,10 @@ def test_classes(tmp_path):
     assert model.losses_["prior"] == max(model.losses_.values())
     found = model.predict_proba(views(x))
     assert np.allclose(found.sum(axis=1), 1) and (model.predict(views(x)) == names).mean() > 0.97
+    assert set(model.whole_) == set(model.weights_)
     expected = sum(
-        weight * np.mean([each.predict_proba(views(x)) for each in model.fits_[name]], axis=0)
+        weight * np.mean([each.predict_proba(views(x)) for each in model.fits_[name]], axis=0) / 2
+        + weight * model.whole_[name].predict_proba(views(x)) / 2
         for name, weight in model.weights_.items()
     )
     np.testing.assert_allclose(found, expected)
@@ -155,6 +158,7 @@ def test_time_is_shared_and_never_overrun_by_more_than_a_round():
     short = EnsembleClassifier(quick_first, folds=5, callbacks=[TimeLimit(0)]).fit(views(x), y)
     assert short.weights_ == {"linear": 1.0} and len(short.fits_["linear"]) == 1
     assert short.members_["lgbm"].fits == 0 and short.members_["lgbm"].loss is None
+    assert not short.whole_ and set(model.whole_) <= set(model.weights_)
 
 
 def test_one_model_for_fast_predictions(tmp_path):
@@ -187,6 +191,28 @@ def test_no_fit_sees_the_rows_it_is_judged_by():
     assert model.fit(views(x), y).losses_["forest"] > 0.6
 
 
+def test_members_that_are_kept_are_fitted_to_all_rows_as_far_as_their_folds_went():
+    x, y = load_wine(return_X_y=True)
+    both = {"lgbm": LightGBMBaseline(("S",), n_trees=200, patience=5), "linear": LinearBaseline(("S",))}
+    model = EnsembleClassifier(both, folds=3).fit(views(x), y)
+    assert model.n_estimators_ == sum(3 + 1 for _ in model.weights_)
+    for name in model.weights_:
+        middle = sorted(each.best_round_ for each in model.fits_[name])[1]
+        alone = for_all_rows(next(fit for fit in model.fits_[name] if fit.best_round_ == middle))
+        expected = alone.fit(views(x), y).predict_proba(views(x))
+        np.testing.assert_array_equal(model.whole_[name].predict_proba(views(x)), expected)
+        assert model.members_[name].whole and model.members_[name].fits == 3
+
+
+def test_a_fit_to_all_rows_chooses_nothing():
+    """Labels that mean nothing and a model that learns them by heart: no loss tells of this fit."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(300, 4)), rng.integers(0, 2, 300)
+    by_heart = {"forest": ForestBaseline(("S",), n_trees=30, leaf_sizes=(1,)), "prior": PriorBaseline()}
+    model = EnsembleClassifier(by_heart, folds=5).fit(views(x), y)
+    assert model.weights_.get("forest", 0.0) < 0.3 and model.blend_loss_ > 0.69
+
+
 def test_numbers(tmp_path):
     x, y = load_diabetes(return_X_y=True)
     both = {"ridge": RidgeBaseline(("S",)), "lgbm": LightGBMBaselineRegressor(("S",), n_trees=60)}
@@ -196,6 +222,11 @@ def test_numbers(tmp_path):
     persistence.save(model, tmp_path / "model")
     again = persistence.load(tmp_path / "model")
     np.testing.assert_array_equal(again.predict(views(x[test])), model.predict(views(x[test])))
+    document = json.loads((tmp_path / "model/model.json").read_text())
+    before = {name: value for name, value in document.items() if name != "whole"}
+    (tmp_path / "model/model.json").write_text(json.dumps(before))  # as files from before such fits have it
+    earlier = persistence.load(tmp_path / "model")
+    assert not earlier.whole_ and earlier.n_estimators_ == again.n_estimators_ - len(again.whole_)
 
 
 def test_a_changed_file_of_a_member_is_seen(tmp_path: Path):

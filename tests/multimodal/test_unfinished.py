@@ -171,18 +171,39 @@ def test_an_ensemble_goes_on_by_member_and_fold(tmp_path, task):
         assert found.weights_ == whole.weights_ and found.losses_ == whole.losses_
         np.testing.assert_array_equal(getattr(found, predict)(x), getattr(whole, predict)(x))
         finished = len(list(folder.glob("*/model.json")))
-        assert finished == sum(2 for each in members(task).values() if not hasattr(each, "checkpoint"))
+        assert set(found.whole_) == set(whole.whole_) and found.whole_
+        kept = {name for name, each in members(task).items() if not hasattr(each, "checkpoint")}
+        assert finished == 2 * len(kept) + len(kept & set(found.whole_))
         assert again.fits == counted.fits - saved
 
 
-def test_a_member_that_was_asked_to_stop_is_not_kept(tmp_path):
-    class Stop(Callback):
-        def on_round(self, round_) -> bool:
-            return True
+class StopAt(Callback):
+    """Asks each fit to stop after so many rounds."""
 
+    def __init__(self, rounds: int) -> None:
+        self.rounds = rounds
+
+    def on_round(self, round_) -> bool:
+        return round_.index >= self.rounds
+
+
+def test_a_member_that_is_finished_when_it_is_asked_to_stop_is_kept(tmp_path):
     x, y = matrix()
     y = (y > 0).astype(int)
-    EnsembleClassifier(members("classification"), folds=2, checkpoint=tmp_path, callbacks=[Stop()]).fit(x, y)
+    whole = EnsembleClassifier(members("classification"), folds=2).fit(x, y)
+    last = [StopAt(4)]  # n_trees
+    EnsembleClassifier(members("classification"), folds=2, checkpoint=tmp_path, callbacks=last).fit(x, y)
+    assert {path.parent.name for path in tmp_path.rglob("model.json")} >= {"m0-0", "m0-1"}
+    found = EnsembleClassifier(members("classification"), folds=2, checkpoint=tmp_path).fit(x, y)
+    np.testing.assert_array_equal(found.predict_proba(x), whole.predict_proba(x))
+
+
+def test_a_member_that_was_asked_to_stop_is_not_kept(tmp_path):
+    x, y = matrix()
+    y = (y > 0).astype(int)
+    EnsembleClassifier(members("classification"), folds=2, checkpoint=tmp_path, callbacks=[StopAt(1)]).fit(
+        x, y
+    )
     assert not list(tmp_path.rglob("model.json"))
     found = EnsembleClassifier(members("classification"), folds=2, checkpoint=tmp_path).fit(x, y)
     whole = EnsembleClassifier(members("classification"), folds=2).fit(x, y)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,10 +14,12 @@ import numpy as np
 from sklearn.base import clone
 
 from usboost.boosting.callbacks import TimeLimit
+from usboost.boosting.checkpoint import described
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.models.estimator import Samples
 from usboost.models.inner_fits import InnerFits
+from usboost.models.refit import for_all_rows
 
 ROWS = 1000
 """Rows that a time of predicting is given for."""
@@ -29,7 +33,7 @@ class Bag:
     ----------
     member : unfitted; predict : what a fit of it says of views
     seen : predictions of all rows, each by the fit whose fold holds it; without meaning before that fit
-    fits : the models, fold by fold
+    fits : the models, fold by fold; whole : the one fitted to all rows, if there is one
     seconds : of each fit and its predictions
     predicting : seconds that one row takes, through all fits
     cut : whether time has stopped one of the fits
@@ -40,6 +44,7 @@ class Bag:
     predict: Callable[[Any, Views], np.ndarray]
     seen: np.ndarray
     fits: list[Any] = field(default_factory=list)
+    whole: Any = None
     seconds: list[float] = field(default_factory=list)
     predicting: float = 0.0
     cut: bool = False
@@ -67,6 +72,28 @@ class Bag:
         self.predicting += (ended - fitted) / len(held.y)
         self.cut = self.cut or any(limit.reached for limit in limits)
 
+    def takes_whole(self, folds: int) -> float:
+        """Seconds that a fit to all rows would take."""
+        return self.seconds[-1] * folds / (folds - 1) if self.fits else 0.0
+
+    def complete(self, samples: Samples, folds: int, inner: InnerFits, place: str, left: float) -> None:
+        """Fit once more, to all rows, as far as the fits to folds went, if that ends within `left` seconds.
+
+        A model that cannot be told how far to go is not fitted again.
+        """
+        if self.takes_whole(folds) > left:
+            return
+        try:
+            model = for_all_rows(self.typical())
+        except UsboostError:
+            return
+        # folds that a time limit cut short were shorter in an earlier run of the same command
+        how_far = hashlib.sha256(json.dumps(described(model)).encode()).hexdigest()[:8]
+        began = time.perf_counter()
+        self.whole = inner.fit_or_load(model, f"{place}-{how_far}", samples, None)
+        self.seconds.append(time.perf_counter() - began)
+        self.predicting *= 1 + 1 / len(self.fits)
+
     def typical(self) -> Any:
         """The fit of the middle length."""
         return sorted(self.fits, key=lambda fit: fit.best_round_)[len(self.fits) // 2]
@@ -74,7 +101,8 @@ class Bag:
     def about(self, weight: float, loss: float | None, without: float | None) -> Member:
         """For the ensemble's files and reports."""
         fits, seconds = len(self.fits), sum(self.seconds)
-        return Member(weight, loss, without, fits, seconds, ROWS * self.predicting, self.cut, self.left_out)
+        told = (ROWS * self.predicting, self.cut, self.left_out, self.whole is not None)
+        return Member(weight, loss, without, fits, seconds, *told)
 
 
 @dataclass(frozen=True)
@@ -86,10 +114,11 @@ class Member:
     weight : in the blend; 0 for one that is left out
     loss : of the rows that it was not fitted to; None if there was no time for a fit
     without : the blend's loss without it; None where it has no weight, or is all there is
-    fits : how many were made; seconds : in all
+    fits : how many were made to folds; seconds : of all its fits
     predicting : seconds to predict `ROWS` rows
     cut : whether time has stopped one of the fits before its end
     left_out : why it could not be fitted; "" if it could, or was not tried
+    whole : whether there is another fit, to all rows
     """
 
     weight: float = 0.0
@@ -100,6 +129,7 @@ class Member:
     predicting: float = 0.0
     cut: bool = False
     left_out: str = ""
+    whole: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

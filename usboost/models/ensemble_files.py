@@ -23,6 +23,7 @@ def write(model: Any, folder: Path) -> dict[str, Any]:
         "weights": model.weights_,
         "losses": model.losses_,
         "fits": {name: len(fits) for name, fits in model.fits_.items()},
+        "whole": list(model.whole_),
         "blend_loss": model.blend_loss_,
         "alone": model.alone_,
         "bytes": model.bytes_,
@@ -51,23 +52,31 @@ def read(model: Any, document: Mapping[str, Any], folder: Path) -> None:
     loss, alone = document.get("blend_loss"), document.get("alone")
     model.blend_loss_ = None if loss is None else float(loss)
     model.alone_ = None if alone is None else float(alone)
-    model.fits_ = {}
+    model.fits_, model.whole_ = {}, {}
+    whole = document.get("whole", [])
     for index, name in enumerate(weights):
-        model.fits_[name] = []
-        for k in range(int(document["fits"][name])):
-            fit = persistence.load(folder / _place(index, k))
-            if type(fit) is not type(members[name]):
-                raise UsboostError(f"the member {name} is a {type(fit).__name__}")
-            model._check_member(fit)
-            model.fits_[name].append(fit)
-        if not model.fits_[name]:
+        count = int(document["fits"][name])
+        if count < 1:
             raise UsboostError(f"the member {name} has no fit")
+        fits = [_fit(model, name, folder / _place(index, k)) for k in range(count + (name in whole))]
+        model.fits_[name] = fits[:count]
+        if name in whole:
+            model.whole_[name] = fits[count]
+
+
+def _fit(model: Any, name: str, folder: Path) -> Any:
+    fit = persistence.load(folder)
+    if type(fit) is not type(model.members[name]):
+        raise UsboostError(f"the member {name} is a {type(fit).__name__}")
+    model._check_member(fit)
+    return fit
 
 
 def _places(model: Any) -> Iterator[tuple[str, str, Any]]:
-    """Folder, member and fit of each fit."""
+    """Folder, member and fit of each fit; the one to all rows after those to folds."""
     for index, (name, fits) in enumerate(model.fits_.items()):
-        for k, fit in enumerate(fits):
+        whole = [model.whole_[name]] if name in model.whole_ else []
+        for k, fit in enumerate([*fits, *whole]):
             yield _place(index, k), name, fit
 
 

@@ -28,12 +28,17 @@ class InnerFits:
     checkpoint: Checkpoint | None
     callbacks: Sequence[Callback]
 
-    def fit(self, model: Any, name: str, train: Samples, stop: Samples) -> Any:
+    def fit(self, model: Any, name: str, train: Samples, stop: Samples | None) -> Any:
         """`model`, unfitted, fitted with the outer fit's callbacks."""
         return self._fit(model, name, train, stop, self.callbacks)
 
-    def fit_or_load(self, model: Any, name: str, train: Samples, stop: Samples) -> Any:
-        """The same, or the model as an earlier run saved it: then it has no ``history_``."""
+    def fit_or_load(self, model: Any, name: str, train: Samples, stop: Samples | None) -> Any:
+        """The same, or the model as an earlier run saved it: then it has no ``history_``.
+
+        Parameters
+        ----------
+        stop : samples to stop on; None for a model that knows how far to go
+        """
         from usboost.models import persistence
 
         if self.checkpoint is None or _keeps_rounds(model):
@@ -48,12 +53,15 @@ class InnerFits:
         return fitted
 
     def _fit(
-        self, model: Any, name: str, train: Samples, stop: Samples, callbacks: Sequence[Callback]
+        self, model: Any, name: str, train: Samples, stop: Samples | None, callbacks: Sequence[Callback]
     ) -> Any:
         model.set_params(callbacks=list(callbacks))
         if self.checkpoint is not None and _keeps_rounds(model):
             model.set_params(checkpoint=self.checkpoint.folder / name)
-        validation = (stop.views, stop.y) if stop.weights is None else (stop.views, stop.y, stop.weights)
+        validation = None
+        if stop is not None:
+            held_weights = () if stop.weights is None else (stop.weights,)
+            validation = (stop.views, stop.y, *held_weights)
         more = {} if train.related is None else train.related.arguments
         if train.weights is not None:
             more["sample_weight"] = train.weights
@@ -65,19 +73,21 @@ def _keeps_rounds(model: Any) -> bool:
 
 
 class _Asked(Callback):
-    """Several callbacks as one, which knows whether any of them asked the fit to stop."""
+    """Several callbacks as one, which knows whether any of them asked the fit to stop before its end."""
 
     def __init__(self, callbacks: Sequence[Callback]) -> None:
         self._callbacks = callbacks
+        self._last = 0
         self.stopped = False
 
     def on_fit_begin(self, fit: Any) -> None:
+        self._last = fit.n_rounds
         for callback in self._callbacks:
             callback.on_fit_begin(fit)
 
     def on_round(self, round_: Round) -> bool:
         stop = tell(self._callbacks, round_)
-        self.stopped = self.stopped or stop
+        self.stopped = self.stopped or (stop and round_.index < self._last)
         return stop
 
     def on_fit_end(self) -> None:

@@ -28,7 +28,7 @@ def cells(model: Any) -> list[list[str]]:
             f"{each.weight:.2f}" if each.weight else "–",
             _loss(model, each.loss),
             _loss(model, each.without),
-            f"{each.fits}{', cut short' if each.cut else ''}" if each.fits else _why(each),
+            _fits(each) if each.fits else _why(each),
             f"{each.seconds:,.1f}",
             _seconds(each.predicting) if each.fits else "–",
             _size(model.bytes_.get(name, 0)),
@@ -41,7 +41,7 @@ def cells(model: Any) -> list[list[str]]:
         f"{sum(each.weight for each in kept):.2f}",
         _loss(model, model.blend_loss_),
         "–",
-        f"{sum(each.fits for each in kept)}",
+        f"{sum(each.fits + each.whole for each in kept)}",
         f"{sum(each.seconds for each in members.values()):,.1f}",
         _seconds(sum(each.predicting for each in kept)),
         _size(sum(model.bytes_.values())) if model.alone_ is None else "–",
@@ -58,6 +58,8 @@ def notes(model: Any) -> list[str]:
         "Seconds are those of the fits on this computer, and of 1,000 rows through all fits of a member; new "
         "pictures take theirs beside it, once for all."
     ]
+    if any(each.whole for each in model.members_.values()):
+        lines.append("+ 1 is a fit to all rows, which has half of its member's weight.")
     lines += [f"{name} is left out: {m.left_out}." for name, m in model.members_.items() if m.left_out]
     weights = [each.weight for each in model.members_.values() if each.weight]
     if len(weights) == 1:
@@ -70,6 +72,10 @@ def notes(model: Any) -> list[str]:
             f"{_seconds(model.alone_)} instead of {_seconds(before)}."
         )
     return lines
+
+
+def _fits(member: Member) -> str:
+    return f"{member.fits}{' + 1' if member.whole else ''}{', cut short' if member.cut else ''}"
 
 
 def _why(member: Member) -> str:
