@@ -111,6 +111,10 @@ def test_the_order_of_tables_and_the_parts_in_them() -> None:
 def test_where_both_views_are_one_table_nothing_is_read_twice() -> None:
     table, pictures = SIDES["one computer, a table"], SIDES["one computer, pictures"]
     assert list(builders.build("crossed", table).learners) == ["U", "S"]
+    assert builders.build("crossed", table).learners["U"].steps == (10, 400)
+    assert builders.build("crossed", pictures).learners["U"].steps == (100, 400)
+    chosen = zoo.find("crossed").changed("crossed", {}, {"U": {"steps": [30, 40]}})
+    assert builders.build(chosen, table).learners["U"].steps == (30, 40)
     assert builders.build("lgbm", table).views == ("S",)
     assert builders.build("lgbm", pictures).views == ("U", "S")
     assert set(zoo.compared(one_table=False)) - set(zoo.compared(one_table=True)) == {"lgbm_s"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sklearn.linear_model import LogisticRegression
@@ -201,22 +201,22 @@ def _learners(entry: Entry, parts: Parts) -> dict[str, Learner]:
     for name, spec in entry.learners.items():
         reads = parts.views(spec.reads or (name,))
         given = parts.learner(spec, reads)
-        found[name] = _learner(entry, name, spec, given if reads == (name,) else {**given, "reads": reads})
+        own = {**spec.parameters, **(spec.alone if parts.one_table else {})}
+        given = given if reads == (name,) else {**given, "reads": reads}
+        found[name] = _learner(entry, name, spec.kind, given, own)
     return found
 
 
-def _learner(entry: Entry, name: str, spec: LearnerSpec, given: dict[str, Any]) -> Learner:
+def _learner(entry: Entry, name: str, kind: str, given: Mapping[str, Any], own: Mapping[str, Any]) -> Learner:
     where = f"{entry.name}'s learner {name!r}"
     try:
-        cls = LEARNERS[spec.kind]
+        cls = LEARNERS[kind]
     except UsboostError as error:
         raise UsboostError(f"{where}: {error}") from None
     known = inspect.signature(cls).parameters
-    if unknown := [key for key in spec.parameters if key not in known]:
-        raise UsboostError(
-            f"{where}: a {spec.kind} has no parameter {unknown[0]!r}; it has {', '.join(known)}"
-        )
-    learner: Learner = cls(**{**given, **spec.parameters})
+    if unknown := [key for key in own if key not in known]:
+        raise UsboostError(f"{where}: a {kind} has no parameter {unknown[0]!r}; it has {', '.join(known)}")
+    learner: Learner = cls(**{**given, **own})
     return learner
 
 
@@ -273,7 +273,7 @@ def _boosted_network(entry: Entry, parts: Parts, seed: int, task: str) -> Any:
     """Damião's boosted neural networks: one hidden layer, closed-form γ."""
     settings, network = parts.boosted_network()
     ((name, spec),) = entry.learners.items()
-    learner = _learner(entry, name, LearnerSpec(spec.kind, None, {**spec.parameters, **network}), {})
+    learner = _learner(entry, name, spec.kind, {}, {**spec.parameters, **network})
     if task == "regression":
         settings = {key: value for key, value in settings.items() if key != "loss"}
     return ESTIMATORS["boosted_network"][task](**settings, learner=learner, random_state=seed)

@@ -76,11 +76,13 @@ class LearnerSpec:
     reads : the views it reads, side by side in this order; None: the view of its own name. Where there are
         several views of pictures, U stands for them all.
     parameters : of its constructor, where they make the model what it is.
+    alone : of these, what differs where all views are one table, without pictures.
     """
 
     kind: str
     reads: Names | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    alone: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -207,5 +209,6 @@ def _learner(old: LearnerSpec | None, given: Mapping[str, Any], where: str) -> L
     if old is None and kind is None:
         raise UsboostError(f"{where} has no kind of learner; add `kind: tree`, for example")
     if old is not None and kind in (None, old.kind):
-        return LearnerSpec(old.kind, reads or old.reads, {**old.parameters, **parameters})
+        alone = {key: value for key, value in old.alone.items() if key not in parameters}
+        return LearnerSpec(old.kind, reads or old.reads, {**old.parameters, **parameters}, alone)
     return LearnerSpec(str(kind), reads or (old.reads if old else None), parameters)

@@ -6,15 +6,15 @@ settings that define a model; all others come from the parts that it is built fr
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from usboost.errors import UsboostError
 from usboost.models.entry import COMPONENTS, KINDS, TASKS, Entry, LearnerSpec, Look
 
 
-def _network(*reads: str, **parameters: Any) -> LearnerSpec:
-    return LearnerSpec("network", reads or None, parameters)
+def _network(*reads: str, alone: Mapping[str, Any] | None = None, **parameters: Any) -> LearnerSpec:
+    return LearnerSpec("network", reads or None, parameters, alone or {})
 
 
 def _tree(*reads: str, **parameters: Any) -> LearnerSpec:
@@ -201,7 +201,8 @@ _ENTRIES = (
         "a network and a leaf-wise tree that both read everything, boosted on cross-entropy",
         "boosting",
         {
-            "U": _network("U", "S", start="fresh", steps=(100, 400)),
+            # embeddings take more batches to learn from; by as many a small table is learnt by heart
+            "U": _network("U", "S", start="fresh", steps=(100, 400), alone={"steps": (10, 400)}),
             "S": _tree(
                 *("S", "U"),
                 **{"max_depth": 12, "max_leaves": 64, "category_l2": 300.0, "feature_fraction": 0.5},
