@@ -1,8 +1,9 @@
 """What docs/results.md says of small tables: nothing tuned, the same rows for every model.
 
 ``python -m benchmarks.study.small``: scikit-learn's bundled tables, five folds of each. With a name and a
-number of rows, ``python -m benchmarks.study.small products 300 3``: so many draws of rows of a table with
-pictures to fit to, and 2,000 other rows to score. A few minutes each on one core.
+number of rows, ``python -m benchmarks.study.small products 300 3``: so many draws of rows of a larger table
+to fit to, and other rows to score, 2,000 of a table with pictures, 20,000 of one without (``census``,
+``covertype``). A few minutes each on one core.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import numpy as np
 import pandas as pd
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 
+from usboost.datasets.census import prepare as census
+from usboost.datasets.covertype import raw as covertype
 from usboost.datasets.custom.own import OwnTable
 from usboost.datasets.custom.table import read_own
 from usboost.multimodal import results
@@ -31,8 +34,10 @@ WITH_PICTURES = {
 }
 MODELS = ("best", "good", "linear_trees", "2wl_ridge", "lgbm", "forest", "prior")
 LINEAR = {"classification": "logistic", "regression": "ridge"}
-UNSEEN = 2000
-"""Rows that models of a table with pictures are scored on."""
+UNSEEN, UNSEEN_ALONE = 2000, 20_000
+"""Rows that models of a table with and without pictures are scored on."""
+ALONE = ("linear_trees", "crossed", "2wl_ridge", "lgbm", "forest", "prior")
+"""Models of larger tables without pictures."""
 
 
 def models_of(table: OwnTable, names: tuple[str, ...] = MODELS) -> dict[str, Callable[[int], Any]]:
@@ -57,12 +62,26 @@ def bundled(name: str) -> None:
     print(results.markdown(compared, name), flush=True)
 
 
-def drawn(frame: pd.DataFrame, label: str, rows: int, seed: int) -> pd.DataFrame:
-    """So many rows to learn from, 15 % of them to stop on, and `UNSEEN` others, as the column ``part`` says.
+def larger(name: str) -> tuple[pd.DataFrame, str]:
+    """A table and its label; of the census the rows of CI-A's training split."""
+    if name in WITH_PICTURES:
+        file, label, drop = WITH_PICTURES[name]
+        return pd.read_parquet(DATA / file).drop(columns=drop), label
+    if name == "covertype":
+        frame, types = covertype.read(DATA / "covertype/covtype.data.gz")
+        return frame.assign(label=[f"type {each}" for each in types]), "label"
+    made = census.prepare(
+        *(DATA / census.SOURCE / file.name for file in census.FILES), split="ci_a", seed=0, profile="paper"
+    )
+    return made.splits["train"], "label"
+
+
+def drawn(frame: pd.DataFrame, label: str, rows: int, unseen: int, seed: int) -> pd.DataFrame:
+    """So many rows to learn from, 15 % of them to stop on, and others, as the column ``part`` says.
 
     Of classes that fewer than two rows of the larger part have, no row is drawn.
     """
-    frame = frame.sample(rows + UNSEEN, random_state=seed, ignore_index=True)
+    frame = frame.sample(rows + unseen, random_state=seed, ignore_index=True)
     part = np.array(["test"] * len(frame), dtype=object)
     part[:rows] = "train"
     part[: round(0.15 * rows)] = "val"
@@ -70,16 +89,17 @@ def drawn(frame: pd.DataFrame, label: str, rows: int, seed: int) -> pd.DataFrame
     return frame.assign(part=part)[frame[label].isin(counts.index[counts >= 2])]
 
 
-def with_pictures(name: str, rows: int, draws: int) -> None:
-    """Mean log-losses and seconds over the draws, and how far each is from the default, with its error."""
-    file, label, drop = WITH_PICTURES[name]
-    frame, found = pd.read_parquet(DATA / file).drop(columns=drop), []
+def draws_of(name: str, rows: int, draws: int) -> None:
+    """Mean log-losses and seconds over the draws, and how far each is from the default, with its spread."""
+    pictures = name in WITH_PICTURES
+    (frame, label), found = larger(name), []
     for seed in range(draws):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "drawn.parquet"
-            drawn(frame, label, rows, seed).to_parquet(path)
-            table = read_own(path, label=label, image=["image"], split="part")
-            scores = compare(table, models_of(table), by="log_loss", seed=seed).scores
+            drawn(frame, label, rows, UNSEEN if pictures else UNSEEN_ALONE, seed).to_parquet(path)
+            table = read_own(path, label=label, image=["image"] if pictures else [], split="part")
+            models = models_of(table, MODELS if pictures else ALONE)
+            scores = compare(table, models, by="log_loss", seed=seed).scores
         found.append(scores.set_index("model")[["accuracy", "log_loss", "seconds"]])
         print(f"{name} {rows} draw {seed}\n{found[-1].round(4)}", flush=True)
     mean = sum(found) / len(found)
@@ -90,7 +110,7 @@ def with_pictures(name: str, rows: int, draws: int) -> None:
 
 if __name__ == "__main__":
     if len(sys.argv) > 3:
-        with_pictures(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+        draws_of(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
     else:
         for each in sys.argv[1:] or TABLES:
             bundled(each)
