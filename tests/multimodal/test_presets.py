@@ -67,8 +67,18 @@ def test_the_estimator_knows_them_too(table):
     x, y = frame.drop(columns="kind"), frame["kind"]
     model = MultimodalClassifier(preset="good", rounds=3, time_limit=0.0).fit(x, y)
     assert model.bundle_.card.model == "good" and model.bundle_.model.n_estimators_ == 1
-    assert MultimodalClassifier(rounds=3).fit(x, y).bundle_.card.model == zoo.PRESETS["fast"]
-    assert zoo.wanted(None, None, limited=True) == zoo.PRESETS["best"] == "best"
+    assert MultimodalClassifier(rounds=3).fit(x, y).bundle_.card.model == zoo.FAST_ALONE
+    assert zoo.wanted(None, None, limited=True, pictures=False) == zoo.PRESETS["best"] == "best"
+
+
+def test_the_default_follows_the_table():
+    assert zoo.wanted(None, None) == zoo.wanted(None, "fast") == zoo.PRESETS["fast"]
+    assert (
+        zoo.wanted(None, None, pictures=False) == zoo.wanted(None, "fast", pictures=False) == zoo.FAST_ALONE
+    )
+    assert zoo.wanted(None, None, pictures=False, task="regression") == zoo.PRESETS["fast"]
+    assert zoo.wanted("lgbm", None, pictures=False) == "lgbm"
+    assert zoo.wanted(None, "good", pictures=False) == "good"
 
 
 class Ended(Callback):

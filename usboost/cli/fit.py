@@ -52,7 +52,12 @@ def fit(
     label: Label,
     image: Image = None,
     model: Annotated[
-        str | None, typer.Option("--model", help=f"One of {NAMES}.", show_default=zoo.wanted(None, None))
+        str | None,
+        typer.Option(
+            "--model",
+            help=f"One of {NAMES}.",
+            show_default=f"{zoo.PRESETS['fast']}; {zoo.FAST_ALONE} for classes without pictures",
+        ),
     ] = None,
     preset: Annotated[
         Literal["fast", "good", "best"] | None,
@@ -148,18 +153,14 @@ def fit(
     """
     with exit_on_error():
         began = clock()
-        model = zoo.wanted(model, preset, limited=time_limit is not None)
-        if model not in zoo.OFFERED_FOR["regression"]:
-            zoo.for_table(model)
-        zoo.check_options(model, refit=refit, fast_predict=fast_predict)
+        named = zoo.wanted(model, preset, time_limit is not None)
+        if named not in zoo.OFFERED_FOR["regression"]:
+            zoo.for_table(named)
+        zoo.check_options(named, refit=refit, fast_predict=fast_predict)
         cut = parsed_threshold(threshold)
         learners = chosen_learners(learner)
         chosen = parsed_settings(settings)
-        if settings_file is not None:
-            from_file = read_settings(settings_file)
-            if model not in from_file:
-                note(f"{settings_file} has no settings of {model}, which is fitted as it is")
-            chosen = {**from_file.get(model, {}), **chosen}
+        from_file = {} if settings_file is None else read_settings(settings_file)
         import_named(imports)
         from usboost.multimodal.bundle import check_place
 
@@ -186,7 +187,12 @@ def fit(
             text_model=text_model,
         )
         tables.show(own)
+        limited, pictured = time_limit is not None, bool(own.pictures)
+        model = zoo.wanted(model, preset, limited, pictures=pictured, task=own.task)
         zoo.for_table(model, own.task)
+        if settings_file is not None and model not in from_file:
+            note(f"{settings_file} has no settings of {model}, which is fitted as it is")
+        chosen = {**from_file.get(model, {}), **chosen}
         # imported late, so that mistakes are reported without loading torch
         from usboost.boosting.callbacks import Interrupt, ShowRounds, TimeLimit
         from usboost.learners.networks import embeddings

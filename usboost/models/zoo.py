@@ -364,6 +364,8 @@ OFFERED = OFFERED_FOR["classification"]
 
 PRESETS = {"fast": "linear_trees", "good": "good", "best": "best"}
 """Models by what a person wants of them."""
+FAST_ALONE = "crossed"
+"""The fast one for classes of a table without pictures, where a linear model is no start to rely on."""
 
 _PARTS = {entry.part[0]: entry for entry in _ENTRIES if entry.part}
 _TITLES = dict(named for e in _ENTRIES for named in ((e.name, e.title), e.part) if named)
@@ -400,13 +402,21 @@ def for_table(name: str, task: str = "classification") -> Entry:
     return CATALOGUE[name]
 
 
-def wanted(model: str | None, preset: str | None, limited: bool = False) -> str:
+def wanted(
+    model: str | None,
+    preset: str | None,
+    limited: bool = False,
+    *,
+    pictures: bool = True,
+    task: str = "classification",
+) -> str:
     """The name of the model that a person has asked for in one way or another.
 
     Parameters
     ----------
     model : its name; preset : of `PRESETS`.
     limited : whether there is a limit of time, which the default model then makes the most of.
+    pictures : whether the table has any; task : of `usboost.models.entry.TASKS`.
 
     Raises
     ------
@@ -417,7 +427,9 @@ def wanted(model: str | None, preset: str | None, limited: bool = False) -> str:
         raise UsboostError(f"the model {model} and the preset {preset} are given; leave one of them out")
     if preset is not None and preset not in PRESETS:
         raise UsboostError(f"unknown preset {preset!r}; choose among {', '.join(PRESETS)}")
-    return model or PRESETS[preset or ("best" if limited else "fast")]
+    aim = preset or ("best" if limited else "fast")
+    alone = aim == "fast" and not pictures and task == "classification"
+    return model or (FAST_ALONE if alone else PRESETS[aim])
 
 
 def check_options(name: str, *, refit: bool = False, fast_predict: bool = False) -> None:

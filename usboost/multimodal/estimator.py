@@ -75,9 +75,10 @@ class _Multimodal(BaseEstimator):
             raise UsboostError(f"X has {rows}; {FEWEST} or more are needed to learn from")
         table = self._table(frame, y, groups, times, weights)
         pictures = Pictures(self.backbone, self.finetune, self.size) if table.pictures else None
+        limited, pictured = self.time_limit is not None, bool(table.pictures)
         fitted = fit_table(
             table,
-            zoo.wanted(self.model, self.preset, limited=self.time_limit is not None),
+            zoo.wanted(self.model, self.preset, limited, pictures=pictured, task=table.task),
             seed=self.random_state,
             rounds=self.rounds,
             pictures=pictures,
