@@ -157,7 +157,7 @@ class NetworkLearner(BaseEstimator):
         "batch_size": BATCH,
         "epochs": Integer(1, 4, log=True),
         "start": Choice(("fresh", "warm")),
-        "steps": Choice((None, (50, 200), (100, 400), (200, 800))),
+        "steps": Choice((None, (10, 400), (50, 200), (100, 400), (200, 800))),
         "backbone__finetune": Choice(FINETUNE, where="pictures alone"),
     }
 
