@@ -117,7 +117,7 @@ class Member:
     weight : in the blend; 0 for one that is left out
     loss : of the rows that it was not fitted to; None if there was no time for a fit
     without : the blend's loss without it; None where it has no weight, or is all there is
-    fits : how many were made to folds; seconds : of all its fits
+    fits : how many were made to folds; seconds : of all its fits, that to all rows with them
     predicting : seconds to predict `ROWS` rows
     cut : whether time has stopped one of the fits before its end
     left_out : why it could not be fitted; "" if it could, or was not tried
