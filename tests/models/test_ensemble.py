@@ -220,6 +220,27 @@ def test_a_member_that_is_not_made_for_all_rows_keeps_its_folds():
     assert not model.whole_ and model.n_estimators_ == 3 and not model.members_["few"].whole
 
 
+class StopLast(Callback):
+    """Asks the fit after so many to stop in its second round."""
+
+    def __init__(self, fits: int) -> None:
+        self.left = fits
+
+    def on_fit_begin(self, fit):
+        self.left -= 1
+
+    def on_round(self, round_):
+        return self.left < 0 and round_.index == 2
+
+
+def test_a_fit_to_all_rows_that_is_asked_to_stop_is_left_out():
+    x, y = load_wine(return_X_y=True)
+    one = {"lgbm": LightGBMBaseline(("S",), n_trees=60)}
+    folds = EnsembleClassifier(one, folds=3, callbacks=[StopLast(3)]).fit(views(x), y)
+    assert not folds.whole_ and folds.n_estimators_ == 3 and not folds.members_["lgbm"].whole
+    assert EnsembleClassifier(one, folds=3, callbacks=[StopLast(4)]).fit(views(x), y).whole_
+
+
 def test_a_fit_to_all_rows_chooses_nothing():
     """Labels that mean nothing and a model that learns them by heart: no loss tells of this fit."""
     rng = np.random.default_rng(0)

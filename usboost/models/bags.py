@@ -18,7 +18,7 @@ from usboost.boosting.checkpoint import described
 from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError
 from usboost.models.estimator import Samples
-from usboost.models.inner_fits import InnerFits
+from usboost.models.inner_fits import Asked, InnerFits
 from usboost.models.refit import for_all_rows
 
 ROWS = 1000
@@ -79,7 +79,8 @@ class Bag:
     def complete(self, samples: Samples, folds: int, inner: InnerFits, place: str, left: float) -> None:
         """Fit once more, to all rows, as far as the fits to folds went, if that ends within `left` seconds.
 
-        A model that cannot be told how far to go, or that is not made for so many rows, is not fitted again.
+        A model that cannot be told how far to go, or that is not made for so many rows, is not fitted again,
+        and a fit that is asked to stop before its end is left out.
         """
         if self.takes_whole(folds) > left:
             return
@@ -89,11 +90,14 @@ class Bag:
             return
         # folds that a time limit cut short were shorter in an earlier run of the same command
         how_far = hashlib.sha256(json.dumps(described(model)).encode()).hexdigest()[:8]
-        began = time.perf_counter()
+        began, asked = time.perf_counter(), Asked(inner.callbacks)
         try:
-            self.whole = inner.fit_or_load(model, f"{place}-{how_far}", samples, None)
+            model = replace(inner, callbacks=[asked]).fit_or_load(model, f"{place}-{how_far}", samples, None)
         except Unsuited:
             return
+        if asked.stopped:  # half a model would have half of the weight
+            return
+        self.whole = model
         self.seconds.append(time.perf_counter() - began)
         self.predicting *= 1 + 1 / len(self.fits)
 

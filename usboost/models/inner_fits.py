@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from usboost.boosting.callbacks import Callback, tell
+from usboost.boosting.callbacks import Callback, resume, tell
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.rounds import Round
 from usboost.models.estimator import Samples
@@ -46,7 +46,7 @@ class InnerFits:
         folder = self.checkpoint.folder / name
         if folder.exists():
             return persistence.load(folder)
-        asked = _Asked(self.callbacks)
+        asked = Asked(self.callbacks)
         fitted = self._fit(model, name, train, stop, [asked])
         if not asked.stopped:  # else it is not what the same command would give
             persistence.save(fitted, folder)
@@ -72,7 +72,7 @@ def _keeps_rounds(model: Any) -> bool:
     return "checkpoint" in model.get_params(deep=False)
 
 
-class _Asked(Callback):
+class Asked(Callback):
     """Several callbacks as one, which knows whether any of them asked the fit to stop before its end."""
 
     def __init__(self, callbacks: Sequence[Callback]) -> None:
@@ -84,6 +84,11 @@ class _Asked(Callback):
         self._last = fit.n_rounds
         for callback in self._callbacks:
             callback.on_fit_begin(fit)
+
+    def on_resume(self, rounds: Sequence[Round]) -> bool:
+        stop = resume(self._callbacks, rounds)
+        self.stopped = self.stopped or (stop and rounds[-1].index < self._last)
+        return stop
 
     def on_round(self, round_: Round) -> bool:
         stop = tell(self._callbacks, round_)
