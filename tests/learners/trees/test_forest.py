@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from tests.conftest import make_views
 from usboost.boosting.loop import ensemble_scores
 from usboost.boosting.rounds import Stage
+from usboost.errors import UsboostError
 from usboost.learners.base import Target, sum_one_by_one, weighted_sum
 from usboost.learners.networks import stacked
 from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.trees import forest
+from usboost.learners.trees import forest, walk
 from usboost.learners.trees.forest import Forest
 from usboost.learners.trees.learner import TreeLearner
 from usboost.learners.trees.tree import Tree
@@ -90,3 +91,27 @@ def test_stacked_networks_are_networks_one_by_one(hidden, n_networks, n_outputs,
             rtol=1e-4,
             atol=1e-5,
         )
+
+
+@pytest.mark.parametrize("depth", [1, 4, 10])
+@pytest.mark.parametrize("block", [7, 100_000])
+def test_walking_ends_in_the_leaves_that_testing_every_node_gives(monkeypatch, depth, block):
+    """Numbers, NaN among them, and categories, with codes never seen."""
+    monkeypatch.setattr(walk, "_BLOCK_ROWS", block)
+    fitted, prepared = grown(4, depth, n_outputs=2, n=3000)
+    matrix = prepared.matrix[:500].copy(order="F")
+    categorical = list(prepared.categorical)
+    matrix[:50, categorical] += 7
+    numbers = [j for j in range(matrix.shape[1]) if j not in categorical]
+    matrix[50:80, numbers] = np.nan
+    trees = [tree for each in fitted for tree in each.trees]
+    assert any(len(tree.categories) for tree in trees)
+    for tree in trees:
+        monkeypatch.setattr(walk, "FEWEST_NODES", 10**9)
+        leaves, values = tree.leaves(matrix), tree.predict(matrix)
+        monkeypatch.setattr(walk, "FEWEST_NODES", 1)
+        np.testing.assert_array_equal(tree.leaves(matrix), leaves)
+        np.testing.assert_array_equal(tree.predict(matrix), values)
+        assert leaves.dtype == np.int32 and values.dtype == np.float32
+        with pytest.raises(UsboostError, match="reads column"):
+            tree.leaves(matrix[:, :0])

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from usboost.errors import UsboostError
+from usboost.learners.trees import walk
 
 DEEPEST = 500
 """Levels of a tree; each is a level of recursion when it predicts."""
@@ -52,15 +53,23 @@ class Tree:
         """Leaf index of every row, int32 (n,). The matrix is float32 (n, p), column-major for speed."""
         if len(self.feature) == 0:
             return np.zeros(len(matrix), dtype=np.int32)
+        self._check_columns(matrix)
+        if len(self.feature) >= walk.FEWEST_NODES:
+            return walk.leaves(self, matrix)
         return self._descend(matrix, 0, np.arange(len(self.value), dtype=np.int32))
 
     def predict(self, matrix: np.ndarray) -> np.ndarray:
         """Leaf values of every row, float32 (n, k)."""
         if len(self.feature) == 0:
             return np.repeat(self.value, len(matrix), axis=0)
-        if self.value.shape[1] == 1:
+        if self.value.shape[1] == 1 and len(self.feature) < walk.FEWEST_NODES:
+            self._check_columns(matrix)
             return self._descend(matrix, 0, self.value[:, 0])[:, None]
         return self.value[self.leaves(matrix)]
+
+    def _check_columns(self, matrix: np.ndarray) -> None:
+        if self.feature.max() >= matrix.shape[1]:
+            raise UsboostError(f"a tree reads column {self.feature.max()}, but there are {matrix.shape[1]}")
 
     def _descend(self, matrix: np.ndarray, node: int, leaf_value: np.ndarray) -> np.ndarray:
         # whole columns and selects: for shallow trees far faster than walking row by row
@@ -71,8 +80,6 @@ class Tree:
         return np.where(self._goes_left(matrix, node), *sides)
 
     def _goes_left(self, matrix: np.ndarray, node: int) -> np.ndarray:
-        if self.feature[node] >= matrix.shape[1]:
-            raise UsboostError(f"a tree reads column {self.feature[node]}, but there are {matrix.shape[1]}")
         column = matrix[:, self.feature[node]]
         start, stop = self.category_start[node], self.category_start[node + 1]
         if start == stop:
