@@ -27,6 +27,7 @@ from usboost.evaluation.metrics import best_threshold, f1, row_losses
 from usboost.evaluation.task import TASKS
 from usboost.models import zoo
 from usboost.models.paths import with_settings
+from usboost.models.refit import for_all_rows
 from usboost.models.weights import fit_weighted
 from usboost.multimodal.models import Pictures, by_name
 from usboost.multimodal.tune import parts_of, tune
@@ -42,6 +43,8 @@ SOURCES = {
     "lesions": ("ham10000_lesions/lesions.parquet", "dx", ("lesion_id", "image_id")),
     "products": ("fashion_products/products.parquet", "gender", ("id",)),
 }
+ALSO = {"own": "", "tuned": ", tuned", "ownall": ", and all rows", "tunedall": ", tuned, and all rows"}
+"""What is said of a row after the model's name: its settings, and whether validation rows were fitted to."""
 SIZES = (300, 1000, 3000)
 MODELS = ("linear_trees", "crossed", "2wl_ridge", "lgbm", "forest", "logistic", "prior")
 MODELS_OF = {"census": ("linear_trees", "crossed", "lgbm", "forest", "logistic", "prior")}
@@ -117,45 +120,72 @@ def built(names: tuple[str, ...], table: OwnTable) -> dict[str, Callable[[int], 
     return by_name(names, pictures=read, image_views=tuple(table.pictures) or ("U",))
 
 
-def scored(model: Any, table: OwnTable, *, whole: bool) -> tuple[dict[str, float], np.ndarray]:
-    """The test scores of a model fitted to the training rows, and each test row's loss.
+Scored = tuple[dict[str, float], np.ndarray]
+"""Test scores, and each test row's loss."""
 
-    Parameters
-    ----------
-    whole : whether it is fitted to the validation rows, too, and stops on rows that it sets aside itself.
-    """
-    train, held, _ = parts_of(table, 0, 0)[0]
-    test = np.setdiff1d(np.arange(len(table)), np.concatenate([train, held]))
-    encoding, task = table.fit_encoding(train), TASKS[table.task]
-    views = {name: table.views(encoding, rows) for name, rows in (("train", train), ("val", held))}
-    started = time.perf_counter()
-    if whole:
-        everything = np.sort(np.concatenate([train, held]))
-        model.fit(table.views(encoding, everything), table.labels[everything])
-    else:
-        fit_weighted(
-            model, (views["train"], table.labels[train], None), (views["val"], table.labels[held], None)
-        )
-    fitted = time.perf_counter()
-    unseen = table.views(encoding, test)
-    found = task.predict(model, unseen)
-    ended = time.perf_counter()
-    y = table.labels[test]
-    scores = {name: float(value) for name, value in task.score(y, found).items()}
-    if len(table.classes) == 2:
-        cut = best_threshold(table.labels[held], task.predict(model, views["val"])[:, 1])
-        scores["f1_tuned"] = f1(y, (found[:, 1] >= cut).astype(int), 2)
-    scores |= {"seconds": fitted - started, "milliseconds_a_row": 1e3 * (ended - fitted) / len(test)}
-    return scores, row_losses(y, found)
+
+class Case:
+    """A table, of which each fit is scored on the test rows."""
+
+    def __init__(self, table: OwnTable) -> None:
+        self.table, self.task = table, TASKS[table.task]
+        self.train, self.held, _ = parts_of(table, 0, 0)[0]
+        self.seen = np.sort(np.concatenate([self.train, self.held]))
+        self.test = np.setdiff1d(np.arange(len(table)), self.seen)
+
+    def single(self, model: Any, *, refit: bool) -> Iterator[tuple[str, Scored]]:
+        """Of a fit that stops on the validation rows; and of another as long, to these rows, too."""
+        labels, encoding = self.table.labels, self.table.fit_encoding(self.train)
+        views, started = self.table.views(encoding, self.held), time.perf_counter()
+        given = self.table.views(encoding, self.train), labels[self.train], None
+        fit_weighted(model, given, (views, labels[self.held], None))
+        cut = self._cut(labels[self.held], self.task.predict(model, views))
+        yield "", self._scored(model, encoding, started, cut)
+        if refit:
+            encoding, started = self.table.fit_encoding(self.seen), time.perf_counter()
+            model = for_all_rows(model)
+            model.fit(self.table.views(encoding, self.seen), labels[self.seen])
+            yield "all", self._scored(model, encoding, started, cut)
+
+    def ensemble(self, model: Any) -> Scored:
+        """Of one that holds out its own folds of all rows but the test's, and has a threshold by them."""
+        labels, encoding = self.table.labels[self.seen], self.table.fit_encoding(self.seen)
+        started = time.perf_counter()
+        model.fit(self.table.views(encoding, self.seen), labels)
+        known = ~np.isnan(model.out_of_fold_[:, 0])
+        cut = self._cut(labels[known], model.out_of_fold_[known])
+        return self._scored(model, encoding, started, cut)
+
+    def _cut(self, labels: np.ndarray, found: np.ndarray) -> float | None:
+        return best_threshold(labels, found[:, 1]) if len(self.table.classes) == 2 else None
+
+    def _scored(self, model: Any, encoding: Any, started: float, cut: float | None) -> Scored:
+        fitted = time.perf_counter()
+        unseen = self.table.views(encoding, self.test)
+        found = self.task.predict(model, unseen)
+        ended, y = time.perf_counter(), self.table.labels[self.test]
+        scores = {name: float(value) for name, value in self.task.score(y, found).items()}
+        if cut is not None:
+            scores["f1_tuned"] = f1(y, (found[:, 1] >= cut).astype(int), 2)
+        scores |= {"seconds": fitted - started, "milliseconds_a_row": 1e3 * (ended - fitted) / len(y)}
+        return scores, row_losses(y, found)
 
 
 def run(
-    case: str, data: Path, out: Path, names: tuple[str, ...], *, trials: int, seeds: int, limit: float
+    case: str,
+    data: Path,
+    out: Path,
+    names: tuple[str, ...],
+    *,
+    trials: int,
+    seeds: int,
+    limit: float,
+    refit: bool,
 ) -> None:
     """Search, then fit and score; what is in the folder is not made again."""
     (out / case).mkdir(parents=True, exist_ok=True)
     table = table_of(case, data, out)
-    models = built(names, table)
+    models, scoring = built(names, table), Case(table)
     found = tune(
         table,
         {name: make for name, make in models.items() if kind_of(name) not in SEEDS_OF},
@@ -168,48 +198,61 @@ def run(
     )
     settings = settings_of(found.models, {})
     firsts = {name: each.trials[0].settings for name, each in found.models.items() if each.trials}
-    results = out / case / "results.jsonl"
-    done = [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
-    made = {(row["model"], row["tuned"], row["seed"]) for row in done}
+    results = Results(out / case)
     for seed in range(seeds):
         for name, make in models.items():
-            chosen = settings.get(name, {})
-            for tuned in (True, False) if chosen and chosen != firsts.get(name) else (False,):
-                if (name, tuned, seed) in made or seed >= SEEDS_OF.get(kind_of(name), seeds):
-                    continue
-                model = with_settings(make(seed), chosen if tuned else {}, name)
-                ensemble = kind_of(name) == "ensemble"
-                if ensemble:
+            if seed >= SEEDS_OF.get(kind_of(name), seeds):
+                continue
+            if kind_of(name) == "ensemble":
+                if results.missing(name, "own", seed):
                     kept = Checkpoint(out / case / "fits" / f"{name}-{seed}", {})
-                    model.set_params(checkpoint=kept, callbacks=[TimeLimit(limit)])
-                # a threshold is chosen on validation rows, which are then not to be fitted to
-                whole = ensemble and len(table.classes) > 2
-                scores, losses = scored(model, table, whole=whole)
-                if ensemble:
+                    model = make(seed).set_params(checkpoint=kept, callbacks=[TimeLimit(limit)])
+                    results.add(name, "own", seed, scoring.ensemble(model))
                     print(case, model.weights_, model.losses_, model.blend_loss_, flush=True)
-                folder = out / case / "losses"
-                folder.mkdir(exist_ok=True)
-                np.save(folder / f"{name}-{'tuned' if tuned else 'own'}-{seed}.npy", losses.astype("f4"))
-                row = {"model": name, "tuned": tuned, "seed": seed, **scores}
-                with results.open("a") as file:
-                    file.write(json.dumps(row) + "\n")
-                print(case, row, flush=True)
+                continue
+            chosen = settings.get(name, {})
+            tuned = bool(chosen) and chosen != firsts.get(name)
+            for kind in ("tuned", "own") if tuned else ("own",):
+                again = refit and kind == ("tuned" if tuned else "own")  # what validation chose
+                if results.missing(name, kind, seed) or (again and results.missing(name, kind + "all", seed)):
+                    model = with_settings(make(seed), chosen if kind == "tuned" else {}, name)
+                    for rows, scores in scoring.single(model, refit=again):
+                        if results.missing(name, kind + rows, seed):
+                            results.add(name, kind + rows, seed, scores)
+
+
+class Results:
+    """What is in a case's folder: scores by model, settings and seed, and each test row's loss."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.path = folder, folder / "results.jsonl"
+        (folder / "losses").mkdir(exist_ok=True)
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.path.read_text().splitlines()] if self.path.exists() else []
+
+    def missing(self, name: str, kind: str, seed: int) -> bool:
+        return (name, kind, seed) not in {(row["model"], row["kind"], row["seed"]) for row in self.rows()}
+
+    def losses(self, name: str, kind: str, seed: int) -> Path:
+        return self.folder / "losses" / f"{name}-{kind}-{seed}.npy"
+
+    def add(self, name: str, kind: str, seed: int, scored: Scored) -> None:
+        scores, losses = scored
+        np.save(self.losses(name, kind, seed), losses.astype("f4"))
+        row = {"model": name, "kind": kind, "seed": seed, **scores}
+        with self.path.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+        print(self.folder.name, row, flush=True)
 
 
 def table_of_results(case: str, out: Path, draws: int = 1000) -> str:
     """Markdown: means over seeds; over test rows, 95 % intervals of the difference to the best opponent."""
-    rows = pd.DataFrame(
-        [json.loads(line) for line in (out / case / "results.jsonl").read_text().splitlines()]
-    )
+    results = Results(out / case)
+    rows = pd.DataFrame(results.rows())
     losses = {
-        (name, tuned): np.mean(
-            [
-                np.load(out / case / "losses" / f"{name}-{'tuned' if tuned else 'own'}-{seed}.npy")
-                for seed in group["seed"]
-            ],
-            axis=0,
-        )
-        for (name, tuned), group in rows.groupby(["model", "tuned"])
+        (name, kind): np.mean([np.load(results.losses(name, kind, seed)) for seed in group["seed"]], axis=0)
+        for (name, kind), group in rows.groupby(["model", "kind"])
     }
     means = {key: float(each.mean()) for key, each in losses.items()}
     rival = min((key for key in means if not is_ours(key[0])), key=means.__getitem__)
@@ -221,13 +264,13 @@ def table_of_results(case: str, out: Path, draws: int = 1000) -> str:
         f"| model | {' | '.join(metrics)} | seconds to fit | ms a row | log-loss against {rival[0]} |",
         "|---" * (len(metrics) + 4) + "|",
     ]
-    for name, tuned in sorted(means, key=means.__getitem__):
-        group = rows[(rows["model"] == name) & (rows["tuned"] == tuned)]
+    for name, kind in sorted(means, key=means.__getitem__):
+        group = rows[(rows["model"] == name) & (rows["kind"] == kind)]
         cells = [_spread(group[metric]) for metric in metrics]
-        gap = losses[name, tuned] - losses[rival]
+        gap = losses[name, kind] - losses[rival]
         low, high = np.quantile(gap[draw].mean(axis=1), [0.025, 0.975])
-        against = "" if (name, tuned) == rival else f"{gap.mean():+.4f} ({low:+.4f} to {high:+.4f})"
-        label = f"`{name}`" + (", tuned" if tuned else "")
+        against = "" if (name, kind) == rival else f"{gap.mean():+.4f} ({low:+.4f} to {high:+.4f})"
+        label = f"`{name}`" + ALSO[kind]
         cost = f"{group['seconds'].mean():.1f} | {group['milliseconds_a_row'].mean():.2f}"
         lines.append(f"| {label} | {' | '.join(cells)} | {cost} | {against} |")
     return "\n".join(lines)
@@ -247,9 +290,10 @@ if __name__ == "__main__":
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--models")
     parser.add_argument("--limit", type=float, default=float("inf"), help="seconds of an ensemble's fits")
+    parser.add_argument("--refit", action="store_true", help="score fits to the validation rows, too")
     asked = parser.parse_args()
     for case in asked.cases or cases():
         chosen = asked.models.split(",") if asked.models else MODELS_OF.get(case, MODELS)
-        limits = {"trials": asked.trials, "seeds": asked.seeds, "limit": asked.limit}
+        limits = {"trials": asked.trials, "seeds": asked.seeds, "limit": asked.limit, "refit": asked.refit}
         run(case, asked.data, asked.out, tuple(chosen), **limits)
         print(f"{case}\n\n{table_of_results(case, asked.out)}\n", flush=True)

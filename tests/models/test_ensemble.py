@@ -124,6 +124,12 @@ def test_classes(tmp_path):
     )
     np.testing.assert_allclose(found, expected)
     assert model.members_["prior"].without is None and model.members_["prior"].fits == 3
+    assert row_losses(y, model.out_of_fold_).mean() == pytest.approx(model.blend_loss_, rel=1e-12)
+    held = next(iter(model._splits(y)))[1]
+    seen = blended(
+        {m: fits[0].predict_proba(views(x[held])) for m, fits in model.fits_.items()}, model.weights_
+    )
+    np.testing.assert_allclose(model.out_of_fold_[held], seen)
     weighed = {name: each.weight for name, each in model.members_.items() if each.weight}
     assert weighed == model.weights_ and model.blend_loss_ <= min(model.losses_.values())
     persistence.save(model, tmp_path / "model")

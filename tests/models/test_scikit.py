@@ -13,6 +13,7 @@ from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.models.package_list import check_outside
+from usboost.models.refit import for_all_rows
 from usboost.models.scikit import ScikitBaseline, ScikitBaselineRegressor, outside
 from usboost.tuning.space import space_of
 
@@ -93,7 +94,7 @@ class _Base(BaseEstimator):
 
     def fit(self, x, y, **given):
         self.seen_, self.given_, self.classes_ = len(x), given, np.unique(y)
-        self.x_ = x
+        self.x_, self.best_iteration, self.best_iteration_ = x, 11, 11
         return self
 
 
@@ -163,6 +164,11 @@ def test_packages_that_may_be_installed(package, prefix, parameters, stops, tmp_
             assert found.x_.shape[1] == 2 + sum(views["S"].cardinalities)
         if stops:
             assert found.early_stopping_rounds == 50 and len(found.given_["eval_set"][0][0]) == 40
+        again = for_all_rows(model).fit(views, labels)  # for as many rounds, none of them watched
+        if stops:
+            assert again.estimator_.early_stopping_rounds is None
+            assert 12 in (getattr(again.estimator_, name, 0) for name in ("iterations", "n_estimators"))
+        assert again.estimator_.seen_ == 120 and "eval_set" not in again.estimator_.given_
         predicted = model.predict(views)
         assert predicted.shape == (120,)
         if task == "classification":

@@ -47,6 +47,8 @@ class EnsembleClassifier(Ensemble, ViewsClassifier):
     losses_ : log-loss of every member on the rows that its fits stopped on, and were not fitted to; where
         time was short, on the folds that all members were fitted for
     blend_loss_ : of the blend on these rows, that chose its weights
+    out_of_fold_ : the blend's probabilities for the training rows, each by fits that did not see the row,
+        float64 (n, M); NaN where there was no time for such a fit. Not kept in files.
     members_ : a `Member` of each, by name, also of those that are not kept
     alone_ : with `fast_predict` the seconds in which the one model predicts 1,000 rows; else None
     bytes_ : of each member's files, once they are written or read

@@ -42,6 +42,7 @@ class Ensemble(ViewsEstimator):
     blend_loss_: float | None
     alone_: float | None
     bytes_: dict[str, int]
+    out_of_fold_: np.ndarray
 
     holds: ClassVar[Mapping[str, Any]] = {"members": MODELS}
 
@@ -116,7 +117,10 @@ class Ensemble(ViewsEstimator):
         self.weights_ = greedy_weights(seen, y, weights)
         if not better_than_noise(blended(seen, self.weights_), seen[best], y, weights):
             self.weights_ = {best: 1.0}
-        self.blend_loss_ = risk(blended(seen, self.weights_))
+        blend = blended(seen, self.weights_)
+        self.blend_loss_ = risk(blend)
+        self.out_of_fold_ = np.full((len(samples.y), *blend.shape[1:]), np.nan)
+        self.out_of_fold_[rows] = blend
         self.fits_ = {name: bags[name].fits for name in self.weights_}
         self.whole_, self.alone_, self.bytes_ = {}, None, {}
         return without_each(seen, y, self.weights_, weights)

@@ -26,6 +26,7 @@ class Package:
     classes : import paths of its estimators by task.
     settings : of these, given a number of threads and a seed.
     stops_early : see `ScikitBaseline`.
+    length : its setting of the rounds at most; best : its attribute of the best round's position, from 0.
     space : of these, by path.
     own_categories : whether it reads categories itself, in frames with columns of that type; else they are
         given as indicators. told_categories : its ``fit``'s argument for their columns, if it has one.
@@ -36,6 +37,8 @@ class Package:
     classes: Mapping[str, str]
     settings: Callable[[int, int], dict[str, Any]] = field(default=lambda threads, seed: {})
     stops_early: bool = False
+    length: str = ""
+    best: str = ""
     space: Space = field(default_factory=dict)
     own_categories: bool = False
     told_categories: str = ""
@@ -77,6 +80,8 @@ PACKAGES = {
         {"classification": "catboost:CatBoostClassifier", "regression": "catboost:CatBoostRegressor"},
         _catboost,
         stops_early=True,
+        length="iterations",
+        best="best_iteration_",
         own_categories=True,
         told_categories="cat_features",
         space={
@@ -89,6 +94,8 @@ PACKAGES = {
         {"classification": "xgboost:XGBClassifier", "regression": "xgboost:XGBRegressor"},
         _xgboost,
         stops_early=True,
+        length="n_estimators",
+        best="best_iteration",
         own_categories=True,
         space={
             "estimator__learning_rate": Real(0.01, 0.3, log=True),

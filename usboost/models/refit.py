@@ -44,6 +44,8 @@ def for_all_rows(model: Any) -> Any:
         changes["leaf_sizes"] = (model.leaf_sizes[model.best_round_ - 1],)
     elif "network" in given:
         copy.network.set_params(n_epochs=max(1, model.best_round_), validation_fraction=0.0)
+    elif "estimator" in given:
+        changes |= {"estimator": model.for_rounds(model.best_round_), "stops_early": False}
     elif lengths:
         changes[lengths[0]] = max(1, model.best_round_)
     elif type(model).__name__.startswith("Prior"):

@@ -18,7 +18,7 @@ from usboost.boosting.rounds import Clock, Round
 from usboost.data.related import Related
 from usboost.data.table import Table
 from usboost.data.views import Views
-from usboost.errors import Unsuited
+from usboost.errors import Unsuited, UsboostError
 from usboost.learners.dimensions import Space
 from usboost.learners.networks.backbones import Backbone
 from usboost.models.base import ViewsClassifier
@@ -114,6 +114,23 @@ class _Scikit(MatrixOnViews):
             if told:
                 tell(watch.callbacks, Round(1, None, {}, clock.seconds()))
         self.history_, self.best_round_ = watch.history, 1
+        if held is not None and self.stops_early and known is not None:
+            self.best_round_ = 1 + int(getattr(self.estimator_, known.best))
+
+    def for_rounds(self, n: int) -> Any:
+        """The estimator, unfitted, for so many rounds; as it is where it does not stop early.
+
+        Raises
+        ------
+        UsboostError
+            If it is of a package that this is not known of.
+        """
+        copy, known = clone(self.estimator), self._known()
+        if not self.stops_early:
+            return copy
+        if known is None:
+            raise UsboostError(f"a {type(copy).__name__} cannot be told when to stop; leave --refit out")
+        return copy.set_params(**{known.length: n, "early_stopping_rounds": None})
 
     def _learnt(self, x: np.ndarray, y: np.ndarray, rows: int) -> None:
         """Told of what the estimator will be fitted to, (n, p) and (n,); so many are training rows."""
