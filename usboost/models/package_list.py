@@ -85,7 +85,7 @@ PACKAGES = {
         own_categories=True,
         told_categories="cat_features",
         space={
-            "estimator__depth": Integer(4, 10),
+            "estimator__depth": Integer(4, 8),
             "estimator__l2_leaf_reg": Real(0.3, 30.0, log=True),
             "estimator__random_strength": Real(0.1, 10.0, log=True),
         },
