@@ -202,8 +202,8 @@ def test_mistakes_are_one_sentence(tumours, change, message):
 def test_fitted_again_to_all_rows(tumours, model):
     """The same as a fit of so many rounds to all rows: no row is held out."""
     frame, y = tumours
-    first = MultimodalClassifier(model, rounds=6).fit(frame, y)
-    again = MultimodalClassifier(model, rounds=6, refit=True).fit(frame, y)
+    first = MultimodalClassifier(model, rounds=6, refit=False).fit(frame, y)
+    again = MultimodalClassifier(model, rounds=6).fit(frame, y)
     assert again.scores_ == first.scores_ and again.best_round_ == first.best_round_
     assert again.bundle_.card.rows == {"train": 300, "val": 0}
     assert again.bundle_.card.temperature == first.bundle_.card.temperature

@@ -99,3 +99,50 @@ def test_a_limit_that_ended_the_first_fit_does_not_end_the_one_to_all_rows():
     model = MultimodalClassifier("lgbm", refit=True, callbacks=[Ended()])
     model.fit(frame.drop(columns="kind"), frame["kind"])
     assert model.best_round_ == 3 and model.bundle_.model.n_estimators_ == 3
+
+
+class AsksAt(Callback):
+    """Asks to stop at the third round of one of the fits, counted from 1, as Ctrl-C does."""
+
+    def __init__(self, fit, left=float("inf")):
+        self.fit, self.fits, self.left = fit, 0, left
+
+    def on_fit_begin(self, fit):
+        self.fits += 1
+
+    def on_round(self, round_):
+        return self.fits == self.fit and round_.index == 3
+
+    def time_left(self):
+        return self.left
+
+
+@pytest.mark.parametrize(
+    ("callback", "fits"), [(AsksAt(1), 1), (AsksAt(2), 2), (AsksAt(9, left=0.0), 1), (AsksAt(9), 2)]
+)
+def test_the_first_fit_is_kept_where_one_is_cut_short_or_there_is_no_time(callback, fits):
+    """Never a fit to all rows that was not finished."""
+    frame = numbers(150)
+    model = MultimodalClassifier("lgbm", rounds=12, callbacks=[callback])
+    model.fit(frame.drop(columns="kind"), frame["kind"])
+    kept = fits == 2 and callback.fit > 2
+    assert callback.fits == fits
+    assert model.bundle_.card.rows == ({"train": 150, "val": 0} if kept else {"train": 128, "val": 22})
+    assert model.bundle_.model.best_round_ == model.best_round_
+
+
+def test_a_fit_to_all_rows_is_of_all_but_blends():
+    frame = numbers(150)
+    x, y = frame.drop(columns="kind"), frame["kind"]
+    rows = {
+        (name, refit): MultimodalClassifier(name, rounds=3, refit=refit).fit(x, y).bundle_.card.rows["val"]
+        for name, refit in (("lgbm", None), ("lgbm", True), ("lgbm", False), ("good", None), ("good", False))
+    }
+    held = rows["lgbm", False]
+    assert held > 0 and rows == {
+        ("lgbm", None): 0,
+        ("lgbm", True): 0,
+        ("lgbm", False): held,
+        ("good", None): held,
+        ("good", False): held,
+    }

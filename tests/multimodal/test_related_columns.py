@@ -16,9 +16,10 @@ from usboost.evaluation.calibration import calibrated
 from usboost.models.ensemble import EnsembleClassifier
 from usboost.multimodal import bundle
 from usboost.multimodal.compare import compare
-from usboost.multimodal.fit import arrays_of, calibration_folds, fit, related_of, rows_of
+from usboost.multimodal.fit import calibration_folds, fit
 from usboost.multimodal.kept import table_digest
 from usboost.multimodal.splits import hold_out
+from usboost.multimodal.table_rows import arrays_of, related_of, rows_of
 from usboost.multimodal.tune import tune
 from usboost.tuning.search import Plan
 
@@ -89,7 +90,7 @@ def test_the_estimators_take_a_column_or_values():
     np.testing.assert_array_equal(times.predict(x), by_name.predict(x))
     part = np.repeat(["train", "val", "test"], [80, 30, 10])
     split = MultimodalClassifier("lgbm", rounds=3, split="part").fit(x.assign(part=part), y)
-    assert split.bundle_.card.rows == {"train": 80, "val": 30}
+    assert split.bundle_.card.rows == {"train": 110, "val": 0}
     with pytest.raises(UsboostError, match="groups are given, and the column 'group'; leave one of them out"):
         MultimodalClassifier(group="group").fit(x.assign(group=patient), y, groups=patient)
     with pytest.raises(UsboostError, match="rows are divided in one way"):

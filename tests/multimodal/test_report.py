@@ -174,7 +174,7 @@ def test_the_card_describes_the_model(model, demo):
         "colour": "category",
         "line": "category",
     }
-    assert card["rows"] == {"train": 102, "val": 18} and card["table"] == demo.name
+    assert card["rows"] == {"train": 120, "val": 0} and card["table"] == demo.name
     assert card["images"] == {
         "columns": ["picture"],
         "size": [32, 32],

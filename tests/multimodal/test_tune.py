@@ -21,9 +21,10 @@ from usboost.datasets.custom.own import OwnTable
 from usboost.datasets.custom.table import read_own
 from usboost.errors import UsboostError
 from usboost.models.settings_file import read_settings
-from usboost.multimodal.fit import fit, rows_of
+from usboost.multimodal.fit import fit
 from usboost.multimodal.models import by_name
 from usboost.multimodal.splits import hold_out
+from usboost.multimodal.table_rows import rows_of
 from usboost.multimodal.tune import Scored, part_of, parts_of, tune
 from usboost.tuning.run import Job, Task, run_trial
 from usboost.tuning.search import Plan, Searched

@@ -20,9 +20,10 @@ from usboost.models.weights import balanced
 from usboost.multimodal.compare import compare
 from usboost.multimodal.compare import folds_of as folds
 from usboost.multimodal.estimator import MultimodalClassifier, MultimodalRegressor
-from usboost.multimodal.fit import fit, margin_of, rows_of
+from usboost.multimodal.fit import fit, margin_of
 from usboost.multimodal.models import build
 from usboost.multimodal.splits import hold_out
+from usboost.multimodal.table_rows import rows_of
 
 RNG = np.random.default_rng(0)
 N = 240
@@ -56,7 +57,7 @@ def test_a_row_of_weight_0_takes_no_part() -> None:
 
 def test_validation_scores_are_weighted() -> None:
     own = table(weight="w")
-    fitted = fit(own, "logistic", calibrate=False)
+    fitted = fit(own, "logistic", calibrate=False, refit=False)
     counted = np.flatnonzero(own.weights)
     train, held = (counted[rows] for rows in hold_out(rows_of(own)[counted], 0))
     p = fitted.bundle.model.predict_proba(own.views(own.fit_encoding(train), held))

@@ -134,9 +134,14 @@ def fit(
         typer.Option("--fast-predict", help="Of a blend, keep its best model alone, fitted to all rows."),
     ] = False,
     refit: Annotated[
-        bool,
-        typer.Option("--refit", help="Fit again to all rows, for as many rounds as the held-out rows chose."),
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--refit/--no-refit",
+            help="Fit again to all rows, for as many rounds as the held-out rows chose; by default, but "
+            "for a blend, if there is time.",
+            show_default=False,
+        ),
+    ] = None,
     device: Annotated[
         str, typer.Option("--device", help="Of networks: auto (a GPU if there is one), cpu or cuda.")
     ] = "auto",
@@ -156,7 +161,7 @@ def fit(
         named = zoo.wanted(model, preset, time_limit is not None)
         if named not in zoo.OFFERED_FOR["regression"]:
             zoo.for_table(named)
-        zoo.check_options(named, refit=refit, fast_predict=fast_predict)
+        zoo.check_options(named, refit=bool(refit), fast_predict=fast_predict)
         cut = parsed_threshold(threshold)
         learners = chosen_learners(learner)
         chosen = parsed_settings(settings)
@@ -255,7 +260,7 @@ def fit(
         if not getattr(fitted.bundle.model, "members", None):
             why = "chosen on the validation rows, so these scores are optimistic"
             say(f"best round {fitted.best_round}, {why}")
-        if refit:
+        if fitted.again:
             say("fitted again to all of these rows; the scores are those of the first fit")
         say(f"saved {out}")
 

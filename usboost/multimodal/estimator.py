@@ -55,7 +55,7 @@ class _Multimodal(BaseEstimator):
     pool_images: bool
     skip_unreadable: bool
     rounds: int | None
-    refit: bool
+    refit: bool | None
     device: str
     preset: Literal["fast", "good", "best"] | None
     time_limit: float | None
@@ -266,7 +266,8 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
     threshold : of two classes, the probability of the positive one from which it is the answer; "f1" takes
         the one of the best F1 on the validation rows
     positive : of two classes, the one that `threshold` is of; by default the rarer
-    refit : whether the model is fitted again to all rows, for as many rounds as the others chose
+    refit : whether the model is fitted again to all rows, for as many rounds as the held-out ones chose; by
+        default as `usboost.multimodal.fit.fit` says: if it is no blend, and there is time
     device : of networks: "auto" (a GPU if there is one), "cpu" or "cuda"
     class_weight : "balanced", or a weight for each label (1 for those not in it), times the rows' own; see
         `usboost.multimodal.fit.fit` for what it does to probabilities
@@ -309,7 +310,7 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
         calibrate: bool = True,
         threshold: Literal["f1"] | float | None = None,
         positive: Any = None,
-        refit: bool = False,
+        refit: bool | None = None,
         device: str = "auto",
         class_weight: Any = None,
         preset: Literal["fast", "good", "best"] | None = None,
@@ -425,7 +426,7 @@ class MultimodalRegressor(RegressorMixin, _Multimodal):
         pool_images: bool = False,
         skip_unreadable: bool = False,
         rounds: int | None = None,
-        refit: bool = False,
+        refit: bool | None = None,
         device: str = "auto",
         preset: Literal["fast", "good", "best"] | None = None,
         time_limit: float | None = None,

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from usboost.boosting.callbacks import Callback
-from usboost.data.related import Related, Split
+from usboost.data.related import Split
 from usboost.data.views import Views
 from usboost.datasets.custom import text_file
 from usboost.datasets.custom.encoding import Encoding
@@ -24,12 +24,14 @@ from usboost.evaluation.task import TASKS, Task
 from usboost.evaluation.weighted import error_of_mean, mean
 from usboost.models import zoo
 from usboost.models.chosen import ChosenClassifier, ChosenRegressor
-from usboost.models.refit import for_all_rows
+from usboost.models.inner_fits import Asked
 from usboost.models.weights import ClassWeight, class_factors, fit_weighted
+from usboost.multimodal.all_rows import fitted_to_all
 from usboost.multimodal.bundle import Bundle, Card
 from usboost.multimodal.history import history_of
 from usboost.multimodal.models import Pictures, build
-from usboost.multimodal.splits import Rows, hold_out
+from usboost.multimodal.splits import hold_out
+from usboost.multimodal.table_rows import arrays_of, counted_rows, related_of, rows_of, weights_of
 from usboost.multimodal.unfinished import Unfinished
 
 
@@ -46,6 +48,7 @@ class Fitted:
         other's, by more than the standard error; None of a table without pictures.
     losses : log-loss, or RMSE, of the validation rows of each model that was chosen among, if there were
         several.
+    again : whether the bundle's model is another fit, to all of these rows.
     """
 
     bundle: Bundle
@@ -55,6 +58,7 @@ class Fitted:
     seconds: float
     pictures_help: bool | None = None
     losses: dict[str, float] | None = None
+    again: bool = False
 
 
 def fit(
@@ -69,7 +73,7 @@ def fit(
     callbacks: Sequence[Callback] | None = None,
     calibrate: bool = True,
     threshold: Literal["f1"] | float | None = None,
-    refit: bool = False,
+    refit: bool | None = None,
     device: str = "auto",
     class_weight: ClassWeight = None,
     fast_predict: bool = False,
@@ -91,6 +95,8 @@ def fit(
         one with the best F1 on the validation rows; by default the more probable class is the answer.
     refit : whether the model is fitted again to all rows, as far as the validation rows let it go. Scores,
         temperature, threshold and margin stay those of the first fit, which did not see the validation rows.
+        By default it is, but for an ensemble, and where a callback asks one of the two fits to stop before
+        its end, or leaves no time for the second: then the first is kept.
     device : of networks, see `usboost.learners.networks.training.pick_device`.
     class_weight : "balanced", or a weight for each class by its name, times the rows' own in the fit and in
         early stopping. Calibration, threshold and scores are without, on the classes as frequent as they
@@ -107,7 +113,7 @@ def fit(
         raise UsboostError(f"a threshold is of two classes; leave --threshold {threshold} out")
     read = (pictures or Pictures()) if table.pictures else False
     views, task = tuple(table.pictures) or ("U",), TASKS[table.task]
-    zoo.check_options(name, refit=refit, fast_predict=fast_predict)
+    zoo.check_options(name, refit=bool(refit), fast_predict=fast_predict)
     model = build(
         name,
         pictures=read,
@@ -129,8 +135,9 @@ def fit(
     check_classes(table, train, held)
     labels, encoding = table.labels[held], table.fit_encoding(train)
     held_views = table.views(encoding, held)
+    several, asked = zoo.find(name).kind == "ensemble", Asked(callbacks or ())
     if callbacks:
-        model.set_params(callbacks=list(callbacks))
+        model.set_params(callbacks=list(callbacks) if several else [asked])
     started = time.perf_counter()
     weights = weights_of(table, held)
     own, stopping = weights_of(table, train), weights
@@ -167,20 +174,20 @@ def fit(
     answers["prior"] = prior_of(table, train)
     answers["history"] = history_of(model)
     rows, best_round = (len(train), len(held)), model.best_round_
-    if refit:
-        everything, model = np.concatenate([train, held]), for_all_rows(model)
-        # its length is known, and a limit of time has ended the first fit
-        model.set_params(callbacks=[each for each in callbacks or () if math.isinf(each.time_left())])
-        counts = None if own is None or stopping is None else np.concatenate([own, stopping])
-        order = np.argsort(everything)
-        everything, counts = everything[order], None if counts is None else counts[order]
-        encoding = table.fit_encoding(everything)
-        fitted_to = table.views(encoding, everything), table.labels[everything], counts
-        related = related_of(table, everything)
-        if keep is not None:
-            keep.keep(model, (*fitted_to, *arrays_of(related)))
-        fit_weighted(model, fitted_to, None, related)
-        rows = (len(everything), 0)
+    again = None
+    if refit or (refit is None and not (several or asked.stopped)):
+        again = fitted_to_all(
+            model,
+            table,
+            (train, held),
+            (own, stopping),
+            callbacks=callbacks or (),
+            took=None if refit else seconds,
+            keep=keep,
+        )
+    if again is not None:
+        model, encoding = again
+        rows = (len(train) + len(held), 0)
     card = card_of(table, encoding, model=name, rows=rows, scores=scores, seed=seed, **answers)
     return Fitted(
         Bundle(model, card, encoding.texts),
@@ -190,6 +197,7 @@ def fit(
         seconds,
         helps,
         losses,
+        again is not None,
     )
 
 
@@ -216,16 +224,6 @@ def margin_of(residuals: np.ndarray, weights: np.ndarray | None = None) -> tuple
     return float(low), float(high)
 
 
-def counted_rows(table: OwnTable) -> np.ndarray:
-    """The positions of the rows that count: all but those of weight 0."""
-    return np.arange(len(table)) if table.weights is None else np.flatnonzero(table.weights)
-
-
-def weights_of(table: OwnTable, rows: np.ndarray) -> np.ndarray | None:
-    """The weights of some rows, float64, or None."""
-    return None if table.weights is None else table.weights[rows]
-
-
 def prior_of(table: OwnTable, train: np.ndarray) -> list[float]:
     """The shares of the classes among some rows, or the rows' mean."""
     labels, weights = table.labels[train], weights_of(table, train)
@@ -234,22 +232,6 @@ def prior_of(table: OwnTable, train: np.ndarray) -> list[float]:
     counts = np.bincount(labels, weights, minlength=len(table.classes))
     found: list[float] = (counts / counts.sum()).tolist()
     return found
-
-
-def rows_of(table: OwnTable) -> Rows:
-    """What decides how a table's rows may be divided."""
-    codes = table.labels if table.classes else None
-    return Rows(len(table), codes, table.groups, table.times, table.split)
-
-
-def related_of(table: OwnTable, rows: np.ndarray) -> Related | None:
-    """How some rows are related, for splits inside a fit; None: in no way."""
-    return rows_of(table)[rows].related
-
-
-def arrays_of(related: Related | None) -> tuple[np.ndarray, ...]:
-    """For the digest of what is fitted to."""
-    return () if related is None else related.arrays
 
 
 def calibration_folds(table: OwnTable, held: np.ndarray, seed: int) -> list[Split] | None:

@@ -18,8 +18,8 @@ from usboost.datasets.custom.own import OwnTable
 from usboost.errors import UsboostError
 from usboost.evaluation.names import RANKING
 from usboost.learners.networks.embeddings import picture_digests
-from usboost.multimodal.fit import arrays_of, related_of
 from usboost.multimodal.splits import Fold
+from usboost.multimodal.table_rows import arrays_of, related_of
 
 FILE = "fits.jsonl"
 

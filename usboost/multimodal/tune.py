@@ -19,9 +19,10 @@ from usboost.learners.networks.training import pick_device
 from usboost.models.paths import with_settings
 from usboost.models.weights import Weighted
 from usboost.multimodal.compare import Build
-from usboost.multimodal.fit import check_classes, counted_rows, related_of, rows_of, weights_of
+from usboost.multimodal.fit import check_classes
 from usboost.multimodal.kept import table_digest
 from usboost.multimodal.splits import Rows, folds_of, hold_out
+from usboost.multimodal.table_rows import counted_rows, related_of, rows_of, weights_of
 from usboost.tuning.run import Part, Task
 from usboost.tuning.search import Plan, Searched, Told, search
 from usboost.tuning.space import space_of

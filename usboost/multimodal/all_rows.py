@@ -1,0 +1,73 @@
+"""The fit to all rows after one with validation rows, so that these are used, too."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from usboost.boosting.callbacks import Callback
+from usboost.datasets.custom.encoding import Encoding
+from usboost.datasets.custom.own import OwnTable
+from usboost.errors import UsboostError
+from usboost.models.inner_fits import Asked
+from usboost.models.refit import for_all_rows
+from usboost.models.weights import fit_weighted
+from usboost.multimodal.table_rows import arrays_of, related_of
+from usboost.multimodal.unfinished import Unfinished
+
+
+def fitted_to_all(
+    model: Any,
+    table: OwnTable,
+    rows: tuple[np.ndarray, np.ndarray],
+    weights: tuple[np.ndarray | None, np.ndarray | None],
+    *,
+    callbacks: Sequence[Callback],
+    took: float | None,
+    keep: Unfinished | None,
+) -> tuple[Any, Encoding] | None:
+    """A model like `model`, fitted to the validation rows, too, as far as these let `model` go.
+
+    Parameters
+    ----------
+    rows, weights : of the training and the validation rows.
+    callbacks : of the first fit.
+    took : seconds of the first fit, where this one is made only if there is time for it; None: it has to be.
+    keep : where its rounds are kept.
+
+    Returns
+    -------
+    The model and the encoding of its rows; None where there is no time, it was asked to stop before its end,
+    or a model of its kind cannot be told how far to go.
+
+    Raises
+    ------
+    UsboostError
+        If it has to be made, and cannot be told how far to go.
+    """
+    everything = np.concatenate(rows)
+    left = min((each.time_left() for each in callbacks), default=math.inf)
+    if took is not None and took * len(everything) / len(rows[0]) > left:
+        return None
+    try:
+        again = for_all_rows(model)
+    except UsboostError:
+        if took is None:
+            raise
+        return None
+    # one that has to be made has a known length, and a limit of time has ended the first
+    asked = Asked([each for each in callbacks if took is not None or math.isinf(each.time_left())])
+    again.set_params(callbacks=[asked])
+    order = np.argsort(everything)
+    first, second = weights
+    counts = None if first is None or second is None else np.concatenate([first, second])[order]
+    everything = everything[order]
+    encoding, related = table.fit_encoding(everything), related_of(table, everything)
+    samples = table.views(encoding, everything), table.labels[everything], counts
+    if keep is not None:
+        keep.keep(again, (*samples, *arrays_of(related)))
+    fit_weighted(again, samples, None, related)
+    return None if asked.stopped else (again, encoding)
