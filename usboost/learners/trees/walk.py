@@ -6,12 +6,9 @@ trees of a forest that is tens of times less; for a small tree it is more.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from usboost.learners.trees.tree import Tree
 
 FEWEST_NODES = 64
 """Inner nodes from which on walking is the faster way."""
@@ -19,7 +16,24 @@ FEWEST_NODES = 64
 _BLOCK_ROWS = 8_192  # what a level reads and writes stays in the cache
 
 
-def leaves(tree: Tree, matrix: np.ndarray) -> np.ndarray:
+class Nodes(Protocol):
+    """What is read of a `usboost.learners.trees.tree.Tree`."""
+
+    @property
+    def feature(self) -> np.ndarray: ...
+    @property
+    def threshold(self) -> np.ndarray: ...
+    @property
+    def left(self) -> np.ndarray: ...
+    @property
+    def right(self) -> np.ndarray: ...
+    @property
+    def categories(self) -> np.ndarray: ...
+    @property
+    def category_start(self) -> np.ndarray: ...
+
+
+def leaves(tree: Nodes, matrix: np.ndarray) -> np.ndarray:
     """Leaf index of every row, int32 (n,), by a tree with one inner node at least.
 
     Parameters
@@ -51,7 +65,7 @@ def leaves(tree: Tree, matrix: np.ndarray) -> np.ndarray:
 class _Codes:
     """Which codes go left, of all categorical nodes of a tree, in one array."""
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: Nodes) -> None:
         counts = np.diff(tree.category_start)
         owner = np.repeat(np.arange(len(counts)), counts)
         self.categorical = counts > 0
