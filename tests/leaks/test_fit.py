@@ -41,3 +41,14 @@ def test_rows_that_stop_a_fit_are_not_in_it(name: str, table: OwnTable) -> None:
     assert same_start(training(models[0]), training(models[1]))
     assert not same_start(training(models[0]), training(models[2]))
     assert clean.scores != forbidden.scores
+
+
+def test_rows_that_score_a_blend_do_not_choose_it(table: OwnTable) -> None:
+    """They are only in the fits that are added when it has been scored."""
+    held = hold_out(rows_of(table), 0)[1]
+    clean, forbidden = (fit(spoiled_table(table, rows), "good", rounds=3) for rows in (held[:0], held))
+    first, second = (each.bundle.model for each in (clean, forbidden))
+    assert first.losses_ == second.losses_ and first.weights_ == second.weights_
+    assert clean.bundle.card.encoders == forbidden.bundle.card.encoders
+    assert clean.bundle.card.rows == {"train": len(table), "val": 0} and first.whole_
+    assert clean.scores != forbidden.scores

@@ -219,6 +219,33 @@ class ForFewRows(LinearBaseline):
         super()._fit(views, y, context)
 
 
+@pytest.mark.parametrize("fast", [False, True])
+def test_fits_to_other_rows_too_are_added_later(fast):
+    """As far as the fits to folds went; these and the weights stay."""
+    x, y = load_wine(return_X_y=True)
+    names, rows = np.array(["red", "rose", "white"])[y], np.arange(0, len(y), 2)
+    given = {"folds": 3, "fast_predict": fast}
+    model = EnsembleClassifier(members(), **given, whole=False).fit(views(x[rows]), names[rows])
+    weights, found = dict(model.weights_), model.predict_proba(views(x))
+    assert not model.whole_ and not any(each.whole for each in model.members_.values())
+    assert model.add_whole(views(x), names)
+    assert model.weights_ == weights
+    name = next(iter(weights))
+    if fast:
+        added = model.fits_[name][0]
+        assert len(model.fits_[name]) == 1 and not model.whole_
+    else:
+        assert set(model.whole_) == set(weights) and all(model.members_[m].whole for m in weights)
+        added = model.whole_[name]
+        halves = sum(w * model.whole_[m].predict_proba(views(x)) for m, w in weights.items())
+        np.testing.assert_allclose(model.predict_proba(views(x)), (found + halves) / 2)
+        again = for_all_rows(sorted(model.fits_[name], key=lambda fit: fit.best_round_)[1])
+        again.fit(views(x), y)
+        np.testing.assert_array_equal(added.predict_proba(views(x)), again.predict_proba(views(x)))
+    with pytest.raises(UsboostError, match="whole=False"):
+        model.add_whole(views(x), names)
+
+
 def test_a_member_that_is_not_made_for_all_rows_keeps_its_folds():
     x, y = load_wine(return_X_y=True)
     model = EnsembleClassifier({"few": ForFewRows(("S",)), "prior": PriorBaseline()}, folds=3)

@@ -57,7 +57,6 @@ def test_what_cannot_be_asked_for(table, tmp_path):
     both = refused(*fit, "--model", "lgbm", "--preset", "good")
     assert both == "the model lgbm and the preset good are given; leave one of them out"
     assert "lgbm is one model already" in refused(*fit, "--model", "lgbm", "--fast-predict")
-    assert "leave --refit out" in refused(*fit, "--preset", "best", "--refit")
     with pytest.raises(UsboostError, match="unknown preset 'slow'; choose among fast, good, best"):
         zoo.wanted(None, "slow")
 
@@ -131,7 +130,7 @@ def test_the_first_fit_is_kept_where_one_is_cut_short_or_there_is_no_time(callba
     assert model.bundle_.model.best_round_ == model.best_round_
 
 
-def test_a_fit_to_all_rows_is_of_all_but_blends():
+def test_models_and_blends_are_fitted_to_all_rows_unless_told_otherwise():
     frame = numbers(150)
     x, y = frame.drop(columns="kind"), frame["kind"]
     rows = {
@@ -143,6 +142,6 @@ def test_a_fit_to_all_rows_is_of_all_but_blends():
         ("lgbm", None): 0,
         ("lgbm", True): 0,
         ("lgbm", False): held,
-        ("good", None): held,
+        ("good", None): 0,
         ("good", False): held,
     }

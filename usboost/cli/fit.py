@@ -137,8 +137,8 @@ def fit(
         bool | None,
         typer.Option(
             "--refit/--no-refit",
-            help="Fit again to all rows, for as many rounds as the held-out rows chose; by default, but "
-            "for a blend, if there is time.",
+            help="Fit again to all rows, for as many rounds as the held-out rows chose; by default if "
+            "there is time. Of a blend, its members.",
             show_default=False,
         ),
     ] = None,
@@ -161,7 +161,7 @@ def fit(
         named = zoo.wanted(model, preset, time_limit is not None)
         if named not in zoo.OFFERED_FOR["regression"]:
             zoo.for_table(named)
-        zoo.check_options(named, refit=bool(refit), fast_predict=fast_predict)
+        zoo.check_options(named, fast_predict=fast_predict)
         cut = parsed_threshold(threshold)
         learners = chosen_learners(learner)
         chosen = parsed_settings(settings)
@@ -261,7 +261,8 @@ def fit(
             why = "chosen on the validation rows, so these scores are optimistic"
             say(f"best round {fitted.best_round}, {why}")
         if fitted.again:
-            say("fitted again to all of these rows; the scores are those of the first fit")
+            what = "members are" if getattr(fitted.bundle.model, "members", None) else "the model is"
+            say(f"{what} fitted again to all of these rows; the scores are of the fit before")
         say(f"saved {out}")
 
 

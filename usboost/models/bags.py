@@ -72,9 +72,9 @@ class Bag:
         self.predicting += (ended - fitted) / len(held.y)
         self.cut = self.cut or any(limit.reached for limit in limits)
 
-    def takes_whole(self, folds: int) -> float:
-        """Seconds that a fit to all rows would take."""
-        return self.seconds[-1] * folds / (folds - 1) if self.fits else 0.0
+    def takes_whole(self, folds: int, rows: int) -> float:
+        """Seconds that a fit to so many rows would take: all, and perhaps others with them."""
+        return self.seconds[-1] * rows / len(self.seen) * folds / (folds - 1) if self.fits else 0.0
 
     def complete(self, samples: Samples, folds: int, inner: InnerFits, place: str, left: float) -> None:
         """Fit once more, to all rows, as far as the fits to folds went, if that ends within `left` seconds.
@@ -82,7 +82,7 @@ class Bag:
         A model that cannot be told how far to go, or that is not made for so many rows, is not fitted again,
         and a fit that is asked to stop before its end is left out.
         """
-        if self.takes_whole(folds) > left:
+        if self.takes_whole(folds, len(samples.y)) > left:
             return
         try:
             model = for_all_rows(self.typical())

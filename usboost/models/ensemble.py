@@ -36,6 +36,7 @@ class EnsembleClassifier(Ensemble, ViewsClassifier):
         there is where there is time for no other
     folds : how many fits of each
     fast_predict : keep one model instead of the blend: the best member, fitted once more to all rows
+    whole : whether members that are kept are fitted to all rows, too; else `add_whole` does it later
     validation_fraction, random_state, callbacks : as everywhere; no samples need be set aside. A `TimeLimit`
         holds for all fits together, see `usboost.models.bags.in_time`
     checkpoint : Checkpoint or path, optional; keeps the fits of every member and fold
@@ -60,6 +61,7 @@ class EnsembleClassifier(Ensemble, ViewsClassifier):
         members: Mapping[str, Any] | None = None,
         folds: int = 5,
         fast_predict: bool = False,
+        whole: bool = True,
         validation_fraction: float = 0.0,
         random_state: int = 0,
         callbacks: Sequence[Callback] | None = None,
@@ -68,6 +70,7 @@ class EnsembleClassifier(Ensemble, ViewsClassifier):
         self.members = members
         self.folds = folds
         self.fast_predict = fast_predict
+        self.whole = whole
         self.validation_fraction = validation_fraction
         self.random_state = random_state
         self.callbacks = callbacks
@@ -89,6 +92,9 @@ class EnsembleClassifier(Ensemble, ViewsClassifier):
     def _of(self, model: Any, views: Views) -> np.ndarray:
         found: np.ndarray = model.predict_proba(views)
         return found
+
+    def _learnt_as(self, y: np.ndarray) -> np.ndarray:
+        return self._encode(y)
 
     def _nothing(self, n: int) -> np.ndarray:
         return np.zeros((n, len(self.classes_)))
@@ -120,6 +126,7 @@ class EnsembleRegressor(Ensemble, ViewsRegressor):
         members: Mapping[str, Any] | None = None,
         folds: int = 5,
         fast_predict: bool = False,
+        whole: bool = True,
         validation_fraction: float = 0.0,
         random_state: int = 0,
         callbacks: Sequence[Callback] | None = None,
@@ -128,6 +135,7 @@ class EnsembleRegressor(Ensemble, ViewsRegressor):
         self.members = members
         self.folds = folds
         self.fast_predict = fast_predict
+        self.whole = whole
         self.validation_fraction = validation_fraction
         self.random_state = random_state
         self.callbacks = callbacks
@@ -139,6 +147,9 @@ class EnsembleRegressor(Ensemble, ViewsRegressor):
     def _of(self, model: Any, views: Views) -> np.ndarray:
         found: np.ndarray = model.predict(views)
         return found
+
+    def _learnt_as(self, y: np.ndarray) -> np.ndarray:
+        return self._standardised(self._encode(y))
 
     def _nothing(self, n: int) -> np.ndarray:
         return np.zeros(n)

@@ -12,6 +12,7 @@ import numpy as np
 
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.context import FitContext
+from usboost.data.related import Related
 from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError
 from usboost.evaluation.metrics import row_losses
@@ -20,7 +21,7 @@ from usboost.learners.networks import embeddings
 from usboost.models.bags import ROWS, Bag, Member, in_time, seen_by_all
 from usboost.models.base import MODELS
 from usboost.models.estimator import Samples, ViewsEstimator, as_views
-from usboost.models.inner_fits import InnerFits
+from usboost.models.inner_fits import Asked, InnerFits
 from usboost.models.reading import embed
 from usboost.models.refit import for_all_rows
 from usboost.models.selection import better_than_noise, blended, greedy_weights, without_each
@@ -32,6 +33,7 @@ class Ensemble(ViewsEstimator):
     members: Mapping[str, Any] | None
     folds: int
     fast_predict: bool
+    whole: bool
     random_state: int
 
     weights_: dict[str, float]
@@ -43,6 +45,7 @@ class Ensemble(ViewsEstimator):
     alone_: float | None
     bytes_: dict[str, int]
     out_of_fold_: np.ndarray
+    _before: tuple[dict[str, Bag], InnerFits, dict[str, float]] | None = None
 
     holds: ClassVar[Mapping[str, Any]] = {"members": MODELS}
 
@@ -53,6 +56,10 @@ class Ensemble(ViewsEstimator):
     def _of(self, model: Any, views: Views) -> np.ndarray:
         """A member's predictions as encoded: probabilities (n, M) or numbers (n,)."""
         raise AttributeError("_of is defined for each task")
+
+    def _learnt_as(self, y: np.ndarray) -> np.ndarray:
+        """Labels or targets as the members learn them."""
+        raise AttributeError("_learnt_as is defined for each task")
 
     def _nothing(self, n: int) -> np.ndarray:
         """Room for predictions of n rows."""
@@ -76,7 +83,8 @@ class Ensemble(ViewsEstimator):
 
         def left_for_folds() -> float:
             # at least one member will be fitted to all rows
-            return left() - max((bag.takes_whole(self.folds) for bag in bags.values()), default=0.0)
+            rows = len(y) + ahead
+            return left() - max((bag.takes_whole(self.folds, rows) for bag in bags.values()), default=0.0)
 
         inner, places = InnerFits(context.checkpoint, context.callbacks), list(bags)
         for name, fold, seconds in in_time(bags, len(splits), left_for_folds):
@@ -88,16 +96,56 @@ class Ensemble(ViewsEstimator):
         if not any(bag.fits for bag in bags.values()):
             raise UsboostError("; ".join(bag.left_out for bag in bags.values()))
         without = self._weigh(bags, samples, splits)
-        if not self.fast_predict:
+        if self.whole and not self.fast_predict:
             self._complete(bags, samples, inner, left)
         self.members_ = {
             name: bag.about(self.weights_.get(name, 0.0), self.losses_.get(name), without.get(name))
             for name, bag in bags.items()
         }
         if self.fast_predict:
-            self._keep_one(bags, samples, splits[0][1], context.callbacks)
+            self._keep_one(bags, samples, context.callbacks)
+        self._before = None if self.whole else (bags, inner, without)
         self.best_round_ = sum(map(len, self.fits_.values()))
         self.history_ = [{"round": k + 1, "loss": loss} for k, loss in enumerate(self.losses_.values())]
+
+    def add_whole(
+        self,
+        X: Views | Mapping[str, Any],
+        y: np.ndarray,
+        sample_weight: np.ndarray | None = None,
+        related: Related | None = None,
+    ) -> bool:
+        """Fit the members kept once more, to these rows: all that there are, validation rows among them.
+
+        With `fast_predict` it is the best member, in place of the one kept. Fits to folds and weights stay.
+        To be called once, after a fit without `whole`. What a callback asks to stop, or has no time for, is
+        left out.
+
+        Parameters
+        ----------
+        X, y, sample_weight : as of ``fit``
+
+        Returns
+        -------
+        Whether there is such a fit now.
+        """
+        if self._before is None:
+            raise UsboostError("members are fitted to all rows already; fit the ensemble with whole=False")
+        bags, inner, without = self._before
+        views = as_views(X)
+        samples = Samples.counted(views, self._learnt_as(np.asarray(y)), sample_weight, related=related)
+        self._before = None
+        if self.fast_predict:
+            name = next(iter(self.weights_))
+            if bags[name].takes_whole(self.folds, len(samples.y)) > _time_left(inner.callbacks):
+                return False
+            return self._keep_one(bags, samples, inner.callbacks)
+        self._complete(bags, samples, inner, lambda: _time_left(inner.callbacks))
+        self.members_ |= {
+            name: bags[name].about(self.weights_[name], self.losses_[name], without.get(name))
+            for name in self.weights_
+        }
+        return bool(self.whole_)
 
     def _weigh(
         self,
@@ -135,20 +183,24 @@ class Ensemble(ViewsEstimator):
             if bags[name].whole is not None:
                 self.whole_[name] = bags[name].whole
 
-    def _keep_one(
-        self, bags: Mapping[str, Bag], samples: Samples, some: np.ndarray, callbacks: Sequence[Callback]
-    ) -> None:
-        """The best member, fitted to all rows as far as its fits went, takes the blend's place."""
+    def _keep_one(self, bags: Mapping[str, Bag], samples: Samples, callbacks: Sequence[Callback]) -> bool:
+        """The best member, fitted to all rows as far as its fits went, takes the blend's place.
+
+        One that is kept already stays where the next is asked to stop before its end.
+        """
         best = min(self.losses_, key=self.losses_.__getitem__)
         # its length is known, and time was left for it
-        own = [each for each in callbacks if math.isinf(each.time_left())]
-        model = for_all_rows(bags[best].typical()).set_params(callbacks=own)
+        asked = Asked([each for each in callbacks if math.isinf(each.time_left())])
+        model = for_all_rows(bags[best].typical()).set_params(callbacks=[asked])
         more = {} if samples.related is None else samples.related.arguments
         model.fit(samples.views, samples.y, None, samples.weights, **more)
-        began = time.perf_counter()
+        if asked.stopped and self.alone_ is not None:
+            return False
+        began, some = time.perf_counter(), np.arange(min(len(samples.y), ROWS))
         self._of(model, samples.views[some])
         self.alone_ = ROWS * (time.perf_counter() - began) / len(some)
         self.weights_, self.fits_ = {best: 1.0}, {best: [model]}
+        return True
 
     @property
     def n_rounds(self) -> int:

@@ -432,17 +432,15 @@ def wanted(
     return model or (FAST_ALONE if alone else PRESETS[aim])
 
 
-def check_options(name: str, *, refit: bool = False, fast_predict: bool = False) -> None:
+def check_options(name: str, *, fast_predict: bool = False) -> None:
     """Refuse what `usboost.multimodal.fit.fit` cannot do with a model of the catalogue.
 
     Raises
     ------
     UsboostError
-        If a blend is to be fitted again, or one model to be made one.
+        If one model is to be made one.
     """
     several = find(name).kind == "ensemble"
-    if refit and several:
-        raise UsboostError(f"{name} has several fits, which see all rows together; leave --refit out")
     if fast_predict and not several:
         raise UsboostError(f"{name} is one model already; leave --fast-predict out")
 

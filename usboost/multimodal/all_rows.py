@@ -12,6 +12,7 @@ from usboost.boosting.callbacks import Callback
 from usboost.datasets.custom.encoding import Encoding
 from usboost.datasets.custom.own import OwnTable
 from usboost.errors import UsboostError
+from usboost.models.ensemble_base import Ensemble
 from usboost.models.inner_fits import Asked
 from usboost.models.refit import for_all_rows
 from usboost.models.weights import fit_weighted
@@ -25,6 +26,7 @@ def fitted_to_all(
     rows: tuple[np.ndarray, np.ndarray],
     weights: tuple[np.ndarray | None, np.ndarray | None],
     *,
+    encoding: Encoding,
     callbacks: Sequence[Callback],
     took: float | None,
     keep: Unfinished | None,
@@ -33,7 +35,7 @@ def fitted_to_all(
 
     Parameters
     ----------
-    rows, weights : of the training and the validation rows.
+    rows, weights : of the training and the validation rows; encoding : learnt from the former.
     callbacks : of the first fit.
     took : seconds of the first fit, where this one is made only if there is time for it; None: it has to be.
     keep : where its rounds are kept.
@@ -41,7 +43,8 @@ def fitted_to_all(
     Returns
     -------
     The model and the encoding of its rows; None where there is no time, it was asked to stop before its end,
-    or a model of its kind cannot be told how far to go.
+    or a model of its kind cannot be told how far to go. An ensemble is `model` itself, to which such fits of
+    its members are added.
 
     Raises
     ------
@@ -49,6 +52,15 @@ def fitted_to_all(
         If it has to be made, and cannot be told how far to go.
     """
     everything = np.concatenate(rows)
+    order = np.argsort(everything)
+    first, second = weights
+    counts = None if first is None or second is None else np.concatenate([first, second])[order]
+    everything = everything[order]
+    related, labels = related_of(table, everything), table.labels[everything]
+    if isinstance(model, Ensemble):
+        # fits to folds read rows by the encoding that they have learnt from
+        added = model.add_whole(table.views(encoding, everything), labels, counts, related)
+        return (model, encoding) if added else None
     left = min((each.time_left() for each in callbacks), default=math.inf)
     if took is not None and took * len(everything) / len(rows[0]) > left:
         return None
@@ -61,12 +73,8 @@ def fitted_to_all(
     # one that has to be made has a known length, and a limit of time has ended the first
     asked = Asked([each for each in callbacks if took is not None or math.isinf(each.time_left())])
     again.set_params(callbacks=[asked])
-    order = np.argsort(everything)
-    first, second = weights
-    counts = None if first is None or second is None else np.concatenate([first, second])[order]
-    everything = everything[order]
-    encoding, related = table.fit_encoding(everything), related_of(table, everything)
-    samples = table.views(encoding, everything), table.labels[everything], counts
+    encoding = table.fit_encoding(everything)
+    samples = table.views(encoding, everything), labels, counts
     if keep is not None:
         keep.keep(again, (*samples, *arrays_of(related)))
     fit_weighted(again, samples, None, related)

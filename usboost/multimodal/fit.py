@@ -95,8 +95,9 @@ def fit(
         one with the best F1 on the validation rows; by default the more probable class is the answer.
     refit : whether the model is fitted again to all rows, as far as the validation rows let it go. Scores,
         temperature, threshold and margin stay those of the first fit, which did not see the validation rows.
-        By default it is, but for an ensemble, and where a callback asks one of the two fits to stop before
-        its end, or leaves no time for the second: then the first is kept.
+        By default it is, except where a callback asks one of the two fits to stop before its end, or leaves
+        no time for the second: then the first is kept. Of an ensemble the members kept are, and the fits to
+        folds stay.
     device : of networks, see `usboost.learners.networks.training.pick_device`.
     class_weight : "balanced", or a weight for each class by its name, times the rows' own in the fit and in
         early stopping. Calibration, threshold and scores are without, on the classes as frequent as they
@@ -113,7 +114,7 @@ def fit(
         raise UsboostError(f"a threshold is of two classes; leave --threshold {threshold} out")
     read = (pictures or Pictures()) if table.pictures else False
     views, task = tuple(table.pictures) or ("U",), TASKS[table.task]
-    zoo.check_options(name, refit=bool(refit), fast_predict=fast_predict)
+    zoo.check_options(name, fast_predict=fast_predict)
     model = build(
         name,
         pictures=read,
@@ -138,6 +139,8 @@ def fit(
     several, asked = zoo.find(name).kind == "ensemble", Asked(callbacks or ())
     if callbacks:
         model.set_params(callbacks=list(callbacks) if several else [asked])
+    if several and refit is not False:
+        model.set_params(whole=False)  # such fits follow, to the validation rows, too
     started = time.perf_counter()
     weights = weights_of(table, held)
     own, stopping = weights_of(table, train), weights
@@ -175,18 +178,21 @@ def fit(
     answers["history"] = history_of(model)
     rows, best_round = (len(train), len(held)), model.best_round_
     again = None
-    if refit or (refit is None and not (several or asked.stopped)):
+    if refit or (refit is None and not asked.stopped):
         again = fitted_to_all(
             model,
             table,
             (train, held),
             (own, stopping),
+            encoding=encoding,
             callbacks=callbacks or (),
             took=None if refit else seconds,
             keep=keep,
         )
     if again is not None:
         model, encoding = again
+        if several:
+            model.set_params(whole=True)
         rows = (len(train) + len(held), 0)
     card = card_of(table, encoding, model=name, rows=rows, scores=scores, seed=seed, **answers)
     return Fitted(
