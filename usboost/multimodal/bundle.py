@@ -140,7 +140,8 @@ class Card(_Part):
     texts_sha256 : of the file that holds what columns of text become.
     imputation, encoders, dates : how columns become views, see `usboost.datasets.custom.encoding.Encoding`.
     formats : how numbers and dates that are text are written; missing : further values that count as missing.
-    rows, scores : of the training and the validation rows; the scores are of the latter.
+    rows, scores : of the training and the validation rows; the scores are of the latter. Where the model was
+        then fitted to these, too, they are counted as training rows, and none as validation rows.
     prior : of the training rows, the shares of the classes or the mean, which any model has to beat; none of
         earlier bundles.
     history : of the fit's rounds, ``round`` and what was measured of training and validation rows, thinned.

@@ -10,7 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from usboost.data.progress import Progress
 from usboost.errors import UsboostError
-from usboost.evaluation.names import f1_of, number
+from usboost.evaluation.names import METRICS_OF, f1_of, metric_name, number
 from usboost.files import write_atomically
 from usboost.models import zoo
 from usboost.models.inspection import calibration, expected_calibration_error
@@ -112,6 +112,11 @@ def render(
         table=table.name,
         same=scored.file.digest() == card.sha256,
         tiles=tiles(bundle, scored),
+        held=", ".join(
+            f"{metric_name(name)} {number(value)}"
+            for name in METRICS_OF[card.task]
+            if (value := card.scores.get(name)) is not None
+        ),
         prior_known=bool(card.prior),
         label=label,
         without=[

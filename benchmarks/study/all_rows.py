@@ -1,0 +1,48 @@
+"""What docs/results.md says of a fit to all rows after one that 15 % of them have stopped.
+
+``python -m benchmarks.study.all_rows products 1000 4``: draws of rows of a table with pictures to fit to and
+to stop on, and 2,000 others, which score both fits. Minutes on a core.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from benchmarks.study import small
+from benchmarks.study.equals import Case, built
+from usboost.datasets.custom.table import read_own
+
+MODELS = ("linear_trees", "2wl_ridge")
+FIRST = 100  # other draws than those of `small`
+
+
+def losses(name: str, rows: int, draws: int) -> pd.DataFrame:
+    """Log-loss and seconds of both fits, by model and draw."""
+    (frame, label), found = small.larger(name), []
+    for seed in range(FIRST, FIRST + draws):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "drawn.parquet"
+            small.drawn(frame, label, rows, small.UNSEEN, seed).to_parquet(path)
+            table = read_own(path, label=label, image=["image"], split="part")
+            for model in MODELS:
+                fits = Case(table).single(built((model,), table)[model](seed), refit=True)
+                (_, (first, _)), (_, (again, _)) = fits
+                found.append(
+                    {"model": model, "draw": seed, "stopped": first["log_loss"], "all": again["log_loss"]}
+                    | {"seconds": first["seconds"], "more": again["seconds"]}
+                )
+    return pd.DataFrame(found)
+
+
+if __name__ == "__main__":
+    name, rows, draws = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    found = losses(name, rows, draws).assign(gain=lambda each: each["stopped"] - each["all"])
+    print(found.round(4).to_markdown(index=False))
+    by_model = found.drop(columns="draw").groupby("model")
+    error = by_model["gain"].std() / np.sqrt(draws)
+    print(by_model.mean().assign(error=error).round(4).to_markdown(), flush=True)
