@@ -8,11 +8,14 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import load_diabetes, load_wine
 
 from usboost.boosting.callbacks import Callback, TimeLimit
 from usboost.data.table import Table
+from usboost.datasets.custom.source import FrameRows
+from usboost.datasets.custom.table import read_own
 from usboost.errors import Unsuited, UsboostError
 from usboost.evaluation.metrics import row_losses
 from usboost.models import persistence
@@ -25,6 +28,7 @@ from usboost.models.prior import PriorBaseline
 from usboost.models.refit import for_all_rows
 from usboost.models.ridge_baseline import RidgeBaseline
 from usboost.models.selection import better_than_noise, blended, greedy_weights, without_each
+from usboost.multimodal.all_rows import fitted_to_all
 
 
 def views(x: np.ndarray) -> dict[str, Table]:
@@ -251,6 +255,24 @@ def test_a_member_that_is_not_made_for_all_rows_keeps_its_folds():
     model = EnsembleClassifier({"few": ForFewRows(("S",)), "prior": PriorBaseline()}, folds=3)
     model.fit(views(x), y)
     assert not model.whole_ and model.n_estimators_ == 3 and not model.members_["few"].whole
+
+
+def test_a_fit_to_more_rows_than_a_model_is_made_for_leaves_the_one_before():
+    x, y = load_wine(return_X_y=True)
+    rows = np.random.default_rng(0).permutation(len(y))[:100]
+    model = EnsembleClassifier({"few": ForFewRows(("S",))}, folds=3, fast_predict=True, whole=False)
+    found = model.fit(views(x[rows]), y[rows]).predict_proba(views(x))
+    assert not model.add_whole(views(x), y)
+    np.testing.assert_array_equal(model.predict_proba(views(x)), found)
+    table = read_own(FrameRows(pd.DataFrame(x).rename(columns=str).assign(y=y)), label="y")
+    others = np.setdiff1d(np.arange(len(y)), rows)
+    encoding = table.fit_encoding(rows)
+    single = ForFewRows(("S",)).fit(table.views(encoding, rows), table.labels[rows])
+    given = {"encoding": encoding, "callbacks": (), "keep": None}
+    sides = (single, table, (rows, others), (None, None))
+    assert fitted_to_all(*sides, **given, took=1.0) is None
+    with pytest.raises(Unsuited, match="up to 130 rows"):
+        fitted_to_all(*sides, **given, took=None)
 
 
 class StopLast(Callback):

@@ -139,7 +139,10 @@ class Ensemble(ViewsEstimator):
             name = next(iter(self.weights_))
             if bags[name].takes_whole(self.folds, len(samples.y)) > _time_left(inner.callbacks):
                 return False
-            return self._keep_one(bags, samples, inner.callbacks)
+            try:
+                return self._keep_one(bags, samples, inner.callbacks)
+            except Unsuited:  # for more rows than the one kept had, say
+                return False
         self._complete(bags, samples, inner, lambda: _time_left(inner.callbacks))
         self.members_ |= {
             name: bags[name].about(self.weights_[name], self.losses_[name], without.get(name))

@@ -11,7 +11,7 @@ import numpy as np
 from usboost.boosting.callbacks import Callback
 from usboost.datasets.custom.encoding import Encoding
 from usboost.datasets.custom.own import OwnTable
-from usboost.errors import UsboostError
+from usboost.errors import Unsuited, UsboostError
 from usboost.models.ensemble_base import Ensemble
 from usboost.models.inner_fits import Asked
 from usboost.models.refit import for_all_rows
@@ -42,9 +42,9 @@ def fitted_to_all(
 
     Returns
     -------
-    The model and the encoding of its rows; None where there is no time, it was asked to stop before its end,
-    or a model of its kind cannot be told how far to go. An ensemble is `model` itself, to which such fits of
-    its members are added.
+    The model and the encoding of its rows. None where there is no time, it was asked to stop before its end,
+    it is not made for so many rows, or a model of its kind cannot be told how far to go. An ensemble is
+    `model` itself, to which such fits of its members are added.
 
     Raises
     ------
@@ -77,5 +77,10 @@ def fitted_to_all(
     samples = table.views(encoding, everything), labels, counts
     if keep is not None:
         keep.keep(again, (*samples, *arrays_of(related)))
-    fit_weighted(again, samples, None, related)
+    try:
+        fit_weighted(again, samples, None, related)
+    except Unsuited:  # for more rows than the first fit had, say
+        if took is None:
+            raise
+        return None
     return None if asked.stopped else (again, encoding)
