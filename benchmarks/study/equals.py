@@ -139,35 +139,36 @@ class Case:
         views, started = self.table.views(encoding, self.held), time.perf_counter()
         given = self.table.views(encoding, self.train), labels[self.train], None
         fit_weighted(model, given, (views, labels[self.held], None))
+        seconds = time.perf_counter() - started
         cut = self._cut(labels[self.held], self.task.predict(model, views))
-        yield "", self._scored(model, encoding, started, cut)
+        yield "", self._scored(model, encoding, seconds, cut)
         if refit:
             encoding, started = self.table.fit_encoding(self.seen), time.perf_counter()
             model = for_all_rows(model)
             model.fit(self.table.views(encoding, self.seen), labels[self.seen])
-            yield "all", self._scored(model, encoding, started, cut)
+            yield "all", self._scored(model, encoding, time.perf_counter() - started, cut)
 
     def ensemble(self, model: Any) -> Scored:
         """Of one that holds out its own folds of all rows but the test's, and has a threshold by them."""
         labels, encoding = self.table.labels[self.seen], self.table.fit_encoding(self.seen)
         started = time.perf_counter()
         model.fit(self.table.views(encoding, self.seen), labels)
+        seconds = time.perf_counter() - started
         known = ~np.isnan(model.out_of_fold_[:, 0])
         cut = self._cut(labels[known], model.out_of_fold_[known])
-        return self._scored(model, encoding, started, cut)
+        return self._scored(model, encoding, seconds, cut)
 
     def _cut(self, labels: np.ndarray, found: np.ndarray) -> float | None:
         return best_threshold(labels, found[:, 1]) if len(self.table.classes) == 2 else None
 
-    def _scored(self, model: Any, encoding: Any, started: float, cut: float | None) -> Scored:
-        fitted = time.perf_counter()
-        unseen = self.table.views(encoding, self.test)
+    def _scored(self, model: Any, encoding: Any, seconds: float, cut: float | None) -> Scored:
+        began, unseen = time.perf_counter(), self.table.views(encoding, self.test)
         found = self.task.predict(model, unseen)
         ended, y = time.perf_counter(), self.table.labels[self.test]
         scores = {name: float(value) for name, value in self.task.score(y, found).items()}
         if cut is not None:
             scores["f1_tuned"] = f1(y, (found[:, 1] >= cut).astype(int), 2)
-        scores |= {"seconds": fitted - started, "milliseconds_a_row": 1e3 * (ended - fitted) / len(y)}
+        scores |= {"seconds": seconds, "milliseconds_a_row": 1e3 * (ended - began) / len(y)}
         return scores, row_losses(y, found)
 
 
