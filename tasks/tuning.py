@@ -84,7 +84,7 @@ def tune(dataset: str, names: Sequence[str], settings: Settings, plan: Plan, by:
         tuned.write(found.models, {}, folder, f"{dataset}, by {metric_name(by)}")
         for file in (tuned.SETTINGS, tuned.CSV):
             tracking.retry("the settings", partial(MlflowClient().log_artifact, run_id, str(folder / file)))
-        if all(each.best is None for each in found.models.values()):
+        if all(each.chosen is None for each in found.models.values()):
             raise UsboostError(f"no trial of {dataset} has finished; {folder / tuned.CSV} gives the reasons")
     return folder
 
@@ -169,7 +169,7 @@ def _task(
     pictures = [each for each in train.names if getattr(train[each], "kind", None) == "image"]
     spaces = {name: space_of(model, pictures) for name, model in built.items()}
     stopping = (held, held_y, None)
-    scored = Scored(task_of(dataset).name)
+    scored = Scored(task_of(dataset).name, by)
     return Task(built, [Part((train, y, None), stopping, stopping)], scored, by), spaces
 
 
@@ -191,7 +191,7 @@ def _show(dataset: str, found: Searched, by: str, run_id: str) -> None:
     page.show_table(page.key("tuning", dataset), rows, f"Settings chosen for {dataset}")
     now, numbers = int(time.time() * 1000), {}
     for name, each in found.models.items():
-        for what, trial in (("own", each.first), ("tuned", each.best)):
+        for what, trial in (("own", each.first), ("tuned", each.chosen)):
             if trial is not None and trial.score is not None:
                 numbers[tracking.key_of(f"{what}/{name}")] = trial.score
     tracking.log_numbers(run_id, [Metric(key, value, now, 0) for key, value in numbers.items()], "the best")
@@ -204,7 +204,7 @@ def _row(found: Found, by: str) -> dict[str, Any]:
     return {
         "model": found.model,
         f"{metric_name(by)} as it is": shown(found.first),
-        f"{metric_name(by)} tuned": shown(found.best),
+        f"{metric_name(by)} tuned": shown(found.chosen),
         "trials": sum(each.state != "proposed" for each in found.trials),
         "pruned": sum(each.state == "pruned" for each in found.trials),
         "seconds": round(sum(each.seconds for each in found.trials), 1),

@@ -43,7 +43,7 @@ def test_examples_run_as_they_stand(page: Path, tmp_path: Path, warm: Warm) -> N
 
 @pytest.mark.slow
 def test_the_tutorials_commands_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On fewer rows and folds than the page has; in this process, which has imported what they need."""
+    """Of a smaller size than the page has; in this process, which has imported what they need."""
     page = ROOT / "docs/tutorial.md"
     drawn, fewer = "rows_train=200, rows_test=50", "rows_train=60, rows_test=15"
     (code,) = (text for text in blocks(page, "python") if drawn in text)
@@ -54,7 +54,7 @@ def test_the_tutorials_commands_run_in_order(tmp_path: Path, monkeypatch: pytest
     ]
     assert len(commands) == 4
     for command in commands:
-        done = run(*command.replace("--folds 3 --repeats 3", "--folds 2").split()[1:])
+        done = run(*command.replace("--folds 3 --repeats 3", "--folds 2 --rounds 10").split()[1:])
         assert done.exit_code == 0, f"{command}\n{done.output[-2000:]}"
     made = {"comparison", "model", "predictions.parquet", "report.html"}
     assert made <= {path.name for path in tmp_path.iterdir()}

@@ -182,6 +182,7 @@ def run(
     seeds: int,
     limit: float,
     refit: bool,
+    folds: int,
 ) -> None:
     """Search, then fit and score; what is in the folder is not made again."""
     (out / case).mkdir(parents=True, exist_ok=True)
@@ -192,6 +193,7 @@ def run(
         {name: make for name, make in models.items() if kind_of(name) not in SEEDS_OF},
         out=out / case,
         fixed=FIXED if table.pictures else None,
+        folds=folds,
         plan=Plan(trials=trials),
         told=lambda trial, ended, total: print(
             case, f"{ended}/{total}", trial.model, trial.state, trial.score, trial.seconds, flush=True
@@ -291,11 +293,12 @@ if __name__ == "__main__":
     parser.add_argument("--trials", type=int, default=20)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--models")
+    parser.add_argument("--folds", type=int, default=0, help="to choose by, instead of the validation rows")
     parser.add_argument("--limit", type=float, default=float("inf"), help="seconds of an ensemble's fits")
     parser.add_argument("--refit", action="store_true", help="score fits to the validation rows, too")
     asked = parser.parse_args()
     for case in asked.cases or cases():
         chosen = asked.models.split(",") if asked.models else MODELS_OF.get(case, MODELS)
         limits = {"trials": asked.trials, "seeds": asked.seeds, "limit": asked.limit, "refit": asked.refit}
-        run(case, asked.data, asked.out, tuple(chosen), **limits)
+        run(case, asked.data, asked.out, tuple(chosen), **limits, folds=asked.folds)
         print(f"{case}\n\n{table_of_results(case, asked.out)}\n", flush=True)

@@ -21,13 +21,14 @@ from usboost.datasets.custom.own import OwnTable
 from usboost.datasets.custom.table import read_own
 from usboost.errors import UsboostError
 from usboost.models.settings_file import read_settings
+from usboost.multimodal import tuned
 from usboost.multimodal.fit import fit
 from usboost.multimodal.models import by_name
 from usboost.multimodal.splits import hold_out
 from usboost.multimodal.table_rows import rows_of
-from usboost.multimodal.tune import Scored, part_of, parts_of, tune
+from usboost.multimodal.tune import FEW, FOLDS, Scored, default_folds, part_of, parts_of, tune
 from usboost.tuning.run import Job, Task, run_trial
-from usboost.tuning.search import Plan, Searched
+from usboost.tuning.search import Found, Plan, Searched
 from usboost.tuning.trials import Trial, read_trial, write_trial
 
 ROOT = Path(__file__).parents[2]
@@ -45,9 +46,11 @@ def table(path: Path) -> OwnTable:
     return read_own(path, label="kind")
 
 
-def searched(table: OwnTable, out: Path, *names: str, plan: Plan | None = None, **more: Any) -> Searched:
+def searched(
+    table: OwnTable, out: Path, *names: str, plan: Plan | None = None, folds: int | None = 0, **more: Any
+) -> Searched:
     models = by_name(names or ("linear_trees",), pictures=None, rounds=30, task=table.task)
-    return tune(table, models, out=out, plan=plan or Plan(6, 3), **more)
+    return tune(table, models, out=out, plan=plan or Plan(6, 3), folds=folds, **more)
 
 
 def files(out: Path) -> dict[str, Any]:
@@ -96,7 +99,7 @@ from usboost.tuning.search import Plan
 
 table = read_own(Path(sys.argv[1]), label="kind")
 models = by_name(("linear_trees", "lgbm"), pictures=None, rounds=30, task=table.task)
-tune(table, models, out=Path(sys.argv[2]), plan=Plan(6, 3))
+tune(table, models, out=Path(sys.argv[2]), folds=0, plan=Plan(6, 3))
 """
 
 
@@ -139,7 +142,7 @@ def test_a_pruned_fit_that_is_best_in_the_end_goes_on(table: OwnTable, tmp_path:
 def test_a_pruned_fits_rounds_are_not_fitted_again(table: OwnTable, tmp_path: Path) -> None:
     (rows,) = parts_of(table, 0, 0)
     model = by_name(("linear_trees",), pictures=None, rounds=30, task="classification")["linear_trees"](0)
-    task = Task({"m": model}, [part_of(table, *rows)], Scored("classification"), "log_loss")
+    task = Task({"m": model}, [part_of(table, *rows)], Scored("classification", "log_loss"), "log_loss")
     own = Trial("m", 0, {"shrinkage": 0.1})
     pruned = run_trial(task, Job(own, tmp_path / "a", {8: 0.0}))
     assert (pruned.state, pruned.rounds) == ("pruned", 8)
@@ -186,10 +189,40 @@ def test_rows_of_the_test_split_change_nothing(path: Path, tmp_path: Path, folds
 def test_what_fails_stops_nothing_and_counts_as_worst(table: OwnTable, tmp_path: Path) -> None:
     models = by_name(("lgbm",), pictures=None, task="classification")
     models["wrong"] = lambda seed: models["lgbm"](seed).set_params(views=("V",))
-    found = tune(table, models, out=tmp_path, plan=Plan(4, 2)).models
+    found = tune(table, models, out=tmp_path, folds=0, plan=Plan(4, 2)).models
     assert found["lgbm"].best is not None and found["wrong"].best is None
     assert [each.state for each in found["wrong"].trials] == ["failed", "failed"]  # and no second batch
     assert "unknown view 'V'" in found["wrong"].trials[0].reason
+
+
+def test_few_rows_are_divided_into_folds(path: Path, table: OwnTable, tmp_path: Path) -> None:
+    assert default_folds(table, 0) == FOLDS
+    found = searched(table, tmp_path, "lgbm", plan=Plan(1, 1), folds=None).models["lgbm"]
+    asked = searched(table, tmp_path, "lgbm", plan=Plan(1, 1), folds=FOLDS).models["lgbm"]
+    assert found.trials == asked.trials and found.trials[0].state == "finished"
+    frame = pd.read_parquet(path)
+    rare = frame.assign(kind=np.where(np.arange(len(frame)) < FOLDS, "rare", frame["kind"].astype(str)))
+    days = frame.assign(day=np.arange(len(frame)))
+    divided = frame.assign(part=np.array(["train", "train", "val", "test"])[np.arange(len(frame)) % 4])
+    many = pd.concat([frame] * -(-FEW // len(frame)))
+    cases: list[tuple[pd.DataFrame, dict[str, Any]]] = [(rare, {}), (many, {})]
+    cases += [(days, {"time": "day"}), (divided, {"split": "part"})]
+    for k, (changed, roles) in enumerate(cases):
+        changed.to_parquet(tmp_path / f"{k}.parquet")
+        assert default_folds(read_own(tmp_path / f"{k}.parquet", label="kind", **roles), 0) == 0
+
+
+def test_a_gain_within_noise_changes_no_settings(tmp_path: Path) -> None:
+    own = Trial("m", 0, {"depth": 3}, "finished", 0.5, {"log_loss": 0.5}, [0.4, 0.6, 0.5])
+    better = Trial("m", 1, {"depth": 6}, "finished", 0.49, {"log_loss": 0.49}, [0.6, 0.4, 0.47])
+    models = {"m": Found("m", float, [own, better])}
+    tuned.write(models, {"m": {"seen": 2}}, tmp_path, "a table")
+    assert read_settings(tmp_path / tuned.SETTINGS) == {"m": {"seen": 2, "depth": 3}}
+    assert list(pd.read_csv(tmp_path / tuned.CSV)["chosen"]) == [True, False]
+    assert tuned.chosen_in_words(models["m"]) == "as it is; 0.4900 of trial 1 is within noise"
+    models["m"].trials[1] = better.of(draws=[0.39, 0.59, 0.49])
+    assert tuned.settings_of(models, {}) == {"m": {"depth": 6}}
+    assert tuned.chosen_in_words(models["m"]) == "depth 6"
 
 
 def test_another_search_is_not_gone_on_with(table: OwnTable, tmp_path: Path) -> None:
@@ -206,7 +239,7 @@ def test_another_search_is_not_gone_on_with(table: OwnTable, tmp_path: Path) -> 
 def test_the_command_and_what_reads_its_file(path: Path, tmp_path: Path) -> None:
     table = (path, "--label", "kind")
     out, names = tmp_path / "out", "linear_trees,prior"
-    given = ("--trials", 3, "--jobs", 1, "--rounds", 20, "--set", "learners__S__max_depth=2")
+    given = ("--trials", 3, "--jobs", 1, "--folds", 0, "--rounds", 20, "--set", "learners__S__max_depth=2")
     done = run("tune", *table, "--models", names, *given, "--out", out)
     assert done.exit_code == 0, done.output
     kept = read_settings(out / "settings.yaml")
@@ -214,7 +247,7 @@ def test_the_command_and_what_reads_its_file(path: Path, tmp_path: Path) -> None
     trials = pd.read_csv(out / "trials.csv")
     assert list(trials["model"]) == ["linear_trees"] * 3 + ["prior"]
     assert "learners__S__max_depth" not in trials
-    best = trials[trials["model"] == "linear_trees"]["log_loss"].min()
+    (best,) = trials[(trials["model"] == "linear_trees") & trials["chosen"]]["log_loss"]
     assert f"{best:.4f}" in done.stdout and "nothing to choose" in done.stdout
     assert f"--settings {out / 'settings.yaml'}" in done.stdout.replace("\n", "")
     fitted = run(

@@ -75,9 +75,15 @@ def tune(
         int, typer.Option("--batch", min=1, help="Trials of a model that are proposed together.")
     ] = 4,
     folds: Annotated[
-        int,
-        typer.Option("--folds", min=0, help="Folds of a cross-validation; 0: the rows that fit holds out."),
-    ] = 0,
+        int | None,
+        typer.Option(
+            "--folds",
+            min=0,
+            help="Folds of a cross-validation; 0: the rows that fit holds out "
+            "[default: 5 of under 2,000 rows without --time and --split, else 0].",
+            show_default=False,
+        ),
+    ] = None,
     by: Annotated[
         str | None,
         typer.Option("--by", help=f"Score to choose by: {BY} [default: log_loss, rmse].", show_default=False),
@@ -121,8 +127,9 @@ def tune(
 ) -> None:
     """Choose the settings of models, on rows that they are not fitted to.
 
-    Every model gets as many trials; the first has its settings as they are. What --set gives is not chosen,
-    and with --settings the search begins there. All is kept in --out: a search that is killed goes on, and
+    Every model gets as many trials; the first has its settings as they are, and these are kept if no other
+    is better by more than a standard error. What --set gives is not chosen, and with --settings the search
+    begins there. All is kept in --out: a search that is killed goes on, and
     loses a round of the fits that ran. Ctrl-C shows what is there. Rows whose --split is test are not seen.
     """
     with exit_on_error():
@@ -168,7 +175,7 @@ def tune(
         from usboost.models.package_list import check_outside
         from usboost.multimodal import tuned
         from usboost.multimodal.models import Pictures, by_name
-        from usboost.multimodal.tune import DEFAULT, fixed_of
+        from usboost.multimodal.tune import DEFAULT, default_folds, fixed_of
         from usboost.multimodal.tune import tune as tune_models
         from usboost.tuning.search import Plan
 
@@ -180,6 +187,7 @@ def tune(
         always = fixed_of(build, fixed)
         plan = Plan(trials, batch, seed, prune, jobs or min(batch, os.cpu_count() or 1), deadline)
         score = by or DEFAULT[own.task]
+        parts = default_folds(own, seed) if folds is None else folds
         with (
             ended_as_interrupted(),
             progress("tuning") as show,
@@ -190,24 +198,26 @@ def tune(
                 own,
                 build,
                 out=out,
-                folds=folds,
+                folds=parts,
                 by=score,
                 fixed=fixed,
                 plan=plan,
                 told=lambda trial, ended, total: show(ended, total),
             )
-        what = f"{table.name}: {label}, by {metric_name(score)}"
+        of_folds = f" of {parts} folds" if parts else ""
+        what = f"{table.name}: {label}, by {metric_name(score)}{of_folds}"
         tuned.write(found.models, always, out, what)
         console().print(tuned.rendered(found.models, score))
-        say("\nThe score of the chosen settings is that of the rows that chose them, so it is optimistic.")
+        means = f"Scores are means of {parts} folds. " if parts else ""
+        say(f"\n{means}Those of the chosen settings are of the rows that chose them, so they are optimistic.")
         if found.interrupted:
             note("ended before all trials had; the same command goes on from there")
-        best = tuned.ranked(found.models)[0]
-        if best.best is None and not found.interrupted:
+        first = tuned.ranked(found.models)[0]
+        if first.chosen is None and not found.interrupted:
             raise UsboostError(f"no trial has finished; {out / tuned.CSV} gives the reasons")
         common = ["usboost", "fit", str(table), "--label", label, "--settings", str(out / tuned.SETTINGS)]
-        if best.best is not None and best.model in zoo.CATALOGUE:
-            say(f"Next, with the same options of the table: {shlex.join([*common, '--model', best.model])}")
+        if first.chosen is not None and first.model in zoo.CATALOGUE:
+            say(f"Next, with the same options of the table: {shlex.join([*common, '--model', first.model])}")
         say(f"written {out / tuned.SETTINGS} and {out / tuned.CSV}")
         if found.interrupted and time_limit is None:
             raise typer.Exit(130)

@@ -23,6 +23,7 @@ from usboost.multimodal.fit import check_classes
 from usboost.multimodal.kept import table_digest
 from usboost.multimodal.splits import Rows, folds_of, hold_out
 from usboost.multimodal.table_rows import counted_rows, related_of, rows_of, weights_of
+from usboost.tuning.noise import drawn
 from usboost.tuning.run import Part, Task
 from usboost.tuning.search import Plan, Searched, Told, search
 from usboost.tuning.space import space_of
@@ -30,20 +31,30 @@ from usboost.tuning.space import space_of
 TRIALS = "trials"
 """The folder of trials in that of a search."""
 
+FEW, FOLDS = 2000, 5
+"""Of fewer rows the 15 % that a fit holds out are too few to choose by: so many folds are the default."""
+
 DEFAULT = {"classification": "log_loss", "regression": "rmse"}
 """By what settings are chosen."""
 
 
 @dataclass(frozen=True)
 class Scored:
-    """All scores of a model on some rows."""
+    """All scores of a model on some rows, and that by which settings are chosen in samples of them."""
 
     task: str
+    by: str
 
-    def __call__(self, model: Any, rows: Weighted) -> dict[str, float]:
+    def __call__(self, model: Any, rows: Weighted) -> tuple[dict[str, float], np.ndarray]:
         views, labels, weights = rows
         task = TASKS[self.task]
-        return task.ranked(labels, task.predict(model, views), weights)
+        found = task.predict(model, views)
+
+        def score(rows: np.ndarray) -> float:
+            weight = None if weights is None else weights[rows]
+            return task.ranked(labels[rows], found[rows], weight)[self.by]
+
+        return task.ranked(labels, found, weights), drawn(score, len(labels))
 
 
 def tune(
@@ -51,7 +62,7 @@ def tune(
     models: Mapping[str, Build],
     *,
     out: Path,
-    folds: int = 0,
+    folds: int | None = None,
     by: str | None = None,
     fixed: Mapping[str, Any] | None = None,
     plan: Plan | None = None,
@@ -66,7 +77,8 @@ def tune(
     ----------
     models : by name; each is built with the plan's seed, and is the first trial as it is.
     out : the folder of the search.
-    folds : instead of one split, a cross-validation with so many folds; 0 for none.
+    folds : instead of one split, a cross-validation with so many folds; 0 for none; by default
+        `default_folds`.
     by : the score that settings are chosen by; by default log-loss, or RMSE.
     fixed : settings by path that are not chosen; models that have no such setting go without.
 
@@ -76,12 +88,12 @@ def tune(
         If the rows cannot be divided, or the folder holds another search.
     """
     by, plan = check_metric(by or DEFAULT[table.task], RANKING[table.task]), plan or Plan()
-    parts = parts_of(table, folds, plan.seed)
+    parts = parts_of(table, default_folds(table, plan.seed) if folds is None else folds, plan.seed)
     built = {name: _with(build(plan.seed), fixed or {}) for name, build in models.items()}
     pictures = tuple(table.pictures)
     spaces = {name: space_of(model, pictures, fixed or ()) for name, model in built.items()}
     _embed(table, built)
-    task = Task(built, [part_of(table, *rows) for rows in parts], Scored(table.task), by)
+    task = Task(built, [part_of(table, *rows) for rows in parts], Scored(table.task, by), by)
     identity = {"table": table_digest(table), "rows": _digest(parts), "seed": plan.seed}
     return search(task, spaces, Path(out) / TRIALS, plan, identity, told)
 
@@ -105,6 +117,18 @@ def fixed_of(models: Mapping[str, Build], fixed: Mapping[str, Any]) -> dict[str,
 
 Divided = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Positions of rows that are fitted to, that stop the fit, and that are scored."""
+
+
+def default_folds(table: OwnTable, seed: int) -> int:
+    """`FOLDS` of fewer than `FEW` rows that can be divided so and that no column divides; else 0."""
+    rows = rows_of(table)
+    if len(counted_rows(table)) >= FEW or rows.splits is not None or rows.times is not None:
+        return 0
+    try:
+        parts_of(table, FOLDS, seed)
+    except UsboostError:
+        return 0
+    return FOLDS
 
 
 def parts_of(table: OwnTable, folds: int, seed: int) -> list[Divided]:

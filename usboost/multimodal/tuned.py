@@ -13,6 +13,7 @@ from usboost.evaluation.names import metric_name, number
 from usboost.files import write_atomically
 from usboost.models.settings_file import settings_text
 from usboost.tuning.search import Found
+from usboost.tuning.trials import Trial
 
 SETTINGS, CSV = "settings.yaml", "trials.csv"
 
@@ -20,11 +21,11 @@ SETTINGS, CSV = "settings.yaml", "trials.csv"
 def settings_of(
     models: Mapping[str, Found], fixed: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-    """The best settings of each model that finished a trial, by path, with those that were fixed."""
+    """The settings chosen for each model that finished a trial, by path, with those that were fixed."""
     return {
-        name: {**fixed.get(name, {}), **best.settings}
+        name: {**fixed.get(name, {}), **chosen.settings}
         for name, each in models.items()
-        if (best := each.best) is not None
+        if (chosen := each.chosen) is not None
     }
 
 
@@ -45,6 +46,7 @@ def write(
             "model": each.model,
             "trial": each.number,
             "state": each.state,
+            "chosen": each is one.chosen,
             **each.scores,
             "rounds": each.rounds,
             "best_round": each.best_round,
@@ -74,37 +76,42 @@ def ranked(models: Mapping[str, Found]) -> list[Found]:
     """The models, the best score first; last those without a finished trial."""
 
     def order(each: Found) -> tuple[bool, float]:
-        score = each.best.score if each.best is not None else None
+        score = each.chosen.score if each.chosen is not None else None
         return score is None, 0.0 if score is None else each.loss(score)
 
     return sorted(models.values(), key=order)
 
 
 def chosen_in_words(found: Found) -> str:
-    """The best settings where they differ from the model's own, or why there are none."""
-    best = found.best
-    if best is None:
+    """The settings chosen where they differ from the model's own, or why they do not."""
+    chosen, best = found.chosen, found.best
+    if chosen is None or best is None:
         reasons = [each.reason for each in found.trials if each.reason]
         return f"failed: {reasons[0]}" if reasons else "no trial has finished"
     own = found.trials[0].settings
-    changed = {path: value for path, value in best.settings.items() if value != own[path]}
-    if not found.trials[0].settings:
+    if not own:
         return "nothing to choose"
+    if chosen is not best:
+        return f"as it is; {_score(best)} of trial {best.number} is within noise"
+    changed = {path: value for path, value in chosen.settings.items() if value != own[path]}
     return ", ".join(f"{path} {_short(value)}" for path, value in changed.items()) or "as it is"
 
 
 def _cells(found: Found) -> Sequence[str]:
-    best, first = found.best, found.first
     ended = [each for each in found.trials if each.state != "proposed"]
     return (
         found.model,
-        "–" if first is None or first.score is None else number(first.score),
-        "–" if best is None or best.score is None else number(best.score),
+        _score(found.first),
+        _score(found.chosen),
         f"{len(ended)}",
         f"{sum(each.state == 'pruned' for each in ended)}",
         f"{sum(each.seconds for each in ended):,.1f}",
         chosen_in_words(found),
     )
+
+
+def _score(trial: Trial | None) -> str:
+    return "–" if trial is None or trial.score is None else number(trial.score)
 
 
 def _short(value: Any) -> str:

@@ -27,8 +27,8 @@ from usboost.models.weights import Weighted, fit_weighted
 from usboost.tuning.rungs import Rungs
 from usboost.tuning.trials import CHECKPOINT, Trial, finite, write_trial
 
-Score = Callable[[Any, Weighted], Mapping[str, float]]
-"""All scores of a fitted model on some rows."""
+Score = Callable[[Any, Weighted], tuple[Mapping[str, float], np.ndarray]]
+"""All scores of a fitted model on some rows; and of the one that settings are chosen by, `noise.drawn`."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def run_trial(task: Task, job: Job) -> Trial:
 
 
 def _fitted(task: Task, job: Job) -> Trial:
-    trial, scores = job.trial, list[Mapping[str, float]]()
+    trial, scores, drawn = job.trial, list[Mapping[str, float]](), list[np.ndarray]()
     for k, part in enumerate(task.parts):
         if time.time() > job.deadline:
             raise OutOfTime
@@ -131,7 +131,9 @@ def _fitted(task: Task, job: Job) -> Trial:
             decides = {"model": trial.model, "settings": repr(dict(trial.settings)), "part": k}
             model.set_params(checkpoint=Checkpoint(job.folder / CHECKPOINT / str(k), decides))
         fit_weighted(model, part.train, part.held, part.related)
-        scores.append(task.score(model, part.scored))
+        found, draws = task.score(model, part.scored)
+        scores.append(found)
+        drawn.append(draws)
         if k == 0:
             end = finite({0: rungs.best}).get(0)
             trial = trial.of(risks=finite(rungs.risks), end=end, rounds=len(model.history_))
@@ -142,7 +144,8 @@ def _fitted(task: Task, job: Job) -> Trial:
     if task.by not in means:
         raise UsboostError(f"its {task.by} is no finite number")
     state = "pruned" if rungs.pruned else "finished"
-    return trial.of(state=state, score=means[task.by], scores=means)
+    known = [float(each) if np.isfinite(each) else None for each in np.mean(drawn, axis=0)]
+    return trial.of(state=state, score=means[task.by], scores=means, draws=known)
 
 
 def is_one_fit(model: Any) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 from usboost.boosting.checkpoint import described
 from usboost.boosting.code import code_digest
 from usboost.learners.dimensions import Space
+from usboost.tuning.noise import error_of_difference
 from usboost.tuning.propose import propose
 from usboost.tuning.run import Job, Task
 from usboost.tuning.rungs import limits
@@ -20,6 +21,9 @@ from usboost.tuning.workers import Workers
 
 BATCH = 4
 """Trials that are proposed together, whatever the number of processes, so that it changes no result."""
+
+NOISE = 1.0
+"""Standard errors of the difference by which a trial has to be better than the model's own settings."""
 
 Told = Callable[[Trial, int, int], None]
 """Called with a trial that has ended, how many have, and how many there are in all."""
@@ -60,6 +64,15 @@ class Found:
     def best(self) -> Trial | None:
         """The finished trial with the best score, the first of equals; None if there is none."""
         return self._best([each for each in self.trials if each.state == "finished"])
+
+    @property
+    def chosen(self) -> Trial | None:
+        """The trial whose settings are taken: the best, unless what it gains on the model's own is noise."""
+        best, first = self.best, self.first
+        if best is None or first is None or best.score is None or first.score is None:
+            return best
+        gain = self.loss(first.score) - self.loss(best.score)
+        return best if gain > NOISE * error_of_difference(first.draws, best.draws) else first
 
     @property
     def first(self) -> Trial | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -30,6 +30,7 @@ class Trial:
     settings : values by parameter path.
     state : "proposed" until its fit has ended; "pruned" if that was ended at a rung.
     score : by which settings are chosen; scores : all scores of the same rows, their means over folds.
+    draws : the score in samples of these rows, see `usboost.tuning.noise`.
     risks : the fit's lowest validation risk by rung of rounds; end : the one it ended with.
     rounds, best_round : that were fitted, and the one kept, of the first fold.
     seconds : of the fits, in the run that ended them.
@@ -42,6 +43,7 @@ class Trial:
     state: State = "proposed"
     score: float | None = None
     scores: Mapping[str, float] = field(default_factory=dict)
+    draws: Sequence[float | None] = ()
     risks: Mapping[int, float] = field(default_factory=dict)
     end: float | None = None
     rounds: int = 0

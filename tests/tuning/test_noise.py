@@ -1,0 +1,62 @@
+"""A trial is taken only where it is better than the model's own settings beyond noise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from usboost.tuning.noise import DRAWS, drawn, error_of_difference
+from usboost.tuning.search import NOISE, Found
+from usboost.tuning.trials import State, Trial
+
+
+def test_draws_are_of_the_same_rows_for_all_trials() -> None:
+    rng = np.random.default_rng(1)
+    first, second = rng.exponential(size=400), rng.exponential(size=400)
+    samples: list[np.ndarray] = []
+    both = [drawn(lambda rows, each=each: float(each[rows].mean()), 400) for each in (first, second)]
+    drawn(lambda rows: float(samples.append(rows) or 0), 400)
+    assert [len(each) for each in samples] == [400] * DRAWS
+    for each, found in zip((first, second), both):
+        np.testing.assert_allclose(found, [each[rows].mean() for rows in samples])
+    exact = (first - second).std() / np.sqrt(400)
+    assert error_of_difference(*map(list, both)) == pytest.approx(exact, rel=0.25)
+    assert error_of_difference(list(both[0]), list(both[0] + 3)) == pytest.approx(0, abs=1e-12)
+
+
+def test_a_sample_without_a_score_is_left_out() -> None:
+    assert error_of_difference([1.0, None, 3.0, 4.0], [0.0, 1.0, 1.0, None]) == pytest.approx(np.sqrt(0.5))
+    assert error_of_difference([1.0, None], [None, 1.0]) == error_of_difference([], [1.0]) == 0
+
+
+def of(number: int, score: float, draws: Sequence[float], state: State = "finished") -> Trial:
+    return Trial("m", number, {"depth": number}, state, score if state != "failed" else None, draws=draws)
+
+
+@given(
+    own=st.floats(0.1, 1),
+    gain=st.floats(-0.2, 0.2),
+    noise=st.floats(0.001, 0.2),
+    higher_is_better=st.booleans(),
+)
+def test_the_best_is_taken_if_its_gain_is_beyond_noise(
+    own: float, gain: float, noise: float, higher_is_better: bool
+) -> None:
+    sign = -1 if higher_is_better else 1
+    spread = noise * np.random.default_rng(0).standard_normal(DRAWS)
+    trials = [of(0, own, [own] * DRAWS), of(1, own - sign * gain, list(own - sign * gain + spread))]
+    found = Found("m", lambda score: sign * score, trials)
+    beyond = gain > NOISE * error_of_difference(trials[0].draws, trials[1].draws)
+    assert found.chosen is trials[int(beyond)]
+    assert found.best is trials[int(gain > 0 and sign * trials[1].score < sign * own)]  # type: ignore[operator]
+
+
+def test_without_own_settings_that_finished_the_best_is_taken() -> None:
+    best = of(2, 0.3, [0.3, 0.4])
+    for first in (of(0, 0.5, [], "failed"), of(0, 0.2, [0.2, 0.2], "pruned")):
+        assert Found("m", float, [first, of(1, 0.4, [0.4, 0.3]), best]).chosen is best
+    assert Found("m", float, [of(0, 0.5, [], "failed")]).chosen is None

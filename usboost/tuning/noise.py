@@ -1,0 +1,25 @@
+"""Whether a trial is better than the model's own settings, or only has luck with the rows that score it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+DRAWS = 100
+"""Bootstrap samples of the scored rows, the same for all trials."""
+
+Draws = Sequence[float | None]
+"""A trial's score in each sample; None where the sample has none, an AUC of one class say."""
+
+
+def drawn(score: Callable[[np.ndarray], float], n: int) -> np.ndarray:
+    """The score of each bootstrap sample of n rows, float64 (DRAWS,); `score` takes their positions."""
+    rng = np.random.default_rng(0)
+    return np.array([score(rng.integers(0, n, n)) for _ in range(DRAWS)])
+
+
+def error_of_difference(first: Draws, second: Draws) -> float:
+    """The standard error of the difference of two trials' scores on the same rows; 0 if it is not known."""
+    pairs = [(a, b) for a, b in zip(first, second, strict=False) if a is not None and b is not None]
+    return float(np.std([a - b for a, b in pairs], ddof=1)) if len(pairs) > 1 else 0.0
