@@ -98,6 +98,26 @@ class _Base(BaseEstimator):
         return self
 
 
+class _Kept(_Base):
+    # as CatBoost: parameters that it was made with as None are not among its own
+
+    def __init__(self, PARAMETERS):
+        self.kept = {name: value for name, value in locals().items() if value is not None and name != "self"}
+        self.kept.pop("__class__", None)
+
+    def __getattr__(self, name):
+        if name not in type(self)._get_param_names():
+            raise AttributeError(name)
+        return self.kept.get(name)
+
+    def get_params(self, deep=True):
+        return dict(self.kept)
+
+    def set_params(self, **given):
+        self.kept |= given
+        return self
+
+
 class CLASSIFIER(ClassifierMixin, _Base):
     def predict_proba(self, x):
         return np.full((len(x), len(self.classes_)), 1 / len(self.classes_), dtype=np.float32)
@@ -142,7 +162,8 @@ def test_packages_that_may_be_installed(package, prefix, parameters, stops, tmp_
         with pytest.raises(UsboostError, match=f"{package} is not installed; install it with `pip install"):
             check_outside(package, "classification")
     given = ", ".join(f"{name}=None" for name in parameters.split())
-    code = STAND_IN.replace("PARAMETERS", given).replace("CLASSIFIER", f"{prefix}Classifier")
+    stand_in = STAND_IN.replace("Mixin, _Base)", "Mixin, _Kept)") if package == "catboost" else STAND_IN
+    code = stand_in.replace("PARAMETERS", given).replace("CLASSIFIER", f"{prefix}Classifier")
     (tmp_path / f"{package}.py").write_text(code.replace("REGRESSOR", f"{prefix}Regressor"))
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, package, raising=False)

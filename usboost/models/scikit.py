@@ -130,7 +130,9 @@ class _Scikit(MatrixOnViews):
             return copy
         if known is None:
             raise UsboostError(f"a {type(copy).__name__} cannot be told when to stop; leave --refit out")
-        return copy.set_params(**{known.length: n, "early_stopping_rounds": None})
+        settings = copy.get_params(deep=False)
+        settings.pop("early_stopping_rounds", None)  # CatBoost's with None cannot be cloned
+        return type(copy)(**{**settings, known.length: n})
 
     def _learnt(self, x: np.ndarray, y: np.ndarray, rows: int) -> None:
         """Told of what the estimator will be fitted to, (n, p) and (n,); so many are training rows."""
