@@ -17,8 +17,8 @@ def _network(*reads: str, alone: Mapping[str, Any] | None = None, **parameters: 
     return LearnerSpec("network", reads or None, parameters, alone or {})
 
 
-def _tree(*reads: str, **parameters: Any) -> LearnerSpec:
-    return LearnerSpec("tree", reads or None, parameters)
+def _tree(*reads: str, alone: Mapping[str, Any] | None = None, **parameters: Any) -> LearnerSpec:
+    return LearnerSpec("tree", reads or None, parameters, alone or {})
 
 
 _CLASSES, _NUMBERS = ("classification",), ("regression",)
@@ -205,8 +205,9 @@ _ENTRIES = (
             "U": _network("U", "S", start="fresh", steps=(100, 400), alone={"steps": (10, 400)}),
             "S": _tree(
                 *("S", "U"),
-                **{"max_depth": 12, "max_leaves": 64, "category_l2": 300.0, "feature_fraction": 0.5},
+                **{"max_depth": 12, "max_leaves": 64, "category_l2": 30.0, "feature_fraction": 0.5},
                 components=COMPONENTS,
+                alone={"category_l2": 300.0},
             ),
         },
         {**_LOGISTIC, "shrinkage": 0.05},
