@@ -85,5 +85,6 @@ def test_every_option_is_explained():
     assert set(commands) == {"fit", "compare", "tune", "predict", "report"}
     for command in commands.values():
         assert command.help
+        assert "\n" not in command.help.replace("\n\n", "")  # the terminal breaks the lines
         for parameter in command.params:
             assert parameter.help, (command.name, parameter.name)

@@ -5,7 +5,9 @@ A command checks its arguments before it imports torch, so that help and error m
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib.metadata import version
+from inspect import getdoc
 from typing import Annotated
 
 import typer
@@ -41,5 +43,10 @@ def usboost(
     pass
 
 
+def _prose(command: Callable[..., None]) -> str:
+    """Its docstring with each paragraph in one line, which the terminal breaks where it ends."""
+    return "\n\n".join(" ".join(each.split()) for each in (getdoc(command) or "").split("\n\n"))
+
+
 for command in (fit, compare, tune, predict, report):
-    app.command()(command)
+    app.command(help=_prose(command))(command)
