@@ -114,6 +114,7 @@ def test_where_both_views_are_one_table_nothing_is_read_twice() -> None:
     assert builders.build("crossed", table).learners["U"].steps == (10, 400)
     assert builders.build("crossed", pictures).learners["U"].steps == (100, 400)
     assert builders.build("crossed", table).learners["S"].category_l2 == 300
+    assert builders.build("crossed", table).step_settings == {"limit": 2.0}
     assert builders.build("crossed", pictures).learners["S"].category_l2 == 30
     chosen = zoo.find("crossed").changed("crossed", {}, {"U": {"steps": [30, 40]}})
     assert builders.build(chosen, table).learners["U"].steps == (30, 40)

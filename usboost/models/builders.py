@@ -162,7 +162,7 @@ def _boosting(entry: Entry, parts: Parts, seed: int, task: str) -> Any:
     named = changes.pop("start", ())
     start = _views(named, parts) if named else ()
     optional = tuple(view for view in start if view != "S") if not parts.one_table else ()
-    fixed, bayes = changes.pop("fixed_step", None), changes.pop("bayes", {})
+    fixed, bayes, newton = (changes.pop(name, None) for name in ("fixed_step", "bayes", "newton"))
     estimator, start_model = ESTIMATORS["boosting"][task], ESTIMATORS["linear"][task]
     # all changes of an entry but those for the steps and the start are parameters of the class
     given = {**parts.boosting(entry), **changes}
@@ -171,7 +171,8 @@ def _boosting(entry: Entry, parts: Parts, seed: int, task: str) -> Any:
         rule = "closed" if rule == "newton" else rule  # the exact minimum, also of losses without curvature
     settings = {
         "fixed": steps["fixed"] if fixed is None else {"value": fixed},
-        "bayes": {**steps["bayes"], **bayes},
+        "bayes": {**steps["bayes"], **(bayes or {})},
+        "newton": newton or {},
     }
     return estimator(
         _learners(entry, parts),

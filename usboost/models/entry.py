@@ -50,7 +50,8 @@ KINDS = {
         "a boosting model",
         (
             *("target", "loss", "step", "monitor", "shrinkage", "sequential", "step_fraction", "trim"),
-            *("patience", "fixed_step", "bayes", "learners", "start", "quantile", "delta", "delta_quantile"),
+            *("patience", "fixed_step", "bayes", "newton", "learners", "start"),
+            *("quantile", "delta", "delta_quantile"),
         ),
         stage="boosting",
         pictures="learners",
