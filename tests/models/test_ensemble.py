@@ -123,7 +123,7 @@ def test_classes(tmp_path):
     assert set(model.whole_) == set(model.weights_)
     expected = sum(
         weight * np.mean([each.predict_proba(views(x)) for each in model.fits_[name]], axis=0) / 2
-        + weight * model.whole_[name].predict_proba(views(x)) / 2
+        + weight * model.whole_[name][0].predict_proba(views(x)) / 2
         for name, weight in model.weights_.items()
     )
     np.testing.assert_allclose(found, expected)
@@ -210,8 +210,81 @@ def test_members_that_are_kept_are_fitted_to_all_rows_as_far_as_their_folds_went
         middle = sorted(each.best_round_ for each in model.fits_[name])[1]
         alone = for_all_rows(next(fit for fit in model.fits_[name] if fit.best_round_ == middle))
         expected = alone.fit(views(x), y).predict_proba(views(x))
-        np.testing.assert_array_equal(model.whole_[name].predict_proba(views(x)), expected)
-        assert model.members_[name].whole and model.members_[name].fits == 3
+        (whole,) = model.whole_[name]
+        np.testing.assert_array_equal(whole.predict_proba(views(x)), expected)
+        assert model.members_[name].whole == 1 and model.members_[name].fits == 3
+
+
+def several() -> dict:
+    """One that draws columns, and one that draws nothing."""
+    return {
+        "lgbm": LightGBMBaseline(("S",), n_trees=60, patience=5, feature_fraction=0.5),
+        "linear": LinearBaseline(("S",)),
+    }
+
+
+def noisy() -> tuple[np.ndarray, np.ndarray]:
+    """Rows where a linear model and trees each know something."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(400, 5))
+    score = 1.5 * x[:, 0] + x[:, 3] + 3 * (x[:, 1] > 0.3) * (x[:, 2] > 0) + rng.normal(size=400)
+    return x, (score > 1).astype(int)
+
+
+def test_several_fits_to_all_rows_have_seeds_of_their_own(tmp_path):
+    x, y = noisy()
+    model = EnsembleClassifier(several(), folds=3, repeats=3, checkpoint=tmp_path / "kept").fit(views(x), y)
+    assert set(model.weights_) == {"lgbm", "linear"}  # else this test tests nothing
+    assert {name: len(fits) for name, fits in model.whole_.items()} == {"lgbm": 3, "linear": 1}
+    assert {name: each.whole for name, each in model.members_.items()} == {"lgbm": 3, "linear": 1}
+    assert model.n_estimators_ == 3 + 3 + 3 + 1
+    typical = sorted(model.fits_["lgbm"], key=lambda fit: fit.best_round_)[1]
+    drawn = []
+    for k, whole in enumerate(model.whole_["lgbm"]):
+        alone = for_all_rows(typical).set_params(random_state=1000 * k).fit(views(x), y)
+        drawn.append(whole.predict_proba(views(x)))
+        np.testing.assert_array_equal(drawn[-1], alone.predict_proba(views(x)))
+    assert not np.array_equal(drawn[0], drawn[1]) and not np.array_equal(drawn[1], drawn[2])
+    parts = {
+        "lgbm": np.mean([fit.predict_proba(views(x)) for fit in model.fits_["lgbm"]], axis=0) / 4
+        + sum(drawn) / 4,
+        "linear": np.mean([fit.predict_proba(views(x)) for fit in model.fits_["linear"]], axis=0) / 2
+        + model.whole_["linear"][0].predict_proba(views(x)) / 2,
+    }
+    found = model.predict_proba(views(x))
+    np.testing.assert_allclose(found, blended(parts, model.weights_))
+    persistence.save(model, tmp_path / "model")
+    again = persistence.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.predict_proba(views(x)), found)
+    assert again.members_ == model.members_ and again.n_estimators_ == 10
+    # members that were fitted before a kill come from their files, and can be fitted again
+    resumed = EnsembleClassifier(several(), folds=3, repeats=3, checkpoint=tmp_path / "kept")
+    np.testing.assert_array_equal(resumed.fit(views(x), y).predict_proba(views(x)), found)
+
+
+def test_further_fits_to_all_rows_wait_for_the_first_of_every_member():
+    """Six fits are let go to their end: two folds of both members, and one to all rows of each."""
+    x, y = noisy()
+    model = EnsembleClassifier(several(), folds=2, repeats=2, callbacks=[StopLast(2 * 2 + 2)])
+    model.fit(views(x), y)
+    assert {name: len(fits) for name, fits in model.whole_.items()} == {"lgbm": 1, "linear": 1}
+
+
+def test_a_file_from_when_there_was_one_fit_to_all_rows_is_read(tmp_path):
+    x, y = noisy()
+    model = EnsembleClassifier(several(), folds=2).fit(views(x), y)
+    persistence.save(model, tmp_path / "model")
+    path = tmp_path / "model/model.json"
+    document = json.loads(path.read_text())
+    assert document["whole"] == {"lgbm": 1, "linear": 1}
+    assert document["settings"]["parameters"].pop("repeats") == 1
+    document["whole"] = list(document["whole"])
+    for each in document["members"].values():
+        each["whole"] = bool(each["whole"])
+    path.write_text(json.dumps(document))
+    earlier = persistence.load(tmp_path / "model")
+    np.testing.assert_array_equal(earlier.predict_proba(views(x)), model.predict_proba(views(x)))
+    assert earlier.members_ == model.members_
 
 
 class ForFewRows(LinearBaseline):
@@ -240,8 +313,8 @@ def test_fits_to_other_rows_too_are_added_later(fast):
         assert len(model.fits_[name]) == 1 and not model.whole_
     else:
         assert set(model.whole_) == set(weights) and all(model.members_[m].whole for m in weights)
-        added = model.whole_[name]
-        halves = sum(w * model.whole_[m].predict_proba(views(x)) for m, w in weights.items())
+        (added,) = model.whole_[name]
+        halves = sum(w * model.whole_[m][0].predict_proba(views(x)) for m, w in weights.items())
         np.testing.assert_allclose(model.predict_proba(views(x)), (found + halves) / 2)
         again = for_all_rows(sorted(model.fits_[name], key=lambda fit: fit.best_round_)[1])
         again.fit(views(x), y)

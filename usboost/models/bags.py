@@ -23,6 +23,8 @@ from usboost.models.refit import for_all_rows
 
 ROWS = 1000
 """Rows that a time of predicting is given for."""
+BETWEEN_SEEDS = 1000
+"""Of fits of one member to all rows."""
 
 
 @dataclass
@@ -33,22 +35,24 @@ class Bag:
     ----------
     member : unfitted; predict : what a fit of it says of views
     seen : predictions of all rows, each by the fit whose fold holds it; without meaning before that fit
-    fits : the models, fold by fold; whole : the one fitted to all rows, if there is one
+    fits : the models, fold by fold; whole : those fitted to all rows, each with a seed of its own
     seconds : of each fit and its predictions
     predicting : seconds that one row takes, through all fits
     cut : whether time has stopped one of the fits
     left_out : why it cannot be fitted; "" if it can
+    settled : whether there is to be no further fit to all rows
     """
 
     member: Any
     predict: Callable[[Any, Views], np.ndarray]
     seen: np.ndarray
     fits: list[Any] = field(default_factory=list)
-    whole: Any = None
+    whole: list[Any] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     predicting: float = 0.0
     cut: bool = False
     left_out: str = ""
+    settled: bool = False
 
     def grow(
         self,
@@ -74,20 +78,26 @@ class Bag:
 
     def takes_whole(self, folds: int, rows: int) -> float:
         """Seconds that a fit to so many rows would take: all, and perhaps others with them."""
+        if self.whole:
+            return self.seconds[-1]
         return self.seconds[-1] * rows / len(self.seen) * folds / (folds - 1) if self.fits else 0.0
 
     def complete(self, samples: Samples, folds: int, inner: InnerFits, place: str, left: float) -> None:
         """Fit once more, to all rows, as far as the fits to folds went, if that ends within `left` seconds.
 
-        A model that cannot be told how far to go, or that is not made for so many rows, is not fitted again,
-        and a fit that is asked to stop before its end is left out.
+        Each such fit has a seed of its own. A model that cannot be told how far to go, or that is not made
+        for so many rows, is not fitted again; a fit that is asked to stop before its end is left out, and so
+        is one that says the same as the one before, as it draws nothing.
         """
-        if self.takes_whole(folds, len(samples.y)) > left:
+        if self.settled or self.takes_whole(folds, len(samples.y)) > left:
             return
+        self.settled = True  # where it ends early
         try:
             model = for_all_rows(self.typical())
         except UsboostError:
             return
+        if "random_state" in model.get_params(deep=False):
+            model.set_params(random_state=model.random_state + len(self.whole) * BETWEEN_SEEDS)
         # folds that a time limit cut short were shorter in an earlier run of the same command
         how_far = hashlib.sha256(json.dumps(described(model)).encode()).hexdigest()[:8]
         began, asked = time.perf_counter(), Asked(inner.callbacks)
@@ -97,9 +107,14 @@ class Bag:
             return
         if asked.stopped:  # half a model would have half of the weight
             return
-        self.whole = model
+        some = samples.views[np.arange(min(len(samples.y), ROWS))]
+        if self.whole and np.array_equal(self.predict(model, some), self.predict(self.whole[-1], some)):
+            return
+        made = len(self.fits) + len(self.whole)
+        self.predicting *= (made + 1) / made
+        self.whole.append(model)
         self.seconds.append(time.perf_counter() - began)
-        self.predicting *= 1 + 1 / len(self.fits)
+        self.settled = False
 
     def typical(self) -> Any:
         """The fit of the middle length."""
@@ -108,7 +123,7 @@ class Bag:
     def about(self, weight: float, loss: float | None, without: float | None) -> Member:
         """For the ensemble's files and reports."""
         fits, seconds = len(self.fits), sum(self.seconds)
-        told = (ROWS * self.predicting, self.cut, self.left_out, self.whole is not None)
+        told = (ROWS * self.predicting, self.cut, self.left_out, len(self.whole))
         return Member(weight, loss, without, fits, seconds, *told)
 
 
@@ -125,7 +140,7 @@ class Member:
     predicting : seconds to predict `ROWS` rows
     cut : whether time has stopped one of the fits before its end
     left_out : why it could not be fitted; "" if it could, or was not tried
-    whole : whether there is another fit, to all rows
+    whole : how many further fits there are, to all rows
     """
 
     weight: float = 0.0
@@ -136,7 +151,7 @@ class Member:
     predicting: float = 0.0
     cut: bool = False
     left_out: str = ""
-    whole: bool = False
+    whole: int = 0
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -151,7 +166,7 @@ class Member:
             If a value is none that a member can have.
         """
         found = cls(**document)
-        numbers = [found.weight, found.seconds, found.predicting, float(found.fits)]
+        numbers = [found.weight, found.seconds, found.predicting, float(found.fits), float(found.whole)]
         numbers += [each for each in (found.loss, found.without) if each is not None]
         if not all(isinstance(each, (int, float)) and math.isfinite(each) and each >= 0 for each in numbers):
             raise UsboostError("what it says of a member is no number of at least 0")

@@ -25,8 +25,8 @@ class EnsembleClassifier(Ensemble, ViewsClassifier):
     Each fold's fit stops early on the fold that it is not fitted to; the weights are those that predict these
     rows best (Caruana et al., 2004), which flatters members that stop early a little. Where the blend is not
     better than the best member beyond the standard error, that member alone is kept. Members that are kept
-    are fitted once more, to all rows, as far as their fits to folds went; this fit has half of the member's
-    weight. Validation samples are not looked at. Related rows are divided as
+    are fitted to all rows, too, as far as their fits to folds went; in a member's mean those to folds count
+    together as much as one of these. Validation samples are not looked at. Related rows are divided as
     `usboost.data.related.Related.folds` says: by whole groups, or so that later rows judge each fit; these
     are half of all rows then.
 
@@ -37,6 +37,7 @@ class EnsembleClassifier(Ensemble, ViewsClassifier):
     folds : how many fits of each
     fast_predict : keep one model instead of the blend: the best member, fitted once more to all rows
     whole : whether members that are kept are fitted to all rows, too; else `add_whole` does it later
+    repeats : how many such fits of each, with other seeds; of a member that draws nothing there is one
     validation_fraction, random_state, callbacks : as everywhere; no samples need be set aside. A `TimeLimit`
         holds for all fits together, see `usboost.models.bags.in_time`
     checkpoint : Checkpoint or path, optional; keeps the fits of every member and fold
@@ -44,7 +45,7 @@ class EnsembleClassifier(Ensemble, ViewsClassifier):
     Attributes
     ----------
     weights_ : of the members kept, by name; fits_ : their fitted models, one a fold
-    whole_ : their fits to all rows, of those that there was time for
+    whole_ : their fits to all rows by name, of those that there was time for
     losses_ : log-loss of every member on the rows that its fits stopped on, and were not fitted to; where
         time was short, on the folds that all members were fitted for
     blend_loss_ : of the blend on these rows, that chose its weights
@@ -62,6 +63,7 @@ class EnsembleClassifier(Ensemble, ViewsClassifier):
         folds: int = 5,
         fast_predict: bool = False,
         whole: bool = True,
+        repeats: int = 1,
         validation_fraction: float = 0.0,
         random_state: int = 0,
         callbacks: Sequence[Callback] | None = None,
@@ -71,6 +73,7 @@ class EnsembleClassifier(Ensemble, ViewsClassifier):
         self.folds = folds
         self.fast_predict = fast_predict
         self.whole = whole
+        self.repeats = repeats
         self.validation_fraction = validation_fraction
         self.random_state = random_state
         self.callbacks = callbacks
@@ -127,6 +130,7 @@ class EnsembleRegressor(Ensemble, ViewsRegressor):
         folds: int = 5,
         fast_predict: bool = False,
         whole: bool = True,
+        repeats: int = 1,
         validation_fraction: float = 0.0,
         random_state: int = 0,
         callbacks: Sequence[Callback] | None = None,
@@ -136,6 +140,7 @@ class EnsembleRegressor(Ensemble, ViewsRegressor):
         self.folds = folds
         self.fast_predict = fast_predict
         self.whole = whole
+        self.repeats = repeats
         self.validation_fraction = validation_fraction
         self.random_state = random_state
         self.callbacks = callbacks

@@ -34,11 +34,12 @@ class Ensemble(ViewsEstimator):
     folds: int
     fast_predict: bool
     whole: bool
+    repeats: int
     random_state: int
 
     weights_: dict[str, float]
     fits_: dict[str, list[Any]]
-    whole_: dict[str, Any]
+    whole_: dict[str, list[Any]]
     losses_: dict[str, float]
     members_: dict[str, Member]
     blend_loss_: float | None
@@ -115,7 +116,7 @@ class Ensemble(ViewsEstimator):
         sample_weight: np.ndarray | None = None,
         related: Related | None = None,
     ) -> bool:
-        """Fit the members kept once more, to these rows: all that there are, validation rows among them.
+        """Fit the members kept to these rows, too: all that there are, validation rows among them.
 
         With `fast_predict` it is the best member, in place of the one kept. Fits to folds and weights stay.
         To be called once, after a fit without `whole`. What a callback asks to stop, or has no time for, is
@@ -179,12 +180,12 @@ class Ensemble(ViewsEstimator):
     def _complete(
         self, bags: Mapping[str, Bag], samples: Samples, inner: InnerFits, left: Callable[[], float]
     ) -> None:
-        """Fit the members kept once more, to all rows, as far as there is time; the heaviest first."""
-        for name in sorted(self.weights_, key=self.weights_.__getitem__, reverse=True):
+        """Fit the members kept to all rows, as often as asked and there is time for, heaviest first."""
+        heaviest = sorted(self.weights_, key=self.weights_.__getitem__, reverse=True)
+        for name in heaviest * self.repeats:
             place = f"m{list(bags).index(name)}-all"
             bags[name].complete(samples, self.folds, inner, place, left())
-            if bags[name].whole is not None:
-                self.whole_[name] = bags[name].whole
+        self.whole_ = {name: bags[name].whole for name in heaviest if bags[name].whole}
 
     def _keep_one(self, bags: Mapping[str, Bag], samples: Samples, callbacks: Sequence[Callback]) -> bool:
         """The best member, fitted to all rows as far as its fits went, takes the blend's place.
@@ -214,19 +215,18 @@ class Ensemble(ViewsEstimator):
     def n_estimators_(self) -> int:
         """Models whose predictions are averaged."""
         self._check_fitted()
-        return sum(map(len, self.fits_.values())) + len(self.whole_)
+        return sum(map(len, [*self.fits_.values(), *self.whole_.values()]))
 
     def _blend(self, X: Views | Mapping[str, Any]) -> np.ndarray:
-        """Σ_m w_m · the mean of the member's fits to folds, and half of it that of its fit to all rows."""
+        """Σ_m w_m · (f + Σ_k g_k) / (1 + K), f the mean of its fits to folds, g its K to all rows."""
         self._check_fitted()
         views = as_views(X)
         with embeddings.held():
-            means = {
-                name: np.mean([self._of(each, views) for each in fits], axis=0)
-                for name, fits in self.fits_.items()
-            }
-            for name, model in self.whole_.items():
-                means[name] = (means[name] + self._of(model, views)) / 2
+            means = {}
+            for name, fits in self.fits_.items():
+                folds = np.mean([self._of(each, views) for each in fits], axis=0)
+                whole = [self._of(each, views) for each in self.whole_.get(name, [])]
+                means[name] = np.mean([folds, *whole], axis=0)
         return blended(means, self.weights_)
 
     def _write(self, folder: Path) -> dict[str, Any]:

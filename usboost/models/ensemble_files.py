@@ -23,7 +23,7 @@ def write(model: Any, folder: Path) -> dict[str, Any]:
         "weights": model.weights_,
         "losses": model.losses_,
         "fits": {name: len(fits) for name, fits in model.fits_.items()},
-        "whole": list(model.whole_),
+        "whole": {name: len(fits) for name, fits in model.whole_.items()},
         "blend_loss": model.blend_loss_,
         "alone": model.alone_,
         "bytes": model.bytes_,
@@ -53,15 +53,17 @@ def read(model: Any, document: Mapping[str, Any], folder: Path) -> None:
     model.blend_loss_ = None if loss is None else float(loss)
     model.alone_ = None if alone is None else float(alone)
     model.fits_, model.whole_ = {}, {}
-    whole = document.get("whole", [])
+    whole = document.get("whole", {})
+    if isinstance(whole, list):  # files from when there was one of each
+        whole = dict.fromkeys(whole, 1)
     for index, name in enumerate(weights):
-        count = int(document["fits"][name])
-        if count < 1:
+        count, more = int(document["fits"][name]), int(whole.get(name, 0))
+        if count < 1 or more < 0:
             raise UsboostError(f"the member {name} has no fit")
-        fits = [_fit(model, name, folder / _place(index, k)) for k in range(count + (name in whole))]
+        fits = [_fit(model, name, folder / _place(index, k)) for k in range(count + more)]
         model.fits_[name] = fits[:count]
-        if name in whole:
-            model.whole_[name] = fits[count]
+        if more:
+            model.whole_[name] = fits[count:]
 
 
 def _fit(model: Any, name: str, folder: Path) -> Any:
@@ -73,10 +75,9 @@ def _fit(model: Any, name: str, folder: Path) -> Any:
 
 
 def _places(model: Any) -> Iterator[tuple[str, str, Any]]:
-    """Folder, member and fit of each fit; the one to all rows after those to folds."""
+    """Folder, member and fit of each fit; those to all rows after those to folds."""
     for index, (name, fits) in enumerate(model.fits_.items()):
-        whole = [model.whole_[name]] if name in model.whole_ else []
-        for k, fit in enumerate([*fits, *whole]):
+        for k, fit in enumerate([*fits, *model.whole_.get(name, [])]):
             yield _place(index, k), name, fit
 
 

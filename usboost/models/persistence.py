@@ -28,7 +28,7 @@ from usboost.models.settings import backbones, settings_from_json, settings_to_j
 FORMAT = 3
 
 _NUMBERS = ("target_centre_", "target_scale_", "delta_")
-_FITTED = ("classes_", "n_outputs_", "flat_", *_NUMBERS)
+_FITTED = ("classes_", "n_outputs_", "flat_", "penalty_", *_NUMBERS)
 _NAMES = ("columns", "feature_names_in")  # files from before they were kept have none
 _MOST_CLASSES = 100_000
 
@@ -119,6 +119,10 @@ def _fitted(name: str, value: Any) -> Any:
         return int(value)
     if name == "flat_":
         return bool(value)
+    if name == "penalty_":  # which may be infinite
+        if not float(value) > 0:
+            raise UsboostError(f"its {name} is {value}")
+        return float(value)
     if name in _NUMBERS:
         number = float(value)
         if not np.isfinite(number) or (name != "target_centre_" and number <= 0):

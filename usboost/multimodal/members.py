@@ -59,7 +59,7 @@ def notes(model: Any) -> list[str]:
         "pictures take theirs beside it, once for all."
     ]
     if any(each.whole for each in model.members_.values()):
-        lines.append("+ 1 is a fit to all rows, which has half of its member's weight.")
+        lines.append("After + are fits to all rows; those to folds together have the weight of one of these.")
     lines += [f"{name} is left out: {m.left_out}." for name, m in model.members_.items() if m.left_out]
     weights = [each.weight for each in model.members_.values() if each.weight]
     if len(weights) == 1:
@@ -75,7 +75,8 @@ def notes(model: Any) -> list[str]:
 
 
 def _fits(member: Member) -> str:
-    return f"{member.fits}{' + 1' if member.whole else ''}{', cut short' if member.cut else ''}"
+    whole = f" + {member.whole:d}" if member.whole else ""
+    return f"{member.fits}{whole}{', cut short' if member.cut else ''}"
 
 
 def _why(member: Member) -> str:
