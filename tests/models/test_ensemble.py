@@ -270,6 +270,27 @@ def test_further_fits_to_all_rows_wait_for_the_first_of_every_member():
     assert {name: len(fits) for name, fits in model.whole_.items()} == {"lgbm": 1, "linear": 1}
 
 
+class Left(Callback):
+    """A limit of time with so many seconds left, always."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def time_left(self):
+        return self.seconds
+
+
+def test_further_fits_to_all_rows_leave_time_to_write_the_model(monkeypatch):
+    """A first one is made where there is time for it, a second one where some is left then."""
+    x, y = noisy()
+    monkeypatch.setattr("usboost.models.ensemble_base.SPARE", 1e6)
+    model = EnsembleClassifier(several(), folds=2, repeats=2, callbacks=[Left(100.0)]).fit(views(x), y)
+    assert {name: len(fits) for name, fits in model.whole_.items()} == {"lgbm": 1, "linear": 1}
+    monkeypatch.setattr("usboost.models.ensemble_base.SPARE", 0.0)
+    model = EnsembleClassifier(several(), folds=2, repeats=2, callbacks=[Left(100.0)]).fit(views(x), y)
+    assert {name: len(fits) for name, fits in model.whole_.items()} == {"lgbm": 2, "linear": 1}
+
+
 def test_a_file_from_when_there_was_one_fit_to_all_rows_is_read(tmp_path):
     x, y = noisy()
     model = EnsembleClassifier(several(), folds=2).fit(views(x), y)

@@ -26,6 +26,9 @@ from usboost.models.reading import embed
 from usboost.models.refit import for_all_rows
 from usboost.models.selection import better_than_noise, blended, greedy_weights, without_each
 
+SPARE = 0.1
+"""Of the time that the fits took, what further fits to all rows leave: the model is still to be written."""
+
 
 class Ensemble(ViewsEstimator):
     """What the classifier and the regressor share."""
@@ -182,9 +185,11 @@ class Ensemble(ViewsEstimator):
     ) -> None:
         """Fit the members kept to all rows, as often as asked and there is time for, heaviest first."""
         heaviest = sorted(self.weights_, key=self.weights_.__getitem__, reverse=True)
-        for name in heaviest * self.repeats:
-            place = f"m{list(bags).index(name)}-all"
-            bags[name].complete(samples, self.folds, inner, place, left())
+        spare = SPARE * sum(sum(bag.seconds) for bag in bags.values())
+        for turn in range(self.repeats):
+            for name in heaviest:
+                place = f"m{list(bags).index(name)}-all"
+                bags[name].complete(samples, self.folds, inner, place, left() - (spare if turn else 0.0))
         self.whole_ = {name: bags[name].whole for name in heaviest if bags[name].whole}
 
     def _keep_one(self, bags: Mapping[str, Bag], samples: Samples, callbacks: Sequence[Callback]) -> bool:
