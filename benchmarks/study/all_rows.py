@@ -7,15 +7,12 @@ and others, which score both fits, 2,000 of a table with pictures, 20,000 of one
 from __future__ import annotations
 
 import sys
-import tempfile
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from benchmarks.study import small
 from benchmarks.study.equals import Case, built
-from usboost.datasets.custom.table import read_own
 
 MODELS, ALONE = ("linear_trees", "2wl_ridge", "crossed"), ("crossed",)
 """With pictures, and of a table alone."""
@@ -24,21 +21,15 @@ FIRST = 100  # other draws than those of `small`
 
 def losses(name: str, rows: int, draws: int) -> pd.DataFrame:
     """Log-loss and seconds of both fits, by model and draw."""
-    pictures = name in small.WITH_PICTURES
-    (frame, label), found = small.larger(name), []
-    unseen = small.UNSEEN if pictures else small.UNSEEN_ALONE
-    for seed in range(FIRST, FIRST + draws):
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "drawn.parquet"
-            small.drawn(frame, label, rows, unseen, seed).to_parquet(path)
-            table = read_own(path, label=label, image=["image"] if pictures else [], split="part")
-            for model in MODELS if pictures else ALONE:
-                fits = Case(table).single(built((model,), table)[model](seed), refit=True)
-                (_, (first, _)), (_, (again, _)) = fits
-                found.append(
-                    {"model": model, "draw": seed, "stopped": first["log_loss"], "all": again["log_loss"]}
-                    | {"seconds": first["seconds"], "more": again["seconds"]}
-                )
+    found = []
+    for seed, table in small.tables(name, rows, range(FIRST, FIRST + draws)):
+        for model in MODELS if name in small.WITH_PICTURES else ALONE:
+            fits = Case(table).single(built((model,), table)[model](seed), refit=True)
+            (_, (first, _)), (_, (again, _)) = fits
+            found.append(
+                {"model": model, "draw": seed, "stopped": first["log_loss"], "all": again["log_loss"]}
+                | {"seconds": first["seconds"], "more": again["seconds"]}
+            )
     return pd.DataFrame(found)
 
 

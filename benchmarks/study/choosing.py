@@ -18,7 +18,6 @@ import pandas as pd
 from benchmarks.study import small
 from benchmarks.study.equals import FIXED, Case, built
 from usboost.datasets.custom.own import OwnTable
-from usboost.datasets.custom.table import read_own
 from usboost.models.paths import with_settings
 from usboost.multimodal.tune import tune
 from usboost.tuning.noise import error_of_difference
@@ -56,20 +55,10 @@ def searched(table: OwnTable, out: Path, seed: int, trials: int) -> Iterator[dic
             }
 
 
-def drawn(frame: pd.DataFrame, label: str, rows: int, seed: int) -> pd.DataFrame:
-    """As `small.drawn`, without classes that are too rare for the folds."""
-    found = small.drawn(frame, label, rows, small.UNSEEN, seed)
-    counts = found.loc[found["part"] != "test", label].value_counts()
-    return found[found[label].isin(counts.index[counts > 2 * max(FOLDS)])]
-
-
 def study(name: str, rows: int, draws: int, trials: int) -> pd.DataFrame:
-    (frame, label), found = small.larger(name), []
-    for seed in range(FIRST, FIRST + draws):
+    found = []
+    for seed, table in small.tables(name, rows, range(FIRST, FIRST + draws), least=2 * max(FOLDS)):
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "drawn.parquet"
-            drawn(frame, label, rows, seed).to_parquet(path)
-            table = read_own(path, label=label, image=["image"], split="part")
             for row in searched(table, Path(folder), seed, trials):
                 found.append({"draw": seed, **row})
                 print(found[-1], flush=True)

@@ -35,8 +35,10 @@ from usboost.multimodal.tuned import settings_of
 from usboost.tuning.search import Plan
 
 SPLIT = "split"
-SEEDS_OF = {"prior": 1, "linear": 1, "ensemble": 2}
-"""By kind, of models that have nothing to choose or to draw, or that fit 25 others."""
+DRAWS_NOTHING = ("prior", "linear")
+"""Kinds of models of which one seed is enough."""
+NOT_TUNED = (*DRAWS_NOTHING, "ensemble")
+"""Kinds that have nothing to choose, or that fit 25 others."""
 FIXED = {"backbone__finetune": "none"}  # and so for all; fine-tuned blocks have a section of their own
 
 SOURCES = {
@@ -190,7 +192,7 @@ def run(
     models, scoring = built(names, table), Case(table)
     found = tune(
         table,
-        {name: make for name, make in models.items() if kind_of(name) not in SEEDS_OF},
+        {name: make for name, make in models.items() if kind_of(name) not in NOT_TUNED},
         out=out / case,
         fixed=FIXED if table.pictures else None,
         folds=folds,
@@ -204,7 +206,7 @@ def run(
     results = Results(out / case)
     for seed in range(seeds):
         for name, make in models.items():
-            if seed >= SEEDS_OF.get(kind_of(name), seeds):
+            if seed and kind_of(name) in DRAWS_NOTHING:
                 continue
             if kind_of(name) == "ensemble":
                 if results.missing(name, "own", seed):

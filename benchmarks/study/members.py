@@ -7,9 +7,6 @@ score, 2,000 of a table with pictures, 20,000 of one without. Minutes on a core.
 from __future__ import annotations
 
 import sys
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +14,6 @@ import pandas as pd
 
 from benchmarks.study import small
 from benchmarks.study.equals import Case, built
-from usboost.datasets.custom.table import read_own
 from usboost.evaluation.metrics import row_losses
 from usboost.models.selection import blended
 
@@ -30,18 +26,6 @@ COLUMNS: tuple[dict[str, Any], ...] = (
     {"feature_fraction": 0.5, "lambda_l2": 1.0},
     {"feature_fraction": 0.3, "lambda_l2": 1.0},
 )
-
-
-def drawn(name: str, rows: int, draws: int) -> Iterator[tuple[int, Case]]:
-    """A number and a table for each draw."""
-    pictures = name in small.WITH_PICTURES
-    (frame, label), unseen = small.larger(name), small.UNSEEN if pictures else small.UNSEEN_ALONE
-    for seed in range(FIRST, FIRST + draws):
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "drawn.parquet"
-            small.drawn(frame, label, rows, unseen, seed).to_parquet(path)
-            table = read_own(path, label=label, image=["image"] if pictures else [], split="part")
-            yield seed, Case(table)
 
 
 def settings(case: Case, seed: int) -> dict[str, float]:
@@ -90,5 +74,5 @@ def summary(found: pd.DataFrame) -> str:
 
 if __name__ == "__main__":
     for what in (settings, fits):
-        of_draws = [what(case, seed) for seed, case in drawn(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))]
-        print(summary(pd.DataFrame(of_draws)), flush=True)
+        drawn = small.tables(sys.argv[1], int(sys.argv[2]), range(FIRST, FIRST + int(sys.argv[3])))
+        print(summary(pd.DataFrame(what(Case(table), seed) for seed, table in drawn)), flush=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -89,17 +89,23 @@ def drawn(frame: pd.DataFrame, label: str, rows: int, unseen: int, seed: int) ->
     return frame.assign(part=part)[frame[label].isin(counts.index[counts >= 2])]
 
 
-def draws_of(name: str, rows: int, draws: int) -> None:
-    """Mean log-losses and seconds over the draws, and how far each is from the default, with its spread."""
-    pictures = name in WITH_PICTURES
-    (frame, label), found = larger(name), []
-    for seed in range(draws):
+def tables(name: str, rows: int, seeds: range, least: int = 0) -> Iterator[tuple[int, OwnTable]]:
+    """Each seed's draw of a larger table; without classes that have at most so many rows to learn from."""
+    pictures, (frame, label) = name in WITH_PICTURES, larger(name)
+    for seed in seeds:
+        found = drawn(frame, label, rows, UNSEEN if pictures else UNSEEN_ALONE, seed)
+        counts = found.loc[found["part"] != "test", label].value_counts()
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "drawn.parquet"
-            drawn(frame, label, rows, UNSEEN if pictures else UNSEEN_ALONE, seed).to_parquet(path)
-            table = read_own(path, label=label, image=["image"] if pictures else [], split="part")
-            models = models_of(table, MODELS if pictures else ALONE)
-            scores = compare(table, models, by="log_loss", seed=seed).scores
+            found[found[label].isin(counts.index[counts > least])].to_parquet(path)
+            yield seed, read_own(path, label=label, image=["image"] if pictures else [], split="part")
+
+
+def draws_of(name: str, rows: int, draws: int) -> None:
+    """Mean log-losses and seconds over the draws, and how far each is from the default, with its spread."""
+    names, found = MODELS if name in WITH_PICTURES else ALONE, []
+    for seed, table in tables(name, rows, range(draws)):
+        scores = compare(table, models_of(table, names), by="log_loss", seed=seed).scores
         found.append(scores.set_index("model")[["accuracy", "log_loss", "seconds"]])
         print(f"{name} {rows} draw {seed}\n{found[-1].round(4)}", flush=True)
     mean = sum(found) / len(found)
