@@ -24,9 +24,11 @@ from usboost.errors import UsboostError
 from usboost.learners.networks.backbones import Backbone
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
+from usboost.models import persistence
 from usboost.models.bfv_network import BoostedFeatureNetworkClassifier
 from usboost.models.boosted_network import BoostedNetworkClassifier
 from usboost.models.earlyboost import EarlyBoostClassifier
+from usboost.models.paths import with_settings
 from usboost.models.two_branch import TwoBranchNetworkClassifier
 from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
 
@@ -175,6 +177,25 @@ def test_interrupted_twice_is_never_interrupted(tmp_path, name):
     again = clone(model).set_params(checkpoint=tmp_path / "kept", callbacks=[sees]).fit(X, y)
     assert sees.new == list(range(5, len(whole.history_) + 1)), "a finished fit has no new rounds"
     assert_same(outcome(again, X), outcome(whole, X))
+
+
+def test_a_patience_that_grows_is_kept(tmp_path):
+    """By the checkpoint that a resumed fit is compared with, by files, and by settings with a list."""
+    views, y = TABLES
+    model = TwoWeakLearnerClassifier(
+        {"S": TreeLearner()}, n_rounds=30, patience=(2, 0.5), validation_fraction=0.3
+    )
+    whole = clone(model).fit(views, y)
+    with pytest.raises(KeyboardInterrupt):
+        clone(model).set_params(checkpoint=tmp_path / "kept", callbacks=[Dies(2)]).fit(views, y)
+    resumed = clone(model).set_params(checkpoint=tmp_path / "kept").fit(views, y)
+    assert len(resumed.history_) == len(whole.history_) < 30
+    assert_same(outcome(resumed, views), outcome(whole, views))
+    persistence.save(whole, tmp_path / "saved")
+    read = persistence.load(tmp_path / "saved")
+    assert tuple(read.patience) == (2, 0.5)
+    assert len(clone(read).fit(views, y).history_) == len(whole.history_)
+    assert with_settings(clone(model), {"patience": [3, 0.2]}, "it").patience == (3, 0.2)
 
 
 def test_boosted_features_go_on_with_their_network(tmp_path):

@@ -14,6 +14,7 @@ from usboost.boosting.steps import Bayes, Fixed, Newton
 from usboost.boosting.targets import Gradient, SecondOrder
 from usboost.data.table import Table
 from usboost.data.views import Views
+from usboost.errors import UsboostError
 from usboost.learners.base import Target
 from usboost.losses.codeword import CodewordExponential
 
@@ -127,6 +128,27 @@ def test_patience_is_counted_from_the_best_round() -> None:
     asked = [stopping.on_round(Round(k, None, {"f1_val": v}, {})) for k, v in enumerate(values, start=1)]
     assert asked == [False] * 7 + [True]
     assert stopping.best_round == 5
+
+
+@pytest.mark.parametrize(
+    "patience, stops",
+    [(3, 13), ((3, 0.0), 13), ((3, 0.2), 13), ((3, 0.5), 15), ((7, 0.5), 17), ((0, 0.35), 14), (None, None)],
+)
+def test_patience_may_grow_with_the_rounds(patience, stops) -> None:
+    """The best round is the tenth; before it each round is better than the one before."""
+    stopping = EarlyStopping("risk_val", patience)
+    stopping.on_fit_begin(None)
+    values = [1.0 / k for k in range(1, 11)] + [1.0] * 10
+    rounds = [Round(k, None, {"risk_val": value}, {}) for k, value in enumerate(values, start=1)]
+    asked = [round_.index for round_ in rounds if stopping.on_round(round_)]
+    assert (asked[0] if asked else None) == stops
+    assert stopping.best_round == 10
+
+
+def test_a_patience_below_nothing_is_refused() -> None:
+    for patience in ((-1, 0.2), (3, -0.1), (3, 0.2, 1)):
+        with pytest.raises(UsboostError, match="patience is a number of rounds and a share of them"):
+            EarlyStopping("risk_val", patience)
 
 
 def test_bayes_asks_as_often_as_the_paper_says() -> None:

@@ -94,6 +94,10 @@ def improves(metrics: Mapping[str, float], best: Mapping[str, float] | None, mon
     return metrics.get("risk_val", math.inf) < best.get("risk_val", math.inf)
 
 
+Patience = int | tuple[int, float] | None
+"""See `EarlyStopping`."""
+
+
 class EarlyStopping(Callback):
     """Stops when the monitored metric has not improved for `patience` rounds.
 
@@ -101,11 +105,20 @@ class EarlyStopping(Callback):
     ----------
     monitor : str
         A metric of `Round`; see `improves`.
-    patience : int or None
-        None never stops, but the best round is still found.
+    patience : int, (int, float) or None
+        With a pair, so many rounds at least, and that share of the rounds up to the best one: where small
+        steps take hundreds of rounds, a metric can rest for dozens of them. None never stops, but the best
+        round is still found.
+
+    Raises
+    ------
+    UsboostError
+        If a pair is none, or one of it is below 0.
     """
 
-    def __init__(self, monitor: str = "f1_val", patience: int | None = 20) -> None:
+    def __init__(self, monitor: str = "f1_val", patience: Patience = 20) -> None:
+        if isinstance(patience, Sequence) and (len(patience) != 2 or min(patience) < 0):
+            raise UsboostError(f"patience is a number of rounds and a share of them, not {patience}")
         self.monitor = monitor
         self.patience = patience
         self.best_round = 0
@@ -120,7 +133,10 @@ class EarlyStopping(Callback):
             raise UsboostError(f"early stopping monitors {self.monitor!r}, which is not among {names}")
         if improves(round_.metrics, self._best, self.monitor):
             self.best_round, self._best = round_.index, round_.metrics
-        return self.patience is not None and round_.index - self.best_round >= self.patience
+        if self.patience is None:
+            return False
+        least, share = self.patience if isinstance(self.patience, Sequence) else (self.patience, 0.0)
+        return round_.index - self.best_round >= max(least, share * self.best_round)
 
 
 class TimeLimit(Callback):

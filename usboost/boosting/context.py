@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from usboost.boosting.callbacks import Callback, EarlyStopping, History
+from usboost.boosting.callbacks import Callback, EarlyStopping, History, Patience
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.data.related import Related
 from usboost.data.views import Views
@@ -40,7 +40,7 @@ class FitContext:
         time, so that it divides them by chance."""
         return self.related if self.related is not None and self.related.several else None
 
-    def watch(self, monitor: str | None = None, patience: int | None = None) -> Watch:
+    def watch(self, monitor: str | None = None, patience: Patience = None) -> Watch:
         """What watches the fit: its history, early stopping on `monitor` with validation data, callbacks."""
         stops = monitor is not None and self.validation is not None
         return Watch(History(), EarlyStopping(str(monitor), patience) if stops else None, self.callbacks)

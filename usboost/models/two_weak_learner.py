@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from usboost.boosting.callbacks import Callback
+from usboost.boosting.callbacks import Callback, Patience
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.context import FitContext
 from usboost.boosting.steps import StepRule
@@ -61,8 +61,9 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
         Share of the total weight left out of a round's fits, lightest samples first; for ``target="newton"``.
     loss : {"exponential", "cross_entropy"}
         The papers' codeword loss, or one that is more robust to wrong labels (ours).
-    patience : int or None
-        Rounds without a better `monitor` before stopping; the best round is restored.
+    patience : int, (int, float) or None
+        Rounds without a better `monitor` before stopping, or those at least and a share of the rounds up to
+        the best one; the best round is restored.
     monitor : {"f1_val", "risk_val", "accuracy_val"}
     validation_fraction : float
         Share of the training samples held out when `fit` gets no validation data.
@@ -111,7 +112,7 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
         step_fraction: float = 0.0,
         trim: float = 0.0,
         loss: str = "exponential",
-        patience: int | None = 20,
+        patience: Patience = 20,
         monitor: str = "f1_val",
         validation_fraction: float = 0.1,
         random_state: int = 0,

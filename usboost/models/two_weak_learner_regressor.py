@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from usboost.boosting.callbacks import Callback
+from usboost.boosting.callbacks import Callback, Patience
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.context import FitContext
 from usboost.boosting.steps import StepRule
@@ -57,8 +57,9 @@ class TwoWeakLearnerRegressor(BoostedWeakLearners, ViewsRegressor):
         targets' absolute residuals from their median.
     delta_quantile : float
         Friedman's share of residuals that count as they are.
-    patience : int or None
-        Rounds without a better `monitor` before stopping; the best round is restored.
+    patience : int, (int, float) or None
+        Rounds without a better `monitor` before stopping, or those at least and a share of the rounds up to
+        the best one; the best round is restored.
     monitor : {"risk_val", "rmse_val", "mae_val"}
     validation_fraction : float
         Share of the training samples held out when `fit` gets no validation data.
@@ -103,7 +104,7 @@ class TwoWeakLearnerRegressor(BoostedWeakLearners, ViewsRegressor):
         quantile: float = 0.5,
         delta: float | None = None,
         delta_quantile: float = 0.9,
-        patience: int | None = 20,
+        patience: Patience = 20,
         monitor: str = "risk_val",
         validation_fraction: float = 0.1,
         random_state: int = 0,

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import clone
 
+from usboost.boosting.callbacks import Patience
 from usboost.boosting.context import FitContext
 from usboost.boosting.loop import StagewiseLoop, advance, ensemble_scores
 from usboost.boosting.rounds import Stage
@@ -47,7 +48,7 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
     shrinkage: float
     sequential: bool
     step_fraction: float
-    patience: int | None
+    patience: Patience
     monitor: str
     random_state: int
     backbone: Backbone | None

@@ -16,6 +16,8 @@ from usboost.models.scikit import outside as build_outside
 
 BOOSTING, EPOCHS, TREES = 100, 40, 2000
 """At most so many rounds, epochs and LightGBM trees; the validation rows stop them earlier."""
+PATIENCE = (20, 0.2)
+"""Of boosting: rounds without a better score, or that share of the rounds up to the best one."""
 
 _TRAINING = {"learning_rate": 0.003, "batch_size": 128}
 _TABLE, _PICTURES = (100, 50), (32,)  # widths of networks on a table, and of those after a small CNN
@@ -155,7 +157,8 @@ class OneComputer(Parts):
         return by_kind.get(spec.kind, {})
 
     def boosting(self, entry: Entry) -> dict[str, Any]:
-        return {"n_rounds": self.rounds or BOOSTING * entry.longer, "patience": 20, **self._reader()}
+        rounds = self.rounds or BOOSTING * entry.longer
+        return {"n_rounds": rounds, "patience": PATIENCE, **self._reader()}
 
     def two_branch(self) -> dict[str, Any]:
         return {
