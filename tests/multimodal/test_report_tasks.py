@@ -162,7 +162,8 @@ def test_a_sum_with_a_start_is_shuffled_as_the_model_would_be(name, demo, model,
     ):
         rows = order.permutation(len(views))
         expected = loaded.model.predict_proba(shuffled(views, group, rows))
-        assert np.allclose(predict(group, rows), expected, rtol=0, atol=1e-9)
+        # networks read rows in float32, whose last digits depend on a row's place in its batch
+        assert np.allclose(predict(group, rows), expected, rtol=0, atol=1e-6)
         if group.name == "all":
             assert not np.allclose(expected, loaded.model.predict_proba(views))
 
