@@ -510,8 +510,15 @@ LOOPS = [
     Break(
         "one round more of patience",
         CALLBACKS,
-        "round_.index - self.best_round >= self.patience",
-        "round_.index - self.best_round > self.patience",
+        "return round_.index - self.best_round >= max(",
+        "return round_.index - self.best_round > max(",
+        boosting("rounds", "loop"),
+    ),
+    Break(
+        "patience does not grow",
+        CALLBACKS,
+        "max(least, share * self.best_round)",
+        "max(least, share)",
         boosting("rounds", "loop"),
     ),
     Break(

@@ -94,6 +94,9 @@ WITHOUT_NETWORKS = (
 )
 
 
+WEIGHTS = "check_sample_weight_equivalence_on_dense_data"
+"""That a weight is as good as repeated rows; `tests/models/test_sample_weight.py` says it of all."""
+
 COUNT_ROWS = (
     *("two branches", "BFV+DNN", "BNN", "BNN, cross-entropy", "BNN, regression"),
     *("2WL of trees", "LightGBM", "2WL of trees, regression", "LightGBM, regression", "ridge"),
@@ -110,14 +113,17 @@ def among(estimator: Any, names: tuple[str, ...]) -> bool:
 def expected_failures(estimator: Any) -> dict[str, str]:
     if not among(estimator, COUNT_ROWS):
         return {}
-    return {"check_sample_weight_equivalence_on_dense_data": "rows are drawn, binned or shuffled"}
+    return {WEIGHTS: "rows are drawn, binned or shuffled"}
 
 
 @parametrize_with_checks(
     list(ESTIMATORS.values()), expected_failed_checks=expected_failures, xfail_strict=True
 )
 def test_scikit_learns_checks(estimator: Any, check: Callable[[Any], None]) -> None:
-    if getattr(check, "func", check).__name__ in ROUNDED and not among(estimator, WITHOUT_NETWORKS):
+    name = getattr(check, "func", check).__name__
+    rounded = name in ROUNDED and not among(estimator, WITHOUT_NETWORKS)
+    # its trees fit what a network leaves, where rounding decides between columns that split alike
+    if rounded or (name == WEIGHTS and among(estimator, ("2WL",))):
         pytest.skip("float32 products round differently on each processor")
     check(estimator)
 

@@ -212,7 +212,7 @@ def test_the_profile_of_a_persons_table_can_change_them():
     document["models"]["2wl"] = {"shrinkage": 0.2}
     changed = settings.parse(document)
     built = models.build("2wl", "custom", changed, seed=0)
-    assert (built.n_rounds, built.shrinkage, built.step, built.patience) == (7, 0.2, "fixed", 20)
+    assert (built.n_rounds, built.shrinkage, built.step, built.patience) == (7, 0.2, "fixed", (20, 0.2))
     network = built.learners["U"]
     assert (network.hidden, network.learning_rate, network.device) == ((9,), 0.5, "cpu")
     two_branch = models.build("baseline", "custom", changed, seed=0)
