@@ -95,7 +95,7 @@ WITHOUT_NETWORKS = (
 
 
 WEIGHTS = "check_sample_weight_equivalence_on_dense_data"
-"""That a weight is as good as repeated rows; `tests/models/test_sample_weight.py` says it of all."""
+"""That a weight is as good as repeated rows; `tests/models/test_sample_weight.py` asks it of models, too."""
 
 COUNT_ROWS = (
     *("two branches", "BFV+DNN", "BNN", "BNN, cross-entropy", "BNN, regression"),

@@ -113,7 +113,7 @@ class EarlyStopping(Callback):
     Raises
     ------
     UsboostError
-        If a pair is none, or one of it is below 0.
+        If a sequence is no pair, or holds a number below 0.
     """
 
     def __init__(self, monitor: str = "f1_val", patience: Patience = 20) -> None:
