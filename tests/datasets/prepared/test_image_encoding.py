@@ -207,7 +207,8 @@ def test_a_killed_preparation_resumes_to_the_same_bytes(
     process.communicate(timeout=20)
     kept = {path.name: path.stat().st_mtime_ns for path in folder.glob("*.key")}
     assert process.returncode == -signal.SIGKILL and 3 <= len(kept) < 38
-    (folder / "images-00030.parquet.99.tmp").write_bytes(b"left by the killed process")
+    for name in ("images-00030.parquet.99.tmp", ".images-00030.key.99.tmp"):
+        (folder / name).write_bytes(b"left by the killed process")
 
     calls: list[tuple[int, int]] = []
     options: dict[str, Any] = {"size": 64, "channels": 3, "shard_rows": 24}

@@ -145,7 +145,8 @@ def _clear(folder: Path, shards: Sequence[_Shard]) -> None:
         raise UsboostError(f"{folder} is a file, so no images can be written there; name another folder")
     folder.mkdir(parents=True, exist_ok=True)
     kept = {path for shard in shards for path in (shard.path, shard.path.with_suffix(".key"))}
-    for path in set(folder.glob("images*")) - kept:
+    # A killed process leaves files of either name behind: its own, and those of `write_atomically`.
+    for path in {*folder.glob("images*"), *folder.glob(".images*.tmp")} - kept:
         path.unlink()
 
 
