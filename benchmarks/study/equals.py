@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchmarks.study.equal_tables import DRAWS_NOTHING, kind_of, table_of_results
 from usboost.boosting.callbacks import TimeLimit
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.datasets.census import prepare as census
@@ -25,7 +26,6 @@ from usboost.datasets.custom.own import OwnTable
 from usboost.datasets.custom.table import read_own
 from usboost.evaluation.metrics import best_threshold, f1, row_losses
 from usboost.evaluation.task import TASKS
-from usboost.models import zoo
 from usboost.models.paths import with_settings
 from usboost.models.refit import for_all_rows
 from usboost.models.weights import fit_weighted
@@ -35,8 +35,6 @@ from usboost.multimodal.tuned import settings_of
 from usboost.tuning.search import Plan
 
 SPLIT = "split"
-DRAWS_NOTHING = ("prior", "linear")
-"""Kinds of models of which one seed is enough."""
 NOT_TUNED = (*DRAWS_NOTHING, "ensemble")
 """Kinds that have nothing to choose, or that fit 25 others."""
 FIXED = {"backbone__finetune": "none"}  # and so for all; fine-tuned blocks have a section of their own
@@ -45,8 +43,6 @@ SOURCES = {
     "lesions": ("ham10000_lesions/lesions.parquet", "dx", ("lesion_id", "image_id")),
     "products": ("fashion_products/products.parquet", "gender", ("id",)),
 }
-ALSO = {"own": "", "tuned": ", tuned", "ownall": ", and all rows", "tunedall": ", tuned, and all rows"}
-"""What is said of a row after the model's name: its settings, and whether validation rows were fitted to."""
 SIZES = (300, 1000, 3000)
 MODELS = ("linear_trees", "crossed", "2wl_ridge", "lgbm", "forest", "logistic", "prior")
 MODELS_OF = {"census": ("linear_trees", "crossed", "lgbm", "forest", "logistic", "prior")}
@@ -107,14 +103,6 @@ def _census(folder: Path) -> pd.DataFrame:
     )
     frames = [frame.assign(**{SPLIT: name}) for name, frame in made.splits.items()]
     return pd.concat(frames, ignore_index=True)
-
-
-def kind_of(name: str) -> str:
-    return zoo.find(name).kind if name in zoo.CATALOGUE else "package"
-
-
-def is_ours(name: str) -> bool:
-    return name in zoo.CATALOGUE and not zoo.find(name).external
 
 
 def built(names: tuple[str, ...], table: OwnTable) -> dict[str, Callable[[int], Any]]:
@@ -251,42 +239,6 @@ class Results:
         print(self.folder.name, row, flush=True)
 
 
-def table_of_results(case: str, out: Path, draws: int = 1000) -> str:
-    """Markdown: means over seeds; over test rows, 95 % intervals of the difference to the best opponent."""
-    results = Results(out / case)
-    rows = pd.DataFrame(results.rows())
-    losses = {
-        (name, kind): np.mean([np.load(results.losses(name, kind, seed)) for seed in group["seed"]], axis=0)
-        for (name, kind), group in rows.groupby(["model", "kind"])
-    }
-    means = {key: float(each.mean()) for key, each in losses.items()}
-    others = [key for key in means if not is_ours(key[0])] or list(means)
-    rival = min(others, key=means.__getitem__)
-    rng = np.random.default_rng(0)
-    n = len(losses[rival])
-    draw = rng.integers(0, n, (draws, n))
-    metrics = [name for name in ("log_loss", "auc", "accuracy", "f1", "f1_tuned") if name in rows]
-    lines = [
-        f"| model | {' | '.join(metrics)} | seconds to fit | ms a row | log-loss against {rival[0]} |",
-        "|---" * (len(metrics) + 4) + "|",
-    ]
-    for name, kind in sorted(means, key=means.__getitem__):
-        group = rows[(rows["model"] == name) & (rows["kind"] == kind)]
-        cells = [_spread(group[metric]) for metric in metrics]
-        gap = losses[name, kind] - losses[rival]
-        low, high = np.quantile(gap[draw].mean(axis=1), [0.025, 0.975])
-        against = "" if (name, kind) == rival else f"{gap.mean():+.4f} ({low:+.4f} to {high:+.4f})"
-        label = f"`{name}`" + ALSO[kind]
-        cost = f"{group['seconds'].mean():.1f} | {group['milliseconds_a_row'].mean():.2f}"
-        lines.append(f"| {label} | {' | '.join(cells)} | {cost} | {against} |")
-    return "\n".join(lines)
-
-
-def _spread(values: pd.Series) -> str:
-    text = f"{values.mean():.4f}"
-    return f"{text} ± {values.std():.4f}" if len(values) > 1 else text
-
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
@@ -303,4 +255,4 @@ if __name__ == "__main__":
         chosen = asked.models.split(",") if asked.models else MODELS_OF.get(case, MODELS)
         limits = {"trials": asked.trials, "seeds": asked.seeds, "limit": asked.limit, "refit": asked.refit}
         run(case, asked.data, asked.out, tuple(chosen), **limits, folds=asked.folds)
-        print(f"{case}\n\n{table_of_results(case, asked.out)}\n", flush=True)
+        print(f"{case}\n\n{table_of_results(asked.out / case)}\n", flush=True)

@@ -25,6 +25,9 @@ COLUMNS: tuple[dict[str, Any], ...] = (
     {"feature_fraction": 0.5, "learning_rate": 0.025},
     {"feature_fraction": 0.5, "lambda_l2": 1.0},
     {"feature_fraction": 0.3, "lambda_l2": 1.0},
+    {"feature_fraction": 0.5, "lambda_l2": 1.0, "learning_rate": 0.025},
+    {"feature_fraction": 0.5, "lambda_l2": 1.0, "num_leaves": 64},
+    {"feature_fraction": 0.5, "lambda_l2": 1.0, "learning_rate": 0.025, "num_leaves": 64},
 )
 
 

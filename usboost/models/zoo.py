@@ -26,7 +26,12 @@ _BOTH = {"U": _network(), "S": _tree()}
 _EXACT = {"step": "newton"}
 _SHRUNK = {"step": "newton", "shrinkage": 0.3}
 _LOGISTIC = {"target": "newton", "loss": "cross_entropy", "step": "newton", "monitor": "risk"}
-_MEMBERS = {"members__lgbm__feature_fraction": 0.5, "members__lgbm__lambda_l2": 1.0}
+_MEMBERS = {
+    "members__lgbm__feature_fraction": 0.5,
+    "members__lgbm__lambda_l2": 1.0,
+    "members__lgbm__learning_rate": 0.025,
+    "members__lgbm__num_leaves": 64,
+}
 """What members of an ensemble have other than alone: better on all tables tried, see docs/results.md."""
 
 _ENTRIES = (

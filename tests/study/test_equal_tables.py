@@ -1,0 +1,83 @@
+"""The tables with equal trials in docs/results.md: by hand, and against the scores that are kept of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.study.equal_tables import lines, number, rows_of, table_of_results
+
+
+def scored(model: str, kind: str, seed: int, log_loss: float, **others: float) -> dict[str, Any]:
+    scores = {"auc": 0.9, "accuracy": 0.8, "f1": 0.5, "seconds": 2.0, "milliseconds_a_row": 0.1}
+    return {"model": model, "kind": kind, "seed": seed, "log_loss": log_loss, **scores, **others}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Ours is better by .1 on each row but every fourth, where it is worse by as much; forty rows."""
+    (tmp_path / "losses").mkdir()
+    rows = [
+        scored("prior", "own", 0, 1.0),
+        *(scored("lgbm", "tuned", seed, 0.6) for seed in range(5)),
+        *(scored("lgbm", "tunedall", seed, 0.55) for seed in range(5)),
+        *(scored("lgbm", "own", seed, 0.7, seconds=12.4) for seed in range(5)),
+        *(scored("crossed", "own", seed, 0.52 + 0.01 * seed, seconds=[3, 100, 4][seed]) for seed in range(3)),
+        scored("crossed", "ownall", 0, 0.51),
+        *(scored("best", "own", seed, [0.49, 0.51][seed], auc=[0.94, 0.96][seed]) for seed in range(2)),
+    ]
+    (tmp_path / "results.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    signs = np.where(np.arange(40) % 4, -1.0, 1.0)
+    for row in rows:
+        loss = row["log_loss"] + 0.1 * signs * (row["model"] == "crossed")
+        np.save(tmp_path / "losses" / f"{row['model']}-{row['kind']}-{row['seed']}.npy", loss * np.ones(40))
+    return tmp_path
+
+
+def test_a_table_by_hand(folder: Path) -> None:
+    head, _, *found = table_of_results(folder).splitlines()
+    assert head.endswith("| seconds | ms a row | against `lgbm`, tuned |")
+    cells = {line.split("|")[1].strip(): [each.strip() for each in line.split("|")[2:-1]] for line in found}
+    assert list(cells) == [
+        "`best` (two seeds)",
+        "`crossed` (three seeds)",
+        "`lgbm`, tuned",
+        "`lgbm`",
+        "`prior`",
+    ]
+    # an ensemble's fits are to all rows; where a column is of these alone, its first fits are empty
+    best = cells["`best` (two seeds)"]
+    assert best[:3] == ["", "**.500** ± .014", "**.950** ± .014"] and best[-1] == "−.050 (−.050 to −.050)"
+    # one of three seeds was fitted to all rows; seconds are the median
+    crossed = cells["`crossed` (three seeds)"]
+    assert crossed[:2] == ["**.530** ± .010", ".510 (one)"] and crossed[5] == "4.0"
+    middle, low, high = (
+        float(text.replace("−", "-")) for text in crossed[-1].strip(")").replace(" to ", " (").split(" (")
+    )
+    assert middle == pytest.approx(0.53 - 0.05 - 0.6, abs=6e-4) and low < middle < high
+    assert high - low == pytest.approx(2 * 1.96 * 0.2 * np.sqrt(3 / 16 / 40), rel=0.2)
+    # what does not vary has no spread, and one seed of a model that draws nothing is enough
+    assert cells["`lgbm`, tuned"][:2] == [".600", ".550"] and cells["`lgbm`, tuned"][-1] == ""
+    assert cells["`prior`"][0] == "1.000" and cells["`lgbm`"][5] == "12"
+
+
+def test_a_seed_that_was_scored_again_counts_once(folder: Path) -> None:
+    with (folder / "results.jsonl").open("a") as file:
+        file.write(json.dumps(scored("crossed", "own", 2, 0.55)) + "\n")
+    table = lines(rows_of(folder / "results.jsonl"), {("lgbm", "tuned"): ""})
+    assert (
+        table["`crossed` (three seeds)"]["log-loss"]
+        == f".533 ± {number(np.std([0.52, 0.53, 0.55], ddof=1), 3)}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "sign", "text"),
+    [(0.1234, 3, "", ".123"), (-0.0121, 3, "+", "−.012"), (10.03, 2, "", "10.03"), (0.5, 1, "+", "+.5")],
+)
+def test_numbers_as_on_the_page(value: float, digits: int, sign: str, text: str) -> None:
+    assert number(value, digits, sign) == text
