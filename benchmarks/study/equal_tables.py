@@ -16,6 +16,8 @@ import pandas as pd
 
 from usboost.models import zoo
 
+KEPT = Path(__file__).parent / "equal"
+"""The scores of whole tables on the page, a file a case."""
 DRAWS = 1000
 SEEDS = 5
 DRAWS_NOTHING = ("prior", "linear")
@@ -33,6 +35,8 @@ COLUMNS = {
 }
 """A column's fits, first ones or those to all rows, and its score."""
 OF_BOTH = [score for fits, score in COLUMNS.values() if fits == "all"]
+AT_HALF = ("accuracy", "f1")
+"""Scores that are left out where there is a threshold of its own."""
 COSTS = {"seconds": 0, "milliseconds_a_row": 2}
 """Scores of which the median is shown, and their digits."""
 Row = tuple[str, str]
@@ -66,7 +70,10 @@ def lines(rows: pd.DataFrame, against: dict[Row, str]) -> dict[str, dict[str, st
     `against` is the last column; the row that is compared with has an empty text there.
     """
     digits, found = digits_of(rows), {}
-    columns = {column: where for column, where in COLUMNS.items() if where[1] in rows}
+    left_out = AT_HALF if "f1_tuned" in rows else ()
+    columns = {
+        column: where for column, where in COLUMNS.items() if where[1] in rows and where[1] not in left_out
+    }
     (rival,) = [row for row, text in against.items() if not text]
     for row, group in rows.groupby(["model", "settings"]):
         cells = {column: _cell(group, *where, digits) for column, where in columns.items()}

@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.study.equal_tables import lines, number, rows_of, table_of_results
+from benchmarks.study.equal_tables import COLUMNS, KEPT, lines, number, rows_of, table_of_results
+
+ROOT = Path(__file__).parents[2]
+SAME = ", the best of its trials too"
 
 
 def scored(model: str, kind: str, seed: int, log_loss: float, **others: float) -> dict[str, Any]:
@@ -81,3 +84,19 @@ def test_a_seed_that_was_scored_again_counts_once(folder: Path) -> None:
 )
 def test_numbers_as_on_the_page(value: float, digits: int, sign: str, text: str) -> None:
     assert number(value, digits, sign) == text
+
+
+@pytest.mark.parametrize(
+    ("case", "heading"),
+    [("lesions", "All lesions"), ("products", "All products"), ("census", "CI-A, 196,294 rows")],
+)
+def test_the_page_says_what_was_scored(case: str, heading: str) -> None:
+    """Every row of the kept scores stands in the page's table with each of its figures."""
+    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    text = page[page.index(f"\n{heading}") :].split("\n\n|", 1)[1].split("\n\n")[0].replace("**", "")
+    head, _, *found = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()]
+    on_page = {label.replace(SAME, ""): dict(zip(head[1:], cells)) for label, *cells in found}
+    rows = rows_of(KEPT / f"{case}.jsonl")
+    for label, cells in lines(rows, {("prior", "own"): ""}).items():
+        kept = {column: cell for column, cell in cells.items() if column in COLUMNS}
+        assert {column: on_page[label][column] for column in kept} == kept, label
