@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -52,12 +53,22 @@ def is_ours(name: str) -> bool:
     return name in zoo.CATALOGUE and not zoo.find(name).external
 
 
+def kept(path: Path) -> list[dict[str, Any]]:
+    """The scores of every fit, in the order in which they were made."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def losses_file(folder: Path, model: str, kind: str, seed: int) -> Path:
+    """Holds the log-loss of each test row, float32 (n,)."""
+    return folder / "losses" / f"{model}-{kind}-{seed}.npy"
+
+
 def rows_of(path: Path) -> pd.DataFrame:
     """Scores by model, settings (``own`` or ``tuned``), fits (``first`` or ``all``) and seed.
 
     An ensemble has fits to all rows alone.
     """
-    rows = pd.DataFrame([json.loads(line) for line in path.read_text().splitlines()])
+    rows = pd.DataFrame(kept(path))
     whole = rows["kind"].str.endswith("all") | (rows["model"].map(kind_of) == "ensemble")
     return rows.assign(
         settings=rows["kind"].str.removesuffix("all"), fits=np.where(whole, "all", "first")
@@ -143,10 +154,10 @@ def differences(folder: Path, rows: pd.DataFrame) -> dict[Row, str]:
 
 
 def losses(folder: Path, rows: pd.DataFrame, row: Row, fits: str) -> np.ndarray:
-    """Each test row's mean over the seeds."""
+    """Each test row's log-loss, float32 (n,), the mean over the seeds."""
     chosen = rows[(rows["model"] == row[0]) & (rows["settings"] == row[1]) & (rows["fits"] == fits)]
-    names = chosen["model"] + "-" + chosen["kind"] + "-" + chosen["seed"].astype(str)
-    return np.mean([np.load(folder / "losses" / f"{name}.npy") for name in names], axis=0)
+    fits_made = chosen[["model", "kind", "seed"]].itertuples(index=False)
+    return np.mean([np.load(losses_file(folder, *each)) for each in fits_made], axis=0)
 
 
 def markdown(table: dict[str, dict[str, str]]) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks.study.equal_tables import DRAWS_NOTHING, kind_of, table_of_results
+from benchmarks.study.equal_tables import DRAWS_NOTHING, kept, kind_of, losses_file, table_of_results
 from usboost.boosting.callbacks import TimeLimit
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.datasets.census import prepare as census
@@ -198,8 +198,8 @@ def run(
                 continue
             if kind_of(name) == "ensemble":
                 if results.missing(name, "own", seed):
-                    kept = Checkpoint(out / case / "fits" / f"{name}-{seed}", {})
-                    model = make(seed).set_params(checkpoint=kept, callbacks=[TimeLimit(limit)])
+                    rounds = Checkpoint(out / case / "fits" / f"{name}-{seed}", {})
+                    model = make(seed).set_params(checkpoint=rounds, callbacks=[TimeLimit(limit)])
                     results.add(name, "own", seed, scoring.ensemble(model))
                     print(case, model.weights_, model.losses_, model.blend_loss_, flush=True)
                 continue
@@ -222,17 +222,14 @@ class Results:
         (folder / "losses").mkdir(exist_ok=True)
 
     def rows(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.path.read_text().splitlines()] if self.path.exists() else []
+        return kept(self.path) if self.path.exists() else []
 
     def missing(self, name: str, kind: str, seed: int) -> bool:
         return (name, kind, seed) not in {(row["model"], row["kind"], row["seed"]) for row in self.rows()}
 
-    def losses(self, name: str, kind: str, seed: int) -> Path:
-        return self.folder / "losses" / f"{name}-{kind}-{seed}.npy"
-
     def add(self, name: str, kind: str, seed: int, scored: Scored) -> None:
         scores, losses = scored
-        np.save(self.losses(name, kind, seed), losses.astype("f4"))
+        np.save(losses_file(self.folder, name, kind, seed), losses.astype("f4"))
         row = {"model": name, "kind": kind, "seed": seed, **scores}
         with self.path.open("a") as file:
             file.write(json.dumps(row) + "\n")

@@ -1,7 +1,7 @@
 """What docs/results.md says of the members of `best`: their fits to all rows, and LightGBM's settings.
 
-``python -m benchmarks.study.members products 1000 3``: draws of rows of a table to fit to, and others, which
-score, 2,000 of a table with pictures, 20,000 of one without. Minutes on a core.
+``python -m benchmarks.study.members products 1000 3 [600]``: draws of rows of a table to fit to, by the first
+one's seed, and others, which score, 2,000 of a table with pictures, 20,000 of one without. Minutes on a core.
 """
 
 from __future__ import annotations
@@ -76,6 +76,7 @@ def summary(found: pd.DataFrame) -> str:
 
 
 if __name__ == "__main__":
+    first = int(sys.argv[4]) if len(sys.argv) > 4 else FIRST
     for what in (settings, fits):
-        drawn = small.tables(sys.argv[1], int(sys.argv[2]), range(FIRST, FIRST + int(sys.argv[3])))
+        drawn = small.tables(sys.argv[1], int(sys.argv[2]), range(first, first + int(sys.argv[3])))
         print(summary(pd.DataFrame(what(Case(table), seed) for seed, table in drawn)), flush=True)

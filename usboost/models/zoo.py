@@ -32,7 +32,8 @@ _MEMBERS = {
     "members__lgbm__learning_rate": 0.025,
     "members__lgbm__num_leaves": 64,
 }
-"""What members of an ensemble have other than alone: better on all tables tried, see docs/results.md."""
+"""What members of an ensemble have other than alone: the first two help on all tables tried, the others where
+there are many rows, see docs/results.md."""
 
 _ENTRIES = (
     Entry(
