@@ -1,4 +1,4 @@
-"""The temperature against a grid; it is kept only where rows that it did not see gain by it."""
+"""The temperature against a grid and the literal formula; kept where rows that it did not see gain by it."""
 
 from __future__ import annotations
 
@@ -47,12 +47,53 @@ def test_what_is_right_already_stays():
     assert kept.count(1.0) >= 15
 
 
-def test_a_row_of_weight_two_is_two_rows():
-    probabilities, y = drawn(300, 3, 5, 2.0)
-    weight = np.random.default_rng(0).integers(0, 3, 300)
-    repeated = np.repeat(np.arange(300), weight)
+def test_a_row_of_weight_two_is_two_rows_of_many():
+    probabilities, y = drawn(6000, 3, 5, 2.0)
+    weight = np.random.default_rng(0).integers(0, 3, 6000)
+    repeated = np.repeat(np.arange(6000), weight)
     found = temperature_of(probabilities, y, weight.astype(float))
-    assert found == pytest.approx(temperature_of(probabilities[repeated], y[repeated]), rel=1e-4)
+    assert found == pytest.approx(temperature_of(probabilities[repeated], y[repeated]), rel=0.01)
+
+
+def test_only_the_ratios_of_weights_count():
+    probabilities, y = drawn(60, 3, 5, 3.0)
+    weight = np.random.default_rng(0).random(60)
+    found = temperature_of(probabilities, y, weight)
+    assert temperature_of(probabilities, y, 1e-3 * weight) == pytest.approx(found)
+    found = temperature_of(probabilities, y)
+    assert temperature_of(probabilities, y, np.full(60, 7.0)) == pytest.approx(found)
+    weight[30:] = 0
+    first = temperature_of(probabilities[:30], y[:30], weight[:30])
+    assert temperature_of(probabilities, y, weight) == pytest.approx(first)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_loss_is_that_of_the_rows_and_of_twenty_drawn_from_the_probabilities(weighted):
+    """Literally: each row once, and 20 rows by their expected log-loss, at the T of a fine grid."""
+    probabilities, y = drawn(25, 3, 1, 3.0)
+    weight = np.random.default_rng(0).random(25) if weighted else np.ones(25)
+    rows = weight.sum() ** 2 / np.square(weight).sum()
+    losses = []
+    grid = np.geomspace(0.1, 10, 2001)
+    for each in grid:
+        after = np.log(tempered(probabilities, each))
+        own = sum(-w * after[i, y[i]] for i, w in enumerate(weight)) / weight.sum() * rows
+        prior = sum(-w * probabilities[i] @ after[i] for i, w in enumerate(weight)) / weight.sum() * 20
+        losses.append(own + prior)
+    found = temperature_of(probabilities, y, weight if weighted else None)
+    assert found == pytest.approx(grid[int(np.argmin(losses))], rel=0.005)
+
+
+def test_few_rows_that_are_all_right_do_not_make_a_model_certain():
+    """Of 19 rows at .9 all come out as predicted: one of ten was expected to be wrong, so 19 are no proof."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 19)
+    sure = rng.uniform(0.8, 0.97, 19)
+    probabilities = np.repeat((1 - sure)[:, None] / 2, 3, axis=1)
+    probabilities[np.arange(19), y] = sure
+    found = calibrated(probabilities, y)
+    assert 0.5 < found <= 1.0
+    assert tempered(probabilities, found).max() < 0.999
 
 
 def test_few_rows_and_certain_ones_are_no_error():

@@ -16,6 +16,7 @@ from usboost.models.base import ViewsClassifier
 from usboost.multimodal import compare as comparing
 from usboost.multimodal.compare import compare, folds_of
 from usboost.multimodal.models import build
+from usboost.multimodal.tune import parts_of
 
 ROUNDS = {"2wl": 4, "lgbm": 15}
 
@@ -71,3 +72,11 @@ def test_every_fold_of_a_comparison(name: str, table: OwnTable) -> None:
     clean, forbidden = fits(test[:0]), fits(test)
     np.testing.assert_array_equal(clean[0], forbidden[0])
     assert not np.array_equal(clean[1], forbidden[1])
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+def test_a_comparison_has_none_of_the_folds_that_chose_settings(seed: int, table: OwnTable) -> None:
+    chose = {frozenset(scored.tolist()) for _, _, scored in parts_of(table, 5, seed)}
+    for fold in folds_of(table, 5, 2, seed):
+        assert frozenset(fold.test.tolist()) not in chose
+        assert max(len(each & set(fold.test.tolist())) for each in chose) < 0.6 * len(fold.test)

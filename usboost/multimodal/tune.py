@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from usboost.datasets.custom.own import OwnTable
+from usboost.datasets.files.sampling import stream
 from usboost.errors import UsboostError
 from usboost.evaluation.names import RANKING, check_metric
 from usboost.evaluation.task import TASKS
@@ -33,6 +34,9 @@ TRIALS = "trials"
 
 FEW, FOLDS = 2000, 5
 """Of fewer rows the 15 % that a fit holds out are too few to choose by: so many folds are the default."""
+
+_NOT_COMPARE = 1
+"""Of the seed's streams that of a search's folds: `compare` with the same seed has others."""
 
 DEFAULT = {"classification": "log_loss", "regression": "rmse"}
 """By what settings are chosen."""
@@ -151,7 +155,7 @@ def parts_of(table: OwnTable, folds: int, seed: int) -> list[Divided]:
     _check_folds(table, rows, folds)
     found = [
         (counted[each.train], counted[each.val], counted[each.test])
-        for each in folds_of(rows, folds, 1, seed)
+        for each in folds_of(rows, folds, 1, stream(seed, _NOT_COMPARE))
     ]
     for train, _, _ in found:
         check_classes(table, train)
