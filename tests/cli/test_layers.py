@@ -88,3 +88,10 @@ def test_every_option_is_explained():
         assert "\n" not in command.help.replace("\n\n", "")  # the terminal breaks the lines
         for parameter in command.params:
             assert parameter.help, (command.name, parameter.name)
+            assert "[" not in parameter.help  # a terminal takes it for markup, and leaves it out
+
+
+def test_defaults_that_depend_on_the_table_are_shown():
+    shown = " ".join(run("fit", "--help").output.replace("│", " ").split())
+    for default in ("the rarer", "what it looks like", "character n-grams"):
+        assert f"[default: ({default})]" in shown

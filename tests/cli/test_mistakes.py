@@ -83,7 +83,8 @@ def test_pictures_that_are_not_there(demo, tmp_path):
     fit = ("fit", path, *ROLES, "--rounds", 2)
     result = run(*fit, "--out", tmp_path / "m")
     assert result.exit_code == 0, result.output
-    assert result.stderr.startswith("note: 2 of 120 rows have no picture\n")
+    lost = f"1 path of pictures leads to no file in column 'picture', {tmp_path / 'pictures/00003.png'} first"
+    assert result.stderr.startswith(f"note: 2 of 120 rows have no picture\nnote: {lost}\n")
     assert sum(json.loads((tmp_path / "m/card.json").read_text())["rows"].values()) == 120
 
     (tmp_path / "pictures/00005.png").write_bytes(b"no picture")
@@ -92,8 +93,8 @@ def test_pictures_that_are_not_there(demo, tmp_path):
     assert said.endswith("; --skip-unreadable counts such pictures as missing")
     result = run(*fit, "--skip-unreadable", "--out", tmp_path / "m2")
     assert result.exit_code == 0, result.output
-    notes = "note: 3 of 120 rows have no picture\nnote: 1 of these pictures cannot be read\n"
-    assert result.stderr.startswith(notes)
+    notes = ("3 of 120 rows have no picture", lost, "1 of these pictures cannot be read")
+    assert result.stderr.startswith("".join(f"note: {each}\n" for each in notes))
     frame.loc[0, "picture"] = "../elsewhere.png"
     written(path, frame)
     assert "is not a path inside" in refused(*fit, "--skip-unreadable", "--out", tmp_path / "m3")

@@ -229,6 +229,15 @@ def test_the_command(demo, tmp_path):
         assert any(line.startswith(name) for line in lines) and f"| {name} |" in text
 
 
+def test_the_next_command_limits_rounds_only_where_the_comparison_did(tmp_path):
+    numbers(150).to_parquet(tmp_path / "table.parquet")
+    words = ("compare", tmp_path / "table.parquet", "--label", "kind", "--rounds", 3, "--folds", 2)
+    for name, limited in (("lgbm", False), ("linear_trees", True)):
+        said = " ".join(run(*words, "--models", f"prior,{name}").stdout.split())
+        command = said[said.index("usboost fit") :]
+        assert f"--model {name}" in command and ("--rounds 3" in command) == limited
+
+
 def test_without_pictures_and_with_labels_that_mean_nothing(tmp_path):
     frame = numbers(150)
     frame["kind"] = np.random.default_rng(5).permutation(frame["kind"])

@@ -135,6 +135,9 @@ def test_the_threshold_and_the_positive_class(tumours):
     assert 0 < best.bundle_.card.threshold < 1
     with pytest.raises(UsboostError, match="has no such class; it has"):
         MultimodalClassifier(positive="unknown").fit(frame, y)
+    three = np.where(np.arange(len(y)) % 3, y, "other")
+    with pytest.raises(UsboostError, match="has 3 classes, but --positive is one of two; leave it out"):
+        MultimodalClassifier(positive="benign").fit(frame, three)
 
 
 def test_numbers(tmp_path):

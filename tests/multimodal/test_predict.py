@@ -11,8 +11,10 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.multimodal.conftest import ROLES, numbers, refused, run
+from usboost.datasets.custom.source import FrameRows
 from usboost.datasets.custom.table import read_own
 from usboost.datasets.files.sampling import stratified_parts
+from usboost.evaluation.calibration import tempered
 from usboost.models import zoo
 from usboost.multimodal import bundle
 from usboost.multimodal.fit import fit
@@ -91,6 +93,7 @@ def test_the_library_says_the_same(plain, tmp_path):
     frame = pd.read_parquet(table).drop(columns="kind")
     expected = loaded.model.predict_proba(loaded.encoding.views(frame))
     found = predicted(model, table, tmp_path / "p.parquet", "--batch", 31)
+    expected = tempered(expected, loaded.card.temperature)
     assert np.allclose(found.iloc[:, 1:], expected, rtol=0, atol=1e-6)
 
 
@@ -130,6 +133,25 @@ def test_columns_it_does_not_know_are_named(plain, tmp_path):
     assert result.stderr == "note: columns ignored, since the model does not know them: extra, more\n"
 
 
+def test_a_column_of_which_training_had_no_category_is_named(plain, tmp_path):
+    model, table = plain
+    frame = pd.read_parquet(table)
+    changed = frame.assign(colour=frame["colour"].str.upper())
+    for rows, expected in (
+        (changed, "note: column 'colour': no row has a category that was in the training rows\n"),
+        (pd.concat([changed, frame.tail(1)]), ""),
+    ):
+        rows.to_parquet(tmp_path / "t.parquet")
+        result = run("predict", model, tmp_path / "t.parquet", "--out", tmp_path / "p.csv", "--batch", 40)
+        assert result.exit_code == 0 and result.stderr == expected
+
+
+def test_an_empty_table_is_called_empty(plain, tmp_path):
+    path = tmp_path / "t.csv"
+    path.touch()
+    assert refused("predict", plain[0], path, "--out", tmp_path / "p.csv") == f"{path} is empty"
+
+
 def test_a_row_without_picture(model, demo, tmp_path):
     frame = pd.read_csv(demo).head(6)
     frame.loc[2, "picture"] = None
@@ -142,9 +164,11 @@ def test_a_row_without_picture(model, demo, tmp_path):
     (tmp_path / "pictures").mkdir()
     for k in range(6):
         (tmp_path / f"pictures/{k:05d}.png").write_bytes((demo.parent / f"pictures/{k:05d}.png").read_bytes())
+    gone = f"1 path of pictures leads to no file in column 'picture', {tmp_path / 'pictures/gone.png'} first"
+    notes = f"note: 2 of 6 rows have no picture\nnote: {gone}\n"
     for options in ((), ("--batch", 4), ("--batch", 1)):
         result = run("predict", model, table, "--out", tmp_path / "p.parquet", *options)
-        assert result.stderr == "note: 2 of 6 rows have no picture\n"
+        assert result.stderr == notes
         found = pd.read_parquet(tmp_path / "p.parquet")
         assert found.notna().all(axis=None)
         whole = predicted(model, demo, tmp_path / "q.parquet").head(6)
@@ -155,8 +179,30 @@ def test_a_row_without_picture(model, demo, tmp_path):
     assert said.startswith(f"{table}, row 2, '00001.png' is no picture in a known format (JPEG, PNG")
     assert said.endswith("; --skip-unreadable counts such pictures as missing")
     result = run("predict", model, table, "--out", tmp_path / "p.parquet", "--skip-unreadable")
-    assert result.stderr == ("note: 3 of 6 rows have no picture\nnote: 1 of these pictures cannot be read\n")
+    assert result.stderr == f"{notes.replace('2 of', '3 of')}note: 1 of these pictures cannot be read\n"
     assert pd.read_parquet(tmp_path / "p.parquet").notna().all(axis=None)
+
+
+def test_paths_that_all_lead_nowhere_are_refused_and_the_earlier_file_stays(model, demo, tmp_path):
+    frame = pd.read_csv(demo).head(6)
+    frame.loc[2, "picture"] = None
+    table, out = tmp_path / "table.csv", tmp_path / "p.parquet"
+    frame.to_csv(table, index=False)
+    predicted(model, demo, out)
+    before = out.read_bytes()
+    for batch in (6, 2):
+        said = refused("predict", model, table, "--out", out, "--batch", batch)
+        assert said == (
+            f"{table}: no path in column 'picture' leads to a file: no {tmp_path / 'pictures/00000.png'}, "
+            "say; correct them, name the pictures' folder (--images-root), or leave the column empty"
+        )
+    assert out.read_bytes() == before
+    assert "no path in column 'picture' leads" in refused(
+        "report", model, table, "--out", tmp_path / "r.html", "--label", "batch"
+    )
+    assert run("predict", model, table, "--out", out, "--images-root", demo.parent).exit_code == 0
+    with pytest.warns(UserWarning, match="5 paths of pictures lead to no file in column 'picture', .*0.png"):
+        bundle.load(model).answer(FrameRows(frame, tmp_path))
 
 
 def test_an_output_is_replaced_whole_or_not_at_all(plain, tmp_path):

@@ -46,7 +46,7 @@ def test_one_model_of_a_blend(table, tmp_path):
     options = ("--label", "kind", "--rounds", 5, "--out", tmp_path / "m")
     done = run("fit", table, *options, "--time-limit", 60, "--fast-predict")
     assert done.exit_code == 0, done.output
-    assert "alone is kept, fitted once more to all rows" in done.stdout
+    assert "alone is kept, fitted once more to the rows of all folds" in done.stdout
     found = bundle.load(tmp_path / "m")
     assert found.card.model == "best" and found.model.n_estimators_ == 1
     assert run("predict", tmp_path / "m", table, "--out", tmp_path / "p.csv").exit_code == 0

@@ -20,6 +20,7 @@ from usboost.evaluation.metrics import score
 from usboost.models.inspection import calibration, expected_calibration_error
 from usboost.multimodal import bundle
 from usboost.multimodal.page.importance import permutation
+from usboost.multimodal.page.worst import worst
 from usboost.multimodal.scored import score_table
 
 
@@ -118,12 +119,37 @@ def test_unknown_labels_are_refused(model, fresh, tmp_path):
         f"{path}, row 51 (line 52): 'batch' is 'cubes', which is "
         "none of the model's classes mixed, plates, wedges"
     )
-    frame.loc[50, "batch"] = None
+    frame["batch"] = None
     frame.to_csv(path, index=False)
-    assert "row 51 (line 52): column 'batch' is empty" in refused("report", model, path, *out)
+    assert "column 'batch' is empty; name the column of labels" in refused("report", model, path, *out)
     assert "lacks column 'sort'" in refused("report", model, path, *out, "--label", "sort")
     assert "must be an .html file" in refused("report", model, fresh, "--out", tmp_path / "r.pdf")
     assert not (tmp_path / "r.html").exists()
+
+
+def test_rows_without_a_label_are_left_out(model, fresh, tmp_path):
+    frame = pd.read_csv(fresh)
+    gaps = [0, 17, 50]
+    unlabelled = fresh.parent / "unlabelled.csv"
+    frame.assign(batch=frame["batch"].where(~frame.index.isin(gaps))).to_csv(unlabelled, index=False)
+    result = run("report", model, unlabelled, "--out", tmp_path / "a.html")
+    assert result.stderr == "note: 3 rows have no 'batch' and are not scored\n"
+    assert result.stdout.endswith(": 57 rows\n")
+    without = fresh.parent / "without.csv"
+    frame.drop(index=gaps).to_csv(without, index=False)
+    expected = score_table(bundle.load(model), without, "batch")
+    found = score_table(bundle.load(model), unlabelled, "batch")
+    assert found.unlabelled == 3 and found.rows.tolist() == sorted(set(range(60)) - set(gaps))
+    assert found.without == expected.without
+    np.testing.assert_array_equal(found.labels, expected.labels)
+    np.testing.assert_allclose(found.predicted, expected.predicted, rtol=0, atol=1e-6)
+    pd.testing.assert_frame_equal(found.frame, expected.frame)
+    assert "3 rows have no batch and are not scored" in Page((tmp_path / "a.html").read_text()).text
+    # the worst rows are those of the file, with their own pictures
+    loaded = bundle.load(model)
+    for one, other in zip(worst(loaded, found), worst(loaded, expected), strict=True):
+        assert one["number"] == found.rows[other["number"] - 1] + 1
+        assert one["pictures"] == other["pictures"] and one["columns"] == other["columns"]
 
 
 def test_rows_without_a_picture_are_counted(model, fresh, tmp_path):

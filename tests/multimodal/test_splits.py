@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.multimodal.conftest import numbers, run
 from usboost.errors import UsboostError
 from usboost.multimodal.splits import Rows, folds_of, hold_out
 
@@ -79,8 +80,27 @@ def test_the_share_that_is_held_out(known, codes):
 
 @pytest.mark.parametrize(
     ("known", "message"),
-    [({"groups": np.zeros(40, int)}, "there is 1"), ({"times": np.zeros(40)}, "the same time")],
+    [({"groups": np.zeros(40, int)}, "there is one group"), ({"times": np.zeros(40)}, "the same time")],
 )
 def test_one_group_or_time_is_refused(known, message):
     with pytest.raises(UsboostError, match=message):
         hold_out(Rows(40, **known), 0)
+
+
+def test_a_comparison_needs_test_rows_and_a_fit_does_not():
+    rows = Rows(40, splits=np.array(["train", "val"])[np.arange(40) % 2])
+    train, held = hold_out(rows, 0)
+    assert train.tolist() == list(range(0, 40, 2)) and held.tolist() == list(range(1, 40, 2))
+    with pytest.raises(UsboostError, match="needs rows whose --split is test"):
+        list(folds_of(rows, 5, 1, 0))
+
+
+def test_an_auc_without_rows_of_a_class_is_explained(tmp_path):
+    frame = numbers(120)
+    held = (frame["kind"] == "no") & (np.arange(120) % 3 == 0)
+    frame.assign(part=np.where(held, "val", "train")).to_csv(tmp_path / "t.csv", index=False)
+    words = ("fit", tmp_path / "t.csv", "--label", "kind", "--split", "part", "--model", "logistic")
+    result = run(*words, "--out", tmp_path / "m")
+    assert result.exit_code == 0, result.output
+    assert "AUC nan" in result.stdout
+    assert "note: AUC is nan, since the validation rows lack a class\n" in result.stderr

@@ -10,7 +10,7 @@ from usboost.multimodal.inputs import Inputs
 from usboost.multimodal.results import cells, notes
 from usboost.multimodal.verdict import Commands, verdict
 
-COMMANDS = Commands("usboost fit t.csv --model {model} --out model", "usboost compare t.csv --repeats 3")
+COMMANDS = Commands("usboost fit t.csv --model {} --out model".format, "usboost compare t.csv --repeats 3")
 BOTH, COLUMNS, NOTHING = Inputs(4, ("photo",), "frozen embeddings"), Inputs(4), Inputs(0)
 
 

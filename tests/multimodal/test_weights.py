@@ -132,3 +132,7 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     done = CliRunner().invoke(app, ["fit", *words[:3], "--weight", "nowhere", "--out", str(tmp_path / "new")])
     assert done.exit_code == 1 and "nowhere" in done.output
+    done = CliRunner().invoke(app, ["report", str(out), str(path), "--out", str(tmp_path / "report.html")])
+    assert done.exit_code == 0, done.output
+    assert done.stderr == "note: the model was fitted with weights, 'w'; here each row counts once\n"
+    assert "The model was fitted with the weights w; here each row" in (tmp_path / "report.html").read_text()

@@ -80,8 +80,8 @@ def compare(
         str | None,
         typer.Option(
             "--by",
-            help=f"Score to rank by: {BY}, or any other of scikit-learn's names [default: accuracy, RMSE].",
-            show_default=False,
+            help=f"Score to rank by: {BY}, or any other of scikit-learn's names.",
+            show_default="accuracy, RMSE",
         ),
     ] = None,
     out: Annotated[
@@ -164,7 +164,7 @@ def compare(
         from usboost.multimodal import results
         from usboost.multimodal.compare import compare as compare_models
         from usboost.multimodal.inputs import inputs
-        from usboost.multimodal.models import Pictures, by_name
+        from usboost.multimodal.models import Pictures, by_name, limited
         from usboost.multimodal.verdict import Commands, verdict
 
         for name in names:
@@ -219,13 +219,13 @@ def compare(
                 "--grey": grey,
                 "--pool-images": pool_images,
                 "--skip-unreadable": skip_unreadable,
-                "--rounds": rounds,
                 "--settings": settings,
                 "--seed": seed or None,
             }
         )
         asked = _given(
             {
+                "--rounds": rounds,
                 "--models": models,
                 "--with": others,
                 "--folds": folds,
@@ -235,12 +235,17 @@ def compare(
             }
         )
         common = [str(table), "--label", label, *given_again]
+
+        def fit_again(name: str) -> str:
+            most = _given({"--rounds": rounds if limited(name) else None})
+            return shlex.join(["usboost", "fit", *common, *most, "--model", name, "--out", "model"])
+
         once = bool(time or split)  # these divide the rows in one way only
         said = verdict(
             comparison,
             found,
             Commands(
-                shlex.join(["usboost", "fit", *common]) + " --model {model} --out model",
+                fit_again,
                 "" if once else shlex.join(["usboost", "compare", *common, *asked]),
             ),
         )

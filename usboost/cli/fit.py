@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from time import monotonic as clock
 from typing import Annotated, Any, Literal
@@ -248,6 +249,8 @@ def fit(
         scores = ", ".join(f"{metric_name(key)} {fitted.scores[key]:.4f}" for key in metrics)
         say(f"{model}: trained on {train:,} rows, validated on {held:,}, {fitted.seconds:,.1f} s")
         say(f"validation: {scores}" + (f"; F1 is {f1_of(own.classes)}" if own.classes else ""))
+        if math.isnan(fitted.scores.get("auc", 0.0)):
+            note("AUC is nan, since the validation rows lack a class")
         card = fitted.bundle.card
         show_members(fitted.bundle.model, bool(own.classes))
         if card.temperature != 1.0:
@@ -261,7 +264,8 @@ def fit(
             why = "chosen on the validation rows, so these scores are optimistic"
             say(f"best round {fitted.best_round}, {why}")
         if fitted.again:
-            what = "members are" if getattr(fitted.bundle.model, "members", None) else "the model is"
+            several = len(getattr(fitted.bundle.model, "weights_", ())) > 1
+            what = "members are" if several else "the model is"
             say(f"{what} fitted again to all of these rows; the scores are of the fit before")
         say(f"saved {out}")
 

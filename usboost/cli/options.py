@@ -24,13 +24,11 @@ ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder that 
 Label = Annotated[str, typer.Option("--label", help="Column to predict: classes, or numbers.")]
 TaskName = Annotated[
     Literal["classification", "regression"] | None,
-    typer.Option("--task", help="What the label asks for [default: what it looks like].", show_default=False),
+    typer.Option("--task", help="What the label asks for.", show_default="what it looks like"),
 ]
 Positive = Annotated[
     str | None,
-    typer.Option(
-        "--positive", help="Of two classes, the one that F1 is of [default: the rarer].", show_default=False
-    ),
+    typer.Option("--positive", help="Of two classes, the one that F1 is of.", show_default="the rarer"),
 ]
 Group = Annotated[
     str | None,
@@ -80,9 +78,9 @@ TextModel = Annotated[
     str | None,
     typer.Option(
         "--text-model",
-        help="Model of the package sentence-transformers, by its name or path, that reads texts "
-        "[default: character n-grams]. One that is not on this machine is downloaded.",
-        show_default=False,
+        help="Model of the package sentence-transformers, by its name or path, that reads texts. "
+        "One that is not on this machine is downloaded.",
+        show_default="character n-grams",
     ),
 ]
 Missing = Annotated[

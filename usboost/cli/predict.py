@@ -56,5 +56,7 @@ def predict(
             )
         if done.ignored:
             note(f"columns ignored, since the model does not know them: {', '.join(done.ignored)}")
-        tables.note_missing(done.rows, done.without, done.unreadable)
+        for name in done.unseen:
+            note(f"column {name!r}: no row has a category that was in the training rows")
+        tables.note_missing(done.rows, done.without, done.unreadable, done.paths)
         say(f"written {out}: {done.rows:,} rows")

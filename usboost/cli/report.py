@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from usboost.cli import tables
-from usboost.cli.console import exit_on_error, progress, say
+from usboost.cli.console import exit_on_error, note, progress, say
 from usboost.cli.options import (
     ImagesRoot,
     Import,
@@ -29,8 +29,8 @@ def report(
         str | None,
         typer.Option(
             "--label",
-            help="Column of the classes [default: as in training].",
-            show_default=False,
+            help="Column of the true answers.",
+            show_default="as in training",
         ),
     ] = None,
     skip_unreadable: SkipUnreadable = False,
@@ -67,5 +67,9 @@ def report(
                 progress=show,
                 looking=looking,
             )
-        tables.note_missing(len(scored), scored.without, scored.unreadable)
+        if scored.unlabelled:
+            note(f"{scored.unlabelled:,} rows have no {label or loaded.card.label!r} and are not scored")
+        if loaded.card.weight:
+            note(f"the model was fitted with weights, {loaded.card.weight!r}; here each row counts once")
+        tables.note_missing(len(scored), scored.without, scored.unreadable, scored.paths)
         say(f"written {out}: {len(scored):,} rows")

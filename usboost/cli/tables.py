@@ -5,7 +5,7 @@ torch is not imported here, so that mistakes in a table are reported at once.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -13,6 +13,7 @@ from usboost.cli.console import console, note, progress
 
 if TYPE_CHECKING:
     from usboost.datasets.custom.own import OwnTable
+    from usboost.datasets.custom.picture_paths import Paths
 
 _SHOWN = 60  # columns of a wide table
 
@@ -65,7 +66,7 @@ def read(
             text_model=text_model,
             progress=show,
         )
-    note_missing(len(table), table.without, table.unreadable)
+    note_missing(len(table), table.without, table.unreadable, table.paths)
     return table
 
 
@@ -92,12 +93,15 @@ def show(table: OwnTable) -> None:
         stderr.print(f"and {len(schema.columns) - _SHOWN:,} more columns")
 
 
-def note_missing(rows: int, without: Mapping[str, int], unreadable: int) -> None:
-    """Say how many rows have no picture, by column, and how many pictures could not be read."""
+def note_missing(rows: int, without: Mapping[str, int], unreadable: int, paths: Iterable[Paths] = ()) -> None:
+    """Say how many rows have no picture, by column, how many paths led nowhere, and what cannot be read."""
     for column, missing in without.items():
         if missing:
             where = f" in column {column!r}" if len(without) > 1 else ""
             note(f"{missing:,} of {rows:,} rows have no picture{where}")
+    for each in paths:
+        if each.lost:
+            note(str(each))
     if unreadable:
         note(f"{unreadable:,} of these pictures cannot be read")
 

@@ -67,8 +67,8 @@ def tune(
         typer.Option(
             "--jobs",
             min=1,
-            help="Trials at a time; it changes no result [default: processors, at most --batch].",
-            show_default=False,
+            help="Trials at a time; it changes no result.",
+            show_default="processors, at most --batch",
         ),
     ] = None,
     batch: Annotated[
@@ -79,14 +79,13 @@ def tune(
         typer.Option(
             "--folds",
             min=0,
-            help="Folds of a cross-validation; 0: the rows that fit holds out "
-            "[default: 5 of under 2,000 rows without --time and --split, else 0].",
-            show_default=False,
+            help="Folds of a cross-validation; 0: the rows that fit holds out.",
+            show_default="5 of under 2,000 rows without --time and --split, else 0",
         ),
     ] = None,
     by: Annotated[
         str | None,
-        typer.Option("--by", help=f"Score to choose by: {BY} [default: log_loss, rmse].", show_default=False),
+        typer.Option("--by", help=f"Score to choose by: {BY}.", show_default="log_loss, rmse"),
     ] = None,
     prune: Annotated[
         bool, typer.Option("--prune/--no-prune", help="End fits early that are behind others.")

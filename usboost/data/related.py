@@ -118,7 +118,7 @@ class Related:
         if k < 2:
             raise UsboostError(
                 f"rows cannot be divided by group: that needs 2 groups, and 2 rows of a class, but there "
-                f"{'is' if found == 1 else 'are'} {found}; leave --group out, or choose a single model"
+                f"{'is one group' if found == 1 else f'are {found} groups'}; leave --group out"
             )
         splitter = (GroupKFold if codes is None else StratifiedGroupKFold)(
             k, shuffle=True, random_state=seed % 2**32

@@ -7,6 +7,7 @@ The command line, the pipeline and Python write and read this one form; it is al
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -33,6 +34,7 @@ from usboost.datasets.custom import text_file
 from usboost.datasets.custom.columns import Format, Kind
 from usboost.datasets.custom.dates import DateParts, Part
 from usboost.datasets.custom.encoding import Encoding, added
+from usboost.datasets.custom.picture_paths import Paths
 from usboost.datasets.custom.pictures import PictureColumns
 from usboost.datasets.custom.rows import RowReader
 from usboost.datasets.custom.source import FrameRows, Source
@@ -135,7 +137,8 @@ class Card(_Part):
     threshold : of two classes, the probability of the second from which it is the answer; None: the more
         probable one is.
     margin : of a number, what is added to a prediction for the ends of an interval that holds 9 in 10 rows.
-    label, dropped : columns of the table that it does not read.
+    label, dropped : columns of the table that it does not read; weight : of these that of rows' weights, ""
+        without.
     columns : what each column that it reads holds; images : the columns of pictures.
     texts_sha256 : of the file that holds what columns of text become.
     imputation, encoders, dates : how columns become views, see `usboost.datasets.custom.encoding.Encoding`.
@@ -162,6 +165,7 @@ class Card(_Part):
     )
     columns: dict[str, Kind]
     dropped: list[str]
+    weight: str = Field("", exclude_if=not_)
     images: Pictures | None
     imputation: dict[str, Imputed]
     encoders: dict[str, EncoderCard]
@@ -276,10 +280,17 @@ class Bundle:
         return self.answer(FrameRows(rows))
 
     def answer(self, rows: Source) -> pd.DataFrame:
-        """`answers` to the rows of any source; as `predict`."""
-        parts = [self.predicted(batch.views) for batch in self.reader.read(rows)]
+        """`answers` to the rows of any source; as `predict`. Paths that lead to no file are warned of."""
+        parts: list[np.ndarray] = []
+        paths: tuple[Paths, ...] = ()
+        for batch in self.reader.read(rows):
+            parts.append(self.predicted(batch.views))
+            paths = batch.paths
         if not parts:
             raise UsboostError("no rows to predict")
+        for each in paths:
+            if each.lost:
+                warnings.warn(f"{each}; such rows count as without a picture", stacklevel=2)
         return self.answers(np.concatenate(parts))
 
     def save(self, folder: Path) -> None:

@@ -44,6 +44,7 @@ def card_of(
         **answers,
         "columns": table.kinds,
         "dropped": [*table.roles.dropped, *table.left_out, *filter(None, others)],
+        "weight": table.roles.weight or "",
         "images": _pictures(table),
         "imputation": encoding.imputation,
         "dates": {name: each.to_dict() for name, each in encoding.dates.items()},

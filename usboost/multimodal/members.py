@@ -68,8 +68,8 @@ def notes(model: Any) -> list[str]:
         (name,) = model.weights_
         before = sum(each.predicting for each in model.members_.values() if each.weight)
         lines.append(
-            f"For fast predictions {name} alone is kept, fitted once more to all rows: {ROWS:,} rows take "
-            f"{_seconds(model.alone_)} instead of {_seconds(before)}."
+            f"For fast predictions {name} alone is kept, fitted once more to the rows of all folds: "
+            f"{ROWS:,} rows take {_seconds(model.alone_)} instead of {_seconds(before)}."
         )
     return lines
 

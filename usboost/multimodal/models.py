@@ -100,6 +100,11 @@ def outside(
     return with_settings(made, settings or {}, name)
 
 
+def limited(name: str) -> bool:
+    """Whether a limit on rounds holds for a model in comparisons: rounds of others are worth as much."""
+    return name in zoo.CATALOGUE and KINDS[zoo.find(name).kind].comparable
+
+
 def by_name(
     names: Iterable[str],
     *,
@@ -122,7 +127,7 @@ def by_name(
         own["settings"] = (settings or {}).get(name)
         if name not in zoo.CATALOGUE:
             return lambda seed: outside(name, seed=seed, **own)
-        most = rounds if KINDS[zoo.find(name).kind].comparable else None
+        most = rounds if limited(name) else None
         return lambda seed: build(name, seed=seed, rounds=most, **own)
 
     return {name: of(name) for name in names}

@@ -135,7 +135,7 @@ def _shown(
     if pictures.absent is not None and pictures.absent[row]:
         return Shown(reader.column, path)
     cells = pa.chunked_array([[cell]]) if reader.needs_cells else None
-    brought = reader.thumbnail(row, cells, SIDE)
+    brought = reader.thumbnail(int(scored.rows[row]), cells, SIDE)
     if brought is None:  # it went away since it was scored
         return Shown(reader.column, path)
     small, (width, height) = brought

@@ -14,6 +14,9 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from usboost.data.progress import Progress
+from usboost.data.table import Table
+from usboost.data.views import Views
+from usboost.datasets.custom.picture_paths import Paths, check_paths
 from usboost.datasets.custom.rows import Rows
 from usboost.datasets.custom.source import INDEX_COLUMN, TableFile, require
 from usboost.errors import UsboostError
@@ -28,6 +31,8 @@ class Predicted:
     ----------
     rows : of the table; without : how many have no picture, by column.
     unreadable : pictures that could not be read and count as missing.
+    paths : of pictures, by column.
+    unseen : columns of categories of which no row has one that was in the training rows.
     ignored : columns not read.
     """
 
@@ -35,6 +40,8 @@ class Predicted:
     without: dict[str, int]
     unreadable: int
     ignored: list[str]
+    paths: tuple[Paths, ...]
+    unseen: list[str]
 
 
 def predict(
@@ -63,8 +70,8 @@ def predict(
     Raises
     ------
     UsboostError
-        If a column is missing, a value or picture cannot be read, or the output cannot be written; an
-        earlier output stays as it was.
+        If a column is missing, a value or picture cannot be read, no path of a column of pictures leads to
+        a file, or the output cannot be written; an earlier output stays as it was.
     """
     table, out = Path(table), Path(out)
     _check_out(table, out)
@@ -82,6 +89,8 @@ def predict(
     done = unreadable = 0
     pictures = bundle.reader.pictures.columns if bundle.reader.pictures else ()
     absent = np.zeros(len(pictures), dtype=np.int64)
+    paths: tuple[Paths, ...] = ()
+    seen: dict[str, bool] = {}
     with _written(out, target) as writer:
         more = tuple(field.name for field in kept)
         for rows in bundle.reader.read(file, batch=batch, skip_unreadable=skip_unreadable, more=more):
@@ -91,13 +100,27 @@ def predict(
             done += len(rows.views)
             absent += rows.absent.sum(axis=1)
             unreadable += rows.unreadable
+            paths = rows.paths
+            for name, found in _seen(rows.views):
+                seen[name] = found or seen.get(name, False)
             if progress:
                 progress(done, total)
         if not done:
             raise UsboostError(f"{table} has no rows")
+        check_paths(file, paths)
     known = {*needed, *keep, *bundle.card.dropped, bundle.card.label}
     ignored = [name for name in file.names if name not in known and not INDEX_COLUMN.fullmatch(name)]
-    return Predicted(done, dict(zip(pictures, absent.tolist(), strict=True)), unreadable, ignored)
+    without = dict(zip(pictures, absent.tolist(), strict=True))
+    return Predicted(done, without, unreadable, ignored, paths, [name for name in seen if not seen[name]])
+
+
+def _seen(views: Views) -> Iterator[tuple[str, bool]]:
+    """The columns of categories, and whether some row has one that the encoder knows."""
+    for table in (views[name] for name in views.names):
+        if isinstance(table, Table):
+            names = table.names[table.numeric.shape[1] :]
+            for name, codes in zip(names, table.codes.T, strict=True):
+                yield name, bool((codes > 0).any())
 
 
 def _columns(bundle: Bundle, rows: Rows) -> list[pa.Array]:

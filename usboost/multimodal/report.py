@@ -119,11 +119,8 @@ def render(
         ),
         prior_known=bool(card.prior),
         label=label,
-        without=[
-            f"{missing:,} of {len(scored):,} rows have no picture in {column}"
-            for column, missing in scored.without.items()
-            if missing
-        ],
+        weight=card.weight,
+        without=_missing(scored, label),
         classes=card.classes,
         of=_of_classes(bundle, scored) if card.classes else _of_numbers(bundle, scored, label),
         curve=as_uri(model_figures.learning_curve(card.history, best_round)) if card.history else None,
@@ -141,6 +138,15 @@ def render(
         members_heads=members.heads(bool(card.classes)),
         members_notes=members.notes(bundle.model),
     )
+
+
+def _missing(scored: Scored, label: str) -> list[str]:
+    """What rows lack, in words."""
+    found = [f"{scored.unlabelled:,} rows have no {label} and are not scored"] if scored.unlabelled else []
+    for column, missing in scored.without.items():
+        if missing:
+            found.append(f"{missing:,} of {len(scored):,} rows have no picture in {column}")
+    return found
 
 
 def _of_classes(bundle: Bundle, scored: Scored) -> dict[str, Any]:

@@ -11,7 +11,8 @@ import pandas as pd
 from usboost.data.progress import Progress
 from usboost.data.views import Views
 from usboost.datasets.custom.columns import Column
-from usboost.datasets.custom.labels import codes_of, numbers_of
+from usboost.datasets.custom.labels import codes_of, targets_of
+from usboost.datasets.custom.picture_paths import Paths, check_paths
 from usboost.datasets.custom.picture_set import PictureSet
 from usboost.datasets.custom.rows import joined
 from usboost.datasets.custom.source import TableFile, require
@@ -34,6 +35,9 @@ class Scored:
     predicted : as of `Bundle.predicted`.
     without : how many rows have no picture, by column.
     unreadable : how many of these could not be read.
+    paths : of pictures, by column.
+    rows : the position of each row in the file, int64 of shape (n,); rows without a label are not in it.
+    unlabelled : how many rows have no label.
     """
 
     file: TableFile
@@ -43,6 +47,9 @@ class Scored:
     predicted: np.ndarray
     without: dict[str, int]
     unreadable: int
+    paths: tuple[Paths, ...]
+    rows: np.ndarray
+    unlabelled: int = 0
 
     @property
     def probabilities(self) -> np.ndarray:
@@ -62,13 +69,13 @@ def score_table(
     images_root: Path | None = None,
     progress: Progress | None = None,
 ) -> Scored:
-    """Read labelled rows and predict them.
+    """Read the rows that have a label and predict them.
 
     Raises
     ------
     UsboostError
-        If a column is missing, a value or picture cannot be read, a label is missing or is not a class
-        of the model, or there are no rows.
+        If a column is missing, a value or picture cannot be read, a label is not a class of the model, or no
+        row has one.
     """
     file = TableFile.open(path, images_root)
     require(file, [*bundle.reader.needed, label])
@@ -77,31 +84,41 @@ def score_table(
     pictures = None if form is None else PictureSet(form, n, what=file)
     parts: list[tuple[pd.DataFrame, Views, np.ndarray]] = []
     unreadable = 0
+    paths: tuple[Paths, ...] = ()
     for batch in bundle.reader.read(file, skip_unreadable=skip_unreadable, more=(label,), into=pictures):
         parts.append((batch.raw.to_pandas(), batch.views, bundle.predicted(batch.views)))
         unreadable += batch.unreadable
+        paths = batch.paths
         if progress:
             progress(batch.first + len(batch.views), n)
+    check_paths(file, paths)
     found = {} if form is None or pictures is None else dict(zip(form.columns, pictures.absent, strict=True))
+    rows = np.flatnonzero(labels >= 0 if bundle.card.classes else ~np.isnan(labels))
     return Scored(
         file,
-        pd.concat([part[0] for part in parts], ignore_index=True),
-        joined([part[1] for part in parts], None if pictures is None else pictures.views()),
-        labels,
-        np.concatenate([part[2] for part in parts]),
-        {column: int(absent.sum()) for column, absent in found.items()},
+        pd.concat([part[0] for part in parts], ignore_index=True).iloc[rows].reset_index(drop=True),
+        joined([part[1] for part in parts], None if pictures is None else pictures.views())[rows],
+        labels[rows],
+        np.concatenate([part[2] for part in parts])[rows],
+        {column: int(absent[rows].sum()) for column, absent in found.items()},
         unreadable,
+        paths,
+        rows,
+        n - len(rows),
     )
 
 
 def _labels(file: TableFile, label: str, bundle: Bundle) -> np.ndarray:
-    """The labels of all rows as codes, int64 of shape (n,), or numbers, float64."""
+    """The labels of all rows as codes, int64 of shape (n,), or numbers, float64; −1 or NaN where missing."""
     known = {name: code for code, name in enumerate(bundle.card.classes)}
     parts: list[np.ndarray] = []
     for raw in file.batches([label], _BATCH):
         first = sum(map(len, parts))
         column = Column(file, label, raw[label], first, bundle.reader.missing)
-        parts.append(codes_of(column, known) if known else numbers_of(column))
+        parts.append(codes_of(column, known) if known else targets_of(column, several=False))
     if not parts:
         raise UsboostError(f"{file} has no rows to score")
-    return np.concatenate(parts)
+    found = np.concatenate(parts)
+    if (found < 0 if known else np.isnan(found)).all():
+        raise UsboostError(f"{file}: column {label!r} is empty; name the column of labels (--label)")
+    return found

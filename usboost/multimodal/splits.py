@@ -105,6 +105,10 @@ def _parts(rows: Rows, folds: int, seed: int) -> Iterator[tuple[np.ndarray, np.n
     """The rows to learn from, and those to be scored on."""
     if rows.splits is not None:
         test = rows.splits == "test"
+        if not test.any():
+            raise UsboostError(
+                "a comparison needs rows whose --split is test; add them, or leave --split out"
+            )
         yield np.flatnonzero(~test), np.flatnonzero(test)
     elif rows.times is not None:
         order, starts = by_time(rows.times)

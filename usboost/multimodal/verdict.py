@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from usboost.evaluation.names import metric_name, number
@@ -19,9 +19,9 @@ _FASTER = 3
 
 @dataclass(frozen=True)
 class Commands:
-    """Commands to copy: `fit` with a place for the model's name, and the comparison with more repeats."""
+    """Commands to copy: what fits a model of some name, and the comparison with more repeats."""
 
-    fit: str
+    fit: Callable[[str], str]
     repeat: str = ""
 
 
@@ -109,7 +109,7 @@ def _next(standings: Sequence[Standing], comparison: Comparison, commands: Comma
     saved = next((each.model for each in standings if each.model in zoo.CATALOGUE), None)
     if saved is not None:
         only = "" if saved == best.model else f", as {best.model} cannot be saved by usboost"
-        lines.append(f"Next, to fit and save {saved}{only}: {commands.fit.format(model=saved)}")
+        lines.append(f"Next, to fit and save {saved}{only}: {commands.fit(saved)}")
     return lines
 
 

@@ -386,6 +386,10 @@ def test_wrong_pictures_are_named(demo: Path, tmp_path: Path) -> None:
     changed.to_csv(folder / "table.csv", index=False)
     with pytest.raises(UsboostError, match="column 'picture' holds no picture in the training rows"):
         prepare(folder / "table.csv", tmp_path / "w")
+    changed = table.assign(split=table["split"].replace("test", "val"))
+    changed.to_csv(folder / "table.csv", index=False)
+    with pytest.raises(UsboostError, match="no row's split is test, but a dataset is scored on such rows"):
+        prepare(folder / "table.csv", tmp_path / "w")
     with pytest.raises(UsboostError, match="name one with work"):
         prepare(demo / "table.csv", None)
     with pytest.raises(UsboostError, match="has 0 columns beside batch, picture; 1 or more"):

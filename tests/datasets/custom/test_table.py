@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usboost.datasets.custom.table import OwnTable, read_table
+from usboost.datasets.custom.source import FrameRows
+from usboost.datasets.custom.table import OwnTable, read_own, read_table
 from usboost.errors import UsboostError
 
 N = 40
@@ -166,6 +167,24 @@ def test_columns_no_learner_reads_are_refused(tmp_path: Path, values: list[Any],
     with pytest.raises(UsboostError, match=message):
         read(path)
     assert list(read(path, drop=["v"]).features) == ["x"]
+    if message.endswith("too large") and np.isinf(values).any():
+        table = read(path, missing=["inf"])
+        assert np.flatnonzero(table.features["v"].isna()).tolist() == [6]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([1, "a", 2.5, None] * 10, "holds values of several types, int, str, float; turn it into"),
+        ([1j] * N, "is complex; give real and imaginary part as two columns, or drop it"),
+        (pd.arrays.SparseArray([0.0] * 39 + [1.0]), "is sparse; make it dense"),
+        ([2**70] * N, "holds whole numbers of more than 64 bits; turn it into float or text"),
+    ],
+)
+def test_columns_of_a_frame_that_no_file_could_hold(values: Any, message: str) -> None:
+    frame = pd.DataFrame({"label": ["a", "b"] * 20, "v": values, "x": range(N)})
+    with pytest.raises(UsboostError, match=f"the input: column 'v' {message}"):
+        read_own(FrameRows(frame, None), label="label")
 
 
 def test_infinity_in_a_csv_is_refused(tmp_path: Path) -> None:
@@ -248,12 +267,14 @@ def test_splits_and_paths_are_read_strictly(tmp_path: Path) -> None:
     for columns, message in (
         (
             {"s": ["train", "valid", "test", "train"] * 10},
-            "must hold train, val and test; 'valid' is unknown",
+            "must hold train, val and, where rows are for the test, test; 'valid' is unknown",
         ),
-        ({"s": ["train", "val"] * 20}, "must hold train, val and test; 'test' is missing"),
+        ({"s": ["train", "test"] * 20}, "for the test, test; 'val' is missing"),
         ({"s": [*split[:-1], None]}, r"row 40 \(line 41\): column 's' is empty"),
     ):
         with pytest.raises(UsboostError, match=message):
             read(from_columns(tmp_path, **columns), split_column="s")
+    both = read(from_columns(tmp_path, s=["train", "val"] * 20), split_column="s")
+    assert both.split is not None and both.split.tolist() == ["train", "val"] * 20
     with pytest.raises(UsboostError, match="the image column 'x' must hold paths or bytes, not double"):
         read(from_columns(tmp_path, "parquet"), image="x")

@@ -185,7 +185,10 @@ class Column:
             infinite = np.isinf(numbers.to_numpy().astype(np.float32))
         if infinite.any():
             row = self.row(int(infinite.argmax()))
-            raise UsboostError(f"{row}: column {self.name!r} holds infinity or a number too large")
+            raise UsboostError(
+                f"{row}: column {self.name!r} holds infinity or a number too large; correct it, or "
+                "count it as missing (--missing inf)"
+            )
         return numbers
 
     def _not(self, kind: Kind, form: Format | None) -> str:

@@ -65,16 +65,13 @@ def with_positive(
     Raises
     ------
     UsboostError
-        If there are more classes than two, or none of that name.
+        If one is named of more classes than two, or there is none of that name.
     """
     if positive is not None and (len(classes) != 2 or positive not in classes):
-        what = (
-            "has no such class" if len(classes) == 2 else f"has {len(classes)} classes, none of which is it"
-        )
-        raise UsboostError(
-            f"{column.source}: --positive {positive!r}: the label {column.name!r} {what}; "
-            f"it has {', '.join(classes[:10])}"
-        )
+        what = f"has no such class; it has {', '.join(classes[:10])}"
+        if len(classes) != 2:
+            what = f"has {len(classes)} classes, but --positive is one of two; leave it out"
+        raise UsboostError(f"{column.source}: --positive {positive!r}: the label {column.name!r} {what}")
     if len(classes) != 2:
         return codes, classes
     counts = np.bincount(codes[codes >= 0], minlength=2)
@@ -207,34 +204,23 @@ def label_kind(column: Column) -> str:
 
 
 def codes_of(column: Column, known: Mapping[str, int]) -> np.ndarray:
-    """The column as labels of known classes: their codes, int64 of shape (n,).
+    """The column as labels of known classes: their codes, int64 of shape (n,), −1 where it is missing.
 
     Raises
     ------
     UsboostError
-        Naming the first row that has none, or another.
+        Naming the first row that has another.
     """
-    texts = column.filled()
+    texts = column.texts()
     codes = texts.map(known)
-    if codes.isna().any():
-        k = int(np.flatnonzero(codes.isna())[0])
+    unknown = codes.isna() & texts.notna()
+    if unknown.any():
+        k = int(np.flatnonzero(unknown)[0])
         raise UsboostError(
             f"{column.row(k)}: {column.name!r} is {texts.iloc[k]!r}, which is none of the model's "
             f"classes {', '.join(known)}"
         )
-    return codes.to_numpy(np.int64)
-
-
-def numbers_of(column: Column) -> np.ndarray:
-    """The column as numbers, float64 of shape (n,), none of which may be missing.
-
-    Raises
-    ------
-    UsboostError
-        Naming the first row that has none.
-    """
-    column.filled()
-    return targets_of(column, several=False)
+    return codes.fillna(-1).to_numpy(np.int64)
 
 
 def splits_of(column: Column) -> np.ndarray:
@@ -243,15 +229,14 @@ def splits_of(column: Column) -> np.ndarray:
     Raises
     ------
     UsboostError
-        If one is missing, is none of train, val and test, or one of these is nowhere.
+        If one is missing, is none of train, val and test, or train or val is nowhere.
     """
     texts = column.filled().to_numpy()
-    found, wanted = set(texts), {"train", "val", "test"}
-    if found != wanted:
-        extra = sorted(found - wanted) or sorted(wanted - found)
-        what = "unknown" if found - wanted else "missing"
+    unknown, missing = set(texts) - {"train", "val", "test"}, {"train", "val"} - set(texts)
+    if unknown or missing:
+        what = f"{min(unknown or missing)!r} is {'unknown' if unknown else 'missing'}"
         raise UsboostError(
-            f"{column.source}: the split column {column.name!r} must hold train, val and test; "
-            f"{extra[0]!r} is {what}"
+            f"{column.source}: the split column {column.name!r} must hold train, val and, where rows are for "
+            f"the test, test; {what}"
         )
     return texts

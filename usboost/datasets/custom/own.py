@@ -14,6 +14,7 @@ from usboost.data.views import Views
 from usboost.datasets.custom.columns import Format, Kind
 from usboost.datasets.custom.dates import is_date
 from usboost.datasets.custom.encoding import Encoding
+from usboost.datasets.custom.picture_paths import Paths
 from usboost.datasets.custom.pictures import VIEW, PictureColumns
 from usboost.datasets.custom.roles import Roles
 from usboost.datasets.custom.source import Source
@@ -44,6 +45,7 @@ class OwnTable:
     form : what these were made.
     without : how many rows have no picture, by column.
     unreadable : how many of these could not be read.
+    paths : of pictures, by column.
     text_model : of sentence-transformers, by which texts are read; None: by n-grams.
     """
 
@@ -66,6 +68,7 @@ class OwnTable:
     form: PictureColumns | None = None
     without: Mapping[str, int] = field(default_factory=dict)
     unreadable: int = 0
+    paths: tuple[Paths, ...] = ()
     text_model: str | None = None
 
     def __len__(self) -> int:

@@ -18,6 +18,7 @@ from PIL import Image
 from usboost.data.images import Images
 from usboost.data.pooled_images import PooledImages
 from usboost.datasets.custom.columns import Column, is_binary, is_text, plain_type
+from usboost.datasets.custom.picture_paths import Paths
 from usboost.datasets.custom.source import Source, TableFile
 from usboost.datasets.custom.values import Cursor
 from usboost.datasets.files.image_sources import (
@@ -95,7 +96,7 @@ class PictureReader:
     Attributes
     ----------
     unreadable : how many pictures counted as missing since they could not be read.
-    not_found : the first path that led to no file.
+    paths : those that were read.
 
     Raises
     ------
@@ -110,7 +111,7 @@ class PictureReader:
         self._source, self.column, self._form = source, column, form
         self._skip = skip_unreadable
         self.unreadable = 0
-        self.not_found: Path | None = None
+        self.paths = Paths(column)
         self._values: Cursor | None = None
         if isinstance(source, TableFile) and not is_text(plain_type(source.type_of(column))):
             self._values = Cursor(source, column)
@@ -230,7 +231,7 @@ class PictureReader:
 
     def none_at_all(self) -> UsboostError:
         """What to say of a column whose rows all have no picture."""
-        why = f"no file {self.not_found}, say" if self.not_found else "every row is empty"
+        why = f"no file {self.paths.first}, say" if self.paths.first else "every row is empty"
         return UsboostError(
             f"{self._source}: column {self.column!r} holds no picture at all: {why}; correct it"
         )
@@ -259,10 +260,9 @@ class PictureReader:
         if (folder := self._source.folder) is not None:
             value = self._relative(value, folder)
             # what is not there is missing; a path out of the folder is a mistake all the same
-            if is_contained(value) and _is_missing(folder / value):
-                self.not_found = self.not_found or folder / value
-                return None
-            return inside(folder, value, where)
+            is_there = not (is_contained(value) and _is_missing(folder / value))
+            self.paths.add(folder / value, is_there=is_there)
+            return inside(folder, value, where) if is_there else None
         try:
             return base64.b64decode("".join(value.split()), validate=True)
         except binascii.Error as error:

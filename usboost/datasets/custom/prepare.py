@@ -190,6 +190,11 @@ def _split(raw: OwnTable, seed: int) -> dict[str, np.ndarray]:
     """The rows of each split."""
     if raw.split is None and len(raw) < FEWEST:
         raise UsboostError(f"{raw.file} has {len(raw)} rows; {FEWEST} or more can be split")
+    if raw.split is not None and not (raw.split == "test").any():
+        raise UsboostError(
+            f"{raw.file}: no row's split is test, but a dataset is scored on such rows; add them, or leave "
+            "custom.split out"
+        )
     if raw.classes:
         return _split_classes(raw, seed)
     if raw.split is None:

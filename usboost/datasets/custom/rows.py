@@ -14,6 +14,7 @@ from usboost.data.table import Table
 from usboost.data.views import View, Views
 from usboost.datasets.custom.columns import Column, Format, Kind
 from usboost.datasets.custom.encoding import Encoding
+from usboost.datasets.custom.picture_paths import Paths
 from usboost.datasets.custom.picture_set import PictureSet
 from usboost.datasets.custom.pictures import PictureColumns
 from usboost.datasets.custom.source import Source, require
@@ -31,6 +32,7 @@ class Rows:
     first : the position of the first; raw : the raw columns; views : as the model reads them.
     absent : bool (picture columns, n), True where a row has no picture.
     unreadable : how many of these could not be read.
+    paths : of pictures, of this batch and all before it, by column.
     """
 
     first: int
@@ -38,6 +40,7 @@ class Rows:
     views: Views
     absent: np.ndarray
     unreadable: int = 0
+    paths: tuple[Paths, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -106,6 +109,7 @@ class RowReader:
         if form is not None:
             batch = min(batch, max(1, PIXELS // (math.prod(form.shape) * len(readers))))
         names = [*self.kinds, *more, *(reader.column for reader in readers if reader.needs_cells)]
+        paths = tuple(reader.paths for reader in readers)
         first = unreadable = 0
         for raw in source.batches(names, batch):
             n = raw.num_rows
@@ -117,7 +121,8 @@ class RowReader:
                 made.read(readers, range(first, first + n), raw, at=own.start)
                 pictures, absent = made.views(own), made.absent[:, own]
             before, unreadable = unreadable, sum(reader.unreadable for reader in readers)
-            yield Rows(first, raw, self.encoding.views(frame, pictures), absent, unreadable - before)
+            views = self.encoding.views(frame, pictures)
+            yield Rows(first, raw, views, absent, unreadable - before, paths)
             first += n
 
 

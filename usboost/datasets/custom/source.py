@@ -243,7 +243,22 @@ class FrameRows:
         try:
             return pa.array(values, from_pandas=True)
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-            raise UsboostError(f"{self}: column {name!r} holds values of several types: {error}") from None
+            raise UsboostError(f"{self}: {self._cannot(name, values)}") from error
+
+    @staticmethod
+    def _cannot(name: str, values: pd.Series) -> str:
+        """What is wrong with a column that Arrow cannot hold, and what to do."""
+        if isinstance(values.dtype, pd.SparseDtype):
+            return f"column {name!r} is sparse; make it dense, values.sparse.to_dense() say"
+        if values.dtype.kind == "c":
+            return f"column {name!r} is complex; give real and imaginary part as two columns, or drop it"
+        kinds = list(dict.fromkeys(type(each).__name__ for each in values.dropna()))
+        if kinds == ["int"]:
+            return f"column {name!r} holds whole numbers of more than 64 bits; turn it into float or text"
+        return (
+            f"column {name!r} holds values of several types, {', '.join(kinds[:5])}; turn it into numbers or "
+            "text, or drop it"
+        )
 
 
 def require(source: Source, needed: Collection[str]) -> None:
@@ -255,6 +270,8 @@ def require(source: Source, needed: Collection[str]) -> None:
         Naming the columns.
     """
     names = source.names
+    if not names:
+        raise UsboostError(f"{source} is empty")
     if absent := [name for name in needed if name not in names]:
         raise UsboostError(
             f"{source} lacks {_listed(absent)} that the model reads or was asked for; "

@@ -248,6 +248,7 @@ def read_own(
         form=form,
         without=dict(zip(form.columns, map(int, found.absent.sum(axis=1)), strict=True)),
         unreadable=sum(reader.unreadable for reader in readers),
+        paths=tuple(reader.paths for reader in readers),
     )
 
 

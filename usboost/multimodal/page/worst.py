@@ -30,7 +30,7 @@ def worst(
     shown = list(bundle.card.columns)[:_VALUES]
     return [
         {
-            "number": row + 1,
+            "number": int(scored.rows[row]) + 1,
             **said,
             "pictures": pictures.get(row, []),
             "columns": [(name, value_of(scored.frame[name].iloc[row])) for name in shown],
