@@ -351,6 +351,18 @@ def test_a_member_that_is_not_made_for_all_rows_keeps_its_folds():
     assert not model.whole_ and model.n_estimators_ == 3 and not model.members_["few"].whole
 
 
+def test_for_fast_predictions_the_best_member_that_is_made_for_all_rows_is_kept():
+    x, y = load_wine(return_X_y=True)
+    both = {"few": ForFewRows(("S",)), "lgbm": LightGBMBaseline(("S",), n_trees=5), "prior": PriorBaseline()}
+    model = EnsembleClassifier(both, folds=3, fast_predict=True).fit(views(x), y)
+    assert min(model.losses_, key=model.losses_.__getitem__) == "few"
+    assert model.weights_ == {"lgbm": 1.0} and model.n_estimators_ == 1
+    (kept,) = model.fits_["lgbm"]
+    np.testing.assert_array_equal(model.predict_proba(views(x)), kept.predict_proba(views(x)))
+    with pytest.raises(Unsuited, match="up to 130 rows"):
+        EnsembleClassifier({"few": ForFewRows(("S",))}, folds=3, fast_predict=True).fit(views(x), y)
+
+
 def test_a_fit_to_more_rows_than_a_model_is_made_for_leaves_the_one_before():
     x, y = load_wine(return_X_y=True)
     rows = np.random.default_rng(0).permutation(len(y))[:100]

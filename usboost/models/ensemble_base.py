@@ -107,7 +107,7 @@ class Ensemble(ViewsEstimator):
             for name, bag in bags.items()
         }
         if self.fast_predict:
-            self._keep_one(bags, samples, context.callbacks)
+            self._keep_best(bags, samples, context.callbacks)
         self._before = None if self.whole else (bags, inner, without)
         self.best_round_ = sum(map(len, self.fits_.values()))
         self.history_ = [{"round": k + 1, "loss": loss} for k, loss in enumerate(self.losses_.values())]
@@ -144,7 +144,7 @@ class Ensemble(ViewsEstimator):
             if bags[name].takes_whole(self.folds, len(samples.y)) > _time_left(inner.callbacks):
                 return False
             try:
-                return self._keep_one(bags, samples, inner.callbacks)
+                return self._keep_one(name, bags, samples, inner.callbacks)
             except Unsuited:  # for more rows than the one kept had, say
                 return False
         self._complete(bags, samples, inner, lambda: _time_left(inner.callbacks))
@@ -192,15 +192,26 @@ class Ensemble(ViewsEstimator):
                 bags[name].complete(samples, self.folds, inner, place, left() - (spare if turn else 0.0))
         self.whole_ = {name: bags[name].whole for name in heaviest if bags[name].whole}
 
-    def _keep_one(self, bags: Mapping[str, Bag], samples: Samples, callbacks: Sequence[Callback]) -> bool:
-        """The best member, fitted to all rows as far as its fits went, takes the blend's place.
+    def _keep_best(self, bags: Mapping[str, Bag], samples: Samples, callbacks: Sequence[Callback]) -> None:
+        """Let the best member that is made for so many rows take the blend's place."""
+        for name in sorted(self.losses_, key=self.losses_.__getitem__):
+            try:
+                self._keep_one(name, bags, samples, callbacks)
+                return
+            except Unsuited as error:
+                refused = error
+        raise refused
+
+    def _keep_one(
+        self, name: str, bags: Mapping[str, Bag], samples: Samples, callbacks: Sequence[Callback]
+    ) -> bool:
+        """A member, fitted to all rows as far as its fits went, takes the blend's place.
 
         One that is kept already stays where the next is asked to stop before its end.
         """
-        best = min(self.losses_, key=self.losses_.__getitem__)
         # its length is known, and time was left for it
         asked = Asked([each for each in callbacks if math.isinf(each.time_left())])
-        model = for_all_rows(bags[best].typical()).set_params(callbacks=[asked])
+        model = for_all_rows(bags[name].typical()).set_params(callbacks=[asked])
         more = {} if samples.related is None else samples.related.arguments
         model.fit(samples.views, samples.y, None, samples.weights, **more)
         if asked.stopped and self.alone_ is not None:
@@ -208,7 +219,7 @@ class Ensemble(ViewsEstimator):
         began, some = time.perf_counter(), np.arange(min(len(samples.y), ROWS))
         self._of(model, samples.views[some])
         self.alone_ = ROWS * (time.perf_counter() - began) / len(some)
-        self.weights_, self.fits_ = {best: 1.0}, {best: [model]}
+        self.weights_, self.fits_ = {name: 1.0}, {name: [model]}
         return True
 
     @property
