@@ -25,7 +25,7 @@ from usboost.datasets.files.sources import sha256
 from usboost.datasets.prepared import image_store, store
 from usboost.errors import UsboostError
 from usboost.multimodal import drift
-from usboost.multimodal.bundle import Card
+from usboost.multimodal.card import Card
 from usboost.multimodal.prepared import raw_rows
 
 

@@ -33,7 +33,7 @@ from usboost.files import replacing
 from usboost.models.bfv_network import BFV
 from usboost.models.earlyboost import EarlyBoostClassifier
 from usboost.models.gbm_files import load_gbm
-from usboost.multimodal.bundle import Card
+from usboost.multimodal.card import Card
 from usboost.multimodal.fit import margin_of
 from usboost.multimodal.prepared import bundle_of, raw_rows
 

@@ -18,7 +18,7 @@ from mlflow.types import ColSpec, Schema
 from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
 
 from tasks.retry import retry
-from usboost.multimodal.bundle import Card
+from usboost.multimodal.card import Card
 
 _LOGGING = threading.Lock()  # MLflow keeps a model that is logged as code in a global
 

@@ -9,6 +9,7 @@ import pytest
 from tests.multimodal.conftest import run
 from usboost.errors import UsboostError
 from usboost.multimodal import bundle
+from usboost.multimodal.card import Card, Pictures
 from usboost.multimodal.drift import compare
 
 N = 300
@@ -24,7 +25,7 @@ def rows(n: int, seed: int) -> pd.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def card(tmp_path_factory) -> bundle.Card:
+def card(tmp_path_factory) -> Card:
     folder = tmp_path_factory.mktemp("drift")
     rows(N, 0).to_csv(folder / "train.csv", index=False)
     done = run(
@@ -77,7 +78,7 @@ def test_what_has_changed_comes_first_and_says_how(card, tmp_path, column, chang
 
 @pytest.mark.parametrize("picture", ["a.png", b"bytes"])
 def test_missing_pictures_are_counted(card, tmp_path, picture):
-    images = bundle.Pictures(columns=["front", "back"], size=[8, 8], channels=3)
+    images = Pictures(columns=["front", "back"], size=[8, 8], channels=3)
     pictured = card.model_copy(update={"images": images})
     found = rows(200, 1).assign(front=[picture] * 100 + [None] * 100, back=[picture] * 200)
     found.to_parquet(tmp_path / "requests.parquet")

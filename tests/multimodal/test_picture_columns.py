@@ -27,7 +27,7 @@ from usboost.models.persistence import load, save
 from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.multimodal import bundle
 from usboost.multimodal.bundle import Bundle
-from usboost.multimodal.cards import card_of
+from usboost.multimodal.card import card_of
 from usboost.multimodal.models import Pictures, build
 from usboost.multimodal.prepared import bundle_of, raw_rows
 from usboost.multimodal.report import write_report

@@ -8,188 +8,32 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import cached_property
-from operator import not_
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    FiniteFloat,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import ValidationError
 
 from usboost.data.encoding import TableEncoder
 from usboost.data.views import Views
 from usboost.datasets.custom import text_file
-from usboost.datasets.custom.columns import Format, Kind
-from usboost.datasets.custom.dates import DateParts, Part
 from usboost.datasets.custom.encoding import Encoding, added
 from usboost.datasets.custom.picture_paths import Paths
-from usboost.datasets.custom.pictures import PictureColumns
 from usboost.datasets.custom.rows import RowReader
 from usboost.datasets.custom.source import FrameRows, Source
 from usboost.datasets.custom.texts import TextNumbers
-from usboost.datasets.custom.written import DateFormat, NumberFormat, Order
-from usboost.datasets.files.image_sources import Aspect
-from usboost.datasets.prepared.card import EncoderCard
 from usboost.errors import UsboostError
 from usboost.evaluation.calibration import tempered
 from usboost.evaluation.task import TASKS, Task
 from usboost.files import replacing
+from usboost.multimodal.card import Card
 
 KIND = "usboost model of a table"
 CARD, MODEL = "card.json", "model"
-
-_Count = Annotated[int, Field(ge=0)]
-_Ends = Annotated[list[FiniteFloat], Field(min_length=2, max_length=2)]
-_Side = Annotated[int, Field(ge=1, le=4096)]
-
-
-def _is(value: Any) -> Callable[[Any], bool]:
-    """Whether a field has its default, which earlier cards do without."""
-    return lambda found: found is value or bool(found == value)
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="ignore", strict=True)
-
-
-class Imputed(_Part):
-    """The value for a missing number (None: none may be missing), and whether a column marks where."""
-
-    value: FiniteFloat | None
-    indicator: bool
-
-
-class Pictures(_Part):
-    """How pictures are read; see `usboost.datasets.custom.pictures.PictureColumns`."""
-
-    columns: Annotated[list[str], Field(min_length=1)]
-    size: Annotated[list[_Side], Field(min_length=2, max_length=2)]
-    channels: Literal[1, 3]
-    aspect: Aspect = "crop"
-    pooled: bool = False
-
-    @model_validator(mode="before")
-    @classmethod
-    def _one_column(cls, found: Any) -> Any:
-        """Of a prepared dataset's card and of earlier bundles, which name one ``column``."""
-        if isinstance(found, Mapping) and "columns" not in found and "column" in found:
-            return {**found, "columns": [found["column"]]}
-        return found
-
-    @property
-    def form(self) -> PictureColumns:
-        return PictureColumns(tuple(self.columns), self.size[0], self.channels, self.aspect, self.pooled)
-
-
-class Written(_Part):
-    """How the numbers or dates of a column of text are written; see `usboost.datasets.custom.written`."""
-
-    decimal: Literal[".", ","] = "."
-    thousands: Literal[",", ".", "'", " "] = ","
-    unit: Annotated[str, Field(max_length=3)] = ""
-    order: Order | None = None
-
-    @property
-    def form(self) -> Format:
-        if self.order is not None:
-            return DateFormat(self.order)
-        return NumberFormat(self.decimal, self.thousands, self.unit)
-
-
-class Dates(_Part):
-    """What a column of dates becomes; see `usboost.datasets.custom.dates.DateParts`."""
-
-    reference: str
-    parts: Annotated[list[Part], Field(min_length=1)]
-
-    @field_validator("reference")
-    @classmethod
-    def _a_date(cls, found: str) -> str:
-        datetime.fromisoformat(found)
-        return found
-
-    @property
-    def rule(self) -> DateParts:
-        return DateParts(self.reference, tuple(self.parts))
-
-
-class Card(_Part):
-    """What ``card.json`` holds.
-
-    Attributes
-    ----------
-    model : the name of the model; task : what it predicts.
-    classes : the classes' names in the order of its probabilities; none where it predicts a number.
-    label_kind : what labels are in the table, and in answers.
-    temperature : by which probabilities are calibrated, see `usboost.evaluation.calibration`.
-    threshold : of two classes, the probability of the second from which it is the answer; None: the more
-        probable one is.
-    margin : of a number, what is added to a prediction for the ends of an interval that holds 9 in 10 rows.
-    label, dropped : columns of the table that it does not read; weight : of these that of rows' weights, ""
-        without.
-    columns : what each column that it reads holds; images : the columns of pictures.
-    texts_sha256 : of the file that holds what columns of text become.
-    imputation, encoders, dates : how columns become views, see `usboost.datasets.custom.encoding.Encoding`.
-    formats : how numbers and dates that are text are written; missing : further values that count as missing.
-    rows, scores : of the training and the validation rows; the scores are of the latter. Where the model was
-        then fitted to these, too, they are counted as training rows, and none as validation rows.
-    prior : of the training rows, the shares of the classes or the mean, which any model has to beat; none of
-        earlier bundles.
-    history : of the fit's rounds, ``round`` and what was measured of training and validation rows, thinned.
-    seed, table, sha256 : of the fit; the digest is that of the table, "" where it is no single file.
-    """
-
-    format: Literal[1] = 1
-    kind: Literal["usboost model of a table"] = "usboost model of a table"
-    model: str
-    task: Literal["classification", "regression"] = Field("classification", exclude_if=_is("classification"))
-    classes: list[str]
-    label: str
-    label_kind: Literal["bool", "int", "float", "str"] = Field("str", exclude_if=_is("str"))
-    temperature: Annotated[FiniteFloat, Field(gt=0)] = Field(1.0, exclude_if=_is(1.0))
-    threshold: Annotated[FiniteFloat, Field(ge=0, le=1)] | None = Field(None, exclude_if=_is(None))
-    margin: Annotated[list[FiniteFloat], Field(min_length=2, max_length=2)] | None = Field(
-        None, exclude_if=_is(None)
-    )
-    columns: dict[str, Kind]
-    dropped: list[str]
-    weight: str = Field("", exclude_if=not_)
-    images: Pictures | None
-    imputation: dict[str, Imputed]
-    encoders: dict[str, EncoderCard]
-    dates: dict[str, Dates] = Field(default_factory=dict, exclude_if=not_)
-    texts_sha256: str = Field("", exclude_if=not_)
-    formats: dict[str, Written] = Field(default_factory=dict, exclude_if=not_)
-    missing: list[str] = Field(default_factory=list, exclude_if=not_)
-    rows: dict[str, _Count]
-    scores: dict[str, FiniteFloat | None]
-    prior: list[FiniteFloat] = Field(default_factory=list, exclude_if=not_)
-    history: dict[str, list[FiniteFloat]] = Field(default_factory=dict, exclude_if=not_)
-    seed: int
-    table: str
-    sha256: str
-
-    @model_validator(mode="after")
-    def _fits_its_task(self) -> Card:
-        if (self.task == "classification") != (len(self.classes) >= 2):
-            raise ValueError(f"a {self.task} has {len(self.classes)} classes")
-        if self.threshold is not None and len(self.classes) != 2:
-            raise ValueError("a threshold is of two classes")
-        if len({len(values) for values in self.history.values()}) > 1:
-            raise ValueError("the history has not the same rounds throughout")
-        return self
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from usboost.datasets.custom.pictures import check_type
 from usboost.datasets.custom.source import TableFile, require
 from usboost.errors import UsboostError
 from usboost.evaluation import drift
-from usboost.multimodal.bundle import Card
+from usboost.multimodal.card import Card
 
 LEVEL = 0.01
 """How probable one false alarm is among all columns, where nothing has drifted."""

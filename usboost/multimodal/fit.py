@@ -24,7 +24,7 @@ from usboost.models.inner_fits import Asked
 from usboost.models.weights import ClassWeight, class_factors, fit_weighted
 from usboost.multimodal.all_rows import fitted_to_all
 from usboost.multimodal.bundle import Bundle
-from usboost.multimodal.cards import card_of, prior_of
+from usboost.multimodal.card import card_of, prior_of
 from usboost.multimodal.history import history_of
 from usboost.multimodal.models import Pictures, build
 from usboost.multimodal.splits import hold_out

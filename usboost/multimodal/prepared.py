@@ -16,7 +16,8 @@ from usboost.datasets.custom.dates import DateParts
 from usboost.datasets.custom.encoding import SUFFIX, added
 from usboost.datasets.prepared.store import LABEL, task_of
 from usboost.errors import UsboostError
-from usboost.multimodal.bundle import Bundle, Card
+from usboost.multimodal.bundle import Bundle
+from usboost.multimodal.card import Card
 
 IMAGE = "image"
 """The column of pictures of rows that come from no table with one."""
