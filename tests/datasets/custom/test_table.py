@@ -178,6 +178,7 @@ def test_columns_no_learner_reads_are_refused(tmp_path: Path, values: list[Any],
         ([1, "a", 2.5, None] * 10, "holds values of several types, int, str, float; turn it into"),
         ([1j] * N, "is complex; give real and imaginary part as two columns, or drop it"),
         (pd.arrays.SparseArray([0.0] * 39 + [1.0]), "is sparse; make it dense"),
+        ([slice(1)] * N, "holds values of type slice; turn it into numbers or text, or drop it"),
         ([2**70] * N, "holds whole numbers of more than 64 bits; turn it into float or text"),
     ],
 )

@@ -255,10 +255,8 @@ class FrameRows:
         kinds = list(dict.fromkeys(type(each).__name__ for each in values.dropna()))
         if kinds == ["int"]:
             return f"column {name!r} holds whole numbers of more than 64 bits; turn it into float or text"
-        return (
-            f"column {name!r} holds values of several types, {', '.join(kinds[:5])}; turn it into numbers or "
-            "text, or drop it"
-        )
+        what = f"several types, {', '.join(kinds[:5])}" if len(kinds) > 1 else f"type {kinds[0]}"
+        return f"column {name!r} holds values of {what}; turn it into numbers or text, or drop it"
 
 
 def require(source: Source, needed: Collection[str]) -> None:
