@@ -212,6 +212,19 @@ def test_few_rows_are_divided_into_folds(path: Path, table: OwnTable, tmp_path: 
         assert default_folds(read_own(tmp_path / f"{k}.parquet", label="kind", **roles), 0) == 0
 
 
+def test_parts_know_the_groups_of_their_scored_rows(path: Path, tmp_path: Path) -> None:
+    frame = pd.read_parquet(path)
+    patients = np.arange(len(frame)) // 4
+    frame.assign(patient=patients).to_parquet(tmp_path / "t.parquet")
+    grouped = read_own(tmp_path / "t.parquet", label="kind", group="patient")
+    for folds in (0, 3):
+        for train, held, scored in parts_of(grouped, folds, 0):
+            part = part_of(grouped, train, held, scored)
+            assert part.groups is not None and len(part.groups) == len(scored)
+            same = patients[scored][:, None] == patients[scored]
+            np.testing.assert_array_equal(part.groups[:, None] == part.groups, same)
+
+
 def test_a_gain_within_noise_changes_no_settings(tmp_path: Path) -> None:
     own = Trial("m", 0, {"depth": 3}, "finished", 0.5, {"log_loss": 0.5}, [0.4, 0.6, 0.5])
     better = Trial("m", 1, {"depth": 6}, "finished", 0.49, {"log_loss": 0.49}, [0.6, 0.4, 0.47])

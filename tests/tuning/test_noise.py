@@ -28,6 +28,33 @@ def test_draws_are_of_the_same_rows_for_all_trials() -> None:
     assert error_of_difference(list(both[0]), list(both[0] + 3)) == pytest.approx(0, abs=1e-12)
 
 
+def test_rows_of_one_group_are_drawn_together() -> None:
+    rng = np.random.default_rng(2)
+    groups = rng.permutation(np.repeat(np.arange(60), rng.integers(1, 9, 60)))
+    samples: list[np.ndarray] = []
+    drawn(lambda rows: float(samples.append(rows) or 0), len(groups), groups)
+    assert len(samples) == DRAWS
+    for rows in samples:
+        counts = np.bincount(rows, minlength=len(groups))
+        times = [set(counts[groups == each].tolist()) for each in np.unique(groups)]
+        assert all(len(each) == 1 for each in times)  # each row as often as the others of its group
+        assert sum(each.pop() for each in times) == len(np.unique(groups))
+
+
+def test_copies_of_a_row_do_not_make_a_difference_more_certain() -> None:
+    gain = np.random.default_rng(3).normal(size=100)
+    copies = np.repeat(gain, 10)
+
+    def mean(rows: np.ndarray) -> float:
+        return float(copies[rows].mean())
+
+    nothing = [0.0] * DRAWS
+    alone = error_of_difference(nothing, drawn(mean, 1000).tolist())
+    together = error_of_difference(nothing, drawn(mean, 1000, np.repeat(range(100), 10)).tolist())
+    assert together == pytest.approx(gain.std() / 10, rel=0.25)
+    assert alone < together / 2
+
+
 def test_a_sample_without_a_score_is_left_out() -> None:
     assert error_of_difference([1.0, None, 3.0, 4.0], [0.0, 1.0, 1.0, None]) == pytest.approx(np.sqrt(0.5))
     assert error_of_difference([1.0, None], [None, 1.0]) == error_of_difference([], [1.0]) == 0

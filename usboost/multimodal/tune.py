@@ -49,7 +49,9 @@ class Scored:
     task: str
     by: str
 
-    def __call__(self, model: Any, rows: Weighted) -> tuple[dict[str, float], np.ndarray]:
+    def __call__(
+        self, model: Any, rows: Weighted, groups: np.ndarray | None = None
+    ) -> tuple[dict[str, float], np.ndarray]:
         views, labels, weights = rows
         task = TASKS[self.task]
         found = task.predict(model, views)
@@ -58,7 +60,7 @@ class Scored:
             weight = None if weights is None else weights[rows]
             return task.ranked(labels[rows], found[rows], weight)[self.by]
 
-        return task.ranked(labels, found, weights), drawn(score, len(labels))
+        return task.ranked(labels, found, weights), drawn(score, len(labels), groups)
 
 
 def tune(
@@ -179,7 +181,8 @@ def part_of(table: OwnTable, train: np.ndarray, held: np.ndarray, scored: np.nda
 
     stopping = of(held)
     unseen = stopping if scored is held else of(scored)
-    return Part(of(train), stopping, unseen, related_of(table, train))
+    groups = None if table.groups is None else table.groups[scored]
+    return Part(of(train), stopping, unseen, related_of(table, train), groups)
 
 
 def _with(model: Any, fixed: Mapping[str, Any]) -> Any:

@@ -13,10 +13,21 @@ Draws = Sequence[float | None]
 """A trial's score in each sample; None where the sample has none, an AUC of one class say."""
 
 
-def drawn(score: Callable[[np.ndarray], float], n: int) -> np.ndarray:
-    """The score of each bootstrap sample of n rows, float64 (DRAWS,); `score` takes their positions."""
+def drawn(score: Callable[[np.ndarray], float], n: int, groups: np.ndarray | None = None) -> np.ndarray:
+    """The score of each bootstrap sample of n rows, float64 (DRAWS,).
+
+    Parameters
+    ----------
+    score : of rows, given by their positions.
+    groups : codes (n,); whole groups are drawn, as many as there are, since rows of one group are alike.
+    """
     rng = np.random.default_rng(0)
-    return np.array([score(rng.integers(0, n, n)) for _ in range(DRAWS)])
+    if groups is None:
+        return np.array([score(rng.integers(0, n, n)) for _ in range(DRAWS)])
+    sizes = np.unique(groups, return_counts=True)[1]
+    rows = np.split(np.argsort(groups, kind="stable"), np.cumsum(sizes)[:-1])
+    samples = (rng.integers(0, len(rows), len(rows)) for _ in range(DRAWS))
+    return np.array([score(np.concatenate([rows[k] for k in chosen])) for chosen in samples])
 
 
 def error_of_difference(first: Draws, second: Draws) -> float:

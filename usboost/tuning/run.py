@@ -27,19 +27,21 @@ from usboost.models.weights import Weighted, fit_weighted
 from usboost.tuning.rungs import Rungs
 from usboost.tuning.trials import CHECKPOINT, Trial, finite, write_trial
 
-Score = Callable[[Any, Weighted], tuple[Mapping[str, float], np.ndarray]]
-"""All scores of a fitted model on some rows; and of the one that settings are chosen by, `noise.drawn`."""
+Score = Callable[[Any, Weighted, np.ndarray | None], tuple[Mapping[str, float], np.ndarray]]
+"""All scores of a fitted model on some rows and their groups; and of the one that settings are chosen by,
+`noise.drawn`."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Rows to fit to, rows that stop the fit, and rows that are scored, which may be the same; and how those
-    to fit to are related."""
+    """Rows to fit to, rows that stop the fit, and rows that are scored, which may be the same; how those
+    to fit to are related; and the groups of those that are scored."""
 
     train: Weighted
     held: Weighted
     scored: Weighted
     related: Related | None = None
+    groups: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,7 @@ def _fitted(task: Task, job: Job) -> Trial:
             decides = {"model": trial.model, "settings": repr(dict(trial.settings)), "part": k}
             model.set_params(checkpoint=Checkpoint(job.folder / CHECKPOINT / str(k), decides))
         fit_weighted(model, part.train, part.held, part.related)
-        found, draws = task.score(model, part.scored)
+        found, draws = task.score(model, part.scored, part.groups)
         scores.append(found)
         drawn.append(draws)
         if k == 0:
