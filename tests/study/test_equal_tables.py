@@ -88,7 +88,13 @@ def test_numbers_as_on_the_page(value: float, digits: int, sign: str, text: str)
 
 @pytest.mark.parametrize(
     ("case", "heading"),
-    [("lesions", "All lesions"), ("products", "All products"), ("census", "CI-A, 196,294 rows")],
+    [
+        ("lesions-3000", "Lesions, 3,000 rows"),
+        ("products-3000", "Products, 3,000 rows"),
+        ("lesions", "All lesions"),
+        ("products", "All products"),
+        ("census", "CI-A, 196,294 rows"),
+    ],
 )
 def test_the_page_says_what_was_scored(case: str, heading: str) -> None:
     """Every row of the kept scores stands in the page's table with each of its figures."""
