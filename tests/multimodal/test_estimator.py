@@ -125,6 +125,20 @@ def test_scikit_learns_tools(tumours):
     assert doubled.fit(frame, y).score(frame, y) > 0.9
 
 
+def test_large_whole_numbers_stay_different_labels(tumours):
+    frame, y = tumours
+    labels = np.where(y == "benign", 2**60 + 1, 2**60)
+    model = MultimodalClassifier("logistic").fit(frame, labels)
+    assert model.classes_.tolist() == [2**60, 2**60 + 1] and model.score(frame, labels) > 0.9
+
+
+def test_blanks_at_the_ends_of_labels_are_told(tumours):
+    frame, y = tumours
+    with pytest.warns(UserWarning, match="blanks at their ends, which are removed"):
+        model = MultimodalClassifier("logistic").fit(frame, np.char.add(" ", np.asarray(y, dtype=str)))
+    assert model.classes_.tolist() == ["benign", "malignant"] and model.score(frame, y) > 0.9
+
+
 def test_the_threshold_and_the_positive_class(tumours):
     frame, y = tumours
     model = MultimodalClassifier("logistic", threshold=0.9, positive="benign").fit(frame, y)

@@ -136,3 +136,13 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert done.stderr == "note: the model was fitted with weights, 'w'; here each row counts once\n"
     assert "The model was fitted with the weights w; here each row" in (tmp_path / "report.html").read_text()
+
+
+def test_the_prior_is_that_of_all_rows_that_the_saved_fit_has_seen() -> None:
+    own = table(weight="w")
+    for refit in (True, False):
+        fitted = fit(own, "logistic", refit=refit)
+        train, held = hold_out(rows_of(own)[np.flatnonzero(WEIGHT > 0)], 0)
+        rows = np.flatnonzero(WEIGHT > 0)[np.concatenate([train, held]) if refit else train]
+        shares = np.bincount(own.labels[rows], WEIGHT[rows], minlength=2) / WEIGHT[rows].sum()
+        np.testing.assert_allclose(fitted.bundle.card.prior, shares)

@@ -208,7 +208,9 @@ def tune(
         tuned.write(found.models, always, out, what)
         console().print(tuned.rendered(found.models, score))
         means = f"Scores are means of {parts} folds. " if parts else ""
-        say(f"\n{means}Those of the chosen settings are of the rows that chose them, so they are optimistic.")
+        if any(trial.state == "finished" for each in found.models.values() for trial in each.trials):
+            what = "Those of the chosen settings are of the rows that chose them, so they are optimistic."
+            say(f"\n{means}{what}")
         if found.interrupted:
             note("ended before all trials had; the same command goes on from there")
         first = tuned.ranked(found.models)[0]

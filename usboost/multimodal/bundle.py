@@ -102,9 +102,9 @@ class Bundle:
         names = self.card.classes
         if self.card.label_kind == "bool":
             return np.array([name == "True" for name in names])
-        kinds = {"int": np.int64, "float": np.float64}
+        kinds = {"int": int, "float": float}  # int is exact, where float64 is not
         if self.card.label_kind in kinds:
-            return np.array([float(name) for name in names]).astype(kinds[self.card.label_kind])
+            return np.array([kinds[self.card.label_kind](name) for name in names])
         return np.array(names, dtype=object)
 
     def predict(self, rows: pd.DataFrame) -> pd.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -107,6 +108,12 @@ class _Multimodal(BaseEstimator):
                     f"{role}s are given, and the column {names[role]!r}; leave one of them out"
                 )
             column = values.array if isinstance(values, (pd.Series, pd.Index)) else np.asarray(values)
+            if role == "label" and any(isinstance(each, str) and each != each.strip() for each in column):
+                warnings.warn(
+                    "labels have blanks at their ends, which are removed: compare predictions with labels "
+                    "without such blanks",
+                    stacklevel=4,
+                )
             if column.ndim == 2 and column.shape[1] == 1:
                 column = column_or_1d(column, warn=True)
             if column.ndim != 1 or len(column) != len(frame):

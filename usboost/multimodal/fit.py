@@ -171,7 +171,6 @@ def fit(
     if isinstance(model, (ChosenClassifier, ChosenRegressor)):
         model, name, losses = model.chosen_, model.chosen_name_, model.losses_
     # of the fit that was scored, also where another to all rows is saved
-    answers["prior"] = prior_of(table, train)
     answers["history"] = history_of(model)
     rows, best_round = (len(train), len(held)), model.best_round_
     again = None
@@ -191,6 +190,8 @@ def fit(
         if several:
             model.set_params(whole=True)
         rows = (len(train) + len(held), 0)
+    fitted_rows = train if again is None else np.concatenate([train, held])
+    answers["prior"] = prior_of(table, fitted_rows)
     card = card_of(table, encoding, model=name, rows=rows, scores=scores, seed=seed, **answers)
     return Fitted(
         Bundle(model, card, encoding.texts),
