@@ -8,7 +8,6 @@ from datetime import datetime
 from operator import not_
 from typing import Annotated, Any, Literal
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_validator, model_validator
 
 from usboost.datasets.custom import text_file
@@ -20,7 +19,6 @@ from usboost.datasets.custom.pictures import PictureColumns
 from usboost.datasets.custom.written import DateFormat, NumberFormat, Order, plain_form
 from usboost.datasets.files.image_sources import Aspect
 from usboost.datasets.prepared.card import EncoderCard
-from usboost.multimodal.table_rows import weights_of
 
 _Count = Annotated[int, Field(ge=0)]
 _Ends = Annotated[list[FiniteFloat], Field(min_length=2, max_length=2)]
@@ -207,16 +205,6 @@ def card_of(
         "sha256": table.file.digest(),
     }
     return Card.model_validate(card)
-
-
-def prior_of(table: OwnTable, train: np.ndarray) -> list[float]:
-    """The shares of the classes among some rows, or the rows' mean."""
-    labels, weights = table.labels[train], weights_of(table, train)
-    if not table.classes:
-        return [float(np.average(labels, weights=weights))]
-    counts = np.bincount(labels, weights, minlength=len(table.classes))
-    found: list[float] = (counts / counts.sum()).tolist()
-    return found
 
 
 def _pictures(table: OwnTable) -> dict[str, Any] | None:

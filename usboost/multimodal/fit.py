@@ -24,7 +24,7 @@ from usboost.models.inner_fits import Asked
 from usboost.models.weights import ClassWeight, class_factors, fit_weighted
 from usboost.multimodal.all_rows import fitted_to_all
 from usboost.multimodal.bundle import Bundle
-from usboost.multimodal.card import card_of, prior_of
+from usboost.multimodal.card import card_of
 from usboost.multimodal.history import history_of
 from usboost.multimodal.models import Pictures, build
 from usboost.multimodal.splits import hold_out
@@ -191,7 +191,7 @@ def fit(
             model.set_params(whole=True)
         rows = (len(train) + len(held), 0)
     fitted_rows = train if again is None else np.concatenate([train, held])
-    answers["prior"] = prior_of(table, fitted_rows)
+    answers["prior"] = _prior_of(table, fitted_rows)
     card = card_of(table, encoding, model=name, rows=rows, scores=scores, seed=seed, **answers)
     return Fitted(
         Bundle(model, card, encoding.texts),
@@ -272,3 +272,13 @@ def _pictures_help(
             views = views.with_view(name, views[name][order])
     gains = row_losses(labels, task.predict(model, views)) - row_losses(labels, given)
     return mean(gains, weights) > error_of_mean(gains, weights)
+
+
+def _prior_of(table: OwnTable, train: np.ndarray) -> list[float]:
+    """The shares of the classes among some rows, or the rows' mean."""
+    labels, weights = table.labels[train], weights_of(table, train)
+    if not table.classes:
+        return [float(np.average(labels, weights=weights))]
+    counts = np.bincount(labels, weights, minlength=len(table.classes))
+    found: list[float] = (counts / counts.sum()).tolist()
+    return found
