@@ -8,6 +8,8 @@ import pytest
 from sklearn.metrics import log_loss
 
 from tests.conftest import make_views
+from usboost.boosting.callbacks import Callback
+from usboost.boosting.rounds import Round
 from usboost.data.views import Views
 from usboost.models.baselines import NAME, LightGBMBaseline
 from usboost.models.gbm import lightgbm_parameters
@@ -40,6 +42,21 @@ def test_it_stops_after_its_patience_and_keeps_the_best_round(fitted) -> None:
     assert model.n_estimators_ == model.best_round_
     said = log_loss(y[200:], model.predict_proba(views[200:]))
     assert said == pytest.approx(min(losses), rel=1e-6)
+
+
+class StopAt(Callback):
+    def on_round(self, round_: Round) -> bool:
+        return round_.index == 40
+
+
+def test_asked_to_stop_late_it_keeps_the_best_round_all_the_same() -> None:
+    views, y = make_views(2, n=300, seed=1)
+    settings = {"n_trees": 300, "learning_rate": 0.3, "min_samples_leaf": 3, "patience": 300}
+    model = LightGBMBaseline(**settings, callbacks=[StopAt()])
+    model.fit(views[:200], y[:200], (views[200:], y[200:]))
+    losses = [row["risk_val"] for row in model.history_]
+    assert len(losses) == 40 and model.best_round_ == model.n_estimators_ == 1 + int(np.argmin(losses)) < 40
+    assert log_loss(y[200:], model.predict_proba(views[200:])) == pytest.approx(min(losses), rel=1e-6)
 
 
 def test_its_trees_are_lightgbms_own_at_that_round(fitted) -> None:

@@ -147,7 +147,9 @@ class _LightGBM(ViewsEstimator):
             hooks.append(lightgbm.early_stopping(self.patience, verbose=False))
         with watched(self, watch.callbacks):
             booster = lightgbm.train(parameters, train, self.n_trees, valid_sets=held, callbacks=hooks)
-        best = booster.best_iteration if held and booster.best_iteration > 0 else booster.current_iteration()
+        # LightGBM calls the round in which a callback asks to stop its best
+        losses = [row["risk_val"] for row in watch.history] if held else []
+        best = 1 + int(np.argmin(losses)) if losses else booster.current_iteration()
         grown = booster.dump_model(num_iteration=best)["tree_info"]
         trees = [Tree.from_lightgbm(tree, scale=1 / self.learning_rate) for tree in grown]
         self.gbm_ = GradientBoostedTrees(trees, initial, self.learning_rate, n_classes)

@@ -101,7 +101,7 @@ def outside(
 
 
 def limited(name: str) -> bool:
-    """Whether a limit on rounds holds for a model in comparisons: rounds of others are worth as much."""
+    """Whether a limit on rounds means the same for a model as for others, so that comparisons set it."""
     return name in zoo.CATALOGUE and KINDS[zoo.find(name).kind].comparable
 
 

@@ -232,7 +232,7 @@ class FrameRows:
         Raises
         ------
         UsboostError
-            If a column holds values of several types.
+            If a column holds what an Arrow column cannot: values of several types, say.
         """
         table = pa.table({name: self._column(name) for name in names})
         for first in range(0, len(self._frame), size):
