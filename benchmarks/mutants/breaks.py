@@ -189,9 +189,8 @@ REVIEWED = [
     Break(
         "9 LightGBM's best round is ignored",
         LIGHTGBM,
-        # lightgbm.train itself drops what comes after the best round, unless it is told not to
-        "hooks)\n        best = booster.best_iteration if held and booster.best_iteration > 0 else b",
-        "hooks, keep_training_booster=True)\n        best = b",
+        "best = 1 + int(np.argmin(losses)) if losses else booster.current_iteration()",
+        "best = len(losses) if losses else booster.current_iteration()",
         leaks("lightgbm"),
     ),
     # 10, 11 intervals
