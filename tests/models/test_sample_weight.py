@@ -245,8 +245,31 @@ def test_intervals_hold_the_weight_that_is_asked_for() -> None:
     model.fit(views(FIT), Z[FIT], sample_weight=COUNTS[FIT])
     _, held = train_test_split(FIT, test_size=0.5, random_state=0)
     off = np.abs(Z[held] - model.predict(views(held)))
-    repeated = np.sort(np.repeat(off, COUNTS[held]))
-    assert model.margin_ == repeated[int(np.ceil((len(repeated) + 1) * 0.8)) - 1]
+    n = COUNTS[held].sum() ** 2 / (COUNTS[held] ** 2).sum()
+    share = np.ceil((n + 1) * 0.8) / n
+    within = [COUNTS[held][off <= each].sum() / COUNTS[held].sum() >= share - 1e-9 for each in off]
+    assert model.margin_ == off[within].min()
+    for scale in (1e-3, 1e3):
+        other = clone(model).fit(views(FIT), Z[FIT], sample_weight=np.full(N, scale))
+        alike = clone(model).fit(views(FIT), Z[FIT])
+        assert other.margin_ == pytest.approx(alike.margin_, rel=0.1)  # the ridge's penalties have a scale
+        with pytest.raises(UsboostError, match="calibration samples are too few"):
+            clone(model).set_params(calibration_fraction=3).fit(
+                views(FIT), Z[FIT], sample_weight=np.full(N, scale)
+            )
+
+
+def test_a_rank_that_is_whole_is_not_rounded_up() -> None:
+    """.9 · (n + 1) and such are whole for some n, and a little more as floats for some of these."""
+    for n, level, place in ((9, 0.9, 9), (19, 0.95, 19), (99, 0.9, 90), (39, 0.7, 28), (49, 0.58, 29)):
+        y = np.linspace(0, 1, 2 * n) ** 2
+        model = PredictionIntervals(
+            PriorBaselineRegressor(), level=level, method="residuals", calibration_fraction=n
+        )
+        seen = Views({"S": np.zeros((2 * n, 1), np.float32)})
+        model.fit(seen, y)
+        _, held = train_test_split(np.arange(2 * n), test_size=n, random_state=0)
+        assert model.margin_ == np.sort(np.abs(y[held] - model.predict(seen)[0]))[place - 1]
 
 
 def test_a_checkpoint_of_other_weights_is_refused(tmp_path: Path) -> None:

@@ -100,8 +100,25 @@ def test_comparisons_weigh_fits_and_scores() -> None:
 
 def test_margins_hold_weight() -> None:
     rng = np.random.default_rng(1)
-    residuals, counts = rng.normal(size=60), rng.integers(1, 4, 60)
-    assert margin_of(residuals, counts.astype(float)) == margin_of(np.repeat(residuals, counts))
+    residuals, counts = rng.normal(size=600), rng.integers(1, 4, 600).astype(float)
+    low, high = margin_of(residuals, counts)
+    assert counts[(low <= residuals) & (residuals <= high)].sum() / counts.sum() == pytest.approx(0.9, abs=0.01)
+    for n in (10, 19, 20, 39, 59, 60, 600):
+        ranked, k = np.sort(residuals[:n]), max((n + 1) // 20, 1)
+        for equal in (None, np.ones(n), np.full(n, 1e-3), np.full(n, 1e4)):
+            assert margin_of(residuals[:n], equal) == (ranked[k - 1], ranked[n - k])
+
+
+def test_the_scale_of_weights_decides_nothing() -> None:
+    """Shares of a sample add up to 1, a survey's weights to a country: both say how much a row matters."""
+    plain = MultimodalRegressor(model="2wl_ridge", rounds=5).fit(X, Z, sample_weight=WEIGHT)
+    for scale in (1e-3, 1024.0):
+        other = clone(plain).fit(X, Z, sample_weight=WEIGHT * scale)
+        np.testing.assert_allclose(other.predict(X), plain.predict(X), rtol=1e-6)
+        np.testing.assert_allclose(other.bundle_.card.margin, plain.bundle_.card.margin, rtol=1e-6)
+    own = table(weight="w")
+    assert own.weights is not None and own.weights[own.weights > 0].mean() == pytest.approx(1)
+    np.testing.assert_allclose(own.weights / own.weights.max(), WEIGHT / WEIGHT.max())
 
 
 def test_wrong_weights_are_refused() -> None:

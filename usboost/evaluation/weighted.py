@@ -17,14 +17,21 @@ def deviation(values: np.ndarray, weights: np.ndarray | None = None) -> float:
     return float(np.sqrt(mean(np.square(values - mean(values, weights)), weights)))
 
 
+def worth(weights: np.ndarray) -> float:
+    """As many rows of equal weight would give a mean as exact: Kish's (Σw)² / Σw²; at most n."""
+    shares = weights / weights.sum()
+    return float(1 / np.square(shares).sum())
+
+
 def quantile(values: np.ndarray, level: float, weights: np.ndarray | None = None) -> float:
     """Of (n,) numbers, between two of them by linear interpolation, as of each repeated weight times.
 
     With weights that are no whole numbers: the number at position t, from 0, is the first one with more than
-    t of the weight up to and with it.
+    t of the weight up to and with it. Weights that add up to less than they are worth are scaled up to that.
     """
     if weights is None:
         return float(np.quantile(values, level))
+    weights = weights * max(1.0, worth(weights) / weights.sum())
     order = np.argsort(values, kind="stable")
     ranked, ends = values[order], np.cumsum(weights[order])
     place = max(level * (ends[-1] - 1), 0.0)

@@ -17,7 +17,7 @@ from usboost.errors import UsboostError
 from usboost.evaluation.calibration import FOLDS, calibrated, tempered
 from usboost.evaluation.metrics import best_threshold, row_losses
 from usboost.evaluation.task import TASKS, Task
-from usboost.evaluation.weighted import error_of_mean, mean
+from usboost.evaluation.weighted import error_of_mean, mean, worth
 from usboost.models import zoo
 from usboost.models.chosen import ChosenClassifier, ChosenRegressor
 from usboost.models.inner_fits import Asked
@@ -218,11 +218,13 @@ def margin_of(residuals: np.ndarray, weights: np.ndarray | None = None) -> tuple
     Parameters
     ----------
     residuals : true minus predicted, float64 (n,).
-    weights : float64 (n,), positive, how many rows each stands for; by default 1.
+    weights : float64 (n,), positive, of whatever scale; by default equal. The correction is that of as many
+        rows as they are worth (`usboost.evaluation.weighted.worth`).
     """
     order, tail = np.argsort(residuals, kind="stable"), (1 - COVERED) / 2
-    held = np.arange(1, len(order) + 1) if weights is None else np.cumsum(weights[order])
-    k = int(np.floor(tail * (held[-1] + 1)))
+    weights = np.ones(len(order)) if weights is None else weights
+    held = np.cumsum(weights[order] * (worth(weights) / weights.sum()))
+    k = np.floor(tail * (held[-1] + 1) + 1e-9)  # 0.05 · 20 is a little less than 1
     at = np.searchsorted(held, np.array([max(k, 1), held[-1] - k + 1]) - 1e-9)
     low, high = residuals[order[np.minimum(at, len(order) - 1)]]
     return float(low), float(high)

@@ -169,6 +169,12 @@ def weights_of(column: Column) -> np.ndarray:
     return values
 
 
+def scaled(weights: np.ndarray) -> np.ndarray:
+    """Weights (n,) divided so that those of rows that count, of a weight above 0, have a mean of 1."""
+    counted = weights[weights > 0]
+    return weights / counted.mean() if len(counted) else weights
+
+
 def groups_of(column: Column) -> np.ndarray:
     """The column as codes of groups, int64 of shape (n,); none may be missing."""
     return np.unique(column.filled().to_numpy(dtype=str), return_inverse=True)[1].astype(np.int64)

@@ -25,7 +25,7 @@ class Roles:
     missing : further values that count as missing, in all columns.
     group : the column of which rows with the same value are never on two sides of a split.
     time : the column of numbers or dates by which no row is fitted to that is later than one held out.
-    weight : the column of how many rows each row counts as.
+    weight : the column of how much each row counts.
     """
 
     label: str

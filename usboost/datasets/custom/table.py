@@ -23,6 +23,7 @@ from usboost.datasets.custom.labels import (
     targets_of,
     task_of,
     times_of,
+    scaled,
     weights_of,
     with_positive,
 )
@@ -131,6 +132,8 @@ def read_table(
         )
         if name is not None
     }
+    if "weights" in divided:
+        divided["weights"] = scaled(divided["weights"])
     for each in images:
         check_type(file, each)
     frame = pd.DataFrame(features, index=pd.RangeIndex(table.num_rows))
