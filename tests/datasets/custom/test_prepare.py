@@ -18,7 +18,7 @@ from usboost.data.pooled_images import PooledImages
 from usboost.datasets.covertype import shapes
 from usboost.datasets.custom import demo as custom_demo
 from usboost.datasets.custom import prepare as custom
-from usboost.datasets.custom.encoding import complete
+from usboost.datasets.custom.encoding import Encoding, complete
 from usboost.datasets.files.image_sources import load
 from usboost.datasets.files.sources import sha256
 from usboost.datasets.prepared import store
@@ -249,7 +249,7 @@ def test_missing_numbers_become_the_training_median_and_are_told(tmp_path: Path)
     for frame, name in ((made.splits[name], name) for name in custom.SPLITS):
         rows = split == name
         expected = np.where(np.isnan(age[rows]), median, age[rows])
-        np.testing.assert_array_equal(frame["age"], expected.astype(np.float32))
+        np.testing.assert_array_equal(frame["age"], expected)
         np.testing.assert_array_equal(frame["age_missing"], np.isnan(age[rows]))
         np.testing.assert_array_equal(frame["late"], np.where(np.isnan(late[rows]), late_median, late[rows]))
         assert frame["town"].isna().tolist() == [value is None for value in town[rows]]
@@ -272,10 +272,10 @@ def test_new_rows_are_completed_as_the_training_rows(tmp_path: Path) -> None:
     )
     found = complete(rows, rule)
     assert list(found) == ["age", "age_missing", "pay", "town", "same"]
-    assert found["age"].tolist() == [np.float32(rule["age"]["value"]), 3] and found[
+    assert found["age"].tolist() == [rule["age"]["value"], 3] and found[
         "age_missing"
     ].tolist() == [1, 0]
-    assert found["pay"][1] == np.float32(rule["pay"]["value"])
+    assert found["pay"][1] == rule["pay"]["value"]
     assert rows["age"].isna()[0]
 
 
@@ -394,3 +394,14 @@ def test_wrong_pictures_are_named(demo: Path, tmp_path: Path) -> None:
         prepare(demo / "table.csv", None)
     with pytest.raises(UsboostError, match="has 0 columns beside batch, picture; 1 or more"):
         prepare(demo / "table.csv", tmp_path / "w", drop=["weight", "hardness", "colour", "line"])
+
+
+@pytest.mark.parametrize("offset", [20_230_105, 1_700_000_000, -1e12])
+def test_numbers_far_from_0_are_centred_before_they_are_rounded(offset: float) -> None:
+    """A float32 has 24 bits: dates as whole numbers, seconds since 1970 would fall together."""
+    steps = np.arange(200) % 17
+    frame = pd.DataFrame({"t": offset + steps, "gaps": np.where(steps == 3, np.nan, offset + steps)})
+    table = Encoding.fit(frame, ["S"]).views(frame)["S"]
+    expected = (steps - steps.mean()) / steps.std()
+    np.testing.assert_allclose(table.numeric[:, 0], expected, atol=1e-6)
+    assert len(np.unique(table.numeric[steps != 3, 1])) == 16

@@ -140,7 +140,8 @@ def complete(features: pd.DataFrame, imputation: Imputation, parts: Parts | None
 
     Returns
     -------
-    A new frame; numbers are float32, an indicator stands after its column.
+    A new frame; numbers are float64, parts of texts and indicators float32; an indicator stands after its
+    column.
 
     Raises
     ------
@@ -153,7 +154,8 @@ def complete(features: pd.DataFrame, imputation: Imputation, parts: Parts | None
         column, rule = expanded[name], imputation.get(str(name))
         if rule is not None:
             column = column if rule["value"] is None else column.fillna(rule["value"])
-            column = column.astype(np.float32)
+            if column.dtype != np.float32:
+                column = column.astype(np.float64)  # 20230105 and 20230106 are one float32: encoders centre first
         filled.append(column)
         if rule is not None and rule["indicator"]:
             filled.append(expanded[name].isna().astype(np.float32).rename(f"{name}{SUFFIX}"))
