@@ -95,3 +95,22 @@ def test_what_a_person_gives():
         Related.of([1, 2], None, 3)
     with pytest.raises(UsboostError, match="divided in one way"):
         Related.of([1, 2], [1, 2], 2)
+
+
+def test_which_groups_are_held_out_is_drawn():
+    """Also where some groups are of one class, which scikit-learn deals out first, to the first part."""
+    groups = np.repeat(np.arange(40), 6)
+    y = np.where(groups < 8, 1, np.arange(240) % 2)  # 8 groups of one class
+    related = Related(groups=groups)
+    held = [set(groups[related.hold_out(0.2, y, seed)[1]]) for seed in range(30)]
+    often = np.array([sum(each in one for one in held) for each in range(40)])
+    assert len(set(map(frozenset, held))) >= 5
+    assert often.max() < 20  # of 30; 6 are expected
+
+
+def test_of_numbers_the_parts_are_about_as_large():
+    sizes = np.array([60, 40, 20, *[2] * 40])
+    groups = np.repeat(np.arange(len(sizes)), sizes)
+    for seed in range(10):
+        part = Related(groups=groups).parts(3, np.zeros(len(groups), float), seed)
+        assert np.bincount(part).max() <= 200 / 3 + 60 * 2 / 3  # Graham's bound of dealing to the smallest

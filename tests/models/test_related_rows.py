@@ -135,7 +135,7 @@ def test_what_boosting_starts_from_is_not_good_at_groups_that_it_has_not_seen():
     numbers = y + 0.01 * np.random.default_rng(1).normal(size=len(y))
     ridge = RidgeBaseline(("S",)).fit(views, numbers)
     grouped = RidgeBaseline(("S",)).fit(views, numbers, groups=groups)
-    assert ridge.history_[0]["risk_train"] < 0.1 and grouped.history_[0]["risk_train"] > 0.8
+    assert ridge.history_[0]["risk_train"] < 0.1 and grouped.history_[0]["risk_train"] > 0.6
     assert grouped.penalty_ > 10 * ridge.penalty_
     for model, start, target in (
         (TwoWeakLearnerClassifier, LinearBaseline(("S",), penalties=(1e-3,)), y),

@@ -92,7 +92,7 @@ class _Base(BaseEstimator):
             if name not in ("self", "__class__"):
                 setattr(self, name, value)
 
-    def fit(self, x, y, **given):
+    def fit(self, x, y, sample_weight=None, **given):
         self.seen_, self.given_, self.classes_ = len(x), given, np.unique(y)
         self.x_, self.best_iteration, self.best_iteration_ = x, 11, 11
         return self
@@ -116,6 +116,11 @@ class _Kept(_Base):
     def set_params(self, **given):
         self.kept |= given
         return self
+
+
+class Pool:
+    def __init__(self, data, label, cat_features=None, weight=None):
+        self.data, self.label, self.cat_features, self.weight = data, label, cat_features, weight
 
 
 class CLASSIFIER(ClassifierMixin, _Base):
@@ -185,6 +190,14 @@ def test_packages_that_may_be_installed(package, prefix, parameters, stops, tmp_
             assert found.x_.shape[1] == 2 + sum(views["S"].cardinalities)
         if stops:
             assert found.early_stopping_rounds == 50 and len(found.given_["eval_set"][0][0]) == 40
+        if stops:  # validation rows count in early stopping as much as in the scores
+            weights = np.arange(1.0, 121)
+            held = views[80:], labels[80:], weights[80:]
+            given = outside(package, task, views=("S",)).fit(views[:80], labels[:80], held, weights[:80])
+            heard = given.estimator_.given_
+            rows = heard["sample_weight_eval_set"][0] if package == "xgboost" else heard["eval_set"].weight
+            np.testing.assert_array_equal(rows, weights[80:])
+            assert package == "xgboost" or heard["eval_set"].cat_features == [2]
         again = for_all_rows(model).fit(views, labels)  # for as many rounds, none of them watched
         if stops:
             assert again.estimator_.early_stopping_rounds is None

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.multimodal.conftest import numbers, run
 from usboost.errors import UsboostError
-from usboost.multimodal.splits import Rows, folds_of, hold_out
+from usboost.multimodal.splits import Rows, _parts, folds_of, hold_out
 
 
 @st.composite
@@ -85,6 +85,18 @@ def test_the_share_that_is_held_out(known, codes):
 def test_one_group_or_time_is_refused(known, message):
     with pytest.raises(UsboostError, match=message):
         hold_out(Rows(40, **known), 0)
+
+
+def test_fewer_parts_than_folds_are_refused():
+    """Three groups of one row each and one that holds the rest: the parts that are left have no row."""
+    groups = np.array([0] * 9 + [1, 2, 3])
+    for codes, folds in ((np.array([0, 1, 0] * 3 + [1, 1, 0]), 4), (np.repeat([0, 1, 2], [9, 2, 1]), 4)):
+        try:
+            found = list(_parts(Rows(12, codes, groups), folds, 0))
+        except UsboostError as error:
+            assert "ask for" in str(error) and "folds, or leave --group out" in str(error)
+        else:
+            assert all(len(train) and len(test) for train, test in found) and len(found) == folds
 
 
 def test_a_comparison_needs_test_rows_and_a_fit_does_not():

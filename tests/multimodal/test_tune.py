@@ -226,8 +226,8 @@ def test_parts_know_the_groups_of_their_scored_rows(path: Path, tmp_path: Path) 
 
 
 def test_a_gain_within_noise_changes_no_settings(tmp_path: Path) -> None:
-    own = Trial("m", 0, {"depth": 3}, "finished", 0.5, {"log_loss": 0.5}, [0.4, 0.6, 0.5])
-    better = Trial("m", 1, {"depth": 6}, "finished", 0.49, {"log_loss": 0.49}, [0.6, 0.4, 0.47])
+    own = Trial("m", 0, {"depth": 3}, "finished", 0.5, {"log_loss": 0.5}, draws=[0.4, 0.6, 0.5])
+    better = Trial("m", 1, {"depth": 6}, "finished", 0.49, {"log_loss": 0.49}, draws=[0.6, 0.4, 0.47])
     models = {"m": Found("m", float, [own, better])}
     tuned.write(models, {"m": {"seen": 2}}, tmp_path, "a table")
     assert read_settings(tmp_path / tuned.SETTINGS) == {"m": {"seen": 2, "depth": 3}}

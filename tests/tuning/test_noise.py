@@ -28,6 +28,18 @@ def test_draws_are_of_the_same_rows_for_all_trials() -> None:
     assert error_of_difference(list(both[0]), list(both[0] + 3)) == pytest.approx(0, abs=1e-12)
 
 
+def test_folds_have_samples_of_their_own() -> None:
+    """In a table sorted by label rows of one class stand at the same place of every fold."""
+    rng = np.random.default_rng(4)
+    place = np.repeat([0.0, 4.0], 100)  # what a model loses, by the row's place in its fold
+    folds = [place + rng.normal(size=200) for _ in range(5)]
+    both = [
+        drawn(lambda rows, each=each: float(each[rows].mean()), 200, None, k) for k, each in enumerate(folds)
+    ]
+    found = error_of_difference(np.mean(both, axis=0).tolist(), [0.0] * DRAWS)
+    assert found == pytest.approx(np.concatenate(folds).std() / np.sqrt(1000), rel=0.25)
+
+
 def test_rows_of_one_group_are_drawn_together() -> None:
     rng = np.random.default_rng(2)
     groups = rng.permutation(np.repeat(np.arange(60), rng.integers(1, 9, 60)))
@@ -58,6 +70,35 @@ def test_copies_of_a_row_do_not_make_a_difference_more_certain() -> None:
 def test_a_sample_without_a_score_is_left_out() -> None:
     assert error_of_difference([1.0, None, 3.0, 4.0], [0.0, 1.0, 1.0, None]) == pytest.approx(np.sqrt(0.5))
     assert error_of_difference([1.0, None], [None, 1.0]) == error_of_difference([], [1.0]) == 0
+
+
+def test_a_pruned_trial_is_compared_by_the_fold_that_it_knows() -> None:
+    """The first fold may be an easy one: .3 there is no better than .5 on all five."""
+    easy = Found(
+        "m",
+        lambda score: score,
+        [
+            Trial("m", 0, {"depth": 0}, "finished", 0.5, folds=[0.3, 0.55, 0.55, 0.55, 0.55]),
+            Trial("m", 1, {"depth": 1}, "finished", 0.48, folds=[0.29, 0.53, 0.53, 0.53, 0.52]),
+            Trial("m", 2, {"depth": 2}, "pruned", 0.32, folds=[0.32]),
+            Trial("m", 3, {"depth": 3}, "failed"),
+        ],
+    )
+    harder = (0.2 + 0.19) / 2
+    assert [loss for _, loss in easy.losses()] == pytest.approx([0.5, 0.48, 0.32 + harder, 0.32 + harder])
+    assert easy.promising is None and easy.to_beat == pytest.approx(0.48 - harder)
+    good = Trial("m", 2, {"depth": 2}, "pruned", 0.25, folds=[0.25])
+    assert Found("m", easy.loss, [*easy.trials[:2], good]).promising is good
+    hard = Found(
+        "m",
+        lambda score: -score,  # an AUC, say; the first fold is the hardest
+        [
+            Trial("m", 0, {"depth": 0}, "finished", 0.8, folds=[0.7, 0.9]),
+            Trial("m", 1, {"depth": 1}, "pruned", 0.75, folds=[0.75]),
+        ],
+    )
+    assert hard.promising is hard.trials[1]
+    assert Found("m", easy.loss, []).losses() == [] and Found("m", easy.loss, []).to_beat == float("inf")
 
 
 def of(number: int, score: float, draws: Sequence[float], state: State = "finished") -> Trial:

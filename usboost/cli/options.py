@@ -40,7 +40,7 @@ Time = Annotated[
 ]
 Weight = Annotated[
     str | None,
-    typer.Option("--weight", help="Column of numbers: how much each row counts beside the others, 0 for not at all."),
+    typer.Option("--weight", help="Column of numbers: how much each row counts, 0 for not at all."),
 ]
 Split = Annotated[
     str | None, typer.Option("--split", help="Column that says of each row train, val or test.")

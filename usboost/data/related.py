@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.model_selection import GroupKFold, StratifiedGroupKFold
+from sklearn.model_selection import StratifiedGroupKFold
 
 from usboost.errors import UsboostError
 
@@ -120,15 +120,17 @@ class Related:
                 f"rows cannot be divided by group: that needs 2 groups, and 2 rows of a class, but there "
                 f"{'is one group' if found == 1 else f'are {found} groups'}; leave --group out"
             )
-        splitter = (GroupKFold if codes is None else StratifiedGroupKFold)(
-            k, shuffle=True, random_state=seed % 2**32
-        )
+        # of numbers as of one class: groups by chance, and parts of about one size
+        strata = np.zeros(len(self.groups), dtype=np.int64) if codes is None else codes
+        splitter = StratifiedGroupKFold(k, shuffle=True, random_state=seed % 2**32)
         part = np.empty(len(self.groups), dtype=np.int64)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="The least populated class")
-            for index, (_, held) in enumerate(splitter.split(part, codes, self.groups)):
+            for index, (_, held) in enumerate(splitter.split(part, strata, self.groups)):
                 part[held] = index
-        return np.unique(part, return_inverse=True)[1]
+        names, part = np.unique(part, return_inverse=True)
+        # the first part gets the groups with the most rows of one class: which part is first is drawn, too
+        return np.random.default_rng(seed).permutation(len(names))[part]
 
     def folds(self, most: int, y: np.ndarray, seed: int) -> list[Split]:
         """At most so many splits: rows to fit to, among them some of each class, and rows that judge the fit.

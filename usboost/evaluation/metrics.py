@@ -180,8 +180,9 @@ def score(y: np.ndarray, probabilities: np.ndarray, weight: np.ndarray | None = 
     if len(np.unique(y)) < n_classes:
         area = float("nan")
     else:
+        # ranked as they are: what is clipped or divided has other ties
         asked = [1] if n_classes == 2 else range(n_classes)
-        area = float(np.mean([auc(y == k, clipped[:, k], weight) for k in asked]))
+        area = float(np.mean([auc(y == k, probabilities[:, k], weight) for k in asked]))
     return {
         "f1": f1(y, predicted, n_classes, weight),
         "accuracy": accuracy(y, predicted, weight),

@@ -8,6 +8,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+import numpy as np
 from sklearn.base import BaseEstimator, is_classifier, is_regressor
 
 from usboost.errors import UsboostError
@@ -30,6 +31,8 @@ class Package:
     space : of these, by path.
     own_categories : whether it reads categories itself, in frames with columns of that type; else they are
         given as indicators. told_categories : its ``fit``'s argument for their columns, if it has one.
+    weighted : arguments of its ``fit`` for validation rows that have weights: of rows, labels, weights and
+        the columns of categories.
     rows, columns, n_classes : most that it is made for; None for any.
     rows_on_cpu : most that are bearable without a GPU.
     """
@@ -42,6 +45,7 @@ class Package:
     space: Space = field(default_factory=dict)
     own_categories: bool = False
     told_categories: str = ""
+    weighted: Callable[[Any, np.ndarray, np.ndarray, list[int]], dict[str, Any]] | None = None
     rows: int | None = None
     columns: int | None = None
     n_classes: int | None = None
@@ -59,6 +63,15 @@ def _xgboost(threads: int, seed: int) -> dict[str, Any]:
         "n_jobs": threads,
         "random_state": seed,
     }
+
+
+def _held_by_xgboost(x: Any, y: np.ndarray, weights: np.ndarray, categories: list[int]) -> dict[str, Any]:
+    return {"eval_set": [(x, y)], "sample_weight_eval_set": [weights]}
+
+
+def _held_by_catboost(x: Any, y: np.ndarray, weights: np.ndarray, categories: list[int]) -> dict[str, Any]:
+    pool = import_module("catboost").Pool
+    return {"eval_set": pool(x, y, cat_features=categories or None, weight=weights)}
 
 
 def _catboost(threads: int, seed: int) -> dict[str, Any]:
@@ -84,6 +97,7 @@ PACKAGES = {
         best="best_iteration_",
         own_categories=True,
         told_categories="cat_features",
+        weighted=_held_by_catboost,
         space={
             "estimator__depth": Integer(4, 8),
             "estimator__l2_leaf_reg": Real(0.3, 30.0, log=True),
@@ -97,6 +111,7 @@ PACKAGES = {
         length="n_estimators",
         best="best_iteration",
         own_categories=True,
+        weighted=_held_by_xgboost,
         space={
             "estimator__learning_rate": Real(0.01, 0.3, log=True),
             "estimator__max_depth": Integer(2, 10),

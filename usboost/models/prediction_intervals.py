@@ -34,9 +34,9 @@ class PredictionIntervals(ViewsRegressor):
     holds its target with a probability of at least `level`, whatever the regressor and the distribution
     (Vovk et al. 2005; Romano, Patterson and Candès 2019). This is so on average over samples and over
     calibration sets; it is promised neither for each group of samples, nor where new samples are unlike.
-    Samples of weight w are w samples in the fits. Among the scores weights are shares, whatever their scale: n is
-    what the calibration samples are worth (Kish's (Σw)² / Σw²), and the score is the first one up to which the
-    share is ⌈(n + 1) · level⌉/n. The prediction itself is of another
+    Samples of weight w are w samples in the fits. Among the scores weights are shares, whatever their scale:
+    n is what the calibration samples are worth (Kish's (Σw)² / Σw²), and the score is the first one up to
+    which the share is ⌈(n + 1) · level⌉/n. The prediction itself is of another
     fit than the limits of "quantiles", and may lie outside of them.
 
     Parameters

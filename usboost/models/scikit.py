@@ -101,10 +101,14 @@ class _Scikit(MatrixOnViews):
         with watched(self, watch.callbacks):
             given = self._hooks(watch.callbacks)
             told = not given
+            categories = list(range(len(self.mean_), x.shape[1])) if self.own_categories_ else []
             if held is not None and self.stops_early:
                 given |= {"eval_set": [held], "verbose": False}
+                weigh = None if known is None else known.weighted
+                if weigh is not None and context.held_weights is not None:
+                    given |= weigh(held[0], held[1], context.held_weights, categories)
             if known is not None and self.own_categories_ and known.told_categories:
-                given[known.told_categories] = list(range(len(self.mean_), x.shape[1]))
+                given[known.told_categories] = categories
             ready = self._ready(y, context.apart)
             if weights is not None:
                 if not has_fit_parameter(ready, "sample_weight"):

@@ -370,8 +370,8 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
         y : (n,) labels; rows whose label is missing are left out
         groups : (n,), optional; rows of one group are never on both sides of a split, also inside the fit
         times : (n,), optional; the later rows are those for early stopping, and judge fits inside the fit
-        sample_weight : (n,) numbers of at least 0, optional; how much each row counts beside the others, 0 for
-            not at all. They are divided so that the mean of the others is 1.
+        sample_weight : (n,) numbers of at least 0, optional; how much each row counts, 0 for not at all.
+            Those above 0 are divided by their mean.
 
         Raises
         ------

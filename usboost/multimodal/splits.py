@@ -143,5 +143,10 @@ def _grouped(rows: Rows, folds: int, seed: int) -> Iterator[tuple[np.ndarray, np
             f"{found}; ask for fewer folds, or leave --group out"
         )
     part = Related(groups=rows.groups).parts(folds, rows.codes, seed)
+    if (most := int(part.max()) + 1) < folds:
+        raise UsboostError(
+            f"the {found} groups, some with most rows of a class, make {most} parts and not {folds}; "
+            f"ask for {most} folds, or leave --group out"
+        )
     for k in range(folds):
         yield np.flatnonzero(part != k), np.flatnonzero(part == k)

@@ -50,7 +50,7 @@ class Scored:
     by: str
 
     def __call__(
-        self, model: Any, rows: Weighted, groups: np.ndarray | None = None
+        self, model: Any, rows: Weighted, groups: np.ndarray | None = None, part: int = 0
     ) -> tuple[dict[str, float], np.ndarray]:
         views, labels, weights = rows
         task = TASKS[self.task]
@@ -60,7 +60,7 @@ class Scored:
             weight = None if weights is None else weights[rows]
             return task.ranked(labels[rows], found[rows], weight)[self.by]
 
-        return task.ranked(labels, found, weights), drawn(score, len(labels), groups)
+        return task.ranked(labels, found, weights), drawn(score, len(labels), groups, part)
 
 
 def tune(

@@ -13,15 +13,19 @@ Draws = Sequence[float | None]
 """A trial's score in each sample; None where the sample has none, an AUC of one class say."""
 
 
-def drawn(score: Callable[[np.ndarray], float], n: int, groups: np.ndarray | None = None) -> np.ndarray:
+def drawn(
+    score: Callable[[np.ndarray], float], n: int, groups: np.ndarray | None = None, part: int = 0
+) -> np.ndarray:
     """The score of each bootstrap sample of n rows, float64 (DRAWS,).
 
     Parameters
     ----------
     score : of rows, given by their positions.
     groups : codes (n,); whole groups are drawn, as many as there are, since rows of one group are alike.
+    part : the number of the rows' fold. Each has samples of its own: with equal ones, rows that stand at the
+        same place of their folds, of one class say, would be drawn together.
     """
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng([0, part])
     if groups is None:
         return np.array([score(rng.integers(0, n, n)) for _ in range(DRAWS)])
     sizes = np.unique(groups, return_counts=True)[1]

@@ -27,9 +27,9 @@ from usboost.models.weights import Weighted, fit_weighted
 from usboost.tuning.rungs import Rungs
 from usboost.tuning.trials import CHECKPOINT, Trial, finite, write_trial
 
-Score = Callable[[Any, Weighted, np.ndarray | None], tuple[Mapping[str, float], np.ndarray]]
-"""All scores of a fitted model on some rows and their groups; and of the one that settings are chosen by,
-`noise.drawn`."""
+Score = Callable[[Any, Weighted, np.ndarray | None, int], tuple[Mapping[str, float], np.ndarray]]
+"""All scores of a fitted model on some rows, given their groups and the number of their part; and of the one
+that settings are chosen by, `noise.drawn`."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,8 @@ class Job:
     ----------
     folder : of the trial.
     limits : see `Rungs`; of the first part's fit.
-    to_beat : the least loss so far; a pruned fit that lost less is kept, as it may be the best in the end.
+    to_beat : what the best trial so far may be thought to have lost on the first part; a pruned fit that lost
+        less is kept, as it may be the best in the end.
     deadline : a time (`time.time`) after which no round begins.
     """
 
@@ -133,7 +134,7 @@ def _fitted(task: Task, job: Job) -> Trial:
             decides = {"model": trial.model, "settings": repr(dict(trial.settings)), "part": k}
             model.set_params(checkpoint=Checkpoint(job.folder / CHECKPOINT / str(k), decides))
         fit_weighted(model, part.train, part.held, part.related)
-        found, draws = task.score(model, part.scored, part.groups)
+        found, draws = task.score(model, part.scored, part.groups, k)
         scores.append(found)
         drawn.append(draws)
         if k == 0:
@@ -147,7 +148,8 @@ def _fitted(task: Task, job: Job) -> Trial:
         raise UsboostError(f"its {task.by} is no finite number")
     state = "pruned" if rungs.pruned else "finished"
     known = [float(each) if np.isfinite(each) else None for each in np.mean(drawn, axis=0)]
-    return trial.of(state=state, score=means[task.by], scores=means, draws=known)
+    folds = [float(each[task.by]) for each in scores]
+    return trial.of(state=state, score=means[task.by], scores=means, folds=folds, draws=known)
 
 
 def is_one_fit(model: Any) -> bool:

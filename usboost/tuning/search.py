@@ -88,14 +88,34 @@ class Found:
 
     def losses(self) -> list[tuple[Mapping[str, Any], float]]:
         """Settings and loss of each trial; a failed one has lost as much as the worst."""
-        known = [self.loss(each.score) for each in self.trials if each.score is not None]
+        lost = [self._lost(each) for each in self.trials]
+        worst = max((each for each in lost if each is not None), default=0.0)
         return [
-            (each.settings, max(known) if each.score is None else self.loss(each.score))
-            for each in self.trials
+            (each.settings, worst if loss is None else loss)
+            for each, loss in zip(self.trials, lost, strict=True)
         ]
 
+    @property
+    def to_beat(self) -> float:
+        """What the best trial may be thought to have lost on the first fold; infinite if there is none."""
+        best = self._lost(self.best) if self.best else None
+        return float("inf") if best is None else best - self._harder
+
+    @property
+    def _harder(self) -> float:
+        """How much more finished trials lost on all folds than on the first one, on average."""
+        done = [each for each in self.trials if each.state == "finished" and each.score is not None]
+        more = [self.loss(each.score or 0.0) - self.loss(each.folds[0]) for each in done if each.folds]
+        return sum(more) / len(more) if more else 0.0
+
+    def _lost(self, trial: Trial) -> float | None:
+        """A trial's loss; of a pruned one, which knows one fold, what it may be thought to lose on all."""
+        if trial.score is None:
+            return None
+        return self.loss(trial.score) + (self._harder if trial.state == "pruned" else 0.0)
+
     def _best(self, among: Sequence[Trial]) -> Trial | None:
-        return min(among, key=lambda each: self.loss(each.score or 0.0), default=None)
+        return min(among, key=lambda each: self._lost(each) or 0.0, default=None)
 
 
 @dataclass(frozen=True)
@@ -204,10 +224,8 @@ def _batch(k: int, task: Task, space: Space, found: Found, kept: Trials, plan: P
     if plan.prune and earlier.trials:
         seen = [(each.risks, each.end if each.state == "finished" else None) for each in earlier.trials]
         bounds = limits(seen, earlier.trials[0].rounds)
-    best = earlier.best
-    to_beat = float("inf") if best is None or best.score is None else found.loss(best.score)
     return [
-        Job(trial, kept.place(trial.number), bounds, to_beat, plan.deadline)
+        Job(trial, kept.place(trial.number), bounds, earlier.to_beat, plan.deadline)
         for trial in found.trials[first:last]
         if trial.state == "proposed"
     ]

@@ -30,6 +30,7 @@ class Trial:
     settings : values by parameter path.
     state : "proposed" until its fit has ended; "pruned" if that was ended at a rung.
     score : by which settings are chosen; scores : all scores of the same rows, their means over folds.
+    folds : the score of each fold, of a pruned trial of the first one only, as is then `score`.
     draws : the score in samples of these rows, see `usboost.tuning.noise`.
     risks : the fit's lowest validation risk by rung of rounds; end : the one it ended with.
     rounds, best_round : that were fitted, and the one kept, of the first fold.
@@ -43,6 +44,7 @@ class Trial:
     state: State = "proposed"
     score: float | None = None
     scores: Mapping[str, float] = field(default_factory=dict)
+    folds: Sequence[float] = ()
     draws: Sequence[float | None] = ()
     risks: Mapping[int, float] = field(default_factory=dict)
     end: float | None = None

@@ -306,6 +306,16 @@ NUMBERS = {
     "long digits": Case(
         text(x=["9007199254740993", "9007199254740992"]), {"x": category("9007199254740993")}
     ),
+    "long digits beside a missing value": Case(
+        typed(x=[2**53 + 1, 2**53, None]),
+        {"x": category("9007199254740993", "9007199254740992", None)},
+        {"categorical": ["x"]},
+    ),
+    "long digits, some of which are missing": Case(
+        typed(x=[2**53 + 1, 2**53, -1]),
+        {"x": category("9007199254740993", "9007199254740992", None)},
+        {"categorical": ["x"], "missing": ["-1"]},
+    ),
     "infinity": Case(text(x=["1", "inf"]), "row 2 .*holds infinity"),
     "decimals": Case(typed(x=[decimal.Decimal("1.50"), decimal.Decimal("2.25")]), {"x": HALF}),
     "nullable whole numbers": Case(typed(x=pa.array([1, None], pa.int16())), {"x": number(1, NAN)}),

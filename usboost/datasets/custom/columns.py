@@ -55,12 +55,14 @@ class Column:
 
     def plain(self) -> pd.Series:
         """Values as pandas holds them, None or NaN where missing; strings without the spaces around them."""
-        series = self.cells.cast(self.type).to_pandas()
+        # whole numbers stay whole beside a missing one: as float64 those above 2⁵³ would fall together
+        series = self.cells.cast(self.type).to_pandas(integer_object_nulls=True)
         if is_text(self.type):
             series = series.str.strip()
             series = series.mask(series == "") if self.source.as_text else series
             return series.mask(series.isin(list(self.missing))) if self.missing else series
         if self.missing and is_number(self.type):
+            series = series.astype(object) if pa.types.is_integer(self.type) else series
             return series.mask(series.map(text_of, na_action="ignore").isin(list(self.missing)))
         return series
 

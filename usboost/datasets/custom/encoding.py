@@ -154,8 +154,8 @@ def complete(features: pd.DataFrame, imputation: Imputation, parts: Parts | None
         column, rule = expanded[name], imputation.get(str(name))
         if rule is not None:
             column = column if rule["value"] is None else column.fillna(rule["value"])
-            if column.dtype != np.float32:
-                column = column.astype(np.float64)  # 20230105 and 20230106 are one float32: encoders centre first
+            if column.dtype != np.float32:  # in which 20230105 and 20230106 are one: encoders centre first
+                column = column.astype(np.float64)
         filled.append(column)
         if rule is not None and rule["indicator"]:
             filled.append(expanded[name].isna().astype(np.float32).rename(f"{name}{SUFFIX}"))

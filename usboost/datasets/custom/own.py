@@ -36,8 +36,8 @@ class OwnTable:
     label_kind : what the labels were: "bool", "int", "float" or "str".
     said : why this is the task, where nobody said it.
     split : the split of each row as given, str of shape (n,), or None.
-    groups, times, weights : of each row, int64 codes, sortable, and float64 of mean 1 over the rows that count, of
-        shape (n,), or None.
+    groups, times, weights : of each row, int64 codes, sortable, and float64 of mean 1 over the rows that
+        count, of shape (n,), or None.
     rows : the position of each row in the file, int64 of shape (n,); rows without a label are not in it.
     unlabelled : how many rows have no label.
     formats : how numbers and dates are written, of the features that are text in a form of their own.

@@ -19,11 +19,11 @@ from usboost.datasets.custom.labels import (
     classes_of,
     groups_of,
     label_kind,
+    scaled,
     splits_of,
     targets_of,
     task_of,
     times_of,
-    scaled,
     weights_of,
     with_positive,
 )
