@@ -23,7 +23,7 @@ def add_scores(
     trigger = EarlyTrigger(threshold=chosen.threshold, by=chosen.trigger).use(estimator)
     for split in scores:
         views, y = splits[split]
-        mean, accuracy, earliness = trigger.score(views, estimator.classes_[y])
+        mean, accuracy, earliness = trigger.figures(views, estimator.classes_[y])
         scores[split] |= {"harmonic_mean": mean, "early_accuracy": accuracy, "earliness": earliness}
         for row, predicted in zip(estimator.history_, estimator.staged_predict(views), strict=True):
             row[f"accuracy_{split}"] = float(np.mean(predicted == estimator.classes_[y]))

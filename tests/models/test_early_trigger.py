@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from statistics import harmonic_mean as mean_of_two
 from typing import Any
 
@@ -15,6 +16,7 @@ from sklearn.model_selection import GridSearchCV
 from usboost.errors import UsboostError
 from usboost.models.early_trigger import EarlyTrigger, harmonic_mean
 from usboost.models.earlyboost import EarlyBoostClassifier
+from usboost.models.persistence import save
 
 
 def sequences(n_classes: int, n: int = 60, frames: int = 6, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -104,7 +106,8 @@ def test_the_figures_of_score(which: tuple[int, str], by: str, threshold: float,
             answer, t = rule.classifier_.predict(x[None, :length])[0], length
         right.append(answer == label)
         shares.append(t / length)
-    hm, accuracy, earliness = rule.score(given_X, y)
+    hm, accuracy, earliness = rule.figures(given_X, y)
+    assert rule.score(given_X, y) == hm
     assert accuracy == pytest.approx(np.mean(right))
     assert earliness == pytest.approx(np.mean(shares))
     assert hm == pytest.approx(mean_of_two([accuracy, 1 - earliness]))
@@ -120,9 +123,9 @@ def test_the_harmonic_mean_is_of_accuracy_and_one_minus_earliness() -> None:
 def test_extreme_thresholds() -> None:
     X, y = sequences(3, seed=3)
     first, last = trigger((3, "auto"), "probability", 0.0), trigger((3, "auto"), "margin", 1e9)
-    assert first.score(X, y)[2] == pytest.approx(1 / 6)
+    assert first.figures(X, y)[2] == pytest.approx(1 / 6)
     assert first.predict(X[:, :1])[1].all()
-    hm, accuracy, earliness = last.score(X, y)
+    hm, accuracy, earliness = last.figures(X, y)
     assert (hm, earliness) == (0.0, 1.0)
     assert accuracy == MODELS[3, "auto"].score(X, y)
     assert not last.predict(X[:, :5])[1].any()
@@ -131,7 +134,7 @@ def test_extreme_thresholds() -> None:
 
 def test_later_is_surer() -> None:
     X, y = sequences(3, n=300, seed=3)
-    figures = [trigger((3, "auto"), "margin", level).score(X, y) for level in (0.0, 1.0, 2.0, 4.0)]
+    figures = [trigger((3, "auto"), "margin", level).figures(X, y) for level in (0.0, 1.0, 2.0, 4.0)]
     earliness = [e for _, _, e in figures]
     assert earliness == sorted(earliness)
     assert figures[-1][1] > figures[0][1]
@@ -162,15 +165,14 @@ def test_scikit_learns_search_finds_a_threshold() -> None:
     search = GridSearchCV(
         EarlyTrigger(EarlyBoostClassifier()),
         {"threshold": [0.4, 0.7, 1.0]},
-        scoring=lambda rule, X, y: rule.score(X, y)[0],
         cv=3,
     ).fit(X, y)
     assert search.best_params_["threshold"] < 1.0
     assert clone(search.best_estimator_).get_params()["by"] == "probability"
-    assert EarlyTrigger().fit(X, y).score(X, y)[1] > 0.5
+    assert EarlyTrigger().fit(X, y).figures(X, y)[1] > 0.5
 
 
-def test_mistakes_are_named() -> None:
+def test_mistakes_are_named(tmp_path: Path) -> None:
     X, y = sequences(3)
     for change, said in (
         ({"by": "luck"}, "goes by 'probability' or 'margin', not 'luck'"),
@@ -185,6 +187,8 @@ def test_mistakes_are_named() -> None:
         rule.score(X, y[:5])
     with pytest.raises(UsboostError, match="trained on 6"):
         rule.predict(np.zeros((1, 7, 2)))
+    with pytest.raises(UsboostError, match="has no file form; save its classifier_, and give the loaded one"):
+        save(rule, tmp_path / "rule")
     stream = rule.stream(2)
     with pytest.raises(UsboostError, match=r"a row for each of the 2 sequences, not \(3, 2\)"):
         stream.feed(np.zeros((3, 2)))

@@ -17,6 +17,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from usboost import MultimodalClassifier, MultimodalRegressor, UsboostError
 from usboost.multimodal import bundle
+from usboost.multimodal.in_python import in_python
 
 DRAWN = {
     "check_sample_weight_equivalence_on_dense_data": "the rows for early stopping are drawn one by one, "
@@ -150,7 +151,7 @@ def test_the_threshold_and_the_positive_class(tumours):
     with pytest.raises(UsboostError, match="has no such class; it has"):
         MultimodalClassifier(positive="unknown").fit(frame, y)
     three = np.where(np.arange(len(y)) % 3, y, "other")
-    with pytest.raises(UsboostError, match="has 3 classes, but --positive is one of two; leave it out"):
+    with pytest.raises(UsboostError, match="has 3 classes, but `positive` is one of two; leave it out"):
         MultimodalClassifier(positive="benign").fit(frame, three)
 
 
@@ -231,3 +232,37 @@ def test_fitted_again_to_all_rows(tumours, model):
     if model in ("logistic", "linear_trees"):
         penalties = [getattr(each, "start_", None) or each for each in (kept, first.bundle_.model)]
         assert penalties[0].penalty_ == penalties[1].penalty_
+
+
+def test_messages_name_parameters_not_options():
+    rng = np.random.default_rng(0)
+    frame, y = pd.DataFrame(rng.normal(size=(60, 2)), columns=["a", "b"]), rng.normal(size=60)
+    with pytest.raises(UsboostError, match=r"predict the number instead \(`MultimodalRegressor`\)"):
+        MultimodalClassifier().fit(frame, y)
+    with pytest.raises(UsboostError, match=r"predict classes instead \(`MultimodalClassifier`\)"):
+        MultimodalRegressor().fit(frame, np.where(y > 0, "p", "n"))
+    with pytest.raises(UsboostError, match=r"there is one group.*; leave `group` out"):
+        MultimodalClassifier().fit(frame, y > 0, groups=np.zeros(60))
+    said = in_python("here 'x'; count it as missing with --missing 'x', or use --pool-images (--image)")
+    assert said == "here 'x'; count it as missing with `missing='x'`, or use `pool_images` (`images`)"
+
+
+def test_dates_are_no_labels():
+    frame = pd.DataFrame({"a": np.arange(60.0)})
+    days = pd.Series(pd.date_range("2024-01-01", periods=2).repeat(30))
+    for y in (days, days.to_numpy(), days.dt.tz_localize("UTC"), days - days[0]):
+        with pytest.raises(UsboostError, match="y holds dates or durations; give"):
+            MultimodalClassifier().fit(frame, y)
+    model = MultimodalClassifier("logistic").fit(frame, days.astype(str))
+    assert model.score(frame, days.astype(str)) > 0.9
+
+
+def test_an_array_has_the_columns_of_a_frame_that_are_only_counted():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(80, 3))
+    y = x[:, 0] > 0
+    for fitted_to in (x, pd.DataFrame(x)):
+        model = MultimodalClassifier("logistic").fit(fitted_to, y)
+        np.testing.assert_array_equal(model.predict_proba(x), model.predict_proba(fitted_to))
+        with pytest.raises(UsboostError, match="X has 2 features, but MultimodalClassifier is expecting 3"):
+            model.predict(x[:, :2])

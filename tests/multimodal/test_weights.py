@@ -139,6 +139,7 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     more = ["--model", "logistic", "--class-weight", "balanced", "--out", str(out)]
     done = CliRunner().invoke(app, ["fit", *words, *more])
     assert done.exit_code == 0, done.output
+    assert f"{(WEIGHT == 0).sum()} rows have the weight 0 and take no part" in done.stderr
     frame = pd.read_csv(path)
     own = read_own(path, label="label", weight="w")
     expected = fit(own, "logistic", class_weight="balanced")

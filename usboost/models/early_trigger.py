@@ -44,6 +44,8 @@ class EarlyTrigger(ClassifierMixin, BaseEstimator):
     classes_ : array of the K labels
     """
 
+    instead_of_a_file = "save its classifier_, and give the loaded one to `EarlyTrigger(…).use`"
+
     def __init__(
         self,
         classifier: EarlyBoostClassifier | None = None,
@@ -111,7 +113,11 @@ class EarlyTrigger(ClassifierMixin, BaseEstimator):
         codes = np.where(stream.decided, stream.codes, stream.scores.codes())
         return self.classes_[codes], np.where(stream.decided, stream.times, sequences.lengths)
 
-    def score(self, X: Any, y: Any, sample_weight: None = None) -> tuple[float, float, float]:
+    def score(self, X: Any, y: Any, sample_weight: None = None) -> float:
+        """The harmonic mean of `figures`, by which scikit-learn's searches can choose the threshold."""
+        return self.figures(X, y)[0]
+
+    def figures(self, X: Any, y: Any) -> tuple[float, float, float]:
         """(harmonic mean, accuracy, earliness) on complete sequences with labels y.
 
         Earliness is the mean of t_i/T_i, the share of each sequence that was read. The harmonic mean

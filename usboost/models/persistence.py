@@ -107,10 +107,8 @@ def load(folder: Path | str) -> Any:
 
 def _check_known(cls: type) -> None:
     if MODELS.kind_of(cls) is None:
-        raise UsboostError(
-            f"{cls.__name__} has no file form; a model of your own is known by "
-            "usboost.models.base.MODELS.register"
-        )
+        own = "a model of your own is known by usboost.models.base.MODELS.register"
+        raise UsboostError(f"{cls.__name__} has no file form; {getattr(cls, 'instead_of_a_file', own)}")
 
 
 def _fitted(name: str, value: Any) -> Any:

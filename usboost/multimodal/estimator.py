@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import pandas as pd
-from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, column_or_1d
@@ -26,6 +25,7 @@ from usboost.models import zoo
 from usboost.multimodal import bundle as bundles
 from usboost.multimodal.bundle import Bundle
 from usboost.multimodal.fit import fit as fit_table
+from usboost.multimodal.in_python import frame_of, parameters_named
 from usboost.multimodal.models import Pictures
 
 LABEL = "label"
@@ -69,6 +69,10 @@ class _Multimodal(BaseEstimator):
     n_features_in_: int
 
     def _fit(self, X: Any, y: Any, groups: Any, times: Any, weights: Any, **answers: Any) -> Self:
+        with parameters_named():
+            return self._fitted(X, y, groups, times, weights, **answers)
+
+    def _fitted(self, X: Any, y: Any, groups: Any, times: Any, weights: Any, **answers: Any) -> Self:
         limit = [] if self.time_limit is None else [TimeLimit(self.time_limit)]
         frame = self._frame(X, reset=True)
         if len(frame) < FEWEST:
@@ -112,8 +116,10 @@ class _Multimodal(BaseEstimator):
                 warnings.warn(
                     "labels have blanks at their ends, which are removed: compare predictions with labels "
                     "without such blanks",
-                    stacklevel=4,
+                    stacklevel=5,
                 )
+            if role == "label" and column.dtype.kind in "mM":
+                raise UsboostError("y holds dates or durations; give numbers, or y.astype(str) as classes")
             if column.ndim == 2 and column.shape[1] == 1:
                 column = column_or_1d(column, warn=True)
             if column.ndim != 1 or len(column) != len(frame):
@@ -150,45 +156,28 @@ class _Multimodal(BaseEstimator):
         return {}
 
     def _frame(self, X: Any, *, reset: bool = False) -> pd.DataFrame:
-        """X as a DataFrame; the columns of an array are called x0, x1, …"""
-        if not isinstance(X, pd.DataFrame):
-            X = self._of_array(X, reset)
-        X = X.rename(columns=str)
+        """X as a DataFrame, see `frame_of`; one to be fitted to tells its columns."""
+        frame = frame_of(X, None if reset else list(self.feature_names_in_))
         if reset:
-            if not len(X) or not X.shape[1]:
-                few = "0 sample(s)" if not len(X) else "0 feature(s)"
-                raise UsboostError(f"X has {few} (shape={X.shape}) while a minimum of 1 is required.")
-            self.n_features_in_ = X.shape[1]
-            self.feature_names_in_ = np.asarray(X.columns, dtype=object)
-        return X
-
-    def _of_array(self, X: Any, reset: bool) -> pd.DataFrame:
-        """The columns of an array (n, p), called x0, x1, …"""
-        if issparse(X):
+            if not len(frame) or not frame.shape[1]:
+                few = "0 sample(s)" if not len(frame) else "0 feature(s)"
+                raise UsboostError(f"X has {few} (shape={frame.shape}) while a minimum of 1 is required.")
+            self.n_features_in_ = frame.shape[1]
+            self.feature_names_in_ = np.asarray(frame.columns, dtype=object)
+        elif not isinstance(X, pd.DataFrame) and frame.shape[1] != self.n_features_in_:
             raise UsboostError(
-                "X is a sparse matrix, which is not supported; give X.toarray() or a DataFrame"
-            )
-        array = np.asarray(X)
-        if array.ndim != 2:
-            raise UsboostError(
-                f"Expected 2D array or DataFrame, got {array.ndim}D array instead. Reshape your data with "
-                "X.reshape(-1, 1) if it has a single column, or X.reshape(1, -1) if it is a single row."
-            )
-        if np.iscomplexobj(array):
-            raise UsboostError("Complex data not supported; give real and imaginary part as two columns")
-        if not reset and array.shape[1] != self.n_features_in_:
-            raise UsboostError(
-                f"X has {array.shape[1]} features, but {type(self).__name__} is expecting "
+                f"X has {frame.shape[1]} features, but {type(self).__name__} is expecting "
                 f"{self.n_features_in_} features as input"
             )
-        return pd.DataFrame(array, columns=[f"x{k}" for k in range(array.shape[1])])
+        return frame
 
     def predict_frame(self, X: Any) -> pd.DataFrame:
         """The answers with X's index, as `usboost predict` writes them; see `Bundle.answers`."""
         check_is_fitted(self, "bundle_")
         frame = self._frame(X)
         root = Path(self.images_root) if self.images_root is not None else None
-        found = self.bundle_.answer(FrameRows(frame, root))
+        with parameters_named():
+            found = self.bundle_.answer(FrameRows(frame, root))
         found.index = frame.index
         return found
 

@@ -56,6 +56,8 @@ def describe(table: OwnTable) -> Schema:
     roles, notes = table.roles, [*table.file.notes, *filter(None, [table.said])]
     if table.unlabelled:
         notes.append(f"{table.unlabelled:,} rows have no {roles.label!r} and are left out")
+    if table.weights is not None and (none := int((table.weights == 0).sum())):
+        notes.append(f"{none:,} rows have the weight 0 and take no part")
     notes += [f"column {name!r} is left out: {why}" for name, why in table.left_out.items()]
     found = (_described(table, name) for name in table.file.names)
     columns = tuple(each for each in found if each is not None)
