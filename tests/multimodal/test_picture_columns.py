@@ -223,7 +223,7 @@ def test_every_model_says_where_it_looks(
 ) -> None:
     monkeypatch.setenv("USBOOST_CACHE", str(tmp_path / "cache"))
     forget()  # else it would be found in memory, not written
-    words = (*ROLES, "--model", name, "--rounds", 2, "--out", tmp_path / "m")
+    words = (*ROLES, "--model", name, "--rounds", 2, "--seed", 1, "--out", tmp_path / "m")
     assert run("fit", demo, *words).exit_code == 0
     kept = set((tmp_path / "cache").rglob("*"))
     assert kept
