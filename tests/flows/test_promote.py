@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import sys
 import urllib.request
@@ -40,7 +39,6 @@ import sys, json, mlflow, pandas as pd
 model = mlflow.pyfunc.load_model("models:/usboost-own-custom@champion")
 rows = model.input_example
 found = model.predict(rows)
-rows = rows.assign(picture=[cell.hex() for cell in rows["picture"]])
 json.dump({"rows": json.loads(rows.to_json(orient="split")), "found": found.to_dict("list")}, sys.stdout)
 """
 
@@ -170,7 +168,6 @@ def test_a_monitor_says_whether_requests_are_like_the_training_rows(promoted: Wo
 def test_the_pages_commands_serve_it_and_a_row_may_have_gaps(promoted: Workspace) -> None:
     known = json.loads(promoted.run(sys.executable, "-c", PREDICT, **store(promoted)).stdout)
     rows = pd.DataFrame(known["rows"]["data"], columns=known["rows"]["columns"])
-    rows["picture"] = [base64.b64encode(bytes.fromhex(cell)).decode() for cell in rows["picture"]]
     body = json.dumps({"dataframe_records": json.loads(rows.to_json(orient="records"))}).encode()
     port = runtime.free_port()
     with served(promoted.folder, promoted.environment, port) as address:

@@ -119,7 +119,7 @@ class _Standardised(nn.BatchNorm1d):
 def channel_statistics(spec: dict[str, Any]) -> tuple[list[float], list[float]]:
     """Mean and deviation by which pictures are normalised; earlier files said only whether ImageNet's."""
     if "mean" in spec:
-        return spec["mean"], spec["deviation"]
+        return [float(each) for each in spec["mean"]], [float(each) for each in spec["deviation"]]
     return IMAGENET if spec["imagenet"] else PLAIN
 
 
