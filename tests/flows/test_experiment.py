@@ -25,7 +25,7 @@ RUNNERS = ["threads", "processes", "dask"]
 
 ASK = """
 import json, sys
-from flows import runtime
+from flows.local import runtime
 runtime.configure()
 with runtime.prefect_api():
     from prefect.client.orchestration import get_client
@@ -254,7 +254,7 @@ def test_cores_are_shared_among_the_workers(monkeypatch):
 
 SLOTS = """
 import sys, threading, time
-from flows import runtime
+from flows.local import runtime
 runtime.configure()
 from tasks import machine
 machine.on_gpu = lambda devices: True  # no GPU is needed to see whether its slots are

@@ -130,7 +130,7 @@ class Related:
                 part[held] = index
         names, part = np.unique(part, return_inverse=True)
         # the first part gets the groups with the most rows of one class: which part is first is drawn, too
-        return np.random.default_rng(seed).permutation(len(names))[part]
+        return np.random.default_rng(seed % 2**32).permutation(len(names))[part]
 
     def folds(self, most: int, y: np.ndarray, seed: int) -> list[Split]:
         """At most so many splits: rows to fit to, among them some of each class, and rows that judge the fit.
