@@ -184,7 +184,7 @@ def test_the_estimators(package: None, tmp_path: Path) -> None:
         x, (y == "tool") * 2.5 + x["width"]
     )
     assert isinstance(number.bundle_.texts["said"], text_models.EmbeddedText)
-    with pytest.raises(UsboostError, match="has no column of text for --text-model m"):
+    with pytest.raises(UsboostError, match="has no column of text for `text_model` m"):
         MultimodalClassifier(text_model="m").fit(x[["width"]], y)
 
 
