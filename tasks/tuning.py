@@ -81,9 +81,8 @@ def tune(dataset: str, names: Sequence[str], settings: Settings, plan: Plan, by:
         for each in (trial for one in found.models.values() for trial in one.trials):
             runs.log(each)  # those that had ended before a kill
         _show(dataset, found, by, run_id)
-        tuned.write(found.models, {}, folder, f"{dataset}, by {metric_name(by)}")
-        for file in (tuned.SETTINGS, tuned.CSV):
-            tracking.retry("the settings", partial(MlflowClient().log_artifact, run_id, str(folder / file)))
+        for file in tuned.write(found.models, {}, folder, f"{dataset}, by {metric_name(by)}"):
+            tracking.retry("the settings", partial(MlflowClient().log_artifact, run_id, str(file)))
         if all(each.chosen is None for each in found.models.values()):
             raise UsboostError(f"no trial of {dataset} has finished; {folder / tuned.CSV} gives the reasons")
     return folder

@@ -1,5 +1,22 @@
-"""``python -m usboost``: the command `usboost`."""
+"""The command `usboost`, as `python -m usboost`, too."""
 
-from usboost.cli.app import app
+from usboost.cli.interrupts import CODE, interrupts
 
-app(prog_name="usboost")
+
+def main() -> None:
+    """The command in a process of its own, which answers Ctrl-C while it is still loading."""
+    interrupts.install()
+    try:
+        from usboost.cli.app import app
+
+        app(prog_name="usboost")
+    except KeyboardInterrupt:
+        interrupts.end()
+    except SystemExit as ended:
+        if ended.code != CODE:
+            raise
+        interrupts.end()
+
+
+if __name__ == "__main__":
+    main()

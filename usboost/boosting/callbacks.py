@@ -196,6 +196,9 @@ class Interrupt(Callback):
 
     def _press(self, number: int, frame: Any) -> None:
         if self.pressed:
+            if callable(self._before):
+                self._before(number, frame)
+                return
             raise KeyboardInterrupt
         self.pressed = True
         if self.told is not None:

@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from usboost.cli import tables
-from usboost.cli.console import console, ended_as_interrupted, exit_on_error, note, progress, say
+from usboost.cli.console import console, exit_on_error, fitting, note, say
+from usboost.cli.interrupts import CODE, interrupts
 from usboost.cli.options import (
     NAMES,
     BackboneName,
@@ -159,7 +160,6 @@ def compare(
                 zoo.for_table(name, own.task)
         check_metric(by or METRICS_OF[own.task][0], RANKING[own.task])
         # imported late, so that mistakes are reported without loading torch
-        from usboost.learners.networks import embeddings
         from usboost.models.package_list import check_outside
         from usboost.multimodal import results
         from usboost.multimodal.compare import compare as compare_models
@@ -176,12 +176,7 @@ def compare(
         models_to_fit = by_name(
             names, pictures=read, image_views=views, rounds=rounds, settings=chosen, task=own.task
         )
-        with (
-            ended_as_interrupted(),
-            progress("comparing") as show,
-            progress("pictures") as told,
-            embeddings.progress(told),
-        ):
+        with fitting("comparing") as show:
             comparison = compare_models(
                 own,
                 models_to_fit,
@@ -255,7 +250,8 @@ def compare(
             done = len(comparison.scores)
             again = "the same command goes on from there" if out else "give --out to keep such fits"
             say(f"\ninterrupted: {done:,} of {comparison.fits:,} fits are finished; {again}")
-            raise typer.Exit(130)
+            interrupts.told()
+            raise typer.Exit(CODE)
         for line in said:
             say(f"\n{line}")
         if out is not None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import typer
 
+from usboost.cli.interrupts import CODE, interrupts
 from usboost.errors import UsboostError
 
 if TYPE_CHECKING:
@@ -35,22 +35,18 @@ def exit_on_error() -> Iterator[None]:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
-        typer.echo("interrupted; nothing already on disk was changed", err=True)
-        raise typer.Exit(130) from None
+        interrupts.tell()
+        raise typer.Exit(CODE) from None
 
 
 @contextmanager
-def ended_as_interrupted() -> Iterator[None]:
-    """Within it SIGTERM is as Ctrl-C, so that what is there is still shown."""
-
-    def interrupt(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
+def kept_when_interrupted(what: str) -> Iterator[None]:
+    """Within it an interruption says that what was made so far is kept."""
     try:
         yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    except KeyboardInterrupt:
+        note(f"{what}; the same command goes on from there")
+        raise
 
 
 class Bar:
@@ -90,6 +86,16 @@ def progress(what: str) -> Iterator[Bar]:
             yield Bar(bars, what, inner=False)
         finally:
             _open.pop()
+
+
+@contextmanager
+def fitting(what: str) -> Iterator[Bar]:
+    """`progress` of fits, in which pictures that are embedded have a bar of their own."""
+    # imported late, so that mistakes are reported without loading torch
+    from usboost.learners.networks import embeddings
+
+    with progress(what) as show, progress("pictures") as told, embeddings.progress(told):
+        yield show
 
 
 _open: list[Bars] = []  # the bars on the screen, if there are any

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from usboost.cli import tables
-from usboost.cli.console import exit_on_error, note, progress, say
+from usboost.cli.console import exit_on_error, fitting, note, say
 from usboost.cli.options import (
     NAMES,
     BackboneName,
@@ -201,17 +201,11 @@ def fit(
         chosen = {**from_file.get(model, {}), **chosen}
         # imported late, so that mistakes are reported without loading torch
         from usboost.boosting.callbacks import Interrupt, ShowRounds, TimeLimit
-        from usboost.learners.networks import embeddings
         from usboost.multimodal.fit import fit as fit_table
         from usboost.multimodal.models import Pictures
         from usboost.multimodal.unfinished import unfinished
 
-        with (
-            unfinished(out.with_name(f"{out.name}.part"), note) as keep,
-            progress(model) as show,
-            progress("pictures") as told,
-            embeddings.progress(told),
-        ):
+        with unfinished(out.with_name(f"{out.name}.part"), note) as keep, fitting(model) as show:
             pressed = Interrupt(lambda: note("the fit ends after this round; Ctrl-C again stops at once"))
             callbacks = [ShowRounds(progress=show), pressed]
             if time_limit is not None:

@@ -12,7 +12,8 @@ import typer
 
 from usboost.cli import tables
 from usboost.cli.compare import BY, OUTSIDE, SCORES, parsed_names
-from usboost.cli.console import console, ended_as_interrupted, exit_on_error, note, progress, say
+from usboost.cli.console import console, exit_on_error, fitting, kept_when_interrupted, note, say
+from usboost.cli.interrupts import CODE, interrupts
 from usboost.cli.options import (
     NAMES,
     BackboneName,
@@ -170,7 +171,6 @@ def tune(
         if by is not None:
             by = check_metric(by, RANKING[own.task])
         # imported late, so that mistakes are reported without loading torch
-        from usboost.learners.networks import embeddings
         from usboost.models.package_list import check_outside
         from usboost.multimodal import tuned
         from usboost.multimodal.models import Pictures, by_name
@@ -187,38 +187,36 @@ def tune(
         plan = Plan(trials, batch, seed, prune, jobs or min(batch, os.cpu_count() or 1), deadline)
         score = by or DEFAULT[own.task]
         parts = default_folds(own, seed) if folds is None else folds
-        with (
-            ended_as_interrupted(),
-            progress("tuning") as show,
-            progress("pictures") as told,
-            embeddings.progress(told),
-        ):
-            found = tune_models(
-                own,
-                build,
-                out=out,
-                folds=parts,
-                by=score,
-                fixed=fixed,
-                plan=plan,
-                told=lambda trial, ended, total: show(ended, total),
-            )
-        of_folds = f" of {parts} folds" if parts else ""
-        what = f"{table.name}: {label}, by {metric_name(score)}{of_folds}"
-        tuned.write(found.models, always, out, what)
-        console().print(tuned.rendered(found.models, score))
-        means = f"Scores are means of {parts} folds. " if parts else ""
-        if any(trial.state == "finished" for each in found.models.values() for trial in each.trials):
-            what = "Those of the chosen settings are of the rows that chose them, so they are optimistic."
-            say(f"\n{means}{what}")
-        if found.interrupted:
-            note("ended before all trials had; the same command goes on from there")
-        first = tuned.ranked(found.models)[0]
-        if first.chosen is None and not found.interrupted:
-            raise UsboostError(f"no trial has finished; {out / tuned.CSV} gives the reasons")
-        common = ["usboost", "fit", str(table), "--label", label, "--settings", str(out / tuned.SETTINGS)]
-        if first.chosen is not None and first.model in zoo.CATALOGUE:
-            say(f"Next, with the same options of the table: {shlex.join([*common, '--model', first.model])}")
-        say(f"written {out / tuned.SETTINGS} and {out / tuned.CSV}")
-        if found.interrupted and time_limit is None:
-            raise typer.Exit(130)
+        with kept_when_interrupted(f"trials that have ended are kept in {out}"):
+            with fitting("tuning") as show:
+                found = tune_models(
+                    own,
+                    build,
+                    out=out,
+                    folds=parts,
+                    by=score,
+                    fixed=fixed,
+                    plan=plan,
+                    told=lambda trial, ended, total: show(ended, total),
+                )
+            of_folds = f" of {parts} folds" if parts else ""
+            what = f"{table.name}: {label}, by {metric_name(score)}{of_folds}"
+            files = tuned.write(found.models, always, out, what)
+            console().print(tuned.rendered(found.models, score))
+            means = f"Scores are means of {parts} folds. " if parts else ""
+            if any(trial.state == "finished" for each in found.models.values() for trial in each.trials):
+                what = "Those of the chosen settings are of the rows that chose them, so they are optimistic."
+                say(f"\n{means}{what}")
+            if found.interrupted:
+                note("ended before all trials had; the same command goes on from there")
+            first = tuned.ranked(found.models)[0]
+            if first.chosen is None and not found.interrupted:
+                raise UsboostError(f"no trial has finished; {out / tuned.CSV} gives the reasons")
+            if first.chosen is not None and first.model in zoo.CATALOGUE:
+                chosen = ["--settings", str(out / tuned.SETTINGS), "--model", first.model]
+                command = shlex.join(["usboost", "fit", str(table), "--label", label, *chosen])
+                say(f"Next, with the same options of the table: {command}")
+            say(f"written {' and '.join(map(str, files))}")
+            if found.interrupted and time_limit is None:
+                interrupts.told()
+                raise typer.Exit(CODE)

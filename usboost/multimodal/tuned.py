@@ -31,16 +31,24 @@ def settings_of(
 
 def write(
     models: Mapping[str, Found], fixed: Mapping[str, Mapping[str, Any]], folder: Path, what: str
-) -> None:
-    """Leave `SETTINGS`, in the form of params.yaml's `models`, and `CSV`, a row a trial, in the folder.
+) -> list[Path]:
+    """Leave `CSV`, a row a trial, in the folder, and `SETTINGS`, in the form of params.yaml's `models`, if a
+    trial has finished.
 
     Parameters
     ----------
     fixed : settings that were not chosen, by model.
     what : was searched, in words.
+
+    Returns
+    -------
+    The files.
     """
-    text = settings_text(settings_of(models, fixed), f"chosen by usboost tune: {what}")
-    write_atomically(folder / SETTINGS, text.encode())
+    files = []
+    if chosen := settings_of(models, fixed):
+        text = settings_text(chosen, f"chosen by usboost tune: {what}")
+        files.append(folder / SETTINGS)
+        write_atomically(files[-1], text.encode())
     rows = [
         {
             "model": each.model,
@@ -57,7 +65,9 @@ def write(
         for one in models.values()
         for each in one.trials
     ]
-    write_atomically(folder / CSV, pd.DataFrame(rows).to_csv(index=False).encode())
+    files.append(folder / CSV)
+    write_atomically(files[-1], pd.DataFrame(rows).to_csv(index=False).encode())
+    return files
 
 
 def rendered(models: Mapping[str, Found], by: str) -> Table:

@@ -8,9 +8,11 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing import active_children, connection, get_context, parent_process
 from multiprocessing.process import BaseProcess
 from types import TracebackType
+from typing import Any
 
 from usboost.errors import UsboostError
 from usboost.tuning.run import Job, Task, run_trial
@@ -53,7 +55,8 @@ class Workers:
             yield from (run_trial(self._task, job) for job in jobs)
             return
         pool = self._started()
-        waiting: set[Future[Trial]] = {pool.submit(_run, job) for job in jobs}
+        with _signals_later():
+            waiting: set[Future[Trial]] = {pool.submit(_run, job) for job in jobs}
         try:
             while waiting:
                 done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
@@ -75,6 +78,32 @@ class Workers:
 
     def _children(self) -> list[BaseProcess]:
         return [process for process in active_children() if process.pid not in self._before]
+
+
+@contextmanager
+def _signals_later() -> Iterator[None]:
+    """Within it Ctrl-C and SIGTERM wait: a process that is being started must get all that it is sent.
+
+    What is started inherits that Ctrl-C is blocked, which is for this process to answer.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    arrived: list[Any] = []
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    handlers = {each: signal.getsignal(each) for each in numbers}
+    before = {each: handler for each, handler in handlers.items() if callable(handler)}
+    for each in before:
+        signal.signal(each, lambda *given: arrived.append(given))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for each, handler in before.items():
+            signal.signal(each, handler)
+        if arrived:
+            before[arrived[0][0]](*arrived[0])
 
 
 _TASK: list[Task] = []

@@ -1,0 +1,187 @@
+"""Ctrl-C and SIGTERM, as a terminal and a scheduler send them to a command."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests.multimodal.conftest import numbers, run
+
+HERE = Path(__file__).parents[2]
+
+
+def _hears_ctrl_c() -> None:
+    """A shell lets what it starts in the background ignore Ctrl-C, and these tests may be there."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def started(folder: Path, *arguments: object) -> subprocess.Popen[str]:
+    """The command in a session of its own, as one that a shell runs in the foreground."""
+    path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+    return subprocess.Popen(
+        [sys.executable, "-m", "usboost", *map(str, arguments)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=_hears_ctrl_c,
+    )
+
+
+def until(process: subprocess.Popen[str], happens: Callable[[], object]) -> None:
+    last = time.monotonic() + 120
+    while not happens():
+        assert process.poll() is None and time.monotonic() < last, process.communicate()
+        time.sleep(0.01)
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=120)
+    with pytest.raises(ProcessLookupError):  # nobody of the session is left
+        while True:
+            os.killpg(process.pid, 0)
+            time.sleep(0.05)
+    return process.returncode, out, err
+
+
+def test_several_presses_are_one_and_forks_are_not_commands() -> None:
+    code = """
+import os, signal, sys, time
+from usboost.cli.interrupts import interrupts
+interrupts.install()
+child = os.fork()
+if not child:
+    time.sleep(60)
+time.sleep(0.5)  # a fork forgets what arrives as it begins
+os.kill(child, signal.SIGTERM)
+assert os.waitpid(child, 0)[1] == signal.SIGTERM
+try:
+    os.kill(os.getpid(), signal.SIGTERM)
+    sys.exit("not interrupted")
+except KeyboardInterrupt:
+    os.kill(os.getpid(), signal.SIGINT)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(1.1)
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        sys.exit("cannot be interrupted again")
+    except KeyboardInterrupt:
+        interrupts.told()
+        os.kill(os.getpid(), signal.SIGINT)
+        sys.exit("goes on")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=HERE, capture_output=True, text=True, preexec_fn=_hears_ctrl_c
+    )
+    assert (done.returncode, done.stderr) == (130, "")
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("interrupted")
+    numbers(600).to_csv(folder / "t.csv", index=False)
+    return folder / "t.csv"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_predict_leaves_nothing(table: Path, tmp_path: Path, number: int) -> None:
+    run("fit", table, "--label", "kind", "--model", "prior", "--out", tmp_path / "m")
+    process = started(tmp_path, "predict", "m", table, "--out", "p.parquet", "--batch", 1)
+    until(process, lambda: list(tmp_path.glob(".p.parquet.*")))
+    os.killpg(process.pid, number)
+    code, _, err = ended(process)
+    assert code == 130
+    assert (
+        err == "interrupted; nothing already on disk was changed, and the same command can be given again\n"
+    )
+    assert [each.name for each in tmp_path.iterdir()] == ["m"]
+
+
+@pytest.mark.parametrize("delay", [0.02, 0.05, 0.1, 0.2, 0.4, 0.8])
+@pytest.mark.parametrize("presses", [1, 2])
+def test_presses_while_the_command_loads(table: Path, tmp_path: Path, delay: float, presses: int) -> None:
+    process = started(tmp_path, "fit", table, "--label", "kind", "--model", "2wl", "--rounds", 3000)
+    own, caught = Path(f"/proc/{process.pid}/status"), 1 << (signal.SIGTERM - 1)
+    until(process, lambda: int(re.findall(r"SigCgt:\s+(\w+)", own.read_text())[0], 16) & caught)
+    time.sleep(delay)
+    for _ in range(presses):
+        os.killpg(process.pid, signal.SIGINT)
+        time.sleep(0.05)
+    code, out, err = ended(process)
+    if "Exception ignored in" in err:
+        pytest.skip("Python swallowed the press, which came within a callback of its own")
+    assert code == 130 and out == "" and "Traceback" not in err
+    assert err.endswith(
+        "interrupted; nothing already on disk was changed, and the same command can be given again\n"
+    )
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.slow
+def test_fit_says_what_it_keeps(table: Path, tmp_path: Path) -> None:
+    arguments = ("fit", table, "--label", "kind", "--model", "2wl", "--rounds", 3000, "--out", "m")
+    process = started(tmp_path, *arguments)
+    until(process, lambda: [each for each in tmp_path.glob("m.part/*/*") if each.name != "identity.json"])
+    process.terminate()
+    code, _, err = ended(process)
+    assert code == 130
+    assert "finished rounds are kept in m.part; the same command goes on from there" in err
+    process = started(tmp_path, *arguments)
+    assert process.stderr is not None
+    while "an earlier run of this fit did not end" not in process.stderr.readline():
+        assert process.poll() is None
+    for _ in range(4):  # of which the first one would let the round end
+        os.killpg(process.pid, signal.SIGINT)
+        time.sleep(0.02)
+    code, _, err = ended(process)
+    assert code == 130 and "Traceback" not in err
+    assert (tmp_path / "m.part").exists() and not (tmp_path / "m").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("delay", [0.0, 0.7, 1.4])
+def test_tune_that_has_just_begun(table: Path, tmp_path: Path, delay: float) -> None:
+    process = started(
+        tmp_path,
+        "tune",
+        table,
+        "--label",
+        "kind",
+        "--models",
+        "lgbm",
+        "--jobs",
+        2,
+        "--trials",
+        40,
+        "--out",
+        "s",
+    )
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    until(process, lambda: len(children.read_text().split()) > 2)
+    time.sleep(delay)
+    for _ in range(2):
+        os.killpg(process.pid, signal.SIGINT)
+        time.sleep(0.05)
+    code, out, err = ended(process)
+    assert code == 130
+    assert "Traceback" not in err and "Error" not in err, err
+    assert "the same command goes on from there" in err
+    trials = pd.read_csv(tmp_path / "s" / "trials.csv")
+    there = {each.name for each in (tmp_path / "s").iterdir() if each.is_file()}
+    done = bool((trials["state"] == "finished").any())
+    assert there == {"trials.csv", "settings.yaml"} if done else {"trials.csv"}
+    assert re.search(
+        r"^written s/settings.yaml and s/trials.csv" if done else "^written s/trials.csv", out, re.M
+    )
