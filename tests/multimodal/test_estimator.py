@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 from sklearn.base import is_classifier
 from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.inspection import permutation_importance
@@ -245,6 +246,27 @@ def test_messages_name_parameters_not_options():
         MultimodalClassifier().fit(frame, y > 0, groups=np.zeros(60))
     said = in_python("here 'x'; count it as missing with --missing 'x', or use --pool-images (--image)")
     assert said == "here 'x'; count it as missing with `missing='x'`, or use `pool_images` (`images`)"
+
+
+def test_paths_of_pictures_need_their_folder(tmp_path):
+    rng = np.random.default_rng(0)
+    names = []
+    for k in range(60):
+        names.append(f"{k}.png")
+        Image.fromarray(rng.integers(0, 255, (16, 16, 3), dtype=np.uint8)).save(tmp_path / names[k])
+    frame, y = pd.DataFrame({"a": rng.normal(size=60), "photo": names}), np.arange(60) % 2
+    settings = {"model": "logistic", "images": "photo", "size": 32, "refit": False}
+    with pytest.raises(UsboostError, match=r"row 1: .* is not base64: '0\.png' .*begin, `images_root`"):
+        MultimodalClassifier(**settings).fit(frame, y)
+    model = MultimodalClassifier(**settings, images_root=tmp_path).fit(frame, y)
+    model.save(tmp_path / "model")
+    with pytest.raises(UsboostError, match="`images_root`"):
+        MultimodalClassifier.load(tmp_path / "model").predict(frame)
+    loaded = MultimodalClassifier.load(tmp_path / "model", images_root=tmp_path)
+    np.testing.assert_array_equal(loaded.predict_proba(frame), model.predict_proba(frame))
+    (tmp_path / "1.png").write_bytes(b"none")
+    with pytest.raises(UsboostError, match=r"'1\.png' is no picture.*; `skip_unreadable` counts"):
+        MultimodalClassifier(**settings, images_root=tmp_path).fit(frame, y)
 
 
 def test_dates_are_no_labels():

@@ -64,7 +64,7 @@ def prepare(path: Path, tmp_path: Path) -> object:
 @pytest.mark.parametrize("outside", OUTSIDE)
 def test_a_picture_path_cannot_leave_the_tables_folder(tmp_path: Path, outside: str) -> None:
     (tmp_path / "secret.png").write_bytes(valid_inputs.picture(0))
-    with pytest.raises(UsboostError, match="is not a path inside"):
+    with pytest.raises(UsboostError, match=r"is not a path inside|holds an absolute path"):
         prepare(table(tmp_path / "own", [outside]), tmp_path)
     assert not (tmp_path / "work").exists()
 

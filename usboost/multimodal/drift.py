@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from usboost.data.encoding import Categorical
 from usboost.datasets.custom.columns import Column, plain_type
-from usboost.datasets.custom.pictures import check_type
+from usboost.datasets.custom.picture_values import check_type
 from usboost.datasets.custom.source import TableFile, require
 from usboost.errors import UsboostError
 from usboost.evaluation import drift

@@ -193,13 +193,16 @@ class _Multimodal(BaseEstimator):
         self.bundle_.save(Path(folder))
 
     @classmethod
-    def load(cls, folder: Path | str, text_model: str | None = None) -> Self:
+    def load(
+        cls, folder: Path | str, text_model: str | None = None, images_root: Path | str | None = None
+    ) -> Self:
         """The estimator of a model that `save` or `usboost fit` wrote.
 
         Parameters
         ----------
         text_model : the model of sentence-transformers that reads its texts, if there is one: it may then be
             loaded, which what a file names may not.
+        images_root : folder that paths of pictures are relative to.
 
         Raises
         ------
@@ -212,6 +215,7 @@ class _Multimodal(BaseEstimator):
             raise UsboostError(f"{folder} holds a model for {card.task}; load it with the other class")
         pictures = card.images
         made = cls(model=card.model, images=pictures.columns if pictures else None, random_state=card.seed)
+        made.set_params(images_root=images_root)
         if text_model is not None:
             allow(text_model)
             made.set_params(text_model=text_model)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import shutil
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from usboost.data.pooled_images import PooledImages
 from usboost.datasets.custom import pixels
 from usboost.datasets.custom.pixels import room
 from usboost.datasets.custom.prepare import prepare
+from usboost.datasets.custom.source import FrameRows, Source
 from usboost.datasets.custom.table import OwnTable, Roles, read_own
 from usboost.datasets.files.image_sources import load
 from usboost.errors import UsboostError
@@ -44,7 +46,7 @@ def frame(n: int) -> pd.DataFrame:
     return pd.DataFrame({"x": rng.normal(size=n), "kind": np.arange(n) % 2})
 
 
-def read(path: Path, **options: Any) -> OwnTable:
+def read(path: Path | Source, **options: Any) -> OwnTable:
     return read_own(path, **{"label": "kind", "image": "photo", "size": SIZE, **options})
 
 
@@ -175,10 +177,10 @@ def test_paths_stay_in_the_folder_whatever_may_be_skipped(tmp_path: Path) -> Non
     path = folder / "t.csv"
     for bad, message in (
         ("../secret.png", "is not a path inside"),
-        (str(tmp_path / "secret.png"), "is not a path inside"),
+        (str(tmp_path / "secret.png"), "an absolute path, .*; name the folder .* with --images-root"),
         ("../nowhere.png", "is not a path inside"),
+        ("..\\secret.png", "is not a path inside"),
         ("link.png", "is a link that leads out of"),
-        (".", "is not a file"),
     ):
         frame(12).assign(photo=["fine.png"] * 11 + [bad]).to_csv(path, index=False)
         with pytest.raises(UsboostError, match=f"row 12: .*{message}"):
@@ -352,7 +354,7 @@ def test_the_root_of_the_pictures(tmp_path: Path) -> None:
     for outside in (tmp_path / "secret.png", "../secret.png", "a/../../secret.png", f"{root}/../secret.png"):
         with pytest.raises(UsboostError, match="is not a path inside"):
             read(written(outside, *relative[1:]), images_root=root)
-    with pytest.raises(UsboostError, match="is not a path inside"):
+    with pytest.raises(UsboostError, match=r"row 1: .* an absolute path, .* with --images-root"):
         read(written(*absolute))
     with pytest.raises(UsboostError, match=r"the folder of the pictures, .* does not exist"):
         read(path, images_root=tmp_path / "gone")
@@ -366,3 +368,66 @@ def test_addresses_are_refused(tmp_path: Path, address: str) -> None:
         UsboostError, match=r"row 2: column 'photo' holds an address, .*; download the pictures"
     ):
         read(tmp_path / "t.csv")
+
+
+def test_a_path_to_a_folder_is_an_unreadable_picture(tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    drawn(1).save(tmp_path / "photos" / "1.png")
+    path = tmp_path / "t.csv"
+    frame(20).assign(photo=["photos/1.png"] * 17 + ["photos/", "photos", "."]).to_csv(path, index=False)
+    with pytest.raises(UsboostError, match=r"row 18, 'photos' is not a file; .*--skip-unreadable"):
+        read(path)
+    own = read(path, skip_unreadable=True)
+    assert (own.without, own.unreadable) == ({"photo": 3}, 3)
+
+
+def test_paths_of_windows_lead_to_files_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    for k in range(20):
+        drawn(k).save(tmp_path / "photos" / f"{k}.png")
+    drawn(99).save(tmp_path / "photos" / "own\\name.png")
+    paths = [f"photos\\{k}.png" for k in range(19)] + ["photos/own\\name.png"]
+    frame(20).assign(photo=paths).to_csv(tmp_path / "t.csv", index=False)
+    own = read(tmp_path / "t.csv")
+    assert own.pictures["U"].decode()[:, 0, 0, 0].tolist() == [*range(19), 99]
+    assert own.paths[0].lost == 0
+
+
+def test_data_in_an_address_is_the_picture(tmp_path: Path) -> None:
+    coded = [f"data:image/png;base64,{base64.b64encode(saved(drawn(k))).decode()}" for k in range(20)]
+    table = frame(20).assign(photo=coded)
+    table.to_parquet(tmp_path / "t.parquet")
+    table.to_csv(tmp_path / "t.csv", index=False)
+    for path in (tmp_path / "t.csv", tmp_path / "t.parquet", FrameRows(table)):
+        assert read(path).pictures["U"].decode()[:, 0, 0, 0].tolist() == list(range(20))
+    prepare(tmp_path / "t.parquet", label="kind", image="photo", seed=0, size=SIZE, work=tmp_path / "work")
+    table.assign(photo=[*coded[:19], "data:image/png;base64,é" + "A" * 500]).to_csv(
+        tmp_path / "t.csv", index=False
+    )
+    with pytest.raises(UsboostError, match="row 20: column 'photo' is not base64") as told:
+        read(tmp_path / "t.csv")
+    assert len(str(told.value)) < 250
+
+
+def test_paths_in_a_frame(tmp_path: Path) -> None:
+    for k in range(20):
+        drawn(k).save(tmp_path / f"{k}.png")
+    names = [f"{k}.png" for k in range(20)]
+    for photo in (
+        names,
+        [Path(name) for name in names],
+        [None, *map(Path, names[1:])],
+        [{"bytes": None, "path": name} for name in names],
+        [{"path": name} for name in names],
+    ):
+        table = frame(20).assign(photo=photo)
+        own = read(FrameRows(table, tmp_path))
+        first = 1 if photo[0] is None else 0
+        assert own.pictures["U"].decode()[first:, 0, 0, 0].tolist() == list(range(first, 20))
+        with pytest.raises(UsboostError, match=r"is not base64: '.*png' .*begin, --images-root"):
+            read(FrameRows(table))
+    with pytest.raises(UsboostError, match=r"row 1: column 'photo' is not base64: 'é0\.png'"):
+        read(FrameRows(frame(20).assign(photo=[f"é{name}" for name in names])))
+    (tmp_path / "other").mkdir()
+    with pytest.raises(UsboostError, match="is not a path inside"):
+        read(FrameRows(frame(20).assign(photo=[tmp_path / name for name in names]), tmp_path / "other"))

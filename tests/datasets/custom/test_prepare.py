@@ -364,9 +364,9 @@ def test_wrong_pictures_are_named(demo: Path, tmp_path: Path) -> None:
     (folder / "cut.png").write_bytes((demo / "pictures" / "00000.png").read_bytes()[:80])
     for value, message in (
         ("../secret.png", r"table\.csv, row 5: '\.\./secret\.png' is not a path inside"),
-        (str(tmp_path / "secret.png"), "row 5: .* is not a path inside"),
+        (str(tmp_path / "secret.png"), "row 5: .* holds an absolute path"),
         ("link.png", "row 5: 'link.png' is a link that leads out of"),
-        ("pictures", "row 5: .*pictures is not a file"),
+        ("pictures", "pictures is not a file"),
         ("empty.png", r"empty\.png is empty"),
         ("cut.png", r"cut\.png cannot be read as a picture"),
         ("table.csv", r"table\.csv is no picture"),

@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
 from usboost.datasets.custom.schema import describe
 from usboost.datasets.custom.suspects import gives_away
-from usboost.datasets.custom.table import read_table
+from usboost.datasets.custom.table import read_own, read_table
+from usboost.errors import UsboostError
 
 N = 300
 
@@ -60,6 +62,61 @@ def test_what_looks_like_a_mistake(tmp_path: Path) -> None:
         "column 'c2' holds the same as 'c'; one of them can be dropped",
         "4 rows are equal to an earlier one",
     )
+
+
+def pictured(folder: Path, names: list[str | None], **columns: object) -> Path:
+    """Twenty pictures, 0.png to 19.png, and a table that names some."""
+    for k in range(20):
+        Image.new("RGB", (8, 8), (k, 2 * k, 77)).save(folder / f"{k}.png")
+    n = len(names)
+    x = np.random.default_rng(0).integers(0, 2, n)
+    frame = pd.DataFrame({"x": x, "photo": names, "y": np.arange(n) % 2})
+    frame.assign(**columns).to_csv(folder / "p.csv", index=False)
+    return folder / "p.csv"
+
+
+def test_mistakes_in_columns_of_pictures(tmp_path: Path) -> None:
+    def warned(path: Path, *image: str, **options: object) -> tuple[str, ...]:
+        return describe(read_own(path, label="y", image=image, size=16, **options)).warnings
+
+    several = [f"{k % 20}.png" for k in range(40)]
+    x = np.arange(40) / 7
+    assert warned(pictured(tmp_path, several, x=x), "photo") == ()  # shared on purpose
+    names: list[str | None] = [f"{k}.png" for k in range(20)]
+    path = pictured(tmp_path, [*names, *names[:2]], x=np.arange(22) / 7)
+    once = "column 'photo': 2 rows have the picture of an earlier one; --group keeps together"
+    assert [each.startswith(once) for each in warned(path, "photo")] == [True]
+    path = pictured(tmp_path, [*names, *names[:2]], x=np.arange(22) / 7, g=[*range(20), 0, 1])
+    assert warned(path, "photo", group="g") == ()
+    path = pictured(tmp_path, names, x=1.5, b=names, c="3.png", d=[None, *names[1:]])
+    equal, says = "holds the same pictures as 'photo'; leave one of them out", "so it says nothing"
+    for pool in (None, "mean"):
+        assert warned(path, "photo", "b", "c", "d", pool=pool) == (
+            f"column 'x' has the same value in all rows, {says}",
+            f"column 'b' {equal}",
+            f"column 'c' has the same picture in all rows, {says}",
+        )
+    path = pictured(tmp_path, [None, *names[1:]])
+    twice = pd.concat([pd.read_csv(path)] * 2)
+    twice.iloc[30, 0] += 5  # differs in x, and the next one in its picture
+    twice.iloc[31, 1] = "12.png"
+    twice.to_csv(path, index=False)
+    assert warned(path, "photo") == ("18 rows are equal to an earlier one",)
+    assert describe(read_table(path, label="y", image="photo")).warnings == ()  # not read
+
+
+def test_pictures_that_nobody_named(tmp_path: Path) -> None:
+    names: list[str | None] = [f"{k}.png" for k in range(20)]
+    said = "looks like names of pictures; --image reads these"
+    found = describe(read_table(pictured(tmp_path, names), label="y"))
+    assert f"column 'photo' is left out: it {said}" in found.notes
+    path = pictured(tmp_path, [None, *names[:9]] * 4)
+    assert f"column 'photo' {said}" in describe(read_table(path, label="y")).warnings
+    frame = pd.read_csv(path)
+    for column in ([b"x"] * 40, [{"bytes": b"x", "path": "0.png"}] * 40):
+        frame.assign(photo=column).to_parquet(tmp_path / "b.parquet")
+        with pytest.raises(UsboostError, match="name it with --image if it holds pictures, or drop it"):
+            read_table(tmp_path / "b.parquet", label="y")
 
 
 @pytest.mark.parametrize(

@@ -169,8 +169,11 @@ class Column:
 
     def unusable(self) -> UsboostError:
         """What to say of a column that no model can read."""
+        is_record = pa.types.is_struct(self.type) and self.type.get_field_index("bytes") >= 0
+        pictures = ", name it with --image if it holds pictures," if is_binary(self.type) or is_record else ""
         return UsboostError(
-            f"{self.source}: column {self.name!r} is of type {self.type}; turn it into numbers or drop it"
+            f"{self.source}: column {self.name!r} is of type {self.type}; turn it into numbers{pictures} or "
+            "drop it"
         )
 
     def _of(self, kind: Kind, form: Format | None) -> pd.Series | None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,15 +14,13 @@ from PIL import Image
 
 from usboost.data.images import Images
 from usboost.data.pooled_images import PooledImages
-from usboost.datasets.custom.columns import Column, is_binary, is_text, plain_type
-from usboost.datasets.custom.picture_paths import Paths
+from usboost.datasets.custom.columns import Column, is_text, plain_type
+from usboost.datasets.custom.picture_values import PictureValues, check_type
 from usboost.datasets.custom.source import Source, TableFile
 from usboost.datasets.custom.values import Cursor
 from usboost.datasets.files.image_sources import (
     Aspect,
     ParquetRow,
-    inside,
-    is_contained,
     read,
     square,
     thumbnail,
@@ -34,8 +29,6 @@ from usboost.errors import UsboostError
 
 VIEW = "U"
 """The view of the pictures; of several columns each has its own, ``U:<column>``, unless they are pooled."""
-
-_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 _BLOCK = 64  # pictures whose files are in memory at once
 
@@ -111,7 +104,8 @@ class PictureReader:
         self._source, self.column, self._form = source, column, form
         self._skip = skip_unreadable
         self.unreadable = 0
-        self.paths = Paths(column)
+        self._pictures = PictureValues(source, column)
+        self.paths = self._pictures.paths
         self._values: Cursor | None = None
         if isinstance(source, TableFile) and not is_text(plain_type(source.type_of(column))):
             self._values = Cursor(source, column)
@@ -163,7 +157,7 @@ class PictureReader:
                 if self._skip:
                     absent[k] = True
                     return False
-                if isinstance(self._source, TableFile):
+                if self._source.folder is not None:
                     raise UsboostError(
                         f"{error}; --skip-unreadable counts such pictures as missing"
                     ) from None
@@ -175,7 +169,7 @@ class PictureReader:
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
             for start in range(0, len(rows), _BLOCK):
                 block = range(start, min(start + _BLOCK, len(rows)))
-                pictures = [self._picture(rows[k], next(values)) for k in block]
+                pictures = [self._pictures.of(rows[k], next(values)) for k in block]
                 self.unreadable += sum(not done for done in pool.map(fill, block, pictures))
         return pixels, absent
 
@@ -199,7 +193,7 @@ class PictureReader:
         UsboostError
             As `read`, whether or not unreadable pictures are skipped.
         """
-        picture = self._picture(row, next(self._at([row], cells)))
+        picture = self._pictures.of(row, next(self._at([row], cells)))
         if picture is None:
             return None
         name = self._name(row, picture)
@@ -222,11 +216,8 @@ class PictureReader:
         """
         found: list[Path | bytes | ParquetRow | None] = []
         for row, value in zip(rows, self._at(rows, cells), strict=True):
-            picture = self._picture(row, value)
-            # bytes stay where they are
-            place = self._source.content.place(row) if isinstance(self._source, TableFile) else None
-            is_there = place is not None and isinstance(picture, bytes)
-            found.append(ParquetRow(place[0], self.column, place[1]) if place and is_there else picture)
+            picture = self._pictures.of(row, value)
+            found.append(self._place(row, value) or picture)
         return found
 
     def none_at_all(self) -> UsboostError:
@@ -236,69 +227,17 @@ class PictureReader:
             f"{self._source}: column {self.column!r} holds no picture at all: {why}; correct it"
         )
 
+    def _place(self, row: int, value: object) -> ParquetRow | None:
+        """Where a row's bytes are in a Parquet file, in which they stay."""
+        held = value.get("bytes") if isinstance(value, Mapping) else value
+        if not (isinstance(held, bytes) and held and isinstance(self._source, TableFile)):
+            return None
+        place = self._source.content.place(row)
+        return None if place is None else ParquetRow(place[0], self.column, place[1])
+
     def _at(self, rows: Sequence[int], cells: pa.ChunkedArray | None) -> Iterator[object]:
         """The rows' values."""
         if self._values is not None:
             return map(self._values, rows)
         values = [] if cells is None else Column(self._source, self.column, cells).plain().tolist()
         return iter(values)
-
-    def _picture(self, row: int, value: object) -> Path | bytes | None:
-        """The file or bytes of a row; None where there is none."""
-        if isinstance(value, Mapping):
-            value = value.get("bytes") or value.get("path")
-        if isinstance(value, bytes):
-            return value or None
-        if not isinstance(value, str) or not value:
-            return None
-        where = f"{self._source}, row {row + 1}"
-        if _ADDRESS.match(value):
-            raise UsboostError(
-                f"{where}: column {self.column!r} holds an address, {value!r}; download the pictures first "
-                "and give their paths"
-            )
-        if (folder := self._source.folder) is not None:
-            value = self._relative(value, folder)
-            # what is not there is missing; a path out of the folder is a mistake all the same
-            is_there = not (is_contained(value) and _is_missing(folder / value))
-            self.paths.add(folder / value, is_there=is_there)
-            return inside(folder, value, where) if is_there else None
-        try:
-            return base64.b64decode("".join(value.split()), validate=True)
-        except binascii.Error as error:
-            raise UsboostError(f"{where}: column {self.column!r} is not base64: {error}") from None
-
-    def _relative(self, value: str, folder: Path) -> str:
-        """A path as one from the folder; an absolute one may be within it where its root was named."""
-        root = self._source.images_root
-        if root is None:
-            return value
-        for start in (folder, folder.absolute(), folder.resolve()):
-            if Path(value).is_relative_to(start) and Path(value) != start:
-                return str(Path(value).relative_to(start))
-        return value
-
-
-def check_type(source: Source, column: str) -> None:
-    """Refuse a column that cannot hold pictures.
-
-    Raises
-    ------
-    UsboostError
-        If it holds anything but text, bytes, records of ``bytes`` and nothing.
-    """
-    kind = plain_type(source.type_of(column))
-    fields = {field.name: field.type for field in kind} if pa.types.is_struct(kind) else {}
-    is_record = "bytes" in fields and is_binary(fields["bytes"])
-    if not (is_binary(kind) or is_text(kind) or pa.types.is_null(kind) or is_record):
-        raise UsboostError(f"{source}: the image column {column!r} must hold paths or bytes, not {kind}")
-
-
-def _is_missing(path: Path) -> bool:
-    try:
-        path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except OSError:  # no permission, say: told by what opens it
-        return False
-    return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -241,9 +242,20 @@ class FrameRows:
     def _column(self, name: str) -> pa.Array | pa.ChunkedArray:
         values = self._frame.iloc[:, self.names.index(name)]
         try:
-            return pa.array(values, from_pandas=True)
+            return self._array(values)
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
             raise UsboostError(f"{self}: {self._cannot(name, values)}") from error
+
+    @staticmethod
+    def _array(values: pd.Series) -> pa.Array | pa.ChunkedArray:
+        """As Arrow; of paths their text."""
+        try:
+            return pa.array(values, from_pandas=True)
+        except pa.ArrowException:
+            if not any(isinstance(each, os.PathLike) for each in values):
+                raise
+            texts = [os.fspath(each) if isinstance(each, os.PathLike) else each for each in values]
+            return pa.array(texts, from_pandas=True)
 
     @staticmethod
     def _cannot(name: str, values: pd.Series) -> str:

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
+from usboost.data.pooled_images import PooledImages
 from usboost.datasets.custom.dates import is_date
 from usboost.datasets.custom.own import OwnTable
+from usboost.datasets.custom.picture_values import NAMES, are_names_of_pictures
 from usboost.datasets.custom.words import is_text
 
 GIVEN_AWAY = 0.995
@@ -17,6 +19,9 @@ GIVEN_AWAY = 0.995
 
 FEWEST = 50
 """Rows that a table must have for that; a class that counts has `_OF_CLASS`."""
+
+FEW_SHARED = 0.2
+"""Share of rows with the picture of an earlier one, above which pictures are shared on purpose."""
 
 _OF_CLASS = 5
 _ROWS = 50_000  # looked at
@@ -34,16 +39,58 @@ def warnings_of(table: OwnTable) -> Iterator[str]:
                 f"column {name!r} alone gives {table.roles.label!r} away; "
                 f"drop it with --drop {name!r} if it is not known before the label"
             )
+        if not isinstance(column.dtype, np.dtype) and are_names_of_pictures(column):
+            yield f"column {name!r} {NAMES}"
     first: dict[str, object] = {}
     for name in table.features:
         same = first.setdefault(_digest(table.features[name]), name)
         if same != name:
             yield f"column {name!r} holds the same as {same!r}; one of them can be dropped"
-    # rows with pictures differ in these
-    if not table.roles.image and table.features.shape[1]:
-        repeated = int(pd.concat([table.features, pd.Series(table.labels)], axis=1).duplicated().sum())
-        if repeated:
+    shown = _pictures(table)
+    yield from _of_pictures(shown)
+    if table.roles.image and not table.pictures:
+        return  # rows may differ in pictures that were not read
+    if table.features.shape[1]:
+        rows = pd.concat([table.features, pd.Series(table.labels), shown], axis=1)
+        if repeated := int(rows.duplicated().sum()):
             yield f"{repeated:,} row{'s are' if repeated > 1 else ' is'} equal to an earlier one"
+        elif table.groups is None:
+            yield from _shared(shown)
+
+
+def _pictures(table: OwnTable) -> pd.DataFrame:
+    """What each row's picture is, by column: int64, equal where the pixels are, 0 where there is none."""
+    views = table.pictures.values()
+    images = [
+        each for view in views for each in (view.columns if isinstance(view, PooledImages) else (view,))
+    ]
+    found = {}
+    for name, each in zip(table.form.columns if table.form else (), images, strict=True):
+        digests = each.digests().view(np.int64)[:, 0]
+        found[name] = digests if each.absent is None else np.where(each.absent, 0, digests)
+    return pd.DataFrame(found)
+
+
+def _of_pictures(shown: pd.DataFrame) -> Iterator[str]:
+    for k, name in enumerate(shown):
+        if shown[name].nunique() == 1:
+            yield f"column {name!r} has the same picture in all rows, so it says nothing"
+        for other in shown.columns[:k]:
+            if (shown[other] == shown[name]).all():
+                yield f"column {name!r} holds the same pictures as {other!r}; leave one of them out"
+                break
+
+
+def _shared(shown: pd.DataFrame) -> Iterator[str]:
+    """Pictures that a few rows have in common, so that a model may be scored on what it has seen."""
+    for name in shown:
+        present = shown.loc[shown[name] != 0, name]
+        repeated = int(present.duplicated().sum())
+        if 0 < repeated <= FEW_SHARED * len(present):
+            yield (
+                f"column {name!r}: {repeated:,} row{'s have' if repeated > 1 else ' has'} the picture of an "
+                "earlier one; --group keeps together what belongs together"
+            )
 
 
 def gives_away(column: pd.Series, labels: np.ndarray) -> bool:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from usboost.data.progress import Progress
 from usboost.datasets.custom import SIZE
-from usboost.datasets.custom.columns import Column, Format, Kind
+from usboost.datasets.custom.columns import Column, Format, Kind, is_text
 from usboost.datasets.custom.kinds import Found, kind_of
 from usboost.datasets.custom.labels import (
     classes_of,
@@ -28,7 +28,8 @@ from usboost.datasets.custom.labels import (
     with_positive,
 )
 from usboost.datasets.custom.own import OwnTable
-from usboost.datasets.custom.pictures import PictureColumns, check_type
+from usboost.datasets.custom.picture_values import NAMES, are_names_of_pictures, check_type
+from usboost.datasets.custom.pictures import PictureColumns
 from usboost.datasets.custom.roles import Roles
 from usboost.datasets.custom.source import INDEX_COLUMN, Source, TableFile
 from usboost.datasets.custom.table_pictures import read_pictures
@@ -117,7 +118,8 @@ def read_table(
             continue
         found = kind_of(column, nominal=name in nominal, textual=name in roles.text)
         if found.kind in LEFT_OUT:
-            left_out[name] = LEFT_OUT[found.kind]
+            of_pictures = is_text(column.type) and are_names_of_pictures(column.plain())
+            left_out[name] = f"it {NAMES}" if of_pictures else LEFT_OUT[found.kind]
             continue
         features[name] = column.feature(_readable(column, found), found.form)
         if found.form is not None:

@@ -109,7 +109,7 @@ def read(source: Path | tuple[Path, str] | bytes, name: str | None = None) -> by
     else:
         status = _status(source)
         if not stat.S_ISREG(status.st_mode):
-            raise UsboostError(f"{name} is not a file; a picture is needed there")
+            raise UsboostError(f"{name} is not a file; correct the path, or leave it out")
         size = status.st_size
         try:
             data = source.read_bytes() if size <= LARGEST_FILE else b""
@@ -203,7 +203,7 @@ def _telling(name: str) -> Iterator[None]:
 
 
 def inside(folder: Path, relative: str, name: str) -> Path:
-    """The file `relative` to a folder, which it may not leave.
+    """What is at a path `relative` to a folder, which it may not leave.
 
     Parameters
     ----------
@@ -213,20 +213,19 @@ def inside(folder: Path, relative: str, name: str) -> Path:
     ------
     UsboostError
         If the path is absolute, contains ``..``, leads out of the folder through a link, or there is
-        no such file.
+        nothing.
     """
     folder = Path(folder)
+    shown = folder.absolute() if folder == Path() else folder
     if not is_contained(relative):
-        raise UsboostError(f"{name}: {relative!r} is not a path inside {folder}, as paths must be")
+        raise UsboostError(f"{name}: {relative!r} is not a path inside {shown}, as paths must be")
     path = folder / relative
     try:
         target = path.resolve(strict=True)
     except (OSError, RuntimeError):
         raise UsboostError(f"{name}: file not found: {path}") from None
     if not target.is_relative_to(folder.resolve()):
-        raise UsboostError(f"{name}: {relative!r} is a link that leads out of {folder}")
-    if not target.is_file():
-        raise UsboostError(f"{name}: {path} is not a file")
+        raise UsboostError(f"{name}: {relative!r} is a link that leads out of {shown}")
     return path
 
 
