@@ -13,9 +13,10 @@ def main() -> None:
     except KeyboardInterrupt:
         interrupts.end()
     except SystemExit as ended:
-        if ended.code != CODE:
-            raise
-        interrupts.end()
+        if ended.code == CODE:
+            interrupts.end()
+        interrupts.over()
+        raise
 
 
 if __name__ == "__main__":

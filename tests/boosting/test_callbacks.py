@@ -11,7 +11,7 @@ import pytest
 from sklearn.datasets import make_classification
 from sklearn.linear_model import Ridge
 
-from usboost.boosting.callbacks import Callback, Interrupt, TimeLimit
+from usboost.boosting.callbacks import TOGETHER, Callback, Interrupt, TimeLimit
 from usboost.boosting.rounds import Round
 from usboost.learners.regressors import RegressorLearner
 from usboost.models.boosted_network import BoostedNetworkClassifier
@@ -48,11 +48,23 @@ def test_ctrl_c_keeps_the_rounds_so_far():
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_twice_stops_at_once():
-    before = signal.getsignal(signal.SIGINT)
+def test_again_stops_at_once():
+    before, within = signal.getsignal(signal.SIGINT), []
+
+    def later(index: int) -> None:
+        if index == 2:
+            time.sleep(TOGETHER)
+            within.append(index)
+            press(index)
+
     with pytest.raises(KeyboardInterrupt):
-        fitted(Each(press), Each(press), Interrupt())
-    assert signal.getsignal(signal.SIGINT) is before
+        fitted(Each(press), Each(later), Interrupt())
+    assert signal.getsignal(signal.SIGINT) is before and within == [2]
+
+
+def test_quick_presses_are_one():
+    model = fitted(Each(press), Each(press), Each(press), Interrupt())
+    assert len(model.stages_) == 2
 
 
 def test_a_fit_ends_in_time():

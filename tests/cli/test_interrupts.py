@@ -138,16 +138,30 @@ def test_fit_says_what_it_keeps(table: Path, tmp_path: Path) -> None:
     code, _, err = ended(process)
     assert code == 130
     assert "finished rounds are kept in m.part; the same command goes on from there" in err
+    kept = {each for each in tmp_path.glob("m.part/*/*")}
     process = started(tmp_path, *arguments)
-    assert process.stderr is not None
-    while "an earlier run of this fit did not end" not in process.stderr.readline():
-        assert process.poll() is None
-    for _ in range(4):  # of which the first one would let the round end
+    until(process, lambda: {each for each in tmp_path.glob("m.part/*/*")} - kept)
+    for _ in range(4):  # as one, which lets the round end
         os.killpg(process.pid, signal.SIGINT)
         time.sleep(0.02)
     code, _, err = ended(process)
-    assert code == 130 and "Traceback" not in err
-    assert (tmp_path / "m.part").exists() and not (tmp_path / "m").exists()
+    assert code == 0 and "an earlier run of this fit did not end" in err, err
+    assert "the fit ends after this round" in err
+    assert (tmp_path / "m" / "card.json").exists() and not (tmp_path / "m.part").exists()
+
+
+@pytest.mark.slow
+def test_compare_waits_for_no_fit(tmp_path: Path) -> None:
+    numbers(20_000, classes=3).to_csv(tmp_path / "t.csv", index=False)
+    given = ("--label", "kind", "--models", "prior,crossed", "--folds", 2, "--jobs", 2, "--out", "kept")
+    process = started(tmp_path, "compare", "t.csv", *given)
+    kept = tmp_path / "kept" / "fits.jsonl"
+    until(process, lambda: kept.exists() and kept.read_text().count("\n") >= 2)  # fits of the prior
+    process.terminate()
+    began = time.monotonic()
+    code, out, _ = ended(process)
+    assert code == 130 and re.search("[12] of 4 fits are finished", out) and "prior" in out
+    assert time.monotonic() - began < 15  # a fit takes minutes
 
 
 @pytest.mark.slow

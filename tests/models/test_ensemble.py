@@ -24,7 +24,7 @@ from usboost.models.baselines import LightGBMBaseline, LightGBMBaselineRegressor
 from usboost.models.ensemble import EnsembleClassifier, EnsembleRegressor
 from usboost.models.forest import ForestBaseline
 from usboost.models.linear import LinearBaseline
-from usboost.models.prior import PriorBaseline
+from usboost.models.prior import PriorBaseline, PriorBaselineRegressor
 from usboost.models.refit import for_all_rows
 from usboost.models.ridge_baseline import RidgeBaseline
 from usboost.models.selection import better_than_noise, blended, greedy_weights, without_each
@@ -315,6 +315,21 @@ class ForFewRows(LinearBaseline):
         if len(y) > 130:
             raise Unsuited("it takes up to 130 rows")
         super()._fit(views, y, context)
+
+
+def test_time_for_all_rows_is_by_the_rows_of_the_last_fit():
+    """Of fits by time the last one has half of the rows."""
+    bag = Bag(None, None, np.zeros(1000), fits=[None] * 5, rows=[900, 800, 700, 600, 500], seconds=[1.0] * 5)
+    assert bag.takes_whole(1000) == 2.0 and Bag(None, None, np.zeros(9)).takes_whole(1000) == 0.0
+
+
+def test_fewer_rows_than_folds():
+    x, y = load_wine(return_X_y=True)
+    rows = [0, 1, 100, 177]
+    model = EnsembleRegressor({"prior": PriorBaselineRegressor()}, folds=5).fit(views(x[rows]), y[rows] * 1.0)
+    assert len(model.fits_["prior"]) == 4
+    with pytest.raises(UsboostError, match="one row only"):
+        EnsembleRegressor({"prior": PriorBaselineRegressor()}).fit(views(x[:1]), y[:1] * 1.0)
 
 
 @pytest.mark.parametrize("fast", [False, True])

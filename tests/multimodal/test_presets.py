@@ -8,7 +8,7 @@ import pytest
 
 from tests.multimodal.conftest import numbers, refused, run
 from usboost import MultimodalClassifier, UsboostError
-from usboost.boosting.callbacks import Callback
+from usboost.boosting.callbacks import Callback, TimeLimit
 from usboost.models import zoo
 from usboost.multimodal import bundle
 
@@ -98,6 +98,14 @@ def test_a_limit_that_ended_the_first_fit_does_not_end_the_one_to_all_rows():
     model = MultimodalClassifier("lgbm", refit=True, callbacks=[Ended()])
     model.fit(frame.drop(columns="kind"), frame["kind"])
     assert model.best_round_ == 3 and model.bundle_.model.n_estimators_ == 3
+
+
+def test_a_blend_is_fitted_to_all_rows_where_that_is_asked_for():
+    frame = numbers(150)
+    x, y = frame.drop(columns="kind"), frame["kind"]
+    for refit, val in ((None, 22), (True, 0)):
+        model = MultimodalClassifier("good", rounds=3, refit=refit, callbacks=[TimeLimit(0.0)]).fit(x, y)
+        assert model.bundle_.card.rows["val"] == val
 
 
 class AsksAt(Callback):

@@ -195,6 +195,28 @@ def test_what_fails_stops_nothing_and_counts_as_worst(table: OwnTable, tmp_path:
     assert "unknown view 'V'" in found["wrong"].trials[0].reason
 
 
+def test_a_fit_that_ended_after_the_deadline_counts(table: OwnTable, tmp_path: Path) -> None:
+    """One round is told of after it, so it could never be gone on with."""
+    models = {"forest": by_name(("forest",), pictures=None, task="classification")["forest"](0)}
+    rows = hold_out(rows_of(table), 0)
+    task = Task(models, [part_of(table, *rows, rows[1])], Scored("classification", "log_loss"), "log_loss")
+    trial = Trial("forest", 0, {"leaf_sizes": (1,)})
+    assert run_trial(task, Job(trial, tmp_path, deadline=time.time() + 0.01)).state == "finished"
+    assert run_trial(task, Job(trial, tmp_path, deadline=time.time() - 1)).state == "proposed"
+
+
+def test_a_pruned_trial_that_fails_later_hides_no_other(table: OwnTable, tmp_path: Path) -> None:
+    models = {"lgbm": by_name(("lgbm",), pictures=None, task="classification")["lgbm"](0)}
+    rows = hold_out(rows_of(table), 0)
+    task = Task(models, [part_of(table, *rows, rows[1])], Scored("classification", "log_loss"), "log_loss")
+    pruned = Trial("lgbm", 1, {"num_leaves": -1}, state="pruned", score=0.3, scores={"log_loss": 0.3})
+    failed = run_trial(task, Job(pruned, tmp_path))
+    assert (failed.state, failed.score, failed.scores) == ("failed", None, {})
+    other = replace(pruned, number=2, score=0.4)
+    done = replace(pruned, number=0, state="finished", score=0.5)
+    assert Found("lgbm", float, [done, failed, other]).promising is other
+
+
 def test_few_rows_are_divided_into_folds(path: Path, table: OwnTable, tmp_path: Path) -> None:
     assert default_folds(table, 0) == FOLDS
     found = searched(table, tmp_path, "lgbm", plan=Plan(1, 1), folds=None).models["lgbm"]
@@ -273,6 +295,16 @@ def test_the_command_and_what_reads_its_file(path: Path, tmp_path: Path) -> None
         *("--settings", out / "settings.yaml"),
     )
     assert compared.exit_code == 0, compared.output
+
+
+def test_settings_that_a_search_began_with_are_in_its_file(path: Path, tmp_path: Path) -> None:
+    begin = tmp_path / "begin.yaml"
+    begin.write_text("models: {lgbm: {set: {patience: 7, num_leaves: 5, lambda_l2: 2.0}}}")
+    given = ("--models", "lgbm", "--trials", 1, "--folds", 0, "--set", "lambda_l2=3.0")
+    done = run("tune", path, "--label", "kind", *given, "--settings", begin, "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    found = read_settings(tmp_path / "out" / "settings.yaml")["lgbm"]
+    assert (found["patience"], found["num_leaves"], found["lambda_l2"]) == (7, 5, 3.0)
 
 
 def test_mistakes_of_the_command(path: Path, tmp_path: Path) -> None:

@@ -122,6 +122,24 @@ def test_the_scale_of_weights_decides_nothing() -> None:
     np.testing.assert_allclose(own.weights / own.weights.max(), WEIGHT / WEIGHT.max())
 
 
+def test_rows_of_weight_0_do_not_make_up_a_table() -> None:
+    weights = np.zeros(N)
+    weights[:9] = 1
+    for model, y in ((MultimodalClassifier("prior"), Y), (MultimodalRegressor("prior"), Z)):
+        with pytest.raises(UsboostError, match="has 9 rows of weight above 0 to learn from; 10 or more"):
+            model.fit(X, y, sample_weight=weights)
+    rare = np.flatnonzero(Y == "rare")
+    weights = np.ones(N)
+    weights[rare[1:]] = 0
+    with pytest.raises(UsboostError, match="class 'rare' of .* has 1 row of weight above 0, so"):
+        MultimodalClassifier("prior").fit(X, Y, sample_weight=weights)
+    parts = pd.Series(np.where(np.arange(N) < 200, "train", "val"), name="part")
+    frame = pd.concat([X, Y, WEIGHT.where(parts == "train", 0.0), parts], axis=1)
+    own = read_own(FrameRows(frame, None), label="label", weight="w", split="part")
+    with pytest.raises(UsboostError, match="no row that counts has --split val"):
+        fit(own, "prior")
+
+
 def test_wrong_weights_are_refused() -> None:
     estimator = MultimodalClassifier(model="prior")
     with pytest.raises(UsboostError, match="the weight 'w' must be a number of at least 0"):

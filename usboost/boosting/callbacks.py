@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from usboost.boosting.rounds import Round
 
 
+TOGETHER = 1.0
+"""Seconds within which a further Ctrl-C is part of the one before."""
+
+
 class Callback:
     """Base of all callbacks: does nothing."""
 
@@ -174,7 +178,9 @@ class TimeLimit(Callback):
 
 
 class Interrupt(Callback):
-    """Ctrl-C ends a fit after the round that runs, and the rounds so far are kept; twice, it stops at once.
+    """Ctrl-C ends a fit after the round that runs, and the rounds so far are kept; again, it stops at once.
+
+    Presses within `TOGETHER` seconds of the first one are part of it: what starts a command may send another.
 
     Parameters
     ----------
@@ -188,6 +194,7 @@ class Interrupt(Callback):
     def __init__(self, told: Callable[[], None] | None = None) -> None:
         self.told = told
         self.pressed = False
+        self._first = 0.0
 
     def on_fit_begin(self, fit: Any) -> None:
         self._before: Any = None
@@ -196,11 +203,13 @@ class Interrupt(Callback):
 
     def _press(self, number: int, frame: Any) -> None:
         if self.pressed:
+            if time.monotonic() < self._first + TOGETHER:
+                return
             if callable(self._before):
                 self._before(number, frame)
                 return
             raise KeyboardInterrupt
-        self.pressed = True
+        self.pressed, self._first = True, time.monotonic()
         if self.told is not None:
             self.told()
 

@@ -11,6 +11,7 @@ import typer
 
 from usboost.cli import tables
 from usboost.cli.console import exit_on_error, fitting, note, say
+from usboost.cli.interrupts import interrupts
 from usboost.cli.options import (
     NAMES,
     BackboneName,
@@ -206,7 +207,7 @@ def fit(
         from usboost.multimodal.unfinished import unfinished
 
         with unfinished(out.with_name(f"{out.name}.part"), note) as keep, fitting(model) as show:
-            pressed = Interrupt(lambda: note("the fit ends after this round; Ctrl-C again stops at once"))
+            pressed = Interrupt(_ends_after_the_round)
             callbacks = [ShowRounds(progress=show), pressed]
             if time_limit is not None:
                 callbacks.append(limit := TimeLimit(time_limit - (clock() - began)))
@@ -297,3 +298,8 @@ def parsed_threshold(given: str | None) -> Literal["f1"] | float | None:
     if not 0 <= found <= 1:
         raise UsboostError(f"--threshold {given!r} must be f1 or a number from 0 to 1")
     return found
+
+
+def _ends_after_the_round() -> None:
+    interrupts.heard()
+    note("the fit ends after this round; Ctrl-C again stops at once")

@@ -52,6 +52,10 @@ class Interrupts:
         if hasattr(signal, "SIGALRM"):
             signal.signal(signal.SIGALRM, self._interrupt)
 
+    def heard(self) -> None:
+        """Another handler has answered Ctrl-C; what follows at once is part of it."""
+        self._last = time.monotonic()
+
     def told(self) -> None:
         """The command has said how it ended; the rest is waiting for threads and the like."""
         self._told = True
@@ -69,6 +73,10 @@ class Interrupts:
         sys.stderr.flush()
         # not by sys.exit: after some interruptions Python ends by the signal, whatever the exit code
         os._exit(CODE)
+
+    def over(self) -> None:
+        """The command is done; a late Ctrl-C does not make a failure of it."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def __call__(self, number: int, frame: Any) -> None:
         if os.getpid() != self._process:  # a fork, which its parent ends

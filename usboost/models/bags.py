@@ -36,6 +36,7 @@ class Bag:
     member : unfitted; predict : what a fit of it says of views
     seen : predictions of all rows, each by the fit whose fold holds it; without meaning before that fit
     fits : the models, fold by fold; whole : those fitted to all rows, each with a seed of its own
+    rows : that each fit to a fold was fitted to, how many
     seconds : of each fit and its predictions
     predicting : seconds that one row takes, through all fits
     cut : whether time has stopped one of the fits
@@ -48,6 +49,7 @@ class Bag:
     seen: np.ndarray
     fits: list[Any] = field(default_factory=list)
     whole: list[Any] = field(default_factory=list)
+    rows: list[int] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     predicting: float = 0.0
     cut: bool = False
@@ -72,24 +74,25 @@ class Bag:
         self.seen[split[1]] = self.predict(model, held.views)
         ended = time.perf_counter()
         self.fits.append(model)
+        self.rows.append(len(train.y))
         self.seconds.append(ended - began)
         self.predicting += (ended - fitted) / len(held.y)
         self.cut = self.cut or any(limit.reached for limit in limits)
 
-    def takes_whole(self, folds: int, rows: int) -> float:
+    def takes_whole(self, rows: int) -> float:
         """Seconds that a fit to so many rows would take: all, and perhaps others with them."""
         if self.whole:
             return self.seconds[-1]
-        return self.seconds[-1] * rows / len(self.seen) * folds / (folds - 1) if self.fits else 0.0
+        return self.seconds[-1] * rows / self.rows[-1] if self.fits else 0.0
 
-    def complete(self, samples: Samples, folds: int, inner: InnerFits, place: str, left: float) -> None:
+    def complete(self, samples: Samples, inner: InnerFits, place: str, left: float) -> None:
         """Fit once more, to all rows, as far as the fits to folds went, if that ends within `left` seconds.
 
         Each such fit has a seed of its own. A model that cannot be told how far to go, or that is not made
         for so many rows, is not fitted again; a fit that is asked to stop before its end is left out, and so
         is one that says the same as the one before, as it draws nothing.
         """
-        if self.settled or self.takes_whole(folds, len(samples.y)) > left:
+        if self.settled or self.takes_whole(len(samples.y)) > left:
             return
         self.settled = True  # where it ends early
         try:

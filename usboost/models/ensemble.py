@@ -121,6 +121,7 @@ class EnsembleRegressor(Ensemble, ViewsRegressor):
     Attributes
     ----------
     As of `EnsembleClassifier`; losses_ : mean squared errors of standardised targets
+    out_of_fold_ : standardised, too, float64 (n,)
     target_centre_, target_scale_ : of the training targets
     """
 
@@ -147,7 +148,9 @@ class EnsembleRegressor(Ensemble, ViewsRegressor):
         self.checkpoint = checkpoint
 
     def _splits(self, y: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        return KFold(self.folds, shuffle=True, random_state=self.random_state).split(y)
+        if len(y) < 2:
+            raise UsboostError("there is one row only, so no fold can be held out; add rows")
+        return KFold(min(self.folds, len(y)), shuffle=True, random_state=self.random_state).split(y)
 
     def _of(self, model: Any, views: Views) -> np.ndarray:
         found: np.ndarray = model.predict(views)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -88,7 +89,7 @@ class Ensemble(ViewsEstimator):
         def left_for_folds() -> float:
             # at least one member will be fitted to all rows
             rows = len(y) + ahead
-            return left() - max((bag.takes_whole(self.folds, rows) for bag in bags.values()), default=0.0)
+            return left() - max((bag.takes_whole(rows) for bag in bags.values()), default=0.0)
 
         inner, places = InnerFits(context.checkpoint, context.callbacks), list(bags)
         for name, fold, seconds in in_time(bags, len(splits), left_for_folds):
@@ -118,6 +119,7 @@ class Ensemble(ViewsEstimator):
         y: np.ndarray,
         sample_weight: np.ndarray | None = None,
         related: Related | None = None,
+        always: bool = False,
     ) -> bool:
         """Fit the members kept to these rows, too: all that there are, validation rows among them.
 
@@ -128,6 +130,7 @@ class Ensemble(ViewsEstimator):
         Parameters
         ----------
         X, y, sample_weight : as of ``fit``
+        always : whether callbacks by which there is no time for them are not asked
 
         Returns
         -------
@@ -139,9 +142,11 @@ class Ensemble(ViewsEstimator):
         views = as_views(X)
         samples = Samples.counted(views, self._learnt_as(np.asarray(y)), sample_weight, related=related)
         self._before = None
+        if always:
+            inner = replace(inner, callbacks=[c for c in inner.callbacks if math.isinf(c.time_left())])
         if self.fast_predict:
             name = next(iter(self.weights_))
-            if bags[name].takes_whole(self.folds, len(samples.y)) > _time_left(inner.callbacks):
+            if bags[name].takes_whole(len(samples.y)) > _time_left(inner.callbacks):
                 return False
             try:
                 return self._keep_one(name, bags, samples, inner.callbacks)
@@ -189,7 +194,7 @@ class Ensemble(ViewsEstimator):
         for turn in range(self.repeats):
             for name in heaviest:
                 place = f"m{list(bags).index(name)}-all"
-                bags[name].complete(samples, self.folds, inner, place, left() - (spare if turn else 0.0))
+                bags[name].complete(samples, inner, place, left() - (spare if turn else 0.0))
         self.whole_ = {name: bags[name].whole for name in heaviest if bags[name].whole}
 
     def _keep_best(self, bags: Mapping[str, Bag], samples: Samples, callbacks: Sequence[Callback]) -> None:

@@ -77,6 +77,8 @@ def _held_by_catboost(x: Any, y: np.ndarray, weights: np.ndarray, categories: li
 def _catboost(threads: int, seed: int) -> dict[str, Any]:
     return {
         "iterations": 2000,
+        # its own rate, .02 to .08 by the number of rows, is not to be had beside a penalty that is given
+        "learning_rate": 0.05,
         "depth": 6,  # this and the next are its own, written out for a search to begin from
         "l2_leaf_reg": 3.0,
         "random_strength": 1.0,
@@ -99,6 +101,7 @@ PACKAGES = {
         told_categories="cat_features",
         weighted=_held_by_catboost,
         space={
+            "estimator__learning_rate": Real(0.01, 0.3, log=True),
             "estimator__depth": Integer(4, 8),
             "estimator__l2_leaf_reg": Real(0.3, 30.0, log=True),
             "estimator__random_strength": Real(0.1, 10.0, log=True),

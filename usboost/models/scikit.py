@@ -91,11 +91,10 @@ class _Scikit(MatrixOnViews):
         if context.validation is not None:
             held = self._rows(context.validation[0]), context.validation[1]
         if held is not None and not self.stops_early and self.learns_from_held:
+            both = (weights, y), (context.held_weights, held[1])
+            if any(each is not None for each, _ in both):
+                weights = np.concatenate([np.ones(len(of)) if each is None else each for each, of in both])
             x, y = np.concatenate([x, held[0]]), np.concatenate([y, held[1]])
-            if weights is not None:
-                unseen = context.held_weights
-                more = np.ones(len(held[1])) if unseen is None else unseen
-                weights = np.concatenate([weights, more])
         self._learnt(x, y, len(views))
         clock = Clock()
         with watched(self, watch.callbacks):

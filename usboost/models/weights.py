@@ -19,11 +19,11 @@ Weighted = tuple[Views, np.ndarray, np.ndarray | None]
 
 def fit_weighted(model: Any, train: Weighted, held: Weighted | None, related: Related | None = None) -> None:
     """Fit a model; only where there are weights, or training rows are related, need it know of them."""
-    more = {} if related is None else related.arguments
-    if train[2] is None:
-        model.fit(*train[:2], *([held[:2]] if held else []), **more)
-    else:
-        model.fit(*train[:2], held, sample_weight=train[2], **more)
+    more: dict[str, Any] = {} if related is None else dict(related.arguments)
+    if train[2] is not None:
+        more["sample_weight"] = train[2]
+    validation = () if held is None else (held[:2] if held[2] is None else held,)
+    model.fit(*train[:2], *validation, **more)
 
 
 def balanced(codes: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:

@@ -59,7 +59,9 @@ def fitted_to_all(
     related, labels = related_of(table, everything), table.labels[everything]
     if isinstance(model, Ensemble):
         # fits to folds read rows by the encoding that they have learnt from
-        added = model.add_whole(table.views(encoding, everything), labels, counts, related)
+        added = model.add_whole(
+            table.views(encoding, everything), labels, counts, related, always=took is None
+        )
         return (model, encoding) if added else None
     left = min((each.time_left() for each in callbacks), default=math.inf)
     if took is not None and took * len(everything) / len(rows[0]) > left:

@@ -282,14 +282,15 @@ def _results(
     if jobs <= 1:
         yield from ((k, work(task)) for k, task in enumerate(tasks))
         return
-    with _share_of_threads(jobs), ThreadPoolExecutor(jobs) as pool:
+    pool = ThreadPoolExecutor(jobs)
+    with _share_of_threads(jobs):
         waiting: dict[Future[Result], int] = {pool.submit(work, t): k for k, t in enumerate(tasks)}
         try:
             while waiting:
                 done: Iterable[Future[Result]] = wait(waiting, return_when=FIRST_COMPLETED).done
                 for future in done:
                     yield waiting.pop(future), future.result()
-        finally:
+        finally:  # an interruption waits for no fit
             pool.shutdown(wait=False, cancel_futures=True)
 
 

@@ -70,7 +70,13 @@ def hold_out(rows: Rows, seed: int, share: float = HELD_OUT) -> tuple[np.ndarray
         If there is one group, or one time, only.
     """
     if rows.splits is not None:
-        return np.flatnonzero(rows.splits == "train"), np.flatnonzero(rows.splits == "val")
+        train, held = np.flatnonzero(rows.splits == "train"), np.flatnonzero(rows.splits == "val")
+        for name, found in (("train", train), ("val", held)):
+            if not len(found):
+                raise UsboostError(
+                    f"no row that counts has --split {name}; give some such row a weight above 0"
+                )
+        return train, held
     if rows.related is not None:
         return rows.related.hold_out(share, rows.codes, seed)
     if rows.codes is None:

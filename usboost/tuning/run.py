@@ -91,10 +91,13 @@ class OutOfTime(Exception):
 
 class _Deadline(Callback):
     def __init__(self, deadline: float) -> None:
-        self._deadline = deadline
+        self._deadline, self._last = deadline, 0
+
+    def on_fit_begin(self, fit: Any) -> None:
+        self._last = fit.n_rounds
 
     def on_round(self, round_: Round) -> bool:
-        if time.time() > self._deadline:
+        if round_.index < self._last and time.time() > self._deadline:
             raise OutOfTime
         return False
 
@@ -112,7 +115,8 @@ def run_trial(task: Task, job: Job) -> Trial:
         return trial
     except Exception as error:
         kind = "" if isinstance(error, UsboostError) else f"{type(error).__name__}: "
-        trial = trial.of(state="failed", reason=f"{kind}{error}".strip().splitlines()[0])
+        reason = f"{kind}{error}".strip().splitlines()[0]
+        trial = trial.of(state="failed", score=None, scores={}, reason=reason)
     trial = trial.of(seconds=round(time.perf_counter() - started, 3))
     write_trial(job.folder, trial)
     loss = task.loss(trial.score) if trial.score is not None else float("inf")

@@ -55,9 +55,9 @@ class Workers:
             yield from (run_trial(self._task, job) for job in jobs)
             return
         pool = self._started()
-        with _signals_later():
-            waiting: set[Future[Trial]] = {pool.submit(_run, job) for job in jobs}
         try:
+            with _signals_later():
+                waiting: set[Future[Trial]] = {pool.submit(_run, job) for job in jobs}
             while waiting:
                 done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
                 yield from (future.result() for future in done)

@@ -302,15 +302,20 @@ def _check_size(file: Source, rows: int, names: list[str]) -> None:
 
 
 def _check_rows(table: OwnTable) -> None:
-    if len(table) < FEWEST:
-        raise UsboostError(f"{table.file} has {len(table)} rows to learn from; {FEWEST} or more are needed")
+    labels, that = table.labels, ""
+    if table.weights is not None:
+        labels, that = labels[table.weights > 0], " of weight above 0"
+    if len(labels) < FEWEST:
+        raise UsboostError(
+            f"{table.file} has {len(labels)} rows{that} to learn from; {FEWEST} or more are needed"
+        )
     if table.task == "regression":
         return
-    counts = np.bincount(table.labels, minlength=len(table.classes))
+    counts = np.bincount(labels, minlength=len(table.classes))
     if (counts < 2).any():
         name, count = table.classes[int(counts.argmin())], int(counts.min())
+        has = f"{count} row{'s' * (count != 1)}{that}"
         raise UsboostError(
-            f"{table.file}: class {name!r} of {table.roles.label!r} has {count} row{'s' * (count != 1)}, so "
-            "it cannot be learnt and checked; add rows of it, or leave its row out with "
-            f"--missing {name!r}"
+            f"{table.file}: class {name!r} of {table.roles.label!r} has {has}, so it cannot be learnt and "
+            f"checked; add rows of it, or leave its row out with --missing {name!r}"
         )
