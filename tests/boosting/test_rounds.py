@@ -173,3 +173,15 @@ def test_bayes_asks_as_often_as_the_paper_says() -> None:
 def test_a_fixed_step_shrunk_is_taken_shrunk() -> None:
     stages, _ = run({"U": Linear()}, step=Fixed(0.5), shrinkage=0.2, n_rounds=2)
     assert [stage.steps["U"] for stage in stages] == pytest.approx([0.1, 0.1])
+
+
+def test_gains_that_are_small_together_count_as_rest() -> None:
+    """The best round is kept all the same; a risk that falls slowly, but on and on, is no rest."""
+    risks = [1.0, 0.5, 0.4, *(0.4 - 1e-6 * k for k in range(1, 30))]
+    for least, stopped in ((0.0, None), (1e-3, 8)):
+        stopping = EarlyStopping("risk_val", 5, least)
+        asked = [stopping.on_round(Round(k, None, {"risk_val": risk}, {})) for k, risk in enumerate(risks, 1)]
+        assert (asked.index(True) + 1 if True in asked else None) == stopped
+        assert stopping.best_round == len(risks)
+    slowly = EarlyStopping("risk_val", 5, 1e-3)
+    assert not any(slowly.on_round(Round(k, None, {"risk_val": 1 - 3e-4 * k}, {})) for k in range(1, 200))

@@ -138,9 +138,9 @@ def test_fit_says_what_it_keeps(table: Path, tmp_path: Path) -> None:
     code, _, err = ended(process)
     assert code == 130
     assert "finished rounds are kept in m.part; the same command goes on from there" in err
-    kept = {each for each in tmp_path.glob("m.part/*/*")}
+    kept = set(tmp_path.glob("m.part/*/*"))
     process = started(tmp_path, *arguments)
-    until(process, lambda: {each for each in tmp_path.glob("m.part/*/*")} - kept)
+    until(process, lambda: set(tmp_path.glob("m.part/*/*")) - kept)
     for _ in range(4):  # as one, which lets the round end
         os.killpg(process.pid, signal.SIGINT)
         time.sleep(0.02)

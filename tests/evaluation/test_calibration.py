@@ -68,8 +68,8 @@ def test_only_the_ratios_of_weights_count():
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_the_loss_is_that_of_the_rows_and_of_twenty_drawn_from_the_probabilities(weighted):
-    """Literally: each row once, and 20 rows by their expected log-loss, at the T of a fine grid."""
+def test_the_loss_is_that_of_the_rows_of_twenty_as_predicted_and_of_a_surprise(weighted):
+    """Literally: each row once, 20 rows by their expected log-loss and one of any class, on a fine grid."""
     probabilities, y = drawn(25, 3, 1, 3.0)
     weight = np.random.default_rng(0).random(25) if weighted else np.ones(25)
     rows = weight.sum() ** 2 / np.square(weight).sum()
@@ -79,7 +79,8 @@ def test_the_loss_is_that_of_the_rows_and_of_twenty_drawn_from_the_probabilities
         after = np.log(tempered(probabilities, each))
         own = sum(-w * after[i, y[i]] for i, w in enumerate(weight)) / weight.sum() * rows
         prior = sum(-w * probabilities[i] @ after[i] for i, w in enumerate(weight)) / weight.sum() * 20
-        losses.append(own + prior)
+        surprise = sum(-w * after[i].mean() for i, w in enumerate(weight)) / weight.sum()
+        losses.append(own + prior + surprise)
     found = temperature_of(probabilities, y, weight if weighted else None)
     assert found == pytest.approx(grid[int(np.argmin(losses))], rel=0.005)
 
@@ -96,10 +97,22 @@ def test_few_rows_that_are_all_right_do_not_make_a_model_certain():
     assert tempered(probabilities, found).max() < 0.999
 
 
+@pytest.mark.parametrize("n", [18, 150, 5000])
+def test_a_model_is_as_sure_as_so_many_right_rows_let_it_be(n):
+    """n rows that are all right, at 1 − 1e-9: one in n + 1 may be another, and no surer is the answer."""
+    y = np.random.default_rng(0).integers(0, 3, n)
+    probabilities = np.full((n, 3), 5e-10)
+    probabilities[np.arange(n), y] = 1 - 1e-9
+    found = tempered(probabilities, calibrated(probabilities, y))
+    wrong = 1 - found[np.arange(n), y]
+    assert 0.3 / n < wrong.mean() < 1 / n
+    assert calibrated(probabilities, y) > 1.0
+
+
 def test_few_rows_and_certain_ones_are_no_error():
     assert calibrated(np.eye(2)[[0, 1]], np.array([0, 1])) == 1.0
     certain = np.eye(2)[np.arange(40) % 2]
-    assert calibrated(certain, np.arange(40) % 2) == 1.0
+    assert calibrated(certain, np.arange(40) % 2) > 1.0
     wrong = np.arange(40) % 2
     wrong[:4] = 1 - wrong[:4]
     assert temperature_of(certain, wrong) > 1.0

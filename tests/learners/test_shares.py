@@ -6,9 +6,11 @@ import pytest
 from tests.conftest import make_views
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.checkpoint import Checkpoint
+from usboost.data.table import Table
 from usboost.errors import UsboostError
 from usboost.learners.base import Target
 from usboost.learners.networks.learner import NetworkLearner
+from usboost.learners.trees.engines import drawn_columns
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
 
@@ -44,15 +46,35 @@ def test_a_tree_splits_on_the_columns_drawn_for_its_round(engine, metric, proble
     target = Target(values, metric=np.repeat(np.eye(2)[None], 600, axis=0) if metric else None)
     learner = TreeLearner(min_samples_leaf=3, max_depth=6, engine=engine)
     assert columns_of(fitted(learner, view, target, n_outputs=2)[0]) == set(range(5))
-    learner.set_params(feature_fraction=0.4)
+    learner.set_params(feature_fraction=0.8)
     trainer = learner.trainer(learner.prepare(view), 2)  # a booster that has grown trees draws as a new one
     seen = []
-    for seed in (0, 1, 2, 3, 4, 5, 0):
+    drawn = np.random.default_rng(0).integers(2**31, size=6).tolist()  # LightGBM draws alike by small ones
+    for seed in (*drawn, drawn[0]):
         seen.append(columns_of(trainer.fit(target, seed=seed)))
         assert seen[-1] == columns_of(fitted(learner, view, target, seed, 2)[0])
-        assert len(seen[-1]) == 2
-    assert seen[0] == seen[-1]
+        assert len(seen[-1]) <= 4
+    assert seen[0] == seen[-1] and max(map(len, seen)) == 4
     assert len({tuple(sorted(each)) for each in seen}) > 1
+
+
+def test_few_columns_are_not_divided():
+    """Half of two columns never show what only both together say."""
+    for n_columns, fraction, drawn in (
+        (100, 0.5, 50),
+        (9, 0.5, 4),
+        (5, 0.3, 4),
+        (4, 0.3, 4),
+        (2, 0.5, 2),
+        (1, 0.5, 1),
+    ):
+        columns = drawn_columns(n_columns, fraction, 0)
+        assert (n_columns if columns is None else len(columns)) == drawn
+    x = np.random.default_rng(0).uniform(0, 4, (1000, 2)).astype(np.float32)
+    board = np.floor(x).sum(axis=1) % 2
+    learner = TreeLearner(max_depth=6, feature_fraction=0.5)
+    found, values = fitted(learner, Table.from_numeric(x), Target(board[:, None] - 0.5))
+    assert columns_of(found) == {0, 1} and ((values[:, 0] > 0) == board).mean() > 0.8
 
 
 @pytest.mark.parametrize("share", [0, -0.1, 1.1, float("nan")])

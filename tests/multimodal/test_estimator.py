@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -288,3 +289,40 @@ def test_an_array_has_the_columns_of_a_frame_that_are_only_counted():
         np.testing.assert_array_equal(model.predict_proba(x), model.predict_proba(fitted_to))
         with pytest.raises(UsboostError, match="X has 2 features, but MultimodalClassifier is expecting 3"):
             model.predict(x[:, :2])
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"threshold": "f2"}, "threshold is 'f2'; it must be 'f1' or a number between 0 and 1"),
+        ({"threshold": 1.5}, "threshold is 1.5; it must be"),
+        ({"rounds": 1.5}, "rounds is 1.5; it must be a whole number of at least 1"),
+        ({"rounds": 0}, "rounds is 0; it must be"),
+        ({"rounds": -1}, "rounds is -1; it must be"),
+        ({"time_limit": "a"}, "time_limit is 'a'; it must be a number of seconds above 0"),
+        ({"time_limit": -5}, "time_limit is -5; it must be"),
+        ({"calibrate": "yes"}, "calibrate is 'yes'; it must be True or False"),
+        ({"size": -3}, "size is -3; it must be a whole number of pixels, 8 or more"),
+        ({"finetune": "some"}, "finetune is 'some'; it must be 'none', 'last' or 'all'"),
+        ({"random_state": "a"}, "random_state is 'a'; it must be a whole number of at least 0, None or a"),
+        ({"random_state": -1}, "random_state is -1; it must be"),
+    ],
+)
+def test_wrong_parameters_are_named_before_the_fit(given, said):
+    frame = pd.DataFrame({"a": np.arange(60.0)})
+    with pytest.raises(UsboostError, match=re.escape(said)):
+        MultimodalClassifier("prior", **given).fit(frame, np.arange(60) % 2)
+
+
+def test_parameters_as_scikit_learn_and_numpy_have_them():
+    frame, y = pd.DataFrame({"a": np.arange(60.0)}), np.arange(60) % 2
+    drawing = np.random.RandomState(3)
+    for given in (None, drawing, np.int64(4)):
+        assert (
+            MultimodalClassifier("prior", rounds=np.int64(2), random_state=given).fit(frame, y).classes_.size
+            == 2
+        )
+    seeds = {
+        MultimodalClassifier("prior", random_state=drawing).fit(frame, y).bundle_.card.seed for _ in range(3)
+    }
+    assert len(seeds) == 3

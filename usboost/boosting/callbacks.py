@@ -113,6 +113,9 @@ class EarlyStopping(Callback):
         With a pair, so many rounds at least, and that share of the rounds up to the best one: where small
         steps take hundreds of rounds, a metric can rest for dozens of them. None never stops, but the best
         round is still found.
+    least : float
+        What these rounds have to gain together: a metric that gains less counts as at rest, though its best
+        round is still the one that is kept.
 
     Raises
     ------
@@ -120,16 +123,21 @@ class EarlyStopping(Callback):
         If a sequence is no pair, or holds a number below 0.
     """
 
-    def __init__(self, monitor: str = "f1_val", patience: Patience = 20) -> None:
+    def __init__(self, monitor: str = "f1_val", patience: Patience = 20, least: float = 0.0) -> None:
         if isinstance(patience, Sequence) and (len(patience) != 2 or min(patience) < 0):
             raise UsboostError(f"patience is a number of rounds and a share of them, not {patience}")
         self.monitor = monitor
         self.patience = patience
-        self.best_round = 0
+        self.least = least
+        self._clear()
+
+    def _clear(self) -> None:
+        self.best_round, self._moved = 0, 0
         self._best: Mapping[str, float] | None = None
+        self._before: Mapping[str, float] | None = None
 
     def on_fit_begin(self, fit: Any) -> None:
-        self.best_round, self._best = 0, None
+        self._clear()
 
     def on_round(self, round_: Round) -> bool:
         if self.monitor not in round_.metrics:
@@ -137,10 +145,15 @@ class EarlyStopping(Callback):
             raise UsboostError(f"early stopping monitors {self.monitor!r}, which is not among {names}")
         if improves(round_.metrics, self._best, self.monitor):
             self.best_round, self._best = round_.index, round_.metrics
+            if self._before is None or self._gained(self._before, round_.metrics):
+                self._moved, self._before = round_.index, round_.metrics
         if self.patience is None:
             return False
-        least, share = self.patience if isinstance(self.patience, Sequence) else (self.patience, 0.0)
-        return round_.index - self.best_round >= max(least, share * self.best_round)
+        fewest, share = self.patience if isinstance(self.patience, Sequence) else (self.patience, 0.0)
+        return round_.index - self._moved >= max(fewest, share * self._moved)
+
+    def _gained(self, before: Mapping[str, float], now: Mapping[str, float]) -> bool:
+        return abs(now[self.monitor] - before[self.monitor]) >= self.least
 
 
 class TimeLimit(Callback):

@@ -40,10 +40,15 @@ class FitContext:
         time, so that it divides them by chance."""
         return self.related if self.related is not None and self.related.several else None
 
-    def watch(self, monitor: str | None = None, patience: Patience = None) -> Watch:
-        """What watches the fit: its history, early stopping on `monitor` with validation data, callbacks."""
-        stops = monitor is not None and self.validation is not None
-        return Watch(History(), EarlyStopping(str(monitor), patience) if stops else None, self.callbacks)
+    def watch(self, monitor: str | None = None, patience: Patience = None, least: float = 0.0) -> Watch:
+        """What watches the fit: its history, early stopping on `monitor` with validation data, callbacks.
+
+        `least` is the gain that counts, of all validation samples together.
+        """
+        stopping = None
+        if monitor is not None and self.validation is not None:
+            stopping = EarlyStopping(monitor, patience, least / len(self.validation[0]))
+        return Watch(History(), stopping, self.callbacks)
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -14,6 +13,7 @@ from usboost.cli import tables
 from usboost.cli.console import console, exit_on_error, fitting, note, say
 from usboost.cli.interrupts import CODE, interrupts
 from usboost.cli.options import (
+    DEFAULT_BACKBONE,
     NAMES,
     BackboneName,
     Categorical,
@@ -38,6 +38,8 @@ from usboost.cli.options import (
     TextModel,
     Time,
     Weight,
+    given_options,
+    table_options,
 )
 from usboost.datasets.custom import SIZE
 from usboost.errors import UsboostError
@@ -109,7 +111,7 @@ def compare(
         typer.Option("--rounds", min=1, help="Most rounds or epochs; not for LightGBM."),
     ] = None,
     settings: SettingsFile = None,
-    backbone: BackboneName = "tf_efficientnet_lite0",
+    backbone: BackboneName = DEFAULT_BACKBONE,
     finetune: Finetune = "none",
     size: Size = SIZE,
     grey: Grey = False,
@@ -193,32 +195,30 @@ def compare(
             note(f"{comparison.kept:,} of {comparison.fits:,} fits were finished before, see {out}")
         found = {name: inputs(name, own, read) for name in names}
         reads = {name: str(each) for name, each in found.items()}
-        given_again = _given(
-            {
-                "--image": image,
-                "--drop": drop,
-                "--categorical": categorical,
-                "--text": text,
-                "--text-model": text_model,
-                "--missing": missing,
-                "--images-root": images_root,
-                "--task": task,
-                "--positive": positive,
-                "--group": group,
-                "--time": time,
-                "--weight": weight,
-                "--split": split,
-                "--backbone": backbone if backbone != "tf_efficientnet_lite0" else None,
-                "--finetune": finetune if finetune != "none" else None,
-                "--size": size if size != SIZE else None,
-                "--grey": grey,
-                "--pool-images": pool_images,
-                "--skip-unreadable": skip_unreadable,
-                "--settings": settings,
-                "--seed": seed or None,
-            }
+        given_again = table_options(
+            image=image,
+            drop=drop,
+            categorical=categorical,
+            text=text,
+            text_model=text_model,
+            missing=missing,
+            images_root=images_root,
+            task=task,
+            positive=positive,
+            group=group,
+            time=time,
+            weight=weight,
+            split=split,
+            backbone=backbone,
+            finetune=finetune,
+            size=size,
+            grey=grey,
+            pool_images=pool_images,
+            skip_unreadable=skip_unreadable,
+            settings=settings,
+            seed=seed,
         )
-        asked = _given(
+        asked = given_options(
             {
                 "--rounds": rounds,
                 "--models": models,
@@ -232,7 +232,7 @@ def compare(
         common = [str(table), "--label", label, *given_again]
 
         def fit_again(name: str) -> str:
-            most = _given({"--rounds": rounds if limited(name) else None})
+            most = given_options({"--rounds": rounds if limited(name) else None})
             return shlex.join(["usboost", "fit", *common, *most, "--model", name, "--out", "model"])
 
         once = bool(time or split)  # these divide the rows in one way only
@@ -259,19 +259,6 @@ def compare(
             say(f"\nwritten {out / 'comparison.csv'} and {out / 'comparison.md'}")
         if len(comparison.failures) == len(names):
             raise UsboostError("every model failed; the table above gives the reasons")
-
-
-def _given(options: Mapping[str, Any]) -> list[str]:
-    """Options as they would be typed; those without a value are left out."""
-    found: list[str] = []
-    for name, value in options.items():
-        if value is True:
-            found.append(name)
-        elif isinstance(value, list):
-            found += [word for each in value for word in (name, str(each))]
-        elif value is not None and value is not False:
-            found += [name, str(value)]
-    return found
 
 
 def parsed_names(models: str) -> list[str]:

@@ -13,6 +13,7 @@ from usboost.cli import tables
 from usboost.cli.console import exit_on_error, fitting, note, say
 from usboost.cli.interrupts import interrupts
 from usboost.cli.options import (
+    DEFAULT_BACKBONE,
     NAMES,
     BackboneName,
     Categorical,
@@ -97,7 +98,7 @@ def fit(
             help="Most boosting rounds, epochs or trees; still stops early.",
         ),
     ] = None,
-    backbone: BackboneName = "tf_efficientnet_lite0",
+    backbone: BackboneName = DEFAULT_BACKBONE,
     finetune: Finetune = "none",
     size: Size = SIZE,
     grey: Grey = False,

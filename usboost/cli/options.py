@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
+from usboost.datasets.custom import SIZE
 from usboost.errors import UsboostError
 from usboost.files.parts import import_parts
 from usboost.models import zoo
 
 NAMES = ", ".join(zoo.OFFERED)
+DEFAULT_BACKBONE = "tf_efficientnet_lite0"
 
 TablePath = Annotated[
     Path,
@@ -147,3 +150,39 @@ def chosen_learners(given: list[str] | None) -> dict[str, str]:
         if not (name and kind):
             raise UsboostError(f"--learner {name!r} names no kind; write --learner S=regressor, say")
     return {name: kind for name, _, kind in pairs}
+
+
+def table_options(
+    *,
+    backbone: str,
+    finetune: str,
+    size: int,
+    seed: int,
+    **given: str | int | Path | list[str] | None,
+) -> list[str]:
+    """The options by which a table was read and its pictures are, as they would be typed again.
+
+    Parameters
+    ----------
+    given : the other options by parameter, ``pool_images`` say.
+    """
+    others = {
+        "--backbone": backbone if backbone != DEFAULT_BACKBONE else None,
+        "--finetune": finetune if finetune != "none" else None,
+        "--size": size if size != SIZE else None,
+        "--seed": seed or None,
+    }
+    return given_options({f"--{name.replace('_', '-')}": value for name, value in given.items()} | others)
+
+
+def given_options(options: Mapping[str, Any]) -> list[str]:
+    """Options as they would be typed; those without a value are left out."""
+    found: list[str] = []
+    for name, value in options.items():
+        if value is True:
+            found.append(name)
+        elif isinstance(value, list):
+            found += [word for each in value for word in (name, str(each))]
+        elif value is not None and value is not False:
+            found += [name, str(value)]
+    return found

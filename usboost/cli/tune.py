@@ -15,6 +15,7 @@ from usboost.cli.compare import BY, OUTSIDE, SCORES, parsed_names
 from usboost.cli.console import console, exit_on_error, fitting, kept_when_interrupted, note, say
 from usboost.cli.interrupts import CODE, interrupts
 from usboost.cli.options import (
+    DEFAULT_BACKBONE,
     NAMES,
     BackboneName,
     Categorical,
@@ -42,6 +43,7 @@ from usboost.cli.options import (
     Time,
     Weight,
     import_named,
+    table_options,
 )
 from usboost.datasets.custom import SIZE
 from usboost.errors import UsboostError
@@ -117,7 +119,7 @@ def tune(
     settings: Set = None,
     settings_file: SettingsFile = None,
     imports: Import = None,
-    backbone: BackboneName = "tf_efficientnet_lite0",
+    backbone: BackboneName = DEFAULT_BACKBONE,
     finetune: Finetune = "none",
     size: Size = SIZE,
     grey: Grey = False,
@@ -173,7 +175,7 @@ def tune(
         # imported late, so that mistakes are reported without loading torch
         from usboost.models.package_list import check_outside
         from usboost.multimodal import tuned
-        from usboost.multimodal.models import Pictures, by_name
+        from usboost.multimodal.models import Pictures, by_name, limited
         from usboost.multimodal.tune import DEFAULT, default_folds, fixed_of
         from usboost.multimodal.tune import tune as tune_models
         from usboost.tuning.search import Plan
@@ -213,9 +215,32 @@ def tune(
             if first.chosen is None and not found.interrupted:
                 raise UsboostError(f"no trial has finished; {out / tuned.CSV} gives the reasons")
             if first.chosen is not None and first.model in zoo.CATALOGUE:
-                chosen = ["--settings", str(out / tuned.SETTINGS), "--model", first.model]
-                command = shlex.join(["usboost", "fit", str(table), "--label", label, *chosen])
-                say(f"Next, with the same options of the table: {command}")
+                again = table_options(
+                    image=image,
+                    drop=drop,
+                    categorical=categorical,
+                    text=text,
+                    text_model=text_model,
+                    missing=missing,
+                    images_root=images_root,
+                    task=task,
+                    positive=positive,
+                    group=group,
+                    time=time,
+                    weight=weight,
+                    split=split,
+                    backbone=backbone,
+                    finetune=finetune,
+                    size=size,
+                    grey=grey,
+                    pool_images=pool_images,
+                    skip_unreadable=skip_unreadable,
+                    rounds=rounds if limited(first.model) else None,
+                    settings=out / tuned.SETTINGS,
+                    seed=seed,
+                )
+                command = ["usboost", "fit", str(table), "--label", label, *again, "--model", first.model]
+                say(f"Next: {shlex.join([*command, '--out', 'model'])}")
             say(f"written {' and '.join(map(str, files))}")
             if found.interrupted and time_limit is None:
                 interrupts.told()

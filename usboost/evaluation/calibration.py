@@ -17,6 +17,10 @@ PRIOR_ROWS = 20
 """Rows that came out as the probabilities say, counted beside the others: few rows that are all right would
 otherwise make the model certain."""
 
+SURPRISES = 1
+"""Rows that came out as any class, counted too (Platt, 1999): n rows that are all right tell of one in n + 1
+that may not be."""
+
 _SMALLEST_GAIN = 1e-6  # of log-loss; certain and right, a row gains what rounding makes
 
 
@@ -33,11 +37,11 @@ def tempered(probabilities: np.ndarray, temperature: float) -> np.ndarray:
 
 
 def temperature_of(probabilities: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None) -> float:
-    """The T in [0.1, 10] of the lowest log-loss on these rows and on `PRIOR_ROWS` that came out as predicted.
+    """The T in [0.1, 10] of the lowest log-loss on these rows, `PRIOR_ROWS` as predicted and `SURPRISES`.
 
     With p_i the probabilities of row i, q_i = `tempered`(p_i, T) and n the number of rows, with weights
-    (Σw)²/Σw², it is the T of the least mean_i [−ln q_i(y_i) − (20/n) Σ_m p_im ln q_im]; both parts of
-    the mean are weighted.
+    (Σw)²/Σw², it is the T of the least
+    mean_i [−ln q_i(y_i) − (20/n) Σ_m p_im ln q_im − (1/n) Σ_m ln q_im / M]; all parts are weighted.
 
     Parameters
     ----------
@@ -48,7 +52,9 @@ def temperature_of(probabilities: np.ndarray, y: np.ndarray, weight: np.ndarray 
 
     logs = _logs(probabilities)
     counts = np.ones(len(y)) if weight is None else weight
-    expected = np.exp(_scaled(logs, 1.0)) * (PRIOR_ROWS * np.square(counts).sum() / counts.sum() ** 2)
+    rows = counts.sum() ** 2 / np.square(counts).sum()
+    expected = np.exp(_scaled(logs, 1.0)) * (PRIOR_ROWS / rows)
+    expected += SURPRISES / rows / logs.shape[1]
     expected[np.arange(len(y)), y] += 1.0
 
     def loss(log_temperature: float) -> float:
@@ -69,8 +75,8 @@ def calibrated(
 ) -> float:
     """The temperature of rows that the model did not see, or 1.0 if it does not help.
 
-    It helps if the rows of each of `FOLDS` parts have a lower log-loss, on average over all rows and by
-    more than the standard error of that average, at the temperature of the other parts.
+    It helps if the rows of each of `FOLDS` parts, and `SURPRISES` among them, have a lower log-loss, on
+    average over all rows and by more than its standard error, at the temperature of the other parts.
 
     Parameters
     ----------
@@ -85,14 +91,17 @@ def calibrated(
     if folds is None:
         part = np.random.default_rng(seed).permutation(n) % FOLDS
         folds = [(np.flatnonzero(part != k), np.flatnonzero(part == k)) for k in range(FOLDS)]
-    gains, scored = np.zeros(n), np.zeros(n)
+    gains, surprised, scored = np.zeros(n), np.zeros(n), np.zeros(n)
     for others, rows in folds:
         found = temperature_of(probabilities[others], y[others], None if weight is None else weight[others])
-        gains[rows] = _losses(logs[rows], y[rows], 1.0) - _losses(logs[rows], y[rows], found)
+        gain = _scaled(logs[rows], found) - _scaled(logs[rows], 1.0)
+        gains[rows] = gain[np.arange(len(rows)), y[rows]]
+        surprised[rows] = gain.mean(axis=1)
         scored[rows] = 1.0 if weight is None else weight[rows]
     shares = scored / scored.sum()
     mean = float(shares @ gains)
     error = float(np.sqrt(np.square(shares) @ np.square(gains - mean)))
+    mean += SURPRISES * float(np.square(shares).sum() * (shares @ surprised))
     return temperature_of(probabilities, y, weight) if mean > max(error, _SMALLEST_GAIN) else 1.0
 
 
@@ -104,7 +113,3 @@ def _scaled(logs: np.ndarray, temperature: float) -> np.ndarray:
     scaled = logs / temperature
     scaled -= scaled.max(axis=1, keepdims=True)
     return np.asarray(scaled - np.log(np.exp(scaled).sum(axis=1, keepdims=True)))
-
-
-def _losses(logs: np.ndarray, y: np.ndarray, temperature: float) -> np.ndarray:
-    return -_scaled(logs, temperature)[np.arange(len(y)), y]

@@ -52,6 +52,8 @@ def for_all_rows(model: Any) -> Any:
         return copy
     else:
         raise UsboostError(f"a {type(model).__name__} cannot be fitted again to all rows; leave --refit out")
+    if hasattr(model, "step_fraction_"):
+        changes["step_fraction"] = model.step_fraction_
     if getattr(model, "start_", None) is not None:
         copy.start.set_params(penalties=(float(model.start_.penalty_),))
     return copy.set_params(**changes)

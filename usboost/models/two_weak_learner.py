@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -54,9 +54,11 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
     sequential : bool
         Whether each view's learner is fitted to the residual of those before it in `learners`, with
         its own step (``{"S": tree, "U": network}``: tree first, network on the updated residual).
-    step_fraction : float
+    step_fraction : float or "wide"
         Share of the samples, drawn anew each round, that learners do not see and on which the steps
-        are searched; with 0, as in the paper, they are searched on the training samples.
+        are searched; with 0, as in the paper, they are searched on the training samples. "wide" is .2 where
+        a learner reads tables with a column for every ten samples or fewer, which a network knows by heart in
+        a few rounds, and else 0.
     trim : float
         Share of the total weight left out of a round's fits, lightest samples first; for ``target="newton"``.
     loss : {"exponential", "cross_entropy"}
@@ -87,6 +89,7 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
     stages_ : list of Stage, up to the best round
     history_ : list of dicts, every round's metrics
     best_round_ : int
+    step_fraction_ : the share that steps were searched on
     n_outputs_ : int
         D: 1 for two classes, else one for each class, so that no order of the classes counts.
     n_estimators_ : int, the rounds kept
@@ -98,6 +101,7 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
     """
 
     holds: ClassVar[Mapping[str, Any]] = {**BoostedWeakLearners.holds, "start": ("LinearBaseline",)}
+    _least_gain = 0.01  # of all validation samples' losses: less is only more certain of what is right
 
     def __init__(
         self,
@@ -109,7 +113,7 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
         n_rounds: int = 100,
         shrinkage: float = 1.0,
         sequential: bool = False,
-        step_fraction: float = 0.0,
+        step_fraction: float | Literal["wide"] = 0.0,
         trim: float = 0.0,
         loss: str = "exponential",
         patience: Patience = 20,

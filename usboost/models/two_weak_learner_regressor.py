@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -99,7 +99,7 @@ class TwoWeakLearnerRegressor(BoostedWeakLearners, ViewsRegressor):
         n_rounds: int = 100,
         shrinkage: float = 1.0,
         sequential: bool = False,
-        step_fraction: float = 0.0,
+        step_fraction: float | Literal["wide"] = 0.0,
         loss: str = "squared",
         quantile: float = 0.5,
         delta: float | None = None,

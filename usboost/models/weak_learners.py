@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from sklearn.base import clone
@@ -16,6 +16,7 @@ from usboost.boosting.rounds import Stage
 from usboost.boosting.steps import StepRule, step_rule
 from usboost.boosting.targets import TargetRule
 from usboost.boosting.weighted import run_weighted
+from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.learners.base import LEARNERS, Learner, view_names
@@ -33,6 +34,9 @@ from usboost.models.linear_start import fit_start
 from usboost.models.reading import Reading, Wanted
 from usboost.models.stagewise import StagewiseModel
 
+WIDE, FOR_STEPS = 10, 0.2
+"""Samples for each column of a table, below which it is wide; the share of them for steps then."""
+
 
 class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
     """One weak learner per view and round, or more: learners, start, loop, files.
@@ -47,7 +51,7 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
     n_rounds: int
     shrinkage: float
     sequential: bool
-    step_fraction: float
+    step_fraction: float | Literal["wide"]
     patience: Patience
     monitor: str
     random_state: int
@@ -56,6 +60,7 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
     optional: tuple[str, ...]
 
     start_: Any
+    step_fraction_: float
     left_out_: tuple[str, ...]
     reading_: Reading
 
@@ -63,6 +68,7 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
         "learners": (LEARNERS, *RegressorLearner.holds["estimator"]),
         "backbone": ("Backbone",),
     }
+    _least_gain: ClassVar[float] = 0.0
     space: ClassVar[Space] = {"shrinkage": Real(0.03, 1.0, log=True)}
 
     def _learners(self) -> dict[str, Learner]:
@@ -167,7 +173,10 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
     ) -> None:
         """All rounds, from f⁰ on, with labels as the loss takes them."""
         self.reading_, learners = self._reading(), self._learners()
-        read, watch = self.reading_.fit(views, context.weights), context.watch(self.monitor, self.patience)
+        least = self._least_gain if self.monitor == "risk_val" else 0.0
+        watch = context.watch(self.monitor, self.patience, least)
+        read = self.reading_.fit(views, context.weights)
+        self.step_fraction_ = self._share_for_steps(views)
         if held_out is not None:
             held_out = self.reading_(held_out[0]), held_out[1]
         loop = StagewiseLoop(
@@ -178,7 +187,7 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
             n_rounds=self.n_rounds,
             shrinkage=self.shrinkage,
             sequential=self.sequential,
-            step_fraction=self.step_fraction,
+            step_fraction=self.step_fraction_,
             evaluate=evaluate,
             seed=self.random_state,
             callbacks=watch.callbacks,
@@ -190,6 +199,14 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
         self.stages_ = stages[: self.best_round_]
         grown = {name for stage in stages for name, each in stage.learners.items() if trees_of(each)}
         self.columns_ = {name: read[name].names for name in learners if name in grown}
+
+    def _share_for_steps(self, views: Views) -> float:
+        """The share of the samples that steps are searched on, and that learners do not see."""
+        if self.step_fraction != "wide":
+            return self.step_fraction
+        read = [[views[view] for view in view_names(name, each)] for name, each in self._learners().items()]
+        columns = [sum(each.n_columns for each in one if isinstance(each, Table)) for one in read]
+        return FOR_STEPS if len(views) < WIDE * max(columns) else 0.0
 
     def _reading(self) -> Reading:
         """What the learners read; `fit` learns it from its rows."""

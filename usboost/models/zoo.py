@@ -213,13 +213,13 @@ _ENTRIES = (
             "U": _network("U", "S", start="fresh", steps=(100, 400), alone={"steps": (10, 400)}),
             "S": _tree(
                 *("S", "U"),
-                **{"max_depth": 12, "max_leaves": 64, "category_l2": 30.0, "feature_fraction": 0.5},
+                **{"max_depth": 12, "max_leaves": 8, "category_l2": 30.0, "feature_fraction": 0.5},
                 components=COMPONENTS,
-                alone={"category_l2": 300.0},
+                alone={"max_leaves": 64, "category_l2": 300.0},
             ),
         },
         # for a network that knows few rows by heart no step on them is too long
-        {**_LOGISTIC, "shrinkage": 0.05, "newton": {"limit": 2.0}},
+        {**_LOGISTIC, "shrinkage": 0.05, "newton": {"limit": 2.0}, "step_fraction": "wide"},
         longer=10,
         compared=True,
     ),

@@ -27,6 +27,7 @@ from usboost.multimodal.bundle import Bundle
 from usboost.multimodal.fit import fit as fit_table
 from usboost.multimodal.in_python import frame_of, parameters_named
 from usboost.multimodal.models import Pictures
+from usboost.multimodal.parameters import check_parameters, seed_of
 
 LABEL = "label"
 """What y is called where it has no name."""
@@ -61,7 +62,7 @@ class _Multimodal(BaseEstimator):
     preset: Literal["fast", "good", "best"] | None
     time_limit: float | None
     fast_predict: bool
-    random_state: int
+    random_state: int | np.random.RandomState | None
     callbacks: Sequence[Callback] | None
 
     bundle_: Bundle
@@ -73,6 +74,8 @@ class _Multimodal(BaseEstimator):
             return self._fitted(X, y, groups, times, weights, **answers)
 
     def _fitted(self, X: Any, y: Any, groups: Any, times: Any, weights: Any, **answers: Any) -> Self:
+        check_parameters(self)
+        seed = seed_of(self.random_state)
         limit = [] if self.time_limit is None else [TimeLimit(self.time_limit)]
         frame = self._frame(X, reset=True)
         if len(frame) < FEWEST:
@@ -84,7 +87,7 @@ class _Multimodal(BaseEstimator):
         fitted = fit_table(
             table,
             zoo.wanted(self.model, self.preset, limited, pictures=pictured, task=table.task),
-            seed=self.random_state,
+            seed=seed,
             rounds=self.rounds,
             pictures=pictures,
             callbacks=[*(self.callbacks or ()), *limit],
@@ -274,7 +277,8 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
     preset : instead of `model`: "fast" is one model, "good" and "best" are blends of several
     time_limit : seconds; no round, or fit of a blend, begins that would end later
     fast_predict : of a blend, keep its best model alone, fitted to all rows
-    random_state : of the rows for early stopping, which are 15 %, and of the model
+    random_state : of the rows for early stopping, which are 15 %, and of the model; None for another one each
+        time, or a RandomState
     callbacks : of the fit, see `usboost.boosting.callbacks`
     text_model : model of sentence-transformers, by its name or path, that reads texts; by default their
         n-grams count
@@ -316,7 +320,7 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
         preset: Literal["fast", "good", "best"] | None = None,
         time_limit: float | None = None,
         fast_predict: bool = False,
-        random_state: int = 0,
+        random_state: int | np.random.RandomState | None = 0,
         callbacks: Sequence[Callback] | None = None,
         text_model: str | None = None,
         group: str | None = None,
@@ -431,7 +435,7 @@ class MultimodalRegressor(RegressorMixin, _Multimodal):
         preset: Literal["fast", "good", "best"] | None = None,
         time_limit: float | None = None,
         fast_predict: bool = False,
-        random_state: int = 0,
+        random_state: int | np.random.RandomState | None = 0,
         callbacks: Sequence[Callback] | None = None,
         text_model: str | None = None,
         group: str | None = None,

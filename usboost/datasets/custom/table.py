@@ -305,13 +305,12 @@ def _check_rows(table: OwnTable) -> None:
     labels, that = table.labels, ""
     if table.weights is not None:
         labels, that = labels[table.weights > 0], " of weight above 0"
-    if len(labels) < FEWEST:
-        raise UsboostError(
-            f"{table.file} has {len(labels)} rows{that} to learn from; {FEWEST} or more are needed"
-        )
-    if table.task == "regression":
-        return
-    counts = np.bincount(labels, minlength=len(table.classes))
+    too_few = UsboostError(
+        f"{table.file} has {len(labels)} rows{that} to learn from; {FEWEST} or more are needed"
+    )
+    if len(table) < FEWEST:
+        raise too_few
+    counts = np.bincount(labels, minlength=len(table.classes)) if table.classes else np.empty(0)
     if (counts < 2).any():
         name, count = table.classes[int(counts.argmin())], int(counts.min())
         has = f"{count} row{'s' * (count != 1)}{that}"
@@ -319,3 +318,5 @@ def _check_rows(table: OwnTable) -> None:
             f"{table.file}: class {name!r} of {table.roles.label!r} has {has}, so it cannot be learnt and "
             f"checked; add rows of it, or leave its row out with --missing {name!r}"
         )
+    if len(labels) < FEWEST:
+        raise too_few

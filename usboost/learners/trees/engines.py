@@ -45,12 +45,22 @@ def quiet_lightgbm() -> Any:
 _QUIET = threading.local()
 
 
+FEWEST_COLUMNS = 4
+"""Of so many columns, or fewer, all are drawn: half of two show no interaction of both."""
+
+
+def share_drawn(n_columns: int, fraction: float) -> float:
+    """The share of the columns that a round draws: `FEWEST_COLUMNS` at least, if there are so many."""
+    return min(1.0, max(fraction, FEWEST_COLUMNS / n_columns))
+
+
 def drawn_columns(n_columns: int, fraction: float, seed: int) -> np.ndarray | None:
-    """The columns of a round, int (k,), ascending: a share of them, at least one; None for all."""
-    if fraction == 1:
+    """The columns of a round, int (k,), ascending; None for all."""
+    share = share_drawn(n_columns, fraction)
+    if share == 1:
         return None
     drawn = np.random.default_rng(seed).permutation(n_columns)
-    return np.sort(drawn[: max(1, round(fraction * n_columns))])
+    return np.sort(drawn[: round(share * n_columns)])
 
 
 HISTOGRAMS = 2048
@@ -86,7 +96,7 @@ class LightGBMTrainer:
             "deterministic": True,
             "force_col_wise": True,
             "histogram_pool_size": HISTOGRAMS / n_outputs,  # each output's booster has its own
-            "feature_fraction": learner.feature_fraction,
+            "feature_fraction": share_drawn(prepared.matrix.shape[1], learner.feature_fraction),
             "verbose": -1,
         }
         self._learner, self._n_outputs, self._matrix = learner, n_outputs, prepared.matrix
@@ -104,7 +114,7 @@ class LightGBMTrainer:
         if target.metric is not None:
             return self._joint.fit(target, seed=seed, start=start)
         lightgbm = quiet_lightgbm()
-        if self._boosters and self._learner.feature_fraction < 1:
+        if self._boosters and share_drawn(self._matrix.shape[1], self._learner.feature_fraction) < 1:
             # a booster's draws follow from its first seed, and are to follow from the round's
             drawing = {**self._parameters, "feature_fraction_seed": seed % 2**31}
             self._boosters = [lightgbm.Booster(drawing, self._dataset) for _ in self._boosters]

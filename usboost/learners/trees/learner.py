@@ -42,7 +42,8 @@ class TreeLearner(BaseEstimator):
         Pictures among them are read as so many principal components of their embeddings; None: as all
         features of the embeddings.
     feature_fraction : float
-        Share of the columns, drawn anew each round, among which that round's trees look for splits.
+        Share of the columns, drawn anew each round, among which that round's trees look for splits; four
+        columns at least.
     num_threads : int
         One by default: at these sizes the tree then costs milliseconds and leaves the other cores
         to the network that trains beside it.

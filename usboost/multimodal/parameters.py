@@ -1,0 +1,73 @@
+"""What the parameters of the estimators for DataFrames may be."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from usboost.errors import UsboostError
+
+
+def _is_bool(value: Any) -> bool:
+    return isinstance(value, (bool, np.bool_))
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, numbers.Integral) and not _is_bool(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not _is_bool(value) and math.isfinite(value)
+
+
+def _is_threshold(value: Any) -> bool:
+    return value == "f1" if isinstance(value, str) else _is_number(value) and 0 < value < 1
+
+
+Check = tuple[Callable[[Any], bool], str]
+
+_YES_OR_NO: Check = (_is_bool, "True or False")
+_CHECKS: dict[str, Check] = {
+    "rounds": (lambda value: _is_whole(value) and value >= 1, "a whole number of at least 1"),
+    "size": (lambda value: _is_whole(value) and value >= 8, "a whole number of pixels, 8 or more"),
+    "time_limit": (lambda value: _is_number(value) and value > 0, "a number of seconds above 0"),
+    "threshold": (_is_threshold, "'f1' or a number between 0 and 1"),
+    "finetune": (lambda value: value in ("none", "last", "all"), "'none', 'last' or 'all'"),
+    **dict.fromkeys(("calibrate", "refit", "fast_predict", "pool_images", "skip_unreadable"), _YES_OR_NO),
+}
+
+
+def check_parameters(estimator: Any) -> None:
+    """Refuse a value that would be found out only after a fit, or never. None is always allowed.
+
+    Raises
+    ------
+    UsboostError
+        Naming the parameter, and what it may be.
+    """
+    for name, (holds, words) in _CHECKS.items():
+        value = getattr(estimator, name, None)
+        if value is not None and not holds(value):
+            raise UsboostError(f"{name} is {value!r}; it must be {words}")
+
+
+def seed_of(random_state: Any) -> int:
+    """The seed that scikit-learn's `random_state` stands for: None draws one, and so does a RandomState.
+
+    Raises
+    ------
+    UsboostError
+        If it is none of these, or a number below 0.
+    """
+    if _is_whole(random_state) and 0 <= random_state < 2**32:
+        return int(random_state)
+    if random_state is None or isinstance(random_state, np.random.RandomState):
+        return int(check_random_state(random_state).randint(2**31 - 1))
+    raise UsboostError(
+        f"random_state is {random_state!r}; it must be a whole number of at least 0, None or a RandomState"
+    )
