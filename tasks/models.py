@@ -46,6 +46,10 @@ class FromParams(Parts):
         self.dataset = dataset
         self.settings = settings
 
+    @property
+    def has_pictures(self) -> bool:  # type: ignore[override]
+        return self._table2.backbone is not None
+
     def learner(self, spec: LearnerSpec, reads: tuple[str, ...]) -> dict[str, Any]:
         """Table 2's network and tree, with what the profile and `boosting` say; others as they are."""
         table, sizes = self._table2, self.settings.sizes.boosting

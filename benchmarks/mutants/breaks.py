@@ -509,15 +509,15 @@ LOOPS = [
     Break(
         "one round more of patience",
         CALLBACKS,
-        "return round_.index - self.best_round >= max(",
-        "return round_.index - self.best_round > max(",
+        "return round_.index - self._moved >= max(",
+        "return round_.index - self._moved > max(",
         boosting("rounds", "loop"),
     ),
     Break(
         "patience does not grow",
         CALLBACKS,
-        "max(least, share * self.best_round)",
-        "max(least, share)",
+        "max(fewest, share * self._moved)",
+        "max(fewest, share)",
         boosting("rounds", "loop"),
     ),
     Break(

@@ -146,8 +146,8 @@ def test_what_predict_cannot_read(model, demo, tmp_path):
     frame = pd.read_csv(demo)
     lacking = written(tmp_path / "lacking.csv", frame.drop(columns=["weight", "line"]))
     assert refused("predict", model, lacking, *out) == (
-        f"{lacking} lacks columns 'weight', 'line' that the model reads or was asked for; its columns are "
-        "picture, hardness, colour, split, batch"
+        f"{lacking} lacks columns 'weight', 'line' that the model was fitted to or was asked for; its "
+        "columns are picture, hardness, colour, split, batch"
     )
     assert "lacks column 'price'" in refused("predict", model, demo, *out, "--keep", "price")
     assert "must be a .parquet or .csv file" in refused("predict", model, demo, "--out", tmp_path / "p.txt")

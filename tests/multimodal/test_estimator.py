@@ -299,7 +299,7 @@ def test_an_array_has_the_columns_of_a_frame_that_are_only_counted():
         ({"rounds": 1.5}, "rounds is 1.5; it must be a whole number of at least 1"),
         ({"rounds": 0}, "rounds is 0; it must be"),
         ({"rounds": -1}, "rounds is -1; it must be"),
-        ({"time_limit": "a"}, "time_limit is 'a'; it must be a number of seconds above 0"),
+        ({"time_limit": "a"}, "time_limit is 'a'; it must be a number of seconds"),
         ({"time_limit": -5}, "time_limit is -5; it must be"),
         ({"calibrate": "yes"}, "calibrate is 'yes'; it must be True or False"),
         ({"size": -3}, "size is -3; it must be a whole number of pixels, 8 or more"),
@@ -326,3 +326,9 @@ def test_parameters_as_scikit_learn_and_numpy_have_them():
         MultimodalClassifier("prior", random_state=drawing).fit(frame, y).bundle_.card.seed for _ in range(3)
     }
     assert len(seeds) == 3
+
+
+def test_columns_of_several_levels_are_refused():
+    frame = pd.DataFrame(np.zeros((20, 2)), columns=pd.MultiIndex.from_product([["a"], ["b", "c"]]))
+    with pytest.raises(UsboostError, match="X has columns of several levels"):
+        MultimodalClassifier("prior").fit(frame, np.arange(20) % 2)

@@ -86,7 +86,7 @@ def test_another_kind_of_learner_is_chosen_in_params_yaml():
     first, second = built.learners.values()
     assert isinstance(first, TreeLearner)
     assert (first.min_samples_leaf, first.max_depth) == (7, 3)  # the depth is Table 2's
-    assert (second.max_depth, second.max_leaves, second.category_l2) == (12, 64, 30)
+    assert (second.max_depth, second.max_leaves, second.category_l2) == (12, 64, 300)
 
 
 @pytest.mark.parametrize(

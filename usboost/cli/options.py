@@ -35,11 +35,16 @@ Positive = Annotated[
 ]
 Group = Annotated[
     str | None,
-    typer.Option("--group", help="Column of which rows with the same value stay on one side of a split."),
+    typer.Option(
+        "--group",
+        help="Column of which rows with the same value stay on one side of a split. No model reads it.",
+    ),
 ]
 Time = Annotated[
     str | None,
-    typer.Option("--time", help="Column of numbers or dates: the later rows are held out."),
+    typer.Option(
+        "--time", help="Column of numbers or dates: the later rows are held out. No model reads it."
+    ),
 ]
 Weight = Annotated[
     str | None,

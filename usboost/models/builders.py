@@ -41,9 +41,11 @@ class Parts:
     Attributes
     ----------
     one_table : whether the views U and S are the same table, which nothing then reads twice.
+    has_pictures : whether a view may hold pictures.
     """
 
     one_table: bool = False
+    has_pictures: bool = True
 
     def views(self, names: Sequence[str]) -> tuple[str, ...]:
         """The views that an entry's names stand for: of one table alone the first, else as they are."""
@@ -202,7 +204,7 @@ def _learners(entry: Entry, parts: Parts) -> dict[str, Learner]:
     for name, spec in entry.learners.items():
         reads = parts.views(spec.reads or (name,))
         given = parts.learner(spec, reads)
-        own = {**spec.parameters, **(spec.alone if parts.one_table else {})}
+        own = {**spec.parameters, **({} if parts.has_pictures else spec.alone)}
         given = given if reads == (name,) else {**given, "reads": reads}
         found[name] = _learner(entry, name, spec.kind, given, own)
     return found

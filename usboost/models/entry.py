@@ -77,7 +77,7 @@ class LearnerSpec:
     reads : the views it reads, side by side in this order; None: the view of its own name. Where there are
         several views of pictures, U stands for them all.
     parameters : of its constructor, where they make the model what it is.
-    alone : of these, what differs where all views are one table, without pictures.
+    alone : of these, what differs where there are no pictures.
     """
 
     kind: str

@@ -35,6 +35,8 @@ def frame_of(X: Any, names: Sequence[str] | None = None) -> pd.DataFrame:
         If X is sparse, complex, or has not two dimensions.
     """
     if isinstance(X, pd.DataFrame):
+        if X.columns.nlevels > 1:
+            raise UsboostError("X has columns of several levels; give each column one name")
         return X.rename(columns=str)
     if issparse(X):
         raise UsboostError("X is a sparse matrix, which is not supported; give X.toarray() or a DataFrame")

@@ -145,6 +145,10 @@ class OneComputer(Parts):
     def one_table(self) -> bool:  # type: ignore[override]
         return self.pictures is None
 
+    @property
+    def has_pictures(self) -> bool:  # type: ignore[override]
+        return self.pictures is not None
+
     def views(self, names: Sequence[str]) -> tuple[str, ...]:
         """All views of pictures for U."""
         if self.pictures is None:

@@ -35,7 +35,7 @@ _YES_OR_NO: Check = (_is_bool, "True or False")
 _CHECKS: dict[str, Check] = {
     "rounds": (lambda value: _is_whole(value) and value >= 1, "a whole number of at least 1"),
     "size": (lambda value: _is_whole(value) and value >= 8, "a whole number of pixels, 8 or more"),
-    "time_limit": (lambda value: _is_number(value) and value > 0, "a number of seconds above 0"),
+    "time_limit": (lambda value: _is_number(value) and value >= 0, "a number of seconds"),
     "threshold": (_is_threshold, "'f1' or a number between 0 and 1"),
     "finetune": (lambda value: value in ("none", "last", "all"), "'none', 'last' or 'all'"),
     **dict.fromkeys(("calibrate", "refit", "fast_predict", "pool_images", "skip_unreadable"), _YES_OR_NO),

@@ -142,3 +142,17 @@ def test_few_rows_say_nothing() -> None:
     y = np.arange(40) % 2
     assert not gives_away(pd.Series(y.astype(float)), y)
     assert gives_away(pd.Series(np.tile(y, 2).astype(float)), np.tile(y, 2))
+
+
+def test_labels_that_differ_in_blanks_are_told(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"x": np.arange(40.0), "y": ["a", "b"] * 20})
+    frame.to_parquet(tmp_path / "t.parquet")
+    assert not any("blanks" in note for note in describe(read_table(tmp_path / "t.parquet", label="y")).notes)
+    frame.loc[3, "y"] = " b"
+    frame.loc[4, "y"] = None
+    frame.to_parquet(tmp_path / "t.parquet")
+    table = read_table(tmp_path / "t.parquet", label="y")
+    assert table.classes == ["a", "b"] or table.classes == ["b", "a"]
+    notes = describe(table).notes
+    assert "some values of 'y' have blanks at their ends, which are removed" in notes
+    assert "1 row has no 'y' and is left out" in notes

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from usboost.datasets.custom.columns import Column, is_date, is_text, is_usable
 from usboost.datasets.custom.kinds import kind_of
@@ -100,6 +101,14 @@ def task_of(column: Column) -> tuple[Literal["classification", "regression"], st
     if whole and (len(values) <= FEW_VALUES or follow):
         return "classification", f"the label {column.name!r} has {different}, taken as classes"
     return "regression", f"the label {column.name!r} has {different}, so a number is predicted"
+
+
+def has_blanks(column: Column) -> bool:
+    """Whether a string has blanks at its ends, which are no part of a label."""
+    if not is_text(column.type):
+        return False
+    texts = column.cells.cast(column.type)
+    return bool(pc.any(pc.not_equal(texts, pc.utf8_trim_whitespace(texts))).as_py())
 
 
 def targets_of(column: Column, *, several: bool = True) -> np.ndarray:

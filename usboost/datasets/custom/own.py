@@ -35,6 +35,7 @@ class OwnTable:
     classes : names of the classes, numbers in rising order, else alphabetically; none for a regression.
     label_kind : what the labels were: "bool", "int", "float" or "str".
     said : why this is the task, where nobody said it.
+    stripped : whether blanks at the ends of labels were removed.
     split : the split of each row as given, str of shape (n,), or None.
     groups, times, weights : of each row, int64 codes, sortable, and float64 of mean 1 over the rows that
         count, of shape (n,), or None.
@@ -57,6 +58,7 @@ class OwnTable:
     classes: list[str]
     label_kind: str = "str"
     said: str = ""
+    stripped: bool = False
     rows: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     split: np.ndarray | None = None
     groups: np.ndarray | None = None

@@ -55,7 +55,11 @@ def describe(table: OwnTable) -> Schema:
     """
     roles, notes = table.roles, [*table.file.notes, *filter(None, [table.said])]
     if table.unlabelled:
-        notes.append(f"{table.unlabelled:,} rows have no {roles.label!r} and are left out")
+        one = table.unlabelled == 1
+        rows, are = ("1 row has", "is") if one else (f"{table.unlabelled:,} rows have", "are")
+        notes.append(f"{rows} no {roles.label!r} and {are} left out")
+    if table.stripped:
+        notes.append(f"some values of {roles.label!r} have blanks at their ends, which are removed")
     if table.weights is not None and (none := int((table.weights == 0).sum())):
         notes.append(f"{none:,} rows have the weight 0 and take no part")
     notes += [f"column {name!r} is left out: {why}" for name, why in table.left_out.items()]

@@ -284,7 +284,7 @@ def require(source: Source, needed: Collection[str]) -> None:
         raise UsboostError(f"{source} is empty")
     if absent := [name for name in needed if name not in names]:
         raise UsboostError(
-            f"{source} lacks {_listed(absent)} that the model reads or was asked for; "
+            f"{source} lacks {_listed(absent)} that the model was fitted to or was asked for; "
             f"its columns are {', '.join(names)}"
         )
     if twice := [name for name in needed if names.count(name) > 1]:

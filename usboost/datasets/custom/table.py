@@ -18,6 +18,7 @@ from usboost.datasets.custom.kinds import Found, kind_of
 from usboost.datasets.custom.labels import (
     classes_of,
     groups_of,
+    has_blanks,
     label_kind,
     scaled,
     splits_of,
@@ -147,6 +148,7 @@ def read_table(
         classes,
         label_kind=label_kind(columns[label]),
         said="" if task else said,
+        stripped=bool(classes) and has_blanks(columns[label]),
         rows=rows,
         unlabelled=len(labels) - len(rows),
         **divided,
