@@ -28,6 +28,7 @@ from usboost.datasets.custom.source import FrameRows, Source
 from usboost.datasets.custom.texts import TextNumbers
 from usboost.errors import UsboostError
 from usboost.evaluation.calibration import tempered
+from usboost.evaluation.floor import floored
 from usboost.evaluation.task import TASKS, Task
 from usboost.files import replacing
 from usboost.multimodal.card import Card
@@ -69,7 +70,9 @@ class Bundle:
     def predicted(self, views: Views) -> np.ndarray:
         """Calibrated probabilities of the classes, float64 (n, M), or numbers, float64 (n,)."""
         found = self.task.predict(self.model, views)
-        return tempered(found, self.card.temperature) if self.card.classes else found
+        return (
+            tempered(found, self.card.temperature) if self.card.classes else floored(found, self.card.floor)
+        )
 
     def codes(self, probabilities: np.ndarray) -> np.ndarray:
         """The positions of the classes that are the answers, int64 (n,)."""
@@ -91,7 +94,8 @@ class Bundle:
         """
         if not self.card.classes:
             low, high = self.card.margin or (np.nan, np.nan)
-            return pd.DataFrame({"prediction": predicted, "low": predicted + low, "high": predicted + high})
+            ends = {"low": floored(predicted + low, self.card.floor), "high": predicted + high}
+            return pd.DataFrame({"prediction": predicted, **ends})
         found = pd.DataFrame(predicted, columns=[f"p_{name}" for name in self.card.classes])
         found.insert(0, "label", self.labels[self.codes(predicted)])
         return found

@@ -107,6 +107,7 @@ class Card(_Part):
     threshold : of two classes, the probability of the second from which it is the answer; None: the more
         probable one is.
     margin : of a number, what is added to a prediction for the ends of an interval that holds 9 in 10 rows.
+    floor : of a number, what no prediction is below, see `usboost.evaluation.floor`.
     label, dropped : columns of the table that it does not read; weight : of these that of rows' weights, ""
         without.
     columns : what each column that it reads holds; images : the columns of pictures.
@@ -133,6 +134,7 @@ class Card(_Part):
     margin: Annotated[list[FiniteFloat], Field(min_length=2, max_length=2)] | None = Field(
         None, exclude_if=_is(None)
     )
+    floor: FiniteFloat | None = Field(None, exclude_if=_is(None))
     columns: dict[str, Kind]
     dropped: list[str]
     weight: str = Field("", exclude_if=not_)
@@ -178,7 +180,7 @@ def card_of(
     ----------
     encoding : of the table's columns.
     model : its name; rows : (training, validation); scores : of the latter; seed : of the fit.
-    answers : further fields of the card: temperature, threshold, margin, prior, history.
+    answers : further fields of the card: temperature, threshold, margin, floor, prior, history.
     """
     others = (table.roles.group, table.roles.time, table.roles.weight, table.roles.split)
     card = {

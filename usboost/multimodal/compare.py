@@ -19,6 +19,7 @@ from usboost.data.progress import Progress, Running
 from usboost.datasets.custom.encoding import Encoding
 from usboost.datasets.custom.own import OwnTable
 from usboost.errors import UsboostError
+from usboost.evaluation.floor import floor_of, floored
 from usboost.evaluation.names import LOWER_IS_BETTER, METRICS_OF, RANKING, check_metric
 from usboost.evaluation.statistics import LEVEL, corrected_t_test, holm
 from usboost.evaluation.task import TASKS
@@ -263,7 +264,10 @@ def _scored(table: OwnTable, encoding: Encoding, model: Any, fold: Fold) -> dict
     fit_weighted(model, fitted_to, stopping, related_of(table, fold.train))
     seconds = time.perf_counter() - started
     task = TASKS[table.task]
-    scores = task.ranked(table.labels[fold.test], task.predict(model, test), unseen)
+    predicted = task.predict(model, test)
+    if not table.classes:
+        predicted = floored(predicted, floor_of(table.labels[fold.train]))
+    scores = task.ranked(table.labels[fold.test], predicted, unseen)
     return {
         "repeat": fold.repeat,
         "fold": fold.fold,

@@ -15,6 +15,7 @@ from usboost.data.views import Views
 from usboost.datasets.custom.own import OwnTable
 from usboost.errors import UsboostError
 from usboost.evaluation.calibration import FOLDS, calibrated, tempered
+from usboost.evaluation.floor import floor_of, floored
 from usboost.evaluation.metrics import best_threshold, row_losses
 from usboost.evaluation.task import TASKS, Task
 from usboost.evaluation.weighted import error_of_mean, mean, worth
@@ -165,6 +166,8 @@ def fit(
         if threshold == "f1":
             answers["threshold"] = best_threshold(labels, predicted[:, 1], weights)
     else:
+        answers["floor"] = floor_of(table.labels[train])
+        predicted = floored(predicted, answers["floor"])
         answers["margin"] = list(margin_of(labels - predicted, weights))
     scores = task.score(labels, predicted, weights)
     losses = None
