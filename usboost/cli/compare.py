@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -131,27 +131,24 @@ def compare(
         chosen = read_settings(settings) if settings is not None else {}
         if out is not None and out.exists() and not out.is_dir():
             raise UsboostError(f"{out} is a file; name a folder for the comparison")
-        own = tables.read(
-            table,
-            label,
-            task=task,
-            positive=positive,
-            group=group,
-            time=time,
-            weight=weight,
-            split=split,
-            image=image,
-            drop=drop,
-            categorical=categorical,
-            text=text,
-            missing=missing,
-            images_root=images_root,
-            size=size,
-            grey=grey,
-            pool=pool_images,
-            skip_unreadable=skip_unreadable,
-            text_model=text_model,
-        )
+        reading: dict[str, Any] = {
+            "task": task,
+            "positive": positive,
+            "group": group,
+            "time": time,
+            "weight": weight,
+            "split": split,
+            "image": image,
+            "drop": drop,
+            "categorical": categorical,
+            "text": text,
+            "text_model": text_model,
+            "missing": missing,
+            "images_root": images_root,
+            "grey": grey,
+            "skip_unreadable": skip_unreadable,
+        }
+        own = tables.read(table, label, **reading, size=size, pool=pool_images)
         tables.show(own)
         names = given or zoo.compared(one_table=not image, task=own.task)
         if others:
@@ -196,25 +193,11 @@ def compare(
         found = {name: inputs(name, own, read) for name in names}
         reads = {name: str(each) for name, each in found.items()}
         given_again = table_options(
-            image=image,
-            drop=drop,
-            categorical=categorical,
-            text=text,
-            text_model=text_model,
-            missing=missing,
-            images_root=images_root,
-            task=task,
-            positive=positive,
-            group=group,
-            time=time,
-            weight=weight,
-            split=split,
+            **reading,
             backbone=backbone,
             finetune=finetune,
             size=size,
-            grey=grey,
             pool_images=pool_images,
-            skip_unreadable=skip_unreadable,
             settings=settings,
             seed=seed,
         )

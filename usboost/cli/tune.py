@@ -6,7 +6,7 @@ import os
 import shlex
 from pathlib import Path
 from time import time as now
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -144,27 +144,24 @@ def tune(
         if out.exists() and not out.is_dir():
             raise UsboostError(f"{out} is a file; name a folder for the search")
         import_named(imports)
-        own = tables.read(
-            table,
-            label,
-            task=task,
-            positive=positive,
-            group=group,
-            time=time,
-            weight=weight,
-            split=split,
-            image=image,
-            drop=drop,
-            categorical=categorical,
-            text=text,
-            text_model=text_model,
-            missing=missing,
-            images_root=images_root,
-            size=size,
-            grey=grey,
-            pool=pool_images,
-            skip_unreadable=skip_unreadable,
-        )
+        reading: dict[str, Any] = {
+            "task": task,
+            "positive": positive,
+            "group": group,
+            "time": time,
+            "weight": weight,
+            "split": split,
+            "image": image,
+            "drop": drop,
+            "categorical": categorical,
+            "text": text,
+            "text_model": text_model,
+            "missing": missing,
+            "images_root": images_root,
+            "grey": grey,
+            "skip_unreadable": skip_unreadable,
+        }
+        own = tables.read(table, label, **reading, size=size, pool=pool_images)
         tables.show(own)
         names = given or zoo.compared(one_table=not image, task=own.task)
         for name in names:
@@ -216,25 +213,11 @@ def tune(
                 raise UsboostError(f"no trial has finished; {out / tuned.CSV} gives the reasons")
             if first.chosen is not None and first.model in zoo.CATALOGUE:
                 again = table_options(
-                    image=image,
-                    drop=drop,
-                    categorical=categorical,
-                    text=text,
-                    text_model=text_model,
-                    missing=missing,
-                    images_root=images_root,
-                    task=task,
-                    positive=positive,
-                    group=group,
-                    time=time,
-                    weight=weight,
-                    split=split,
+                    **reading,
                     backbone=backbone,
                     finetune=finetune,
                     size=size,
-                    grey=grey,
                     pool_images=pool_images,
-                    skip_unreadable=skip_unreadable,
                     rounds=rounds if limited(first.model) else None,
                     settings=out / tuned.SETTINGS,
                     seed=seed,
