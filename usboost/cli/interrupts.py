@@ -14,7 +14,8 @@ CODE = 130
 TEXT = "interrupted; nothing already on disk was changed, and the same command can be given again"
 
 TOGETHER = 1.0
-"""Seconds within which a further Ctrl-C is part of the one before: what is there is being put in order."""
+"""Seconds within which a further Ctrl-C is part of the one before: what is there is being put in order. As
+`usboost.boosting.callbacks.TOGETHER`, whose import would take longer than it may take to answer."""
 
 LATER = 0.01
 """Seconds until it is looked again whether an import has ended."""

@@ -182,7 +182,7 @@ def tune(
                 check_outside(name, own.task)
         read, views = Pictures(backbone, finetune, size) if image else None, tuple(own.pictures) or ("U",)
         build = by_name(names, pictures=read, image_views=views, rounds=rounds, settings=begin, task=own.task)
-        always = {name: {**begin.get(name, {}), **own} for name, own in fixed_of(build, fixed).items()}
+        always = {name: {**begin.get(name, {}), **each} for name, each in fixed_of(build, fixed).items()}
         plan = Plan(trials, batch, seed, prune, jobs or min(batch, os.cpu_count() or 1), deadline)
         score = by or DEFAULT[own.task]
         parts = default_folds(own, seed) if folds is None else folds
