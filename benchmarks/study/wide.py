@@ -25,7 +25,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "`crossed`": ("crossed", {}),
     "`crossed`, steps on all rows": ("crossed", {"step_fraction": 0.0}),
     "`crossed`, steps on others": ("crossed", {"step_fraction": 0.2}),
-    **{f"`{name}`": (name, {}) for name in ("linear_trees", "lgbm", "forest", "logistic")},
+    **{f"`{name}`": (name, {}) for name in ("linear_trees", "lgbm", "forest", "logistic", "prior")},
 }
 
 
