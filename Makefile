@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-DATASETS ?= ci_a ci_b
+DATASETS ?= ci_a ci_b iris digits_rows
 ROUNDS ?=
 SEEDS ?=
 # each folder a workspace, with its own params.yaml, data and reports
@@ -42,14 +42,14 @@ install: $(READY) ## create .venv and install everything into it
 .PHONY: run
 run: $(READY) ## make what params.yaml says (dvc repro), the demo at first, in workspace/, and say where to look
 	@python -m flows.local.workspace make $(WORKSPACE)
-	@cd $(WORKSPACE) && python -m flows.local.repro && $(COMMIT)
+	@cd $(WORKSPACE) && dvc repro --keep-going && $(COMMIT)
 	@cd $(WORKSPACE) && python -m flows.local.workspace where
 
 .PHONY: paper
 paper: $(READY) ## the same on the real files: make paper DATASETS="ci_a ci_b" [ROUNDS=100] [SEEDS=1]
 	python -m flows.local.workspace make $(WORKSPACE) --profile paper $(addprefix --dataset ,$(DATASETS)) \
 	  $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEEDS),--seeds $(SEEDS))
-	cd $(WORKSPACE) && python -m flows.local.repro && $(COMMIT)
+	cd $(WORKSPACE) && dvc repro --keep-going && $(COMMIT)
 	@cd $(WORKSPACE) && python -m flows.local.workspace where
 
 .PHONY: ui

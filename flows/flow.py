@@ -1,8 +1,9 @@
-"""The decorator of every flow: Prefect's, whose records hold nothing pickled."""
+"""The decorator of every flow: Prefect's, whose records hold nothing pickled; and the lists its forms offer."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, ParamSpec, TypeVar
 
 from flows.local import runtime
@@ -13,13 +14,16 @@ import prefect  # noqa: E402
 from prefect.serializers import JSONSerializer  # noqa: E402
 from pydantic import Field  # noqa: E402
 
-from tasks.catalog import DATASETS  # noqa: E402
+from tasks.settings import DATASETS, model_names  # noqa: E402
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 Dataset = Annotated[str, Field(json_schema_extra={"enum": list(DATASETS)})]
 """A dataset's name; the form that starts a run offers these."""
+
+Model = Annotated[str, Field(json_schema_extra={"enum": model_names(Path("params.yaml"))})]
+"""A model's name; the form offers the catalogue's and those that params.yaml adds."""
 
 
 def as_sentence(value: object) -> str:

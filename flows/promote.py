@@ -11,7 +11,7 @@ runtime.configure()
 import typer  # noqa: E402
 from mlflow.tracking import MlflowClient  # noqa: E402
 
-from flows.flow import Dataset, flow  # noqa: E402
+from flows.flow import Dataset, Model, flow  # noqa: E402
 from tasks import links, page, promotion  # noqa: E402
 from tasks import settings as params  # noqa: E402
 
@@ -19,7 +19,7 @@ Metric = Literal["auto", "f1", "accuracy", "auc", "log_loss", "roc_auc", "neg_lo
 
 
 @flow(name="promote", flow_run_name="promote-{dataset}")
-def promote(dataset: Dataset, model: str = "", metric: Metric = "auto") -> str:
+def promote(dataset: Dataset, model: Model | None = None, metric: Metric = "auto") -> str:
     """Register the best fit under the alias `champion` if it beats the one that has it; the model's URI.
 
     Args:
@@ -29,7 +29,7 @@ def promote(dataset: Dataset, model: str = "", metric: Metric = "auto") -> str:
     """
     if model:
         params.load().model(model)
-    decision = promotion.promote(dataset, model, metric)
+    decision = promotion.promote(dataset, model or "", metric)
     print(decision.reason)
     page.say(decision.reason)
     champion = MlflowClient().get_model_version_by_alias(decision.name, promotion.ALIAS)
@@ -42,7 +42,7 @@ def promote(dataset: Dataset, model: str = "", metric: Metric = "auto") -> str:
 
 def main(
     dataset: Annotated[str, typer.Argument(help="prepared dataset, e.g. ci_a")],
-    model: Annotated[str, typer.Option(help="only fits of this model; all if not given")] = "",
+    model: Annotated[str | None, typer.Option(help="only fits of this model; all if not given")] = None,
     metric: Annotated[Metric, typer.Option(help="what decides; auto: F1, or RMSE of a number")] = "auto",
 ) -> None:
     """Give the best fit the alias champion if it beats the one that has it; prints what to serve."""

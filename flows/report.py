@@ -13,8 +13,9 @@ import pandas as pd  # noqa: E402
 import typer  # noqa: E402
 
 from flows.flow import flow  # noqa: E402
-from tasks import page  # noqa: E402
+from tasks import page, results  # noqa: E402
 from tasks import settings as params  # noqa: E402
+from tasks.folders import REPORTS  # noqa: E402
 from tasks.report import write  # noqa: E402
 
 
@@ -22,8 +23,18 @@ from tasks.report import write  # noqa: E402
 def report() -> Path:
     """Gather all results of this run into reports/."""
     settings = params.load()
-    cells = [(cell.dataset, cell.model) for cell in settings.run.further.values()]
-    folder = write(settings.run.datasets, settings.model_names, cells, Path("reports"))
+    datasets, models = settings.run.datasets, settings.run.models
+    # a dataset with models of its own is none of the papers' tables
+    main = [dataset for dataset in datasets if set(models) <= set(settings.models_of(dataset))]
+    cells = [
+        (dataset, model)
+        for dataset in datasets
+        for model in settings.models_of(dataset)
+        if dataset not in main or model not in models
+    ]
+    folder = write(main, models, cells, REPORTS)
+    fits = [(dataset, model) for dataset in datasets for model in settings.models_of(dataset)]
+    results.write_curves(folder / "curves", fits, settings)
     page.say(f"written {(folder / 'index.html').resolve()}")
     page.show_table("report", test_scores(folder / "results.csv"), "Test scores, the mean over the seeds")
     return runtime.finished(folder)

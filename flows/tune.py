@@ -14,7 +14,7 @@ runtime.configure()
 import typer  # noqa: E402
 from pydantic import Field  # noqa: E402
 
-from flows.flow import Dataset, flow  # noqa: E402
+from flows.flow import Dataset, Model, flow  # noqa: E402
 from tasks import settings as params  # noqa: E402
 from tasks import tuning  # noqa: E402
 from tasks.folders import tuning_folder  # noqa: E402
@@ -28,11 +28,11 @@ Score = Literal["auto", "log_loss", "accuracy", "f1", "auc", "rmse", "mae", "r2"
 @flow(name="tune", flow_run_name="tune-{dataset}")
 def tune(
     dataset: Dataset,
-    models: Sequence[str] = (),
+    models: Sequence[Model] = (),
     trials: Annotated[int, Field(ge=1)] = 20,
     by: Score = "auto",
-    jobs: Annotated[int, Field(ge=0)] = 0,
-    minutes: Annotated[float, Field(ge=0)] = 0,
+    jobs: Annotated[int, Field(ge=1)] | None = None,
+    minutes: Annotated[float, Field(gt=0)] | None = None,
     prune: bool = True,
     apply: bool = False,
 ) -> Path:
@@ -45,17 +45,17 @@ def tune(
         models: models of params.yaml, e.g. 2wl; empty: all of params.yaml's run
         trials: trials of each model, the first with its settings as they are
         by: score of the validation rows that settings are chosen by; auto: log-loss, or RMSE of a number
-        jobs: trials at a time; 0: experiment.workers of params.yaml
-        minutes: after these no new round begins; 0: no limit
+        jobs: trials at a time; empty: fits.workers of params.yaml
+        minutes: after these no new round begins; empty: no limit
         prune: whether fits end early that are behind others
         apply: whether params.yaml gets the settings found
     """
     settings = params.load()
-    # models whose features another stage has fitted have no settings of their own alone
-    own = [name for name in settings.model_names if not settings.model(name).needs_features]
+    # models whose features are fitted before them have no settings of their own alone
+    own = [name for name in settings.models_of(dataset) if not settings.model(name).needs_features]
     names = list(models) or of_task(dataset, own, settings)
     deadline = time.time() + 60 * minutes if minutes else float("inf")
-    plan = Plan(trials, BATCH, 0, prune, jobs or settings.experiment.workers, deadline)
+    plan = Plan(trials, BATCH, 0, prune, jobs or settings.fits.workers, deadline)
     running = f"a search for {dataset} is running in this folder; wait for it"
     with runtime.alone(tuning_folder(dataset) / ".lock", running):
         folder = tuning.tune(dataset, names, settings, plan, by)
@@ -73,8 +73,12 @@ def main(
     by: Annotated[
         Score, typer.Option(help="score of the validation rows to choose by; auto: log-loss, or RMSE")
     ] = "auto",
-    jobs: Annotated[int, typer.Option(min=0, help="trials at a time; 0: as in params.yaml")] = 0,
-    minutes: Annotated[float, typer.Option(min=0, help="after these no round begins; 0: no limit")] = 0,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="trials at a time; default: as in params.yaml")
+    ] = None,
+    minutes: Annotated[
+        float | None, typer.Option(min=0, help="after these no round begins; default: no limit")
+    ] = None,
     prune: Annotated[bool, typer.Option(help="end fits early that are behind others")] = True,
     apply: Annotated[bool, typer.Option(help="put the settings found into params.yaml")] = False,
 ) -> None:

@@ -16,7 +16,7 @@ from tasks import tracking
 from tasks.folders import prepared_folder
 from tasks.identity import Planned
 from tasks.origin import made_by
-from usboost.boosting.callbacks import ShowRounds
+from tasks.results import RECORD, TRACE
 from usboost.data.encoding import TableEncoder
 from usboost.data.views import Views
 from usboost.datasets.prepared import store
@@ -44,8 +44,6 @@ def fit_folds(planned: Planned, out: Path, run_id: str) -> dict[str, Any]:
         estimator = clone(planned.estimator)
         if number == 0:
             tracking.log_estimator(run_id, estimator, dataset=dataset, model=model, seed=seed)
-        label = f"{dataset} {model} repetition {seed} fold {number}"
-        estimator.set_params(callbacks=[ShowRounds(label)])
         started = time.perf_counter()
         estimator.fit(views, y[seen])
         seconds += time.perf_counter() - started
@@ -57,15 +55,16 @@ def fit_folds(planned: Planned, out: Path, run_id: str) -> dict[str, Any]:
     trace = pd.concat(traces, ignore_index=True)
     record = {
         "seed": seed,
+        "fingerprint": planned.fingerprint,
         "rounds": rounds,
         "best_round": rounds,
         "fit_seconds": seconds,
         "scores": scores,
         "made": made_by(run_id),
     }
-    (out / f"seed-{seed}.json").write_text(json.dumps(record))
+    (out / RECORD).write_text(json.dumps(record))
     mean = trace.groupby("round", as_index=False).mean(numeric_only=True).drop(columns="fold")
     mean = mean.astype({"seed": "int64", "round": "int64"})
-    mean.to_parquet(out / f"seed-{seed}.parquet", index=False)
+    mean.to_parquet(out / TRACE, index=False)
     tracking.log_folds(run_id, mean, scored)
     return record

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,32 +15,22 @@ from rich.console import Console
 from rich.progress import Progress as Bars
 
 from tasks.catalog import dataset as named
+from tasks.code import code_of, digest_of, sha
+from tasks.folders import prepared_folder, raw_folder, work_folder
+from tasks.running import worth_retrying
 from tasks.settings import Settings
+from usboost.boosting.code import digest
 from usboost.data.progress import Progress
 from usboost.datasets.prepared import store
-from usboost.errors import UsboostError
-from usboost.files import replacing
-
-
-def _worth_retrying(task: Any, run: Any, state: Any) -> bool:
-    """A failing network may come back; a person's mistake stays one."""
-    try:
-        state.result()
-    except UsboostError as error:
-        return isinstance(error.__cause__, OSError)
-    except OSError:
-        return True
-    except Exception:
-        return False
-    return False
+from usboost.files import replacing, write_atomically
 
 
 # each try of it downloads three times, with pauses
-@task(cache_policy=NO_CACHE, retries=1, retry_delay_seconds=10, retry_condition_fn=_worth_retrying)
-def obtain_raw(dataset: str, settings: Settings, folder: Path, cache: Path) -> Path:
-    """Put the raw files of a dataset into `folder`: generated (demo), or found or downloaded (paper)."""
+@task(cache_policy=NO_CACHE, retries=1, retry_delay_seconds=10, retry_condition_fn=worth_retrying)
+def obtain_raw(dataset: str, settings: Settings, cache: Path) -> Path:
+    """Put the raw files of a dataset into data/raw: generated (demo), or found or downloaded (paper)."""
     source, sizes = named(dataset), settings.data_of(dataset)
-    with replacing(folder) as fresh:
+    with replacing(raw_folder(dataset)) as fresh:
         if settings.generated(dataset):
             source.write_demo(
                 fresh,
@@ -49,16 +40,36 @@ def obtain_raw(dataset: str, settings: Settings, folder: Path, cache: Path) -> P
             )
         else:
             source.obtain(fresh, settings, cache)
-    return folder
+    return raw_folder(dataset)
 
 
 @task(cache_policy=NO_CACHE)
-def prepare_dataset(dataset: str, settings: Settings, raw: Path, folder: Path, work: Path) -> dict[str, Any]:
-    """Make the prepared form of a dataset; its card. `work` keeps what a stopped preparation had made."""
-    with shown_progress(f"preparing {dataset}") as progress:
-        prepared = named(dataset).prepare(raw, settings, work, progress)
-    store.write(prepared, folder)
+def prepare_dataset(dataset: str, settings: Settings) -> dict[str, Any]:
+    """Make the prepared form of a dataset's raw files, unless what is there comes from the same; its card."""
+    raw, folder, work = raw_folder(dataset), prepared_folder(dataset), work_folder(dataset)
+    # beside the output, not in it: an edit of the code that changes no number leaves the output as it is
+    kept, card = work / "fingerprint.json", folder / "card.json"
+    wanted = fingerprint(dataset, settings, raw)
+    if not (kept.is_file() and card.is_file() and json.loads(kept.read_text()) == [wanted, sha(card)]):
+        with shown_progress(f"preparing {dataset}") as progress:
+            prepared = named(dataset).prepare(raw, settings, work, progress)
+        store.write(prepared, folder)
+        write_atomically(kept, json.dumps([wanted, sha(card)]).encode())
     return store.read_card(folder)
+
+
+def fingerprint(dataset: str, settings: Settings, raw: Path) -> str:
+    """A digest of everything that decides a prepared dataset: raw files, settings and code."""
+    decided: dict[str, Any] = {
+        "code": digest(code_of(["tasks.catalog", "usboost.datasets.prepared.store"])),
+        "raw": {str(file.relative_to(raw)): sha(file) for file in sorted(raw.rglob("*")) if file.is_file()},
+        "profile": settings.profile,
+        "seed": settings.data_seed,
+        "sizes": settings.data_of(dataset).model_dump(),
+    }
+    if dataset == "custom":
+        decided["custom"] = settings.custom.model_dump()
+    return digest_of(decided)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The steps of the features flow: a GBM per seed, its boosted feature vectors as Parquet, its scores."""
+"""Boosted feature vectors: a GBM per seed, its features as Parquet, its scores."""
 
 from __future__ import annotations
 
@@ -12,13 +12,17 @@ import pyarrow.parquet as pq
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from tasks import models
+from tasks import models, page
+from tasks.folders import features_folder, prepared_folder
+from tasks.running import waiting
+from tasks.scores import Scores
 from tasks.settings import Settings
 from usboost.data.table import Table
 from usboost.datasets.prepared import store
 from usboost.errors import UsboostError
 from usboost.evaluation.task import TASKS
 from usboost.evaluation.weighted import deviation, mean
+from usboost.files import replacing
 from usboost.models.builders import boosted_features
 from usboost.models.gbm import BoostedFeatures, GradientBoostedTrees
 from usboost.models.gbm_files import save_gbm
@@ -26,14 +30,35 @@ from usboost.models.gbm_files import save_gbm
 ROWS = 32_768
 
 
-def features_folder(dataset: str) -> Path:
-    return Path("data/features") / dataset
+def learner(dataset: str, seed: int, settings: Settings) -> BoostedFeatures:
+    """What fits a GBM on S and gives its boosted feature vectors, as params.yaml configures it."""
+    return boosted_features(models.parts(dataset, settings), seed)
 
 
-@task(cache_policy=NO_CACHE, task_run_name="{dataset}-seed{seed}")
-def fit_features(dataset: str, seed: int, settings: Settings, folder: Path, out: Path) -> Path:
-    """Fit the GBM on S; write ``gbm/``, ``<split>.parquet`` and ``scores.json`` (of the GBM alone)."""
-    learner = boosted_features(models.parts(dataset, settings), seed)
+@task(cache_policy=NO_CACHE, task_run_name="{dataset}/features/seed-{seed}")
+def fit_features(dataset: str, seed: int, settings: Settings, fingerprint: str) -> Path:
+    """Make the BFVs of a dataset unless those that are there come from the same; their folder.
+
+    It holds the GBM in ``gbm/``, its features in ``<split>.parquet``, its scores alone in ``scores.json``,
+    and the `fingerprint` (see `tasks.identity.features_fingerprint`). Others that want the same wait.
+    """
+    folder = features_folder(dataset, seed)
+    kept = folder / "fingerprint"
+    with waiting(folder.with_suffix(".lock")):
+        if not (kept.is_file() and kept.read_text() == fingerprint):
+            with replacing(folder) as fresh:
+                scores = _fit(learner(dataset, seed, settings), dataset, settings, fresh)
+                (fresh / kept.name).write_text(fingerprint)
+            page.say(f"{dataset}, seed {seed}, the GBM alone: {page.scores_in_words(scores)}")
+            rows = [{"split": split, **values} for split, values in scores.items()]
+            name = page.key("gbm", dataset, "seed", seed)
+            page.show_table(name, rows, f"The GBM on {dataset} whose features these are")
+    return folder
+
+
+def _fit(learner: BoostedFeatures, dataset: str, settings: Settings, out: Path) -> Scores:
+    """Write ``gbm/``, ``<split>.parquet`` and ``scores.json``."""
+    folder = prepared_folder(dataset)
     task = TASKS[store.task_of(store.read_card(folder))]
     views, y = store.read(folder, "train")
     centre, scale = 0.0, 1.0
@@ -41,7 +66,6 @@ def fit_features(dataset: str, seed: int, settings: Settings, folder: Path, out:
         centre, scale = mean(y), deviation(y)
         y = (y - centre) / scale
     gbm = learner.fit(views["S"], y).gbm_
-    out.mkdir(parents=True)
     save_gbm(gbm, out / "gbm")
     if settings.features.out_of_fold:
         write_features(
@@ -59,7 +83,7 @@ def fit_features(dataset: str, seed: int, settings: Settings, folder: Path, out:
             alone = gbm.probabilities(views["S"])
         scores[split] = task.score(y, alone)
     (out / "scores.json").write_text(json.dumps(scores))
-    return out
+    return scores
 
 
 def _out_of_fold(
@@ -106,7 +130,7 @@ def read_features(folder: Path, split: str, rows: int) -> Table:
             if file.metadata.num_rows != rows:
                 raise UsboostError(
                     f"{path} has {file.metadata.num_rows} rows but the split {split!r} {rows}; "
-                    "run features again"
+                    "remove its folder and fit again"
                 )
             out = np.empty((rows, file.metadata.num_columns), dtype=np.float32)
             start = 0
@@ -116,11 +140,13 @@ def read_features(folder: Path, split: str, rows: int) -> Table:
                     out[start : start + len(table), j] = column.to_numpy()
                 start += len(table)
     except FileNotFoundError:
-        raise UsboostError(f"{path} is missing; run the features flow first") from None
+        raise UsboostError(f"{path} is missing; fit again") from None
     except UsboostError:
         raise
     except (pa.ArrowException, OSError, ValueError, TypeError) as error:
-        raise UsboostError(f"{path} is damaged or truncated ({error}); run features again") from error
+        raise UsboostError(
+            f"{path} is damaged or truncated ({error}); remove its folder and fit again"
+        ) from error
     if not np.isfinite(out).all():
-        raise UsboostError(f"{path} holds values that are not finite; run features again")
+        raise UsboostError(f"{path} holds values that are not finite; remove its folder and fit again")
     return Table.from_numeric(out)

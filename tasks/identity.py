@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tasks import models, page
-from tasks.features import features_folder
+from tasks import features, models, page
+from tasks.code import code_of, digest_of, sha
 from tasks.folders import prepared_folder
 from tasks.settings import Settings
-from tasks.stages import code_of
 from usboost.boosting.checkpoint import described
 from usboost.boosting.code import code_digest, digest
 from usboost.datasets.prepared import store
@@ -56,11 +53,11 @@ class Planned:
     @cached_property
     def fingerprint(self) -> str:
         """A digest of the identity and of how a fit is scored, which its checkpoint does not depend on."""
-        scoring = ["tasks.scores", "tasks.cross_validation"]
+        folds = store.read_card(prepared_folder(self.dataset)).get("folds")
+        scoring = ["tasks.cross_validation" if folds else "tasks.scores"]
         if isinstance(self.estimator, EarlyBoostClassifier):
             scoring.append("tasks.early")
-        decided = {**self.identity, "scoring": digest(code_of(scoring))}
-        return hashlib.sha256(json.dumps(decided, sort_keys=True).encode()).hexdigest()
+        return digest_of({**self.identity, "scoring": digest(code_of(scoring))})
 
 
 def plan(dataset: str, model: str, seed: int, settings: Settings) -> Planned:
@@ -69,11 +66,9 @@ def plan(dataset: str, model: str, seed: int, settings: Settings) -> Planned:
     Raises
     ------
     UsboostError
-        If the dataset is not prepared, the model unknown or not for the dataset's task, or BFV+DNN's features
-        are not there.
+        If the dataset is not prepared, or the model is unknown or not for the dataset's task.
     """
     entry = settings.model(model)
-    require_inputs(dataset, entry, [seed])
     task = task_of(dataset)
     estimator = models.build(model, dataset, settings, seed, task.name)
     identity = parts(dataset, entry, estimator, seed, settings)
@@ -88,7 +83,7 @@ def task_of(dataset: str) -> Task:
     UsboostError
         If it is not prepared.
     """
-    return TASKS[store.task_of(store.read_card(_prepared(dataset)))]
+    return TASKS[store.task_of(store.read_card(require_prepared(dataset)))]
 
 
 def of_task(dataset: str, names: Sequence[str], settings: Settings) -> list[str]:
@@ -102,31 +97,18 @@ def of_task(dataset: str, names: Sequence[str], settings: Settings) -> list[str]
     return [name for name in names if name not in left_out]
 
 
-def require_inputs(dataset: str, entry: Entry, seeds: Sequence[int]) -> None:
-    """Check that what fits of a model read has been made.
-
-    They do not make it themselves: what `dvc repro` makes has a digest in dvc.lock, by which a champion's
-    data are known, and a GPU does not wait for a download.
+def require_prepared(dataset: str) -> Path:
+    """The folder of a prepared dataset.
 
     Raises
     ------
     UsboostError
-        If the dataset is not prepared, or BFV+DNN's features are not there.
+        If it is not prepared.
     """
-    _prepared(dataset)
-    for seed in seeds if entry.needs_features else ():
-        folder = features_folder(dataset) / f"seed-{seed}"
-        if not (folder / "gbm").is_dir():
-            words = f"python -m flows.features {dataset} --seeds {max(seeds) + 1}"
-            raise UsboostError(f"{folder} is missing, and {entry.name} needs it; run `{words}` first")
-
-
-def _prepared(dataset: str) -> Path:
     card = prepared_folder(dataset) / "card.json"
     if not card.is_file():
         raise UsboostError(
-            f"{card} is missing; run `python -m flows.prepare {dataset}` or the deployment "
-            "prepare/prepare-dataset first"
+            f"{card} is missing; run `python -m flows.data {dataset}` or the deployment data/data first"
         )
     return card.parent
 
@@ -142,12 +124,12 @@ def parts(
     Raises
     ------
     UsboostError
-        If BFV+DNN's features, or the weights that params.yaml names, are not there.
+        If the weights that params.yaml names are not there.
     """
     card = prepared_folder(dataset) / "card.json"
     found: dict[str, Any] = {
         "code": code_digest(estimator, READER),
-        "data": _sha(card),
+        "data": sha(card),
         "model": described(estimator),
         "seed": seed,
     }
@@ -155,16 +137,24 @@ def parts(
     if isinstance(weights, str) and "images" in store.read_card(card.parent):
         if not Path(weights).is_file():
             raise UsboostError(f"{weights}, pictures.pretrained of params.yaml, is missing")
-        found["weights"] = _sha(Path(weights))
+        found["weights"] = sha(Path(weights))
     if isinstance(estimator, EarlyBoostClassifier):
         found["scored"] = settings.earlyboost.model_dump()
     if entry.needs_features:
-        require_inputs(dataset, entry, [seed])
-        folder = features_folder(dataset) / f"seed-{seed}"
-        files = [folder / "scores.json", *sorted((folder / "gbm").iterdir())]
-        found["features"] = [_sha(file) for file in files]
+        found["features"] = features_fingerprint(dataset, seed, settings)
     return found
 
 
-def _sha(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def features_fingerprint(dataset: str, seed: int, settings: Settings) -> str:
+    """A digest of everything that decides boosted feature vectors: data, GBM, seed and code."""
+    learner = features.learner(dataset, seed, settings)
+    chosen = settings.features
+    return digest_of(
+        {
+            "code": [code_digest(learner, READER), digest(code_of(["tasks.features"]))],
+            "data": sha(prepared_folder(dataset) / "card.json"),
+            "model": described(learner),
+            "folds": chosen.folds if chosen.out_of_fold else None,
+            "seed": seed,
+        }
+    )

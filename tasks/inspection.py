@@ -9,10 +9,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from mlflow.tracking import MlflowClient
 from PIL import Image
 
-from tasks import tracking
 from tasks.folders import prepared_folder
 from usboost.data.images import EncodedImages, Images
 from usboost.data.views import Views
@@ -35,10 +33,9 @@ def keep(
     dataset: str,
     validation: tuple[Views, np.ndarray],
     predicted: np.ndarray,
-    run_id: str,
     out: Path,
 ) -> None:
-    """Inspect a model on the validation split; writes ``<out>/inspection`` and MLflow artifacts.
+    """Inspect a model on the validation split; writes ``<out>/inspection``.
 
     Parameters
     ----------
@@ -65,12 +62,6 @@ def keep(
             shown, rows if shown.absent is None else [row for row in rows if not shown.absent[row]]
         )
     write(found, out / FOLDER, _informative(store.read_frame(folder, "val"), card), pictures)
-    with tracking.once(run_id, "inspected") as first:
-        if first:
-            tracking.retry(
-                "the inspection",
-                lambda: MlflowClient().log_artifacts(run_id, str(out / FOLDER), FOLDER),
-            )
 
 
 def _drawn(n: int, most: int) -> np.ndarray:

@@ -13,7 +13,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
 from tasks import tracking
-from tasks.experiment import SUPERSEDED
+from tasks.cells import SUPERSEDED
 from tasks.folders import prepared_folder
 from tasks.identity import task_of
 from usboost.datasets.prepared import store
@@ -119,7 +119,7 @@ def _candidates(dataset: str, model: str, metric: str, data: str) -> list[Run]:
         what = f"{model} on {dataset}" if model else dataset
         raise UsboostError(
             f"MLflow has no finished run of {what} on the current data; "
-            f"run `python -m flows.train {dataset} {model or '2wl'}` first"
+            f"run `python -m flows.fit {dataset}` first"
         )
     order = zoo.ordered(run.data.tags["model"] for run in usable)
     # the tables' order, in which the report takes the first of those that are level

@@ -1,21 +1,22 @@
-"""An experiment's cells side by side on a Prefect task runner: threads, processes or Dask."""
+"""The fits of a dataset side by side on a Prefect task runner: threads, processes or Dask."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import mlflow
+from prefect.futures import as_completed
 from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTaskRunner
 
 from tasks import machine
-from tasks.experiment import Cell, fit_cell
-from tasks.settings import Experiment, Settings
+from tasks.cells import Cell, fit_cell
+from tasks.settings import Fits, Settings
 from usboost.errors import UsboostError
 
 
-def task_runner(chosen: Experiment) -> TaskRunner[Any]:
+def task_runner(chosen: Fits) -> TaskRunner[Any]:
     """The task runner that the settings name.
 
     Raises
@@ -45,7 +46,7 @@ def task_runner(chosen: Experiment) -> TaskRunner[Any]:
     return DaskTaskRunner(cluster_class="distributed.LocalCluster", cluster_kwargs=cluster)
 
 
-def annotated(chosen: Experiment, cell: Cell) -> AbstractContextManager[Any]:
+def annotated(chosen: Fits, cell: Cell) -> AbstractContextManager[Any]:
     """In the block, a cell that is submitted to Dask goes to a worker with a GPU, if it needs one."""
     if chosen.runner != "dask" or not machine.on_gpu(set(cell.devices)):
         return nullcontext()
@@ -54,15 +55,19 @@ def annotated(chosen: Experiment, cell: Cell) -> AbstractContextManager[Any]:
     return dask.annotate(resources={"GPU": 1})
 
 
-def run_cells(name: str, cells: Sequence[Cell], settings: Settings) -> dict[Cell, str]:
+def run_cells(cells: Sequence[Cell], settings: Settings, ended: Callable[[Cell], None]) -> dict[Cell, str]:
     """Fit the cells; why those failed that failed, each in a sentence.
 
     A cell that raises is retried by Prefect. One whose process died took its pool with it, and
     others that were in it: they are tried again in a new one.
+
+    Parameters
+    ----------
+    ended : called with each cell that has been fitted
     """
-    chosen = settings.experiment
+    chosen = settings.fits
     task = fit_cell.with_options(retries=chosen.retries)
-    threads = machine.thread_share(chosen.workers)
+    threads = machine.thread_share(min(chosen.workers, len(cells)) or 1)
     reasons: dict[Cell, str] = {}
     left = list(cells)
     for _ in range(1 + chosen.retries):
@@ -73,21 +78,23 @@ def run_cells(name: str, cells: Sequence[Cell], settings: Settings) -> dict[Cell
             for cell in left:
                 with annotated(chosen, cell):
                     parameters = {
-                        "name": name,
                         "cell": cell,
                         "settings": settings,
                         "tracking_uri": mlflow.get_tracking_uri(),
                         "threads": threads,
                     }
-                    futures[cell] = runner.submit(task, parameters)
-            died = {}
-            for cell, future in futures.items():
+                    futures[runner.submit(task, parameters)] = cell
+            left = []
+            for future in as_completed(list(futures)):
+                cell = futures[future]
                 try:
                     future.result()
-                    reasons.pop(cell, None)
                 except Exception as error:
                     reasons[cell] = str(error) or type(error).__name__
                     if not future.state.is_final():
-                        died[cell] = reasons[cell] = f"its process died ({type(error).__name__})"
-        left = list(died)
+                        reasons[cell] = f"its process died ({type(error).__name__})"
+                        left.append(cell)
+                else:
+                    reasons.pop(cell, None)
+                    ended(cell)
     return reasons

@@ -1,4 +1,4 @@
-"""An experiment's cells as flow runs of a deployment, so that any number of workers shares them."""
+"""The fits of a dataset as flow runs of a deployment, so that any number of workers shares them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from prefect.deployments import run_deployment
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelled, Crashed
 
-from tasks.experiment import Cell
-from tasks.settings import Experiment
+from tasks import cells as fits
+from tasks.cells import Cell
+from tasks.settings import Fits
 from usboost.errors import UsboostError
 
 BEAT = "usboost.beat"
@@ -78,12 +79,21 @@ class Attempt:
 
 
 def run_cells(
-    name: str, cells: Sequence[Cell], chosen: Experiment, say: Callable[[str], None]
+    dataset: str,
+    cells: Sequence[Cell],
+    chosen: Fits,
+    ended: Callable[[Cell], None],
+    say: Callable[[str], None],
 ) -> dict[Cell, str]:
     """Submit the cells and wait for them; why those failed that failed, each in a sentence.
 
     A flow run that is Running and gives no sign of life for `lost_after` seconds is Crashed, and its
     cell submitted again, as are cells whose flow run crashes by itself; `retries` times at most.
+
+    Parameters
+    ----------
+    ended : called with each cell that has been fitted
+    say : called with what a person should know
 
     Raises
     ------
@@ -93,8 +103,8 @@ def run_cells(
     reasons: dict[Cell, str] = {}
     with get_client(sync_client=True) as client:
         pool = _pool(client, chosen.deployment)
-        _end_leftovers(client, name)
-        attempts = [_submit(name, cell, chosen, 0) for cell in cells]
+        _end_leftovers(client, dataset)
+        attempts = [_submit(cell, chosen, 0) for cell in cells]
         if cells and not _workers(client, pool):
             say(f"no worker of the pool {pool} is online; the cells wait for one")
         while attempts:
@@ -105,17 +115,21 @@ def run_cells(
                 reason, again = _judge(client, attempt, runs.get(attempt.flow_run_id), chosen)
                 if reason is None:
                     going.append(attempt)
-                elif again and attempt.number < chosen.retries:
-                    say(f"{attempt.cell.name}: {reason}; submitted again")
-                    going.append(_submit(name, attempt.cell, chosen, attempt.number + 1))
-                elif reason:
-                    reasons[attempt.cell] = reason
+                elif reason == "":
+                    ended(attempt.cell)
+                else:
+                    _supersede(attempt.cell.dataset, attempt.flow_run_id)
+                    if again and attempt.number < chosen.retries:
+                        say(f"{attempt.cell.name}: {reason}; submitted again")
+                        going.append(_submit(attempt.cell, chosen, attempt.number + 1))
+                    else:
+                        reasons[attempt.cell] = reason
             attempts = going
     return reasons
 
 
 def _judge(
-    client: SyncPrefectClient, attempt: Attempt, run: FlowRun | None, chosen: Experiment
+    client: SyncPrefectClient, attempt: Attempt, run: FlowRun | None, chosen: Fits
 ) -> tuple[str | None, bool]:
     """(None while it runs, "" when it is done, else the error; whether to retry)."""
     if run is None or run.state is None:
@@ -138,25 +152,30 @@ def _judge(
     return None, False
 
 
-def _submit(name: str, cell: Cell, chosen: Experiment, number: int) -> Attempt:
+def _supersede(dataset: str, flow_run_id: UUID) -> None:
+    """What a flow run that was given up may still be doing in MLflow does not count."""
+    wanted = f"attributes.status = 'RUNNING' and tags.`prefect.flow_run_id` = '{flow_run_id}'"
+    for run in fits.runs_of(dataset, wanted):
+        fits.supersede(run)
+
+
+def _submit(cell: Cell, chosen: Fits, number: int) -> Attempt:
     run: Any = run_deployment(
         chosen.deployment,
         parameters={
             "dataset": cell.dataset,
             "model": cell.model,
             "seed": cell.seed,
-            "name": name,
             "expected": cell.fingerprint,
         },
         timeout=0,
-        tags=[_tag(name)],
-        flow_run_name=f"{name}-{cell.dataset}-{cell.model}-seed{cell.seed}",
+        tags=[_tag(cell.dataset)],
     )
     return Attempt(cell, run.id, number, since=time.monotonic())
 
 
-def _tag(name: str) -> str:
-    return f"experiment:{name}"
+def _tag(dataset: str) -> str:
+    return f"fits:{dataset}"
 
 
 def _read(client: SyncPrefectClient, ids: Sequence[UUID]) -> dict[UUID, FlowRun]:
@@ -167,13 +186,16 @@ def _read(client: SyncPrefectClient, ids: Sequence[UUID]) -> dict[UUID, FlowRun]
     return {run.id: run for run in found}
 
 
-def _end_leftovers(client: SyncPrefectClient, name: str) -> None:
-    """Cancel what an earlier command of this experiment submitted and did not wait for."""
-    live = FlowRunFilter.model_validate({"tags": {"all_": [_tag(name)]}, "state": {"type": {"any_": LIVE}}})
+def _end_leftovers(client: SyncPrefectClient, dataset: str) -> None:
+    """Cancel what an earlier flow of this dataset submitted and did not wait for."""
+    live = FlowRunFilter.model_validate(
+        {"tags": {"all_": [_tag(dataset)]}, "state": {"type": {"any_": LIVE}}}
+    )
     while left := client.read_flow_runs(flow_run_filter=live, limit=PAGE):
         for run in left:
-            state: Any = Cancelled(message="the experiment was started anew")
+            state: Any = Cancelled(message="the fits were started anew")
             client.set_flow_run_state(run.id, state, force=True)
+            _supersede(dataset, run.id)
 
 
 def _pool(client: SyncPrefectClient, deployment: str) -> str:

@@ -6,21 +6,24 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from ruamel.yaml import YAML
 
 from usboost.errors import UsboostError
 from usboost.files.parts import import_parts
 from usboost.files.yaml_file import read_yaml
 from usboost.models import zoo
-from usboost.models.entry import KINDS, Entry
+from usboost.models.entry import Entry
+
+DATASETS = ("ci_a", "ci_b", "ct", "mi", "custom", "iris", "digits_rows", "pendigits", "gunpoint")
+"""The datasets by name; `tasks.catalog` says where they come from."""
+
+_NULL = "tag:yaml.org,2002:null"
 
 Positive = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(gt=0)]
 OptimizerName = Literal["sgd", "rmsprop", "adam"]
 BackboneName = Literal["small_cnn", "vgg16", "resnet50", "tf_efficientnet_lite0"]
 Finetune = Literal["none", "last", "all", "head"]
-
-WITH_A_STAGE = ("baseline", "bfv_dnn")
-"""The models that have a stage in dvc.yaml."""
 
 
 class Section(BaseModel):
@@ -31,10 +34,8 @@ class Section(BaseModel):
 
 class Run(Section):
     datasets: list[str]
-    external_baselines: list[str]
-    further_datasets: list[str]
-    further: dict[str, Cell]
-    boosting: list[str]
+    models: list[str]
+    models_of: dict[str, list[str]] = {}
 
 
 class DataSizes(Section):
@@ -83,13 +84,6 @@ class Early(Section):
     max_depth: Positive
     trigger: Literal["probability", "margin"]
     threshold: float
-
-
-class Cell(Section):
-    """A model on a dataset, for the models that do not run on all."""
-
-    dataset: str
-    model: str
 
 
 class ExternalBaselines(Section):
@@ -250,13 +244,13 @@ class Model(Section):
         return zoo.find(self.like or name).changed(name, changes, learners, self.set)
 
 
-class Experiment(Section):
-    """How a grid of datasets × models × seeds is run."""
+class Fits(Section):
+    """How the fits of a dataset are run."""
 
     runner: Literal["threads", "processes", "dask", "deployments"] = "threads"
     workers: Positive = 2
     dask_address: str | None = None
-    deployment: str = "train-cell/one-cell"
+    deployment: str = "fit-one/fit-one"
     gpu_slots: Positive = 1
     retries: Annotated[int, Field(ge=0)] = 1
     lost_after: Rate = 120.0
@@ -266,7 +260,6 @@ class Settings(Section):
     """The whole of params.yaml."""
 
     profile: Literal["demo", "own", "paper"]
-    code: str
     imports: list[str] = []
     run: Run
     profiles: dict[str, Profile]
@@ -283,7 +276,7 @@ class Settings(Section):
     external_baselines: ExternalBaselines
     bnn: BoostedNetworks
     earlyboost: Early
-    experiment: Experiment = Experiment()
+    fits: Fits = Fits()
     models: dict[str, Model]
 
     @model_validator(mode="after")
@@ -300,24 +293,17 @@ class Settings(Section):
         return self
 
     @model_validator(mode="after")
-    def _stages_know_their_models(self) -> Settings:
+    def _models_are_known(self) -> Settings:
+        named = [
+            *self.models,
+            *self.run.models,
+            *(m for models in self.run.models_of.values() for m in models),
+        ]
         try:
-            entries = {name: model.of(name) for name, model in self.models.items()}
+            for name in dict.fromkeys(named):
+                self.model(name)
         except UsboostError as error:
             raise ValueError(str(error)) from None
-        for stage, names in (
-            ("boosting", self.run.boosting),
-            ("external_baselines", self.run.external_baselines),
-        ):
-            for name in names:
-                entry = entries.get(name) or zoo.CATALOGUE.get(name)
-                if entry and KINDS[entry.kind].stage != stage:
-                    raise ValueError(
-                        f"run.{stage} names {name}, {KINDS[entry.kind].title}, which that stage does not "
-                        f"fit; run `python -m flows.experiment --model {name}`"
-                    )
-                if name not in entries:
-                    raise ValueError(f"run.{stage} names {name}; give it a key in models, `{name}: {{}}` say")
         return self
 
     @property
@@ -329,10 +315,9 @@ class Settings(Section):
     def seeds(self) -> list[int]:
         return list(range(self.sizes.seeds))
 
-    @property
-    def model_names(self) -> list[str]:
-        """Every model of this run, in table order."""
-        return [*WITH_A_STAGE, *self.run.boosting, *self.run.external_baselines]
+    def models_of(self, dataset: str) -> list[str]:
+        """The models that a run fits on a dataset."""
+        return self.run.models_of.get(dataset, self.run.models)
 
     def generated(self, dataset: str) -> bool:
         """Whether a dataset's raw files are generated: in the demo, unless they come with a library."""
@@ -344,8 +329,11 @@ class Settings(Section):
 
     def model(self, name: str) -> Entry:
         """What a model is: the catalogue's entry with the changes of `models`."""
-        if name not in zoo.CATALOGUE:
-            _entry(self.models, "models", name)
+        if name not in zoo.CATALOGUE and name not in self.models:
+            known = ", ".join([*zoo.CATALOGUE, *self.models])
+            raise UsboostError(
+                f"params.yaml has no models.{name}, nor has the catalogue; choose among {known}"
+            )
         return self.models.get(name, Model()).of(name)
 
     def networks_of(self, dataset: str) -> Table1:
@@ -379,6 +367,25 @@ def load(path: Path = Path("params.yaml")) -> Settings:
     except UsboostError as error:
         raise UsboostError(f"{path}: imports: {error}") from None
     return settings
+
+
+def model_names(path: Path) -> list[str]:
+    """The models of the catalogue, and those that a params.yaml adds, if there is one that can be read."""
+    try:
+        own = read_yaml(path, "")["models"]
+    except (UsboostError, KeyError, TypeError):
+        own = {}
+    return [*zoo.CATALOGUE, *(name for name in own or {} if name not in zoo.CATALOGUE)]
+
+
+def editor() -> YAML:
+    """Reads and writes params.yaml with its comments."""
+    yaml = YAML()
+    yaml.preserve_quotes = True
+    yaml.width = 1000
+    # null stands as null, and not as nothing
+    yaml.representer.add_representer(type(None), lambda own, _: own.represent_scalar(_NULL, "null"))
+    return yaml
 
 
 def parse(document: Any, path: Path = Path("params.yaml")) -> Settings:

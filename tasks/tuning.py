@@ -16,12 +16,11 @@ from mlflow.tracking import MlflowClient
 from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
 from prefect import task
 from prefect.cache_policies import NO_CACHE
-from ruamel.yaml import YAML
 
 from tasks import links, models, page, tracking
 from tasks.folders import prepared_folder, tuning_folder
-from tasks.identity import require_inputs, task_of
-from tasks.settings import Settings
+from tasks.identity import require_prepared, task_of
+from tasks.settings import Settings, editor
 from usboost.datasets.prepared import store
 from usboost.errors import UsboostError
 from usboost.evaluation.names import check_metric, metric_name, number
@@ -33,8 +32,6 @@ from usboost.tuning.run import Part, Task
 from usboost.tuning.search import Found, Plan, Searched, search
 from usboost.tuning.space import space_of
 from usboost.tuning.trials import Trial
-
-_NULL = "tag:yaml.org,2002:null"
 
 PARENT, CHILD = "mlflow.json", "mlflow.json"
 """Files that name the MLflow runs of a search and of a trial, in their folders."""
@@ -99,16 +96,14 @@ def overrides(path: Path) -> list[str]:
 
 def apply(path: Path, params: Path = Path("params.yaml")) -> None:
     """Put a settings file into params.yaml, whose comments and lines stay."""
-    editor = YAML()
-    editor.width = 1000
-    editor.representer.add_representer(type(None), lambda own, value: own.represent_scalar(_NULL, "null"))
-    document = editor.load(params)
+    yaml = editor()
+    document = yaml.load(params)
     for name, chosen in read_settings(path).items():
         if document["models"].get(name) is None:
             document["models"][name] = {}
         document["models"][name]["set"] = chosen
     text = io.StringIO()
-    editor.dump(document, text)
+    yaml.dump(document, text)
     write_atomically(params, text.getvalue().encode())
 
 
@@ -154,10 +149,9 @@ def _task(
     built = {}
     for name in names:
         entry = settings.model(name)
-        require_inputs(dataset, entry, [])
         if entry.needs_features:
             raise UsboostError(
-                f"{name} reads features that another stage has fitted, so its settings are not all its own; "
+                f"{name} reads features that are fitted before it, so its settings are not all its own; "
                 "tune a model `like` it with `features: in_sample`"
             )
         built[name] = models.build(name, dataset, settings, seed, task_of(dataset).name)

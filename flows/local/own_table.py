@@ -9,7 +9,6 @@ from typing import Any
 from usboost.datasets.custom.table import asked_of
 from usboost.errors import UsboostError
 from usboost.models import zoo
-from usboost.models.entry import KINDS
 
 
 def changes(
@@ -58,12 +57,8 @@ def changes(
     image = list(images) if len(images) > 1 else next(iter(images), None)
     return {
         "run.datasets": ["custom"],
-        "run.further_datasets": [],
-        "run.further": {},
-        **{
-            f"run.{stage}": [entry.name for entry in models if KINDS[entry.kind].stage == stage]
-            for stage in ("boosting", "external_baselines")
-        },
+        "run.models": [entry.name for entry in models],
+        "run.models_of": {},
         "custom.table": str(table.expanduser().resolve()),
         "custom.label": label,
         "custom.task": task,

@@ -63,7 +63,7 @@ def up(
             raise UsboostError("prefect.yaml is not in this folder; start the services where it is")
         if unknown := sorted(set(workers) - set(POOLS)):
             raise UsboostError(f"there is no work pool {unknown[0]!r}; choose among {', '.join(POOLS)}")
-        slots = params.load().experiment.gpu_slots
+        slots = params.load().fits.gpu_slots
         stack.end_all()  # what a crash left
         runtime.end_server()
         if prefect_port is None:

@@ -3,17 +3,21 @@
 `make run` has one and `make paper` another, so that real results never mix with demo ones and no file of the
 checkout changes. A workspace is a Git repository of its own: DVC compares runs, and keeps experiments, as
 commits of it. The checkout can be a workspace too, where dvc.lock is to be committed with the code.
+
+Its files are made once, as the checkout has them, and are then a person's own: nothing here changes them but
+an option that names the change.
 """
 
 from __future__ import annotations
 
+import io
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-import yaml
+import yaml as plain_yaml
 
 from flows.local import own_table, runtime
 from tasks import settings as params
@@ -22,8 +26,10 @@ from usboost.files import write_atomically
 
 ROOT = Path(__file__).resolve().parents[2]
 
-IGNORED = "/data/\n/reports/\n/.usboost/\n"
-CODE = "flows"  # Prefect loads flows by their path in the folder that a worker runs in
+IGNORED = "/data/\n/reports/\n/.usboost/\n/dvc_plots/\n"
+COPIED = ("params.yaml", "dvc.yaml", ".dvcignore", "prefect.yaml")
+CODE = ("flows", "tasks", "usboost")
+"""Folders of the checkout that a workspace links: what DVC's stages and Prefect's deployments run."""
 
 app = typer.Typer(help="Make a workspace, or say where its results are.", no_args_is_help=True)
 
@@ -37,7 +43,7 @@ def make(
     seeds: int | None = None,
     changes: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Make or update a workspace: the checkout's dvc.yaml, its params.yaml with these changes.
+    """Make a workspace of the checkout's files with these changes, or make them in one that is there.
 
     Parameters
     ----------
@@ -51,48 +57,87 @@ def make(
     UsboostError
         If the changes do not make valid settings, or Git is not installed.
     """
-    document: dict[str, Any] = yaml.safe_load((ROOT / "params.yaml").read_text())
-    profile = document["profile"] = profile or document["profile"]
-    document["code"] = str(ROOT)  # absolute: DVC runs some experiments in folders of its own
-    if profile not in document["profiles"]:
-        raise UsboostError(
-            f"params.yaml has no profile {profile!r}; it has {', '.join(document['profiles'])}"
-        )
-    sizes = document["profiles"][profile]
-    if datasets:
-        document["run"]["datasets"] = datasets
-    if profile == "paper" and "ci_a" in document["run"]["datasets"]:
-        document["run"]["further"]["ci_a-bnn"] = {"dataset": "ci_a", "model": "bnn"}
-    if rounds:
-        sizes["boosting"]["rounds"] = rounds
-    if seeds:
-        sizes["seeds"] = seeds
-    for key, value in (changes or {}).items():
-        _set(document, key, value)
-    _find_files(document)
+    new = not (folder / "params.yaml").exists()
+    source = ROOT / "params.yaml" if new else folder / "params.yaml"
+    yaml = params.editor()
+    document = yaml.load(source.read_text())
+    _change(document, profile, datasets, rounds, seeds, changes or {})
+    if new:
+        _find_files(document)
     params.parse(document, folder / "params.yaml")
-    new = _repository(folder)
-    files = {name: (ROOT / name).read_bytes() for name in ("dvc.yaml", ".dvcignore", "prefect.yaml")}
-    files["params.yaml"] = yaml.safe_dump(document, sort_keys=False).encode()
-    for name, content in files.items():
-        write_atomically(folder / name, content)
-    links = {found.name: found for module in [CODE, *document["imports"]] for found in _found(module)}
+    if new:
+        _repository(folder)
+        for name in COPIED[1:]:
+            write_atomically(folder / name, (ROOT / name).read_bytes())
+    text = io.StringIO()
+    yaml.dump(document, text)
+    if new or any((profile, datasets, rounds, seeds, changes)):
+        write_atomically(folder / "params.yaml", text.getvalue().encode())
+    links = {found.name: found for module in (*CODE, *document["imports"]) for found in _found(module)}
     if not runtime.home().is_relative_to(folder.resolve()):
         links[".usboost"] = runtime.home()
     for name, target in links.items():
         _link(folder / name, target)
-    _git(
-        folder,
-        "add",
-        "--",
-        ".gitignore",
-        ".dvc/config",
-        *files,
-        *(name for name in links if (folder / name).is_symlink()),
-    )
     if new:
+        linked = [name for name in links if (folder / name).is_symlink()]
+        _git(folder, "add", "--force", "--", ".gitignore", ".dvc/config", *COPIED, *linked)
         _git(folder, "commit", "--quiet", "--no-verify", "--message", "a workspace")
     return folder
+
+
+def _change(
+    document: dict[str, Any],
+    profile: str | None,
+    datasets: list[str] | None,
+    rounds: int | None,
+    seeds: int | None,
+    changes: Mapping[str, Any],
+) -> None:
+    """Change the parsed params.yaml."""
+    profile = document["profile"] = profile or document["profile"]
+    if profile not in document["profiles"]:
+        raise UsboostError(
+            f"params.yaml has no profile {profile!r}; it has {', '.join(document['profiles'])}"
+        )
+    run, sizes = document["run"], document["profiles"][profile]
+    if datasets:
+        run["datasets"] = datasets
+    if profile == "paper" and "ci_a" in run["datasets"]:
+        run["models_of"].setdefault("ci_a", [*run["models"], "bnn"])
+    if rounds:
+        sizes["boosting"]["rounds"] = rounds
+    if seeds:
+        sizes["seeds"] = seeds
+    for key, value in changes.items():
+        _set(document, key, value)
+
+
+def differences(folder: Path) -> Iterator[str]:
+    """In what a workspace's files differ from the checkout's, in a line for each."""
+    yaml = params.editor()
+    documents = [yaml.load((place / "params.yaml").read_text()) for place in (folder, ROOT)]
+    here, there = (dict(_flat(document)) for document in documents)
+    for key in dict.fromkeys([*here, *there]):
+        if here.get(key) != there.get(key):
+            yield f"params.yaml, {key}: {_shown(here, key)}; in the checkout {_shown(there, key)}"
+    for name in COPIED[1:]:
+        if (folder / name).is_file() and (folder / name).read_bytes() != (ROOT / name).read_bytes():
+            yield f"{name} is another than the checkout's"
+
+
+def _flat(document: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in document.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _shown(values: Mapping[str, Any], key: str) -> str:
+    if key not in values:
+        return "not there"
+    text = "null" if values[key] is None else str(values[key])
+    return text if len(text) <= 60 else f"{text[:57]}…"
 
 
 def _found(module: str) -> list[Path]:
@@ -112,10 +157,8 @@ def _find_files(document: dict[str, Any]) -> None:
             section[key] = str(ROOT / section[key])
 
 
-def _repository(folder: Path) -> bool:
-    """Make the folder a repository of Git and DVC, with somebody to commit; whether it was none."""
-    if (folder / ".git").exists():
-        return False
+def _repository(folder: Path) -> None:
+    """Make the folder a repository of Git and DVC, with somebody to commit."""
     folder.mkdir(parents=True, exist_ok=True)
     _git(folder, "init", "--quiet")
     if _git(folder, "config", "user.email", check=False).returncode:
@@ -123,12 +166,8 @@ def _repository(folder: Path) -> bool:
         _git(folder, "config", "user.email", "usboost@localhost")
     _git(folder, "config", "commit.gpgsign", "false")
     write_atomically(folder / ".gitignore", IGNORED.encode())
-    if (folder / ".dvc").exists():  # of an earlier version, without Git
-        subprocess.run(["dvc", "config", "--unset", "core.no_scm"], cwd=folder, check=False)
-    else:
-        subprocess.run(["dvc", "init", "--quiet"], cwd=folder, check=True)
-        write_atomically(folder / ".dvc/config", (ROOT / ".dvc/config").read_bytes())
-    return True
+    subprocess.run(["dvc", "init", "--quiet", "--force"], cwd=folder, check=True)
+    write_atomically(folder / ".dvc/config", (ROOT / ".dvc/config").read_bytes())
 
 
 def _git(folder: Path, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
@@ -162,8 +201,8 @@ def _changes(given: list[str] | None) -> dict[str, Any]:
     if bad := [key for key, equals, _ in pairs if not equals]:
         raise UsboostError(f"--set {bad[0]} gives no value; write --set key=value")
     try:
-        return {key: yaml.safe_load(value) for key, _, value in pairs}
-    except yaml.YAMLError:
+        return {key: plain_yaml.safe_load(value) for key, _, value in pairs}
+    except plain_yaml.YAMLError:
         raise UsboostError("a value given with --set is not valid YAML") from None
 
 
@@ -198,7 +237,7 @@ def make_command(
         list[str] | None, typer.Option("--set", help="key=value of params.yaml; may be repeated")
     ] = None,
 ) -> None:
-    """Make or update a workspace from the checkout's params.yaml and dvc.yaml."""
+    """Make a workspace from the checkout's files, or change one that is there as the options say."""
 
     def work() -> None:
         changes: dict[str, Any] = {}
@@ -217,17 +256,28 @@ def make_command(
         elif profile == "own":
             raise UsboostError("the profile own is for your own table; give its path with --table")
         changes |= _changes(change)
+        made = not (folder / "params.yaml").exists()
         make(folder, profile=profile, datasets=dataset, rounds=rounds, seeds=seeds, changes=changes)
+        if lines := [] if made else list(differences(folder)):
+            print(f"{folder} keeps what it has, which is not all as in the checkout:")
+            print("\n".join(f"  {line}" for line in lines))
 
     runtime.exit_on_error(work)
 
 
 @app.command()
 def where() -> None:
-    """Say where this workspace's report is and how to open the UIs."""
-    print(f"report   {Path('reports/index.html').resolve()}")
-    print(f"scores   {Path('reports/results.csv').resolve()}")
-    print("make ui  opens MLflow (runs, curves, models) and Prefect (flow runs) on loopback")
+    """Say which model is best on each dataset, where this workspace's report is, and how to open the UIs."""
+    from tasks import leaders  # here, because pandas takes a second to import
+
+    def work() -> None:
+        for line in leaders.lines(params.load()):
+            print(line)
+        print(f"report   {Path('reports/index.html').resolve()}")
+        print(f"scores   {Path('reports/results.csv').resolve()}")
+        print("make ui  opens MLflow (runs, curves, models) and Prefect (flow runs) on loopback")
+
+    runtime.exit_on_error(work)
 
 
 if __name__ == "__main__":

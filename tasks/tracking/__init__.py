@@ -9,6 +9,7 @@ from tasks.tracking.rounds import MLflowCallback, history_frame, log_folds, log_
 from tasks.tracking.runs import (
     Superseded,
     experiment_id,
+    kept_run,
     log_estimator,
     log_parameters,
     log_scores,
@@ -29,6 +30,7 @@ __all__ = [
     "experiment_id",
     "first_page",
     "history_frame",
+    "kept_run",
     "key_of",
     "lineage",
     "log_datasets",

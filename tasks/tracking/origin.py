@@ -8,11 +8,6 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-import yaml
-
-# in C where PyYAML was built with it: ten times as fast
-_Yaml = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
 
 def lineage(inputs: Mapping[str, Path]) -> dict[str, str]:
     """Tags that say where a run comes from: code, DVC stage if one runs it, inputs, Prefect flow run."""
@@ -44,15 +39,7 @@ def _git(folder: Path) -> dict[str, str]:
 
 
 def digest(path: Path) -> str:
-    """The digest DVC has recorded for a path, else one of the card in it."""
-    try:
-        lock = _Yaml(Path("dvc.lock").read_text()).get_single_data()
-        for stage in lock.get("stages", {}).values():
-            for out in stage.get("outs", []):
-                if out["path"] == path.as_posix():
-                    return f"md5:{out['md5']}"
-    except (OSError, yaml.YAMLError, AttributeError, KeyError):
-        pass
-    files = [path / "card.json", path / "features.json"]
+    """A digest of what lies in a folder, by the file in it that has one of all others."""
+    files = [path / "card.json", path / "fingerprint"]
     known = next((file for file in files if file.is_file()), None)
     return f"sha256:{hashlib.sha256(known.read_bytes()).hexdigest()}" if known else "unknown"

@@ -49,7 +49,7 @@ def tracked_run(
         Where the run's id is written; if it already names a run, that is resumed, with the new tags.
     """
     client = MlflowClient()
-    run_id = retry("the run", lambda: _kept_run(client, kept, tags))
+    run_id = retry("the run", lambda: _resumed(client, kept, tags))
     if run_id is None:
         of = experiment_id(experiment, [tags.get("task", "classification")])
         run = retry("the run", lambda: client.create_run(of, run_name=name, tags=dict(tags)))
@@ -68,36 +68,41 @@ def tracked_run(
         raise
 
 
-def _kept_run(client: MlflowClient, kept: Path | None, tags: Mapping[str, str]) -> str | None:
+def _resumed(client: MlflowClient, kept: Path | None, tags: Mapping[str, str]) -> str | None:
     """The run that a file names, RUNNING again; None if there is none, or this MLflow does not know it."""
-    if kept is None or not kept.exists():
-        return None
-    document = json.loads(kept.read_text())
-    if document["tracking_uri"] != mlflow.get_tracking_uri():
+    run_id = kept_run(kept) if kept else None
+    if run_id is None:
         return None
     try:
-        run = client.get_run(document["run_id"])
+        run = client.get_run(run_id)
     except MlflowException as error:
         if away(error):
             raise
         return None
-    if run.info.lifecycle_stage != "active":
+    if run.info.lifecycle_stage != "active" or run.data.tags.get("superseded") == "true":
         return None
-    client.update_run(run.info.run_id, status="RUNNING")
-    client.log_batch(run.info.run_id, tags=[RunTag(key, value) for key, value in tags.items()])
+    client.update_run(run_id, status="RUNNING")
+    client.log_batch(run_id, tags=[RunTag(key, value) for key, value in tags.items()])
     if "error" in run.data.tags:
-        client.delete_tag(run.info.run_id, "error")
-    return str(run.info.run_id)
+        client.delete_tag(run_id, "error")
+    return run_id
+
+
+def kept_run(kept: Path) -> str | None:
+    """The id of the run that a file names; None where it names none of this MLflow."""
+    with suppress(OSError, ValueError, KeyError):
+        document = json.loads(kept.read_text())
+        if document["tracking_uri"] == mlflow.get_tracking_uri():
+            return str(document["run_id"])
+    return None
 
 
 def supersede_kept(kept: Path) -> None:
     """Mark the run that a file names as one that does not count: its fit is not resumed."""
-    with suppress(OSError, ValueError, KeyError, MlflowException):
-        document = json.loads(kept.read_text())
-        if document["tracking_uri"] == mlflow.get_tracking_uri():
-            client = MlflowClient()
-            client.set_tag(document["run_id"], "superseded", "true")
-            client.set_terminated(document["run_id"], status="KILLED")
+    if run_id := kept_run(kept):
+        with suppress(OSError, MlflowException):
+            MlflowClient().set_tag(run_id, "superseded", "true")
+            MlflowClient().set_terminated(run_id, status="KILLED")
 
 
 @contextmanager

@@ -26,7 +26,6 @@ class Kind:
     title : in a sentence.
     settings : what an entry may say of itself in `changes`.
     views : whether these models read the views U and S, as a person's table has them.
-    stage : the list of params.yaml's `run` whose stage fits these models.
     comparable : whether a limit on rounds means the same for them as for others; LightGBM's trees and a
         boosted network's rounds are no common measure.
     pictures : how they read pictures: by a "network" of their own, by their "learners", as "embeddings" of a
@@ -36,12 +35,11 @@ class Kind:
     title: str
     settings: Names = ()
     views: bool = True
-    stage: str | None = None
     comparable: bool = True
     pictures: str | None = "network"
 
 
-_EXTERNAL: dict[str, Any] = {"stage": "external_baselines", "comparable": False}
+_EXTERNAL: dict[str, Any] = {"comparable": False}
 
 KINDS = {
     "two_branch": Kind("a two-branch network"),
@@ -53,7 +51,6 @@ KINDS = {
             *("patience", "fixed_step", "bayes", "newton", "learners", "start"),
             *("quantile", "delta", "delta_quantile"),
         ),
-        stage="boosting",
         pictures="learners",
     ),
     "lightgbm": Kind("LightGBM", ("views",), pictures="components", **_EXTERNAL),
@@ -140,7 +137,7 @@ class Entry:
 
     @property
     def needs_features(self) -> bool:
-        """Whether the stage `features` fits its GBM beforehand."""
+        """Whether its GBM is fitted before it, see `tasks.features`."""
         return self.changes.get("features") == "staged"
 
     @property

@@ -1,0 +1,60 @@
+"""Make a dataset: its raw files, found, downloaded or generated, and the prepared form made of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from flows.local import runtime
+
+runtime.configure()
+
+import typer  # noqa: E402
+
+from flows.flow import Dataset, flow  # noqa: E402
+from tasks import page  # noqa: E402
+from tasks import settings as params  # noqa: E402
+from tasks.data import obtain_raw, prepare_dataset  # noqa: E402
+from tasks.folders import prepared_folder, work_folder  # noqa: E402
+
+LISTED = 100
+
+
+@flow(name="data", flow_run_name="data-{dataset}")
+def data(dataset: Dataset) -> Path:
+    """Make data/raw/<dataset> and, of it, data/prepared/<dataset>: splits as Parquet, and a card.
+
+    Args:
+        dataset: dataset to make, e.g. ci_a
+    """
+    settings = params.load()
+    running = f"the dataset {dataset} is being made in this folder; wait for it"
+    with runtime.alone(work_folder(dataset) / "data.lock", running):
+        raw = obtain_raw(dataset, settings, runtime.home() / "downloads")
+        card = prepare_dataset(dataset, settings)
+    sizes = {path: path.stat().st_size for path in sorted(raw.rglob("*")) if path.is_file()}
+    files = [{"file": str(path.relative_to(raw)), "bytes": size} for path, size in sizes.items()]
+    page.show_table(page.key("raw", dataset), files[:LISTED], f"Raw files of {dataset}, {LISTED} at most")
+    splits = card["splits"].items()
+    listed = ", ".join(f"{entry['rows']:,} {split}" for split, entry in splits)
+    asked = f"{len(card['classes'])} classes" if card["classes"] else "a number to predict"
+    page.say(f"{dataset}: {listed} rows; {len(card['columns'])} columns, {asked}")
+    rows = [
+        {"split": split, "rows": entry["rows"], **(entry.get("classes") or entry["label"])}
+        for split, entry in splits
+    ]
+    page.show_table(page.key("prepared", dataset), rows, f"Rows of {dataset}, and their labels")
+    return runtime.finished(prepared_folder(dataset))
+
+
+def main(dataset: Annotated[str, typer.Argument(help="dataset to make, e.g. ci_a")]) -> None:
+    """Make data/raw/<dataset> and data/prepared/<dataset>.
+
+    The demo profile generates the raw files. The paper profile takes them from the folder that
+    USBOOST_DATA names (one sub-folder per source), else downloads them.
+    """
+    runtime.run(lambda: data(dataset))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,134 @@
+"""Fit the models of a dataset, with every seed, side by side; skip the fits that nothing has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from flows.local import runtime
+
+runtime.configure()
+
+import mlflow  # noqa: E402
+import typer  # noqa: E402
+from prefect import runtime as prefect_runtime  # noqa: E402
+from pydantic import Field  # noqa: E402
+
+from flows.data import data  # noqa: E402
+from flows.flow import Dataset, Model, flow  # noqa: E402
+from tasks import cells as fits  # noqa: E402
+from tasks import machine, page, results, run_locally, run_on_workers, tracking  # noqa: E402
+from tasks import settings as params  # noqa: E402
+from tasks.cells import Cell  # noqa: E402
+from tasks.folders import results_folder, work_folder  # noqa: E402
+from tasks.identity import of_task, plan, task_of  # noqa: E402
+from tasks.progress import Progress  # noqa: E402
+from usboost.errors import UsboostError  # noqa: E402
+
+
+@flow(name="fit", flow_run_name="fit-{dataset}")
+def fit(
+    dataset: Dataset,
+    models: Sequence[Model] = (),
+    seeds: Annotated[int, Field(ge=1)] | None = None,
+    new_data: bool = False,
+) -> Path:
+    """Fit a dataset's models; data/results/<dataset>, a table, an MLflow run for each fit.
+
+    A fit whose data, settings and code have not changed is skipped, whoever has made it. One that fails
+    leaves the others alone; run again, only those that are missing are fitted.
+
+    Args:
+        dataset: prepared dataset, e.g. ci_a
+        models: models to fit, e.g. 2wl; empty: all that params.yaml names for the dataset
+        seeds: number of seeds; empty: as in params.yaml
+        new_data: first read the raw data again, and prepare the dataset if they have changed
+    """
+    if new_data:
+        data(dataset)
+    settings = params.load()
+    task = task_of(dataset)
+    chosen = of_task(dataset, list(models) or settings.models_of(dataset), settings)
+    cells = fits.grid(dataset, chosen, seeds or settings.sizes.seeds, settings)
+    running = f"the fits of {dataset} are running in this folder; wait for them"
+    with runtime.alone(work_folder(dataset) / "fit.lock", running):
+        tracking.experiment_id(f"usboost-{settings.profile}", [task.name])  # before several processes make it
+        done = fits.finished(cells)
+        todo = [cell for cell in cells if cell not in done]
+        page.say(f"{dataset}: {len(cells)} fits, {len(done)} of them as they were")
+        with Progress(dataset, cells, done) as progress:
+            reasons = run_cells(dataset, todo, settings, progress)
+        if not models:
+            results.keep_only(dataset, [(cell.model, cell.seed) for cell in cells])
+        results.write_metrics(dataset, settings.models_of(dataset))
+    records = [record for model in chosen for record in results.records(dataset, model)]
+    page.show_scores(page.key("scores", dataset), records, f"Scores of the fits of {dataset}")
+    if len(todo) > len(reasons):
+        page.emit("usboost.fitted", dataset, {"dataset": dataset})
+    if reasons:
+        cell, reason = next(iter(reasons.items()))
+        raise UsboostError(
+            f"{len(reasons)} of {len(cells)} fits of {dataset} failed, {cell.name} because: "
+            f"{reason.rstrip('.')}; the others are kept, and the same command fits what is missing"
+        )
+    return runtime.finished(results_folder(dataset))
+
+
+def run_cells(
+    dataset: str, cells: list[Cell], settings: params.Settings, progress: Progress
+) -> dict[Cell, str]:
+    """Fit cells as params.yaml says, and bring their results; why those failed that failed."""
+
+    def ended(cell: Cell) -> None:
+        fits.finished([cell])
+        progress.ended(cell)
+
+    if settings.fits.runner == "deployments":
+        reasons = run_on_workers.run_cells(dataset, cells, settings.fits, ended, progress.say)
+    else:
+        reasons = run_locally.run_cells(cells, settings, ended)
+    for cell, reason in reasons.items():
+        progress.say(f"{cell.name} failed: {reason}")
+        page.say(f"{cell.name} failed: {reason}")
+    return reasons
+
+
+@flow(name="fit-one", flow_run_name="fit-{dataset}-{model}-seed{seed}")
+def fit_one(dataset: Dataset, model: Model, seed: Annotated[int, Field(ge=0)] = 0, expected: str = "") -> str:
+    """Fit one model with one seed, unless that has been done; the id of its MLflow run.
+
+    The flow `fit` starts these on the workers of a pool, and gathers their results.
+
+    Args:
+        dataset: prepared dataset, e.g. ci_a
+        model: a model of the catalogue or of params.yaml, e.g. 2wl
+        seed: seed of the fit
+        expected: fingerprint that the fit must have; empty: any
+    """
+    settings = params.load()
+    fingerprint = expected or plan(dataset, model, seed, settings).fingerprint
+    task = fits.fit_cell.with_options(retries=settings.fits.retries)
+    with run_on_workers.heartbeat(prefect_runtime.flow_run.id, settings.fits.lost_after / 4):
+        cell = Cell(dataset, model, seed, fingerprint)
+        return str(task(cell, settings, mlflow.get_tracking_uri(), machine.thread_share(1)))
+
+
+def main(
+    dataset: Annotated[str, typer.Argument(help="prepared dataset, e.g. ci_a")],
+    model: Annotated[
+        list[str] | None, typer.Option(help="a model; repeatable; default: all that params.yaml names")
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="number of seeds; default: as in params.yaml")
+    ] = None,
+    new_data: Annotated[
+        bool, typer.Option("--new-data", help="first read the raw data again, and prepare what has changed")
+    ] = False,
+) -> None:
+    """Fit the models of a dataset that are not fitted yet; data/results/<dataset>."""
+    runtime.run(lambda: fit(dataset, model or (), seeds, new_data))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,33 @@
+"""Digests of what decides an output: code, files, settings."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from usboost.boosting.code import PACKAGE, closure
+
+NOT_DECIDING = (
+    *("tasks.folders", "tasks.identity", "tasks.models", "tasks.origin", "tasks.page", "tasks.results"),
+    *("tasks.running", "tasks.settings", "tasks.tracking", "usboost.models.builders"),
+)
+"""Modules that decide no number: what they give to a step is in its fingerprint, or nowhere."""
+
+
+def code_of(modules: Iterable[str]) -> dict[str, Path]:
+    """The modules, of `tasks` or the library, that decide what these do, with their source files."""
+    return closure(modules, [Path(__file__).parent, PACKAGE], NOT_DECIDING)
+
+
+def digest_of(decided: Mapping[str, Any]) -> str:
+    """Of everything that decides an output, as JSON."""
+    return hashlib.sha256(json.dumps(decided, sort_keys=True).encode()).hexdigest()
+
+
+def sha(path: Path) -> str:
+    """Of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
