@@ -62,7 +62,7 @@ def fit(
         if not models:
             results.keep_only(dataset, [(cell.model, cell.seed) for cell in cells])
         results.write_metrics(dataset, settings.models_of(dataset))
-    records = [record for model in chosen for record in results.records(dataset, model)]
+    records = [{"model": model, **each} for model in chosen for each in results.records(dataset, model)]
     page.show_scores(page.key("scores", dataset), records, f"Scores of the fits of {dataset}")
     if len(todo) > len(reasons):
         page.emit("usboost.fitted", dataset, {"dataset": dataset})

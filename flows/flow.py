@@ -1,4 +1,4 @@
-"""The decorator of every flow: Prefect's, whose records hold nothing pickled; and the lists its forms offer."""
+"""The decorator of every flow: Prefect's, whose records hold nothing pickled; the lists of forms."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import socket
 import sys
@@ -120,7 +119,7 @@ def fit_cell(cell: Cell, settings: Settings, tracking_uri: str, threads: int) ->
     planned = plan(cell.dataset, cell.model, cell.seed, settings)
     if planned.fingerprint != cell.fingerprint:
         raise UsboostError(
-            f"{cell.name}: params.yaml, the data or the code here are not those of the flow that asks for it; "
+            f"{cell.name}: params.yaml, the data or the code here are not those of the flow that asks; "
             "bring this worker's folder up to date"
         )
     with (
@@ -151,7 +150,7 @@ def _fit(cell: Cell, planned: Planned, kept: Checkpoint) -> str:
 
 @contextmanager
 def checkpoint(planned: Planned) -> Iterator[Checkpoint]:
-    """Where the rounds of a fit are kept until its result is; that of other data, settings or code is removed.
+    """Where the rounds of a fit are kept until its result is; one of other data, settings or code goes.
 
     While another process fits the same here (one that was given up, but is only slow), it is elsewhere.
     """
@@ -173,7 +172,7 @@ def checkpoint(planned: Planned) -> Iterator[Checkpoint]:
 
 def place() -> str:
     """This folder on this machine."""
-    return f"{socket.gethostname()}:{os.getcwd()}"
+    return f"{socket.gethostname()}:{Path.cwd()}"
 
 
 def end_abandoned(cell: Cell, kept: Path) -> None:

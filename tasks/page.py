@@ -94,10 +94,11 @@ def show_scores(name: str, records: Iterable[Mapping[str, Any]], description: st
 
     Parameters
     ----------
-    records : as `tasks.training.fit` returns them.
+    records : as `tasks.training.fit` returns them, with their ``model``.
     """
     rows = [
         {
+            "model": record["model"],
             "seed": record["seed"],
             "split": split,
             **{metric_name(metric): round(value, 4) for metric, value in values.items()},

@@ -19,7 +19,7 @@ from prefect.cache_policies import NO_CACHE
 
 from tasks import links, models, page, tracking
 from tasks.folders import prepared_folder, tuning_folder
-from tasks.identity import require_prepared, task_of
+from tasks.identity import task_of
 from tasks.settings import Settings, editor
 from usboost.datasets.prepared import store
 from usboost.errors import UsboostError

@@ -12,7 +12,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
-from flows.local.warm import Warm
+from tests.warm import Warm
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.learners.networks.backbones import Backbone

@@ -23,10 +23,6 @@ import torch  # noqa: E402, F401
 import torchvision  # noqa: E402, F401
 from mlflow.utils.requirements_utils import warn_dependency_requirement_mismatches  # noqa: E402
 
-import tasks.data  # noqa: E402
-import tasks.promotion  # noqa: E402
-import tasks.report  # noqa: E402
-import tasks.training  # noqa: E402, F401
 import usboost.models.persistence  # noqa: E402, F401
 from usboost.boosting.code import PACKAGE, closure  # noqa: E402
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.local.warm import Warm
+from tests.warm import Warm
 from usboost import __version__
 
 ROOT = Path(__file__).parent.parent

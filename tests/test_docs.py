@@ -17,9 +17,9 @@ import typer
 import yaml
 from pydantic import BaseModel
 
-from flows.local.warm import Warm
 from tasks.settings import Settings, parse
 from tests.multimodal.conftest import run
+from tests.warm import Warm
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])

@@ -1,6 +1,7 @@
 """A process that has imported heavy packages, and runs each command of Python in a fork of its own.
 
-Prefect, MLflow and torch take seconds of a core to import; fifty stages would import them fifty times.
+Prefect, MLflow and torch take seconds of a core to import; the tests' commands would import them hundreds of
+times.
 The process answers on a socket that only its owner reaches, and ends with the one that started it.
 """
 
@@ -26,7 +27,7 @@ from typing import Any, NoReturn
 
 SECONDS = 0.02  # between two looks at whether a command, or the one that asked for it, has ended
 
-FLOWS = ("flows.local.preloaded",)
+FLOWS = ("tests.preloaded",)
 """What imports all that the flows import."""
 
 SHIM = """#!{python} -SE
@@ -165,7 +166,7 @@ def leave(work: Callable[[], None]) -> NoReturn:
     except SystemExit as error:
         code = error.code
         if code is not None and not isinstance(code, int):
-            print(code, file=sys.stderr)
+            sys.stderr.write(f"{code}\n")
             code = 1
     except KeyboardInterrupt:
         code = 128 + signal.SIGINT
@@ -215,7 +216,7 @@ def command(words: Sequence[str], folder: str, environment: Mapping[str, str], f
 
 
 if __name__ == "__main__":
-    sys.path.pop(0)  # this file's folder
+    sys.path[0] = str(Path(__file__).parents[1])  # for what is imported here; a command has its own folder
     gc.disable()  # what is imported stays
     for name in sys.argv[3:]:
         importlib.import_module(name)

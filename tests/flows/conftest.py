@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from flows.local.warm import FLOWS, Warm
+from flows.local.workspace import CODE
+from tests.warm import FLOWS, Warm
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -28,7 +29,8 @@ DATA = {
     "iris": {},
     "digits_rows": {},
 }
-DATASETS = ["ci_b", "custom"]
+DATASETS = ["ci_b", "custom", "iris", "digits_rows"]
+MODELS = ["baseline", "bfv_dnn", "2wl", "lgbm"]
 COMMANDS = (
     *(*FLOWS, "mlflow.server.fastapi_app", "uvicorn"),
     *("dvc.cli.parser", "dvc.dependency", "dvc.output", "dvc.repo"),
@@ -72,13 +74,13 @@ class Workspace:
 
     def copy(self, folder: Path) -> Workspace:
         """The same workspace, as it is, in another folder."""
-        shutil.copytree(self.folder, folder, dirs_exist_ok=True)
+        shutil.copytree(self.folder, folder, dirs_exist_ok=True, symlinks=True)
         return Workspace(folder, Path(self.environment["USBOOST_HOME"]), self.warm)
 
     def prepare(self, dataset: str) -> None:
         """One dataset more."""
         self.params(lambda p: p["run"]["datasets"].append(dataset))
-        self.run("dvc", "repro", "prepare")
+        self.run("dvc", "repro", f"data@{dataset}")
 
     def params(self, change) -> None:
         """Edit params.yaml with a function of the parsed document."""
@@ -113,7 +115,7 @@ def reproduced(warm_flows, tmp_path_factory) -> Workspace:
             make(made / "workspace", made / "home", warm_flows)
             finished.touch()
     own = tmp_path_factory.mktemp("own")
-    shutil.copytree(made / "workspace", own / "workspace")
+    shutil.copytree(made / "workspace", own / "workspace", symlinks=True)
     copy_home(made / "home", own / "home")
     return Workspace(own / "workspace", own / "home", warm_flows)
 
@@ -135,20 +137,16 @@ def make(folder: Path, home: Path, warm: Warm) -> None:
     sizes["networks"]["epochs"], sizes["boosting"]["rounds"], sizes["boosting"]["batch_size"] = 2, 3, 64
     document["run"] = {
         "datasets": DATASETS,
-        "boosting": ["2wl"],
-        "external_baselines": ["lgbm"],
-        "further_datasets": ["iris", "digits_rows"],
-        "further": {
-            "iris-bnn": {"dataset": "iris", "model": "bnn"},
-            "digits_rows-earlyboost": {"dataset": "digits_rows", "model": "earlyboost"},
-        },
+        "models": MODELS,
+        "models_of": {"iris": ["bnn"], "digits_rows": ["earlyboost"]},
     }
     document["bnn"] = {"loss": "squared", "hidden": 4, "epochs": 2, "rounds": 2}
-    document["code"] = str(ROOT)
     folder.mkdir(parents=True)
     (folder / "params.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
     shutil.copy(ROOT / "dvc.yaml", folder)
     shutil.copy(ROOT / ".dvcignore", folder)
+    for name in CODE:
+        (folder / name).symlink_to(ROOT / name)
     workspace = Workspace(folder, home, warm)
     workspace.run("dvc", "init", "--quiet", "--no-scm")
     workspace.run("dvc", "config", "core.analytics", "false")

@@ -10,7 +10,7 @@ from prefect.client.schemas.schedules import CronSchedule
 from prefect.events import DeploymentEventTrigger
 from prefect.events.schemas.automations import AutomationCore
 
-from tasks.settings import Experiment
+from tasks.settings import Fits
 from tests.flows.conftest import ROOT
 
 DEPLOYMENTS = yaml.safe_load((ROOT / "prefect.yaml").read_text())["deployments"]
@@ -28,8 +28,8 @@ def test_deployments_have_names_that_tell_them_apart():
         code = (ROOT / file).read_text()
         (flow,) = re.findall(rf'@flow\(name="([\w-]+)"[^@]*?\ndef {function}\(', code)
         assert f"{flow}/{name}" in named
-        if function == "train_cell":
-            assert Experiment().deployment == f"{flow}/{name}"
+        if function == "fit_one":
+            assert Fits().deployment == f"{flow}/{name}"
 
 
 def test_every_flow_is_declared_by_the_decorator_that_pickles_nothing():
@@ -39,15 +39,15 @@ def test_every_flow_is_declared_by_the_decorator_that_pickles_nothing():
         assert not re.search(r"^from prefect import .*\bflow\b", code, re.M), file
 
 
-def test_the_nightly_experiment_waits_to_be_started():
-    (schedule,) = next(each for each in DEPLOYMENTS if each["name"] == "compare-models")["schedules"]
+def test_the_nightly_fit_waits_to_be_started():
+    (schedule,) = next(each for each in DEPLOYMENTS if each["name"] == "fit")["schedules"]
     assert schedule["active"] is False
     assert schedule["parameters"]["new_data"] is True
     CronSchedule(cron=schedule["cron"], timezone=schedule["timezone"])
 
 
 def test_promotion_waits_to_be_switched_on():
-    (spec,) = next(each for each in DEPLOYMENTS if each["name"] == "promote-champion")["triggers"]
+    (spec,) = next(each for each in DEPLOYMENTS if each["name"] == "promote")["triggers"]
     trigger = DeploymentEventTrigger.model_validate(spec)
     assert trigger.enabled is False
     assert set(trigger.expect) <= EMITTED

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 import yaml
 
 from tests.flows.test_pipeline import runs
+
+FILES = ("census-income.data.gz", "census-income.test.gz")
 
 pytestmark = pytest.mark.slow
 
@@ -28,45 +31,45 @@ def snapshot(folder):
     ("flow", "change", "said"),
     [
         (
-            ("prepare", "ci_b"),
-            lambda w: spoil(w.folder / "data/raw/ci_b/census-income.data.gz", lambda b: b[: len(b) // 2]),
-            "census-income.data.gz",
-        ),
-        (
-            ("train", "ci_b", "2wl"),
+            ("fit", "ci_b"),
             lambda w: spoil(w.folder / "data/prepared/ci_b/val.parquet", lambda b: b[:-200]),
             "val.parquet",
         ),
+        (("fit", "ci_b", "--model=9wl"), lambda w: None, "9wl"),
+        (("fit", "ci_z"), lambda w: None, "python -m flows.data ci_z"),
+        (("data", "ci_z"), lambda w: None, "ci_z"),
         (
-            ("train", "ci_b", "bfv_dnn"),
-            lambda w: (w.folder / "data/features/ci_b/seed-0/val.parquet").replace(
-                w.folder / "data/features/ci_b/seed-0/train.parquet"
-            ),
-            "train.parquet",
-        ),
-        (("train", "ci_b", "9wl"), lambda w: None, "9wl"),
-        (("train", "ci_z", "2wl"), lambda w: None, "python -m flows.prepare ci_z"),
-        (("fetch", "ci_z"), lambda w: None, "ci_z"),
-        (
-            ("train", "ci_b", "2wl"),
+            ("fit", "ci_b"),
             lambda w: w.params(lambda p: p["boosting"].update(shrinkage=-1)),
             "boosting.shrinkage",
         ),
         (
-            ("train", "ci_b", "2wl"),
+            ("fit", "ci_b"),
             lambda w: w.params(lambda p: p["models"]["2wl"].update(colour="red")),
             "models.2wl.colour",
         ),
         (
-            ("fetch", "ci_b"),
+            ("data", "ci_b"),
             lambda w: w.params(lambda p: p.update(profile="paper")),
+            "census-income.data.gz",
+        ),
+        (
+            ("data", "ci_b"),
+            lambda w: (
+                w.params(lambda p: p.update(profile="paper")),
+                (w.folder / "census_income_kdd").mkdir(),
+                *((w.folder / "census_income_kdd" / each).write_bytes(b"cut") for each in FILES),
+            ),
             "census-income.data.gz",
         ),
     ],
 )
-def test_a_mistake_is_one_sentence_and_loses_nothing(workspace, flow, change, said):
+def test_a_mistake_is_one_sentence_and_loses_nothing(workspace, tmp_path, flow, change, said):
     change(workspace)
-    kept = snapshot(workspace.folder / "data"), snapshot(workspace.folder / "reports")
+    if flow[0] == "fit":
+        shutil.rmtree(workspace.folder / "data/results/ci_b/2wl")  # or there is nothing to fit
+        workspace.environment["USBOOST_HOME"] = str(tmp_path / "home")
+    kept = outputs(workspace)
     away = {"https_proxy": "http://127.0.0.1:9", "USBOOST_DATA": str(workspace.folder)}
     done = workspace.flow(*flow, check=False, **away)
     assert done.returncode == 1, done.stdout + done.stderr
@@ -74,14 +77,19 @@ def test_a_mistake_is_one_sentence_and_loses_nothing(workspace, flow, change, sa
     assert [line for line in lines if line.startswith("error:")] == lines[-1:], done.stderr
     assert said in lines[-1]
     assert "task records" not in done.stderr  # the proxy is not asked for our own server
-    assert (snapshot(workspace.folder / "data"), snapshot(workspace.folder / "reports")) == kept
+    assert outputs(workspace) == kept
+
+
+def outputs(workspace):
+    places = ("data/prepared", "data/results", "data/metrics", "reports")
+    return [snapshot(workspace.folder / place) for place in places]
 
 
 def test_a_failing_fit_leaves_a_failed_run(workspace):
     workspace.params(lambda p: p["boosting"].update(fixed_step=1e9))
     workspace.params(lambda p: p["models"]["2wl"].update(step="fixed"))
     before = snapshot(workspace.folder / "data/results")
-    done = workspace.flow("train", "ci_b", "2wl", check=False)
+    done = workspace.flow("fit", "ci_b", check=False)
     assert done.returncode == 1
     assert "the risk is no longer finite" in done.stderr and "round " in done.stderr
     failed = runs(workspace).query("status == 'FAILED' and `tags.model` == '2wl'")
@@ -104,8 +112,8 @@ def test_a_failing_stage_fails_dvc_and_keeps_the_lock(workspace):
     lock = (workspace.folder / "dvc.lock").read_text()
     workspace.params(lambda p: p["boosting"].update(fixed_step=1e9))
     workspace.params(lambda p: p["models"]["2wl"].update(step="fixed"))
-    done = workspace.run("dvc", "repro", "boosting@ci_b-2wl", check=False)
+    done = workspace.run("dvc", "repro", "fit@ci_b", check=False)
     assert done.returncode != 0
-    locked = yaml.safe_load((workspace.folder / "dvc.lock").read_text())["stages"]["boosting@ci_b-2wl"]
-    assert locked == yaml.safe_load(lock)["stages"]["boosting@ci_b-2wl"]
+    locked = yaml.safe_load((workspace.folder / "dvc.lock").read_text())["stages"]["fit@ci_b"]
+    assert locked == yaml.safe_load(lock)["stages"]["fit@ci_b"]
     assert (workspace.folder / "data/results/ci_b/2wl/scores.json").exists()

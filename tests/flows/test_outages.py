@@ -22,11 +22,11 @@ from mlflow.server.constants import (
 from mlflow.tracking import MlflowClient
 
 from flows.local.runtime import free_port
-from flows.local.warm import Warm
 from tasks import retry as patience
 from tasks import tracking
 from tasks.tracking import rounds
 from tests.conftest import make_views
+from tests.warm import Warm
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.learners.networks.learner import NetworkLearner

@@ -25,8 +25,9 @@ def test_it_is_chosen_in_params_yaml_killed_and_resumed(workspace, tmp_path: Pat
     shutil.copy(OWN, workspace.folder)
     workspace.params(mine)
     whole = workspace.copy(tmp_path / "whole")
-    whole.flow("train", "ci_b", "mine")
-    command = ["python", "-m", "flows.train", "ci_b", "mine"]
+    whole.environment["USBOOST_HOME"] = str(tmp_path / "home")  # what one has fitted, the other need not
+    whole.flow("fit", "ci_b", "--model", "mine")
+    command = ["python", "-m", "flows.fit", "ci_b", "--model", "mine"]
     environment = workspace.warm.shim(workspace.environment)  # which kills what is killed here
     process = subprocess.Popen(command, cwd=workspace.folder, env=environment)
     kept = workspace.folder / "data/checkpoints/ci_b/mine/seed-0"
@@ -36,7 +37,7 @@ def test_it_is_chosen_in_params_yaml_killed_and_resumed(workspace, tmp_path: Pat
         time.sleep(0.005)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    workspace.flow("train", "ci_b", "mine")
+    workspace.flow("fit", "ci_b", "--model", "mine")
     scores = [
         json.loads((each.folder / "data/results/ci_b/mine/scores.json").read_text())["seeds"][0]["scores"]
         for each in (whole, workspace)

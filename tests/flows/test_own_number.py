@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 
 from flows.local import own_table, workspace
-from flows.local.warm import Warm
 from tests.flows.conftest import Workspace
+from tests.warm import Warm
 from usboost.datasets.custom.demo import IMAGE, LABEL, SPLIT, write_demo
 from usboost.models import zoo
 from usboost.multimodal.bundle import load

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -51,33 +53,47 @@ def test_results_hold_every_model(reproduced):
     assert "Accuracy over time" in paper
 
 
-def test_nothing_is_stale_afterwards_and_one_models_parameter_reruns_that_model(workspace):
+def test_nothing_is_stale_afterwards_and_one_models_parameter_fits_that_model_again(workspace):
     assert json.loads(workspace.run("dvc", "status", "--json").stdout) == {}
+    before = made_by(workspace)
     workspace.params(lambda p: p["models"]["2wl"].update(shrinkage=0.5))
-    stale = json.loads(workspace.run("dvc", "status", "--json").stdout)
-    assert set(stale) == {"boosting@ci_b-2wl", "boosting@custom-2wl"}
+    done = workspace.run("dvc", "repro", "fit@ci_b", "fit@custom")
+    assert "ci_b: 1 of 4 fits to make" in done.stdout
+    after = made_by(workspace)
+    assert {cell for cell in after if after[cell] != before[cell]} == {("ci_b", "2wl"), ("custom", "2wl")}
+    workspace.flow("fit", "ci_b")
+    assert made_by(workspace) == after
+    assert json.loads(workspace.run("dvc", "status", "--json", "fit@ci_b").stdout) == {}
     workspace.params(lambda p: p["models"]["2wl"].pop("shrinkage"))
-    workspace.params(lambda p: p["table1"]["ci_b"].update(fusion="product"))
-    stale = json.loads(workspace.run("dvc", "status", "--json").stdout)
-    assert set(stale) == {"baseline@ci_b", "bfv_dnn@ci_b"}
+    assert "nothing to fit" in workspace.flow("fit", "ci_b").stdout
+    assert made_by(workspace)["ci_b", "2wl"] == before["ci_b", "2wl"]  # brought back from MLflow
+
+
+def made_by(workspace) -> dict[tuple[str, str], str]:
+    """The MLflow run behind each result."""
+    found = {}
+    for file in (workspace.folder / "data/results").glob("*/*/scores.json"):
+        cell = json.loads(file.read_text())
+        found[cell["dataset"], cell["model"]] = cell["seeds"][0]["made"]["mlflow_run"]
+    return found
 
 
 def test_dvc_shows_every_fits_scores_and_the_steps_of_boosting(reproduced):
     shown = json.loads(reproduced.run("dvc", "metrics", "show", "--json").stdout)
     (shown,) = (kept["data"] for kept in shown.values())  # of the one revision, which has no name without Git
     scores = pd.read_csv(reproduced.folder / "reports/results.csv").query("model != 'gbm'")
-    named = {f"data/curves/metrics/{cell.dataset}/{cell.model}.json" for cell in scores.itertuples()}
-    assert set(shown) == named
-    found = shown["data/curves/metrics/ci_b/2wl.json"]["data"]["test"]
+    named = {(cell.dataset, cell.model) for cell in scores.itertuples()}
+    assert {(Path(f).stem, model) for f, kept in shown.items() for model in kept["data"]} == named
+    found = shown["data/metrics/ci_b.json"]["data"]["2wl"]["test"]
     cell = scores.query("dataset == 'ci_b' and model == '2wl' and split == 'test'").set_index("metric")[
         "value"
     ]
     for metric in ("f1", "log_loss"):
         assert found[metric] == pytest.approx(cell[metric], abs=1e-6)
     plots = json.loads(reproduced.run("dvc", "plots", "show", "--json").stdout)["data"]
-    (drawn,) = plots["data/curves/steps/ci_b/2wl.csv"]
+    (drawn,) = plots["reports/curves/steps/ci_b-2wl.csv"]
     assert {point["field"] for point in drawn["content"]["data"]["values"]} == {"epsilon", "delta"}
-    assert "data/curves/rounds/custom/bfv_dnn.csv" in plots
+    assert "reports/curves/rounds/custom-bfv_dnn.csv" in plots
 
 
 PAGE = """
@@ -98,7 +114,7 @@ def test_prefects_page_asks_the_server_that_it_comes_from(reproduced):
     assert told == api
 
 
-def test_equal_seeds_give_equal_results(workspace):
+def test_equal_seeds_give_equal_results(workspace, tmp_path):
     def results():
         found = {}
         for model in ("baseline", "bfv_dnn", "2wl"):
@@ -109,10 +125,13 @@ def test_equal_seeds_give_equal_results(workspace):
             found[model] = ([seed["scores"] for seed in seeds], trace.drop(columns=timed).to_dict("list"))
         return found
 
-    before = results()
-    for model in before:
-        workspace.flow("train", "ci_b", model)
+    before, made = results(), made_by(workspace)
+    workspace.environment["USBOOST_HOME"] = str(tmp_path / "home")  # where MLflow has none of them
+    for name in ("results", "features"):
+        shutil.rmtree(workspace.folder / "data" / name / "ci_b")
+    workspace.flow("fit", "ci_b")
     np.testing.assert_equal(results(), before)
+    assert not {made_by(workspace)["ci_b", model] for model in before} & set(made.values())
 
 
 def test_every_run_is_complete_in_mlflow(reproduced):
@@ -133,18 +152,18 @@ def test_every_run_is_complete_in_mlflow(reproduced):
         assert np.isfinite(row[f"metrics.{name}"])
     assert row["params.target"] == "gradient"
     assert row["params.learner_S.max_depth"] == "3"
-    assert row["tags.stage"] == "boosting@ci_b-2wl"
-    assert row["tags.input.prepared"].startswith("md5:")
+    assert row["tags.stage"] == "fit@ci_b"
+    assert row["tags.input.prepared"].startswith("sha256:")
     assert len(row["tags.prefect.flow_run_id"]) == 36
     told = row["tags.mlflow.note.content"]
-    assert "`dvc repro --single-item boosting@ci_b-2wl`" in told
+    assert "`python -m flows.fit ci_b --model 2wl --seeds 1`" in told
     assert f"`data/prepared/ci_b` ({row['tags.input.prepared']})" in told
     assert f"/runs/flow-run/{row['tags.prefect.flow_run_id']})" in told
     assert row["tags.mlflow.source.name"] in told and "`reports/index.html`" in told
     page = (reproduced.folder / "reports/paper.html").read_text()
     made = page[page.index('id="made-ci_b-2wl"') :].split("</tr>")[0]
     for piece in (
-        "boosting@ci_b-2wl",
+        "fit@ci_b",
         row["tags.input.prepared"],
         f"/#/experiments/{row['experiment_id']}/runs/{row['run_id']}?",
         f"/runs/flow-run/{row['tags.prefect.flow_run_id']}",

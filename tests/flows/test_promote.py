@@ -69,10 +69,8 @@ def fitted(reproduced: Workspace, tmp_path_factory: pytest.TempPathFactory) -> W
     (workspace.folder / "dvc.lock").unlink()  # it has the demo's digests
     # where docs/serving.md has the store
     (workspace.folder / ".usboost").symlink_to(workspace.environment["USBOOST_HOME"])
-    for flow in ("fetch", "prepare"):
-        workspace.flow(flow, "custom")
-    for model in MODELS:
-        workspace.flow("train", "custom", model)
+    workspace.flow("data", "custom")
+    workspace.flow("fit", "custom", *(f"--model={model}" for model in MODELS))
     return workspace
 
 
@@ -114,7 +112,7 @@ def test_the_report_and_the_registry_name_the_same_model(promoted: Workspace) ->
     assert found["experiment"] == "usboost-own"
     assert f"models:/{NAME}@champion" in found["told"]
     assert found["why"].startswith(f"custom {found['model']} seed 0: f1 ")
-    assert f"`python -m flows.train custom {found['model']}" in found["why"]
+    assert f"`python -m flows.fit custom --model {found['model']}" in found["why"]
     frame = collect(folder / "data/results", ["custom"], MODELS)
     model, seed = chosen(frame, "custom", "f1")
     assert (model, seed) == (found["model"], 0)

@@ -1,4 +1,4 @@
-"""A training flow that is killed goes on: same results, same MLflow run, no round twice."""
+"""A flow that is killed goes on: same results, same MLflow run, no round twice."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def longer(document):
 def killed_after(workspace, model, file):
     """Start a training flow and SIGKILL it as soon as a file of its checkpoint is there."""
     process = subprocess.Popen(
-        ["python", "-m", "flows.train", "ci_b", model],
+        ["python", "-m", "flows.fit", "ci_b", "--model", model],
         cwd=workspace.folder,
         env=workspace.warm.shim(workspace.environment),  # which kills what is killed here
         stdout=subprocess.DEVNULL,
@@ -56,10 +56,11 @@ def result(workspace, model):
 def test_a_killed_flow_goes_on(workspace, tmp_path, model):
     workspace.params(longer)
     whole = workspace.copy(tmp_path / "whole")
-    whole.flow("train", "ci_b", model)
+    whole.environment["USBOOST_HOME"] = str(tmp_path / "home")  # what one has fitted, the other need not
+    whole.flow("fit", "ci_b", "--model", model)
     known = set(runs(workspace).run_id)
     killed_after(workspace, model, "round-000005.safetensors")
-    done = workspace.flow("train", "ci_b", model)
+    done = workspace.flow("fit", "ci_b", "--model", model)
     assert "starting again" not in done.stderr
     scores, trace = result(workspace, model)
     expected_scores, expected_trace = result(whole, model)
@@ -76,7 +77,7 @@ def test_changed_parameters_begin_anew(workspace):
     known = set(runs(workspace).run_id)
     killed_after(workspace, "2wl", "round-000003.safetensors")
     workspace.params(lambda document: document["boosting"].update(shrinkage=0.5))
-    done = workspace.flow("train", "ci_b", "2wl")
+    done = workspace.flow("fit", "ci_b", "--model", "2wl")
     assert "is of other data, parameters or code; starting again" in done.stderr
     logged = runs(workspace)
     new = logged[~logged.run_id.isin(known)].sort_values("status")
@@ -102,7 +103,7 @@ def test_a_flow_without_its_prefect_server(workspace):
         while not runtime._answers(url) and time.monotonic() < deadline:
             time.sleep(0.2)
         flow = subprocess.Popen(
-            [sys.executable, "-m", "flows.train", "ci_b", "2wl"],
+            [sys.executable, "-m", "flows.fit", "ci_b", "--model", "2wl"],
             cwd=workspace.folder,
             env={**workspace.environment, "PREFECT_API_URL": url, "PREFECT_CLIENT_MAX_RETRIES": "1"},
             stdout=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""What an experiment's task runners give their workers."""
+"""What the task runners of fits give their workers."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import os
 import pytest
 
 from tasks.run_locally import task_runner
-from tasks.settings import Experiment
+from tasks.settings import Fits
 
 pytestmark = pytest.mark.slow
 
 
 def test_a_dask_worker_keeps_the_memory_that_it_frees():
     """With Dask's own setting of malloc a training took twice as long."""
-    with task_runner(Experiment(runner="dask", workers=1)) as runner:
+    with task_runner(Fits(runner="dask", workers=1)) as runner:
         (found,) = runner.client.run(os.environ.get, "MALLOC_TRIM_THRESHOLD_").values()
         (threads,) = runner.client.run(os.environ.get, "OMP_NUM_THREADS").values()
     assert found is None

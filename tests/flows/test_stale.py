@@ -1,37 +1,32 @@
-"""What an edit of the code makes stale, as DVC says it of a workspace and a fit of its checkpoint."""
+"""What an edit of the code makes stale: stages as DVC says it, fits by their fingerprints and checkpoints."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 
 import pytest
 import yaml
 
-from tasks.stages import lists
+from flows.local.workspace import CODE
 from tests.flows.conftest import ROOT, Workspace
+from usboost.datasets.prepared import store
 
 pytestmark = pytest.mark.slow
 
-RUN = {
-    "datasets": ["ci_a"],
-    "boosting": ["2wl"],
-    "external_baselines": ["lgbm"],
-    "further_datasets": ["iris"],
-    "further": {"iris-bnn": {"dataset": "iris", "model": "bnn"}},
-}
-OUTPUTS = ["raw/ci_a", "prepared/ci_a", "features/ci_a", "raw/iris", "prepared/iris", "results/iris/bnn"]
-OUTPUTS += [f"results/ci_a/{model}" for model in ("baseline", "bfv_dnn", "2wl", "lgbm")]
-FITS = ["iris/bnn", *(f"ci_a/{model}" for model in ("baseline", "bfv_dnn", "2wl", "lgbm"))]
-CURVES = [f"metrics/{fit}.json" for fit in FITS] + ["steps/ci_a/2wl.csv"]
-CURVES += [f"rounds/ci_a/{model}.csv" for model in ("baseline", "bfv_dnn", "2wl")]
+RUN = {"datasets": ["ci_a", "iris"], "models": ["2wl", "lgbm"], "models_of": {"iris": ["bnn"]}}
+OUTPUTS = [f"data/{kind}/{name}" for kind in ("raw", "prepared", "results") for name in RUN["datasets"]]
+MODELS = ["baseline", "bfv_dnn", "2wl", "1wl_u", "lgbm", "logistic"]
 
 
 @pytest.fixture
 def code(tmp_path):
     """A copy of the code that a test may edit."""
     folder = tmp_path / "code"
-    for part in ("usboost", "tasks", "flows"):
+    for part in CODE:
         shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
     return folder
 
@@ -41,46 +36,99 @@ def edit(file):
         stream.write("\nedited = True\n")
 
 
+def comment(file):
+    file.write_text(f"# A typo, mended.\n{file.read_text()}")
+
+
 def stale(workspace):
-    """The stages that DVC names, without their items."""
-    found = json.loads(workspace.run("dvc", "status", "--json").stdout)
-    return {name.split("@")[0] for name in found}
+    """The stages that DVC names."""
+    return set(json.loads(workspace.run("dvc", "status", "--json").stdout))
 
 
-def test_dvc_names_the_stages_that_run_a_file(code, tmp_path, warm, reproduced):
+def test_dvc_starts_the_stages_whose_folders_of_code_have_changed(code, tmp_path, reproduced):
     """Their outputs are made up; DVC takes them as they are."""
     workspace = Workspace(tmp_path / "workspace", tmp_path / "home", reproduced.warm)
-    document = yaml.safe_load((ROOT / "params.yaml").read_text()) | {"code": str(code), "run": RUN}
-    (workspace.folder / "data/code").mkdir(parents=True)
-    for stage in lists():
-        (workspace.folder / "data/code" / stage).write_text("made up")
-    for name in [*(f"data/{output}" for output in OUTPUTS), "reports"]:
+    document = yaml.safe_load((ROOT / "params.yaml").read_text()) | {"run": RUN}
+    for name in [*OUTPUTS, "reports", "reports/curves/steps", "reports/curves/rounds", "data/metrics"]:
         (workspace.folder / name).mkdir(parents=True)
         (workspace.folder / name / "made.txt").write_text("made up")
-    for name in CURVES:
-        (workspace.folder / "data/curves" / name).parent.mkdir(parents=True, exist_ok=True)
-        (workspace.folder / "data/curves" / name).write_text("{}")
+    for name in RUN["datasets"]:
+        (workspace.folder / f"data/metrics/{name}.json").write_text("{}")
     (workspace.folder / "params.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
-    shutil.copy(ROOT / "dvc.yaml", workspace.folder)
+    for name in CODE:
+        (workspace.folder / name).symlink_to(code / name)
+    for name in ("dvc.yaml", ".dvcignore"):
+        shutil.copy(ROOT / name, workspace.folder)
     workspace.run("dvc", "init", "--quiet", "--no-scm")
     workspace.run("dvc", "commit", "--force", "--quiet")
     assert stale(workspace) == set()
-
-    for file in ("cli/app.py", "multimodal/fit.py", "multimodal/bundle.py", "__main__.py", "__init__.py"):
-        edit(code / "usboost" / file)
-    edit(code / "flows/train.py")
     bytecode = code / "usboost/learners/trees/__pycache__/forest.cpython.pyc"
     bytecode.parent.mkdir()
     bytecode.write_text("compiled")
+    edit(code / "flows/fit.py")
     assert stale(workspace) == set()
+    comment(code / "usboost/learners/trees/forest.py")
+    assert stale(workspace) == {"fit@ci_a", "fit@iris"}
+    edit(code / "usboost/datasets/census/prepare.py")
+    edit(code / "usboost/reporting/html.py")
+    assert stale(workspace) == {"data@ci_a", "data@iris", "fit@ci_a", "fit@iris", "report"}
 
-    edit(code / "usboost/learners/trees/forest.py")
-    named = stale(workspace)
-    digests = {"code_features", "code_external_baselines", "code_boosting"}
-    assert digests <= named
-    assert not {"code_data", "code_fits"} & named
-    workspace.run("dvc", "repro", *sorted(digests), **warm.shim(workspace.environment))
-    assert {"features", "external_baselines", "boosting"} <= stale(workspace)
+
+PLAN = """
+import json, sys
+from tasks import settings
+from tasks.data import fingerprint
+from tasks.folders import raw_folder
+from tasks.identity import plan
+chosen = settings.load()
+found = {name: plan("ci_a", name, 0, chosen).fingerprint for name in sys.argv[1:]}
+json.dump({**found, "data": fingerprint("ci_a", chosen, raw_folder("ci_a"))}, sys.stdout)
+"""
+
+
+def test_a_fit_is_stale_by_the_code_that_it_runs_and_not_by_comments(code, tmp_path):
+    folder = tmp_path / "workspace"
+    (folder / "data/prepared/ci_a").mkdir(parents=True)
+    card = {"format": store.FORMAT, "dataset": "ci_a", "splits": {}, "views": {}, "encoders": {}}
+    (folder / "data/prepared/ci_a/card.json").write_text(json.dumps(card))
+    (folder / "data/raw/ci_a").mkdir(parents=True)
+    (folder / "data/raw/ci_a/rows.csv").write_text("1\n")
+    shutil.copy(ROOT / "params.yaml", folder)
+
+    def fingerprints():
+        environment = {**os.environ, "PYTHONPATH": str(code), "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, "-c", PLAN, *MODELS]
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    known = fingerprints()
+
+    def changed(*files):
+        """The fits, and "data", whose fingerprint an edit of these files changes."""
+        for file in files:
+            edit(code / file)
+        before = dict(known)
+        known.update(fingerprints())
+        return {name for name in before if before[name] != known[name]}
+
+    assert len(set(known.values())) == len(MODELS) + 1
+    for file in ("usboost/losses/codeword.py", "usboost/learners/trees/forest.py", "tasks/scores.py"):
+        comment(code / file)
+    assert changed() == set()
+    # how fits are run, shown and logged, and the command line, change no number
+    shown = ["flows/fit.py", "tasks/cells.py", "tasks/results.py", "tasks/page.py", "tasks/settings.py"]
+    shown += [
+        "tasks/training.py",
+        "tasks/tracking/runs.py",
+        "usboost/cli/app.py",
+        "usboost/reporting/html.py",
+    ]
+    assert changed(*shown) == set()
+    assert changed("usboost/losses/codeword.py") == {"2wl", "1wl_u"}
+    assert changed("usboost/learners/trees/forest.py") >= {"bfv_dnn", "2wl", "lgbm"}
+    assert changed("tasks/scores.py") == set(MODELS)
+    assert changed("usboost/datasets/census/prepare.py") == {"data"}
 
 
 FIT = """
@@ -113,7 +161,7 @@ def test_a_checkpoint_outlives_an_edit_of_the_command_line_but_not_of_its_learne
     edit(code / "usboost/cli/app.py")
     edit(code / "usboost/reporting/html.py")
     learner = code / "usboost/learners/trees/forest.py"
-    learner.write_text(f"# A typo, mended.\n{learner.read_text()}")
+    comment(learner)
     done = fit()
     assert (done.returncode, done.stdout) == (0, "resumed 3\n"), done.stderr
     edit(learner)

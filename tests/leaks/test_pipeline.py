@@ -21,6 +21,7 @@ from tasks import training
 from tasks.identity import plan
 from tests.leaks.probes import training as rounds_of
 from tests.leaks.probes import watched
+from usboost.boosting.checkpoint import Checkpoint
 from usboost.data.encoding import TableEncoder
 from usboost.data.images import Images
 from usboost.data.views import Views
@@ -95,7 +96,8 @@ def fitted(dataset: str, model: str, run_id: str, number: int) -> tuple[Any, dic
     """A fit of the pipeline with seed 1 (seed 0 is looked at, too): the estimator and its record."""
     planned, out = plan(dataset, model, 1, SETTINGS), Path(f"out-{number}")
     out.mkdir()
-    return planned.estimator, training.fit(planned, out, run_id)
+    kept = Checkpoint(out / "kept", planned.identity)
+    return planned.estimator, training.fit(planned, out, run_id, kept)
 
 
 @pytest.mark.parametrize("model", ["lgbm", "2wl"])
@@ -190,4 +192,4 @@ def test_the_record_says_what_was_scored(run_id: str) -> None:
     write("ci_a", splits, {"U": NAMES[:2], "S": NAMES[2:]})
     _, record = fitted("ci_a", "lgbm", run_id, 0)
     assert set(record["scores"]) == {"val", "test"}
-    assert json.loads(Path("out-0/seed-1.json").read_text()) == record
+    assert json.loads(Path("out-0/record.json").read_text()) == record

@@ -92,14 +92,6 @@ def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
     assert zoo.for_table("2wl_exact").study
 
 
-def test_a_stage_that_params_yaml_names_fits_the_models_it_names() -> None:
-    """dvc.yaml tracks `models.<name>` of every model with a stage."""
-    staged = [name for name, entry in zoo.CATALOGUE.items() if KINDS[entry.kind].stage]
-    staged = [name for name in staged if "classification" in zoo.find(name).tasks]
-    assert set(PARAMS.model_names) <= set(PARAMS.models)
-    assert {name for name in staged if not zoo.find(name).study} <= set(PARAMS.models)
-
-
 def test_the_order_of_tables_and_the_parts_in_them() -> None:
     names = ["zeta", "gbm", "2wl", "eta", "baseline", "zeta"]
     assert zoo.ordered(names) == ["baseline", "gbm", "2wl", "zeta", "eta"]

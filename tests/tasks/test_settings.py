@@ -79,8 +79,23 @@ def test_unknown_names():
         loaded.networks_of("ci_z")
 
 
-def test_a_network_on_boosted_features_is_no_stage():
+@pytest.mark.parametrize("place", ["models", "models_of"])
+def test_a_run_names_models_that_are_known(place):
     changed = document()
-    changed["run"]["boosting"].append("leaf_dnn")
-    with pytest.raises(UsboostError, match=r"^params.yaml: run.boosting names leaf_dnn.*--model leaf_dnn"):
+    changed["run"][place] = ["9wl"] if place == "models" else {"iris": ["9wl"]}
+    with pytest.raises(UsboostError, match=r"^params.yaml: params.yaml has no models\.9wl, nor has the cat"):
         settings.parse(changed)
+
+
+def test_a_dataset_may_have_models_of_its_own():
+    loaded = settings.load(PARAMS)
+    assert loaded.models_of("iris") == ["bnn"]
+    assert loaded.models_of("ct") == loaded.run.models
+
+
+def test_forms_offer_the_models_of_params_yaml_too(tmp_path):
+    changed = document()
+    changed["models"]["mine"] = {"like": "2wl"}
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(changed))
+    assert settings.model_names(tmp_path / "params.yaml")[-1] == "mine"
+    assert "2wl" in settings.model_names(tmp_path / "nothing.yaml")

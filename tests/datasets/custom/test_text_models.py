@@ -196,7 +196,7 @@ def test_the_pipeline(package: None, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert document["custom"]["text_model"] is None
     document |= {"profile": "own"}
     document["custom"] |= {"table": str(tmp_path / "t.csv"), "label": "kind", "text": ["said"]}
-    stage = yaml.safe_load((Path(__file__).parents[3] / "dvc.yaml").read_text())["stages"]["prepare"]
+    stage = yaml.safe_load((Path(__file__).parents[3] / "dvc.yaml").read_text())["stages"]["data"]["do"]
     assert "custom" in stage["params"]  # so a changed text model makes what is prepared stale
     digests = []
     for name in ("m", "n", None):

@@ -27,15 +27,39 @@ def test_a_paper_workspace(tmp_path):
         7,
         [0, 1],
     )
-    assert {(cell.dataset, cell.model) for cell in made.run.further.values()} >= {("ci_a", "bnn")}
+    assert "bnn" in made.models_of("ci_a")
     stages = subprocess.run(
         ["dvc", "stage", "list"], cwd=folder, capture_output=True, text=True, check=True
     ).stdout
-    assert "boosting@ci_a-2wl2o_fix" in stages and "ci_b" not in stages
-    assert (folder / made.code / "usboost").is_dir()
+    assert "fit@ci_a" in stages and "ci_b" not in stages
+    assert (folder / "usboost/losses").is_dir()
     assert (workspace.ROOT / "params.yaml").read_bytes() == before
-    again = workspace.make(folder, profile="paper", datasets=["ct"])
-    assert all(cell.dataset != "ci_a" for cell in settings.load(again / "params.yaml").run.further.values())
+
+
+def test_a_workspaces_files_are_its_own(tmp_path, capsys):
+    """Comments stay; an edit is kept, committed or not, and what differs from the checkout's is said."""
+    folder = workspace.make(tmp_path / "w")
+    path = folder / "params.yaml"
+    assert path.read_text().count("#") == (workspace.ROOT / "params.yaml").read_text().count("#")
+    assert list(workspace.differences(folder)) == []
+    path.write_text(path.read_text().replace("epochs_per_round: 1", "epochs_per_round: 3  # slower"))
+    with (folder / "dvc.yaml").open("a") as stages:
+        stages.write("\n# mine\n")
+    edited = {name: (folder / name).read_bytes() for name in workspace.COPIED}
+    done = CliRunner().invoke(workspace.app, ["make", str(folder)])
+    assert done.exit_code == 0
+    assert {name: (folder / name).read_bytes() for name in workspace.COPIED} == edited
+    assert "params.yaml, boosting.epochs_per_round: 3; in the checkout 1" in done.stdout
+    assert "dvc.yaml is another than the checkout's" in done.stdout
+    # what an option names changes, and nothing else
+    done = CliRunner().invoke(workspace.app, ["make", str(folder), "--seeds", "2"])
+    assert done.exit_code == 0
+    made = settings.load(path)
+    assert (made.sizes.seeds, made.boosting.epochs_per_round) == (2, 3)
+    assert "# slower" in path.read_text()
+    bad = CliRunner().invoke(workspace.app, ["make", str(folder), "--set", "boosting.patients=1"])
+    assert bad.exit_code == 1
+    assert settings.load(path) == made
 
 
 def test_a_workspace_for_a_persons_table(tmp_path):
@@ -46,15 +70,12 @@ def test_a_workspace_for_a_persons_table(tmp_path):
     done = CliRunner().invoke(workspace.app, words)
     assert done.exit_code == 0, done.output
     made = settings.load(tmp_path / "w/params.yaml")
-    assert (made.profile, made.run.datasets, made.run.further_datasets, made.run.further) == (
-        *("own", ["custom"]),
-        *([], {}),
-    )
-    assert set(made.model_names) == set(zoo.compared(one_table=False))
+    assert (made.profile, made.run.datasets, made.run.models_of) == ("own", ["custom"], {})
+    assert set(made.run.models) == set(zoo.compared(one_table=False))
     assert made.custom.table == str(tmp_path / "parts/table.csv")
     assert (made.custom.label, made.custom.image, made.custom.drop) == ("batch", "picture", ["line"])
     alone = own_table.changes(tmp_path / "parts/table.csv", "batch")
-    assert "lgbm_s" not in alone["run.external_baselines"] and alone["custom.image"] is None
+    assert "lgbm_s" not in alone["run.models"] and alone["custom.image"] is None
     assert alone["custom.task"] == "classification"
 
 
@@ -68,11 +89,11 @@ def test_a_workspace_for_a_number(tmp_path):
     assert "left out, since a number is predicted: logistic, 2wl_logistic" in done.stdout
     made = settings.load(tmp_path / "w/params.yaml")
     assert made.custom.task == "regression"
-    assert set(made.model_names) == set(zoo.compared(True, "regression")) >= {"ridge", "linear_trees"}
+    assert set(made.run.models) == set(zoo.compared(True, "regression")) >= {"ridge", "linear_trees"}
     both = own_table.changes(tmp_path / "houses.csv", "price", beside=True)
-    assert set(made.run.external_baselines) - set(both["run.external_baselines"]) == {"ridge"}
+    assert set(made.run.models) - set(both["run.models"]) == {"ridge"}
     classes = own_table.changes(tmp_path / "houses.csv", "price", task="classification")
-    assert "logistic" in classes["run.external_baselines"]
+    assert "logistic" in classes["run.models"]
     with pytest.raises(UsboostError, match="has no column 'cost'; its columns"):
         own_table.changes(tmp_path / "houses.csv", "cost")
 
@@ -128,7 +149,8 @@ def test_files_are_found_from_a_workspace(tmp_path, monkeypatch):
         (tmp_path / "code" / name).write_bytes((workspace.ROOT / name).read_bytes())
     (tmp_path / "code/table.csv").write_text("a\n1\n")
     (tmp_path / "code/mine.py").touch()
-    (tmp_path / "code/flows").mkdir()
+    for name in workspace.CODE:
+        (tmp_path / "code" / name).mkdir()
     monkeypatch.setattr(workspace, "ROOT", tmp_path / "code")
     changes = {"custom.table": "table.csv", "pictures.pretrained": "elsewhere.pth", "imports": ["mine.parts"]}
     folder = workspace.make(tmp_path / "w", profile="own", changes=changes)
@@ -152,9 +174,8 @@ def tiny(document):
     sizes = document["profiles"]["demo"]
     sizes["data"] = DATA
     sizes["features"]["trees"], sizes["networks"]["epochs"], sizes["boosting"]["rounds"] = 4, 1, 3
-    document["run"] |= {"datasets": ["ci_b"], "boosting": ["2wl"], "external_baselines": ["lgbm"]}
-    document["run"] |= {"further_datasets": ["iris"]}
-    document["run"]["further"] = {"iris-bnn": {"dataset": "iris", "model": "bnn"}}
+    models = {"datasets": ["ci_b", "iris"], "models": ["baseline", "2wl", "lgbm"]}
+    document["run"] |= models | {"models_of": {"iris": ["bnn"]}}
     document["bnn"] = {"loss": "squared", "hidden": 4, "epochs": 2, "rounds": 2}
 
 
@@ -181,12 +202,14 @@ def test_make_run_leaves_a_clone_clean_and_dvc_compares_experiments(tmp_path):
     assert changed == {"params.yaml": {"models.2wl.shrinkage": {"old": None, "new": 0.3}}}
     scored = json.loads(made.run("dvc", "metrics", "diff", "--json").stdout)
     scored = scored.get("diff", scored)
-    assert set(scored) == {"data/curves/metrics/ci_b/2wl.json"}
-    assert "test.log_loss" in scored["data/curves/metrics/ci_b/2wl.json"]
+    assert set(scored) == {"data/metrics/ci_b.json"}
+    assert "2wl.test.log_loss" in scored["data/metrics/ci_b.json"]
     drawn = json.loads(made.run("dvc", "plots", "diff", "--json").stdout)["data"]
-    (steps,) = drawn["data/curves/steps/ci_b/2wl.csv"]
+    (steps,) = drawn["reports/curves/steps/ci_b-2wl.csv"]
     assert {"HEAD", "workspace"} <= set(steps["revisions"])
 
-    clone.run("make", *installed, "run")
-    assert made.run("dvc", "params", "diff", "--json").stdout.strip() == "{}"
+    again = clone.run("make", *installed, "run")  # which keeps what the experiment has set
+    assert "params.yaml, models.2wl.shrinkage: 0.3; in the checkout not there" in again.stdout
+    assert yaml.safe_load((made.folder / "params.yaml").read_text())["models"]["2wl"] == {"shrinkage": 0.3}
     assert made.run("git", "status", "--porcelain").stdout == ""
+    assert "CI-B" in again.stdout and "log-loss" in again.stdout

@@ -16,8 +16,8 @@ import torch
 from PIL import Image
 from skimage import data
 
-from flows.local.warm import Warm
 from tests.conftest import ROOT
+from tests.warm import Warm
 from usboost.data.images import EncodedImages, Images
 from usboost.errors import UsboostError
 from usboost.learners.networks import embeddings

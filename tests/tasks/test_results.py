@@ -1,0 +1,111 @@
+"""A dataset's results: seeds put together and taken apart again, and what DVC compares of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+from tasks import results, settings
+from usboost.datasets.prepared import store
+
+ROOT = Path(__file__).parents[2]
+SCORES = {
+    0: {"val": {"f1": 0.5, "log_loss": 1.0}, "test": {"f1": 0.4, "auc": 0.9}},
+    1: {"val": {"f1": 0.7, "log_loss": 2.0}, "test": {"f1": 0.6, "auc": 0.8}},
+}
+
+
+@pytest.fixture(autouse=True)
+def prepared(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data/prepared/ci_a").mkdir(parents=True)
+    card = {"format": store.FORMAT, "profile": "demo", "splits": {}, "views": {}, "encoders": {}}
+    (tmp_path / "data/prepared/ci_a/card.json").write_text(json.dumps(card))
+
+
+def add(seed: int, fingerprint: str = "a", model: str = "2wl", rounds: int = 2) -> None:
+    """Put a made-up fit among the results."""
+    fit = Path(f"fit-{model}-{seed}-{fingerprint}")
+    (fit / "inspection").mkdir(parents=True)
+    (fit / "inspection/kept.json").write_text(f'"{seed} {fingerprint}"')
+    record = {"seed": seed, "fingerprint": fingerprint, "scores": SCORES[seed]}
+    (fit / "record.json").write_text(json.dumps(record))
+    trace = {"seed": seed, "round": range(1, rounds + 1), "f1_val": 0.2, "epsilon": 1.0 + seed}
+    pd.DataFrame(trace).to_parquet(fit / "trace.parquet")
+    pd.DataFrame({"seed": [seed], "label": [1]}).to_parquet(fit / "rows.parquet")
+    results.add("ci_a", model, seed, fit)
+
+
+def seeds(name: str, model: str = "2wl") -> list[int]:
+    return pd.read_parquet(Path("data/results/ci_a") / model / name)["seed"].tolist()
+
+
+def test_seeds_are_put_together_in_order_and_a_new_fit_takes_the_place_of_an_old_one():
+    add(1)
+    add(0)
+    assert [record["seed"] for record in results.records("ci_a", "2wl")] == [0, 1]
+    assert (seeds("trace.parquet"), seeds("rows.parquet")) == ([0, 0, 1, 1], [0, 1])
+    before = Path("data/results/ci_a/2wl/scores.json").read_bytes()
+    assert json.loads(before)["profile"] == "demo"
+    add(1, "b", rounds=3)
+    assert seeds("trace.parquet") == [0, 0, 1, 1, 1]
+    kept = json.loads(Path("data/results/ci_a/2wl/inspection/kept.json").read_text())
+    assert kept == "0 a"  # of seed 0
+    assert results.has("ci_a", "2wl", 1, "b") and results.has("ci_a", "2wl", 0, "a")
+    assert not results.has("ci_a", "2wl", 1, "a") and not results.has("ci_a", "2wl", 2, "a")
+    assert not results.has("ci_a", "lgbm", 0, "a")
+
+
+def test_only_what_a_run_names_is_kept():
+    for model in ("2wl", "lgbm"):
+        add(0, model=model)
+        add(1, model=model)
+    results.keep_only("ci_a", [("2wl", 0)])
+    assert [path.name for path in Path("data/results/ci_a").iterdir()] == ["2wl"]
+    assert (seeds("trace.parquet"), seeds("rows.parquet")) == ([0, 0], [0])
+    written = {path: path.read_bytes() for path in Path("data/results").rglob("*") if path.is_file()}
+    results.keep_only("ci_a", [("2wl", 0)])
+    assert {path: path.read_bytes() for path in Path("data/results").rglob("*") if path.is_file()} == written
+
+
+def test_damaged_results_are_none():
+    add(0)
+    Path("data/results/ci_a/2wl/scores.json").write_text("{")
+    assert results.records("ci_a", "2wl") == []
+
+
+def test_metrics_are_means_over_the_seeds():
+    add(0)
+    add(1)
+    results.write_metrics("ci_a", ["2wl", "lgbm"])
+    assert json.loads(Path("data/metrics/ci_a.json").read_text()) == {
+        "2wl": {"val": {"f1": 0.6, "log_loss": 1.5}, "test": {"f1": 0.5}}
+    }
+    assert results.metrics([{"scores": {"val": {"rmse": 2.0, "mae": 1.0, "r2": 0.5}}}]) == {
+        "val": {"rmse": 2.0, "r2": 0.5}
+    }
+
+
+def test_curves_are_those_of_the_models_kind():
+    loaded = settings.load(ROOT / "params.yaml")
+    for model in ("2wl", "baseline", "lgbm"):
+        add(0, model=model)
+        add(1, model=model)
+    results.write_curves(
+        Path("curves"), [("ci_a", each) for each in ("2wl", "baseline", "lgbm", "1wl_s")], loaded
+    )
+    written = {path.relative_to("curves").as_posix() for path in Path("curves").rglob("*.csv")}
+    assert written == {"steps/ci_a-2wl.csv", "rounds/ci_a-2wl.csv", "rounds/ci_a-baseline.csv"}
+    steps = pd.read_csv("curves/steps/ci_a-2wl.csv")
+    assert steps["epsilon"].tolist() == [1.5, 1.5] and steps["delta"].isna().all()
+    plots = yaml.safe_load((ROOT / "dvc.yaml").read_text())["plots"]
+    assert {place for plot in plots for place in plot} == {
+        f"reports/curves/{kind}" for kind in results.COLUMNS
+    }
+    assert {column for plot in plots for each in plot.values() for column in each["y"]} <= {
+        column for columns in results.COLUMNS.values() for column in columns
+    }
