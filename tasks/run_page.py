@@ -10,6 +10,10 @@ from tasks import tracking
 from tasks.features import features_folder
 from tasks.folders import experiment_folder, prepared_folder, results_folder
 from tasks.identity import Planned
+from usboost.models.colours import own_colour
+
+MLFLOW_RUN_COLOR = "mlflow.runColor"
+"""The tag in which MLflow's pages keep a run's colour; its Python part has no name for it."""
 
 
 def tags(planned: Planned, profile: str, more: Mapping[str, str]) -> dict[str, str]:
@@ -27,6 +31,8 @@ def tags(planned: Planned, profile: str, more: Mapping[str, str]) -> dict[str, s
     given = tracking.lineage(inputs)
     given |= {"dataset": dataset, "model": model, "seed": str(planned.seed), "profile": profile}
     given |= {"title": entry.title, "kind": entry.kind, "task": planned.task.name, **more}
+    given |= {tracking.CURVES: "first" if "order" in entry.figures else "others"}
+    given |= {MLFLOW_RUN_COLOR: colour} if (colour := own_colour(model)) else {}
     about = f"**{entry.title}**, {entry.about}, fitted to `{dataset}` with seed {planned.seed}."
     experiment = more.get("experiment")
     places = {"report": Path("reports/index.html"), "results": results_folder(dataset, model)}
