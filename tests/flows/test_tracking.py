@@ -175,6 +175,8 @@ def test_a_runs_page_begins_with_its_scores(logged: tuple[MlflowClient, list[Run
     run = of(logged[1], "ci_b", "2wl")
     score = run.data.metrics["test/f1"]
     assert run.data.tags["mlflow.note.content"].split("\n")[2].startswith(f"Scores: test: F1 {score:.4f}, ")
+    listed = list(run.data.metrics)
+    assert listed.index("test/f1") < listed.index("val/f1") < listed.index("best_round")
     assert {name for name in run.data.metrics if name.startswith("seconds/")} == {
         *("seconds/fit_U", "seconds/fit_S", "seconds/step", "seconds/total")
     }
