@@ -4,21 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import mlflow
 from mlflow.entities.model_registry import ModelVersion
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
-from tasks import page, tracking
-
-
-def run_address(run_id: str) -> str | None:
-    """Where a browser finds an MLflow run; None while the store is a file that no server shows."""
-    store = mlflow.get_tracking_uri()
-    if not store.startswith("http"):
-        return None
-    experiment = MlflowClient().get_run(run_id).info.experiment_id
-    return f"{store.rstrip('/')}/#/experiments/{experiment}/runs/{run_id}{tracking.TRAINING_VIEW}"
+from tasks import addresses, page
 
 
 def link_run(run_id: str, what: str, tags: Mapping[str, str]) -> None:
@@ -27,7 +17,7 @@ def link_run(run_id: str, what: str, tags: Mapping[str, str]) -> None:
     Parameters
     ----------
     what : the run stands for, e.g. ``ci_a/2wl/seed-0``.
-    tags : as `tracking.lineage` gives them.
+    tags : as `tasks.tracking.lineage` gives them.
     """
     if not page.inside_a_run():
         return
@@ -41,27 +31,35 @@ def link_run(run_id: str, what: str, tags: Mapping[str, str]) -> None:
         sources.append(f"commit `{tags['git.commit'][:10]}`" + " and changes" * (tags["git.dirty"] == "true"))
     origin = ": ".join([f"MLflow run of {what}", *filter(None, [", ".join(sources)])])
     try:
-        address = run_address(run_id)
+        experiment = MlflowClient().get_run(run_id).info.experiment_id
     except (MlflowException, OSError):
         return  # MLflow is away; the fit will say so if it stays away
-    name = page.key("mlflow", what)
-    if address:
-        page.show_link(name, address, f"MLflow run of {what}", origin)
-    else:
-        page.show_text(name, f"MLflow run `{run_id}`; `make ui` shows it", origin)
+    server = addresses.mlflow(run_id)
+    address = server.run(experiment, run_id)
+    _show(
+        server, address, page.key("mlflow", what), f"MLflow run of {what}", f"MLflow run `{run_id}`", origin
+    )
     page.say(f"MLflow run {address or run_id}")
 
 
 def link_version(version: ModelVersion, description: str) -> None:
     """Link a version of a registered model, list its scores, and link the MLflow run that it is of."""
-    store, name = mlflow.get_tracking_uri(), version.name
+    name, server = version.name, addresses.mlflow(version.run_id or "")
     what = f"{name}, version {version.version}"
-    if store.startswith("http"):
-        address = f"{store.rstrip('/')}/#/models/{name}/versions/{version.version}"
-        page.show_link(page.key("model", name), address, what, description)
-    else:
-        page.show_text(page.key("model", name), f"{what}; `make ui` shows it", description)
+    address = server.address and f"{server.address}/#/models/{name}/versions/{version.version}"
+    _show(server, address, page.key("model", name), what, what, description)
     rows = [{"what": key, "value": value} for key, value in sorted(version.tags.items())]
     page.show_table(page.key("model", name, "tags"), rows, what)
     if version.run_id:
         link_run(version.run_id, what, {})
+
+
+def _show(
+    server: addresses.MLflow, address: str | None, key: str, link: str, text: str, description: str
+) -> None:
+    """A link, or while no server shows its page a text that says which will."""
+    if address and server.up:
+        page.show_link(key, address, link, description)
+    else:
+        shows = f"shows it [here]({address})" if address else "shows it"
+        page.show_text(key, f"{text}; `make ui` {shows}", description)

@@ -17,10 +17,10 @@ from tasks.tracking.runs import (
     supersede_kept,
     tracked_run,
 )
-from tasks.tracking.views import TRAINING_VIEW, first_page, view_address
+from tasks.tracking.views import CURVES, first_page
 
 __all__ = [
-    "TRAINING_VIEW",
+    "CURVES",
     "MLflowCallback",
     "Superseded",
     "datasets",
@@ -47,5 +47,4 @@ __all__ = [
     "signature",
     "supersede_kept",
     "tracked_run",
-    "view_address",
 ]

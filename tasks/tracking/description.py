@@ -19,6 +19,7 @@ from mlflow.utils.mlflow_tags import (
     MLFLOW_SOURCE_TYPE,
 )
 
+from tasks import addresses
 from tasks.retry import retry
 
 CONTEXTS = {"train": "train", "val": "validation", "test": "test"}
@@ -41,7 +42,7 @@ def described(
     read = [f"`{path.as_posix()}` ({tags[f'input.{name}']})" for name, path in inputs.items()]
     lines = []  # the page folds all but the first few
     if run_id := tags.get("prefect.flow_run_id"):
-        name, address = tags["prefect.flow_run_name"], _prefect_page(run_id)
+        name, address = tags["prefect.flow_run_name"], addresses.prefect(run_id)
         lines.append("Prefect flow run: " + (f"[{name}]({address})" if address else f"{name} (`{run_id}`)"))
     stage = f"DVC stage: `{tags['stage']}`, of " if "stage" in tags else "Read: "
     lines += [f"Command: `{shlex.join(command)}`", stage + " and ".join(read)]
@@ -53,11 +54,10 @@ def described(
     return {MLFLOW_RUN_NOTE: text, **source, **({MLFLOW_GIT_COMMIT: commit} if commit else {})}
 
 
-def _prefect_page(flow_run_id: str) -> str | None:
-    """Where a browser finds a flow run; None without a server that has pages."""
-    from prefect.utilities.urls import url_for
-
-    return url_for("flow-run", obj_id=flow_run_id)
+def with_scores(described: str, scores: str) -> str:
+    """A description with the scores below its first line: the page's own list begins with the rounds."""
+    first, *rest = described.split("\n")
+    return "\n".join([first, "", f"Scores: {scores}", *rest])
 
 
 def datasets(card: Mapping[str, Any]) -> dict[str, tuple[str, str]]:

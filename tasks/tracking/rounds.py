@@ -26,6 +26,7 @@ from usboost.boosting.stages import STAGES_PER_SHARD, write_stages
 FLUSH_ROUNDS = 50
 FLUSH_SECONDS = 20  # slow rounds show up in the UI all the same
 BATCH = 1000  # metrics in one request, the server's limit
+TIMES = ("step", "total")  # beside those of the weak learners' fits; the others are next to nothing
 RISK = names.of_round("risk_train")  # every round has it
 
 
@@ -80,7 +81,8 @@ class MLflowCallback(Callback):
     def _add(self, round_: Round, known: bool = False) -> None:
         now = int(time.time() * 1000)
         values = {names.of_round(key): value for key, value in round_.metrics.items()}
-        values |= {names.of_round(f"seconds_{part}"): spent for part, spent in round_.seconds.items()}
+        spent = {part: s for part, s in round_.seconds.items() if part.startswith("fit_") or part in TIMES}
+        values |= {names.of_round(f"seconds_{part}"): seconds for part, seconds in spent.items()}
         if not known:
             self._rounds.append([Metric(k, float(v), now, round_.index) for k, v in values.items()])
         if round_.stage is not None:

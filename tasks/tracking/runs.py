@@ -13,9 +13,11 @@ import mlflow
 from mlflow.entities import Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
+from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
 
+from tasks import page
 from tasks.retry import away, retry
-from tasks.tracking import names, views
+from tasks.tracking import description, names, views
 from usboost.errors import UsboostError
 from usboost.files import write_atomically
 
@@ -148,16 +150,19 @@ def log_scores(
     datasets: Mapping[str, tuple[str, str]] | None = None,
     **more: float,
 ) -> None:
-    """Final scores, for the run and for the model that it has logged; numbers of the fit for the run.
+    """Final scores, for the run, its description and the model that it has logged; the fit's numbers.
 
     Parameters
     ----------
     datasets : each split's dataset in MLflow, by name and digest
     """
     now = int(time.time() * 1000)
-    outputs = retry("the run", lambda: MlflowClient().get_run(run_id).outputs)
-    model = outputs.model_outputs[0].model_id if outputs and outputs.model_outputs else None
-    metrics = [Metric(name, float(value), now, 0) for name, value in more.items()]
+    run = retry("the run", lambda: MlflowClient().get_run(run_id))
+    model = run.outputs.model_outputs[0].model_id if run.outputs and run.outputs.model_outputs else None
+    metrics = []
+    scores = dict(
+        sorted(scores.items())
+    )  # the page lists metrics as they come: those of test before those of val
     for split, found in scores.items():
         name, digest = (datasets or {}).get(split, (None, None))
         of = {"model_id": model, "dataset_name": name, "dataset_digest": digest, "run_id": run_id}
@@ -165,4 +170,9 @@ def log_scores(
             Metric(names.of_score(split, metric), float(value), now, 0, **(of if model else {}))
             for metric, value in found.items()
         ]
-    retry("the scores", lambda: MlflowClient().log_batch(run_id, metrics=metrics))
+    metrics += [Metric(name, float(value), now, 0) for name, value in more.items()]
+    note = description.with_scores(run.data.tags.get(MLFLOW_RUN_NOTE, ""), page.scores_in_words(scores))
+    retry(
+        "the scores",
+        lambda: MlflowClient().log_batch(run_id, metrics=metrics, tags=[RunTag(MLFLOW_RUN_NOTE, note)]),
+    )

@@ -9,12 +9,10 @@ import json
 import time
 from collections.abc import Collection, Mapping
 
-import mlflow
 from mlflow.tracking import MlflowClient
 from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
 
-TRAINING_VIEW = "?workflowType=machine_learning"
-"""At the end of an address: MLflow's pages for models, instead of those for language models."""
+from tasks.addresses import TRAINING_VIEW
 
 VIEW = "usboost"
 """The view of an experiment's runs that ours link to."""
@@ -22,8 +20,15 @@ VIEW = "usboost"
 VIEWS = {"classification": VIEW, "regression": f"{VIEW}-numbers"}
 """The same by task."""
 
+CURVES = "curves"
+"""The tag of a run that has ``first`` if its curves are to be seen first, those of 2WL and 2WL2O; and the end
+of the views' names that show curves: MLflow draws those of the first ten runs."""
+
+BOOSTED = "tags.kind = 'boosting'"
+"""The runs that have steps, as MLflow's search takes it."""
+
 SCORES = {
-    "classification": ("test/f1", "test/accuracy", "val/f1", "val/accuracy"),
+    "classification": ("test/f1", "test/log_loss", "test/accuracy", "val/f1", "val/log_loss"),
     "regression": ("test/rmse", "test/r2", "val/rmse"),
 }
 """The columns of scores, by task; before them stand dataset, model and seed."""
@@ -32,44 +37,53 @@ OPEN = ("step", "score", "risk", "test")
 FOLDED = ("val", "fold", "weak_learner", "seconds", "Model metrics", "System metrics")
 """Sections of charts, from the top; MLflow gives the last two to names without a slash and the machine's."""
 
+KIND = ("mlflow.experimentKind", "custom_model_development")
+"""The tag that says that an experiment is one of models. MLflow 3.17 goes by what a browser has chosen."""
+
 _TAG = "mlflow.sharedViewState."
+_NOTE = "One run for each fit: "
 
 
 def keep(experiment_id: str, tags: Mapping[str, str], tasks: Collection[str]) -> None:
-    """Give an experiment the view and a description with links to it, unless it has them.
+    """Give an experiment its kind, the views and a description with links to them; a person's own stay.
 
     Parameters
     ----------
-    tasks : of its runs; each has a view of its own.
+    tasks : of its runs; each has views of its own.
     """
-    client = MlflowClient()
+    wanted = dict([KIND])
     for task in tasks:
-        if _TAG + VIEWS[task] not in tags:
-            shown = state("Scores and steps" + " of numbers" * (task == "regression"), [task])
-            client.set_experiment_tag(experiment_id, _TAG + VIEWS[task], shown)
-    if MLFLOW_RUN_NOTE not in tags:
-        view = VIEWS[next(iter(tasks))]
-        pages = runs_page(experiment_id, view), runs_page(experiment_id, view, charts=True)
-        links = f"[scores]({pages[0]}), [curves]({pages[1]})"
-        client.set_experiment_tag(experiment_id, MLFLOW_RUN_NOTE, f"One run for each fit: {links}.")
+        of = " of numbers" * (task == "regression")
+        wanted[_TAG + VIEWS[task]] = state(f"Scores and steps{of}", task)
+        wanted[f"{_TAG}{VIEWS[task]}-{CURVES}"] = state(f"Curves{of}", task, curves=True)
+    view = VIEWS[next(iter(tasks))]
+    pages = runs_page(experiment_id, view), runs_page(experiment_id, f"{view}-{CURVES}", charts=True)
+    if tags.get(MLFLOW_RUN_NOTE, _NOTE).startswith(_NOTE) and pages[1] not in tags.get(MLFLOW_RUN_NOTE, ""):
+        tags = {name: value for name, value in tags.items() if name != MLFLOW_RUN_NOTE}
+    # these words are read on MLflow's pages for language models, which it opens first
+    choose = "Choose **Model training** at the top left, once, and MLflow opens these."
+    wanted[MLFLOW_RUN_NOTE] = f"{_NOTE}[scores]({pages[0]}), [curves]({pages[1]}). {choose}"
+    for name in wanted.keys() - tags.keys():
+        MlflowClient().set_experiment_tag(experiment_id, name, wanted[name])
 
 
-def state(title: str, tasks: Collection[str], search: str = "") -> str:
+def state(title: str, task: str, *, curves: bool = False) -> str:
     """A saved view as MLflow's pages keep it in a tag.
 
     Parameters
     ----------
-    tasks : those whose scores are shown
-    search : filter of the runs, as MLflow takes it
+    task : whose scores are shown
+    curves : of the runs that have steps, 2WL and 2WL2O first; else all, the newest first
     """
     sections = [
         {"uuid": f"usboost-{name}", "name": name, "display": name in OPEN, "isReordered": True, "columns": 2}
         for name in (*OPEN, *FOLDED)
     ]
     columns = [f"params.`{name}`" for name in ("dataset", "model", "seed")]
-    columns += [f"metrics.`{name}`" for task, names in SCORES.items() if task in tasks for name in names]
+    columns += [f"metrics.`{name}`" for name in SCORES[task]]
     shown = {
-        "searchFilter": search,
+        "searchFilter": BOOSTED if curves else "",
+        **({"orderByKey": f"tags.`{CURVES}`", "orderByAsc": True} if curves else {}),
         "selectedColumns": columns,
         "columnOrder": columns,
         "columnWidths": dict.fromkeys(columns, 90),
@@ -94,16 +108,3 @@ def first_page(store: str, profile: str) -> str:
         return f"#/experiments{TRAINING_VIEW}"
     made = [view for view in VIEWS.values() if _TAG + view in found.tags]
     return runs_page(found.experiment_id, *made[:1])
-
-
-def view_address(experiment_id: str, name: str, search: str, tasks: Collection[str]) -> str | None:
-    """Save a view of some of an experiment's runs; where a browser finds their curves.
-
-    None while the store is a file that no server shows.
-    """
-    server = mlflow.get_tracking_uri()
-    if not server.startswith("http"):
-        return None
-    view = f"{VIEW}-{name}"
-    MlflowClient().set_experiment_tag(experiment_id, _TAG + view, state(name, tasks, search))
-    return f"{server.rstrip('/')}/{runs_page(experiment_id, view, charts=True)}"

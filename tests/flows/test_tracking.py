@@ -12,14 +12,17 @@ from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
 
 from flows.local import runtime
-from tasks import tracking
+from flows.local.warm import Warm
+from tasks import addresses, tracking
 from tasks.tracking import names, views
 from tests.conftest import make_views
 from tests.flows.conftest import Workspace
+from tests.flows.test_outages import Server
 from usboost.boosting.rounds import Round
 from usboost.data.views import Views
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
+from usboost.models.colours import own_colour
 from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
 
 pytestmark = pytest.mark.slow
@@ -140,6 +143,7 @@ def test_the_list_has_the_columns_that_it_shows(logged: tuple[MlflowClient, list
         "metrics.`val/f1`",
     ):
         assert part in shown["selectedColumns"]
+    assert shown["selectedColumns"][3:5] == ["metrics.`test/f1`", "metrics.`test/log_loss`"]
     sections = [section["name"] for section in shown["compareRunSections"]]
     assert sections[:2] == ["step", "score"]
     # the monitor's runs are in an experiment of their own
@@ -149,11 +153,84 @@ def test_the_list_has_the_columns_that_it_shows(logged: tuple[MlflowClient, list
     assert views.runs_page(experiment.experiment_id) in experiment.tags["mlflow.note.content"]
 
 
+def test_the_curves_are_those_of_runs_with_steps(logged: tuple[MlflowClient, list[Run]]) -> None:
+    """Asked for as MLflow's page asks: 2WL and 2WL2O are the first ten, which it draws."""
+    client, runs = logged
+    run = of(runs, "ci_b", "2wl")
+    experiment = client.get_experiment(run.info.experiment_id)
+    view = json.loads(json.loads(experiment.tags["mlflow.sharedViewState.usboost-curves"])["state"])
+    order = f"{view['orderByKey']} {'ASC' if view['orderByAsc'] else 'DESC'}"
+    other = client.create_run(experiment.experiment_id, tags={"kind": "boosting", tracking.CURVES: "others"})
+    found = client.search_runs([experiment.experiment_id], view["searchFilter"], order_by=[order])
+    client.delete_run(other.info.run_id)
+    assert found[-1].info.run_id == other.info.run_id  # although it is the newest
+    assert {each.data.params["model"] for each in found[:-1]} == {"2wl"}
+    assert all("step/epsilon" in each.data.metrics for each in found[:-1])
+    page = views.runs_page(experiment.experiment_id, "usboost-curves", charts=True)
+    assert page in experiment.tags["mlflow.note.content"]
+
+
+def test_a_runs_page_begins_with_its_scores(logged: tuple[MlflowClient, list[Run]]) -> None:
+    """In its description; and its list, which has metrics as they came, has them before the whole fit's."""
+    run = of(logged[1], "ci_b", "2wl")
+    score = run.data.metrics["test/f1"]
+    assert run.data.tags["mlflow.note.content"].split("\n")[2].startswith(f"Scores: test: F1 {score:.4f}, ")
+    listed = list(run.data.metrics)
+    assert listed.index("test/f1") < listed.index("val/f1") < listed.index("best_round")
+    assert {name for name in run.data.metrics if name.startswith("seconds/")} == {
+        *("seconds/fit_U", "seconds/fit_S", "seconds/step", "seconds/total")
+    }
+
+
+def test_a_run_has_the_colour_of_its_model(logged: tuple[MlflowClient, list[Run]]) -> None:
+    for model in ("2wl", "lgbm"):
+        assert of(logged[1], "ci_b", model).data.tags["mlflow.runColor"] == own_colour(model)
+
+
+def test_a_run_is_linked_where_its_store_is_served(
+    reproduced: Workspace,
+    logged: tuple[MlflowClient, list[Run]],
+    warm_flows: Warm,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With a store that is a file: at the port of `make ui`, unless another store's server has it."""
+    run = of(logged[1], "ci_b", "2wl")
+    known, experiment = run.info.run_id, run.info.experiment_id
+    server = Server(Path(reproduced.environment["USBOOST_HOME"]), warm_flows)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{server.folder}/mlflow.db")
+    monkeypatch.setenv("USBOOST_MLFLOW_PORT", str(server.port))
+    page = f"{server.url}/#/experiments/{experiment}/runs/{known}?workflowType=machine_learning"
+    found = addresses.mlflow(known)
+    assert (found.up, found.run(experiment, known)) == (False, page)
+    server.start()
+    try:
+        found = addresses.mlflow(known)
+        assert (found.up, found.run(experiment, known)) == (True, page)
+        other = addresses.mlflow("0" * 32)
+        assert (other.up, other.run(experiment, known)) == (False, None)
+    finally:
+        server.end()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://mlflow.example.org/team/")
+    assert addresses.mlflow(known) == ("https://mlflow.example.org/team", True)
+
+
 def test_a_view_that_a_person_changed_stays(store) -> None:
     made = tracking.experiment_id("kept")
-    MlflowClient().set_experiment_tag(made, "mlflow.sharedViewState.usboost", "mine")
+    for tag in ("mlflow.sharedViewState.usboost", "mlflow.note.content"):
+        MlflowClient().set_experiment_tag(made, tag, "mine")
     assert tracking.experiment_id("kept") == made
-    assert mlflow.get_experiment(made).tags["mlflow.sharedViewState.usboost"] == "mine"
+    tags = mlflow.get_experiment(made).tags
+    assert tags["mlflow.sharedViewState.usboost"] == tags["mlflow.note.content"] == "mine"
+
+
+def test_an_experiment_of_before_gets_what_it_has_not(store) -> None:
+    made = mlflow.create_experiment("before")
+    old = "One run for each fit: [scores](#/experiments/1), [curves](#/experiments/1)."
+    MlflowClient().set_experiment_tag(made, "mlflow.note.content", old)
+    tracking.experiment_id("before")
+    tags = mlflow.get_experiment(made).tags
+    assert views.runs_page(made, "usboost-curves", charts=True) in tags["mlflow.note.content"]
+    assert {"mlflow.sharedViewState.usboost-curves", "mlflow.experimentKind"} <= set(tags)
 
 
 def test_runs_of_a_number_have_a_view_of_their_scores(store) -> None:

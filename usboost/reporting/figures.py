@@ -23,6 +23,7 @@ from matplotlib.ticker import MaxNLocator
 from usboost.errors import UsboostError
 from usboost.evaluation.names import metric_name
 from usboost.models import zoo
+from usboost.models.colours import OTHERS
 from usboost.models.entry import Look
 
 # {model: long frame as `results.read_trace` returns it}
@@ -90,17 +91,8 @@ class _Look:
         return cls(look.colour, look.marker, _DASHED if look.dashed else "-")
 
 
-# for models that the catalogue gives no look; its looks are Okabe and Ito's colours, too
-_OTHER_LOOKS = (
-    _Look("#882255", "X", _DOTTED),
-    _Look("#44aa99", "p", _DOTTED),
-    _Look("#999933", "h", _DOTTED),
-    _Look("#6a3fb5", "*", _DOTTED),
-    _Look("#cc6677", "P", _DOTTED),
-    _Look("#117733", "<", _DOTTED),
-    _Look("#3aa0d8", ">", _DOTTED),
-    _Look("#a0522d", "8", _DOTTED),
-    _Look("#444444", "H", _DOTTED),
+_OTHER_LOOKS = tuple(
+    _Look(colour, marker, _DOTTED) for colour, marker in zip(OTHERS, "Xph*P<>8H", strict=True)
 )
 
 
