@@ -12,12 +12,12 @@ from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
 
 from flows.local import runtime
-from flows.local.warm import Warm
 from tasks import addresses, tracking
 from tasks.tracking import names, views
 from tests.conftest import make_views
 from tests.flows.conftest import Workspace
 from tests.flows.test_outages import Server
+from tests.warm import Warm
 from usboost.boosting.rounds import Round
 from usboost.data.views import Views
 from usboost.learners.networks.learner import NetworkLearner
