@@ -303,6 +303,7 @@ def test_ties_are_said_and_so_is_a_model_worse_than_the_prior(tmp_path: Path) ->
         "Its probabilities are worse than the prior’s: log-loss 1.8500 against 1.0986 on the test split."
         in text
     )
+    assert "test log-loss above 1.0986: Baseline, 2WL and LightGBM on all." in text
     text = _Page(_page(tmp_path, ["ct"], ["1wl_s"], {"demo"}, cards={"ct": card})).text
     assert "tie at" not in text and "worse than the prior" not in text
 

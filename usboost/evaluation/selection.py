@@ -62,6 +62,11 @@ def prior_log_loss(card: Mapping[str, Any], split: str) -> float | None:
         return None
 
 
+def worse_than_prior(log_loss: float, prior: float) -> bool:
+    """Whether a log-loss is above the prior's, by more than rounding."""
+    return log_loss > prior + 1e-9
+
+
 def probability_note(val: Scores, test: Scores, card: Mapping[str, Any]) -> str:
     """A sentence on a model whose probabilities are worse than the prior's; empty for any other.
 
@@ -72,7 +77,7 @@ def probability_note(val: Scores, test: Scores, card: Mapping[str, Any]) -> str:
     worse = []
     for scores, split, name in ((val, "val", "validation"), (test, "test", "test")):
         mine, prior = scores.get(TIE_BREAKER), prior_log_loss(card, split)
-        if mine is not None and prior is not None and mine > prior:
+        if mine is not None and prior is not None and worse_than_prior(mine, prior):
             worse.append(f"{number(mine)} against {number(prior)} on the {name} split")
     return f"Its probabilities are worse than the prior’s: log-loss {', '.join(worse)}." if worse else ""
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from usboost.datasets.prepared.store import task_of
 from usboost.evaluation import selection
-from usboost.evaluation.names import f1_of, metric_name
+from usboost.evaluation.names import f1_of, metric_name, number
 from usboost.evaluation.statistics import LEVEL
 from usboost.evaluation.task import TASKS
 from usboost.models import zoo
@@ -58,6 +58,7 @@ def render(
     roles, classes = card.get("roles", {}), list(map(str, card.get("classes", [])))
     label, profile = str(roles.get("label", "the label")), str(card.get("profile", ""))
     demo, made = profile == "demo", origin_rows(origins or {})
+    prior = selection.prior_log_loss(card, "test")
     constant = task.constant(rows[0]) if rows is not None else None
     template = environment().get_template("own_data.html.j2")
     return template.render(
@@ -81,6 +82,14 @@ def render(
         if best
         else "",
         best=_shown(best, shown) if best else None,
+        prior=prior and number(prior),
+        worse=[
+            each.model
+            for each in found
+            if prior
+            and "log_loss" in each.test
+            and selection.worse_than_prior(each.test["log_loss"][0], prior)
+        ],
         standings=[_shown(each, shown) for each in found],
         no_auc="auc" in shown
         and bool(found)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from usboost.evaluation import selection
 from usboost.evaluation.names import metric_name, number
 from usboost.evaluation.statistics import LEVEL
 from usboost.models import zoo
@@ -91,7 +92,7 @@ def render(
             test=_table(frame, datasets, rows, "test", published=not demo),
             validation=_table(frame, datasets, rows, "val", published=False),
             details={
-                d: _details(part, len(cards.get(d, {}).get("classes") or ()))
+                d: _details(part, cards.get(d, {}))
                 for d in datasets
                 if not (part := frame[frame["dataset"] == d]).empty
             },
@@ -165,24 +166,33 @@ def _table(
     }
 
 
-def _details(frame: pd.DataFrame, classes: int) -> dict[str, Any]:
-    """One dataset's test split: per model, every metric and the cost, in named columns."""
+def _details(frame: pd.DataFrame, card: Mapping[str, Any]) -> dict[str, Any]:
+    """One dataset's test split: per model, every metric and the cost, in named columns.
+
+    With them come the models whose log-loss is above the prior's.
+    """
+    prior, worse = selection.prior_log_loss(card, "test"), list[str]()
+    classes = card.get("classes")
     metrics = list(frame.loc[frame["split"] == "test", "metric"].unique())
     columns = {metric: metric_name(metric) for metric in metrics}
     if "f1_tuned" in columns:  # of two classes only
         columns |= {"f1": "F1 at threshold 0.5", "f1_tuned": "F1 at tuned threshold"}
-    elif classes > 2 and "f1" in columns:
+    elif isinstance(classes, list) and len(classes) > 2 and "f1" in columns:
         columns["f1"] = "macro F1"
     cells: dict[str, dict[str, tuple[str, str]]] = {model: {} for model in frame["model"].unique()}
     for metric in metrics:
         for row in table3(frame, "test", metric).itertuples():
             if row.value_seeds:
                 cells[row.model][metric] = (number(row.value_mean), spread(row.value_std, 4))
+                if metric == "log_loss" and prior and selection.worse_than_prior(row.value_mean, prior):
+                    worse.append(row.model)
     fits = frame.drop_duplicates(["model", "seed"]).groupby("model", sort=False)
     for key, digits in (("rounds", 0), ("fit_seconds", 1)):
         for model, mean in fits[key].mean().dropna().items():
             cells[str(model)][key] = (f"{mean:,.{digits}f}", "")
     return {
+        "prior": prior and number(prior),
+        "worse": worse,
         "columns": columns | {"rounds": "rounds", "fit_seconds": "fit, s"},
         "rows": [{"name": zoo.title(model), "cells": found} for model, found in cells.items()],
     }

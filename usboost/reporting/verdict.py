@@ -48,7 +48,9 @@ def _verdict(
     part = frame[frame["dataset"] == dataset]
     of_fit = part[(part["model"] == fit[0]) & (part["seed"] == fit[1])]
     val, test = (_scores(of_fit, split) for split in ("val", "test"))
-    means = part[(part["split"] == "test") & (part["metric"] == metric)].groupby("model")["value"].mean()
+    means = (
+        part[(part["split"] == "test") & (part["metric"] == metric)].groupby("model")["value"].mean().dropna()
+    )
     others = {
         model: found[1]
         for model in REFERENCES
