@@ -17,8 +17,11 @@ from usboost.reporting.results import chosen, tied
 from usboost.reporting.rows import read_rows
 from usboost.reporting.standing import compared
 
-REFERENCES = (zoo.BASELINE, "lgbm", "prior")
-"""The models that every dataset's best is compared with."""
+RIVALS = (zoo.BASELINE, "lgbm")
+"""The models that every dataset's best is compared with and tested against."""
+
+REFERENCES = (*RIVALS, "prior")
+"""With them the one whose score is shown only: that a model differs from the prior is no news."""
 
 
 def verdicts(
@@ -58,8 +61,7 @@ def _verdict(
     }
     rows = {}
     if results is not None:
-        # that a model differs from the prior is no news
-        tried = [fit, *(each for each in others.items() if each[0] != "prior")]
+        tried = [fit, *((model, seed) for model, seed in others.items() if model in RIVALS)]
         rows = {each: read_rows(results, dataset, *each) for each in tried}
     p = {model: each for (model, _), (_, each) in compared(rows, fit, metric).items()} if rows else {}
     return {
