@@ -65,7 +65,8 @@ def promote(dataset: str, model: str, metric: str) -> Decision:
     metric = task.chooses if metric == "auto" else check_metric(metric, task.metrics)
     data = tracking.digest(prepared_folder(dataset))
     fits = _candidates(dataset, model, metric, data)
-    candidate = selection.best(((run, scores_of(_scores(run), "val")) for run in fits), metric)
+    scored = [(run, scores_of(_scores(run), "val")) for run in fits]
+    candidate = selection.best(scored, metric)
     if candidate is None:
         raise UsboostError(
             f"no fit of {dataset} has a {metric} on the validation split; choose another with --metric"
@@ -76,8 +77,15 @@ def promote(dataset: str, model: str, metric: str) -> Decision:
         f"{candidate.info.run_name}: {metric} {number(scores[f'val_{metric}'])} on the validation split, "
         f"{number(scores[f'test_{metric}'])} on the test split"
     )
+    tied = {run.data.tags["model"] for run in selection.tied(scored, metric)}
+    card = store.read_card(prepared_folder(dataset))
+    notes = (
+        selection.tie_note(len(tied), metric, scores[f"val_{metric}"]),
+        selection.probability_note(scores_of(scores, "val"), scores_of(scores, "test"), card),
+    )
+    noted = "".join(f". {note.removesuffix('.')}" for note in notes if note)
     if holder is not None and holder.run_id == candidate.info.run_id:
-        return Decision(name, False, f"{outcome}; it is the {ALIAS} already")
+        return Decision(name, False, f"{outcome}; it is the {ALIAS} already{noted}")
     if holder is not None and holder.tags.get("data") == data:
         held = scores_of({key: float(holder.tags[key]) for key in holder.tags if key in scores}, "val")
         if metric in held:
@@ -89,8 +97,8 @@ def promote(dataset: str, model: str, metric: str) -> Decision:
         outcome += f"; version {holder.version} was scored on other data"
     version = _register(name, candidate, data)
     MlflowClient().set_registered_model_alias(name, ALIAS, version.version)
-    tracking.describe_version(version, candidate, dataset, ALIAS, outcome)
-    return Decision(name, True, f"{outcome}; version {version.version} is the {ALIAS} now")
+    tracking.describe_version(version, candidate, dataset, ALIAS, outcome + noted)
+    return Decision(name, True, f"{outcome}; version {version.version} is the {ALIAS} now{noted}")
 
 
 def scores_of(metrics: Mapping[str, float], split: str) -> dict[str, float]:

@@ -181,3 +181,23 @@ def test_the_pages_commands_serve_it_and_a_row_may_have_gaps(promoted: Workspace
     pd.testing.assert_frame_equal(answer[probabilities], expected[probabilities], rtol=1e-6)
     assert gaps["label"] in {name.removeprefix("p_") for name in probabilities}
     assert sum(gaps[name] for name in probabilities) == pytest.approx(1)
+
+
+LEVEL = """
+import sys
+from mlflow.tracking import MlflowClient
+for run, loss in zip(sys.argv[1].split(","), (9.0, 8.0)):
+    for name, value in (("val/f1", 0.9), ("val/log_loss", loss), ("test/log_loss", loss)):
+        MlflowClient().log_metric(run, name, value)
+"""
+
+
+def test_a_tie_and_probabilities_worse_than_the_priors_are_said(promoted: Workspace) -> None:
+    """The last test: it changes the scores in MLflow."""
+    fits = {model: read_cell(promoted.folder / "data/results", "custom", model).seeds[0] for model in MODELS}
+    ids = ",".join(fits[model].made["mlflow_run"] for model in MODELS)
+    promoted.run(sys.executable, "-c", LEVEL, ids, **store(promoted))
+    said = promoted.flow("promote", "custom").stdout
+    assert "2 models tie at validation F1 0.9000; the lowest validation log-loss breaks the tie" in said
+    assert "worse than the prior’s: log-loss 8.0000 against " in said
+    assert f"custom {MODELS[1]} seed 0: f1 0.9000" in said

@@ -10,6 +10,7 @@ import pytest
 
 from tests.reporting import MODELS, write_results
 from usboost.errors import UsboostError
+from usboost.models import zoo
 from usboost.reporting import figures
 from usboost.reporting.results import read_trace
 
@@ -76,6 +77,32 @@ def test_one_step_is_enough_for_the_step_figure() -> None:
     upper, lower = (len(ax.get_lines()) for ax in figure.axes)
     assert upper > lower == len(figure.axes[1].lines)
     assert _legend(figure) == ["1WL_U"]
+
+
+def test_no_two_models_of_a_figure_have_the_same_colour() -> None:
+    models = [*zoo.CATALOGUE, *(f"mine_{k}" for k in range(12))]
+    figure = figures.performance({model: _trace(0, 3) for model in models}, "CT")
+    colours = [line.get_color() for line in figure.axes[0].get_lines()[::2]]
+    assert len(colours) == len(models) == len(set(colours))
+
+
+def test_a_long_model_does_not_rule_the_axes() -> None:
+    traces = {"baseline": _trace(0, 10), "lgbm": _trace(0, 300)}
+    traces = {model: trace.assign(risk_val=0.5) for model, trace in traces.items()}
+    for figure in (figures.performance(traces, "CT"), figures.risk(traces, "CT")):
+        assert figure.axes[-1].get_xscale() == "log" and "logarithmic" in figure.axes[-1].get_xlabel()
+    del traces["lgbm"]
+    assert figures.performance(traces, "CT").axes[0].get_xscale() == "linear"
+
+
+@pytest.mark.parametrize(("model", "bound"), [("2wl2o", -100.0), ("2wl", 10.0), ("crossed", 0.05 * 2.0)])
+def test_a_step_at_the_bound_of_its_search_is_marked(model: str, bound: float) -> None:
+    trace = _trace(0, 5).assign(epsilon=[0.3, 0.4, bound, 0.2, 0.1001], delta=0.3)
+    figure = figures.steps({model: trace}, "CT")
+    assert _legend(figure)[-1] == "step at search bound"
+    rings = [line for line in figure.axes[0].get_lines() if line.get_markerfacecolor() == "none"]
+    assert [np.asarray(ring.get_xydata()).tolist() for ring in rings] == [[[3.0, bound]]]
+    assert len(_legend(figures.steps({model: trace.assign(epsilon=0.3)}, "CT"))) == 1
 
 
 def test_long_traces_are_thinned_to_their_ends() -> None:

@@ -61,7 +61,7 @@ def test_validation_chooses_and_test_reports(results: Path) -> None:
     ]
     page = _Page(_report(results, datasets=["custom"]).read_text())
     assert page.heads["h1"] == "Your data: predicting <i>kind"
-    assert "Predicts best Linear + trees" in page.text
+    assert "Selected (validation F1 0.900) Linear + trees" in page.text
     assert "models:/usboost-own-custom@champion" in page.text
     assert "Demo data" not in page.text
 
@@ -72,7 +72,7 @@ def test_the_papers_page_chooses_by_validation_too(tmp_path: Path) -> None:
     html = write_report(
         tmp_path / "results", tmp_path, tmp_path / "out", datasets=["ct"], models=("baseline", "2wl")
     ).read_text()
-    assert "Chosen on CT Baseline" in _Page(html).text
+    assert "Selected on CT (validation F1 0.9000) Baseline" in _Page(html).text
     assert re.findall(r'class="first best">([^<]+)<', html) == ["0.5000", "0.9000"]  # of each split
 
 
@@ -96,8 +96,24 @@ def test_differences_have_intervals_and_a_test(results: Path) -> None:
         assert not each.within_noise and each.p_holm and each.p_holm < 0.05
         assert each.difference and each.difference[0] > each.difference[1] > 0
     text = _Page(_report(results, datasets=["custom"]).read_text()).text
-    assert "ahead of LightGBM on S and Baseline by more than noise" in text
+    assert "ahead of LightGBM on S and Baseline; statistically significant" in text
     assert "Its difference from 2WL is within noise" in text
+
+
+def test_a_tie_and_probabilities_worse_than_the_priors_are_said(results: Path) -> None:
+    for model, loss in (("baseline", 0.3), ("2wl", 0.1)):
+        scores = {"val": {"f1": 1.0, "log_loss": loss}, "test": {"f1": 0.9, "log_loss": 0.2}}
+        write_cell(results, "custom", model, [fit(0, 0.5) | {"scores": scores}], "own")
+    counts = {"no": 59, "<b>yes": 1}  # the rows' own log-loss is 0.335
+    splits = {split: {"rows": 60, "classes": counts} for split in ("train", "val", "test")}
+    write_card(results.parent / "prepared", "custom", "own", classes=list(counts), splits=splits, columns={})
+    text = _Page(_report(results, datasets=["custom"]).read_text()).text
+    assert "Selected (validation F1 1.000) 2WL" in text
+    assert "2 models tie at validation F1 1.0000; the lowest validation log-loss breaks the tie." in text
+    assert re.search(
+        r"worse than the prior’s: log-loss 0\.1000 against 0\.08\d\d on the validation split, ", text
+    )
+    assert "The largest class has 50" in text
 
 
 def test_what_was_read_and_what_made_it(results: Path) -> None:
@@ -108,7 +124,7 @@ def test_what_was_read_and_what_made_it(results: Path) -> None:
     origin = Origin("boosting@custom-2wl", {"prepared": "md5:" + "0" * 32}, runs)
     html = _report(results, datasets=["custom"], origins={("custom", "2wl", 0): origin}).read_text()
     page = _Page(html)
-    for piece in ("1,200 to train on", "Numbers age", "Categories shop", "Not read id", "<b>yes"):
+    for piece in ("1,200 training", "Numbers age", "Categories shop", "Not read id", "<b>yes"):
         assert piece in page.text
     links = [attrs["href"] for tag, attrs in page.tags if tag == "a" and attrs["href"]]
     assert [link for link in links if not link.startswith("#")] == [runs[0].address]
@@ -125,7 +141,7 @@ def test_two_reports_lead_to_each_other(results: Path) -> None:
     assert 'href="paper.html"' in own.read_text() and 'href="index.html"' in paper.read_text()
     assert " on CT" not in _Page(own.read_text()).text
     alone = write_report(results, results, results.parent / "alone", datasets=["ct"], models=("baseline",))
-    assert "Chosen on CT" in _Page(alone.read_text()).text and not alone.with_name("paper.html").exists()
+    assert "Selected on CT" in _Page(alone.read_text()).text and not alone.with_name("paper.html").exists()
 
 
 def test_results_of_earlier_versions_have_no_intervals(results: Path) -> None:
@@ -181,8 +197,11 @@ def test_of_a_number_the_lowest_rmse_is_chosen_and_a_lead_is_positive(numbers: P
     html = _report(numbers, datasets=["custom"]).read_text()
     text = _Page(html).text
     for said in (
-        *("Your data: predicting price", "has the best RMSE on the validation rows, 1,000.0,"),
-        *("ahead of LightGBM on S and Baseline by more than noise", "RMSE and MAE are in the units of price"),
+        *("Your data: predicting price", "is selected: validation RMSE 1,000.0."),
+        *(
+            "ahead of LightGBM on S and Baseline; statistically significant",
+            "RMSE and MAE are in the units of price",
+        ),
         *("Always these rows’ mean", "Predicted against true", "Residuals", "Prediction intervals"),
         *("1,600.0 below the prediction to 1,700.0 above it", "Validation RMSE against runtime"),
         "Risk per round",

@@ -72,8 +72,8 @@ _ENTRIES = (
         "boosting",
         _BOTH,
         {"step": "fixed"},
-        # a fixed-step model has the colour of its searched one
-        look=Look("#0072b2", "o", dashed=True),
+        # a fixed-step model has a paler colour than its searched one, and the same marker
+        look=Look("#56b4e9", "o", dashed=True),
         figures=("steps",),
     ),
     Entry(
@@ -96,7 +96,7 @@ _ENTRIES = (
         _BOTH,
         {"target": "second_order", "step": "fixed"},
         tasks=_CLASSES,
-        look=Look("#d55e00", "^", dashed=True),
+        look=Look("#f2a07b", "^", dashed=True),
         figures=("steps",),
         caveat="With both steps fixed, the published second-order target is about a tenth of the first-order "
         "one and is then multiplied by the same step, so the model moves about ten times less per round than "
@@ -133,7 +133,7 @@ _ENTRIES = (
     Entry(
         "lgbm",
         "LightGBM on all",
-        "LightGBM on everything, pictures as frozen embeddings",
+        "LightGBM on everything, images as frozen embeddings",
         "lightgbm",
         changes={"views": ("U", "S")},
         compared=True,
@@ -142,7 +142,7 @@ _ENTRIES = (
     Entry(
         "logistic",
         "Logistic regression",
-        "logistic regression on everything, pictures as frozen embeddings",
+        "logistic regression on everything, images as frozen embeddings",
         "linear",
         changes={"views": ("U", "S")},
         tasks=_CLASSES,
@@ -152,7 +152,7 @@ _ENTRIES = (
     Entry(
         "ridge",
         "Ridge regression",
-        "ridge regression on everything, pictures as frozen embeddings",
+        "ridge regression on everything, images as frozen embeddings",
         "linear",
         changes={"views": ("U", "S")},
         tasks=_NUMBERS,
@@ -162,7 +162,7 @@ _ENTRIES = (
     Entry(
         "forest",
         "Random forest",
-        "a random forest on everything, pictures as frozen embeddings",
+        "a random forest on everything, images as frozen embeddings",
         "forest",
         changes={"views": ("U", "S")},
         compared=True,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import colorsys
 import io
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import cycle
 from typing import Any
 
 import matplotlib as mpl
@@ -18,8 +20,9 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, NullFormatter, SymmetricalLogLocator
 
+from usboost.boosting.steps import Bayes, Newton
 from usboost.errors import UsboostError
 from usboost.evaluation.names import metric_name
 from usboost.models import zoo
@@ -43,6 +46,8 @@ _DARK = {
     "#0072b2": "#4d9fd6",
     "#7a828e": "#98a1ad",
     "#882255": "#c9669a",
+    "#332288": "#8f84e0",
+    "#444444": "#b0b0b0",
     "#ffffff": "#14181e",
 }
 _STYLE: dict[Any, Any] = {
@@ -71,7 +76,9 @@ _STYLE: dict[Any, Any] = {
 _SIZE = {1: (5.0, 3.7), 2: (5.0, 4.5)}  # inches, by number of panels
 BELOW = 0.55  # inches, ticks and the label of an axis
 LINE = 0.22  # inches, of a legend
+_FEW_LINES = 3  # of a legend, beyond which the figure grows
 _SHORT = 180  # seconds of runtime, below which they are not shown as minutes
+_DWARFS = 5  # times the smallest of several
 _POINTS = 300  # of one line; more cannot be seen and would only fatten the page
 
 
@@ -91,9 +98,7 @@ class _Look:
         return cls(look.colour, look.marker, _DASHED if look.dashed else "-")
 
 
-_OTHER_LOOKS = tuple(
-    _Look(colour, marker, _DOTTED) for colour, marker in zip(OTHERS, "Xph*P<>8H", strict=True)
-)
+_OTHER_LOOKS = tuple(_Look(colour, marker, _DOTTED) for colour, marker in zip(OTHERS, cycle("Xph*P<>8H")))
 
 
 def first_second_order(traces: Traces, title: str, **lines: Any) -> Figure:
@@ -162,7 +167,9 @@ def performance(
             _curves(ax, trace.assign(runtime=trace["seconds"] / unit), "runtime", column, _look(model, shown))
         ax.set_xlabel("runtime, seconds" if unit == 1 else "runtime, minutes")
         ax.set_ylabel(f"{metric_name(score)}, validation")
-        ax.set_xlim(left=0)
+        ends = [trace["seconds"].max() / unit for trace in shown.values()]
+        if not _logarithmic(ax, ends):
+            ax.set_xlim(left=0)
         _legend(fig, shown, extra)
     return fig
 
@@ -170,9 +177,12 @@ def performance(
 def steps(traces: Traces, title: str) -> Figure:
     """The steps per round: ε of the network on U above, δ of the tree on S below; 0 is marked.
 
+    A ring marks a step that is as long as the search allows. Where one model's steps dwarf another's, the
+    axis is logarithmic beyond ±1.
+
     A model without a finite step is left out; `NothingToDraw` if none is left.
     """
-    return _per_round(traces, title, {"epsilon": "ε, network on U", "delta": "δ, tree on S"}, zero=True)
+    return _per_round(traces, title, {"epsilon": "ε, network on U", "delta": "δ, tree on S"}, steps=True)
 
 
 def risk(traces: Traces, title: str) -> Figure:
@@ -193,21 +203,60 @@ def risk_others(traces: Traces, title: str) -> Figure:
     return risk(_only(traces, lambda model: not _papers_loss(model)), title)
 
 
-def _per_round(traces: Traces, title: str, panels: Mapping[str, str], *, zero: bool = False) -> Figure:
+def _per_round(traces: Traces, title: str, panels: Mapping[str, str], *, steps: bool = False) -> Figure:
     shown = _with_finite(traces, *((column,) for column in panels))
     with mpl.rc_context(_STYLE):
         fig, axes = _canvas(title, len(panels))
+        extra: dict[str, Line2D] = {}
         for ax, (column, label) in zip(axes, panels.items(), strict=True):
             ax.set_ylabel(label)
-            if zero:
+            there = {model: trace for model, trace in shown.items() if column in trace}
+            for model, trace in there.items():
+                _curves(ax, trace, "round", column, _look(model, shown))
+            if steps:
                 ax.axhline(0, color=MUTED, linewidth=0.8, zorder=1.5)
-            for model, trace in shown.items():
-                if column in trace:
-                    _curves(ax, trace, "round", column, _look(model, shown))
+                if _apart(trace[column].abs().max() for trace in there.values()):
+                    ax.set_yscale("symlog", linthresh=1)
+                    ax.yaxis.set_major_locator(SymmetricalLogLocator(base=10, linthresh=1))
+                    ax.yaxis.set_major_formatter("{x:g}")
+                for model, trace in there.items():
+                    ends = trace[_at_bound(model, trace[column])]
+                    if not ends.empty:
+                        ring: dict[str, Any] = {"markerfacecolor": "none", "markersize": 10, "clip_on": False}
+                        (line,) = ax.plot(ends["round"], ends[column], "o", color=INK, **ring)
+                        extra["step at search bound"] = line
         axes[-1].set_xlabel("round")
-        axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
-        _legend(fig, shown, {})
+        if not _logarithmic(axes[-1], [trace["round"].max() for trace in shown.values()]):
+            axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
+        _legend(fig, shown, extra)
     return fig
+
+
+def _apart(sizes: Iterable[float]) -> bool:
+    """Whether the largest of some sizes would leave the smallest no room on a common axis."""
+    known = [size for size in sizes if size > 0]
+    return bool(known) and max(known) > _DWARFS * min(known)
+
+
+def _logarithmic(ax: Axes, ends: Sequence[float]) -> bool:
+    """Make the x axis logarithmic if one model's line is so long that another's would hardly be seen."""
+    if not _apart(ends):
+        return False
+    ax.set_xscale("log")
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.xaxis.set_minor_formatter(NullFormatter())
+    ax.set_xlabel(f"{ax.get_xlabel()} (logarithmic)")
+    return True
+
+
+def _at_bound(model: str, steps: pd.Series) -> pd.Series:
+    """Which steps are as long as a model's search allows, by the rules' bounds and the catalogue's."""
+    changes = zoo.CATALOGUE[model].changes if model in zoo.CATALOGUE else {}
+    longest = {Newton.limit, *Bayes.bounds}
+    longest |= {changes.get("newton", {}).get("limit", 0.0), *changes.get("bayes", {}).get("bounds", ())}
+    bounds = [bound * size for bound in longest - {0.0} for size in (1.0, changes.get("shrinkage", 1.0))]
+    near = np.isclose(steps.abs().to_numpy()[:, None], bounds, rtol=1e-9, atol=0)
+    return pd.Series(near.any(axis=1), steps.index)
 
 
 def to_svg(fig: Figure) -> str:
@@ -317,7 +366,11 @@ def _look(model: str, shown: Traces) -> _Look:
     # the same in all figures of a page, whichever models each shows
     others = [name for name, entry in zoo.CATALOGUE.items() if not entry.look and not entry.study]
     others += [name for name in shown if name not in looks and name not in others]
-    return _OTHER_LOOKS[others.index(model) % len(_OTHER_LOOKS)]
+    place = others.index(model)
+    if place < len(_OTHER_LOOKS):
+        return _OTHER_LOOKS[place]
+    red, green, blue = colorsys.hsv_to_rgb(place * 0.618 % 1, 0.8, 0.7)  # no hue comes twice
+    return _Look(mpl.colors.to_hex((red, green, blue)), "X", _DOTTED)
 
 
 def _canvas(title: str, panels: int) -> tuple[Figure, list[Axes]]:
@@ -370,7 +423,9 @@ def _legend(fig: Figure, shown: Traces, extra: Mapping[str, Line2D]) -> None:
         handles.append(line)
     columns = min(len(handles), 3)
     fig.legend(handles=handles, loc="lower left", ncols=columns, handlelength=2.9, columnspacing=1.2)
-    place(fig, bottom=BELOW + LINE * math.ceil(len(handles) / columns))
+    rows = math.ceil(len(handles) / columns)
+    fig.set_figheight(fig.get_figheight() + LINE * max(0, rows - _FEW_LINES))  # of which the lines have room
+    place(fig, bottom=BELOW + LINE * rows)
 
 
 def place(fig: Figure, left: float = 0.8, bottom: float = BELOW) -> None:

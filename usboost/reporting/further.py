@@ -11,9 +11,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from usboost.evaluation.names import metric_name
+from usboost.evaluation.names import metric_name, number
 from usboost.models import zoo
 from usboost.reporting.figures import place, to_svg
+from usboost.reporting.page import spread
 from usboost.reporting.results import dataset_name, read_cell, read_trace
 
 METRICS = ("accuracy", "f1", "early_accuracy", "earliness", "harmonic_mean")
@@ -21,9 +22,9 @@ METRICS = ("accuracy", "f1", "early_accuracy", "earliness", "harmonic_mean")
 
 @dataclass(frozen=True)
 class Further:
-    """What the page shows: a row per cell, and figures as (title, SVG)."""
+    """What the page shows: named columns, a row per cell, and figures as (title, SVG)."""
 
-    head: list[str]
+    columns: dict[str, str]
     rows: list[dict[str, Any]]
     drawings: list[tuple[str, str]]
 
@@ -37,17 +38,18 @@ def further(results: Path, cells: Sequence[tuple[str, str]]) -> Further:
             continue
         scores = pd.DataFrame([fit.scores["test"] for fit in cell.seeds], dtype=float)
         title = f"{zoo.title(model)} on {dataset_name(dataset)}"
-        shown = {name: _summary(scores[name]) if name in scores else "–" for name in METRICS}
-        rows.append({"name": title, "seeds": len(cell.seeds), **shown})
+        shown = {
+            name: _summary(scores[name]) for name in METRICS if name in scores and scores[name].notna().any()
+        }
+        rows.append({"name": title, "cells": {**shown, "seeds": (str(len(cell.seeds)), "")}})
         trace = read_trace(results, dataset, model)
         if trace is not None and "accuracy_test" in trace:
             drawings.append((f"Accuracy over time: {title}", to_svg(_over_time(trace, title))))
-    return Further(list(map(metric_name, METRICS)), rows, drawings)
+    return Further({**{name: metric_name(name) for name in METRICS}, "seeds": "seeds"}, rows, drawings)
 
 
-def _summary(values: pd.Series) -> str:
-    spread = f" ± {values.std():.4f}" if len(values) > 1 else ""
-    return f"{values.mean():.4f}{spread}"
+def _summary(values: pd.Series) -> tuple[str, str]:
+    return number(values.mean()), spread(values.std(), 4)
 
 
 def _over_time(trace: pd.DataFrame, title: str) -> Figure:

@@ -104,6 +104,7 @@ def write_report(
             others=further(results, cells),
             datasets=others,
             models=models,
+            results=results,
             profiles=profiles(results, others, models),
             absent=missing(results, others, models),
             cards={d: card for d, card in cards.items() if d != OWN},

@@ -96,7 +96,9 @@ def importance(frame: pd.DataFrame, title: str) -> Figure:
                     )
             ax.set_yticks(range(len(views)), [_plain(str(view)) for view in views])
             ax.tick_params(axis="y", length=0)
-            ax.set_xlabel(f"{'rise' if metric in LOWER_IS_BETTER else 'loss'} of {metric_name(metric)}")
+            ax.set_xlabel(
+                f"{'increase' if metric in LOWER_IS_BETTER else 'decrease'} in {metric_name(metric)}"
+            )
             ax.xaxis.set_major_locator(MaxNLocator(4))
             ax.grid(axis="y", visible=False)
             ax.set_axisbelow(True)

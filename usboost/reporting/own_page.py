@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from usboost.datasets.prepared.store import task_of
-from usboost.evaluation.names import f1_of, metric_name
+from usboost.evaluation import selection
+from usboost.evaluation.names import f1_of, metric_name, number
 from usboost.evaluation.statistics import LEVEL
 from usboost.evaluation.task import TASKS
 from usboost.models import zoo
@@ -19,7 +20,7 @@ from usboost.reporting.confusion import confusion_rows
 from usboost.reporting.of_numbers import of_numbers
 from usboost.reporting.origins import Key, Origin, origin_rows
 from usboost.reporting.page import DEMO, environment, short, signed_score
-from usboost.reporting.results import read_cell
+from usboost.reporting.results import read_cell, tied
 from usboost.reporting.rows import read_rows
 from usboost.reporting.standing import Interval, Standing, standings
 
@@ -57,6 +58,7 @@ def render(
     roles, classes = card.get("roles", {}), list(map(str, card.get("classes", [])))
     label, profile = str(roles.get("label", "the label")), str(card.get("profile", ""))
     demo, made = profile == "demo", origin_rows(origins or {})
+    prior = selection.prior_log_loss(card, "test")
     constant = task.constant(rows[0]) if rows is not None else None
     template = environment().get_template("own_data.html.j2")
     return template.render(
@@ -71,8 +73,23 @@ def render(
         numbers=task.name == "regression",
         f1=f1_of(classes) if len(classes) > 1 else "that of the label",
         level=f"{LEVEL:.0%}",
-        heads=list(map(metric_name, shown)),
+        chooses=metric,
+        heads={name: metric_name(name) for name in shown},
+        tie=selection.tie_note(len(tied(frame, dataset, metric)), metric, best.val[metric]) if best else "",
+        warning=selection.probability_note(
+            best.val, {name: value for name, (value, *_) in best.test.items()}, card
+        )
+        if best
+        else "",
         best=_shown(best, shown) if best else None,
+        prior=prior and number(prior),
+        worse=[
+            each.model
+            for each in found
+            if prior
+            and "log_loss" in each.test
+            and selection.worse_than_prior(each.test["log_loss"][0], prior)
+        ],
         standings=[_shown(each, shown) for each in found],
         no_auc="auc" in shown
         and bool(found)
@@ -82,7 +99,7 @@ def render(
         behind=[each.model for each in found if _clear(each) > 0],
         ahead=[each.model for each in found if _clear(each) < 0],
         alone=_alone(found, shown) if "images" in card else None,
-        constant=(constant[0], metric_name(constant[1]), _number(constant[2])) if constant else None,
+        constant=_constant(*constant, bool(classes)) if constant else None,
         n_test=0 if rows is None else len(rows[0]),
         absent=absent,
         read=_read(card),
@@ -107,6 +124,13 @@ def render(
     )
 
 
+def _constant(what: str, metric: str, value: float, classes: bool) -> tuple[str, str, str]:
+    """What one answer for all rows is worth, as a tile shows it."""
+    if classes:
+        return "The largest class has", f"{value:.0%}".replace("%", "\u00a0%"), "of the test rows"
+    return f"Always {what}", _number(value), metric_name(metric)
+
+
 def _clear(each: Standing) -> float:
     """The chosen model's lead where it is more than noise, else 0."""
     return 0.0 if each.difference is None or each.within_noise else each.difference[0]
@@ -123,8 +147,7 @@ def _shown(each: Standing, shown: Sequence[str]) -> dict[str, Any]:
         "about": zoo.about(each.model),
         "seed": each.seed,
         "val": _number(each.val.get(shown[0])),
-        "test": [_interval(each.test.get(name)) for name in shown],
-        "headline": _interval(each.test.get(shown[0])),
+        "test": {name: _interval(each.test.get(name)) for name in shown},
         "rounds": "–" if np.isnan(each.rounds) else f"{each.rounds:,.0f}",
         "seconds": "–" if np.isnan(each.seconds) else f"{each.seconds:,.1f}",
         "difference": _interval(each.difference, signed_score) if each.difference else None,
@@ -151,7 +174,7 @@ def _p(p: float | None) -> str:
 
 
 def _alone(found: Sequence[Standing], shown: Sequence[str]) -> dict[str, Any] | None:
-    """LightGBM on the columns alone, by which a person sees whether pictures help."""
+    """LightGBM on the columns alone, by which a person sees whether images help."""
     each = next((each for each in found[1:] if each.model == zoo.WITHOUT_PICTURES), None)
     return _shown(each, shown) if each is not None and each.difference else None
 
@@ -172,15 +195,15 @@ def _read(card: Mapping[str, Any]) -> list[tuple[str, str]]:
     if images := card.get("images"):
         size = images.get("size")
         at = f", at {size[0]} × {size[1]} pixels" if isinstance(size, list) and len(size) == 2 else ""
-        facts.append(("Pictures", ", ".join(map(str, images.get("columns", ["image"]))) + at))
+        facts.append(("Images", ", ".join(map(str, images.get("columns", ["image"]))) + at))
         if without := {part: n for part, n in images.get("without", {}).items() if n}:
-            facts.append(("Without a picture", ", ".join(f"{n:,} {part}" for part, n in without.items())))
+            facts.append(("Without an image", ", ".join(f"{n:,} {part}" for part, n in without.items())))
     if dropped := card.get("roles", {}).get("dropped"):
         facts.append(("Not read", ", ".join(map(str, dropped))))
     return facts
 
 
-_SPLITS = {"train": "to train on", "val": "to choose by", "test": "to report on"}
+_SPLITS = {"train": "training", "val": "validation", "test": "test"}
 _COLUMNS = 40
 
 

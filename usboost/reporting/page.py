@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ DEMO = "demo data"
 
 
 def environment() -> Environment:
-    """The templates, with the filters ``data_uri``, ``dataset`` and ``model``."""
+    """The templates, with the filters ``data_uri``, ``dataset``, ``model`` and ``listed``."""
     made = Environment(
         loader=PackageLoader("usboost.reporting"),
         autoescape=True,
@@ -27,7 +27,14 @@ def environment() -> Environment:
     made.filters["data_uri"] = data_uri
     made.filters["dataset"] = dataset_name
     made.filters["model"] = zoo.title
+    made.filters["listed"] = listed
     return made
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names in a sentence: "a, b and c"."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def data_uri(svg: str) -> str:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from usboost.evaluation.names import metric_name
+from usboost.evaluation import selection
+from usboost.evaluation.names import metric_name, number
+from usboost.evaluation.statistics import LEVEL
 from usboost.models import zoo
 from usboost.reporting import paper
 from usboost.reporting.cards import shown_card
 from usboost.reporting.further import Further
 from usboost.reporting.origins import Key, Origin, origin_rows
 from usboost.reporting.page import DEMO, environment, noise, sign, signed, spread
-from usboost.reporting.results import chosen, table3
+from usboost.reporting.results import DATASET_ABOUT, chosen, table3
+from usboost.reporting.verdict import same_in_both, verdicts
 
 HALVES = ("bfv_dnn", "1wl_s", "1wl_u", "2wl", "2wl2o")
 """The paper's Table 4: one-learner against two-learner models."""
@@ -26,6 +30,7 @@ def render(
     datasets: Sequence[str],
     models: Sequence[str],
     profiles: set[str],
+    results: Path | None = None,
     absent: Sequence[tuple[str, str]] = (),
     cards: Mapping[str, Mapping[str, Any]] | None = None,
     drawings: Mapping[str, Mapping[str, str]] | None = None,
@@ -44,6 +49,7 @@ def render(
     datasets, models : the columns and rows of the tables.
     profiles : the profiles behind the frame's cells; with "demo" among them (or in a card) the title
         says so and no published number is printed.
+    results : folder with the test rows of each fit, on which differences are tested.
     absent : (dataset, model) cells without scores.
     cards : data cards by dataset.
     drawings : {figure: {dataset: SVG}}, figures named as in `figures.draw`.
@@ -62,6 +68,7 @@ def render(
         title = f"{title}: {DEMO}"
     datasets = list(dict.fromkeys(datasets))
     rows = zoo.ordered([*models, *frame["model"]])
+    found = verdicts(frame, datasets, cards, results)
     made = origin_rows(origins or {})
     return (
         environment()
@@ -75,11 +82,20 @@ def render(
             baseline=zoo.BASELINE,
             caveats={m: entry.caveat for m in rows if (entry := zoo.CATALOGUE.get(m)) and entry.caveat},
             seeds=sorted(int(seed) for seed in frame["seed"].unique()),
+            verdicts=found,
+            tested=any(one["significant"] is not None for each in found for one in each["references"]),
+            legend={m: about for m in rows if (about := _about(m))},
+            level=f"{LEVEL:.0%}",
+            same=same_in_both(frame, "ci_a", "ci_b"),
+            about={d: DATASET_ABOUT[d] for d in datasets if d in DATASET_ABOUT},
             metrics={d: metric_name(paper.metric(d)) for d in datasets},
             test=_table(frame, datasets, rows, "test", published=not demo),
             validation=_table(frame, datasets, rows, "val", published=False),
-            details={d: _details(frame[frame["dataset"] == d]) for d in datasets},
-            detail_metrics=[metric_name(m) for m in frame["metric"].unique()],
+            details={
+                d: _details(part, cards.get(d, {}))
+                for d in datasets
+                if not (part := frame[frame["dataset"] == d]).empty
+            },
             absent=absent,
             cards={d: shown_card(cards[d]) if d in cards else None for d in datasets},
             drawings=drawings or {},
@@ -98,6 +114,18 @@ def render(
     )
 
 
+def _about(model: str) -> str:
+    """What a model is, in a few words; empty where the catalogue does not know it."""
+    whole = zoo.whole(model)
+    return (
+        f"the GBM of {whole.title} without the network"
+        if whole
+        else zoo.CATALOGUE[model].about
+        if model in zoo.CATALOGUE
+        else ""
+    )
+
+
 def is_demo(used: set[str], cards: Mapping[str, Mapping[str, Any]]) -> bool:
     """Whether any cell or data card is of the demo profile, so that the paper's numbers must not show."""
     return "demo" in used or any(card.get("profile") == "demo" for card in cards.values())
@@ -111,7 +139,6 @@ def _table(
     The best is the model whose fit has the best validation score, whatever split is shown.
     """
     cells: dict[tuple[str, str], dict[str, Any]] = {}
-    best: dict[str, dict[str, Any]] = {}
     for dataset in datasets:
         summary = table3(frame[frame["dataset"] == dataset], split, paper.metric(dataset))
         summary = summary[(summary["value_seeds"] > 0) & summary["model"].isin(models)]
@@ -129,34 +156,43 @@ def _table(
             }
         fit = chosen(frame[frame["model"].isin(models)], dataset, paper.metric(dataset))
         if fit and (dataset, fit[0]) in cells:
-            best[dataset] = cells[dataset, fit[0]]
-            best[dataset]["best"] = True
+            cells[dataset, fit[0]]["best"] = True
     numbers = {key: paper.improvement(*key) for key in ((d, m) for d in datasets for m in models)}
     counts = [cell["seeds"] for cell in cells.values()]
     return {
         "cells": cells,
-        "best": best,
         "seeds": max(set(counts), key=counts.count) if counts else 0,
         "paper": {key: signed(value) for key, value in numbers.items()} if published else {},
     }
 
 
-def _details(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """One dataset's test split: per model, cost and every metric as (mean, spread)."""
+def _details(frame: pd.DataFrame, card: Mapping[str, Any]) -> dict[str, Any]:
+    """One dataset's test split: per model, every metric and the cost, in named columns.
+
+    With them come the models whose log-loss is above the prior's.
+    """
+    prior, worse = selection.prior_log_loss(card, "test"), list[str]()
+    classes = card.get("classes")
+    metrics = list(frame.loc[frame["split"] == "test", "metric"].unique())
+    columns = {metric: metric_name(metric) for metric in metrics}
+    if "f1_tuned" in columns:  # of two classes only
+        columns |= {"f1": "F1 at threshold 0.5", "f1_tuned": "F1 at tuned threshold"}
+    elif isinstance(classes, list) and len(classes) > 2 and "f1" in columns:
+        columns["f1"] = "macro F1"
+    cells: dict[str, dict[str, tuple[str, str]]] = {model: {} for model in frame["model"].unique()}
+    for metric in metrics:
+        for row in table3(frame, "test", metric).itertuples():
+            if row.value_seeds:
+                cells[row.model][metric] = (number(row.value_mean), spread(row.value_std, 4))
+                if metric == "log_loss" and prior and selection.worse_than_prior(row.value_mean, prior):
+                    worse.append(row.model)
     fits = frame.drop_duplicates(["model", "seed"]).groupby("model", sort=False)
-    rounds, seconds = fits["rounds"].mean(), fits["fit_seconds"].mean()
-    summaries = [table3(frame, "test", metric).set_index("model") for metric in frame["metric"].unique()]
-    return [
-        {
-            "model": model,
-            "rounds": "–" if pd.isna(rounds[model]) else f"{rounds[model]:,.0f}",
-            "minutes": "–" if pd.isna(seconds[model]) else f"{seconds[model] / 60:,.2f}",
-            "values": [
-                (f"{s.value_mean[model]:.4f}", spread(s.value_std[model], 4))
-                if model in s.index and s.value_seeds[model]
-                else ("–", "")
-                for s in summaries
-            ],
-        }
-        for model in rounds.index
-    ]
+    for key, digits in (("rounds", 0), ("fit_seconds", 1)):
+        for model, mean in fits[key].mean().dropna().items():
+            cells[str(model)][key] = (f"{mean:,.{digits}f}", "")
+    return {
+        "prior": prior and number(prior),
+        "worse": worse,
+        "columns": columns | {"rounds": "rounds", "fit_seconds": "fit, s"},
+        "rows": [{"name": zoo.title(model), "cells": found} for model, found in cells.items()],
+    }

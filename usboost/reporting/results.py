@@ -42,6 +42,15 @@ _SPLITS = ("train", "val", "test")
 _METRICS = ("f1", "f1_tuned", "accuracy", "auc", "log_loss", "rmse", "mae", "r2")
 _KEY = ["dataset", "seed", "split", "metric"]
 
+DATASET_ABOUT = {
+    "ci_a": "census income, a table; its columns are divided into U and S at random",
+    "ci_b": "the same rows as CI-A; backward elimination divides the columns",
+    "ct": "forest cover types, each row with an image of drawn shapes (U) and its columns (S)",
+    "mi": "dogs against other animals: ImageNet images (U) with generated numbers (S)",
+    "rw": "the paper’s private dataset",
+}
+"""What the paper's datasets are, in a few words."""
+
 Scores = dict[str, dict[str, float | None]]
 
 
@@ -236,13 +245,22 @@ def chosen(frame: pd.DataFrame, dataset: str, metric: str) -> tuple[str, int] | 
     ----------
     frame : what `collect` returns.
     """
+    return selection.best(_fits(frame, dataset), metric)
+
+
+def tied(frame: pd.DataFrame, dataset: str, metric: str) -> list[str]:
+    """The models with a fit that is level with `chosen`'s before the log-loss decides."""
+    return list(dict.fromkeys(model for model, _ in selection.tied(_fits(frame, dataset), metric)))
+
+
+def _fits(frame: pd.DataFrame, dataset: str) -> list[tuple[tuple[str, int], dict[str, float]]]:
+    """Each (model, seed) with its validation scores by metric."""
     rows = frame[(frame["dataset"] == dataset) & (frame["split"] == "val")]
-    fits = [
+    return [
         ((str(model), int(seed)), dict(zip(fit["metric"], fit["value"], strict=True)))
         for (model, seed), fit in rows.groupby(["model", "seed"], sort=False)
         if zoo.whole(str(model)) is None
     ]
-    return selection.best(fits, metric)
 
 
 def read_trace(results: Path, dataset: str, model: str) -> pd.DataFrame | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,6 +15,11 @@ from usboost.evaluation.task import TASKS, Task
 from usboost.models import zoo
 from usboost.reporting.results import chosen
 from usboost.reporting.rows import read_rows
+
+Fit = tuple[str, int]
+"""Model and seed."""
+
+Rows = tuple[np.ndarray, np.ndarray]
 
 Interval = tuple[float, float, float]
 """A value, and the ends of its interval of 95 %; NaN where there is none."""
@@ -65,28 +71,40 @@ def standings(
     found.sort(key=lambda each: selection.rank(each.val, metric), reverse=True)
     if not found:
         return []
-    best = rows[found[0].model, found[0].seed]
-    if best is None:
-        return found
-    labels, mine = best[0], task.answers(best[1])
-    statistic = task.gain(metric, best[1])
-    compared = {
-        each.model: task.answers(one[1])
-        for each in found[1:]
-        if (one := rows[each.model, each.seed]) is not None and np.array_equal(one[0], labels)
-    }
-    tests = [randomization_test(labels, mine, one, statistic) for one in compared.values()]
-    p = dict(zip(compared, holm(tests), strict=True))
+    leads = compared(rows, (found[0].model, found[0].seed), metric, task)
     return [
-        replace(
-            each,
-            difference=_difference(labels, mine, compared[each.model], statistic),
-            p_holm=float(p[each.model]),
-        )
-        if each.model in compared
+        replace(each, difference=leads[fit][0], p_holm=leads[fit][1])
+        if (fit := (each.model, each.seed)) in leads
         else each
         for each in found
     ]
+
+
+def compared(
+    rows: Mapping[Fit, Rows | None], best: Fit, metric: str, task: Task = TASKS["classification"]
+) -> dict[Fit, tuple[Interval, float]]:
+    """The best fit's lead over each of the others in the test score, and its p-value, adjusted by Holm.
+
+    Parameters
+    ----------
+    rows : what `read_rows` returns of each fit; one without, or with other test rows, is left out.
+    metric, task : as in `standings`.
+    """
+    own = rows[best]
+    if own is None:
+        return {}
+    labels, mine = own[0], task.answers(own[1])
+    statistic = task.gain(metric, own[1])
+    others = {
+        fit: task.answers(one[1])
+        for fit, one in rows.items()
+        if fit != best and one is not None and np.array_equal(one[0], labels)
+    }
+    p = holm([randomization_test(labels, mine, other, statistic) for other in others.values()])
+    return {
+        fit: (_difference(labels, mine, other, statistic), float(each))
+        for (fit, other), each in zip(others.items(), p, strict=True)
+    }
 
 
 def _difference(labels: np.ndarray, mine: np.ndarray, other: np.ndarray, statistic: Statistic) -> Interval:
@@ -94,9 +112,7 @@ def _difference(labels: np.ndarray, mine: np.ndarray, other: np.ndarray, statist
     return (value, *paired_interval(labels, mine, other, statistic))
 
 
-def _standing(
-    frame: pd.DataFrame, model: str, seed: int, rows: tuple[np.ndarray, np.ndarray] | None, task: Task
-) -> Standing:
+def _standing(frame: pd.DataFrame, model: str, seed: int, rows: Rows | None, task: Task) -> Standing:
     fit = frame[(frame["model"] == model) & (frame["seed"] == seed)]
     by_split = {
         split: dict(zip(part["metric"], part["value"], strict=True)) for split, part in fit.groupby("split")
