@@ -169,12 +169,17 @@ def prefect_server(port: int | None = None, options: Mapping[str, str] | None = 
         If it does not answer or start, the port is taken, it runs with other options, or asks for a password
         that the environment does not have.
     """
+    from prefect.settings import PREFECT_API_URL, load_current_profile
+
+    if options is None and (given := os.environ.get("PREFECT_API_URL")):
+        return _checked(given)
     with saying("starting Prefect's server …"), (services() / "prefect.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # of commands that begin at once, one starts it
         had = kept("prefect")
         url, names = str(had.get("url", "")), had.get("options", [])
-        if options is None and (given := _given_api(url)):
-            return given
+        given = load_current_profile().settings.get(PREFECT_API_URL)
+        if options is None and given not in (None, url):
+            return _checked(str(given))
         if process("prefect"):
             if (port or _port(url)) != _port(url) or sorted(names if options is None else options) != names:
                 raise UsboostError(f"Prefect's server runs at {url} already; `make services-stop` ends it")
@@ -188,18 +193,15 @@ def prefect_server(port: int | None = None, options: Mapping[str, str] | None = 
         return url
 
 
-def _given_api(own: str) -> str | None:
-    """The address that a person has set, checked."""
+def _checked(given: str) -> str:
+    """An address that a person has set, if Prefect's API answers there."""
     from prefect.client.orchestration import get_client
-    from prefect.settings import PREFECT_API_URL, load_current_profile, temporary_settings
+    from prefect.settings import PREFECT_API_URL, temporary_settings
 
-    given = os.environ.get("PREFECT_API_URL") or load_current_profile().settings.get(PREFECT_API_URL)
-    if not given or (given == own and "PREFECT_API_URL" not in os.environ):
-        return None
     with temporary_settings({PREFECT_API_URL: given}), get_client(sync_client=True) as client:
         if error := client.api_healthcheck():
             raise UsboostError(f"Prefect's server at {given}, PREFECT_API_URL, does not answer ({error})")
-    return str(given)
+    return given
 
 
 def _start_prefect(had: str, port: int | None, options: Mapping[str, str]) -> str:

@@ -108,7 +108,8 @@ def end_all(but: list[psutil.Process]) -> int:
     """End all members but these, workers and their flow runs before the servers that they report to."""
     ended = 0
     for spared in ([*members("prefect", "mlflow"), *but], but):
-        while left := [each for each in members() if each not in spared]:  # some start meanwhile
+        for _ in range(5):  # some start meanwhile
+            left = [each for each in members() if each not in spared]
             ended += len(left)
             runtime.end(left)
     for name in ("mlflow", "ui", *workers()):
@@ -232,7 +233,7 @@ def status() -> None:
     if access.SERVER in runtime.kept("prefect").get("options", []):
         runtime.exit_on_error(access.given)
     checks = {name: bool(runtime.address(name)) for name in ("prefect", "mlflow")}
-    checks |= {name: is_online(name) for name in workers()}
+    checks |= {name: bool(runtime.process(name)) and is_online(name) for name in workers()}
     for name, fine in checks.items():
         print(f"{name:<9}{runtime.kept(name).get('url', '')}  {'answers' if fine else 'does not answer'}")
     raise SystemExit(not all(checks.values()))
