@@ -14,7 +14,7 @@ SEEDS ?=
 run services: WORKSPACE ?= workspace
 paper: WORKSPACE ?= paper
 PREFECT_PORT ?=
-MLFLOW_PORT ?= 5000
+MLFLOW_PORT ?=
 DOCS_PORT ?= 8000
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
@@ -53,17 +53,18 @@ paper: $(READY) ## the same on the real files: make paper DATASETS="ci_a ci_b" [
 	@cd $(WORKSPACE) && python -m flows.local.workspace where
 
 .PHONY: ui
-ui: $(READY) ## open the two UIs on loopback until Ctrl-C: MLflow and Prefect
-	python -m flows.local.ui
+ui: $(READY) ## open the pages of MLflow and Prefect on loopback until Ctrl-C: [MLFLOW_PORT=5000]
+	@python -m flows.local.ui $(if $(MLFLOW_PORT),--mlflow-port $(MLFLOW_PORT))
 
 .PHONY: services
 services: $(READY) ## start Prefect, MLflow and workers on loopback: [PREFECT_PORT=4200] [MLFLOW_PORT=5000] [AUTH=1]
-	test -d $(WORKSPACE) || python -m flows.local.workspace make $(WORKSPACE)
-	cd $(WORKSPACE) && python -m flows.local.services start $(if $(PREFECT_PORT),--prefect-port $(PREFECT_PORT)) --mlflow-port $(MLFLOW_PORT) $(if $(AUTH),--auth)
+	@test -d $(WORKSPACE) || python -m flows.local.workspace make $(WORKSPACE)
+	@cd $(WORKSPACE) && python -m flows.local.services start $(if $(PREFECT_PORT),--prefect-port $(PREFECT_PORT)) \
+	  $(if $(MLFLOW_PORT),--mlflow-port $(MLFLOW_PORT)) $(if $(AUTH),--auth)
 
 .PHONY: services-stop
-services-stop: $(READY) ## end what `make services` started
-	python -m flows.local.services stop
+services-stop: $(READY) ## end what `make services` started, and the Prefect server that flows share
+	@python -m flows.local.services stop
 
 .PHONY: test
 test: $(READY) ## all tests but the longest
@@ -121,5 +122,6 @@ format: $(READY) ## format the code
 	ruff format .
 
 .PHONY: clean
-clean: ## remove what running made, not .venv
+clean: ## end the servers and remove what running made, not .venv
+	@test ! -d .usboost || $(BIN)/python -m flows.local.services stop
 	rm -rf data/raw data/prepared data/features data/results reports dvc.lock .usboost workspace paper results site

@@ -12,6 +12,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
+from tests.flows.local.detached import end_below
 from tests.warm import Warm
 from usboost.data.table import Table
 from usboost.data.views import Views
@@ -39,6 +40,13 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("USBOOST_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_server_stays(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The Prefect server of a home goes on running after its flows; those of tests end with them."""
+    yield
+    end_below(tmp_path_factory.getbasetemp())
 
 
 FIRST = "tests/flows/test_pipeline.py"

@@ -13,6 +13,7 @@ from usboost.errors import UsboostError
 from usboost.files import write_atomically
 
 PREFECT = "PREFECT_API_AUTH_STRING"
+SERVER = "PREFECT_SERVER_API_AUTH_STRING"
 MLFLOW = ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD")
 SHORTEST = 12  # characters; MLflow takes no shorter password
 
@@ -65,7 +66,7 @@ def of_servers(folder: Path) -> dict[str, str]:
     text = CONFIGURATION.format(users=folder / "mlflow-users.db")
     write_atomically(configuration, text.encode())
     return {
-        "PREFECT_SERVER_API_AUTH_STRING": prefect,
+        SERVER: prefect,
         "MLFLOW_AUTH_CONFIG_PATH": str(configuration),
         "MLFLOW_AUTH_ADMIN_USERNAME": user,
         "MLFLOW_AUTH_ADMIN_PASSWORD": password,

@@ -1,6 +1,7 @@
-"""How a flow is run from a command line: a local Prefect server, quiet logs, one-sentence errors.
+"""How a command is run: quiet and offline settings, Prefect's own server behind it, one-sentence errors.
 
-Imported before prefect and mlflow, because both read their settings when imported.
+Imported before prefect and mlflow, because both read their settings when imported. Servers are the packages'
+own commands, detached.
 """
 
 from __future__ import annotations
@@ -9,36 +10,27 @@ import fcntl
 import json
 import logging
 import os
-import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
 import psutil
 
 from flows.local import access
 from usboost.errors import UsboostError
+from usboost.files import write_atomically
 
 START_SECONDS = 120
-IDLE_SECONDS = 180
 DRAIN_SECONDS = 10
-
-SERVER = "prefect-server.json"
-"""Address and process of the server that the flows of this home share."""
-
-FOR_DEPLOYMENTS = (
-    *("SCHEDULER", "LATE_RUNS", "FOREMAN", "PAUSE_EXPIRATIONS", "CANCELLATION_CLEANUP", "REPOSSESSOR"),
-    "TRIGGERS",
-)
-"""What Prefect's server does for deployments, as part of its settings' names; here flows are commands."""
-
+STOP_SECONDS = 10
+MARK = "USBOOST_SERVICES"  # the home, in the environment of what is detached and of all that it starts
 LOOPBACK = ("127.0.0.1", "localhost")
 
 T = TypeVar("T")
@@ -70,10 +62,9 @@ def alone(lock: Path, sentence: str) -> Iterator[None]:
 
 def configure() -> None:
     """Local, quiet and offline defaults for Prefect and MLflow; what is set already stays."""
-    place = home()
-    place.mkdir(parents=True, exist_ok=True)
+    services().mkdir(parents=True, exist_ok=True)
     defaults = {
-        "PREFECT_HOME": str(place / "prefect"),
+        "PREFECT_HOME": str(home() / "prefect"),
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": str(START_SECONDS),
         "PREFECT_RESULTS_PERSIST_BY_DEFAULT": "false",
@@ -96,30 +87,13 @@ def configure() -> None:
         known = [host for host in os.environ.get(name, "").split(",") if host]
         os.environ[name] = ",".join(dict.fromkeys([*known, *LOOPBACK]))
     if "MLFLOW_TRACKING_URI" not in os.environ:
-        servers = services()
-        os.environ["MLFLOW_TRACKING_URI"] = servers["mlflow"] if servers else mlflow_store()
-    _read_again()
+        os.environ["MLFLOW_TRACKING_URI"] = address("mlflow") or mlflow_store()
+    if "prefect.context" in sys.modules:  # imported already, perhaps with another home
+        known_home = sys.modules["prefect.settings"].PREFECT_HOME.value()
+        if known_home != Path(os.environ["PREFECT_HOME"]):
+            sys.modules["prefect.context"].refresh_global_settings_context()
     # warns of any event that is left when a flow ends, although they are sent within milliseconds
     logging.getLogger("EventsWorker").setLevel(logging.ERROR)
-
-
-def _read_again() -> None:
-    """Prefect's settings, where a process that imported it has since been given another home."""
-    if "prefect.context" not in sys.modules:
-        return
-    known = sys.modules["prefect.settings"].PREFECT_HOME.value()
-    if known != Path(os.environ["PREFECT_HOME"]):
-        sys.modules["prefect.context"].refresh_global_settings_context()
-
-
-def services() -> dict[str, Any] | None:
-    """What `flows.local.services start` wrote, if both its servers answer."""
-    try:
-        state: dict[str, Any] = json.loads((home() / "services.json").read_text())
-        up = _answers(state["prefect"]) and _answers(state["mlflow"])
-    except (OSError, ValueError, KeyError):
-        return None
-    return state if up else None
 
 
 def run(work: Callable[[], Any]) -> None:
@@ -161,101 +135,171 @@ def exit_on_error(work: Callable[[], Any]) -> None:
 
 @contextmanager
 def prefect_api() -> Iterator[None]:
-    """A Prefect server for as long as the block runs.
+    """Prefect's API for as long as the block runs; see `prefect_server`.
 
-    PREFECT_API_URL where it is set; else the services' server where they run; else a server on loopback
-    that all flows of this home share. That one is started when none answers and ends by itself some minutes
-    after the last flow. (The in-process API costs several seconds a flow and loses task records at exit.)
+    (The in-process API costs several seconds a flow and loses task records at exit.)
     """
+    from prefect.events.worker import EventsWorker
     from prefect.settings import PREFECT_API_URL, PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 
     # the heartbeat's thread costs a second when a flow ends, and nobody watches a local run for it
-    changes: dict[Any, Any] = {PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}
-    if os.environ.get("PREFECT_API_URL"):
-        with temporary_settings(changes):
-            try:
-                yield
-            finally:
-                _send_last_events()
-        return
-    servers = services()
-    if servers and servers.get("auth"):
-        access.given()
-    url = servers["prefect"] if servers else None
-    with (
-        _lease(),
-        temporary_settings({**changes, PREFECT_API_URL: url or _answering_url() or _start_server()}),
-    ):
+    settings: dict[Any, Any] = {PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None, PREFECT_API_URL: prefect_server()}
+    with temporary_settings(settings):
         try:
             yield
-        finally:
-            _send_last_events()
+        finally:  # task records travel as events: send the last ones while the server is surely there
+            drained = EventsWorker.drain_all(timeout=DRAIN_SECONDS)
+            if isinstance(drained, tuple) and drained[1]:
+                print("some task records have not reached the Prefect server", file=sys.stderr)
 
 
-@contextmanager
-def server_ahead() -> Iterator[None]:
-    """Start the server that the flows of this home will share, while the block does something else."""
+def prefect_server(port: int | None = None, options: Mapping[str, str] | None = None) -> str:
+    """The address of Prefect's API: PREFECT_API_URL, else that of this home's server, which goes on running.
 
-    def start() -> None:
-        with suppress(UsboostError, OSError):  # the first flow tries again, and says why
-            _answering_url() or _start_server()
+    PREFECT_API_URL is a variable, or a setting of this home's Prefect profile that is not our own.
 
-    if os.environ.get("PREFECT_API_URL") or services():
-        yield
-        return
-    with _lease():
-        threading.Thread(target=start, daemon=True).start()
-        yield
+    Parameters
+    ----------
+    port : 0 for any free one; None for the one that it had, else $USBOOST_PREFECT_PORT or 4200, else any.
+    options : of our server's environment, its password and database; None for what there is.
+
+    Raises
+    ------
+    UsboostError
+        If it does not answer or start, the port is taken, it runs with other options, or asks for a password
+        that the environment does not have.
+    """
+    from prefect.settings import PREFECT_API_URL, load_current_profile
+
+    if options is None and (given := os.environ.get("PREFECT_API_URL")):
+        return _checked(given)
+    with saying("starting Prefect's server …"), (services() / "prefect.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # of commands that begin at once, one starts it
+        had = kept("prefect")
+        url, names = str(had.get("url", "")), had.get("options", [])
+        given = load_current_profile().settings.get(PREFECT_API_URL)
+        if options is None and given not in (None, url):
+            return _checked(str(given))
+        if process("prefect"):
+            if (port or _port(url)) != _port(url) or sorted(names if options is None else options) != names:
+                raise UsboostError(f"Prefect's server runs at {url} already; `make services-stop` ends it")
+        elif names and options is None:
+            raise UsboostError(f"Prefect's server at {url} is gone; `make services-stop`, then start again")
+        else:
+            url = _start_prefect(url, port, options or {})
+        if access.SERVER in names and options is None:
+            access.given()
+        wait_for("prefect")
+        return url
 
 
-def _send_last_events() -> None:
-    """Task records travel as events: send the last ones while the server is surely there."""
-    from prefect.events.worker import EventsWorker
+def _checked(given: str) -> str:
+    """An address that a person has set, if Prefect's API answers there."""
+    from prefect.client.orchestration import get_client
+    from prefect.settings import PREFECT_API_URL, temporary_settings
 
-    drained = EventsWorker.drain_all(timeout=DRAIN_SECONDS)
-    if isinstance(drained, tuple) and drained[1]:
-        print("some task records have not reached the Prefect server", file=sys.stderr)
-
-
-@contextmanager
-def _lease() -> Iterator[None]:
-    """Hold the server open: a shared lock that the system releases however the process ends."""
-    with _lease_file() as file:
-        fcntl.flock(file, fcntl.LOCK_SH)
-        yield
+    with temporary_settings({PREFECT_API_URL: given}), get_client(sync_client=True) as client:
+        if error := client.api_healthcheck():
+            raise UsboostError(f"Prefect's server at {given}, PREFECT_API_URL, does not answer ({error})")
+    return given
 
 
-def _lease_file() -> IO[str]:
-    home().mkdir(parents=True, exist_ok=True)
-    return (home() / "prefect-server.lease").open("a")
-
-
-def _answering_url() -> str | None:
-    """The address of this home's own server if it answers."""
+def _start_prefect(had: str, port: int | None, options: Mapping[str, str]) -> str:
+    """Start Prefect's server at its port, not waited for; its address."""
     try:
-        kept = json.loads((home() / SERVER).read_text())
-        url, keeper = kept["url"], kept["pid"]
-    except (OSError, ValueError, KeyError):
+        wanted = _port(had) if had else int(os.environ.get("USBOOST_PREFECT_PORT", "4200"))
+        port = claim(wanted if port is None else port, "Prefect's server", "--prefect-port")
+    except UsboostError:
+        if port is not None:
+            raise
+        port = free_port()
+    url = f"http://127.0.0.1:{port}/api"
+    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+    # what its pages ask: else the default port; behind a proxy another address
+    pages = {"PREFECT_SERVER_UI_API_URL": os.environ.get("PREFECT_SERVER_UI_API_URL", url)}
+    detach("prefect", command, {**pages, **options}, url=url, options=sorted(options))
+
+    from prefect.settings import PREFECT_API_URL, update_current_profile
+
+    update_current_profile({PREFECT_API_URL: url})  # for Prefect's own commands with this PREFECT_HOME
+    return url
+
+
+def services() -> Path:
+    """The folder of what is detached."""
+    return home() / "services"
+
+
+def environment(more: Mapping[str, str]) -> dict[str, str]:
+    """That of this process with the mark and more; logs of flow runs are kept."""
+    given = {**os.environ, "PREFECT_LOGGING_LEVEL": "INFO", "PYTHONUNBUFFERED": "1", **more}
+    return {**given, MARK: str(home()), "USBOOST_HOME": str(home())}
+
+
+def detach(name: str, command: list[str], more: Mapping[str, str], **facts: Any) -> None:
+    """Start a command that outlives this one and its terminal; `facts` are kept with its process id."""
+    with log_of(name).open("ab") as log:
+        process = subprocess.Popen(
+            command,
+            env=environment(more),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    keep(name, {"pid": process.pid, **facts})
+
+
+def log_of(name: str) -> Path:
+    return services() / f"{name}.log"
+
+
+def keep(name: str, facts: Mapping[str, Any] | None) -> None:
+    """Write what is known of a detached process, ``<name>.json``, or forget it."""
+    path = services() / f"{name}.json"
+    write_atomically(path, json.dumps(facts).encode()) if facts else path.unlink(missing_ok=True)
+
+
+def kept(name: str) -> dict[str, Any]:
+    """What is known of a detached process, which may have ended since."""
+    try:
+        found: dict[str, Any] = json.loads((services() / f"{name}.json").read_text())
+    except (OSError, ValueError):
+        return {}
+    return found
+
+
+def is_ours(process: psutil.Process) -> bool:
+    """Whether it was detached in this home, or started by what was: its id alone may be another's by now."""
+    try:
+        return bool(process.environ().get(MARK) == str(home()))
+    except (psutil.Error, OSError):
+        return False
+
+
+def process(name: str) -> psutil.Process | None:
+    """A detached process while it is there."""
+    with suppress(psutil.Error, KeyError):
+        found = psutil.Process(kept(name)["pid"])
+        return found if is_ours(found) else None
+    return None
+
+
+def address(name: str) -> str | None:
+    """The address of a detached server that answers, and whose port is its own."""
+    if not (server := process(name)):
         return None
-    return url if _answers(url) and _listens(keeper, _port_of(url)) else None
-
-
-def _listens(keeper: int, port: int) -> bool:
-    """Whether a process or one that it started has the port: another home's server may have it now."""
+    url = str(kept(name)["url"])
     with suppress(psutil.Error):
-        process = psutil.Process(keeper)
-        for each in (process, *process.children(recursive=True)):
-            found = each.net_connections(kind="tcp")
-            if any(one.status == psutil.CONN_LISTEN and one.laddr.port == port for one in found):
-                return True
-    return False
+        ours = [server, *server.children(recursive=True)]
+        open_ = [each for process in ours for each in process.net_connections(kind="tcp")]
+        if any(each.status == psutil.CONN_LISTEN and each.laddr.port == _port(url) for each in open_):
+            return url if answers(url) else None
+    return None
 
 
-def _port_of(url: str) -> int:
-    return int(url.split(":")[-1].removesuffix("/api"))
-
-
-def _answers(url: str) -> bool:
+def answers(url: str) -> bool:
+    """Whether Prefect's or MLflow's server is up there."""
     try:
         with urllib.request.urlopen(f"{url}/health", timeout=2) as reply:
             return bool(reply.status == 200)
@@ -263,111 +307,64 @@ def _answers(url: str) -> bool:
         return False
 
 
-def _start_server() -> str:
-    """Start the shared server unless another process just did; its API's address."""
-    with (home() / "prefect-server.starting").open("a") as guard:
-        fcntl.flock(guard, fcntl.LOCK_EX)
-        if url := _answering_url():
-            return url
-        # another home's server may have taken the first port meanwhile
-        for port in (prefect_port(), free_port()):
-            if url := _started(f"http://127.0.0.1:{port}/api"):
-                return url
-        raise UsboostError(f"the local Prefect server did not start; see {home() / 'prefect-server.log'}")
-
-
-def _started(url: str) -> str | None:
-    """The address of a server's API once it answers, None if it ends before."""
-    log = (home() / "prefect-server.log").open("ab")
-    keeper = subprocess.Popen(
-        [sys.executable, "-m", "flows.local.runtime", url],
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=log,
-        start_new_session=True,  # outlives this flow, and dvc's
-    )
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline and keeper.poll() is None:
-        if _answers(url) and _listens(keeper.pid, _port_of(url)):
-            remember(url, keeper.pid)
-            return url
-        time.sleep(0.2)
-    return None
-
-
-def remember(url: str, keeper: int | None = None) -> None:
-    """Keep where this home's Prefect server is, whose next one takes the same port."""
-    (home() / SERVER).write_text(json.dumps({"url": url, "pid": keeper} if keeper else {"url": url}))
-
-
-def end_server() -> None:
-    """End the server that the flows of this home share, so that another may have its database.
+def wait_for(name: str, is_ready: Callable[[], Any] | None = None) -> None:
+    """Wait until a detached process is ready; a server is when it answers.
 
     Raises
     ------
     UsboostError
-        If a flow needs it, or `make ui`.
+        If it ends before, or it takes longer than `START_SECONDS`.
     """
-    with _lease_file() as lease:
-        try:
-            fcntl.flock(lease, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UsboostError(f"a flow or `make ui` runs in {home()}; wait for it, or end it") from None
-        if _answering_url() is None:
-            return
-        keeper = json.loads((home() / SERVER).read_text())
-        os.killpg(keeper["pid"], signal.SIGTERM)
-        deadline = time.monotonic() + DRAIN_SECONDS
-        while _answers(keeper["url"]) and time.monotonic() < deadline:
-            time.sleep(0.1)
+    deadline = time.monotonic() + START_SECONDS
+    while not (is_ready() if is_ready else address(name)):
+        if not process(name) or time.monotonic() > deadline:
+            raise UsboostError(f"{name} did not start; see {log_of(name)}")
+        time.sleep(0.2)
 
 
-def prefect_port() -> int:
-    """Of this home's Prefect server: the one that it had, so that links to its pages last.
+def end(processes: Iterable[psutil.Process]) -> None:
+    """End processes, by force those that do not end by themselves."""
+    left = list(processes)
+    for stop in (psutil.Process.terminate, psutil.Process.kill):
+        for each in left:
+            with suppress(psutil.Error):
+                stop(each)
+        left = psutil.wait_procs(left, timeout=STOP_SECONDS)[1]
 
-    The first is that of ``USBOOST_PREFECT_PORT``, 4200 by default; if one is taken, any free one.
+
+@contextmanager
+def saying(sentence: str) -> Iterator[None]:
+    """Say what a command waits for if the block takes longer than a moment."""
+    timer = threading.Timer(1.5, print, [sentence], {"file": sys.stderr, "flush": True})
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def claim(port: int, whose: str = "", option: str = "") -> int:
+    """The port if it is free, any free one for 0.
+
+    Raises
+    ------
+    UsboostError
+        If something listens on it.
     """
-    wanted = [int(os.environ.get("USBOOST_PREFECT_PORT", "4200"))]
-    with suppress(OSError, ValueError, KeyError):
-        wanted.insert(0, _port_of(json.loads((home() / SERVER).read_text())["url"]))
-    for port in filter(None, wanted):
-        with suppress(OSError), socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(("127.0.0.1", port))
-            return port
-    return free_port()
-
-
-def free_port() -> int:
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            raise UsboostError(
+                f"port {port}, where {whose} would listen, is taken; give another with {option}, 0 for any"
+            ) from None
         return int(probe.getsockname()[1])
 
 
-def _keep_server(url: str) -> None:
-    """Run the server until no flow has held the lease for `IDLE_SECONDS`."""
-    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1"]
-    command += ["--port", str(_port_of(url))]
-    environment = {f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in FOR_DEPLOYMENTS}
-    environment["PREFECT_SERVER_UI_API_URL"] = (
-        url  # else its pages ask the default port, where nobody answers
-    )
-    server = subprocess.Popen(command, env={**environment, **os.environ})
-    idle_since: float | None = None
-    with _lease_file() as lease:
-        while server.poll() is None:
-            try:
-                fcntl.flock(lease, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                fcntl.flock(lease, fcntl.LOCK_UN)
-                idle_since = idle_since or time.monotonic()
-            except BlockingIOError:
-                idle_since = None
-            if idle_since and time.monotonic() - idle_since > IDLE_SECONDS:
-                server.terminate()
-                server.wait(timeout=20)
-            time.sleep(2)
+def free_port() -> int:
+    return claim(0)
 
 
-if __name__ == "__main__":
-    configure()
-    _keep_server(sys.argv[1])
+def _port(url: str) -> int:
+    return int(url.removesuffix("/api").rpartition(":")[2])

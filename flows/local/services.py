@@ -11,188 +11,112 @@ import os
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
+import psutil
 import typer
 
-from flows.local import access, runtime, stack
+from flows.local import access, runtime
 from tasks import settings as params
 from usboost.errors import UsboostError
 
 runtime.configure()
 
 POOLS = ("cpu", "gpu")
+UPGRADE_AND_SERVE = '"$0" -m mlflow db upgrade "$1" && exec "$0" -m mlflow server --backend-store-uri "$@"'
 
 app = typer.Typer(help=__doc__, no_args_is_help=True)
+say = partial(print, flush=True)
 
 
-def _alone() -> AbstractContextManager[None]:
-    """One start or stop of this home at a time."""
-    busy = f"another command starts or stops the services of {runtime.home()}; wait for it"
-    return runtime.alone(stack.folder() / "lock", busy)
-
-
-def up(
-    prefect_port: int | None,
-    mlflow_port: int,
-    workers: list[str],
-    prefect_db: str | None = None,
-    mlflow_db: str | None = None,
-    artifacts: str | None = None,
-    auth: bool = False,
-) -> dict[str, Any]:
-    """Start everything and wait until it answers; what is in ``services.json``.
+def start_mlflow(name: str, port: int, store: str, *words: str, **environment: str) -> None:
+    """Start MLflow's server, not waited for; its log, and where it is, go by `name`.
 
     Raises
     ------
     UsboostError
-        If the stack runs, a flow runs without it, a port is taken, a pool is unknown, a password is missing,
-        or a part does not start. Nothing keeps running then.
+        If the port is taken.
     """
-    with _alone():
-        state = stack.read_state()
-        if state and _running(state):
-            raise UsboostError(
-                f"the services of {runtime.home()} run already, Prefect at {state['prefect']}; "
-                "`make services-stop` ends them"
-            )
-        if not Path("prefect.yaml").is_file():
-            raise UsboostError("prefect.yaml is not in this folder; start the services where it is")
-        if unknown := sorted(set(workers) - set(POOLS)):
-            raise UsboostError(f"there is no work pool {unknown[0]!r}; choose among {', '.join(POOLS)}")
-        slots = params.load().fits.gpu_slots
-        stack.end_all()  # what a crash left
-        runtime.end_server()
-        if prefect_port is None:
-            prefect_port = runtime.prefect_port()
-        prefect_port = stack.claim(prefect_port, "Prefect's server", "--prefect-port")
-        mlflow_port = stack.claim(mlflow_port, "MLflow's server", "--mlflow-port")
-        state = {
-            "prefect": f"http://127.0.0.1:{prefect_port}/api",
-            "mlflow": f"http://127.0.0.1:{mlflow_port}",
-            "code": str(Path.cwd()),
-            "gpu_slots": slots,
-            "auth": auth,
-            "workers": [],
-        }
-        try:
-            _start(state, prefect_db, mlflow_db, artifacts, access.of_servers(stack.folder()) if auth else {})
-            if auth:
-                access.check(state["mlflow"], stack.folder())
-            _deploy(state)
-            _start_workers(state, workers)
-            stack.write_state(state)
-            runtime.remember(state["prefect"])
-        except BaseException:
-            stack.end_all()
-            raise
-        return state
+    port = runtime.claim(port, "MLflow's server", "--mlflow-port")
+    words = (store, "--host", "127.0.0.1", "--port", str(port), "--workers", "1", *words)
+    command = ["sh", "-c", UPGRADE_AND_SERVE, sys.executable, *words]
+    runtime.detach(name, command, environment, url=f"http://127.0.0.1:{port}")
 
 
-def _running(state: dict[str, Any]) -> bool:
-    return stack.answers(f"{state['prefect']}/health") or stack.answers(f"{state['mlflow']}/health")
+def page(url: str) -> str:
+    """Where to begin in MLflow."""
+    from tasks.tracking import first_page  # here, because MLflow takes seconds to import
+
+    return f"{url}/{first_page(url, params.load().profile)}"
 
 
-def _start(
-    state: dict[str, Any],
-    prefect_db: str | None,
-    mlflow_db: str | None,
-    artifacts: str | None,
-    passwords: Mapping[str, str],
-) -> None:
-    """Start both servers and wait until they answer."""
-    env = stack.environment(state["prefect"], state["mlflow"], state["code"], prefect_db)
-    env.update(passwords)
-    store = mlflow_db or runtime.mlflow_store()
-    upgraded = subprocess.run(
-        [sys.executable, "-m", "mlflow", "db", "upgrade", store], env=env, capture_output=True, text=True
-    )
-    if upgraded.returncode:
-        (stack.folder() / "mlflow.log").write_text(upgraded.stdout + upgraded.stderr)
-        raise UsboostError(f"MLflow's database could not be made; see {stack.folder() / 'mlflow.log'}")
-    where = ["--host", "127.0.0.1", "--port"]
-    port = state["prefect"].removesuffix("/api").split(":")[-1]
-    command = [sys.executable, "-m", "prefect", "server", "start", *where, port]
-    prefect = stack.spawn(command, "prefect.log", env, state["code"])
-    port = state["mlflow"].split(":")[-1]
-    command = [sys.executable, "-m", "mlflow", "server", *where, port, "--workers", "1"]
-    command += ["--backend-store-uri", store]
-    if artifacts:
-        command += ["--serve-artifacts", "--artifacts-destination", artifacts]
-    else:  # where flows keep them without a server, too
-        command += ["--no-serve-artifacts", "--default-artifact-root"]
-        command += [(runtime.home() / "mlartifacts").as_uri()]
-    command += ["--app-name", "basic-auth"] if passwords else []
-    mlflow = stack.spawn(command, "mlflow.log", env, state["code"])
-    stack.wait_for(
-        lambda: stack.answers(f"{state['prefect']}/health"), prefect, "Prefect's server", "prefect.log"
-    )
-    stack.wait_for(
-        lambda: stack.answers(f"{state['mlflow']}/health"), mlflow, "MLflow's server", "mlflow.log"
-    )
-    state["servers"] = [{"name": "prefect", "pid": prefect.pid}, {"name": "mlflow", "pid": mlflow.pid}]
+def of_clients() -> dict[str, str]:
+    """The environment of workers, and of Prefect's commands: both servers, and where the code is."""
+    given = {
+        "PREFECT_API_URL": runtime.kept("prefect")["url"],
+        "MLFLOW_TRACKING_URI": runtime.kept("mlflow")["url"],
+    }
+    return given if "USBOOST_REPOSITORY" in os.environ else {**given, "USBOOST_CODE": str(Path.cwd())}
 
 
-def _deploy(state: dict[str, Any]) -> None:
-    """Make the work pools and deploy what prefect.yaml names."""
-    env = stack.environment(state["prefect"], state["mlflow"], state["code"])
-    pools = [["work-pool", "create", pool, "--type", "process", "--overwrite"] for pool in POOLS]
-    for words in [*pools, ["--no-prompt", "deploy", "--all"]]:
-        done = subprocess.run(
-            [sys.executable, "-m", "prefect", *words], env=env, capture_output=True, text=True
-        )
-        with (stack.folder() / "deploy.log").open("a") as log:
-            log.write(done.stdout + done.stderr)
-        if done.returncode:
-            raise UsboostError(f"`prefect {' '.join(words)}` failed; see {stack.folder() / 'deploy.log'}")
+def call_prefect(*words: str) -> None:
+    log = runtime.log_of("deploy")
+    command = [sys.executable, "-m", "prefect", *words]
+    with log.open("a") as output:
+        done = subprocess.run(command, env={**os.environ, **of_clients()}, stdout=output, stderr=output)
+    if done.returncode:
+        raise UsboostError(f"`prefect {' '.join(words)}` failed; see {log}")
 
 
-def _start_workers(state: dict[str, Any], pools: list[str]) -> None:
-    env = stack.environment(state["prefect"], state["mlflow"], state["code"])
-    started = []
-    for number, pool in enumerate(pools, start=1):
-        name = f"{pool}-{number}"
-        process = stack.spawn(_worker_command(pool, name, state), f"worker-{name}.log", env, state["code"])
-        state["workers"].append({"pool": pool, "name": name, "pid": process.pid})
-        started.append((pool, name, process))
-    for pool, name, process in started:
-        stack.wait_for(
-            lambda pool=pool, name=name: name in _online(state["prefect"], pool),  # type: ignore[misc]
-            process,
-            f"the worker {name}",
-            f"worker-{name}.log",
-        )
+def worker_command(pool: str, name: str) -> list[str]:
+    if pool not in POOLS:
+        raise UsboostError(f"there is no work pool {pool!r}; choose among {', '.join(POOLS)}")
+    limit = ["--limit", str(params.load().fits.gpu_slots)] if pool == "gpu" else []
+    words = ["worker", "start", "--pool", pool, "--name", name, "--type", "process", *limit]
+    return [sys.executable, "-m", "prefect", *words]
 
 
-def _worker_command(pool: str, name: str, state: dict[str, Any]) -> list[str]:
-    words = ["--pool", pool, "--name", name, "--type", "process"]
-    limit = ["--limit", str(state["gpu_slots"])] if pool == "gpu" else []
-    return [sys.executable, "-m", "prefect", "worker", "start", *words, *limit]
+def workers() -> list[str]:
+    """Names of the workers that `start` has started, <pool>-<number>."""
+    return sorted(path.stem for pool in POOLS for path in runtime.services().glob(f"{pool}-*.json"))
 
 
-def _online(api: str, pool: str) -> set[str]:
-    """Names of the workers of a pool with a recent heartbeat."""
-    request = urllib.request.Request(
-        f"{api}/work_pools/{pool}/workers/filter",
-        b"{}",
-        {"Content-Type": "application/json", **access.of_client()},
-    )
+def is_online(worker: str) -> bool:
+    """Whether Prefect's server has heard of the worker lately."""
+    url = f"{runtime.kept('prefect')['url']}/work_pools/{worker.rpartition('-')[0]}/workers/filter"
+    headers = {"Content-Type": "application/json", **access.of_client()}
     try:
-        with urllib.request.urlopen(request, timeout=5) as reply:
-            return {worker["name"] for worker in json.load(reply) if worker["status"] == "ONLINE"}
+        with urllib.request.urlopen(urllib.request.Request(url, b"{}", headers), timeout=5) as reply:
+            return any(each["name"] == worker and each["status"] == "ONLINE" for each in json.load(reply))
     except OSError:
-        return set()
+        return False
 
 
-def down() -> int:
-    """End all that the stack started, whatever of it is left; how many processes there were."""
-    with _alone():
-        ended = stack.end_all()
-        (runtime.home() / stack.STATE).unlink(missing_ok=True)
-        return ended
+def members(*names: str) -> list[psutil.Process]:
+    """These detached processes and what they started; without a name all, flow runs of a dead worker, too."""
+    if names:
+        found = [process for name in names if (process := runtime.process(name))]
+        return [each for process in found for each in (process, *process.children(recursive=True))]
+    own = {os.getpid(), *psutil.Process().parents()}
+    return [each for each in psutil.process_iter() if each not in own and runtime.is_ours(each)]
+
+
+def end_all(but: list[psutil.Process]) -> int:
+    """End all members but these, workers and their flow runs before the servers that they report to."""
+    ended = 0
+    for spared in ([*members("prefect", "mlflow"), *but], but):
+        for _ in range(5):  # some start meanwhile
+            left = [each for each in members() if each not in spared]
+            ended += len(left)
+            runtime.end(left)
+    for name in ("mlflow", "ui", *workers()):
+        runtime.keep(name, None)
+    if not but and (known := runtime.kept("prefect")):
+        runtime.keep("prefect", {"url": known["url"]})  # whose port the next one takes
+    return ended
 
 
 @app.command()
@@ -223,43 +147,95 @@ def start(
         bool, typer.Option("--auth", help="both servers ask for a password; see docs/deploy.md")
     ] = False,
 ) -> None:
-    """Start the servers and workers, deploy prefect.yaml, and say where the UIs are."""
+    """Start the servers and workers, deploy prefect.yaml, and say where the pages are.
+
+    If a part does not start, nothing keeps running but a Prefect server that did before.
+    """
+    named = {f"{pool}-{number}": pool for number, pool in enumerate(worker or POOLS, start=1)}
+    words = ["--app-name", "basic-auth"] if auth else []
+    if artifacts:
+        words += ["--serve-artifacts", "--artifacts-destination", artifacts]
+    else:  # where flows keep them without a server, too
+        root = runtime.home() / "mlartifacts"
+        words += ["--no-serve-artifacts", "--default-artifact-root", root.as_uri()]
+
+    def up() -> None:
+        if any(runtime.process(name) for name in ("mlflow", *workers())):
+            raise UsboostError(
+                f"the services of {runtime.home()} run already; `make services-stop` ends them"
+            )
+        if not Path("prefect.yaml").is_file():
+            raise UsboostError("prefect.yaml is not in this folder; start the services where it is")
+        commands = {name: worker_command(pool, name) for name, pool in named.items()}
+        options = access.of_servers(runtime.services()) if auth else {}
+        before = members("prefect")  # flows may be using it
+        end_all(but=before)  # what a crash left
+        try:
+            say("starting MLflow's server …")
+            start_mlflow("mlflow", mlflow_port, mlflow_db or runtime.mlflow_store(), *words, **options)
+            if prefect_db:
+                options["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = prefect_db
+            runtime.prefect_server(prefect_port, options)
+            runtime.wait_for("mlflow")
+            if auth:
+                access.check(runtime.kept("mlflow")["url"], runtime.services())
+            say("starting the workers …")
+            for name, command in commands.items():  # each makes its work pool, unless it is there
+                runtime.detach(name, command, of_clients())
+            for name in commands:
+                runtime.wait_for(name, partial(is_online, name))
+            say("deploying prefect.yaml …")
+            for pool in set(POOLS) - set(named.values()):
+                call_prefect("work-pool", "create", pool, "--type", "process", "--overwrite")
+            call_prefect("--no-prompt", "deploy", "--all")
+        except BaseException:
+            end_all(but=before)
+            raise
 
     def work() -> None:
-        from tasks.tracking import first_page  # here, because MLflow takes seconds to import
-
-        chosen = worker or list(POOLS)
-        state = up(prefect_port, mlflow_port, chosen, prefect_db, mlflow_db, artifacts, auth)
-        print(f"Prefect  {state['prefect'].removesuffix('/api')}")
-        print(f"MLflow   {state['mlflow']}/{first_page(state['mlflow'], params.load().profile)}")
-        print(f"workers  {', '.join(each['name'] for each in state['workers'])}")
+        with alone():
+            up()
+        prefect = runtime.kept("prefect")["url"]
+        print(f"Prefect  {prefect.removesuffix('/api')}")
+        print(f"MLflow   {page(runtime.kept('mlflow')['url'])}")
+        print(f"workers  {', '.join(workers())}")
+        print("to run   Prefect's page, Deployments, or its own command, whose `deployment ls` lists them:")
+        print(f"         PREFECT_API_URL={prefect} prefect deployment run <name> --watch")
+        print("to stop  make services-stop")
 
     runtime.exit_on_error(work)
+
+
+def alone() -> AbstractContextManager[None]:
+    return runtime.alone(
+        runtime.services() / "lock",
+        f"another command starts or stops the services of {runtime.home()}; wait for it",
+    )
 
 
 @app.command()
 def stop() -> None:
     """End everything, also after a crash; harmless when nothing runs."""
-    runtime.exit_on_error(lambda: print(f"{down()} processes ended"))
+
+    def work() -> None:
+        with alone():
+            print(f"{end_all(but=[])} processes ended")
+
+    runtime.exit_on_error(work)
 
 
 @app.command()
 def status() -> None:
-    """Say what answers; exit code 1 unless both servers and a worker of every pool do."""
-    state = stack.read_state()
-    if not state:
+    """Say what answers; exit code 1 unless both servers and every worker that was started do."""
+    if not runtime.kept("mlflow"):
         print("no services run here")
         raise SystemExit(1)
-    if state.get("auth"):
+    if access.SERVER in runtime.kept("prefect").get("options", []):
         runtime.exit_on_error(access.given)
-    checks = {
-        f"Prefect  {state['prefect'].removesuffix('/api')}": stack.answers(f"{state['prefect']}/health"),
-        f"MLflow   {state['mlflow']}": stack.answers(f"{state['mlflow']}/health"),
-    }
-    for each in state["workers"]:
-        checks[f"worker   {each['name']}"] = each["name"] in _online(state["prefect"], each["pool"])
-    for what, fine in checks.items():
-        print(f"{what}  {'answers' if fine else 'does not answer'}")
+    checks = {name: bool(runtime.address(name)) for name in ("prefect", "mlflow")}
+    checks |= {name: bool(runtime.process(name)) and is_online(name) for name in workers()}
+    for name, fine in checks.items():
+        print(f"{name:<9}{runtime.kept(name).get('url', '')}  {'answers' if fine else 'does not answer'}")
     raise SystemExit(not all(checks.values()))
 
 
@@ -271,13 +247,10 @@ def worker(
     """Run one more worker against the running services, until Ctrl-C."""
 
     def work() -> None:
-        state = stack.read_state()
-        if not state or not _running(state):
+        if not runtime.address("prefect") or not runtime.address("mlflow"):
             raise UsboostError("no services run here; start them with `make services`")
-        if pool not in POOLS:
-            raise UsboostError(f"unknown work pool {pool!r}; choose among {', '.join(POOLS)}")
-        env = stack.environment(state["prefect"], state["mlflow"], state["code"])
-        os.execve(sys.executable, _worker_command(pool, name, state), env)
+        command = worker_command(pool, name)
+        os.execve(sys.executable, command, runtime.environment(of_clients()))
 
     runtime.exit_on_error(work)
 

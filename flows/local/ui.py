@@ -1,55 +1,56 @@
-"""Both UIs on loopback until interrupted: MLflow's runs and Prefect's flow runs."""
+"""The pages of both servers on loopback until interrupted: MLflow's runs and Prefect's flow runs."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
+import signal
 import time
 from typing import Annotated
 
 import typer
 
-from flows.local import runtime
-from tasks import settings as params
-
-runtime.configure()
+from flows.local import runtime, services
+from usboost.errors import UsboostError
 
 
 def main(
-    mlflow_port: Annotated[int, typer.Option(help="port of MLflow's UI; 0 for any free one")] = 5000,
+    mlflow_port: Annotated[
+        int, typer.Option(help="port of MLflow's page; 0: any free one", envvar="USBOOST_MLFLOW_PORT")
+    ] = 5000,
 ) -> None:
-    """Open MLflow's and Prefect's UI on 127.0.0.1 until Ctrl-C, or say where those of the services are."""
-    port = mlflow_port or runtime.free_port()
+    """Open MLflow's and Prefect's pages on 127.0.0.1 until Ctrl-C, or say where those of the services are."""
+    for number in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C: nothing of ours keeps running
+        signal.signal(number, signal.default_int_handler)
+    runtime.exit_on_error(lambda: serve(mlflow_port))
+
+
+def serve(port: int) -> None:
+    """Start what does not run, show both addresses, and end what was started here."""
     store = os.environ["MLFLOW_TRACKING_URI"]
-    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", store]
-    command += ["--host", "127.0.0.1", "--port", str(port)]
-
-    def serve() -> None:
-        if servers := runtime.services():
-            from tasks.tracking import first_page
-
-            print("the services run; their pages are these")
-            print(f"MLflow   {servers['mlflow']}/{first_page(servers['mlflow'], params.load().profile)}")
-            print(f"Prefect  {servers['prefect'].removesuffix('/api')}")
-            return
-        with runtime.prefect_api():
-            from prefect.settings import PREFECT_API_URL
-
-            from tasks.tracking import first_page  # here, because MLflow takes seconds to import
-
-            page = first_page(store, params.load().profile)  # before the server, which makes the store too
-            server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            print(f"MLflow   http://127.0.0.1:{port}/{page}")
-            print(f"Prefect  {str(PREFECT_API_URL.value()).removesuffix('/api')}")
-            print("Ctrl-C ends both")
-            try:
-                while server.poll() is None:
-                    time.sleep(1)
-            finally:
-                server.terminate()
-
-    runtime.exit_on_error(serve)
+    open_already = runtime.address("ui")  # by another `make ui`
+    mine = [] if runtime.process("prefect") else ["prefect"]
+    mine += [] if open_already or store.startswith("http") else ["ui"]
+    try:
+        if "ui" in mine:
+            services.say("starting MLflow's server …")
+            services.start_mlflow("ui", port, store)
+        prefect = runtime.prefect_server()
+        if "ui" in mine:
+            runtime.wait_for("ui")
+            open_already = runtime.kept("ui")["url"]
+        services.say(f"MLflow   {services.page(open_already or store)}")
+        services.say(f"Prefect  {prefect.removesuffix('/api')}")
+        mine = [name for name in mine if runtime.process(name)]
+        if mine:
+            services.say("Ctrl-C ends what was started here; deployments need `make services`")
+        while mine:
+            time.sleep(1)
+            if gone := [name for name in mine if not runtime.process(name)]:
+                raise UsboostError(f"the server has ended; see {runtime.log_of(gone[0])}")
+    except KeyboardInterrupt:
+        services.say("\nended")
+    finally:
+        runtime.end(services.members(*mine) if mine else [])
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from flows.local.workspace import CODE
+from tests.flows.local.detached import end_below
 from tests.warm import FLOWS, Warm
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -112,7 +113,10 @@ def reproduced(warm_flows, tmp_path_factory) -> Workspace:
         fcntl.flock(held, fcntl.LOCK_EX)  # ends with the process that holds it
         if not finished.exists():
             shutil.rmtree(made, ignore_errors=True)
-            make(made / "workspace", made / "home", warm_flows)
+            try:
+                make(made / "workspace", made / "home", warm_flows)
+            finally:
+                end_below(made)
             finished.touch()
     own = tmp_path_factory.mktemp("own")
     shutil.copytree(made / "workspace", own / "workspace", symlinks=True)

@@ -100,7 +100,7 @@ def test_a_flow_without_its_prefect_server(workspace):
     url = f"http://127.0.0.1:{port}/api"
     try:
         deadline = time.monotonic() + 120
-        while not runtime._answers(url) and time.monotonic() < deadline:
+        while not runtime.answers(url) and time.monotonic() < deadline:
             time.sleep(0.2)
         flow = subprocess.Popen(
             [sys.executable, "-m", "flows.fit", "ci_b", "--model", "2wl"],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from pathlib import Path
 
 import mlflow
@@ -11,7 +10,6 @@ import pytest
 from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
 
-from flows.local import runtime
 from tasks import addresses, tracking
 from tasks.tracking import names, views
 from tests.conftest import make_views
@@ -97,18 +95,6 @@ def test_a_run_from_before_there_were_groups_goes_on(store, tmp_path: Path) -> N
 )
 def test_names_of_a_rounds_numbers(number: str, name: str) -> None:
     assert names.of_round(number) == name
-
-
-def test_links_to_a_flow_run_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The Prefect server of a home takes the port that it had, unless another has it now."""
-    monkeypatch.setenv("USBOOST_HOME", str(tmp_path))
-    port = runtime.free_port()
-    (tmp_path / "prefect-server.json").write_text(json.dumps({"url": f"http://127.0.0.1:{port}/api"}))
-    assert runtime.prefect_port() == port
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", port))
-        other.listen()
-        assert runtime.prefect_port() != port
 
 
 @pytest.fixture(scope="module")

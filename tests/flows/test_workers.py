@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from tests.flows.conftest import ROOT, Workspace
+from tests.flows.local import detached
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
@@ -57,9 +58,9 @@ def services(reproduced, tmp_path):
     }
     own.flow("local.services", "start")
     try:
-        state = json.loads((tmp_path / "home/services.json").read_text())
-        own.environment |= {"PREFECT_API_URL": state["prefect"], "MLFLOW_TRACKING_URI": state["mlflow"]}
-        own.state = state
+        own.state = detached.state(tmp_path / "home")
+        own.environment["PREFECT_API_URL"] = own.state["prefect"]
+        own.environment["MLFLOW_TRACKING_URI"] = own.state["mlflow"]
         yield own
     finally:
         own.flow("local.services", "stop", check=False)

@@ -6,8 +6,8 @@ from usboost.models import zoo
 
 OTHERS = (
     *("#882255", "#44aa99", "#999933", "#6a3fb5", "#cc6677", "#117733", "#a0522d", "#332288"),
-    *("#444444", "#e6007e", "#5aa700", "#12707f", "#b8a100", "#c0392b", "#8b6fd8", "#3f6f7f"),
-    *("#a65fa0", "#7f5539", "#2f4f9f", "#6b6b00", "#ff7f7f", "#00695c", "#9e9e9e", "#b71c5c"),
+    *("#444444", "#e6007e", "#5aa700", "#00a5c4", "#b8a100", "#c0392b", "#8b6fd8", "#3f6f7f"),
+    *("#b51ec5", "#7f5539", "#2f4f9f", "#6b6b00", "#ff7f7f", "#00695c", "#9e9e9e", "#b71c5c"),
 )
 """Of models that the catalogue gives no look; its looks are Okabe and Ito's colours, too."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -12,11 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from flows.local import runtime
 from tests.flows.conftest import ROOT, Workspace
+from tests.flows.local.detached import marked, state
 
 boto3 = pytest.importorskip("boto3", reason="install usboost[engines]")
 psycopg2 = pytest.importorskip("psycopg2", reason="install usboost[engines]")
@@ -126,15 +125,7 @@ def team(
         yield own
     finally:
         own.flow("local.services", "stop", check=False)
-        left = [p for p in psutil.process_iter() if marked(p, str(folder / "home"))]
-        assert not left, left
-
-
-def marked(process: psutil.Process, home: str) -> bool:
-    try:
-        return process.environ().get("USBOOST_SERVICES") == home
-    except (psutil.Error, OSError):
-        return False
+        assert not marked(folder / "home")
 
 
 def rows(postgres: str, database: str, query: str) -> list[tuple[Any, ...]]:
@@ -149,11 +140,11 @@ def rows(postgres: str, database: str, query: str) -> list[tuple[Any, ...]]:
 
 
 def test_a_run_is_kept_by_postgresql_and_s3(team: Workspace, postgres: str, s3: str) -> None:
-    state = json.loads((Path(team.environment["HOME_OF_SERVICES"]) / "services.json").read_text())
+    now = state(team.environment["HOME_OF_SERVICES"])
     team.run(
         *(sys.executable, "-m", "prefect", "deployment", "run", "train/train-model", "--watch"),
         *("-p", "dataset=ci_b", "-p", "model=2wl"),
-        PREFECT_API_URL=state["prefect"],
+        PREFECT_API_URL=now["prefect"],
     )
     assert ("COMPLETED",) in rows(postgres, "prefect", "select state_type::text from flow_run")
     assert rows(postgres, "mlflow", "select status from runs") == [("FINISHED",)]
@@ -163,7 +154,7 @@ def test_a_run_is_kept_by_postgresql_and_s3(team: Workspace, postgres: str, s3: 
     assert any("/learners/" in key for key in stored), stored
     assert not list(Path(team.environment["HOME_OF_SERVICES"]).rglob("*.db"))
     # a client needs the MLflow server's address and no key of the store
-    bare = {"MLFLOW_TRACKING_URI": state["mlflow"], "AWS_ACCESS_KEY_ID": "", "MLFLOW_S3_ENDPOINT_URL": ""}
+    bare = {"MLFLOW_TRACKING_URI": now["mlflow"], "AWS_ACCESS_KEY_ID": "", "MLFLOW_S3_ENDPOINT_URL": ""}
     assert team.run(sys.executable, "-c", PREDICT, **bare).stdout.split() == ["1", "2"]
 
 

@@ -17,6 +17,7 @@ import pandas as pd
 import pytest
 
 from tests.flows.conftest import ROOT, Workspace
+from tests.flows.local.detached import state
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
@@ -59,7 +60,7 @@ def team(reproduced: Workspace, tmp_path: Path) -> Iterator[dict[str, Any]]:
     try:
         yield {
             "servers": servers,
-            "state": json.loads((tmp_path / "servers/services.json").read_text()),
+            "state": state(tmp_path / "servers"),
             "repository": str(tmp_path / "code.git"),
             "remote": str(tmp_path / "remote"),
         }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import socket
 import sqlite3
 import sys
 import urllib.error
@@ -14,11 +13,11 @@ from contextlib import closing
 from pathlib import Path
 from uuid import UUID
 
-import psutil
 import pytest
 
 from flows.local import access
 from tests.flows.conftest import ROOT, Workspace, copy_home
+from tests.flows.local.detached import state
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
@@ -37,17 +36,6 @@ def opened(address: str) -> bool:
         return reply.status == 200
 
 
-def marked(home: Path) -> list[int]:
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.environ().get("USBOOST_SERVICES") == str(home):
-                found.append(process.pid)
-        except (psutil.Error, OSError):
-            continue
-    return found
-
-
 @pytest.fixture(scope="module")
 def services(reproduced, tmp_path_factory):
     copy = reproduced.copy(tmp_path_factory.mktemp("services") / "copy")
@@ -61,7 +49,7 @@ def services(reproduced, tmp_path_factory):
     try:
         own.flow("local.services", "start", "--prefect-port", "0", "--mlflow-port", "0")
         own.home = Path(own.environment["USBOOST_HOME"])
-        own.state = json.loads((own.home / "services.json").read_text())
+        own.state = state(own.home)
         yield own
     finally:
         own.flow("local.services", "stop", check=False)
@@ -290,8 +278,8 @@ def test_without_a_password_nobody_is_let_in(services, tmp_path):
     assert short.returncode == 1 and "12 characters" in short.stderr
     try:
         own.flow(*start, "--worker", "gpu", **KNOWN)
-        state = json.loads((tmp_path / "home/services.json").read_text())
-        for server in (state["prefect"], state["mlflow"]):
+        now = state(tmp_path / "home")
+        for server in (now["prefect"], now["mlflow"]):
             assert [status_of(server, word) for word in (None, "another", PASSWORD)] == [401, 401, 200]
         trained = [
             "deployment",
@@ -304,11 +292,11 @@ def test_without_a_password_nobody_is_let_in(services, tmp_path):
             "model=2wl",
         ]
         words = [sys.executable, "-m", "prefect", *trained]
-        assert own.run(*words, check=False, PREFECT_API_URL=state["prefect"]).returncode
-        own.run(*words, PREFECT_API_URL=state["prefect"], **KNOWN)
+        assert own.run(*words, check=False, PREFECT_API_URL=now["prefect"]).returncode
+        own.run(*words, PREFECT_API_URL=now["prefect"], **KNOWN)
         own.flow("train", "ci_b", "lgbm", **KNOWN)
         code = "import mlflow; print(len(mlflow.search_runs(search_all_experiments=True)))"
-        counted = own.run(sys.executable, "-c", code, MLFLOW_TRACKING_URI=state["mlflow"], **KNOWN)
+        counted = own.run(sys.executable, "-c", code, MLFLOW_TRACKING_URI=now["mlflow"], **KNOWN)
         assert counted.stdout.split() == ["2"]
         written = [path for path in (tmp_path / "home").rglob("*") if path.is_file()]
         assert not [path for path in written if PASSWORD.encode() in path.read_bytes()]
@@ -316,25 +304,3 @@ def test_without_a_password_nobody_is_let_in(services, tmp_path):
         assert anybody.returncode == 1 and len(anybody.stderr.strip().splitlines()) == 1, anybody.stderr
     finally:
         own.flow("local.services", "stop", check=False)
-
-
-def test_a_taken_port_is_refused(reproduced, tmp_path):
-    shutil.copy(ROOT / "prefect.yaml", tmp_path)
-    shutil.copy(reproduced.folder / "params.yaml", tmp_path)
-    own = Workspace(tmp_path, tmp_path / "home")
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = str(taken.getsockname()[1])
-        done = own.flow("local.services", "start", "--prefect-port", port, "--mlflow-port", "0", check=False)
-    assert done.returncode == 1
-    assert f"port {port}" in done.stderr
-    assert marked(tmp_path / "home") == []
-
-
-def test_stop_ends_all_also_after_a_crash_and_again(services):
-    psutil.Process(services.state["workers"][0]["pid"]).kill()
-    services.flow("local.services", "stop")
-    assert marked(services.home) == []
-    assert not (services.home / "services.json").exists()
-    assert services.flow("local.services", "stop").stdout.startswith("0 processes")
