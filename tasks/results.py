@@ -15,7 +15,6 @@ from typing import Any
 
 import pandas as pd
 
-from tasks import inspection
 from tasks.folders import metrics_file, prepared_folder, results_folder
 from tasks.settings import Settings
 from usboost.datasets.prepared import store
@@ -26,8 +25,8 @@ COLUMNS = {"rounds": ("f1_val", "rmse_val", "risk_train", "risk_val"), "steps": 
 OF_KIND = {"two_branch": ("rounds",), "bfv_network": ("rounds",), "boosting": ("rounds", "steps")}
 """The curves of each kind of model; those of other kinds have no score of each round."""
 
-RECORD, TRACE, ROWS = "record.json", "trace.parquet", "rows.parquet"
-"""What a fit leaves, besides its inspection."""
+RECORD, TRACE, ROWS, INSPECTION = "record.json", "trace.parquet", "rows.parquet", "inspection"
+"""What a fit leaves."""
 
 
 def records(dataset: str, model: str) -> list[dict[str, Any]]:
@@ -56,8 +55,8 @@ def add(dataset: str, model: str, seed: int, fit: Path) -> None:
                 fresh / name, folder / name, {record["seed"] for record in kept} - {seed}, fit / name
             )
         shown = fit if seed == 0 else folder
-        if (shown / inspection.FOLDER).is_dir():
-            shutil.copytree(shown / inspection.FOLDER, fresh / inspection.FOLDER)
+        if (shown / INSPECTION).is_dir():
+            shutil.copytree(shown / INSPECTION, fresh / INSPECTION)
 
 
 def keep_only(dataset: str, wanted: Collection[tuple[str, int]]) -> None:
@@ -73,8 +72,8 @@ def keep_only(dataset: str, wanted: Collection[tuple[str, int]]) -> None:
                 _write_scores(fresh, dataset, folder.name, kept)
                 for name in (TRACE, ROWS):
                     _write_table(fresh / name, folder / name, {record["seed"] for record in kept})
-                if 0 in seeds and (folder / inspection.FOLDER).is_dir():
-                    shutil.copytree(folder / inspection.FOLDER, fresh / inspection.FOLDER)
+                if 0 in seeds and (folder / INSPECTION).is_dir():
+                    shutil.copytree(folder / INSPECTION, fresh / INSPECTION)
 
 
 def _write_scores(fresh: Path, dataset: str, model: str, kept: Sequence[Mapping[str, Any]]) -> None:

@@ -65,10 +65,7 @@ EMBEDDING_SEED = 100
 
 @dataclass(frozen=True)
 class Fits:
-    """One experiment: datasets × models × seeds.
-
-    Its name is its own for each dataset: of a name's cell MLflow counts one run, of whichever workspace.
-    """
+    """Datasets × models × seeds."""
 
     name: str
     datasets: list[str]
@@ -78,7 +75,7 @@ class Fits:
 
 @dataclass(frozen=True)
 class Part:
-    """Experiments that share a workspace.
+    """Fits that share a workspace.
 
     Attributes
     ----------
@@ -145,7 +142,13 @@ PLAN: dict[str, Part] = {
 
 @dataclass(frozen=True)
 class Cell:
-    """One fit of the plan, and where in the results' folder it lies."""
+    """One fit of the plan.
+
+    Attributes
+    ----------
+    results : folder of its model's results, as seen from the study's folder.
+    place : folder of what the study keeps of it.
+    """
 
     part: str
     experiment: str
@@ -153,6 +156,7 @@ class Cell:
     model: str
     seed: int
     suffix: str
+    results: str
     place: str
 
 
@@ -161,8 +165,9 @@ def cells() -> Iterator[Cell]:
     for name, part in PLAN.items():
         for fits in part.fits:
             for dataset, model, seed in product(fits.datasets, fits.models, range(fits.seeds)):
-                place = f"{name}/data/experiments/{fits.name}/{dataset}/{model}/seed-{seed}"
-                yield Cell(name, f"{name}/{fits.name}", dataset, model, seed, part.suffix, place)
+                results = f"{name}/data/results/{dataset}/{model}"
+                place = f"{name}/predicted/{dataset}/{model}/seed-{seed}"
+                yield Cell(name, f"{name}/{fits.name}", dataset, model, seed, part.suffix, results, place)
 
 
 PAIRS: dict[str, list[tuple[str, str]]] = {

@@ -1,7 +1,7 @@
 """`make results`: the models on real data, several seeds each; docs/results.md and its figures.
 
 ``USBOOST_DATA=... python -m benchmarks.study.results run FOLDER`` makes a workspace for each part of the
-plan and fits every cell as an experiment (what is there already is skipped); ``--part`` names one part alone.
+plan and fits every cell (what is there already is skipped); ``--part`` names one part alone.
 ``predict`` keeps what the models of the plan's HEADLINES say of the test rows (`results_rows`), and
 ``python -m benchmarks.study.results write FOLDER`` rewrites the tables between the marks of docs/results.md.
 """
@@ -9,7 +9,6 @@ plan and fits every cell as an experiment (what is there already is skipped); ``
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -63,24 +62,20 @@ def run(folder: Path, only: str | None = None) -> None:
             datasets=part.datasets,
             rounds=part.rounds,
             seeds=most,
-            changes=part.changes,
+            changes={**part.changes, "fits.runner": "processes", "fits.workers": os.cpu_count()},
         )
         environment = os.environ | {"PYTHONPATH": str(workspace.ROOT)}
 
         def do(*words: str, place: Path = place, environment: Any = environment) -> None:
             subprocess.run(words, cwd=place, check=True, env=environment)
 
-        do("dvc", "repro", "fetch", "prepare")
+        do("dvc", "repro", "data")
         if part.embeds is not None and not (place / "backbone.safetensors").is_file():
             embedding_weights(folder / part.embeds, part.datasets[0], place / "backbone.safetensors")
         for fits in part.fits:
-            if any(zoo.find(model).needs_features for model in fits.models):
-                for dataset in fits.datasets:
-                    do(sys.executable, "-m", "flows.features", dataset, "--seeds", str(fits.seeds))
-            words = [f"--dataset={dataset}" for dataset in fits.datasets]
-            words += [f"--model={model}" for model in fits.models]
-            words += [f"--seeds={fits.seeds}", "--runner=processes", f"--workers={os.cpu_count()}"]
-            do(sys.executable, "-m", "flows.experiment", *words, f"--name={fits.name}")
+            words = [*(f"--model={model}" for model in fits.models), f"--seeds={fits.seeds}"]
+            for dataset in fits.datasets:
+                do(sys.executable, "-m", "flows.fit", dataset, *words)
 
 
 def embedding_weights(place: Path, dataset: str, out: Path) -> None:
@@ -106,12 +101,11 @@ def read(folder: Path) -> pd.DataFrame:
 
     def rows() -> Iterator[dict[str, Any]]:
         for cell in cells():
-            file = folder / cell.place / "record.json"
-            if not file.is_file():
+            if (record := results_rows.record_of(folder, cell)) is None:
                 continue
-            record = json.loads(file.read_text())
-            kept = {key: record[key] for key in ("dataset", "seed", "best_round", "fit_seconds")}
-            kept |= {"experiment": cell.experiment, "mlflow_run": record["mlflow_run_id"]}
+            kept = {key: record[key] for key in ("seed", "best_round", "fit_seconds")}
+            kept |= {"dataset": cell.dataset, "experiment": cell.experiment}
+            kept |= {"mlflow_run": record["made"]["mlflow_run"]}
             yield {**kept, "model": cell.model + cell.suffix, **record["scores"]["test"]}
             if (part := zoo.find(cell.model).part) and record.get("gbm"):
                 yield {**kept, "model": part[0], **record["gbm"]["test"]}
@@ -263,9 +257,9 @@ def rounds_figure(folder: Path, path: Path) -> None:
     fig, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
     for model, colour in ROUNDS_SHOWN.items():
         wanted = [cell for cell in cells() if (cell.dataset, cell.model) == ("ci_a", model)]
-        files = [folder / cell.place / "trace.parquet" for cell in wanted]
-        for k, file in enumerate(file for file in files if file.is_file()):
-            trace = pd.read_parquet(file)
+        wanted = [cell for cell in wanted if results_rows.record_of(folder, cell) is not None]
+        for k, cell in enumerate(wanted):
+            trace = pd.read_parquet(folder / cell.results / "trace.parquet").query("seed == @cell.seed")
             for ax, column in zip(axes, ("risk_val", "f1_val")):
                 label = named(model) if k == 0 else None
                 ax.plot(trace["round"], trace[column], color=colour, linewidth=1.1, alpha=0.8, label=label)

@@ -65,10 +65,10 @@ def keep(folder: Path, cell: Cell) -> None:
     place = folder / cell.place
     if (place / FILE).is_file():
         return
-    if not (place / "record.json").is_file():
-        raise UsboostError(f"{place / 'record.json'} is not there; fit the cell first")
-    record = json.loads((place / "record.json").read_text())
-    run = MlflowClient().get_run(record["mlflow_run_id"])
+    record = record_of(folder, cell)
+    if record is None:
+        raise UsboostError(f"{cell.results} has no result of seed {cell.seed}; fit the cell first")
+    run = MlflowClient().get_run(record["made"]["mlflow_run"])
     model_id = run.outputs.model_outputs[0].model_id
     prepared = folder / cell.part / "data/prepared" / cell.dataset
     with tempfile.TemporaryDirectory() as temporary:
@@ -79,6 +79,15 @@ def keep(folder: Path, cell: Cell) -> None:
     with replacing(place / Path(FILE).parent) as fresh:
         kept = {"y": found.y, "probabilities": found.probabilities, "threshold": found.threshold}
         np.savez(fresh / Path(FILE).name, **kept)
+
+
+def record_of(folder: Path, cell: Cell) -> dict[str, Any] | None:
+    """A cell's record among the results; None where it has not been fitted."""
+    file = folder / cell.results / "scores.json"
+    if not file.is_file():
+        return None
+    found = (record for record in json.loads(file.read_text())["seeds"] if record["seed"] == cell.seed)
+    return next(found, None)
 
 
 def said(model: ViewsClassifier, prepared: Path) -> Predicted:

@@ -108,8 +108,8 @@ def test_the_services_show_what_flows_kept_without_them_and_the_other_way(servic
 def test_a_worker_trains_and_the_runs_link_both_ways(services):
     before = flow_runs(services.state["prefect"])
     services.run(
-        *(sys.executable, "-m", "prefect", "deployment", "run", "train/train-model", "--watch"),
-        *("-p", "dataset=ci_b", "-p", "model=2wl"),
+        *(sys.executable, "-m", "prefect", "deployment", "run", "fit/fit", "--watch"),
+        *("-p", "dataset=ci_b", "-p", 'models=["2wl_warm"]'),
         PREFECT_API_URL=services.state["prefect"],
     )
     runs = ask(f"{services.state['prefect']}/flow_runs/filter", {})
@@ -128,24 +128,8 @@ def test_a_worker_trains_and_the_runs_link_both_ways(services):
     assert status == "FINISHED"
     page = f"{services.state['prefect'].removesuffix('/api')}/runs/flow-run/{trained['id']}"
     assert f"]({page})" in tags["mlflow.note.content"]
-    assert "`python -m flows.train ci_b 2wl --seeds 1`" in tags["mlflow.note.content"]
+    assert "`python -m flows.fit ci_b --model 2wl_warm --seeds 1`" in tags["mlflow.note.content"]
     assert opened(page)
-
-
-def test_an_experiment_links_a_view_of_its_runs(services):
-    services.flow("experiment", "--dataset=ci_b", "--model=lgbm", "--seeds=1", "--name=seen")
-    text = (services.folder / "data/experiments/seen/comparison.md").read_text()
-    (address,) = re.findall(r"\[Their curves side by side\]\((.*)\)", text)
-    server, number, view = re.fullmatch(
-        r"(.*)/#/experiments/(\d+)/.*viewStateShareKey=([\w-]+)&.*", address
-    ).groups()
-    assert server == services.state["mlflow"]
-    found = ask(f"{server}/api/2.0/mlflow/experiments/get?experiment_id={number}")["experiment"]
-    tags = {each["key"]: each["value"] for each in found["tags"]}
-    shown = json.loads(json.loads(tags[f"mlflow.sharedViewState.{view}"])["state"])
-    body = {"experiment_ids": [number], "filter": shown["searchFilter"]}
-    (run,) = ask(f"{server}/api/2.0/mlflow/runs/search", body)["runs"]
-    assert {"key": "model", "value": "lgbm"} in run["data"]["params"]
 
 
 def pages(services) -> dict[str, str]:
@@ -171,8 +155,6 @@ def pages(services) -> dict[str, str]:
         found[f"log {each['id']}"] = each["message"]
     for kind in ("*.html", "*.md"):
         for path in sorted((services.folder / "reports").glob(kind)):
-            found[f"file {path}"] = path.read_text()
-        for path in sorted((services.folder / "data/experiments").rglob(kind)):
             found[f"file {path}"] = path.read_text()
     return found
 
@@ -217,10 +199,9 @@ TEXT_LINK = r"(?:(?<=\]\()[^)\s]+|\bhttps?://[^\s)\]\"<>]+)"
 
 def test_every_link_leads_to_what_it_names(services):
     """On all pages, MLflow ↔ Prefect ↔ report, and the DVC stages that they name."""
-    services.flow("train", "ci_b", "2wl")
+    services.params(lambda p: p["models"]["2wl"].update(shrinkage=0.7))
+    services.run(sys.executable, "-m", "dvc", "repro", "report")
     services.flow("promote", "ci_b")
-    services.flow("report")
-    services.flow("experiment", "--dataset=ci_b", "--model=lgbm", "--seeds=1", "--name=seen")
     followed, stages = {}, set()
     for where, text in pages(services).items():
         links = re.findall(HTML_LINK if where.endswith(".html") else TEXT_LINK, text)
@@ -281,26 +262,17 @@ def test_without_a_password_nobody_is_let_in(services, tmp_path):
         now = state(tmp_path / "home")
         for server in (now["prefect"], now["mlflow"]):
             assert [status_of(server, word) for word in (None, "another", PASSWORD)] == [401, 401, 200]
-        trained = [
-            "deployment",
-            "run",
-            "train/train-model",
-            "--watch",
-            "-p",
-            "dataset=ci_b",
-            "-p",
-            "model=2wl",
-        ]
+        trained = ["deployment", "run", "fit-one/fit-one", "--watch", "-p", "dataset=ci_b", "-p", "model=2wl"]
         words = [sys.executable, "-m", "prefect", *trained]
         assert own.run(*words, check=False, PREFECT_API_URL=now["prefect"]).returncode
         own.run(*words, PREFECT_API_URL=now["prefect"], **KNOWN)
-        own.flow("train", "ci_b", "lgbm", **KNOWN)
+        own.flow("fit", "ci_b", "--model=lgbm", **KNOWN)
         code = "import mlflow; print(len(mlflow.search_runs(search_all_experiments=True)))"
         counted = own.run(sys.executable, "-c", code, MLFLOW_TRACKING_URI=now["mlflow"], **KNOWN)
         assert counted.stdout.split() == ["2"]
         written = [path for path in (tmp_path / "home").rglob("*") if path.is_file()]
         assert not [path for path in written if PASSWORD.encode() in path.read_bytes()]
-        anybody = own.flow("train", "ci_b", "lgbm", check=False)
+        anybody = own.flow("fit", "ci_b", "--model=lgbm", check=False)
         assert anybody.returncode == 1 and len(anybody.stderr.strip().splitlines()) == 1, anybody.stderr
     finally:
         own.flow("local.services", "stop", check=False)
