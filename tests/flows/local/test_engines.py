@@ -142,7 +142,7 @@ def rows(postgres: str, database: str, query: str) -> list[tuple[Any, ...]]:
 def test_a_run_is_kept_by_postgresql_and_s3(team: Workspace, postgres: str, s3: str) -> None:
     now = state(team.environment["HOME_OF_SERVICES"])
     team.run(
-        *(sys.executable, "-m", "prefect", "deployment", "run", "train/train-model", "--watch"),
+        *(sys.executable, "-m", "prefect", "deployment", "run", "fit-one/fit-one", "--watch"),
         *("-p", "dataset=ci_b", "-p", "model=2wl"),
         PREFECT_API_URL=now["prefect"],
     )
@@ -162,7 +162,7 @@ def test_data_travel_through_an_s3_remote(team: Workspace, s3: str, tmp_path: Pa
     pytest.importorskip("dvc_s3", reason="install usboost[s3]")
     team.run("dvc", "remote", "add", "--default", "team", f"s3://{BUCKET}/dvc")
     team.run("dvc", "remote", "modify", "team", "endpointurl", s3)
-    team.run("dvc", "push", "--quiet", "prepare")
+    team.run("dvc", "push", "--quiet", "data")
     assert keys(s3, "dvc/")
     other = tmp_path / "other"
     other.mkdir()
@@ -173,7 +173,7 @@ def test_data_travel_through_an_s3_remote(team: Workspace, s3: str, tmp_path: Pa
     there.environment |= {
         name: team.environment[name] for name in team.environment if name.startswith("AWS_")
     }
-    there.run("dvc", "pull", "--quiet", "prepare")
+    there.run("dvc", "pull", "--quiet", "data")
     first, second = (folder / "data/prepared/ci_b" for folder in (team.folder, other))
     names = sorted(path.name for path in first.iterdir())
     assert names == sorted(path.name for path in second.iterdir())

@@ -16,6 +16,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from flows.local.workspace import CODE
 from tests.flows.conftest import ROOT, Workspace
 from tests.flows.local.detached import state
 
@@ -38,19 +39,20 @@ def git(folder: Path, *words: str) -> None:
 def team(reproduced: Workspace, tmp_path: Path) -> Iterator[dict[str, Any]]:
     """A checkout whose code is in a repository and whose data are in a DVC remote, and the two servers."""
     first = reproduced.copy(tmp_path / "first")
-    for name in ("flows", "tasks", "usboost"):
+    for name in CODE:
+        (first.folder / name).unlink()
         shutil.copytree(ROOT / name, first.folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "prefect.yaml", first.folder)
-    first.params(lambda p: p.update(code="."))
+    first.params(lambda p: p["fits"].update(runner="deployments"))
     # the package is installed from elsewhere on this machine: what it says tells which code ran
     metrics = first.folder / "usboost/evaluation/metrics.py"
     metrics.write_text(
         metrics.read_text().replace('"accuracy": accuracy', '"cloned": 1.0, "accuracy": accuracy')
     )
     first.run("dvc", "remote", "add", "--default", "team", str(tmp_path / "remote"))
-    first.run("dvc", "push", "--quiet", "prepare", "features", "further_data")
+    first.run("dvc", "push", "--quiet", "data")
     git(first.folder, "init", "--quiet", "--initial-branch=main")
-    git(first.folder, "add", "--force", *COMMITTED, "flows", "tasks", "usboost")
+    git(first.folder, "add", "--force", *COMMITTED, *CODE)
     git(first.folder, "commit", "--quiet", "--message=all but the data")
     git(tmp_path, "clone", "--quiet", "--bare", "first", "code.git")
 
@@ -83,7 +85,7 @@ def stop(worker: subprocess.Popen[bytes], place: Path) -> None:
         worker.wait()
 
 
-def test_a_worker_with_nothing_but_addresses_fits_an_experiment(team: dict[str, Any], tmp_path: Path) -> None:
+def test_a_worker_with_nothing_but_addresses_fits(team: dict[str, Any], tmp_path: Path) -> None:
     here = tmp_path / "asking"
     team["servers"].folder.rename(here)  # a path of the first checkout would lead nowhere
     place = tmp_path / "another-machine"
@@ -114,17 +116,16 @@ def test_a_worker_with_nothing_but_addresses_fits_an_experiment(team: dict[str, 
     )
     asking = Workspace(here, tmp_path / "own")
     asking.environment |= addresses | {"PYTHONPATH": "."}
-    words = ["--dataset=custom", "--dataset=ci_b", "--model=2wl", "--model=bfv_dnn", "--seeds=1"]
+    shutil.rmtree(here / "data/results")
     try:
-        asking.flow("experiment", *words, "--runner=deployments", "--name=remote")
+        for dataset in ("custom", "ci_b"):
+            asking.flow("fit", dataset, "--model=2wl", "--model=bfv_dnn")
     except AssertionError as error:
         raise AssertionError(f"{error}\n{Path(log.name).read_text()[-3000:]}") from error
     finally:
         stop(worker, place)
 
-    table = pd.read_csv(here / "data/experiments/remote/comparison.csv")
-    assert table["seeds"].tolist() == [1] * 4
-    assert table["f1_mean"].notna().all()
+    assert len(list((here / "data/results").glob("*/*/scores.json"))) == 4
     runs = pd.DataFrame(json.loads(asking.run(sys.executable, "-c", RUNS).stdout))
     assert sorted(runs["tags.cell"]) == sorted(
         f"{dataset}/{model}/seed-0" for dataset in ("custom", "ci_b") for model in ("2wl", "bfv_dnn")

@@ -39,8 +39,6 @@ def opened(address: str) -> bool:
 @pytest.fixture(scope="module")
 def services(reproduced, tmp_path_factory):
     copy = reproduced.copy(tmp_path_factory.mktemp("services") / "copy")
-    for name in ("flows", "tasks", "usboost"):
-        (copy.folder / name).symlink_to(ROOT / name)
     shutil.copy(ROOT / "prefect.yaml", copy.folder)
     own = Workspace(copy.folder, tmp_path_factory.mktemp("home") / "of services")
     copy_home(Path(reproduced.environment["USBOOST_HOME"]), Path(own.environment["USBOOST_HOME"]))
@@ -63,16 +61,19 @@ def test_parameters_are_described_for_the_ui(services):
     found = ask(f"{services.state['prefect']}/deployments/filter", {})
     names = {each["entrypoint"].split(":")[1]: each for each in found}
     assert set(names) == {
-        *("fetch", "prepare", "features", "train", "tune", "experiment", "train_cell"),
-        *("promote", "monitor", "report"),
+        *("data", "fit", "fit_one", "tune", "promote", "monitor", "report"),
     }
     for each in found:
         properties = each["parameter_openapi_schema"]["properties"]
-        assert (properties or each["name"] == "write-report") and each["description"]
+        assert (properties or each["name"] == "report") and each["description"]
         assert all(value.get("description") for value in properties.values()), each["entrypoint"]
         assert all(value.get("type") for value in properties.values()), "the UI shows no type of a union"
-    assert names["train"]["work_pool_name"] == names["train_cell"]["work_pool_name"] == "gpu"
-    assert {names[name]["work_pool_name"] for name in ("prepare", "features", "experiment")} == {"cpu"}
+    assert names["fit_one"]["work_pool_name"] == names["tune"]["work_pool_name"] == "gpu"
+    assert {names[name]["work_pool_name"] for name in ("data", "fit", "report")} == {"cpu"}
+    model = names["fit_one"]["parameter_openapi_schema"]["properties"]["model"]
+    assert {"2wl", "crossed"} <= set(model["enum"])
+    models = names["fit"]["parameter_openapi_schema"]["properties"]["models"]
+    assert models["items"]["enum"] == model["enum"]
 
 
 IDS = """
