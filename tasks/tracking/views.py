@@ -24,7 +24,7 @@ CURVES = "curves"
 """The tag of a run that has ``first`` if its curves are to be seen first, those of 2WL and 2WL2O; and the end
 of the views' names that show curves: MLflow draws those of the first ten runs."""
 
-BOOSTED = "tags.kind = 'boosting'"
+BOOSTED = "tags.kind = 'boosting' and attributes.status = 'FINISHED'"
 """The runs that have steps, as MLflow's search takes it."""
 
 SCORES = {

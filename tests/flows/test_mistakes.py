@@ -81,7 +81,7 @@ def test_a_mistake_is_one_sentence_and_loses_nothing(workspace, tmp_path, flow, 
 
 
 def outputs(workspace):
-    places = ("data/prepared", "data/results", "data/metrics", "reports")
+    places = ("data/prepared", "data/results", "reports")
     return [snapshot(workspace.folder / place) for place in places]
 
 

@@ -48,7 +48,7 @@ def test_results_hold_every_model(reproduced):
     own = (reproduced.folder / "reports/index.html").read_text()
     paper = (reproduced.folder / "reports/paper.html").read_text()
     assert "demo data" in own.lower() and "demo data" in paper.lower()
-    assert own.count("A training picture of class") >= 3
+    assert own.count("A training image of class") >= 3
     assert "models:/usboost-demo-custom@champion" in own
     assert "Accuracy over time" in paper
 

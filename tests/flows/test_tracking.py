@@ -147,6 +147,7 @@ def test_the_curves_are_those_of_runs_with_steps(logged: tuple[MlflowClient, lis
     view = json.loads(json.loads(experiment.tags["mlflow.sharedViewState.usboost-curves"])["state"])
     order = f"{view['orderByKey']} {'ASC' if view['orderByAsc'] else 'DESC'}"
     other = client.create_run(experiment.experiment_id, tags={"kind": "boosting", tracking.CURVES: "others"})
+    client.set_terminated(other.info.run_id)
     found = client.search_runs([experiment.experiment_id], view["searchFilter"], order_by=[order])
     client.delete_run(other.info.run_id)
     assert found[-1].info.run_id == other.info.run_id  # although it is the newest

@@ -38,7 +38,7 @@ def runs(workspace: Workspace) -> pd.DataFrame:
 
 def test_it_searches_goes_on_and_can_be_applied(workspace: Workspace) -> None:
     assert (
-        "reads features that another stage"
+        "reads features that are fitted before it"
         in workspace.flow("tune", "ci_b", "--model", "bfv_dnn", check=False).stderr
     )
     done = workspace.flow("tune", *ARGUMENTS, "--trials", "2")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prefect.server.api.server import create_ui_app
 from prefect.settings import PREFECT_API_URL, PREFECT_UI_URL, temporary_settings
-from starlette.testclient import TestClient
+from fastapi.testclient import TestClient
 
 from tasks import addresses
 
