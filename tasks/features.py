@@ -16,6 +16,7 @@ from tasks import models
 from tasks.settings import Settings
 from usboost.data.table import Table
 from usboost.datasets.prepared import store
+from usboost.datasets.prepared.card import is_own
 from usboost.errors import UsboostError
 from usboost.evaluation.task import TASKS
 from usboost.evaluation.weighted import deviation, mean
@@ -32,9 +33,16 @@ def features_folder(dataset: str) -> Path:
 
 @task(cache_policy=NO_CACHE, task_run_name="{dataset}-seed{seed}")
 def fit_features(dataset: str, seed: int, settings: Settings, folder: Path, out: Path) -> Path:
-    """Fit the GBM on S; write ``gbm/``, ``<split>.parquet`` and ``scores.json`` (of the GBM alone)."""
-    learner = boosted_features(models.parts(dataset, settings), seed)
-    task = TASKS[store.task_of(store.read_card(folder))]
+    """Fit the GBM on S; write ``gbm/``, ``<split>.parquet`` and ``scores.json`` (of the GBM alone).
+
+    Of a person's table there are no such scores: its BFV+DNN fits its GBM itself, see `models.entry_of`.
+    """
+    card = store.read_card(folder)
+    if is_own(card):
+        out.mkdir(parents=True)
+        (out / "scores.json").write_text("{}")
+        return out
+    learner, task = boosted_features(models.parts(dataset, settings), seed), TASKS[store.task_of(card)]
     views, y = store.read(folder, "train")
     centre, scale = 0.0, 1.0
     if task.name == "regression":  # the GBM is of targets that are standardised as the network's are

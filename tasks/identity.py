@@ -27,6 +27,9 @@ from usboost.models.estimator import ViewsEstimator
 READER = "usboost.datasets.prepared.store"
 """Reads and encodes what is prepared; the code that prepared it is covered by the card's digest."""
 
+READERS_OF_A_TABLE = ("usboost.datasets.custom.read_prepared", "usboost.multimodal.fit_built")
+"""Read a person's table and fit it."""
+
 
 @dataclass(frozen=True)
 class Planned:
@@ -72,7 +75,7 @@ def plan(dataset: str, model: str, seed: int, settings: Settings) -> Planned:
         If the dataset is not prepared, the model unknown or not for the dataset's task, or BFV+DNN's features
         are not there.
     """
-    entry = settings.model(model)
+    entry = models.entry_of(model, dataset, settings)
     require_inputs(dataset, entry, [seed])
     task = task_of(dataset)
     estimator = models.build(model, dataset, settings, seed, task.name)
@@ -114,7 +117,7 @@ def require_inputs(dataset: str, entry: Entry, seeds: Sequence[int]) -> None:
         If the dataset is not prepared, or BFV+DNN's features are not there.
     """
     _prepared(dataset)
-    for seed in seeds if entry.needs_features else ():
+    for seed in seeds if entry.needs_features and dataset != models.OWN else ():
         folder = features_folder(dataset) / f"seed-{seed}"
         if not (folder / "gbm").is_dir():
             words = f"python -m flows.features {dataset} --seeds {max(seeds) + 1}"
@@ -146,7 +149,7 @@ def parts(
     """
     card = prepared_folder(dataset) / "card.json"
     found: dict[str, Any] = {
-        "code": code_digest(estimator, READER),
+        "code": code_digest(estimator, *(READERS_OF_A_TABLE if dataset == models.OWN else (READER,))),
         "data": _sha(card),
         "model": described(estimator),
         "seed": seed,

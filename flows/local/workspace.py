@@ -64,7 +64,7 @@ def make(
     if profile == "paper" and "ci_a" in document["run"]["datasets"]:
         document["run"]["further"]["ci_a-bnn"] = {"dataset": "ci_a", "model": "bnn"}
     if rounds:
-        sizes["boosting"]["rounds"] = rounds
+        (sizes if profile == "own" else sizes["boosting"])["rounds"] = rounds
     if seeds:
         sizes["seeds"] = seeds
     for key, value in (changes or {}).items():

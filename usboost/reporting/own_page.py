@@ -165,7 +165,7 @@ def _read(card: Mapping[str, Any]) -> list[tuple[str, str]]:
         *([("Classes", ", ".join(map(str, card["classes"])))] if card.get("classes") else []),
     ]
     columns = {name: entry for name, entry in card.get("columns", {}).items() if entry.get("view")}
-    for kind, words in (("continuous", "Numbers"), ("nominal", "Categories")):
+    for kind, words in _KINDS:
         named = [str(name) for name, entry in columns.items() if entry.get("kind") == kind]
         if named:
             facts.append((words, ", ".join(named[:_COLUMNS]) + _more(len(named) - _COLUMNS)))
@@ -175,12 +175,13 @@ def _read(card: Mapping[str, Any]) -> list[tuple[str, str]]:
         facts.append(("Pictures", ", ".join(map(str, images.get("columns", ["image"]))) + at))
         if without := {part: n for part, n in images.get("without", {}).items() if n}:
             facts.append(("Without a picture", ", ".join(f"{n:,} {part}" for part, n in without.items())))
-    if dropped := card.get("roles", {}).get("dropped"):
+    if dropped := [*card.get("roles", {}).get("dropped", []), *card.get("left_out", {})]:
         facts.append(("Not read", ", ".join(map(str, dropped))))
     return facts
 
 
 _SPLITS = {"train": "to train on", "val": "to choose by", "test": "to report on"}
+_KINDS = (("number", "Numbers"), ("category", "Categories"), ("date", "Dates"), ("text", "Texts"))
 _COLUMNS = 40
 
 
