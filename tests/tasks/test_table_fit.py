@@ -1,10 +1,10 @@
-"""A person's table takes one way: command line, Python and pipeline give the same predictions, bit for bit."""
+"""A person's table takes one way: command line, Python and pipeline predict the same, bit for bit."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +16,14 @@ import yaml
 from mlflow.tracking import MlflowClient
 
 from tasks import settings as reading
-from tasks import training, tuning
+from tasks import tracking, training, tuning
 from tasks.catalog import DATASETS
 from tasks.identity import plan
-from tasks.monitoring import compare
 from tests.multimodal.conftest import run
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.datasets.custom.demo import write_demo
-from usboost.datasets.custom.own import OwnTable
 from usboost.datasets.custom.read_prepared import read_prepared
-from usboost.datasets.custom.table import read_own
 from usboost.datasets.prepared import store
-from usboost.errors import UsboostError
 from usboost.multimodal import bundle
 from usboost.multimodal.estimator import MultimodalClassifier, MultimodalRegressor
 
@@ -175,3 +171,108 @@ def run_bundle(found: bundle.Bundle, workspace: Path, table: Path) -> pd.DataFra
     done = run("predict", workspace / "again", table, "--out", workspace / "q.parquet")
     assert done.exit_code == 0, done.output
     return pd.read_parquet(workspace / "q.parquet")
+
+
+def test_a_split_that_is_drawn_is_the_tables(parts: Path, workspace: Path) -> None:
+    """The command line gives the same, told that split by a column."""
+    drop = ["price", "picture", "back", "split"]
+    settings = settings_of(parts / "table.csv", "batch", [], drop, split_column=None)
+    own = read_prepared(prepared(settings))
+    assert {split: (own.split == split).sum() for split in ("train", "val", "test")} == {
+        **{"train": 118, "val": 26, "test": 25}
+    }
+    mine = fitted("crossed", settings)["bundle"]
+    table = (
+        pd.read_csv(parts / "table.csv", dtype={"seen": "str"}).dropna(subset=["batch"]).drop(columns="split")
+    )
+    assert own.rows.tolist() == np.flatnonzero(pd.read_csv(parts / "table.csv")["batch"].notna()).tolist()
+    table.assign(part=own.split).to_csv("split.csv", index=False)
+    words = ["--drop", "price", "--drop", "picture", "--drop", "back", "--rounds", 4, "--text", "note"]
+    done = run(
+        *("fit", workspace / "split.csv", "--label", "batch", "--model", "crossed", "--seed", SEED),
+        *(*words, "--split", "part", "--device", "cpu", "--out", workspace / "model"),
+    )
+    assert done.exit_code == 0, done.output
+    theirs = bundle.load(workspace / "model")
+    rows = table.drop(columns="batch")
+    pd.testing.assert_frame_equal(mine.predict(rows), theirs.predict(rows), rtol=0, atol=0)
+    # what it was fitted to takes no part of the test rows, and all others
+    assert mine.card.rows == {"train": 118 + 26, "val": 0}
+
+
+DROP = ["price", "picture", "back"]
+
+
+def test_test_rows_are_in_the_scores_only(parts: Path, workspace: Path) -> None:
+    frame = pd.read_csv(parts / "table.csv", dtype={"seen": "str"})
+
+    def fit(number: int, spoiled: str | None) -> tuple[bytes, dict[str, Any]]:
+        given, rows = frame.copy(), frame["split"] == spoiled
+        given.loc[rows, "weight"] = np.where(np.arange(rows.sum()) % 2, np.nan, 1e6)
+        given.loc[rows, "hardness"] = -1e6
+        given.loc[rows, "colour"] = "never seen"
+        given.loc[rows, "note"] = "zebras walk beside zebras"
+        given.loc[rows, "seen"] = "01/01/1971 00:00"
+        given.loc[rows, "batch"] = np.roll(given.loc[rows, "batch"].to_numpy(), 1)
+        given.to_csv("table.csv", index=False)
+        settings = settings_of(workspace / "table.csv", "batch", [], DROP)
+        prepared(settings)
+        shutil.rmtree("runs", ignore_errors=True)
+        made = fitted("2wl", settings)
+        card = made["bundle"].card.model_dump()
+        return json.dumps({**card, "sha256": "", "table": ""}).encode(), made["record"]["scores"]
+
+    clean, scores = fit(0, None)
+    spoiled, worse = fit(1, "test")
+    assert spoiled == clean and worse["val"] == scores["val"] and worse["test"] != scores["test"]
+    assert fit(2, "train")[0] != clean
+
+
+def test_a_fit_that_was_stopped_goes_on(
+    parts: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After both of its fits, before its model was logged; rounds are made once."""
+    settings = settings_of(parts / "table.csv", "batch", [], DROP)
+    prepared(settings)
+    whole = fitted("2wl", settings)["bundle"]
+    shutil.rmtree("runs")
+    planned = plan("custom", "2wl", SEED, settings)
+    kept = Checkpoint(Path("kept"), planned.identity)
+    with monkeypatch.context() as patch:
+        patch.setattr(tracking, "log_model", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            fitted("2wl", settings, kept)
+    rounds = {path: path.stat().st_mtime_ns for path in Path("kept").rglob("round-*")}
+    assert {path.parent.name for path in rounds} == {"kept", "all-rows"}
+    again = fitted("2wl", settings, Checkpoint(Path("kept"), planned.identity))
+    assert {path: path.stat().st_mtime_ns for path in Path("kept").rglob("round-*")} == rounds
+    test = pd.read_csv(parts / "test.csv").drop(columns="batch")
+    pd.testing.assert_frame_equal(again["bundle"].predict(test), whole.predict(test), rtol=0, atol=0)
+    # MLflow has the rounds of the first fit alone
+    steps = MlflowClient().get_metric_history(again["run"].info.run_id, "risk/train")
+    assert [each.step for each in steps] == list(range(1, again["record"]["rounds"] + 1))
+
+
+def test_a_search_reads_training_and_validation_rows(parts: Path, workspace: Path) -> None:
+    settings = settings_of(parts / "table.csv", "batch", ["picture", "back"], ["price"])
+    own = read_prepared(prepared(settings))
+    task, spaces = tuning._task("custom", ["2wl", "bfv_dnn"], settings, 0, "log_loss")
+    assert set(spaces) == {"2wl", "bfv_dnn"}  # which fits its GBM itself, so that its settings are its own
+    (part,) = task.parts
+    assert part.train[0].names == part.scored[0].names == ("U:picture", "U:back", "S")
+    for split, (_, y, _) in (("train", part.train), ("val", part.held), ("val", part.scored)):
+        np.testing.assert_array_equal(y, own.labels[own.split == split])
+
+
+def test_what_is_inspected_are_rows_as_they_were(parts: Path, workspace: Path) -> None:
+    settings = settings_of(parts / "table.csv", "batch", ["picture", "back"], ["price"])
+    prepared(settings)
+    monkeyed = plan("custom", "1wl_s", 0, settings)
+    experiment = mlflow.create_experiment("inspected", Path("runs").resolve().as_uri())
+    run_id = MlflowClient().create_run(experiment).info.run_id
+    Path("out").mkdir()
+    training.fit(monkeyed, Path("out"), run_id)
+    found = json.loads(Path("out/inspection/inspection.json").read_text())
+    assert found["shown"]
+    for each in found["shown"]:
+        assert set(each["values"]) <= {"weight", "hardness", "colour", "line", "seen", "note"}
