@@ -45,6 +45,10 @@ class _Column(_Part):
     kind: str
 
 
+class _Pictures(Shards):
+    columns: Annotated[list[str], Field(min_length=1, max_length=100)]
+
+
 class _Card(_Part):
     """What the card says of a table beside its splits and classes."""
 
@@ -58,7 +62,7 @@ class _Card(_Part):
     left_out: dict[str, str]
     unlabelled: Annotated[int, Field(ge=0)]
     sources: Annotated[dict[str, str], Field(min_length=1, max_length=1)]
-    images: Shards | None = None
+    images: _Pictures | None = None
 
 
 class PreparedRows(FrameRows):
@@ -175,10 +179,10 @@ def _joined(parts: list[pd.Series]) -> pd.Series:
 
 
 def _with_pictures(
-    table: OwnTable, about: Shards, card: Mapping[str, Any], folder: Path, places: Mapping[str, np.ndarray]
+    table: OwnTable, about: _Pictures, card: Mapping[str, Any], folder: Path, places: Mapping[str, np.ndarray]
 ) -> OwnTable:
     """The table with its pictures, read a shard at a time; `places` are the rows of each split."""
-    columns = tuple(about.columns or ())
+    columns = tuple(about.columns)
     form = PictureColumns(columns, about.size[0], about.channels)
     found = PictureSet(form, len(table), what=table.file)
     for split, rows in places.items():
