@@ -49,7 +49,7 @@ def fit(
         data(dataset)
     settings = params.load()
     task = task_of(dataset)
-    chosen = of_task(dataset, list(models) or settings.models_of(dataset), settings)
+    chosen = list(models) or of_task(dataset, settings.models_of(dataset), settings)
     cells = fits.grid(dataset, chosen, seeds or settings.sizes.seeds, settings)
     running = f"the fits of {dataset} are running in this folder; wait for them"
     with runtime.alone(work_folder(dataset) / "fit.lock", running):

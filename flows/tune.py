@@ -19,6 +19,7 @@ from tasks import settings as params  # noqa: E402
 from tasks import tuning  # noqa: E402
 from tasks.folders import tuning_folder  # noqa: E402
 from tasks.identity import of_task  # noqa: E402
+from tasks.models import entry_of  # noqa: E402
 from usboost.multimodal.tuned import SETTINGS  # noqa: E402
 from usboost.tuning.search import BATCH, Plan  # noqa: E402
 
@@ -52,7 +53,9 @@ def tune(
     """
     settings = params.load()
     # models whose features are fitted before them have no settings of their own alone
-    own = [name for name in settings.models_of(dataset) if not settings.model(name).needs_features]
+    own = [
+        name for name in settings.models_of(dataset) if not entry_of(name, dataset, settings).needs_features
+    ]
     names = list(models) or of_task(dataset, own, settings)
     deadline = time.time() + 60 * minutes if minutes else float("inf")
     plan = Plan(trials, BATCH, 0, prune, jobs or settings.fits.workers, deadline)

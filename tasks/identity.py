@@ -24,6 +24,9 @@ from usboost.models.estimator import ViewsEstimator
 READER = "usboost.datasets.prepared.store"
 """Reads and encodes what is prepared; the code that prepared it is covered by the card's digest."""
 
+READERS_OF_A_TABLE = ("usboost.datasets.custom.read_prepared", "usboost.multimodal.fit_built")
+"""Read a person's table and fit it."""
+
 
 @dataclass(frozen=True)
 class Planned:
@@ -68,7 +71,7 @@ def plan(dataset: str, model: str, seed: int, settings: Settings) -> Planned:
     UsboostError
         If the dataset is not prepared, or the model is unknown or not for the dataset's task.
     """
-    entry = settings.model(model)
+    entry = models.entry_of(model, dataset, settings)
     task = task_of(dataset)
     estimator = models.build(model, dataset, settings, seed, task.name)
     identity = parts(dataset, entry, estimator, seed, settings)
@@ -128,7 +131,7 @@ def parts(
     """
     card = prepared_folder(dataset) / "card.json"
     found: dict[str, Any] = {
-        "code": code_digest(estimator, READER),
+        "code": code_digest(estimator, *(READERS_OF_A_TABLE if dataset == models.OWN else (READER,))),
         "data": sha(card),
         "model": described(estimator),
         "seed": seed,

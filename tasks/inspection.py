@@ -14,6 +14,7 @@ from PIL import Image
 from tasks.folders import prepared_folder
 from usboost.data.images import EncodedImages, Images
 from usboost.data.views import Views
+from usboost.datasets.custom.read_prepared import ROW
 from usboost.datasets.prepared import store
 from usboost.models.bfv_network import (
     BFV,
@@ -80,7 +81,7 @@ def _read(estimator: ViewsEstimator, views: Views) -> Views:
 def _informative(frame: pd.DataFrame, card: Mapping[str, Any]) -> pd.DataFrame:
     """The columns to show of a sample; first, where it is known, its class before any label was switched."""
     y = frame[store.LABEL].to_numpy()
-    raw = frame.drop(columns=[store.LABEL, store.CLEAN], errors="ignore")
+    raw = frame.drop(columns=[store.LABEL, store.CLEAN, ROW], errors="ignore")
     out = raw[informative_columns(raw, y, COLUMNS)]
     if store.CLEAN in frame:
         names = np.asarray([str(name) for name in card["classes"]], dtype=object)

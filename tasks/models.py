@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tasks.settings import BoostingSizes, NetworkSizes, Settings, Table1, Table2
+from usboost.datasets.custom import SIZE
+from usboost.datasets.custom import demo as custom_demo
+from usboost.datasets.custom.pictures import PictureColumns
 from usboost.learners.networks.backbones import Backbone
 from usboost.models import builders
 from usboost.models.builders import Parts
 from usboost.models.entry import Entry, LearnerSpec
 from usboost.models.estimator import ViewsEstimator
-from usboost.multimodal.models import OneComputer, Pictures
+from usboost.multimodal.models import OneComputer, Pictures, on_device, with_pictures
+
+OWN = "custom"
+"""A person's table among the datasets."""
 
 
 def build(
@@ -28,15 +35,36 @@ def build(
     UsboostError
         If there is no such model, it is not for the task, or params.yaml's tables have no such dataset.
     """
-    found: ViewsEstimator = builders.build(settings.model(name), parts(dataset, settings), seed, task)
-    return found
+    found: ViewsEstimator = builders.build(
+        entry_of(name, dataset, settings), parts(dataset, settings), seed, task
+    )
+    own = settings.profile == "own" and dataset == OWN
+    return on_device(found, settings.device) if own else found
 
 
 def parts(dataset: str, settings: Settings) -> Parts:
     """What a dataset's models are put together from: for a person's table as the command line has it."""
-    if settings.profile == "own" and dataset == "custom":
-        return OwnTable(Pictures() if settings.custom.image else None, settings=settings)
+    if settings.profile == "own" and dataset == OWN:
+        return own_parts(settings)
     return FromParams(dataset, settings)
+
+
+def entry_of(name: str, dataset: str, settings: Settings) -> Entry:
+    """What a model is on a dataset: on a person's table BFV+DNN fits its GBM itself, as elsewhere.
+
+    The stage `features` knows what the papers' datasets are encoded by; of a table each fit learns that.
+    """
+    entry = settings.model(name)
+    if dataset == OWN and entry.needs_features:
+        return entry.changed(entry.name, {"features": "in_sample"})
+    return entry
+
+
+def image_views(settings: Settings) -> tuple[str, ...]:
+    """The views of a person's pictures, one for each column of them; none of a table alone."""
+    chosen = custom_demo.IMAGE if settings.generated(OWN) else settings.custom.image
+    columns = (chosen,) if isinstance(chosen, str) else tuple(chosen or ())
+    return tuple(PictureColumns(columns, SIZE, settings.custom.channels).names) if columns else ()
 
 
 class FromParams(Parts):
@@ -47,8 +75,17 @@ class FromParams(Parts):
         self.settings = settings
 
     @property
+    def one_table(self) -> bool:  # type: ignore[override]
+        return self.dataset == OWN and not self.has_pictures
+
+    @property
     def has_pictures(self) -> bool:  # type: ignore[override]
-        return self._table2.backbone is not None
+        return bool(self._image_views)
+
+    def views(self, names: Sequence[str]) -> tuple[str, ...]:
+        """All views of pictures for U."""
+        several = self.dataset == OWN and self.has_pictures
+        return with_pictures(names, self._image_views) if several else super().views(names)
 
     def learner(self, spec: LearnerSpec, reads: tuple[str, ...]) -> dict[str, Any]:
         """Table 2's network and tree, with what the profile and `boosting` say; others as they are."""
@@ -96,7 +133,9 @@ class FromParams(Parts):
     def two_branch(self) -> dict[str, Any]:
         """Table 1: the baseline has S itself as the second branch's input, BFV+DNN its features."""
         table, sizes = self.settings.networks_of(self.dataset), self.settings.sizes.networks
+        several = {"views": (*self._image_views, "S")} if len(self._image_views) > 1 else {}
         return {
+            **several,
             "dnn1": self._head(table, sizes) or table.dnn1,
             "dnn2": table.dnn2,
             "dnn3": table.dnn3,
@@ -152,85 +191,62 @@ class FromParams(Parts):
     def _table2(self) -> Table2:
         return self.settings.boosting_of(self.dataset)
 
+    @property
+    def _image_views(self) -> tuple[str, ...]:
+        if self.dataset == OWN:
+            return image_views(self.settings)
+        return () if self._table2.backbone is None else ("U",)
+
     def _head(self, table: Table1 | Table2, sizes: NetworkSizes | BoostingSizes) -> list[int] | None:
         """The profile's layers after a backbone."""
         return sizes.head if table.backbone else None
 
     def _backbone(self, table: Table1 | Table2, sizes: NetworkSizes | BoostingSizes) -> Backbone | None:
-        return backbone(table, sizes, self.settings)
+        """The table's backbone unless `pictures` or the profile names another, which is trained; None for
+        tables."""
+        if table.backbone is None:
+            return None
+        chosen = self.settings.pictures
+        name = chosen.backbone or sizes.backbone or table.backbone
+        finetune = chosen.finetune or ("all" if sizes.backbone else table.finetune)
+        return backbone(name, table.pretrained, finetune, self.settings)
 
 
-def backbone(
-    table: Table1 | Table2, sizes: NetworkSizes | BoostingSizes, settings: Settings
-) -> Backbone | None:
-    """The table's backbone unless the profile names another, which is trained; None for tables."""
-    if table.backbone is None:
-        return None
-    pictures, name = settings.pictures, sizes.backbone or table.backbone
-    chosen = table.pretrained if pictures.pretrained is None else pictures.pretrained
+def own_parts(settings: Settings) -> OneComputer:
+    """The command line's parts, with what `pictures` and the profile's `rounds` say."""
+    views, chosen, rounds = image_views(settings), settings.pictures, settings.sizes.rounds
+    if not views:
+        return OneComputer(None, rounds)
+    how = chosen.finetune
+    read = Pictures(chosen.backbone or Pictures.backbone, "none" if how is None or how == "head" else how)
+    return OwnPictures(read, rounds, views, settings=settings)
+
+
+@dataclass(frozen=True)
+class OwnPictures(OneComputer):
+    """The command line's parts, whose backbone has what `pictures` says besides."""
+
+    settings: Settings = field(kw_only=True)
+
+    def _reader(self) -> dict[str, Any]:
+        assert self.pictures is not None
+        return {"backbone": backbone(self.pictures.backbone, True, self.pictures.finetune, self.settings)}
+
+
+def backbone(name: str, pretrained: bool, finetune: str, settings: Settings) -> Backbone:
+    """A backbone with what the section `pictures` says."""
+    pictures = settings.pictures
+    chosen = pretrained if pictures.pretrained is None else pictures.pretrained
     untrained = name == "small_cnn" and not isinstance(chosen, str)
     return Backbone(
         name,
         pretrained=False if untrained else chosen,
-        finetune=pictures.finetune or ("all" if sizes.backbone else table.finetune),
+        finetune=finetune,
         size=pictures.size,
         augment=pictures.augment,
         cache="data/embeddings",
         random=untrained,  # params.yaml names it, and with it what models on embeddings read
     )
-
-
-@dataclass(frozen=True)
-class OwnTable(OneComputer):
-    """The command line's parts, with what the profile `own`, `pictures` and `device` say."""
-
-    settings: Settings = field(kw_only=True)
-
-    @property
-    def one_table(self) -> bool:  # type: ignore[override]
-        return False  # without pictures, U and S are halves of the columns
-
-    def learner(self, spec: LearnerSpec, reads: tuple[str, ...]) -> dict[str, Any]:
-        """Of a network: the profile's training, and its layers where it reads pictures alone."""
-        given, sizes = super().learner(spec, reads), self.settings.sizes.boosting
-        if spec.kind != "network":
-            return given
-        alone = self.pictures is not None and reads == self.image_views
-        changes = {"start": sizes.start, "hidden": tuple(sizes.head or ()) if alone else None}
-        return {**given, **_given({**changes, **_training(sizes)}), "device": self.settings.device}
-
-    def boosting(self, entry: Entry) -> dict[str, Any]:
-        return {**super().boosting(entry), **_given({"n_rounds": self.settings.sizes.boosting.rounds})}
-
-    def steps(self) -> dict[str, Any]:
-        return {**super().steps(), "searched": self.settings.sizes.boosting.step}
-
-    def two_branch(self) -> dict[str, Any]:
-        sizes = self.settings.sizes.networks
-        changes = {"n_epochs": sizes.epochs, "dnn1": sizes.head, **_training(sizes)}
-        return {**super().two_branch(), **_given(changes), "device": self.settings.device}
-
-    def features(self) -> dict[str, Any]:
-        return {**super().features(), **_given({"n_trees": self.settings.sizes.features.trees})}
-
-    def lightgbm(self) -> dict[str, Any]:
-        return {**super().lightgbm(), "device": self.settings.device}
-
-    def linear(self) -> dict[str, Any]:
-        return {**super().linear(), "device": self.settings.device}
-
-    def forest(self) -> dict[str, Any]:
-        return {**super().forest(), "device": self.settings.device}
-
-    def _reader(self) -> dict[str, Any]:
-        if self.pictures is None:
-            return {}
-        chosen = self.settings
-        return {"backbone": backbone(chosen.boosting_of("custom"), chosen.sizes.boosting, chosen)}
-
-
-def _training(sizes: NetworkSizes | BoostingSizes) -> dict[str, Any]:
-    return {name: getattr(sizes, name) for name in ("optimizer", "learning_rate", "batch_size")}
 
 
 def _given(changes: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import json
 import math
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,8 +74,9 @@ def compare(dataset: str, requests: Path, psi: float, share: float) -> Looked:
         )
     card = _card(version)
     pictures = [] if card.images is None else card.images.columns
-    train = raw_rows(card, store.read_frame(folder, "train"))
-    without = dict(zip(pictures, _without(prepared), strict=True))
+    seen = ("train",) if card.rows["val"] else ("train", "val")  # a fit to all rows has no validation rows
+    train = raw_rows(card, pd.concat([store.read_frame(folder, split) for split in seen], ignore_index=True))
+    without = dict(zip(pictures, _without(prepared, seen), strict=True))
     tags = tracking.lineage({"prepared": folder})
     tags |= {"dataset": dataset, "registered_model": name, "version": str(version.version)}
     with tracking.tracked_run(f"{name}-monitor", requests.name, tags) as run_id:
@@ -108,11 +109,14 @@ def _card(version: ModelVersion) -> Card:
         return Card.model_validate(json.loads(Path(file).read_text()))
 
 
-def _without(prepared: Mapping[str, Any]) -> list[int]:
-    """Training rows without a picture, for each column of pictures."""
+def _without(prepared: Mapping[str, Any], splits: Sequence[str]) -> list[int]:
+    """Rows of some splits without a picture, for each column of pictures."""
     about: dict[str, Any] = prepared.get("images") or {}
-    parts = image_store.parts("train", about) if about else []
-    return [sum(shard.get("absent", 0) for shard in about["splits"][part]["shards"]) for part in parts]
+    columns = zip(*(image_store.parts(split, about) for split in splits), strict=True) if about else ()
+    return [
+        sum(shard.get("absent", 0) for part in parts for shard in about["splits"][part]["shards"])
+        for parts in columns
+    ]
 
 
 def _log(run_id: str, columns: pd.DataFrame, limits: dict[str, float]) -> None:

@@ -66,6 +66,7 @@ class Custom(Section):
 
 
 class Pictures(Section):
+    backbone: BackboneName | None = None
     finetune: Finetune | None
     pretrained: str | bool | None
     size: Positive | None
@@ -93,35 +94,39 @@ class ExternalBaselines(Section):
 
 
 class FeatureSizes(Section):
-    trees: Positive | None
+    trees: Positive | None = None
 
 
 class NetworkSizes(Section):
-    epochs: Positive | None
-    optimizer: OptimizerName | None
-    learning_rate: Rate | None
-    batch_size: Positive | None
-    backbone: BackboneName | None
-    head: list[Positive] | None
+    epochs: Positive | None = None
+    optimizer: OptimizerName | None = None
+    learning_rate: Rate | None = None
+    batch_size: Positive | None = None
+    backbone: BackboneName | None = None
+    head: list[Positive] | None = None
 
 
 class BoostingSizes(Section):
-    rounds: Positive | None
-    step: Literal["newton", "bayes", "fixed"]
-    start: Literal["fresh", "warm"] | None
-    optimizer: OptimizerName | None
-    learning_rate: Rate | None
-    batch_size: Positive | None
-    backbone: BackboneName | None
-    head: list[Positive] | None
+    rounds: Positive | None = None
+    step: Literal["newton", "bayes", "fixed"] = "newton"
+    start: Literal["fresh", "warm"] | None = None
+    optimizer: OptimizerName | None = None
+    learning_rate: Rate | None = None
+    batch_size: Positive | None = None
+    backbone: BackboneName | None = None
+    head: list[Positive] | None = None
 
 
 class Profile(Section):
+    """What a profile differs in; ``rounds`` are those of a person's table in the profile own, which leaves
+    the sections of the papers' settings out."""
+
     seeds: Positive
     data: dict[str, DataSizes]
-    features: FeatureSizes
-    networks: NetworkSizes
-    boosting: BoostingSizes
+    rounds: Positive | None = None
+    features: FeatureSizes = FeatureSizes()
+    networks: NetworkSizes = NetworkSizes()
+    boosting: BoostingSizes = BoostingSizes()
 
 
 class Table1(Section):

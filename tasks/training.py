@@ -11,10 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
-import pyarrow.parquet as pq
 
-from tasks import cross_validation, early, inspection, links, page, run_page, tracking
+from tasks import cross_validation, early, inspection, links, page, run_page, table_fit, tracking
 from tasks import scores as scores_of
 from tasks.features import read_features
 from tasks.folders import features_folder, prepared_folder
@@ -23,13 +21,13 @@ from tasks.origin import made_by
 from tasks.results import RECORD, ROWS, TRACE
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.data.views import Views
-from usboost.datasets.prepared import image_store, store
+from usboost.datasets.prepared import store
+from usboost.datasets.prepared.card import is_own
 from usboost.models.bfv_network import BFV
 from usboost.models.earlyboost import EarlyBoostClassifier
 from usboost.models.gbm_files import load_gbm
-from usboost.multimodal.card import Card
-from usboost.multimodal.fit import margin_of
-from usboost.multimodal.prepared import bundle_of, raw_rows
+from usboost.multimodal.fit_built import margin_of
+from usboost.multimodal.prepared import bundle_of, example_of
 
 SPLITS = ("train", "val", "test")
 
@@ -62,6 +60,8 @@ def fit(planned: Planned, out: Path, run_id: str, kept: Checkpoint) -> dict[str,
         )
         page.say(page.scores_in_words(record["scores"]))
         return record
+    if is_own(store.read_card(prepared_folder(dataset))):
+        return table_fit.fit_table(planned, out, run_id, kept)
     splits = {split: store.read(prepared_folder(dataset), split) for split in SPLITS}
     gbm_scores: dict[str, Any] = {}
     if planned.entry.needs_features:
@@ -94,10 +94,9 @@ def fit(planned: Planned, out: Path, run_id: str, kept: Checkpoint) -> dict[str,
                 seed=seed,
                 scores=scores["val"],
                 margin=margin,
-                folder=prepared_folder(dataset),
             )
             bundle.save(Path(folder) / "bundle")
-            example = _example(dataset, prepared, bundle.card)
+            example = example_of(bundle.card, prepared_folder(dataset))
             of = {"dataset": dataset, "model": planned.model, "seed": str(seed)}
             tracking.log_model(run_id, Path(folder) / "bundle", bundle.card, example, planned.name, of)
     with tracking.once(run_id, "scored") as first:
@@ -128,18 +127,6 @@ def fit(planned: Planned, out: Path, run_id: str, kept: Checkpoint) -> dict[str,
     (out / RECORD).write_text(json.dumps(record))
     tracking.history_frame(estimator.history_, seed).to_parquet(out / TRACE, index=False)
     return record
-
-
-def _example(dataset: str, prepared: dict[str, Any], card: Card) -> pd.DataFrame:
-    """Two raw validation rows, as a client sends them."""
-    rows = store.read_frame(prepared_folder(dataset), "val").head(2)
-    about: dict[str, Any] = prepared.get("images", {})
-    pictures = []
-    for part in image_store.parts("val", about) if about else []:
-        shard = about["splits"][part]["shards"][0]["file"]
-        table = pq.read_table(prepared_folder(dataset) / image_store.FOLDER / part / shard, columns=["image"])
-        pictures.append(table["image"].slice(0, len(rows)).to_pylist())
-    return raw_rows(card, rows, *pictures)
 
 
 def _with_features(dataset: str, seed: int, splits: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -21,13 +21,15 @@ from tasks import links, models, page, tracking
 from tasks.folders import prepared_folder, tuning_folder
 from tasks.identity import task_of
 from tasks.settings import Settings, editor
+from usboost.datasets.custom.read_prepared import read_prepared
 from usboost.datasets.prepared import store
+from usboost.datasets.prepared.card import is_own
 from usboost.errors import UsboostError
 from usboost.evaluation.names import check_metric, metric_name, number
 from usboost.files import write_atomically
 from usboost.models.settings_file import read_settings
 from usboost.multimodal import tuned
-from usboost.multimodal.tune import DEFAULT, TRIALS, Scored
+from usboost.multimodal.tune import DEFAULT, TRIALS, Scored, part_of, parts_of
 from usboost.tuning.run import Part, Task
 from usboost.tuning.search import Found, Plan, Searched, search
 from usboost.tuning.space import space_of
@@ -148,7 +150,7 @@ def _task(
 ) -> tuple[Task, dict[str, Any]]:
     built = {}
     for name in names:
-        entry = settings.model(name)
+        entry = models.entry_of(name, dataset, settings)
         if entry.needs_features:
             raise UsboostError(
                 f"{name} reads features that are fitted before it, so its settings are not all its own; "
@@ -158,12 +160,21 @@ def _task(
     folder = prepared_folder(dataset)
     if store.read_card(folder).get("folds"):
         raise UsboostError(f"{dataset} has folds and no validation rows; tune a dataset with a split")
-    (train, y), (held, held_y) = (store.read(folder, split) for split in ("train", "val"))
-    pictures = [each for each in train.names if getattr(train[each], "kind", None) == "image"]
+    part = _part(folder, seed)
+    views = part.train[0]
+    pictures = [each for each in views.names if getattr(views[each], "kind", None) == "image"]
     spaces = {name: space_of(model, pictures) for name, model in built.items()}
+    return Task(built, [part], Scored(task_of(dataset).name, by), by), spaces
+
+
+def _part(folder: Path, seed: int) -> Part:
+    """The training rows of a prepared dataset, and the validation rows, which stop fits and score them."""
+    if is_own(store.read_card(folder)):
+        table = read_prepared(folder)
+        return part_of(table, *parts_of(table, 0, seed)[0])
+    (train, y), (held, held_y) = (store.read(folder, split) for split in ("train", "val"))
     stopping = (held, held_y, None)
-    scored = Scored(task_of(dataset).name, by)
-    return Task(built, [Part((train, y, None), stopping, stopping)], scored, by), spaces
+    return Part((train, y, None), stopping, stopping)
 
 
 def _tags(dataset: str, names: Sequence[str], profile: str, plan: Plan, by: str) -> dict[str, str]:

@@ -42,6 +42,7 @@ from tasks.features import read_features, write_features
 from usboost.datasets.census import prepare as census
 from usboost.datasets.covertype import raw as covertype
 from usboost.datasets.custom import prepare as custom
+from usboost.datasets.custom.read_prepared import read_prepared
 from usboost.datasets.custom.table import read_table
 from usboost.datasets.files.image_sources import load as load_picture
 from usboost.datasets.files.sources import sha256
@@ -253,6 +254,7 @@ def targets(work: Path) -> list[Target]:
         ),
         *_models(),
         *_prepared(work),
+        *_prepared_table(),
         _features(),
     ]
     found += [
@@ -374,6 +376,34 @@ def _prepared(work: Path) -> Iterator[Target]:
 
     yield Target("prepared", kept, read, kinds)
     yield Target("prepared, digests right", kept, read, kinds, _right_card, share=0.7)
+
+
+def _prepared_table() -> Iterator[Target]:
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        frame = valid_inputs.frame().assign(
+            picture=[f"p{row % 4}.png" for row in range(len(valid_inputs.frame()))]
+        )
+        frame.to_csv(place / "t.csv", index=False)
+        for k in range(4):
+            (place / f"p{k}.png").write_bytes(valid_inputs.picture(k))
+        made = custom.prepare(
+            place / "t.csv", label="kind", image="picture", size=8, seed=0, work=place / "w"
+        )
+        store.write(made, place / "p")
+        files = _contents(place / "p")
+    kinds: dict[str, tuple[Mutate, ...]] = {
+        name: (json_file, json_file, damaged) if name == "card.json" else (damaged, parquet_file)
+        for name in files
+        if "train" in name or name == "card.json"
+    }
+
+    def read(folder: Path) -> None:
+        table = read_prepared(folder)
+        table.fit_encoding(np.flatnonzero(table.split == "train"))
+
+    yield Target("prepared table", files, read, kinds, share=0.3)
+    yield Target("prepared table, digests right", files, read, kinds, _right_card, share=0.7)
 
 
 def _right_card(folder: Path) -> None:

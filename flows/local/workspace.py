@@ -105,7 +105,7 @@ def _change(
     if profile == "paper" and "ci_a" in run["datasets"]:
         run["models_of"].setdefault("ci_a", [*run["models"], "bnn"])
     if rounds:
-        sizes["boosting"]["rounds"] = rounds
+        (sizes if profile == "own" else sizes["boosting"])["rounds"] = rounds
     if seeds:
         sizes["seeds"] = seeds
     for key, value in changes.items():

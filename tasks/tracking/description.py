@@ -86,7 +86,7 @@ def log_datasets(run_id: str, card: Mapping[str, Any], folder: Path) -> None:
     """
     kinds = {name: about["kind"] for name, about in card["columns"].items()}
     schema = [
-        {"name": name, "type": "double" if kind == "continuous" else "string", "required": True}
+        {"name": name, "type": "double" if kind in ("continuous", "number") else "string", "required": True}
         for name, kind in kinds.items()
     ]
     inputs = []

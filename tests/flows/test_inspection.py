@@ -9,14 +9,14 @@ import mlflow
 import numpy as np
 import pandas as pd
 import pytest
-from mlflow.tracking import MlflowClient
 from PIL import Image
 
-from tasks import inspection, tracking
+from tasks import inspection
 from tests.small_models import boosting, on_features
 from usboost.data.table import Table
 from usboost.datasets.custom import demo as custom_demo
 from usboost.datasets.custom import prepare as custom
+from usboost.datasets.custom.read_prepared import ROW, read_prepared
 from usboost.datasets.prepared import store
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models.bfv_network import BFV
@@ -43,18 +43,18 @@ def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_worst_samples_are_the_validation_splits(prepared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inspection, "PICTURES", 10)
-    views, y = store.read(prepared / "data/prepared/custom", "val")
-    train = store.read(prepared / "data/prepared/custom", "train")
-    fitted = boosting(learners={"S": TreeLearner()}, patience=None, validation_fraction=0).fit(*train)
+    own = read_prepared(prepared / "data/prepared/custom")
+    train, val = (np.flatnonzero(own.split == split) for split in ("train", "val"))
+    encoding = own.fit_encoding(train)
+    views, y = own.views(encoding, val), own.labels[val]
+    fitted = boosting(learners={"S": TreeLearner()}, patience=None, validation_fraction=0)
+    fitted.fit(own.views(encoding, train), own.labels[train])
     probabilities = fitted.predict_proba(views)
-    with tracking.tracked_run("inspection", "fit", {}) as run_id:
-        for attempt in ("first", "again"):
-            inspection.keep(fitted, "custom", (views, y), probabilities, run_id, prepared / attempt)
+    for attempt in ("first", "again"):
+        inspection.keep(fitted, "custom", (views, y), probabilities, prepared / attempt)
     folder = prepared / "first" / inspection.FOLDER
     names = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert names == {path.name: path.read_bytes() for path in (prepared / "again/inspection").iterdir()}
-    logged = {Path(file.path).name for file in MlflowClient().list_artifacts(run_id, inspection.FOLDER)}
-    assert logged == set(names)
     page = read(folder)
     assert page is not None and len(page["figures"]) == 4
     worst = pd.read_csv(folder / "worst.csv")
@@ -69,7 +69,7 @@ def test_the_worst_samples_are_the_validation_splits(prepared: Path, monkeypatch
         pixels = np.asarray(Image.open(io.BytesIO(names[f"worst-{place:02d}.png"])))
         np.testing.assert_array_equal(pixels[::5, ::5], views["U"].decode(row)[0, 0])
         shown = dict(page["worst"][place]["values"])
-        assert set(shown) <= set(frame) - {store.LABEL} and shown["line"] == str(frame["line"].iloc[row])
+        assert set(shown) <= set(frame) - {store.LABEL, ROW} and shown["line"] == str(frame["line"].iloc[row])
 
 
 def test_a_network_on_bfvs_is_asked_about_what_it_reads(two_views) -> None:

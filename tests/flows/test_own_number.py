@@ -21,8 +21,7 @@ from usboost.multimodal.report import write_report
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
-MODELS = {"boosting": ["linear_trees"], "external_baselines": ["lgbm_s", "ridge", "prior"]}
-RUN = ["baseline", "bfv_dnn", *MODELS["boosting"], *MODELS["external_baselines"]]
+RUN = ["baseline", "bfv_dnn", "linear_trees", "lgbm_s", "ridge", "prior"]
 
 ASK = """
 import sys, json, mlflow, pandas as pd
@@ -65,11 +64,9 @@ def made(warm_flows: Warm, tmp_path_factory: pytest.TempPathFactory) -> Workspac
     changes = own_table.changes(
         place / "parts/table.csv", "price", images=[IMAGE], split=SPLIT, drop=["line"]
     )
-    offered = {name for stage in MODELS for name in changes[f"run.{stage}"]}
-    assert offered | {"baseline", "bfv_dnn"} == set(zoo.compared(one_table=False, task="regression"))
-    changes |= {f"run.{stage}": names for stage, names in MODELS.items()}
+    assert set(changes["run.models"]) == set(zoo.compared(one_table=False, task="regression")) >= set(RUN)
+    changes |= {"run.models": RUN}
     changes |= {"custom.text": ["note"], "profiles.own.data.custom": {"image_size": 24}}
-    changes |= {"profiles.own.networks.epochs": 3, "profiles.own.features.trees": 8}
     workspace.make(place / "run", profile="own", rounds=6, changes=changes)
     found = Workspace(place / "run", place / "home", warm_flows)
     found.run("dvc", "repro")
@@ -83,7 +80,7 @@ def mlflow(made: Workspace, code: str) -> dict[str, list]:
 
 def test_every_stage_scores_a_number(made: Workspace) -> None:
     results = pd.read_csv(made.folder / "reports/results.csv")
-    assert set(results["model"]) == {*RUN, "gbm"}
+    assert set(results["model"]) == set(RUN)
     assert set(results["metric"]) == {"rmse", "mae", "r2"}
     test = results.query("split == 'test' and metric == 'rmse'").set_index("model")["value"]
     assert test["linear_trees"] < 0.9 * test["prior"]
@@ -94,10 +91,10 @@ def test_every_stage_scores_a_number(made: Workspace) -> None:
         assert test[model] == pytest.approx(np.sqrt(((rows["prediction"] - labels.values) ** 2).mean()), 1e-5)
     shown = json.loads(made.run("dvc", "metrics", "show", "--json").stdout)
     (shown,) = (kept["data"] for kept in shown.values())
-    kept = shown["data/curves/metrics/custom/linear_trees.json"]["data"]["test"]
+    kept = shown["data/metrics/custom.json"]["data"]["linear_trees"]["test"]
     assert kept["rmse"] == pytest.approx(test["linear_trees"], rel=1e-5)
     plots = json.loads(made.run("dvc", "plots", "show", "--json").stdout)["data"]
-    (drawn,) = plots["data/curves/rounds/custom/linear_trees.csv"]
+    (drawn,) = plots["reports/curves/rounds/custom-linear_trees.csv"]
     assert {point["field"] for point in drawn["content"]["data"]["values"]} >= {"rmse_val"}
     runs = pd.DataFrame(mlflow(made, RUNS)).set_index("tags.model")
     assert runs.loc["linear_trees", "metrics.test/rmse"] == pytest.approx(test["linear_trees"], rel=1e-5)
@@ -145,8 +142,8 @@ def test_its_bundle_is_the_command_lines(made: Workspace, tmp_path: Path) -> Non
     card = load(folder).card
     assert (card.task, card.classes, card.label, card.label_kind) == ("regression", [], "price", "float")
     assert card.margin is not None and card.margin[0] < card.margin[1]
-    train = pd.read_csv(made.folder.parent / "parts/table.csv").query("split == 'train'")["price"]
-    assert card.prior == [pytest.approx(train.mean())]
+    table = pd.read_csv(made.folder.parent / "parts/table.csv")
+    assert card.prior == [pytest.approx(table.query("split != 'test'")["price"].mean())]
     write_report(load(folder), made.folder.parent / "parts/table.csv", tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     assert "Prediction intervals" in page and "The mean is that of the training rows" in page
@@ -156,19 +153,17 @@ OF_TASK = """
 import json
 from tasks import identity, settings
 loaded = settings.load()
-print(json.dumps(identity.of_task("custom", loaded.model_names, loaded)))
+print(json.dumps(identity.of_task("custom", loaded.models_of("custom"), loaded)))
 """
 
 
-def test_an_experiment_compares_rmse_and_models_for_classes_are_left_out(made: Workspace) -> None:
-    done = made.flow("experiment", "--dataset=custom", "--model=prior", "--model=lgbm_s", "--name=numbers")
-    assert "RMSE" in done.stdout and "F1" not in done.stdout
-    made.params(lambda p: p["run"]["external_baselines"].append("logistic"))
+def test_models_for_classes_are_left_out(made: Workspace) -> None:
+    made.params(lambda p: p["run"]["models"].append("logistic"))
     said, names = made.run(sys.executable, "-c", OF_TASK).stdout.splitlines()
     assert said == "custom is a regression, which these models are not for: logistic; left out"
     assert json.loads(names) == RUN
-    refused = made.flow("train", "custom", "logistic", check=False)
+    refused = made.flow("fit", "custom", "--model=logistic", check=False)
     assert refused.returncode == 1
     assert "logistic, logistic regression on everything" in refused.stderr.splitlines()[-1]
     assert "is not for regression; it is for classification" in refused.stderr.splitlines()[-1]
-    made.params(lambda p: p["run"]["external_baselines"].remove("logistic"))
+    made.params(lambda p: p["run"]["models"].remove("logistic"))

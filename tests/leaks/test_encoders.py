@@ -15,6 +15,7 @@ from usboost.data.encoding import TableEncoder
 from usboost.datasets.census import demo as census_demo
 from usboost.datasets.census import prepare as census
 from usboost.datasets.custom import prepare as custom
+from usboost.datasets.custom.read_prepared import read_prepared
 from usboost.datasets.custom.table import read_own
 from usboost.datasets.prepared import store
 
@@ -60,7 +61,7 @@ def test_a_prepared_datasets_encoders(split: str) -> None:
 
 
 def test_a_persons_table_with_given_splits(tmp_path: Path) -> None:
-    """Medians, indicator columns, encoders and the training rows of `prepare`."""
+    """What a fit learns of its training rows, and these rows, as `prepare` keeps them."""
     frame = numbers(150, classes=3).assign(part=np.repeat(["train", "val", "test"], 50))
 
     def made(name: str, spoiled: str | None) -> tuple[dict[str, Any], pd.DataFrame]:
@@ -74,9 +75,11 @@ def test_a_persons_table_with_given_splits(tmp_path: Path) -> None:
             given.loc[rows, "kind"] = np.roll(given.loc[rows, "kind"].to_numpy(), 1)
         path = tmp_path / f"{name}.csv"
         given.to_csv(path, index=False)
-        done = custom.prepare(path, label="kind", split_column="part", seed=0)
-        learnt = {key: done.card[key] for key in ("encoders", "imputation", "views", "columns")}
-        return learnt, done.splits["train"]
+        store.write(custom.prepare(path, label="kind", split_column="part", seed=0), tmp_path / "prepared")
+        own = read_prepared(tmp_path / "prepared")
+        encoding = own.fit_encoding(np.flatnonzero(own.split == "train"))
+        learnt = {"encoders": encoding.encoders, "imputation": encoding.imputation, "kinds": own.kinds}
+        return learnt, store.read_frame(tmp_path / "prepared", "train")
 
     clean, train = made("clean", None)
     for split in HELD:
@@ -90,18 +93,21 @@ def test_a_persons_table_with_given_splits(tmp_path: Path) -> None:
 
 
 def test_a_persons_table_with_drawn_splits(tmp_path: Path) -> None:
+    """What is prepared is learnt from nothing at all; what is then learnt of it, from training rows."""
     path = tmp_path / "table.parquet"
     numbers(150, classes=3).to_parquet(path)
-    made = custom.prepare(path, label="kind", seed=3)
-    table = read_own(path, label="kind")
-    train = custom._split(table, custom.stream(3, 0))["train"]
+    store.write(custom.prepare(path, label="kind", seed=3), tmp_path / "prepared")
+    table, read = read_prepared(tmp_path / "prepared"), read_own(path, label="kind")
+    pd.testing.assert_frame_equal(table.features, read.features)
+    assert store.read_card(tmp_path / "prepared")["encoders"] == {}
+    train = np.flatnonzero(table.split == "train")
     known = table.features["height"].to_numpy()[train]
+    encoding = table.fit_encoding(train)
     assert (
-        made.card["imputation"]["height"]["value"]
+        encoding.imputation["height"]["value"]
         == np.nanmedian(known)
         != np.nanmedian(table.features["height"])
     )
-    encoding = table.fit_encoding(train)
     spoiled = spoiled_table(table, np.setdiff1d(np.arange(150), train))
     assert spoiled.fit_encoding(train) == encoding
     assert spoiled_table(table, train[:9]).fit_encoding(train) != encoding

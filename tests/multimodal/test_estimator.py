@@ -187,7 +187,7 @@ def test_groups_and_times_divide_the_rows(tumours):
         seen.append((rows, train, held))
         return train, held
 
-    from usboost.multimodal import fit as module
+    from usboost.multimodal import fit_built as module
     from usboost.multimodal.splits import hold_out
 
     with pytest.MonkeyPatch.context() as patch:

@@ -16,6 +16,7 @@ from PIL import ExifTags, Image
 
 from tests.multimodal.conftest import ROLES, numbers, refused, run
 from usboost.datasets.custom import prepare as custom
+from usboost.datasets.custom.read_prepared import SPLITS, read_prepared
 from usboost.datasets.custom.table import OwnTable, read_own
 from usboost.datasets.files.sampling import stratified_parts, stream
 from usboost.datasets.prepared import store
@@ -28,8 +29,9 @@ from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.multimodal import bundle
 from usboost.multimodal.bundle import Bundle
 from usboost.multimodal.card import card_of
+from usboost.multimodal.fit import fit
 from usboost.multimodal.models import Pictures, build
-from usboost.multimodal.prepared import bundle_of, raw_rows
+from usboost.multimodal.prepared import raw_rows
 from usboost.multimodal.report import write_report
 
 
@@ -107,21 +109,18 @@ def test_the_pipelines_model_of_several_columns_reads_the_table(pairs: Path, tmp
         pairs, label="batch", image=["front", "back"], seed=0, size=32, work=tmp_path / "work"
     )
     store.write(made, tmp_path / "prepared")
-    card = store.read_card(tmp_path / "prepared")
-    train, y = store.read(tmp_path / "prepared", "train")
-    model = build("2wl", pictures=True, rounds=3).fit(train, y)
-    scores = {"accuracy": 0.5}
-    bundle_of(model, card, name="2wl", seed=0, scores=scores).save(tmp_path / "bundle")
+    own = read_prepared(tmp_path / "prepared")
+    fit(own, "2wl", rounds=3).bundle.save(tmp_path / "bundle")
     loaded = bundle.load(tmp_path / "bundle")
-    assert loaded.card.images is not None and loaded.card.images.pooled
-    assert loaded.card.images.columns == ["front", "back"]
+    assert loaded.card.images is not None and not loaded.card.images.pooled
+    assert loaded.card.images.form.names == ["U:front", "U:back"]
     done = run("predict", tmp_path / "bundle", pairs, "--out", tmp_path / "p.parquet")
     assert done.exit_code == 0, done.output
     found = pd.read_parquet(tmp_path / "p.parquet").iloc[:, 1:]
     rows = stratified_parts(pd.read_parquet(pairs)["batch"], custom.SHARES, stream(0, 0))
-    for split, of_split in zip(custom.SPLITS, rows):
-        expected = model.predict_proba(store.read(tmp_path / "prepared", split)[0])
-        np.testing.assert_allclose(found.iloc[of_split], expected, rtol=0, atol=1e-6)
+    for split, of_split in zip(SPLITS, rows):
+        assert (own.split[of_split] == split).all()
+    np.testing.assert_allclose(found, loaded.predicted_of(own, np.arange(120)), rtol=0, atol=1e-6)
     # raw rows with both pictures, as the pipeline's example has them
     frame, table = store.read_frame(tmp_path / "prepared", "val"), pd.read_parquet(pairs).iloc[rows[1]]
     example = raw_rows(loaded.card, frame, table["front"].tolist(), table["back"].tolist())

@@ -16,7 +16,8 @@ from usboost.evaluation.calibration import calibrated
 from usboost.models.ensemble import EnsembleClassifier
 from usboost.multimodal import bundle
 from usboost.multimodal.compare import compare
-from usboost.multimodal.fit import calibration_folds, fit
+from usboost.multimodal.fit import fit
+from usboost.multimodal.fit_built import calibration_folds
 from usboost.multimodal.kept import table_digest
 from usboost.multimodal.splits import hold_out
 from usboost.multimodal.table_rows import arrays_of, related_of, rows_of

@@ -18,14 +18,16 @@ from usboost.datasets.census import demo as census_demo
 from usboost.datasets.census import prepare as census
 from usboost.datasets.custom import demo as custom_demo
 from usboost.datasets.custom import prepare as custom
+from usboost.datasets.custom.read_prepared import read_prepared
 from usboost.datasets.custom.rows import joined
 from usboost.datasets.custom.source import FrameRows, TableFile
 from usboost.datasets.prepared import store
 from usboost.errors import UsboostError
 from usboost.models.base import ViewsClassifier
 from usboost.multimodal import bundle
+from usboost.multimodal.fit import fit
 from usboost.multimodal.models import build
-from usboost.multimodal.prepared import bundle_of, raw_rows
+from usboost.multimodal.prepared import bundle_of, example_of, raw_rows
 from usboost.multimodal.scored import score_table
 
 SAVED = Path(__file__).parent.parent / "models" / "saved"
@@ -64,14 +66,13 @@ def own(tmp_path_factory):
     roles = {"label": custom_demo.LABEL, "image": custom_demo.IMAGE, "split_column": custom_demo.SPLIT}
     made = custom.prepare(folder / "table.csv", **roles, seed=0, size=24, channels=1, work=folder / "work")
     store.write(made, folder / "prepared")
-    model, scores = fitted(folder / "prepared")
-    made_of = bundle_of(model, store.read_card(folder / "prepared"), name="2wl", seed=0, scores=scores)
-    made_of.save(folder / "bundle")
+    fit(read_prepared(folder / "prepared"), "2wl", rounds=3, refit=False).bundle.save(folder / "bundle")
     return folder
 
 
 def said_of(folder: Path, split: str) -> np.ndarray:
-    return bundle.load(folder / "bundle").model.predict_proba(store.read(folder / "prepared", split)[0])
+    table = read_prepared(folder / "prepared")
+    return bundle.load(folder / "bundle").predicted_of(table, np.flatnonzero(table.split == split))
 
 
 def test_the_pipelines_model_of_a_table_reads_the_table(own, tmp_path):
@@ -136,14 +137,16 @@ def test_the_example_is_a_row_of_the_table(own):
     """What `raw_rows` makes of prepared rows has the gaps of the table, and gives the same answer."""
     loaded = bundle.load(own / "bundle")
     frame = store.read_frame(own / "prepared", "val")
-    views, _ = store.read(own / "prepared", "val")
-    assert (frame["weight_missing"] == 1).any()
+    assert frame["weight"].isna().any()
     table = pd.read_csv(own / "table.csv").query("split == 'val'")
     rows = raw_rows(loaded.card, frame, [(own / path).read_bytes() for path in table["picture"]])
     assert list(rows) == ["weight", "hardness", "colour", "line", "picture"]
     np.testing.assert_array_equal(rows["weight"].isna(), table["weight"].isna())
     found = loaded.predict(rows).iloc[:, 1:]
-    np.testing.assert_allclose(found, loaded.model.predict_proba(views), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(found, said_of(own, "val"), rtol=0, atol=1e-6)
+    example = example_of(loaded.card, own / "prepared")
+    pd.testing.assert_frame_equal(example.drop(columns="picture"), rows.head(2).drop(columns="picture"))
+    np.testing.assert_allclose(loaded.predict(example).iloc[:, 1:], found[:2], rtol=0, atol=1e-6)
     signature = tracking.signature(loaded.card)
     assert signature.inputs.input_names() == list(rows)
     enforced = _enforce_schema(rows, signature.inputs)
@@ -163,7 +166,7 @@ def test_a_papers_dataset_is_a_bundle_too(tmp_path):
     assert len(loaded.encoding.encoders["U"].names) == len(card["views"]["U"])
     frame = store.read_frame(tmp_path / "prepared", "test")
     rows = raw_rows(loaded.card, frame)
-    expected = said_of(tmp_path, "test")
+    expected = loaded.model.predict_proba(store.read(tmp_path / "prepared", "test")[0])
     np.testing.assert_allclose(loaded.predict(rows).iloc[:, 1:], expected, rtol=0, atol=1e-12)
     rows.to_parquet(tmp_path / "rows.parquet")
     done = run("predict", tmp_path / "bundle", tmp_path / "rows.parquet", "--out", tmp_path / "p.parquet")

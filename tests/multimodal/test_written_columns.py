@@ -12,11 +12,12 @@ import pytest
 from tests.multimodal.conftest import refused, run
 from usboost.datasets.custom import prepare as custom
 from usboost.datasets.custom.own import OwnTable
+from usboost.datasets.custom.read_prepared import read_prepared
 from usboost.datasets.custom.table import read_own
 from usboost.datasets.prepared import store
 from usboost.multimodal import bundle, drift
-from usboost.multimodal.models import build
-from usboost.multimodal.prepared import bundle_of, raw_rows
+from usboost.multimodal.fit import fit
+from usboost.multimodal.prepared import raw_rows
 
 N = 60
 
@@ -124,18 +125,14 @@ def test_dates_are_learnt_from_the_training_rows(table: Path) -> None:
 def test_a_prepared_table_has_them_too(table: Path, tmp_path: Path) -> None:
     made = custom.prepare(table, label="kind", missing=["k.A."], seed=0)
     store.write(made, tmp_path / "prepared")
-    (train, labels), val = (
-        store.read(tmp_path / "prepared", "train"),
-        store.read(tmp_path / "prepared", "val"),
-    )
-    fitted = build("2wl", pictures=False, rounds=2).fit(train, labels, val)
-    card = store.read_card(tmp_path / "prepared")
-    bundle_of(fitted, card, name="2wl", seed=0, scores={"accuracy": 1.0}).save(tmp_path / "bundle")
+    own = read_prepared(tmp_path / "prepared")
+    fit(own, "2wl", rounds=2).bundle.save(tmp_path / "bundle")
     loaded = bundle.load(tmp_path / "bundle")
     frame = store.read_frame(tmp_path / "prepared", "val")
     rows = raw_rows(loaded.card, frame)
     assert set(rows) == {"price", "share", "day"}
-    np.testing.assert_allclose(loaded.predict(rows).iloc[:, 1:], fitted.predict_proba(val[0]), atol=1e-6)
+    said = loaded.predicted_of(own, np.flatnonzero(own.split == "val"))
+    np.testing.assert_array_equal(loaded.predict(rows).iloc[:, 1:], said)
     train_rows = raw_rows(loaded.card, store.read_frame(tmp_path / "prepared", "train"))
     found = drift.compare(loaded.card, train_rows, {}, table).set_index("column")
     assert found.loc["day", "kind"] == "date" and (found["drift"] == "").all()

@@ -44,7 +44,8 @@ def results(tmp_path: Path) -> Path:
         roles={"label": "<i>kind", "image": [], "dropped": ["id"]},
         sources={"mine.csv": "ab" * 32},
         splits={"train": {"rows": 1200}, "val": {"rows": 70}, "test": {"rows": 60}},
-        columns={"age": {"view": "S", "kind": "continuous"}, "shop": {"view": "U", "kind": "nominal"}},
+        columns={"age": {"view": "S", "kind": "number"}, "shop": {"view": "S", "kind": "category"}},
+        left_out={"name": "each row has its own value"},
     )
     return folder
 
@@ -124,7 +125,7 @@ def test_what_was_read_and_what_made_it(results: Path) -> None:
     origin = Origin("boosting@custom-2wl", {"prepared": "md5:" + "0" * 32}, runs)
     html = _report(results, datasets=["custom"], origins={("custom", "2wl", 0): origin}).read_text()
     page = _Page(html)
-    for piece in ("1,200 training", "Numbers age", "Categories shop", "Not read id", "<b>yes"):
+    for piece in ("1,200 training", "Numbers age", "Categories shop", "Not read id, name", "<b>yes"):
         assert piece in page.text
     links = [attrs["href"] for tag, attrs in page.tags if tag == "a" and attrs["href"]]
     assert [link for link in links if not link.startswith("#")] == [runs[0].address]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from fastapi.testclient import TestClient
 from prefect.server.api.server import create_ui_app
 from prefect.settings import PREFECT_API_URL, PREFECT_UI_URL, temporary_settings
-from fastapi.testclient import TestClient
 
 from tasks import addresses
 

@@ -202,23 +202,55 @@ def test_params_yaml_chooses_the_loss_of_a_number():
     assert (built.loss, built.monitor) == ("huber", "mae_val")
 
 
-def test_the_profile_of_a_persons_table_can_change_them():
+def test_params_yaml_can_change_them():
     document = yaml.safe_load(PARAMS.read_text()) | {"profile": "own", "device": "cpu"}
     document["custom"] |= {"table": "parts.csv", "image": "photo"}
-    sizes = document["profiles"]["own"]
-    sizes["boosting"] |= {"rounds": 7, "learning_rate": 0.5, "head": [9], "step": "fixed"}
-    sizes["networks"] |= {"epochs": 3, "optimizer": "adam"}
-    sizes["features"] |= {"trees": 11}
-    document["models"]["2wl"] = {"shrinkage": 0.2}
+    document["profiles"]["own"]["rounds"] = 7
+    document["pictures"] |= {"backbone": "resnet50", "finetune": "last", "size": 64}
+    document["models"]["2wl"] = {"shrinkage": 0.2, "learners": {"U": {"hidden": [9]}}}
+    document["models"]["lgbm"] = {"set": {"learning_rate": 0.3}}
     changed = settings.parse(document)
     built = models.build("2wl", "custom", changed, seed=0)
-    assert (built.n_rounds, built.shrinkage, built.step, built.patience) == (7, 0.2, "fixed", (20, 0.2))
+    assert (built.n_rounds, built.shrinkage, built.patience) == (7, 0.2, (20, 0.2))
     network = built.learners["U"]
-    assert (network.hidden, network.learning_rate, network.device) == ((9,), 0.5, "cpu")
+    assert (tuple(network.hidden), network.device, network.backbone.name) == ((9,), "cpu", "resnet50")
     two_branch = models.build("baseline", "custom", changed, seed=0)
-    assert (two_branch.n_epochs, two_branch.optimizer, two_branch.dnn1) == (3, "adam", (32,))
-    assert models.parts("custom", changed).features()["n_trees"] == 11
-    assert models.build("lgbm", "custom", changed, seed=0).n_trees == 2000
+    assert (two_branch.n_epochs, two_branch.device) == (7, "cpu")
+    assert (two_branch.backbone.finetune, two_branch.backbone.size) == ("last", 64)
+    found = models.build("lgbm", "custom", changed, seed=0)
+    assert (found.n_trees, found.learning_rate) == (7, 0.3)
+
+
+@pytest.mark.parametrize("profile", ["own", "paper"])
+@pytest.mark.parametrize(
+    ("image", "of_2wl", "of_crossed", "of_baseline"),
+    [
+        (None, [("U",), ("S",)], [("U",), ("S",)], ("U", "S")),
+        ("photo", [("U",), ("S",)], [("U", "S"), ("S", "U")], ("U", "S")),
+        (
+            ["a", "b"],
+            [("U:a", "U:b"), ("S",)],
+            [("U:a", "U:b", "S"), ("S", "U:a", "U:b")],
+            ("U:a", "U:b", "S"),
+        ),
+    ],
+)
+def test_every_profile_has_the_tables_views(profile, image, of_2wl, of_crossed, of_baseline):
+    document = yaml.safe_load(PARAMS.read_text()) | {"profile": profile}
+    document["custom"] |= {"table": "parts.csv", "image": image}
+    loaded = settings.parse(document)
+    for name, expected in (("2wl", of_2wl), ("crossed", of_crossed)):
+        built = models.build(name, "custom", loaded, seed=0)
+        assert [learner.reads or (key,) for key, learner in built.learners.items()] == expected
+    assert tuple(models.build("baseline", "custom", loaded, seed=0).views) == of_baseline
+    assert models.build("lgbm", "custom", loaded, seed=0).views == (("S",) if image is None else of_baseline)
+
+
+def test_of_a_persons_table_bfv_dnn_fits_its_gbm():
+    loaded = own_table()
+    assert loaded.model("bfv_dnn").needs_features
+    assert not models.entry_of("bfv_dnn", "custom", loaded).needs_features
+    assert models.entry_of("bfv_dnn", "ci_a", loaded).needs_features
 
 
 def test_the_papers_backbones_are_trained_and_so_is_the_demos():

@@ -17,7 +17,7 @@ from usboost.models.inner_fits import Asked
 from usboost.models.refit import for_all_rows
 from usboost.models.weights import fit_weighted
 from usboost.multimodal.table_rows import arrays_of, related_of
-from usboost.multimodal.unfinished import Unfinished
+from usboost.multimodal.unfinished import Keep
 
 
 def fitted_to_all(
@@ -29,7 +29,7 @@ def fitted_to_all(
     encoding: Encoding,
     callbacks: Sequence[Callback],
     took: float | None,
-    keep: Unfinished | None,
+    keep: Keep | None,
 ) -> tuple[Any, Encoding] | None:
     """A model like `model`, fitted to the validation rows, too, as far as these let `model` go.
 

@@ -22,6 +22,7 @@ from usboost.data.encoding import TableEncoder
 from usboost.data.views import Views
 from usboost.datasets.custom import text_file
 from usboost.datasets.custom.encoding import Encoding, added
+from usboost.datasets.custom.own import OwnTable
 from usboost.datasets.custom.picture_paths import Paths
 from usboost.datasets.custom.rows import RowReader
 from usboost.datasets.custom.source import FrameRows, Source
@@ -73,6 +74,12 @@ class Bundle:
         return (
             tempered(found, self.card.temperature) if self.card.classes else floored(found, self.card.floor)
         )
+
+    def predicted_of(self, table: OwnTable, rows: np.ndarray) -> np.ndarray:
+        """`predicted` of some rows of a table in memory, to the bit as of a file of these rows."""
+        size = self.reader.batch()
+        parts = [rows[first : first + size] for first in range(0, len(rows), size)]
+        return np.concatenate([self.predicted(table.views(self.encoding, part)) for part in parts])
 
     def codes(self, probabilities: np.ndarray) -> np.ndarray:
         """The positions of the classes that are the answers, int64 (n,)."""

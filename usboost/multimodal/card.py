@@ -11,12 +11,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_validator, model_validator
 
 from usboost.datasets.custom import text_file
-from usboost.datasets.custom.columns import Format, Kind
+from usboost.datasets.custom.columns import Kind
 from usboost.datasets.custom.dates import DateParts, Part
 from usboost.datasets.custom.encoding import Encoding
 from usboost.datasets.custom.own import OwnTable
 from usboost.datasets.custom.pictures import PictureColumns
-from usboost.datasets.custom.written import DateFormat, NumberFormat, Order, plain_form
+from usboost.datasets.custom.written import Written, plain_form
 from usboost.datasets.files.image_sources import Aspect
 from usboost.datasets.prepared.card import EncoderCard
 
@@ -61,21 +61,6 @@ class Pictures(_Part):
     @property
     def form(self) -> PictureColumns:
         return PictureColumns(tuple(self.columns), self.size[0], self.channels, self.aspect, self.pooled)
-
-
-class Written(_Part):
-    """How the numbers or dates of a column of text are written; see `usboost.datasets.custom.written`."""
-
-    decimal: Literal[".", ","] = "."
-    thousands: Literal[",", ".", "'", " "] = ","
-    unit: Annotated[str, Field(max_length=3)] = ""
-    order: Order | None = None
-
-    @property
-    def form(self) -> Format:
-        if self.order is not None:
-            return DateFormat(self.order)
-        return NumberFormat(self.decimal, self.thousands, self.unit)
 
 
 class Dates(_Part):

@@ -24,7 +24,7 @@ from usboost.evaluation.names import LOWER_IS_BETTER, METRICS_OF, RANKING, check
 from usboost.evaluation.statistics import LEVEL, corrected_t_test, holm
 from usboost.evaluation.task import TASKS
 from usboost.models.weights import fit_weighted
-from usboost.multimodal.fit import check_classes
+from usboost.multimodal.fit_built import check_classes
 from usboost.multimodal.kept import KeptFits
 from usboost.multimodal.splits import Fold
 from usboost.multimodal.splits import folds_of as split_into_folds

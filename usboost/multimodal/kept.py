@@ -23,7 +23,8 @@ from usboost.multimodal.table_rows import arrays_of, related_of
 
 FILE = "fits.jsonl"
 
-_CODE = ("usboost.multimodal.fit", "usboost.evaluation.metrics")  # what reads rows for a fit, and scores it
+# what reads rows for a fit, and scores it
+_CODE = ("usboost.multimodal.fit_built", "usboost.evaluation.metrics")
 
 
 class KeptFits:

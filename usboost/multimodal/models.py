@@ -76,6 +76,17 @@ def build(
     return builders.build(entry, OneComputer(pictures, rounds, image_views), seed, task)
 
 
+def with_pictures(names: Sequence[str], image_views: Sequence[str]) -> tuple[str, ...]:
+    """The views of an entry's names, of which U stands for all views of pictures."""
+    return tuple(view for name in names for view in (image_views if name == "U" else (name,)))
+
+
+def on_device(model: Any, device: str) -> Any:
+    """The model, whose networks train there; see `usboost.learners.networks.training.pick_device`."""
+    named = [key for key in model.get_params(deep=True) if key.split("__")[-1] == "device"]
+    return model.set_params(**dict.fromkeys(named, device))
+
+
 def outside(
     name: str,
     *,
@@ -151,9 +162,7 @@ class OneComputer(Parts):
 
     def views(self, names: Sequence[str]) -> tuple[str, ...]:
         """All views of pictures for U."""
-        if self.pictures is None:
-            return super().views(names)
-        return tuple(view for name in names for view in (self.image_views if name == "U" else (name,)))
+        return super().views(names) if self.pictures is None else with_pictures(names, self.image_views)
 
     def learner(self, spec: LearnerSpec, reads: tuple[str, ...]) -> dict[str, Any]:
         """Warm-started networks, and trees of depth 3."""

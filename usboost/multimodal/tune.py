@@ -20,7 +20,7 @@ from usboost.learners.networks.training import pick_device
 from usboost.models.paths import with_settings
 from usboost.models.weights import Weighted
 from usboost.multimodal.compare import Build
-from usboost.multimodal.fit import check_classes
+from usboost.multimodal.fit_built import check_classes
 from usboost.multimodal.kept import table_digest
 from usboost.multimodal.splits import Rows, folds_of, hold_out
 from usboost.multimodal.table_rows import counted_rows, related_of, rows_of, weights_of

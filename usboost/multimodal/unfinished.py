@@ -9,10 +9,23 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from usboost.boosting.checkpoint import Checkpoint, identity_of
 from usboost.errors import UsboostError
+
+
+class Keep(Protocol):
+    """Where a fit keeps its rounds."""
+
+    def keep(self, model: Any, *samples: tuple[Any, ...]) -> None:
+        """Let a model that can keep its rounds keep them, and go on from those that are there.
+
+        Parameters
+        ----------
+        samples : (views, y, weights or None) of the training and, if there are any, the validation rows.
+        """
+
 
 _OURS = re.compile(r"[0-9a-f]{16}")
 
@@ -53,12 +66,7 @@ class Unfinished:
         self._before = {each.name for each in self._ours()}
 
     def keep(self, model: Any, *samples: tuple[Any, ...]) -> None:
-        """Let a model that can keep its rounds keep them here, and go on from those that are here.
-
-        Parameters
-        ----------
-        samples : (views, y, weights or None) of the training and, if there are any, the validation rows.
-        """
+        """Of these samples' fit; see `Keep.keep`."""
         if "checkpoint" not in model.get_params(deep=False):
             return
         identity = identity_of(model, samples)

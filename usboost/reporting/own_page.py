@@ -188,7 +188,7 @@ def _read(card: Mapping[str, Any]) -> list[tuple[str, str]]:
         *([("Classes", ", ".join(map(str, card["classes"])))] if card.get("classes") else []),
     ]
     columns = {name: entry for name, entry in card.get("columns", {}).items() if entry.get("view")}
-    for kind, words in (("continuous", "Numbers"), ("nominal", "Categories")):
+    for kind, words in _KINDS:
         named = [str(name) for name, entry in columns.items() if entry.get("kind") == kind]
         if named:
             facts.append((words, ", ".join(named[:_COLUMNS]) + _more(len(named) - _COLUMNS)))
@@ -198,12 +198,13 @@ def _read(card: Mapping[str, Any]) -> list[tuple[str, str]]:
         facts.append(("Images", ", ".join(map(str, images.get("columns", ["image"]))) + at))
         if without := {part: n for part, n in images.get("without", {}).items() if n}:
             facts.append(("Without an image", ", ".join(f"{n:,} {part}" for part, n in without.items())))
-    if dropped := card.get("roles", {}).get("dropped"):
+    if dropped := [*card.get("roles", {}).get("dropped", []), *card.get("left_out", {})]:
         facts.append(("Not read", ", ".join(map(str, dropped))))
     return facts
 
 
 _SPLITS = {"train": "training", "val": "validation", "test": "test"}
+_KINDS = (("number", "Numbers"), ("category", "Categories"), ("date", "Dates"), ("text", "Texts"))
 _COLUMNS = 40
 
 

@@ -18,15 +18,15 @@ from tasks.catalog import DATASETS
 from tests.multimodal.conftest import run
 from usboost import MultimodalClassifier, MultimodalRegressor
 from usboost.datasets.custom import text_file, text_models
+from usboost.datasets.custom.read_prepared import read_prepared
 from usboost.datasets.custom.source import FrameRows
 from usboost.datasets.custom.table import read_own
 from usboost.datasets.prepared import store
 from usboost.errors import UsboostError
-from usboost.models.linear import LinearBaseline
 from usboost.multimodal import bundle
 from usboost.multimodal.compare import compare
+from usboost.multimodal.fit import fit
 from usboost.multimodal.models import build
-from usboost.multimodal.prepared import bundle_of
 
 PACKAGE = """
 import numpy as np
@@ -206,12 +206,12 @@ def test_the_pipeline(package: None, tmp_path: Path, monkeypatch: pytest.MonkeyP
         dataset.obtain(tmp_path / "raw", chosen, tmp_path)
         store.write(dataset.prepare(tmp_path / "raw", chosen, tmp_path, None), tmp_path / str(name))
         card = store.read_card(tmp_path / str(name))
-        digests.append((card["texts"]["sha256"], (tmp_path / str(name) / "card.json").read_bytes()))
-    assert all(len(set(each)) == 3 for each in zip(*digests))
-    views, labels = store.read(tmp_path / "m", "train")
-    fitted = LinearBaseline().fit(views, labels)
-    about = {"name": "logistic", "seed": 0, "scores": {}, "folder": tmp_path / "m"}
-    bundle_of(fitted, store.read_card(tmp_path / "m"), **about).save(tmp_path / "bundle")
+        assert card["text_model"] == name
+        digests.append((tmp_path / str(name) / "card.json").read_bytes())
+    assert len(set(digests)) == 3  # so that a fit with another model is another fit
+    forget()
+    own = read_prepared(tmp_path / "m")
+    fit(own, "logistic").bundle.save(tmp_path / "bundle")
     forget()
     served = bundle.load(tmp_path / "bundle")
     rows = frame.drop(columns="kind")

@@ -19,6 +19,7 @@ from tasks import tracking
 from usboost.datasets.custom import prepare as custom
 from usboost.datasets.custom import text_file, texts
 from usboost.datasets.custom.encoding import Encoding
+from usboost.datasets.custom.read_prepared import read_prepared
 from usboost.datasets.custom.schema import describe
 from usboost.datasets.custom.table import read_own
 from usboost.datasets.custom.texts import TextParts
@@ -27,8 +28,7 @@ from usboost.datasets.prepared import store
 from usboost.errors import UsboostError
 from usboost.multimodal import bundle
 from usboost.multimodal.fit import fit
-from usboost.multimodal.models import build
-from usboost.multimodal.prepared import bundle_of, raw_rows
+from usboost.multimodal.prepared import raw_rows
 
 N = 120
 KINDS = {"tool": ["hammer", "wrench", "pliers", "drill"], "fruit": ["apple", "pear", "plum", "cherry"]}
@@ -162,10 +162,11 @@ def test_only_training_rows_are_learnt_from(tmp_path: Path) -> None:
         given = frame.copy()
         given.loc[list(rows), "note"] = [f"zebra {k} walks beside zebra {k + 1}" for k in rows]
         given.to_parquet(tmp_path / f"{name}.parquet")
-        made = custom.prepare(tmp_path / f"{name}.parquet", label="kind", split_column="part", seed=0)
-        own[name] = {key: made.card[key] for key in ("encoders", "imputation", "texts")}, made.files
+        read = read_own(tmp_path / f"{name}.parquet", label="kind", split="part")
+        encoding = read.fit_encoding(np.flatnonzero(read.split == "train"))
+        own[name] = encoding.encoders, encoding.imputation, text_file.to_bytes(encoding.texts)
     assert own["held"] == own["clean"] != own["train"]
-    assert b"zeb" in own["train"][1][text_file.FILE] and b"zeb" not in own["held"][1][text_file.FILE]
+    assert b"zeb" in own["train"][2] and b"zeb" not in own["held"][2]
 
 
 def test_a_model_is_served_raw_text(saved: Path, tmp_path: Path) -> None:
@@ -194,32 +195,23 @@ def test_equal_seeds(tmp_path: Path, saved: Path) -> None:
 
 def test_a_prepared_table_has_text_too(tmp_path: Path) -> None:
     table().to_parquet(tmp_path / "t.parquet")
-    made = custom.prepare(tmp_path / "t.parquet", label="kind", seed=0)
-    assert {made.card["columns"][name]["view"] for name in made.card["columns"] if "__text_" in name} < {
-        "U",
-        "S",
-    }
-    store.write(made, tmp_path / "prepared")
-    (train, labels), val = (store.read(tmp_path / "prepared", split) for split in ("train", "val"))
-    fitted = build("2wl", pictures=False, rounds=2).fit(train, labels, val)
-    card = store.read_card(tmp_path / "prepared")
-    about = {"name": "2wl", "seed": 0, "scores": {"accuracy": 1.0}}
-    with pytest.raises(UsboostError, match="name the folder that it is prepared in"):
-        bundle_of(fitted, card, **about)
-    bundle_of(fitted, card, **about, folder=tmp_path / "prepared").save(tmp_path / "bundle")
-    loaded = bundle.load(tmp_path / "bundle")
+    store.write(custom.prepare(tmp_path / "t.parquet", label="kind", seed=0), tmp_path / "prepared")
+    fitted = fit(own := read_prepared(tmp_path / "prepared"), "2wl", rounds=2)
+    fitted.bundle.save(tmp_path / "bundle")
+    loaded, val = bundle.load(tmp_path / "bundle"), np.flatnonzero(own.split == "val")
+    said = fitted.bundle.predicted_of(own, val)
     rows = raw_rows(loaded.card, store.read_frame(tmp_path / "prepared", "val"))
     assert set(rows) == {"size", "note"}
-    np.testing.assert_allclose(loaded.predict(rows).iloc[:, 1:], fitted.predict_proba(val[0]), atol=1e-6)
+    np.testing.assert_array_equal(loaded.predict(rows).iloc[:, 1:], said)
     # as MLflow's server takes them: a text may be null, in one row or in all
-    said = rows["note"].notna().to_numpy()
+    given = rows["note"].notna().to_numpy()
     for gaps in (
         rows.assign(note=rows["note"].where(np.arange(len(rows)) > 2, None)),
         rows.assign(note=None),
     ):
         found = loaded.predict(_enforce_schema(gaps, tracking.signature(loaded.card).inputs))
-        changed = (found.iloc[:, 1:].to_numpy() != fitted.predict_proba(val[0])).any(axis=1)
-        assert changed[said & gaps["note"].isna().to_numpy()].any() and found.notna().all(axis=None)
+        changed = (found.iloc[:, 1:].to_numpy() != said).any(axis=1)
+        assert changed[given & gaps["note"].isna().to_numpy()].any() and found.notna().all(axis=None)
 
 
 def test_a_column_has_the_name_of_a_component(tmp_path: Path) -> None:

@@ -92,9 +92,7 @@ class OwnTable:
 
         With pictures, U, all columns are S. Without, both views are the whole table, so that the network
         and the trees of a model both read every column. (The papers' tables have two kinds of columns; a
-        table of one's own says nothing of the kind, and a split made at random, which
-        `usboost.datasets.custom.prepare` makes for the papers' comparison, would hide half of the columns
-        from each learner.)
+        table of one's own says nothing of the kind.)
         """
         views = ("S",) if self.pictures else (VIEW, "S")
         return Encoding.fit(self.features.iloc[rows], views, self.text_model)

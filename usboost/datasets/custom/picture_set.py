@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from usboost.data.images import Images
+from usboost.data.images import EncodedImages, Images
 from usboost.data.pooled_images import PooledImages
 from usboost.datasets.custom.pictures import PictureColumns, PictureReader
 from usboost.datasets.custom.pixels import room
@@ -45,6 +45,11 @@ class PictureSet:
         for k, reader in enumerate(readers):
             cells = raw[reader.column] if reader.needs_cells else None
             self.absent[k, here] = reader.read(rows, cells, self._pixels[k, here])[1]
+
+    def put(self, column: int, rows: np.ndarray, images: EncodedImages) -> None:
+        """Take the pictures of some rows of one column, int64 (k,), from elsewhere."""
+        self._pixels[column, rows] = images.decode()
+        self.absent[column, rows] = False if images.absent is None else images.absent
 
     def views(self, rows: slice = slice(None)) -> dict[str, Images | PooledImages]:
         """The pictures, or those of some rows, as views by name."""

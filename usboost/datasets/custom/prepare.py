@@ -1,4 +1,4 @@
-"""A person's own data: a table with a label, numbers, categories and perhaps a picture for each row."""
+"""A person's own data, prepared: the rows as they were read, in splits; nothing is learnt from them yet."""
 
 from __future__ import annotations
 
@@ -10,15 +10,12 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from usboost.data.progress import Progress
-from usboost.datasets.custom import SIZE, text_file
-from usboost.datasets.custom.dates import dates_of
-from usboost.datasets.custom.encoding import SUFFIX, Imputation, Parts, added, complete, imputation_of
+from usboost.datasets.custom import SIZE
 from usboost.datasets.custom.own import OwnTable
 from usboost.datasets.custom.pictures import PictureColumns
-from usboost.datasets.custom.table import FEWEST, read_table, with_text_model
+from usboost.datasets.custom.read_prepared import ROW, SPLITS
+from usboost.datasets.custom.table import check_learnable, read_table, with_text_model
 from usboost.datasets.custom.table_pictures import picture_sources
-from usboost.datasets.custom.text_models import text_numbers
-from usboost.datasets.custom.texts import TextNumbers
 from usboost.datasets.custom.written import plain_form
 from usboost.datasets.files.image_sources import Source as Picture
 from usboost.datasets.files.sampling import random_parts, stratified_parts, stream
@@ -26,8 +23,6 @@ from usboost.datasets.prepared import image_store
 from usboost.datasets.prepared.image_encoding import encode_files, encoding
 from usboost.datasets.prepared.store import LABEL, Prepared, describe
 from usboost.errors import UsboostError
-
-SPLITS = ("train", "val", "test")
 
 SHARES = (0.70, 0.15, 0.15)
 """The splits' shares when the table does not give them."""
@@ -57,14 +52,11 @@ def prepare(
     workers: int = 1,
     progress: Progress | None = None,
 ) -> Prepared:
-    """Make a dataset of a person's own table.
+    """Make a dataset of a person's own table, which `read_prepared.read_prepared` reads again.
 
-    With pictures these are U and all other columns S; several pictures a row are one view, U, of which
-    learners read the mean. A row may lack pictures: where the column is empty, or its path leads to no
-    file. Without columns of pictures, a random half of the columns is S and the
-    rest U. A missing category is a separate category. A missing number becomes the training split's
-    median (0 when it holds none), and if it holds missing ones at all a further column, named with
-    `encoding.SUFFIX`, is 1 there and 0 elsewhere. See `table.read_table` for what columns may hold.
+    Its rows are as `table.read_own` gives them: nothing is imputed, encoded or pooled, since what a fit
+    learns of its rows is that fit's business. A row may lack pictures: where the column is empty, or its
+    path leads to no file. See `table.read_table` for what columns may hold.
 
     Parameters
     ----------
@@ -78,7 +70,7 @@ def prepare(
         that are text.
     drop : columns to leave out; missing : further values that count as missing.
     images_root : see `source.TableFile`.
-    seed : of the split and of the halves.
+    seed : of the split.
     profile : "demo", "own" or "paper"; only noted in the card.
     size : height and width of the pictures in pixels.
     channels : 1 (grey) or 3 (red, green, blue).
@@ -91,15 +83,14 @@ def prepare(
 
     Returns
     -------
-    The splits train, val and test, rows in the table's order.
+    The splits train, val and test, rows in the table's order: a column for each feature, `LABEL`, and
+    `read_prepared.ROW`. Pictures are PNG, so that they keep every pixel.
 
     Raises
     ------
     UsboostError
-        As `read_table`; or if there are too few columns; a split has to be made of under 10 rows or of a
-        class with one row; a class is in val or test but not in train, or the training rows have one label
-        only; a picture is outside the table's folder, or cannot be read; or a column holds no picture, or
-        none in the training rows.
+        As `read_own`; or if a class is in val or test but not in train, the training rows have one label
+        only, a column holds no picture in the training rows, or these cannot be encoded.
     """
     table = Path(table)
     raw = read_table(
@@ -117,79 +108,53 @@ def prepare(
     images = raw.roles.image
     if images and work is None:
         raise UsboostError("pictures are prepared in a work folder; name one with work")
-    fewest = 1 if images else 2
-    if raw.features.shape[1] < fewest:
-        raise UsboostError(
-            f"{table} has {raw.features.shape[1]} columns beside {', '.join((label, *images))}; "
-            f"{fewest} or more are needed"
-        )
+    check_learnable(raw)
+    raw = with_text_model(raw, text_model)
     rows = _split(raw, stream(seed, 0))
-    train = raw.features.iloc[rows["train"]]
-    dates, texts = dates_of(train), text_numbers(train, with_text_model(raw, text_model).text_model)
-    parts: Parts = {**dates, **texts}
-    imputation = imputation_of(train, parts)
-    frame = complete(raw.features, imputation, parts)
-    frame[LABEL] = raw.labels.astype(np.int16) if raw.classes else raw.labels
-    for name in texts:
-        frame[name] = raw.features[name]  # in no view; for rows that are sent to a served model
+    raw.fit_encoding(rows["train"])  # what no fit could learn from is said before any begins
+    frame = raw.features.assign(**{LABEL: raw.labels, ROW: raw.rows})
     splits = {split: frame.iloc[of_split].reset_index(drop=True) for split, of_split in rows.items()}
-
-    views, why = _views(raw, imputation, parts, stream(seed, 1))
-    nominal = {name for name, kind in raw.kinds.items() if kind == "category"}
-    whys = {each: f"part of the date {name!r}" for name, parts in dates.items() for each in parts.names(name)}
-    whys |= {each: f"component of the text {name!r}" for name in texts for each in texts[name].names(name)}
-    whys |= dict.fromkeys(added(imputation), "1 where the number was missing")
+    read_by = "S" if images else "U and S"
     columns: dict[str, dict[str, Any]] = {
-        name: {
-            "view": view,
-            "kind": "nominal" if name in nominal else "continuous",
-            "why": whys.get(name, why),
-        }
-        for view, names in views.items()
-        for name in names
+        name: {"view": read_by, "kind": kind, "why": "column of the table"}
+        for name, kind in raw.kinds.items()
     }
-    columns |= {name: {"view": None, "kind": "text", "why": "column of the table"} for name in texts}
     columns[LABEL] = {"view": None, "kind": "label", "why": f"what is predicted, column {label!r}"}
     more: dict[str, Any] = {}
-    if texts:
-        more["texts"] = {"columns": list(texts), "sha256": text_file.digest_of(texts)}
     if images and work is not None:
-        form = PictureColumns(images, size, channels, pooled=len(images) > 1)
+        form = PictureColumns(images, size, channels)
         more["images"] = _encode(raw, form, rows, work, skip_unreadable, workers, progress)
     card = describe(
         splits,
-        views,
+        {},
         raw.classes,
         dataset="custom",
         profile=profile,
         seed=seed,
         columns=columns,
         sources={table.name: raw.file.digest()},
-        imputation=imputation,
         roles={
             "label": label,
             "image": list(images),
             "split": split_column,
-            "dropped": sorted([*drop, *raw.left_out]),
+            "categorical": list(categorical),
+            "text": list(text),
+            "dropped": list(drop),
         },
-        dates={name: parts.to_dict() for name, parts in dates.items()},
+        label_kind=raw.label_kind,
         formats={name: plain_form(form) for name, form in raw.formats.items()},
         missing=list(missing),
+        text_model=text_model,
+        left_out=dict(raw.left_out),
         unlabelled=raw.unlabelled,
         split="as given" if split_column else "made: 70/15/15 at random" + _WITHIN * bool(raw.classes),
         **more,
     )
-    return Prepared(splits, views, raw.classes, card, work if images else None, _files(texts))
-
-
-def _files(texts: Mapping[str, TextNumbers]) -> dict[str, bytes]:
-    return {text_file.FILE: text_file.to_bytes(texts)} if texts else {}
+    return Prepared(splits, {}, raw.classes, card, work if images else None)
 
 
 def _split(raw: OwnTable, seed: int) -> dict[str, np.ndarray]:
     """The rows of each split."""
-    if raw.split is None and len(raw) < FEWEST:
-        raise UsboostError(f"{raw.file} has {len(raw)} rows; {FEWEST} or more can be split")
     if raw.split is not None and not (raw.split == "test").any():
         raise UsboostError(
             f"{raw.file}: no row's split is test, but a dataset is scored on such rows; add them, or leave "
@@ -209,15 +174,8 @@ def _split(raw: OwnTable, seed: int) -> dict[str, np.ndarray]:
 
 
 def _split_classes(raw: OwnTable, seed: int) -> dict[str, np.ndarray]:
-    counts = np.bincount(raw.labels)
     label = raw.roles.label
     if raw.split is None:
-        if (counts == 1).any():
-            name = raw.classes[int(np.argmax(counts == 1))]
-            raise UsboostError(
-                f"{raw.file}: class {name!r} of {label!r} has one row only, so no split can be made; "
-                "add rows of it or leave it out"
-            )
         return dict(zip(SPLITS, stratified_parts(raw.labels, SHARES, seed)))
     rows = {split: np.flatnonzero(raw.split == split) for split in SPLITS}
     known = np.unique(raw.labels[rows["train"]])
@@ -227,32 +185,6 @@ def _split_classes(raw: OwnTable, seed: int) -> dict[str, np.ndarray]:
         name = raw.classes[unknown[0]]
         raise UsboostError(f"{raw.file}: class {name!r} of {label!r} is in no training row; move some there")
     return rows
-
-
-def _views(
-    raw: OwnTable, imputation: Imputation, parts: Parts, seed: int
-) -> tuple[dict[str, list[str]], str]:
-    """The columns of each view, and why they are there."""
-    names, indicators = [str(name) for name in raw.features], added(imputation)
-    # The parts of a date or text, and a column and its indicator of missing values, stay together.
-    both = {
-        name: [
-            each
-            for part in (parts[name].names(name) if name in parts else [name])
-            for each in (part, f"{part}{SUFFIX}")
-            if each == part or each in indicators
-        ]
-        for name in names
-    }
-    if raw.roles.image:
-        return {"S": [each for name in names for each in both[name]]}, "column of the table"
-    chosen = np.random.default_rng(seed).permutation(len(names))[: len(names) // 2]
-    in_s = {names[j] for j in chosen}
-    views = {
-        "U": [each for name in names if name not in in_s for each in both[name]],
-        "S": [each for name in names if name in in_s for each in both[name]],
-    }
-    return views, "random half of the columns"
 
 
 def _encode(
@@ -268,8 +200,9 @@ def _encode(
     about = image_store.entry(
         form.size,
         form.channels,
-        encoding=encoding(form.size),
+        encoding=encoding(form.size, lossless=True),
         how="shorter side scaled to the size, centre cropped",
+        view=form.names[0],
         columns=list(form.columns),
     )
     items: dict[str, list[Picture | None]] = {}
@@ -286,6 +219,7 @@ def _encode(
         work,
         size=form.size,
         channels=form.channels,
+        lossless=True,
         skip_unreadable=skip_unreadable,
         workers=workers,
         progress=progress,

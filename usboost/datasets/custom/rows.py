@@ -19,6 +19,9 @@ from usboost.datasets.custom.picture_set import PictureSet
 from usboost.datasets.custom.pictures import PictureColumns
 from usboost.datasets.custom.source import Source, require
 
+BATCH = 4096
+"""Rows at a time."""
+
 PIXELS = 1 << 28
 """Bytes of decoded pictures above which a batch of rows is cut smaller."""
 
@@ -67,6 +70,12 @@ class RowReader:
         """The columns that rows must have."""
         return [*self.kinds, *(self.pictures.columns if self.pictures else ())]
 
+    def batch(self, most: int = BATCH) -> int:
+        """How many rows are read at a time: `most`, or as many as have `PIXELS` bytes of pictures."""
+        if self.pictures is None:
+            return most
+        return min(most, max(1, PIXELS // (math.prod(self.pictures.shape) * len(self.pictures.columns))))
+
     def frame(self, source: Source, raw: pa.Table, first: int) -> pd.DataFrame:
         """The columns of some rows as `Column.feature` gives them.
 
@@ -84,7 +93,7 @@ class RowReader:
         self,
         source: Source,
         *,
-        batch: int = 4096,
+        batch: int = BATCH,
         skip_unreadable: bool = False,
         more: Collection[str] = (),
         into: PictureSet | None = None,
@@ -106,8 +115,7 @@ class RowReader:
         require(source, [*self.needed, *more])
         form = self.pictures
         readers = [] if form is None else form.readers(source, skip_unreadable=skip_unreadable)
-        if form is not None:
-            batch = min(batch, max(1, PIXELS // (math.prod(form.shape) * len(readers))))
+        batch = self.batch(batch)
         names = [*self.kinds, *more, *(reader.column for reader in readers if reader.needs_cells)]
         paths = tuple(reader.paths for reader in readers)
         first = unreadable = 0

@@ -238,11 +238,7 @@ def read_own(
         missing=missing,
         images_root=images_root,
     )
-    if not table.features.shape[1]:
-        named = table.roles.named
-        others = ", ".join([*named[:1], *table.roles.dropped, *table.left_out, *named[1:]])
-        raise UsboostError(f"{table.file} has no column to learn from beside {others}")
-    _check_rows(table)
+    check_learnable(table)
     table = with_text_model(table, text_model)
     if not table.roles.image:
         return table
@@ -257,6 +253,38 @@ def read_own(
         unreadable=sum(reader.unreadable for reader in readers),
         paths=tuple(reader.paths for reader in readers),
     )
+
+
+def check_learnable(table: OwnTable) -> None:
+    """Refuse a table with no column to learn from, under `FEWEST` rows, or a class of one row.
+
+    Raises
+    ------
+    UsboostError
+        Saying what there is.
+    """
+    if not table.features.shape[1]:
+        named = table.roles.named
+        others = ", ".join([*named[:1], *table.roles.dropped, *table.left_out, *named[1:]])
+        raise UsboostError(f"{table.file} has no column to learn from beside {others}")
+    labels, that = table.labels, ""
+    if table.weights is not None:
+        labels, that = labels[table.weights > 0], " of weight above 0"
+    too_few = UsboostError(
+        f"{table.file} has {len(labels)} rows{that} to learn from; {FEWEST} or more are needed"
+    )
+    if len(table) < FEWEST:
+        raise too_few
+    counts = np.bincount(labels, minlength=len(table.classes)) if table.classes else np.empty(0)
+    if (counts < 2).any():
+        name, count = table.classes[int(counts.argmin())], int(counts.min())
+        has = f"{count} row{'s' * (count != 1)}{that}"
+        raise UsboostError(
+            f"{table.file}: class {name!r} of {table.roles.label!r} has {has}, so it cannot be learnt and "
+            f"checked; add rows of it, or leave its row out with --missing {name!r}"
+        )
+    if len(labels) < FEWEST:
+        raise too_few
 
 
 def with_text_model(table: OwnTable, text_model: str | None) -> OwnTable:
@@ -301,24 +329,3 @@ def _check_size(file: Source, rows: int, names: list[str]) -> None:
             f"{file} has {rows:,} rows of {len(names)} columns, more than the {LARGEST:,} values that a "
             "table may have"
         )
-
-
-def _check_rows(table: OwnTable) -> None:
-    labels, that = table.labels, ""
-    if table.weights is not None:
-        labels, that = labels[table.weights > 0], " of weight above 0"
-    too_few = UsboostError(
-        f"{table.file} has {len(labels)} rows{that} to learn from; {FEWEST} or more are needed"
-    )
-    if len(table) < FEWEST:
-        raise too_few
-    counts = np.bincount(labels, minlength=len(table.classes)) if table.classes else np.empty(0)
-    if (counts < 2).any():
-        name, count = table.classes[int(counts.argmin())], int(counts.min())
-        has = f"{count} row{'s' * (count != 1)}{that}"
-        raise UsboostError(
-            f"{table.file}: class {name!r} of {table.roles.label!r} has {has}, so it cannot be learnt and "
-            f"checked; add rows of it, or leave its row out with --missing {name!r}"
-        )
-    if len(labels) < FEWEST:
-        raise too_few

@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Literal
+from typing import Annotated, Literal
 
 import pandas as pd
+from pydantic import BaseModel, ConfigDict, Field
 
 Order = Literal["ymd", "dmy", "mdy"]
 
@@ -145,6 +146,23 @@ class DateFormat:
         hour, minute, second, zone = clock
         date = f"{year}-{month:0>2}-{day:0>2}"
         return f"{date}T{hour:0>2}:{minute}:{second or '00'}{zone or ''}" if hour else date
+
+
+class Written(BaseModel):
+    """A format as a card holds it, which anyone may have written."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    decimal: Literal[".", ","] = "."
+    thousands: Literal[",", ".", "'", " "] = ","
+    unit: Annotated[str, Field(max_length=3)] = ""
+    order: Order | None = None
+
+    @property
+    def form(self) -> NumberFormat | DateFormat:
+        if self.order is not None:
+            return DateFormat(self.order)
+        return NumberFormat(self.decimal, self.thousands, self.unit)
 
 
 def plain_form(form: NumberFormat | DateFormat) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -42,11 +43,6 @@ class _Named(_Part):
     view: str
 
 
-class _Texts(_Part):
-    columns: list[str]
-    sha256: str
-
-
 class _Card(_Part):
     splits: dict[str, _Split]
     views: dict[str, list[str]]
@@ -54,7 +50,6 @@ class _Card(_Part):
     task: Literal["classification", "regression"] = "classification"
     classes: list[str] = []
     images: _Named | None = None
-    texts: _Texts | None = None
 
 
 class _Shard(_Part):
@@ -77,6 +72,11 @@ class Pictures(_Part):
     channels: Literal[1, 3]
     columns: Annotated[list[str], Field(min_length=1, max_length=100)] | None = None
     splits: dict[str, _Shards]
+
+
+def is_own(card: Mapping[str, Any]) -> bool:
+    """Whether it is of a person's table, whose rows are as they were read and have no views yet."""
+    return "label_kind" in card
 
 
 def check(card: dict[str, Any], path: Path) -> None:

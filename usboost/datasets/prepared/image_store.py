@@ -21,7 +21,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from usboost.data.images import EncodedImages, Images
-from usboost.data.pooled_images import PooledImages
 from usboost.datasets.files.sources import sha256
 from usboost.datasets.prepared.card import Pictures
 from usboost.errors import UsboostError
@@ -34,7 +33,10 @@ BUDGET = 4 << 30
 
 
 def entry(size: int, channels: int, *, encoding: str, **more: Any) -> dict[str, Any]:
-    """What the card says about the images; `store.write` adds the ``splits``."""
+    """What the card says about the images; `store.write` adds the ``splits``.
+
+    Several pictures a row, in ``columns``, are a view each, of which ``view`` is the first.
+    """
     return {"view": "U", "size": [size, size], "channels": channels, "encoding": encoding, **more}
 
 
@@ -110,15 +112,14 @@ def place(images: Path, about: Mapping[str, Any], rows: Mapping[str, int], folde
 
 def read_view(
     folder: Path, about: Mapping[str, Any], split: str, n: int, *, budget: int = BUDGET
-) -> Images | EncodedImages | PooledImages:
+) -> Images | EncodedImages:
     """The images of one split as a view of n rows, every shard checked against the card.
-
-    Several pictures a row are one view, which learners read as their mean.
 
     Parameters
     ----------
     folder : the prepared folder.
     about : the card's entry.
+    split : or another name of `parts`, for the second, third, ... pictures of its rows.
     budget : bytes; within it the pixels are held in memory. Otherwise the encoded images are, and when
         these exceed it too they are mapped from a temporary file, deleted with the view.
 
@@ -127,32 +128,47 @@ def read_view(
     UsboostError
         If a shard is missing, cut short, changed, or its rows do not follow the shard before.
     """
+    shape, shards = _described(folder, about, split, n)
+    size = sum(shard["bytes"] for _, shard in shards)
+    if n * shape["channels"] * shape["height"] * shape["width"] <= budget:
+        pixels = np.empty((n, shape["channels"], shape["height"], shape["width"]), dtype=np.uint8)
+        absent = np.zeros(n, dtype=bool)
+        first = 0
+        for images in _pieces(shards, shape):
+            rows = slice(first, first + len(images))
+            pixels[rows], absent[rows] = images.decode(), False if images.absent is None else images.absent
+            first += len(images)
+        return Images(pixels, absent=absent if absent.any() else None)
+    columns = _columns(shards)
+    chunks = [chunk for column in columns for chunk in column.chunks] if size <= budget else _mapped(columns)
+    return EncodedImages(pa.chunked_array(chunks, pa.binary()), **shape)
+
+
+def pieces(folder: Path, about: Mapping[str, Any], split: str, n: int) -> Iterator[EncodedImages]:
+    """The same images, one shard of them in memory at a time; parameters and errors as of `read_view`."""
+    shape, shards = _described(folder, about, split, n)
+    yield from _pieces(shards, shape)
+
+
+Shards = list[tuple[Path, Mapping[str, Any]]]
+
+
+def _pieces(shards: Shards, shape: Mapping[str, Any]) -> Iterator[EncodedImages]:
+    return (EncodedImages(column, **shape) for column in _columns(shards))
+
+
+def _described(folder: Path, about: Mapping[str, Any], split: str, n: int) -> tuple[dict[str, Any], Shards]:
+    """What pictures of one split, one a row, are, and the shards that hold them."""
     try:
-        names = parts(split, Pictures.model_validate(about).model_dump(exclude_none=True))
-    except ValueError as error:
-        raise _undescribed(folder, split, error) from None
-    views = [_read_part(folder, about, name, n, budget // len(names)) for name in names]
-    return views[0] if len(views) == 1 else PooledImages(views)
-
-
-def _undescribed(folder: Path, split: str, error: Exception) -> UsboostError:
-    return UsboostError(
-        f"{folder / 'card.json'} does not describe the images of {split!r} ({error!r}); prepare again"
-    )
-
-
-def _read_part(
-    folder: Path, about: Mapping[str, Any], split: str, n: int, budget: int
-) -> Images | EncodedImages:
-    """One picture a row, of a folder of shards."""
-    try:
-        height, width = about["size"]
+        height, width = Pictures.model_validate(about).size
         shape = {"channels": about["channels"], "height": height, "width": width}
         promised = about["splits"][split]["shards"]
         shards = [(folder / FOLDER / split / shard["file"], shard) for shard in promised]
-        total, size = sum(shard["rows"] for shard in promised), sum(shard["bytes"] for shard in promised)
+        total = sum(shard["rows"] for shard in promised)
     except (KeyError, TypeError, ValueError) as error:
-        raise _undescribed(folder, split, error) from None
+        raise UsboostError(
+            f"{folder / 'card.json'} does not describe the images of {split!r} ({error!r}); prepare again"
+        ) from None
     if total != n:
         raise UsboostError(f"{folder} has {total} images but {n} rows in split {split!r}; prepare it again")
     for path, shard in shards:
@@ -160,19 +176,7 @@ def _read_part(
             raise UsboostError(f"{path} is missing; prepare the dataset again")
         if path.stat().st_size != shard["bytes"]:
             raise UsboostError(f"{path} is damaged or truncated; prepare the dataset again")
-    columns = _columns(shards)
-    if n * shape["channels"] * height * width <= budget:
-        pixels = np.empty((n, shape["channels"], height, width), dtype=np.uint8)
-        absent = np.zeros(n, dtype=bool)
-        first = 0
-        for column in columns:
-            rows = slice(first, first + len(column))
-            encoded = EncodedImages(column, **shape)
-            pixels[rows], absent[rows] = encoded.decode(), encoded.absent if column.null_count else False
-            first += len(column)
-        return Images(pixels, absent=absent if absent.any() else None)
-    chunks = [chunk for column in columns for chunk in column.chunks] if size <= budget else _mapped(columns)
-    return EncodedImages(pa.chunked_array(chunks, pa.binary()), **shape)
+    return shape, shards
 
 
 def _checked_rows(path: Path, first: int) -> int:

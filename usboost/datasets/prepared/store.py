@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,6 @@ class Prepared:
     card : what there is to know about the dataset, as JSON holds it (see `describe`). Its entry ``images``,
         of a dataset with pictures, is one of `image_store.entry`.
     images : folder with a folder of image shards for each split, or None.
-    files : further files beside the card, by name.
     """
 
     splits: dict[str, pd.DataFrame]
@@ -51,7 +50,6 @@ class Prepared:
     classes: list[str]
     card: dict[str, Any]
     images: Path | None = None
-    files: Mapping[str, bytes] = field(default_factory=dict)
 
 
 def describe(
@@ -150,8 +148,6 @@ def write(prepared: Prepared, folder: Path, images: Path | None = None) -> None:
         if images is not None and about is not None:
             rows = {split: len(frame) for split, frame in prepared.splits.items()}
             card["images"] = image_store.place(images, about, rows, fresh)
-        for name, data in prepared.files.items():
-            (fresh / name).write_bytes(data)
         text = json.dumps(card, indent=1, ensure_ascii=False, allow_nan=False)
         (fresh / "card.json").write_text(text + "\n", encoding="utf-8")
 
@@ -201,7 +197,7 @@ def read(
     views: Collection[str] | None = None,
     image_budget: int = image_store.BUDGET,
 ) -> tuple[Views, np.ndarray]:
-    """One split as learners read it.
+    """One split as learners read it; not of a person's table, see `usboost.datasets.custom.read_prepared`.
 
     Parameters
     ----------
@@ -211,18 +207,21 @@ def read(
 
     Returns
     -------
-    The views of n samples, the images first (`Images`, `EncodedImages` or, of several pictures a row,
-    `PooledImages`), each table encoded by its encoder in the card, and labels of shape (n,): int64 codes, or
-    float64 numbers.
+    The views of n samples, the images first (`Images` or `EncodedImages`), each table encoded by its encoder
+    in the card, and labels of shape (n,): int64 codes, or float64 numbers.
 
     Raises
     ------
     UsboostError
-        As `read_frame`, or if a view is unknown, the card has no encoder for one, or an image shard is
-        missing, damaged or not the one that the card describes.
+        As `read_frame`, or if a view is unknown, the card has no encoder for one, an image shard is
+        missing, damaged or not the one that the card describes, or the rows are those of a person's table.
     """
     folder = Path(folder)
     card = read_card(folder)
+    if cards.is_own(card):
+        raise UsboostError(
+            f"{folder} holds a table as it was read; what is learnt of its rows makes views of it"
+        )
     frame = _load(folder, card, split)
     pictures = card.get("images")
     names = [*([pictures["view"]] if pictures else []), *card["views"]]
@@ -238,11 +237,17 @@ def read(
         if view not in card["encoders"]:
             raise UsboostError(f"{folder / 'card.json'} has no encoder for view {view!r}; prepare again")
         found[view] = TableEncoder.from_dict(card["encoders"][view]).transform(frame)
-    return Views(found), _labels(frame, card, folder / f"{split}.parquet")
+    return Views(found), labels_of(frame, card, folder / f"{split}.parquet")
 
 
-def _labels(frame: pd.DataFrame, card: Mapping[str, Any], path: Path) -> np.ndarray:
-    """int64 codes of classes that the card names, or float64 numbers."""
+def labels_of(frame: pd.DataFrame, card: Mapping[str, Any], path: Path) -> np.ndarray:
+    """int64 codes of classes that the card names, or float64 numbers.
+
+    Raises
+    ------
+    UsboostError
+        If the frame of a split, which is read from `path`, holds something else.
+    """
     labels = frame[LABEL]
     if task_of(card) == "regression":
         if labels.dtype != np.float64 or not np.isfinite(labels.to_numpy()).all():
