@@ -98,14 +98,14 @@ def overrides(path: Path) -> list[str]:
 
 def apply(path: Path, params: Path = Path("params.yaml")) -> None:
     """Put a settings file into params.yaml, whose comments and lines stay."""
-    yaml = editor()
-    document = yaml.load(params)
+    file = editor()
+    document = file.load(params)
     for name, chosen in read_settings(path).items():
         if document["models"].get(name) is None:
             document["models"][name] = {}
         document["models"][name]["set"] = chosen
     text = io.StringIO()
-    yaml.dump(document, text)
+    file.dump(document, text)
     write_atomically(params, text.getvalue().encode())
 
 

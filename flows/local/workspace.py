@@ -59,8 +59,8 @@ def make(
     """
     new = not (folder / "params.yaml").exists()
     source = ROOT / "params.yaml" if new else folder / "params.yaml"
-    yaml = params.editor()
-    document = yaml.load(source.read_text())
+    editor = params.editor()
+    document = editor.load(source.read_text())
     _change(document, profile, datasets, rounds, seeds, changes or {})
     if new:
         _find_files(document)
@@ -70,7 +70,7 @@ def make(
         for name in COPIED[1:]:
             write_atomically(folder / name, (ROOT / name).read_bytes())
     text = io.StringIO()
-    yaml.dump(document, text)
+    editor.dump(document, text)
     if new or any((profile, datasets, rounds, seeds, changes)):
         write_atomically(folder / "params.yaml", text.getvalue().encode())
     links = {found.name: found for module in (*CODE, *document["imports"]) for found in _found(module)}
@@ -114,8 +114,8 @@ def _change(
 
 def differences(folder: Path) -> Iterator[str]:
     """In what a workspace's files differ from the checkout's, in a line for each."""
-    yaml = params.editor()
-    documents = [yaml.load((place / "params.yaml").read_text()) for place in (folder, ROOT)]
+    editor = params.editor()
+    documents = [editor.load((place / "params.yaml").read_text()) for place in (folder, ROOT)]
     here, there = (dict(_flat(document)) for document in documents)
     for key in dict.fromkeys([*here, *there]):
         if here.get(key) != there.get(key):

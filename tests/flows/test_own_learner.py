@@ -25,7 +25,8 @@ def test_it_is_chosen_in_params_yaml_killed_and_resumed(workspace, tmp_path: Pat
     shutil.copy(OWN, workspace.folder)
     workspace.params(mine)
     whole = workspace.copy(tmp_path / "whole")
-    whole.environment["USBOOST_HOME"] = str(tmp_path / "home")  # what one has fitted, the other need not
+    # what one has fitted, the other need not
+    whole.environment["MLFLOW_TRACKING_URI"] = f"sqlite:///{tmp_path / 'whole.db'}"
     whole.flow("fit", "ci_b", "--model", "mine")
     command = ["python", "-m", "flows.fit", "ci_b", "--model", "mine"]
     environment = workspace.warm.shim(workspace.environment)  # which kills what is killed here

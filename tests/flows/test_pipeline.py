@@ -126,7 +126,7 @@ def test_equal_seeds_give_equal_results(workspace, tmp_path):
         return found
 
     before, made = results(), made_by(workspace)
-    workspace.environment["USBOOST_HOME"] = str(tmp_path / "home")  # where MLflow has none of them
+    workspace.environment["MLFLOW_TRACKING_URI"] = f"sqlite:///{tmp_path / 'other.db'}"  # has none of them
     for name in ("results", "features"):
         shutil.rmtree(workspace.folder / "data" / name / "ci_b")
     workspace.flow("fit", "ci_b")

@@ -56,7 +56,8 @@ def result(workspace, model):
 def test_a_killed_flow_goes_on(workspace, tmp_path, model):
     workspace.params(longer)
     whole = workspace.copy(tmp_path / "whole")
-    whole.environment["USBOOST_HOME"] = str(tmp_path / "home")  # what one has fitted, the other need not
+    # what one has fitted, the other need not
+    whole.environment["MLFLOW_TRACKING_URI"] = f"sqlite:///{tmp_path / 'whole.db'}"
     whole.flow("fit", "ci_b", "--model", model)
     known = set(runs(workspace).run_id)
     killed_after(workspace, model, "round-000005.safetensors")

@@ -150,9 +150,10 @@ def test_the_curves_are_those_of_runs_with_steps(logged: tuple[MlflowClient, lis
     client.set_terminated(other.info.run_id)
     found = client.search_runs([experiment.experiment_id], view["searchFilter"], order_by=[order])
     client.delete_run(other.info.run_id)
-    assert found[-1].info.run_id == other.info.run_id  # although it is the newest
-    assert {each.data.params["model"] for each in found[:-1]} == {"2wl"}
-    assert all("step/epsilon" in each.data.metrics for each in found[:-1])
+    places = [each.data.tags[tracking.CURVES] for each in found]
+    assert places == sorted(places) and {"first", "others"} == set(places)  # although these are newer
+    assert {each.data.tags["model"] for each in found[: places.index("others")]} == {"2wl"}
+    assert all("step/epsilon" in each.data.metrics for each in found if each.info.run_id != other.info.run_id)
     page = views.runs_page(experiment.experiment_id, "usboost-curves", charts=True)
     assert page in experiment.tags["mlflow.note.content"]
 
