@@ -34,6 +34,7 @@ $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --compile-bytecode -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m compileall -q usboost tasks flows
 	touch $@
 
 .PHONY: install
@@ -41,6 +42,7 @@ install: $(READY) ## create .venv and install everything into it
 
 .PHONY: run
 run: $(READY) ## make what params.yaml says (dvc repro), the demo at first, in workspace/, and say where to look
+	@(python -m flows.local.services prefect 2>/dev/null &)
 	@python -m flows.local.workspace make $(WORKSPACE)
 	@cd $(WORKSPACE) && dvc repro --keep-going && $(COMMIT)
 	@cd $(WORKSPACE) && python -m flows.local.workspace where

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tasks import inspection, page, tracking
+from tasks import page, tracking
 from tasks import scores as scores_of
 from tasks.folders import prepared_folder
 from tasks.identity import Planned
@@ -78,6 +78,8 @@ def fit_table(planned: Planned, out: Path, run_id: str, kept: Checkpoint) -> dic
                 logging_seconds=logger.seconds,
             )
     if seed == 0:
+        from tasks import inspection  # here, because matplotlib takes long to import
+
         inspection.keep(first.model, dataset, (first.views, first.labels), first.predicted, out)
     record = {
         "seed": seed,

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tasks import cross_validation, early, inspection, links, page, run_page, table_fit, tracking
+from tasks import cross_validation, early, links, page, run_page, table_fit, tracking
 from tasks import scores as scores_of
 from tasks.features import read_features
 from tasks.folders import features_folder, prepared_folder
@@ -111,6 +111,8 @@ def fit(planned: Planned, out: Path, run_id: str, kept: Checkpoint) -> dict[str,
                 logging_seconds=logger.seconds,
             )
     if seed == 0:
+        from tasks import inspection  # here, because matplotlib takes long to import
+
         inspection.keep(estimator, dataset, splits["val"], predicted["val"][1], out)
     record = {
         "seed": seed,

@@ -7,6 +7,7 @@ own commands, detached.
 from __future__ import annotations
 
 import fcntl
+import gc
 import json
 import logging
 import os
@@ -62,6 +63,7 @@ def alone(lock: Path, sentence: str) -> Iterator[None]:
 
 def configure() -> None:
     """Local, quiet and offline defaults for Prefect and MLflow; what is set already stays."""
+    gc.set_threshold(100_000, 20, 100)  # imports make much that stays; to look through it takes half a second
     services().mkdir(parents=True, exist_ok=True)
     defaults = {
         "PREFECT_HOME": str(home() / "prefect"),
@@ -105,6 +107,7 @@ def run(work: Callable[[], Any]) -> None:
         try:
             with prefect_api():
                 work()
+            gc.freeze()  # the interpreter's end takes nothing apart that the system takes back anyway
         except TransportError as error:
             if not _FINISHED:
                 raise UsboostError(

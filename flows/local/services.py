@@ -214,6 +214,12 @@ def alone() -> AbstractContextManager[None]:
 
 
 @app.command()
+def prefect() -> None:
+    """Start Prefect's server unless it runs, as the first flow would: `make run` does it meanwhile."""
+    runtime.exit_on_error(runtime.prefect_server)
+
+
+@app.command()
 def stop() -> None:
     """End everything, also after a crash; harmless when nothing runs."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -201,6 +202,9 @@ class FrameRows:
 
     def __init__(self, frame: pd.DataFrame, folder: Path | None = None) -> None:
         self._frame, self.folder, self.images_root = frame, folder, folder
+        self._names = [str(name) for name in frame.columns]
+        # of names that are there twice the first; `require` refuses them
+        self._places = {name: place for place, name in reversed(list(enumerate(self._names)))}
 
     def __str__(self) -> str:
         return "the input"
@@ -219,7 +223,7 @@ class FrameRows:
 
     @property
     def names(self) -> list[str]:
-        return [str(name) for name in self._frame.columns]
+        return list(self._names)
 
     def type_of(self, name: str) -> pa.DataType:
         return self._column(name).type
@@ -240,7 +244,7 @@ class FrameRows:
             yield table.slice(first, size)
 
     def _column(self, name: str) -> pa.Array | pa.ChunkedArray:
-        values = self._frame.iloc[:, self.names.index(name)]
+        values = self._frame.iloc[:, self._places[name]]
         try:
             return self._array(values)
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
@@ -279,7 +283,7 @@ def require(source: Source, needed: Collection[str]) -> None:
     UsboostError
         Naming the columns.
     """
-    names = source.names
+    names = Counter(source.names)
     if not names:
         raise UsboostError(f"{source} is empty")
     if absent := [name for name in needed if name not in names]:
@@ -287,7 +291,7 @@ def require(source: Source, needed: Collection[str]) -> None:
             f"{source} lacks {_listed(absent)} that the model was fitted to or was asked for; "
             f"its columns are {', '.join(names)}"
         )
-    if twice := [name for name in needed if names.count(name) > 1]:
+    if twice := [name for name in needed if names[name] > 1]:
         raise UsboostError(f"{source} has two columns called {twice[0]!r}; rename one")
 
 
