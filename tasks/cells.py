@@ -122,10 +122,8 @@ def fit_cell(cell: Cell, settings: Settings, tracking_uri: str, threads: int) ->
             f"{cell.name}: params.yaml, the data or the code here are not those of the flow that asks; "
             "bring this worker's folder up to date"
         )
-    with (
-        machine.gpu_slot(devices(planned.identity["model"]), settings.fits.gpu_slots),
-        machine.limited_threads(threads),
-    ):
+    machine.limit_threads(threads)
+    with machine.gpu_slot(devices(planned.identity["model"]), settings.fits.gpu_slots):
         for run in runs_of(cell.dataset, f"attributes.status = 'FINISHED' and tags.cell = '{cell.name}'"):
             if run.data.tags.get("fingerprint") == cell.fingerprint:  # by a process that was only slow
                 return str(run.info.run_id)

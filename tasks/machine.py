@@ -24,16 +24,14 @@ def thread_share(workers: int) -> int:
     return int(given) if given.isdigit() and int(given) else max(1, len(os.sched_getaffinity(0)) // workers)
 
 
-@contextmanager
-def limited_threads(threads: int) -> Iterator[None]:
-    """OpenMP, BLAS and torch use this many threads in the block."""
-    before = torch.get_num_threads()
-    with threadpool_limits(threads):
-        torch.set_num_threads(threads)
-        try:
-            yield
-        finally:
-            torch.set_num_threads(before)
+def limit_threads(threads: int) -> None:
+    """OpenMP, BLAS and torch use this many threads from now on.
+
+    It is for the whole process, in which fits may run side by side: a fit that set the number back would
+    change that of the others, and with it the order in which their networks sum.
+    """
+    threadpool_limits(threads)
+    torch.set_num_threads(threads)
 
 
 def gpu_name() -> str:

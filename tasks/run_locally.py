@@ -67,7 +67,7 @@ def run_cells(cells: Sequence[Cell], settings: Settings, ended: Callable[[Cell],
     """
     chosen = settings.fits
     task = fit_cell.with_options(retries=chosen.retries)
-    threads = machine.thread_share(min(chosen.workers, len(cells)) or 1)
+    threads = machine.thread_share(chosen.workers)
     reasons: dict[Cell, str] = {}
     left = list(cells)
     for _ in range(1 + chosen.retries):
