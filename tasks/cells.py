@@ -14,6 +14,7 @@ from typing import Any
 
 import mlflow
 from mlflow.entities import Run
+from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 from prefect import task
 from prefect.cache_policies import NO_CACHE
@@ -22,6 +23,7 @@ from tasks import machine, results, tracking, training
 from tasks.features import fit_features
 from tasks.folders import checkpoints_folder, prepared_folder
 from tasks.identity import Planned, plan
+from tasks.retry import away
 from tasks.running import if_free, worth_retrying
 from tasks.settings import Settings
 from usboost.boosting.checkpoint import Checkpoint
@@ -86,19 +88,30 @@ def finished(cells: Sequence[Cell]) -> set[Cell]:
     if not left:
         return found
     for run in runs_of(cells[0].dataset, "attributes.status = 'FINISHED'"):
-        tags = run.data.tags
-        if cell := left.pop((tags.get("cell", ""), tags.get("fingerprint", "")), None):
-            bring(cell, run.info.run_id)
-            found.add(cell)
+        key = run.data.tags.get("cell", ""), run.data.tags.get("fingerprint", "")
+        if key in left and bring(left[key], run):
+            found.add(left.pop(key))
     return found
 
 
-def bring(cell: Cell, run_id: str) -> None:
-    """Put a finished fit among the dataset's results, whoever fitted it."""
+def bring(cell: Cell, run: Run) -> bool:
+    """Put a finished fit among the dataset's results, whoever fitted it.
+
+    Where its artifacts are gone it is not finished: the run does not count any more.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        got = mlflow.artifacts.download_artifacts(run_id=run_id, artifact_path=ARTIFACT, dst_path=folder)
+        try:
+            got = mlflow.artifacts.download_artifacts(
+                run_id=run.info.run_id, artifact_path=ARTIFACT, dst_path=folder
+            )
+        except MlflowException as error:
+            if away(error):
+                raise
+            supersede(run)
+            return False
         results.add(cell.dataset, cell.model, cell.seed, Path(got))
     shutil.rmtree(checkpoints_folder(cell.dataset, cell.model, cell.seed), ignore_errors=True)
+    return True
 
 
 @task(

@@ -42,17 +42,22 @@ def log_model(
     root = Path(__file__).resolve().parents[2]
 
     def log() -> Any:
-        with _LOGGING, mlflow.start_run(run_id=run_id):
-            return mlflow.pyfunc.log_model(
-                name=re.sub(r"[^\w-]", "-", name),
-                python_model=str(root / "tasks" / "served_model.py"),
-                artifacts={"bundle": str(bundle)},
-                code_paths=[str(root / "usboost")],
-                signature=signature(card),
-                input_example=example,
-                pip_requirements=requirements(),
-                tags=dict(tags),
-            )
+        with _LOGGING:
+            mlflow.start_run(run_id=run_id)
+            try:
+                return mlflow.pyfunc.log_model(
+                    name=re.sub(r"[^\w-]", "-", name),
+                    python_model=str(root / "tasks" / "served_model.py"),
+                    artifacts={"bundle": str(bundle)},
+                    code_paths=[str(root / "usboost")],
+                    signature=signature(card),
+                    input_example=example,
+                    pip_requirements=requirements(),
+                    tags=dict(tags),
+                )
+            finally:
+                # as a block `start_run` would say FINISHED, and a process killed after it would leave it so
+                mlflow.end_run("RUNNING")
 
     logged = retry("the model", log)
     told = {MLFLOW_RUN_NOTE: about(name, card, logged.model_uri)}

@@ -95,6 +95,8 @@ def fitted(model: str, settings: reading.Settings, kept: Checkpoint | None = Non
     record = training.fit(
         planned, out, logged.info.run_id, kept or Checkpoint(Path("unkept", model), planned.identity)
     )
+    # what ends the run is not that its model is logged: the results are still to come
+    assert MlflowClient().get_run(logged.info.run_id).info.status == "RUNNING"
     (card,) = Path("runs", name).rglob("bundle/card.json")
     return {
         "bundle": bundle.load(card.parent),

@@ -1,0 +1,70 @@
+"""Which fits are finished: by the results on disk, by MLflow's runs, and not by a run that lost its files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import mlflow
+import pandas as pd
+import pytest
+from mlflow.entities import Run
+from mlflow.tracking import MlflowClient
+
+from tasks import results, tracking
+from tasks.cells import ARTIFACT, Cell, finished, runs_of
+from usboost.datasets.prepared import store
+
+CELL = Cell("ci_a", "2wl", 0, "fingerprint")
+
+
+@pytest.fixture(autouse=True)
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    Path("data/prepared/ci_a").mkdir(parents=True)
+    card = {"format": store.FORMAT, "profile": "demo", "splits": {}, "views": {}, "encoders": {}}
+    Path("data/prepared/ci_a/card.json").write_text(json.dumps(card))
+    before = mlflow.get_tracking_uri()
+    mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    yield
+    mlflow.set_tracking_uri(before)
+
+
+def logged(fingerprint: str, *, status: str = "FINISHED", files: bool = True) -> Run:
+    """A run of the cell, with what a fit leaves."""
+    client = MlflowClient()
+    tags = {"dataset": "ci_a", "cell": CELL.name, "fingerprint": fingerprint}
+    run = client.create_run(tracking.experiment_id("usboost-demo"), tags=tags)
+    if files:
+        fit = Path(f"fit-{run.info.run_id}")
+        fit.mkdir()
+        record = {"seed": 0, "fingerprint": fingerprint, "scores": {}, "run": run.info.run_id}
+        (fit / results.RECORD).write_text(json.dumps(record))
+        pd.DataFrame({"seed": [0], "round": [1]}).to_parquet(fit / results.TRACE)
+        client.log_artifacts(run.info.run_id, str(fit), ARTIFACT)
+    client.set_terminated(run.info.run_id, status)
+    return run
+
+
+def test_a_finished_run_with_the_fingerprint_is_brought_once() -> None:
+    logged("of other settings")
+    logged("fingerprint", status="FAILED")
+    assert finished([CELL]) == set()
+    run = logged("fingerprint")
+    assert finished([CELL]) == {CELL}
+    (record,) = results.records("ci_a", "2wl")
+    assert record["run"] == run.info.run_id
+    logged("fingerprint")  # a second one changes nothing: the result is there
+    assert finished([CELL]) == {CELL}
+    assert results.records("ci_a", "2wl") == [record]
+
+
+def test_a_run_whose_files_are_gone_does_not_count_any_more() -> None:
+    lost = logged("fingerprint", files=False)
+    assert finished([CELL]) == set()
+    assert results.records("ci_a", "2wl") == []
+    assert list(runs_of("ci_a", f"tags.cell = '{CELL.name}'")) == []
+    assert MlflowClient().get_run(lost.info.run_id).data.tags["superseded"] == "true"
+    logged("fingerprint")
+    assert finished([CELL]) == {CELL}
