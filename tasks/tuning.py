@@ -88,11 +88,14 @@ def tune(dataset: str, names: Sequence[str], settings: Settings, plan: Plan, by:
 
 
 def overrides(path: Path) -> list[str]:
-    """A settings file as words for ``dvc exp run -S``, each setting one."""
+    """A settings file as words for ``dvc exp run -S``, one for each model.
+
+    A path, ``models.2wl.set`` say, is none to Hydra where a name begins with a digit.
+    """
     return [
-        f"++models.{name}.set.{key}={json.dumps(value)}"
+        f"++models={{{name}: {{set: {{{', '.join(f'{key}: {json.dumps(v)}' for key, v in chosen.items())}}}}}}}"
         for name, chosen in read_settings(path).items()
-        for key, value in chosen.items()
+        if chosen
     ]
 
 

@@ -42,7 +42,7 @@ def test_it_searches_goes_on_and_can_be_applied(workspace: Workspace) -> None:
         in workspace.flow("tune", "ci_b", "--model", "bfv_dnn", check=False).stderr
     )
     done = workspace.flow("tune", *ARGUMENTS, "--trials", "2")
-    assert "dvc exp run -S '++models.2wl.set.shrinkage=" in done.stdout
+    assert "dvc exp run -S '++models={2wl: {set: {" in done.stdout
     folder = workspace.folder / "data/tuning/ci_b"
     first = runs(workspace)
     assert sorted(first["name"]) == ["2wl 0", "2wl 1", "ci_b tuning", "lgbm 0", "lgbm 1"]

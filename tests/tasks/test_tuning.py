@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 import yaml
+from dvc.utils.hydra import apply_overrides
 
 from tasks import models, settings, tuning
 from usboost.errors import UsboostError
 from usboost.models.settings_file import settings_text
 
 PARAMS = Path(__file__).parents[2] / "params.yaml"
-CHOSEN = {
+CHOSEN: dict[str, dict[str, object]] = {
+    "2wl": {"shrinkage": 0.3},
     "crossed": {"shrinkage": 5e-05, "learners__S__max_leaves": None, "learners__U__hidden": (64, 32)},
     "lgbm": {"learning_rate": 0.0123},
 }
@@ -35,6 +37,17 @@ def test_it_is_applied_and_comments_stay(tmp_path: Path) -> None:
     assert models.build("lgbm_s", "ci_a", settings.load(params), 0).learning_rate == 0.05
     tuning.apply(chosen, params)
     assert params.read_text() == after
+
+
+def test_dvc_takes_it_as_overrides(tmp_path: Path) -> None:
+    """With what params.yaml has beside it left as it is."""
+    params, applied, chosen = (tmp_path / name for name in ("params.yaml", "applied.yaml", "settings.yaml"))
+    chosen.write_text(settings_text(CHOSEN, "of a\ntest"))
+    for path in (params, applied):
+        shutil.copy(PARAMS, path)
+    apply_overrides(params, tuning.overrides(chosen))
+    tuning.apply(chosen, applied)
+    assert settings.load(params) == settings.load(applied) != settings.load(PARAMS)
 
 
 def test_a_setting_that_a_model_does_not_have(tmp_path: Path) -> None:
