@@ -93,9 +93,9 @@ def overrides(path: Path) -> list[str]:
     A path, ``models.2wl.set`` say, is none to Hydra where a name begins with a digit.
     """
     return [
-        f"++models={{{name}: {{set: {{{', '.join(f'{key}: {json.dumps(v)}' for key, v in chosen.items())}}}}}}}"
-        for name, chosen in read_settings(path).items()
-        if chosen
+        f"++models={{{name}: {{set: {{{', '.join(f'{key}: {json.dumps(each[key])}' for key in each)}}}}}}}"
+        for name, each in read_settings(path).items()
+        if each
     ]
 
 
