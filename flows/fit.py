@@ -16,7 +16,7 @@ from prefect import runtime as prefect_runtime  # noqa: E402
 from pydantic import Field  # noqa: E402
 
 from flows.data import data  # noqa: E402
-from flows.flow import Count, Dataset, Model, flow  # noqa: E402
+from flows.flow import Dataset, Model, flow  # noqa: E402
 from tasks import cells as fits  # noqa: E402
 from tasks import machine, page, results, run_locally, run_on_workers, tracking  # noqa: E402
 from tasks import settings as params  # noqa: E402
@@ -31,7 +31,7 @@ from usboost.errors import UsboostError  # noqa: E402
 def fit(
     dataset: Dataset,
     models: Sequence[Model] = (),
-    seeds: Count = None,
+    seeds: Annotated[int, Field(ge=1)] | None = None,
     new_data: bool = False,
 ) -> Path:
     """Fit a dataset's models; data/results/<dataset>, a table, an MLflow run for each fit.

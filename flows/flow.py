@@ -12,7 +12,7 @@ runtime.configure()
 
 import prefect  # noqa: E402
 from prefect.serializers import JSONSerializer  # noqa: E402
-from pydantic import Field, WithJsonSchema  # noqa: E402
+from pydantic import Field  # noqa: E402
 
 from tasks.settings import DATASETS, model_names  # noqa: E402
 
@@ -22,15 +22,8 @@ R = TypeVar("R")
 Dataset = Annotated[str, Field(json_schema_extra={"enum": list(DATASETS)})]
 """A dataset's name; the form that starts a run offers these."""
 
-MODELS = model_names(Path("params.yaml"))
-
-Model = Annotated[str, Field(json_schema_extra={"enum": MODELS})]
+Model = Annotated[str, Field(json_schema_extra={"enum": model_names(Path("params.yaml"))})]
 """A model's name; the form offers the catalogue's and those that params.yaml adds."""
-
-# What may be left empty. The form shows no type of a union, so the schema leaves None out.
-AnyModel = Annotated[str | None, WithJsonSchema({"type": "string", "enum": MODELS})]
-Count = Annotated[int | None, Field(ge=1), WithJsonSchema({"type": "integer", "minimum": 1})]
-Minutes = Annotated[float | None, Field(gt=0), WithJsonSchema({"type": "number", "exclusiveMinimum": 0})]
 
 
 def as_sentence(value: object) -> str:

@@ -11,7 +11,7 @@ runtime.configure()
 import typer  # noqa: E402
 from mlflow.tracking import MlflowClient  # noqa: E402
 
-from flows.flow import AnyModel, Dataset, flow  # noqa: E402
+from flows.flow import Dataset, Model, flow  # noqa: E402
 from tasks import links, page, promotion  # noqa: E402
 from tasks import settings as params  # noqa: E402
 
@@ -19,7 +19,7 @@ Metric = Literal["auto", "f1", "accuracy", "auc", "log_loss", "roc_auc", "neg_lo
 
 
 @flow(name="promote", flow_run_name="promote-{dataset}")
-def promote(dataset: Dataset, model: AnyModel = None, metric: Metric = "auto") -> str:
+def promote(dataset: Dataset, model: Model | None = None, metric: Metric = "auto") -> str:
     """Register the best fit under the alias `champion` if it beats the one that has it; the model's URI.
 
     Args:

@@ -14,7 +14,7 @@ runtime.configure()
 import typer  # noqa: E402
 from pydantic import Field  # noqa: E402
 
-from flows.flow import Count, Dataset, Minutes, Model, flow  # noqa: E402
+from flows.flow import Dataset, Model, flow  # noqa: E402
 from tasks import settings as params  # noqa: E402
 from tasks import tuning  # noqa: E402
 from tasks.folders import tuning_folder  # noqa: E402
@@ -32,8 +32,8 @@ def tune(
     models: Sequence[Model] = (),
     trials: Annotated[int, Field(ge=1)] = 20,
     by: Score = "auto",
-    jobs: Count = None,
-    minutes: Minutes = None,
+    jobs: Annotated[int, Field(ge=1)] | None = None,
+    minutes: Annotated[float, Field(gt=0)] | None = None,
     prune: bool = True,
     apply: bool = False,
 ) -> Path:
