@@ -67,10 +67,10 @@ def fit(
     if len(todo) > len(reasons):
         page.emit("usboost.fitted", dataset, {"dataset": dataset})
     if reasons:
-        cell, reason = next(iter(reasons.items()))
+        cell = next(cell for cell in cells if cell in reasons)
         raise UsboostError(
             f"{len(reasons)} of {len(cells)} fits of {dataset} failed, {cell.name} because: "
-            f"{reason.rstrip('.')}; the others are kept, and the same command fits what is missing"
+            f"{reasons[cell].rstrip('.')}; the others are kept, and the same command fits what is missing"
         )
     return runtime.finished(results_folder(dataset))
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mlflow.entities import Dataset, DatasetInput, InputTag
+from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 from mlflow.utils.mlflow_tags import (
     MLFLOW_DATASET_CONTEXT,
@@ -20,7 +21,7 @@ from mlflow.utils.mlflow_tags import (
 )
 
 from tasks import addresses
-from tasks.retry import retry
+from tasks.retry import away, retry
 
 CONTEXTS = {"train": "train", "val": "validation", "test": "test"}
 """MLflow's words for the splits."""
@@ -103,4 +104,14 @@ def log_datasets(run_id: str, card: Mapping[str, Any], folder: Path) -> None:
         )
         context = "cross-validation" if card.get("folds") else CONTEXTS.get(split, split)
         inputs.append(DatasetInput(dataset, [InputTag(MLFLOW_DATASET_CONTEXT, context)]))
-    retry("the datasets", lambda: MlflowClient().log_inputs(run_id, inputs))
+
+    def log() -> None:
+        try:
+            MlflowClient().log_inputs(run_id, inputs)
+        except MlflowException as error:
+            if away(error):
+                raise
+            # another fit has made the same dataset at the same moment; now it is found
+            MlflowClient().log_inputs(run_id, inputs)
+
+    retry("the datasets", log)

@@ -107,7 +107,7 @@ def test_the_page_is_of_a_number(made: Workspace) -> None:
         assert said in page, said
     for other in ("Confusion matrix", "Calibration", "F1", "Traceback"):
         assert other not in page, other
-    assert page.count("A training picture of a label from 1,0") >= 9
+    assert page.count("A training image of a label from 1,0") >= 9
     assert not (made.folder / "reports/paper.html").exists()
 
 

@@ -45,7 +45,7 @@ def test_from_the_tutorials_table_to_an_answer_with_gaps(
     results = pd.read_csv(workspace / "reports/results.csv")
     assert set(results["dataset"]) == {"custom"}
     assert set(results["model"]) == set(zoo.compared(one_table=False))
-    (best,) = re.findall(r"Predicts best<b>([^<]+)</b>", page)
+    (best,) = re.findall(r"<li>Selected \(validation [^<]*<b>([^<]+)</b>", page)
     promoted = run(block("serving.md", "sh", "flows.promote"), workspace)
     (model,) = re.findall(r"custom (\w+) seed 0: f1", promoted)
     assert zoo.title(model) == best

@@ -50,6 +50,7 @@ def services(reproduced, tmp_path):
             p["profiles"]["demo"]["boosting"].update(rounds=40),
         )
     )
+    shutil.rmtree(workspace.folder / "data/results")
     own = Workspace(workspace.folder, tmp_path / "home")
     own.environment |= {
         "USBOOST_PREFECT_PORT": "0",

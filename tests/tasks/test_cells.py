@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import mlflow
@@ -68,3 +70,20 @@ def test_a_run_whose_files_are_gone_does_not_count_any_more() -> None:
     assert MlflowClient().get_run(lost.info.run_id).data.tags["superseded"] == "true"
     logged("fingerprint")
     assert finished([CELL]) == {CELL}
+
+
+def test_fits_that_begin_at_once_list_the_same_datasets() -> None:
+    """MLflow looks for a dataset and makes it if there is none; two that look at once both make it."""
+    about = {"rows": 1, "sha256": "0" * 64, "classes": {}}
+    card = {"dataset": "ci_a", "columns": {}, "splits": dict.fromkeys(("train", "val", "test"), about)}
+    client, at_once = MlflowClient(), threading.Barrier(8)
+    experiment = tracking.experiment_id("usboost-demo")
+    runs = [client.create_run(experiment).info.run_id for _ in range(8)]
+
+    def log(run_id: str) -> None:
+        at_once.wait()
+        tracking.log_datasets(run_id, card, Path("data/prepared/ci_a"))
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(log, runs))
+    assert {len(client.get_run(run_id).inputs.dataset_inputs) for run_id in runs} == {3}
