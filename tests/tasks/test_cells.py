@@ -74,8 +74,10 @@ def test_a_run_whose_files_are_gone_does_not_count_any_more() -> None:
 
 def test_fits_that_begin_at_once_list_the_same_datasets() -> None:
     """MLflow looks for a dataset and makes it if there is none; two that look at once both make it."""
-    about = {"rows": 1, "sha256": "0" * 64, "classes": {}}
-    card = {"dataset": "ci_a", "columns": {}, "splits": dict.fromkeys(("train", "val", "test"), about)}
+    splits = {
+        split: {"rows": 1, "sha256": 64 * split[0], "classes": {}} for split in ("train", "val", "other")
+    }
+    card = {"dataset": "ci_a", "columns": {}, "splits": splits}
     client, at_once = MlflowClient(), threading.Barrier(8)
     experiment = tracking.experiment_id("usboost-demo")
     runs = [client.create_run(experiment).info.run_id for _ in range(8)]
