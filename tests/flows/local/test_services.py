@@ -176,7 +176,8 @@ def follow(address: str, where: str, services) -> str:
         return "flow run"
     if found := re.fullmatch(r"https?://[^/]+/#/experiments/(\d+)(?:/runs/(\w+))?([/?].*)?", address):
         experiment, run, rest = found.groups()
-        assert opened(address)
+        if address.startswith(mlflow):  # one of a run without servers is where `make ui` shows it
+            assert opened(address)
         known = ask(f"{mlflow}/api/2.0/mlflow/experiments/get?experiment_id={experiment}")["experiment"]
         if view := re.search(r"viewStateShareKey=([\w-]+)", rest or ""):
             assert f"mlflow.sharedViewState.{view[1]}" in {tag["key"] for tag in known["tags"]}
