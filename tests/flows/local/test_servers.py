@@ -136,6 +136,7 @@ def test_flows_share_a_server_that_is_started_again_after_a_crash(home: Home) ->
     assert home.addresses()[0] == url
 
 
+@pytest.mark.long
 def test_another_homes_server_is_not_taken_for_ours(home: Home, tmp_path: Path, databases: Path) -> None:
     url, _ = home.addresses()
     (tmp_path / "other").mkdir()
@@ -178,6 +179,7 @@ def test_a_process_that_has_the_id_of_an_ended_one_is_left_alone(home: Home) -> 
         bystander.kill()
 
 
+@pytest.mark.long
 def test_the_services_with_a_worker_that_is_killed(home: Home) -> None:
     """Start on a server that runs, a flow run, SIGKILL of its worker, stop."""
     (home.folder / "sleeper.py").write_text(SLEEP)
@@ -229,7 +231,7 @@ def read_until(process: subprocess.Popen[str], word: str) -> str:
     raise AssertionError(f"{''.join(lines)}{process.stderr and process.stderr.read()}")
 
 
-@pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("ended_by", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_the_pages_until_interrupted(home: Home, ended_by: signal.Signals) -> None:
     kept = ended_by == signal.SIGTERM
     if kept:
