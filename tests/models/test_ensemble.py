@@ -28,7 +28,8 @@ from usboost.models.prior import PriorBaseline, PriorBaselineRegressor
 from usboost.models.refit import for_all_rows
 from usboost.models.ridge_baseline import RidgeBaseline
 from usboost.models.selection import better_than_noise, blended, greedy_weights, without_each
-from usboost.multimodal.all_rows import fitted_to_all
+from usboost.multimodal.all_rows import Refit
+from usboost.multimodal.table_rows import Part
 
 
 def views(x: np.ndarray) -> dict[str, Table]:
@@ -389,11 +390,10 @@ def test_a_fit_to_more_rows_than_a_model_is_made_for_leaves_the_one_before():
     others = np.setdiff1d(np.arange(len(y)), rows)
     encoding = table.fit_encoding(rows)
     single = ForFewRows(("S",)).fit(table.views(encoding, rows), table.labels[rows])
-    given = {"encoding": encoding, "callbacks": (), "keep": None}
-    sides = (single, table, (rows, others), (None, None))
-    assert fitted_to_all(*sides, **given, took=1.0) is None
+    first = (single, table, (Part(rows, None, None), Part(others, None, None)), encoding, 1.0, None)
+    assert Refit(None, ()).fit(*first) is None
     with pytest.raises(Unsuited, match="up to 130 rows"):
-        fitted_to_all(*sides, **given, took=None)
+        Refit(True, ()).fit(*first)
 
 
 class StopLast(Callback):
