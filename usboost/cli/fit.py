@@ -163,6 +163,7 @@ def fit(
     network and the trees of a model both read the whole table. Ctrl-C ends the fit and keeps the best round
     so far. A fit that is killed has its rounds in a folder beside --out, and the same command goes on.
     """
+    # long for its options: a parameter for each
     with exit_on_error():
         began = clock()
         named = zoo.wanted(model, preset, time_limit is not None)

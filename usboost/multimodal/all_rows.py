@@ -45,7 +45,7 @@ class Refit:
         """Give a model its callbacks, before its first fit."""
         several = isinstance(model, Ensemble)
         if self._callbacks:
-            # an ensemble gives each of its fits what time it allows, and says itself what was cut short
+            # an ensemble asks each of them itself how much time its fits have
             model.set_params(callbacks=list(self._callbacks) if several else [self._asked])
         if several and self.wanted is not False:
             model.set_params(whole=False)  # members' fits to all rows wait for the validation rows
@@ -110,8 +110,9 @@ class Refit:
     ) -> tuple[Any, Encoding] | None:
         """A model that knows how far to go, fitted to all rows, and their encoding."""
         # one that has to be made has a known length, and a limit of time has ended the first
-        limits = [each for each in self._of_all if not self.wanted or math.isinf(each.time_left())]
-        again.set_params(callbacks=[asked := Asked(limits)])
+        heard = [each for each in self._of_all if not self.wanted or math.isinf(each.time_left())]
+        asked = Asked(heard)
+        again.set_params(callbacks=[asked])
         rows = everything.rows
         encoding, related = table.fit_encoding(rows), related_of(table, rows)
         samples = table.views(encoding, rows), table.labels[rows], everything.in_fit
