@@ -18,7 +18,7 @@ from tasks.results import RECORD, ROWS, TRACE
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.datasets.custom.read_prepared import SPLITS, read_prepared
 from usboost.datasets.prepared import store
-from usboost.multimodal.fit_built import fit_built
+from usboost.multimodal.fit_built import TableFit
 from usboost.multimodal.prepared import example_of
 
 
@@ -42,7 +42,7 @@ def fit_table(planned: Planned, out: Path, run_id: str, kept: Checkpoint) -> dic
     rows = ", ".join(f"{np.count_nonzero(table.split == split):,} {split}" for split in SPLITS)
     page.say(f"{planned.entry.title} on {dataset}, seed {seed}; rows: {rows}")
     logger = tracking.MLflowCallback(run_id)
-    fitted = fit_built(
+    fitted = TableFit(
         table,
         planned.estimator,
         model,
@@ -50,7 +50,7 @@ def fit_table(planned: Planned, out: Path, run_id: str, kept: Checkpoint) -> dic
         callbacks=[page.ShowProgress(planned.name), logger],
         callbacks_of_all=(),
         keep=_Kept(kept),
-    )
+    ).run()
     first, card = fitted.first, fitted.bundle.card
     fit_seconds = fitted.seconds - logger.seconds + logger.earlier
     predicted = {

@@ -81,8 +81,8 @@ REVIEWED = [
     Break(
         "2 `fit` on all rows",
         FIT,
-        "fitted_to, related = (table.views(encoding, train), table.labels[train], own)",
-        "fitted_to, related = (table.views(encoding, slice(None)), table.labels, table.weights)",
+        "fitted_to = table.views(encoding, train.rows), table.labels[train.rows], train.in_fit",
+        "fitted_to = table.views(encoding, slice(None)), table.labels, table.weights",
         leaks("fit"),
     ),
     Break(
@@ -124,7 +124,7 @@ REVIEWED = [
     Break(
         "6 the encoder of `fit` knows all rows",
         FIT,
-        "table.fit_encoding(train)",
+        "table.fit_encoding(train.rows)",
         "table.fit_encoding(slice(None))",
         leaks("fit"),
     ),

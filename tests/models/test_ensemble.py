@@ -28,7 +28,8 @@ from usboost.models.prior import PriorBaseline, PriorBaselineRegressor
 from usboost.models.refit import for_all_rows
 from usboost.models.ridge_baseline import RidgeBaseline
 from usboost.models.selection import better_than_noise, blended, greedy_weights, without_each
-from usboost.multimodal.all_rows import fitted_to_all
+from usboost.multimodal.all_rows import Refit
+from usboost.multimodal.table_rows import Part
 
 
 def views(x: np.ndarray) -> dict[str, Table]:
@@ -341,7 +342,7 @@ def test_fits_to_other_rows_too_are_added_later(fast):
     model = EnsembleClassifier(members(), **given, whole=False).fit(views(x[rows]), names[rows])
     weights, found = dict(model.weights_), model.predict_proba(views(x))
     assert not model.whole_ and not any(each.whole for each in model.members_.values())
-    assert model.add_whole(views(x), names)
+    assert model.add_whole(views(x), names) and model.whole
     assert model.weights_ == weights
     name = next(iter(weights))
     if fast:
@@ -383,17 +384,16 @@ def test_a_fit_to_more_rows_than_a_model_is_made_for_leaves_the_one_before():
     rows = np.random.default_rng(0).permutation(len(y))[:100]
     model = EnsembleClassifier({"few": ForFewRows(("S",))}, folds=3, fast_predict=True, whole=False)
     found = model.fit(views(x[rows]), y[rows]).predict_proba(views(x))
-    assert not model.add_whole(views(x), y)
+    assert not model.add_whole(views(x), y) and not model.whole
     np.testing.assert_array_equal(model.predict_proba(views(x)), found)
     table = read_own(FrameRows(pd.DataFrame(x).rename(columns=str).assign(y=y)), label="y")
     others = np.setdiff1d(np.arange(len(y)), rows)
     encoding = table.fit_encoding(rows)
     single = ForFewRows(("S",)).fit(table.views(encoding, rows), table.labels[rows])
-    given = {"encoding": encoding, "callbacks": (), "keep": None}
-    sides = (single, table, (rows, others), (None, None))
-    assert fitted_to_all(*sides, **given, took=1.0) is None
+    first = (single, table, (Part(rows, None, None), Part(others, None, None)), encoding, 1.0, None)
+    assert Refit(None, ()).fit(*first) is None
     with pytest.raises(Unsuited, match="up to 130 rows"):
-        fitted_to_all(*sides, **given, took=None)
+        Refit(True, ()).fit(*first)
 
 
 class StopLast(Callback):

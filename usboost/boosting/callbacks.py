@@ -178,6 +178,7 @@ class TimeLimit(Callback):
         self._last, self._longest = time.monotonic(), 0.0
 
     def on_resume(self, rounds: Sequence[Round]) -> bool:
+        # rounds of an earlier run took none of this one's time
         return self.on_round(rounds[-1])
 
     def on_round(self, round_: Round) -> bool:
@@ -211,6 +212,7 @@ class Interrupt(Callback):
 
     def on_fit_begin(self, fit: Any) -> None:
         self._before: Any = None
+        # elsewhere Python refuses to set a handler; Ctrl-C then stops at once
         if threading.current_thread() is threading.main_thread():
             self._before = signal.signal(signal.SIGINT, self._press)
 

@@ -72,6 +72,7 @@ class Checkpoint:
         """
         for name, learner in (learners or {}).items():
             check_writable(name, learner)
+        # as it is when it is read back: tuples are lists
         mine = json.loads(json.dumps(self.identity or identity))
         path = self.folder / _IDENTITY
         if path.exists():
@@ -91,6 +92,7 @@ class Checkpoint:
 
     def rounds(self) -> list[Round]:
         """The rounds that were kept, in order."""
+        # by their number: where one between them is gone it is missed, and no gap is taken for the end
         kept = []
         for index in range(1, 1 + sum(1 for _ in self.folder.glob("round-*.safetensors"))):
             kept.append(self._read_round(index))

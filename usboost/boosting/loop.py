@@ -131,6 +131,7 @@ class StagewiseLoop:
                 }
                 with _naming(index):
                     round_ = self._round(index, on_train, on_validation, trainers, stages[-1:], pool)
+                # kept before a callback hears of it: what was told can then be resumed
                 stages.append(round_.stage)
                 if self.checkpoint is not None:
                     self.checkpoint.keep(round_)
@@ -184,6 +185,8 @@ class StagewiseLoop:
         }
 
     def _draw(self, index: int, names: Sequence[str], n: int) -> Draws:
+        # one for each learner, the search, and the samples held out; by the index, not by what the
+        # rounds before have drawn, so that a resumed fit draws the same
         drawn = np.random.SeedSequence((self.seed, index)).generate_state(len(names) + 2).tolist()
         held_out = None
         if self.step_fraction:
@@ -222,6 +225,7 @@ class StagewiseLoop:
         return done
 
     def _start(self, views: Views, y: np.ndarray, f: np.ndarray | None = None) -> Scores:
+        # a copy, as rounds move f in place
         return Scores(views, y, np.zeros((len(views), self.loss.n_outputs)) if f is None else f.copy())
 
 
@@ -260,6 +264,7 @@ def fit_error(target: Target, output: np.ndarray) -> float:
         missing, metric = target.values - output, target.metric
         if target.counts is not None:
             metric = metric * target.counts[:, None, None]
+        # over the mean of the n·D diagonal entries: in the identity metric it is the plain error below
         squares = np.einsum("ni,nij,nj->n", missing, metric, missing)
         return float(squares.mean() / (np.einsum("nii->", metric) / metric[:, 0].size))
     error = np.square(target.values - output)

@@ -93,6 +93,7 @@ class Newton:
         for _ in range(self.max_iterations):
             direction = -np.linalg.pinv(hessian, rcond=1e-12, hermitian=True) @ gradient
             decrease = -float(gradient @ direction)
+            # not `<=`: a decrease of NaN ends the search, too
             if not decrease > self.tolerance * max(abs(risk), 1e-300):
                 break
             moved = self._backtrack(line, steps, direction, risk, decrease)
@@ -100,6 +101,7 @@ class Newton:
                 break
             steps = moved
             risk, gradient, hessian = line.expand(steps)
+            # as a rule the risk falls for ever that way: there is no minimum to come nearer to
             if np.abs(steps).max() >= self.limit:
                 break
         return steps
@@ -110,6 +112,7 @@ class Newton:
         scale = 1.0
         for _ in range(40):
             candidate = np.clip(steps + scale * direction, -self.limit, self.limit)
+            # Armijo's rule: a share of what the gradient promises; a risk that overflowed fails it
             if line.risk(candidate) <= risk - 1e-4 * scale * decrease:
                 return candidate
             scale *= 0.5

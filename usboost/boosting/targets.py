@@ -43,6 +43,7 @@ class Gradient:
     n_inner: int = 1
 
     def targets(self, loss: Differentiable, f: np.ndarray, y: np.ndarray, n_views: int) -> TargetsAt:
+        # one object for all views: what is made of a target later is then made once, see `Trimmed`
         target = Target(loss.w(f, y))
         return lambda steps: [target] * n_views
 
@@ -90,6 +91,7 @@ class NewtonDirection:
         hessian = loss.hessian(f, y)
         if loss.n_outputs == 1:
             weights = hessian[:, 0]
+            # the Hessian of a sample that is all but certain underflows to 0, and is divided by
             weights = np.maximum(weights, 1e-12 * weights.max())
             target = Target(loss.w(f, y) / weights, weights)
         else:
@@ -188,6 +190,7 @@ class Trimmed:
     def _trim(self, target: Target) -> Target:
         held = target.weights
         if target.metric is not None:
+            # the trace, which is the same in every basis of the outputs
             held = np.einsum("nii->n", target.metric)
         if held is None:
             raise UsboostError(

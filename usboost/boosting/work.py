@@ -93,9 +93,11 @@ class RoundWork:
         rule, f, y = self.method.target, self.train.f, self.train.y
         with self.clock("target"):
             targets_at = rule.targets(self.method.loss, f, y, len(trainers))
+        # US Algorithm 2, j = 0 … N₂ − 1; first-order targets do not look at the steps and have one pass
         steps, best = np.full(len(trainers), self.method.initial_step), None
         for inner in range(max(1, rule.n_inner)):
             found = self._search(self._fit(trainers, targets_at(steps)), inner)
+            # as searched: shrinkage is on the step that is taken, not on what the next targets are made for
             steps = found.steps
             if best is None or found.risk < best.risk:
                 best = found
@@ -149,7 +151,9 @@ class RoundWork:
                 steps = bounded(line, steps)
             for step, output in zip(steps, found.fits.outputs):
                 self.train.f += step * output
+            # the line has numbers of its own, not a view of the f that was just moved: this is the risk after
             risk = line.risk(steps)
+        # not `>=`: NaN is refused, too
         if not risk < LARGEST_RISK:
             shown = [round(step, 4) for step in steps.tolist()]
             raise UsboostError(
@@ -168,6 +172,7 @@ class RoundWork:
 def bounded(line: Line, steps: np.ndarray) -> np.ndarray:
     """The steps, halved until the risk along the line is at most `MOST_RISE` times that of none."""
     most = MOST_RISE * line.risk(np.zeros_like(steps))
+    # ends, as the steps reach 0 at last; NaN ends it at once, and is refused by its risk
     while line.risk(steps) > most:
         steps = steps / 2
     return steps

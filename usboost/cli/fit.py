@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 from time import monotonic as clock
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -48,6 +48,10 @@ from usboost.errors import UsboostError
 from usboost.evaluation.names import METRICS_OF, f1_of, metric_name
 from usboost.models import zoo
 from usboost.models.settings_file import parsed_settings, read_settings
+
+if TYPE_CHECKING:
+    from usboost.multimodal.card import Card
+    from usboost.multimodal.fit_built import Fitted
 
 
 def fit(
@@ -159,6 +163,7 @@ def fit(
     network and the trees of a model both read the whole table. Ctrl-C ends the fit and keeps the best round
     so far. A fit that is killed has its rounds in a folder beside --out, and the same command goes on.
     """
+    # long for its options: a parameter for each
     with exit_on_error():
         began = clock()
         named = zoo.wanted(model, preset, time_limit is not None)
@@ -232,38 +237,51 @@ def fit(
             fitted.bundle.save(out)
         if pressed.pressed or (time_limit is not None and limit.reached):
             note("stopped before the fit had ended by itself; the best round so far is kept")
-        if fitted.pictures_help is False:
-            left_out = getattr(fitted.bundle.model, "left_out_", ())
-            what = "are not read: they do not help on rows that were not fitted to"
-            note(f"the pictures {what if left_out else 'do not help on the validation rows'}")
-        if fitted.losses is not None:
-            found = ", ".join(f"{name} {loss:.4f}" for name, loss in fitted.losses.items())
-            loss = "log-loss" if own.classes else "RMSE"
-            say(f"{loss} of the validation rows: {found}; {fitted.bundle.card.model} is kept")
-        train, held = fitted.rows
-        metrics = METRICS_OF[own.task]
-        scores = ", ".join(f"{metric_name(key)} {fitted.scores[key]:.4f}" for key in metrics)
-        say(f"{model}: trained on {train:,} rows, validated on {held:,}, {fitted.seconds:,.1f} s")
-        say(f"validation: {scores}" + (f"; F1 is {f1_of(own.classes)}" if own.classes else ""))
-        if math.isnan(fitted.scores.get("auc", 0.0)):
-            note("AUC is nan, since the validation rows lack a class")
-        card = fitted.bundle.card
-        show_members(fitted.bundle.model, bool(own.classes))
-        if card.temperature != 1.0:
-            say(f"probabilities are calibrated: temperature {card.temperature:.3f}")
-        if card.threshold is not None:
-            say(f"{own.classes[1]!r} is the answer from probability {card.threshold:.4f} on")
-        if card.margin is not None:
-            low, high = card.margin
-            say(f"9 in 10 rows are within {low:+.4g} and {high:+.4g} of the prediction")
-        if not getattr(fitted.bundle.model, "members", None):
-            why = "chosen on the validation rows, so these scores are optimistic"
-            say(f"best round {fitted.best_round}, {why}")
-        if fitted.again:
-            several = len(getattr(fitted.bundle.model, "weights_", ())) > 1
-            what = "members are" if several else "the model is"
-            say(f"{what} fitted again to all of these rows; the scores are of the fit before")
+        _say_result(model, fitted)
         say(f"saved {out}")
+
+
+def _say_result(model: str, fitted: Fitted) -> None:
+    """How well a model predicts the validation rows, and what is kept of it."""
+    card, kept = fitted.bundle.card, fitted.bundle.model
+    if fitted.pictures_help is False:
+        left_out = getattr(kept, "left_out_", ())
+        what = "are not read: they do not help on rows that were not fitted to"
+        note(f"the pictures {what if left_out else 'do not help on the validation rows'}")
+    if fitted.losses is not None:
+        found = ", ".join(f"{name} {loss:.4f}" for name, loss in fitted.losses.items())
+        loss = "log-loss" if card.classes else "RMSE"
+        say(f"{loss} of the validation rows: {found}; {card.model} is kept")
+    _say_scores(model, fitted)
+    show_members(kept, bool(card.classes))
+    _say_answers(card)
+    if not getattr(kept, "members", None):
+        why = "chosen on the validation rows, so these scores are optimistic"
+        say(f"best round {fitted.best_round}, {why}")
+    if fitted.again:
+        several = len(getattr(kept, "weights_", ())) > 1
+        what = "members are" if several else "the model is"
+        say(f"{what} fitted again to all of these rows; the scores are of the fit before")
+
+
+def _say_scores(model: str, fitted: Fitted) -> None:
+    card, (train, held) = fitted.bundle.card, fitted.rows
+    scores = ", ".join(f"{metric_name(key)} {fitted.scores[key]:.4f}" for key in METRICS_OF[card.task])
+    say(f"{model}: trained on {train:,} rows, validated on {held:,}, {fitted.seconds:,.1f} s")
+    say(f"validation: {scores}" + (f"; F1 is {f1_of(card.classes)}" if card.classes else ""))
+    if math.isnan(fitted.scores.get("auc", 0.0)):
+        note("AUC is nan, since the validation rows lack a class")
+
+
+def _say_answers(card: Card) -> None:
+    """What is done to a model's predictions before they are answers."""
+    if card.temperature != 1.0:
+        say(f"probabilities are calibrated: temperature {card.temperature:.3f}")
+    if card.threshold is not None:
+        say(f"{card.classes[1]!r} is the answer from probability {card.threshold:.4f} on")
+    if card.margin is not None:
+        low, high = card.margin
+        say(f"9 in 10 rows are within {low:+.4g} and {high:+.4g} of the prediction")
 
 
 def show_members(model: Any, classes: bool) -> None:

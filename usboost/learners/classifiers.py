@@ -242,6 +242,7 @@ def _rule(estimator: Any) -> Rule:
     if type(estimator) in _TREES:
         grown = estimator.tree_
         shares = grown.value[grown.children_left < 0, 0]
+        # classes_ is (−1, 1); of equal shares the first, as scikit-learn's own predict answers
         signs = np.where(shares.argmax(axis=1) == 1, 1.0, -1.0).astype(np.float32)
         return SignTree(replace(Tree.from_sklearn(grown), value=signs[:, None]))
     if type(estimator) is LogisticRegression:

@@ -161,6 +161,7 @@ class RidgeLearner(BaseEstimator):
             return RidgeTrainer(prepared, _penalties([self.alpha]))
         if self.alphas is None:
             return RidgeTrainer(prepared, None)
+        # from the strongest down: of equals the first is taken
         return RidgeTrainer(prepared, np.append(np.inf, np.sort(_penalties(self.alphas))[::-1]))
 
 
@@ -198,6 +199,7 @@ class RidgeTrainer:
 
     def fit(self, target: Target, *, seed: int, start: FittedLearner | None = None) -> FittedRidge:
         counts, values = target.counts, target.values
+        # without the counts, which the spectrum has already
         weights = replace(target, counts=None).fit_weights
         if target.metric is not None:
             metric = target.metric if weights is None else target.metric * weights[:, None, None]

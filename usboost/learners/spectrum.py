@@ -94,10 +94,12 @@ class Spectrum:
         mean = self.share @ values
         target = (values - mean) * self.root
         along = self.along(target)
+        # what no direction of the table reaches; every penalty leaves it
         across = np.zeros_like(target) if self.full else target - self.spread(along)
         errors = np.zeros(len(alphas))
         for at in _blocks(len(values)):
             errors += np.square(self._residuals(along, across, alphas, at)).sum(axis=(0, 2))
+        # of equals the first, which is the strongest penalty where they are given from the top
         best = alphas[[np.argmin(errors)]]
         residuals = np.concatenate(
             [self._residuals(along, across, best, at)[:, 0] for at in _blocks(len(values))]
@@ -143,6 +145,8 @@ class Spectrum:
         lost = (taken[:, :, None] * along[:, None, :]).reshape(r, len(alphas) * d).astype(kind)
         residuals = across[at, None, :] + (self.basis[at] @ lost).reshape(-1, len(alphas), d)
         squares = self._squares[at]
+        # 1 − h_i as the sum of two parts that are not negative: what the basis does not reach, and what the
+        # penalty keeps back; where the rows can follow any target the first is rounding alone
         free = 1.0 - self.share[at] - squares.sum(axis=1, dtype=np.float64)
         free = np.zeros_like(free) if self.full else np.maximum(free, 0.0)
         kept = free[:, None] + squares @ taken.astype(kind)
@@ -158,6 +162,7 @@ def _decomposed(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         part = (rows[:, at].T if wide else rows[at]).astype(np.float64)
         gram += part.T @ part
     values, vectors = np.linalg.eigh(gram)
+    # a Gram matrix squares singular values: below some 1e-16 of the first they are rounding
     kept = values > LOWEST * values[-1] if len(values) else np.zeros(0, dtype=bool)
     values, vectors = values[kept], vectors[:, kept]
     other = (vectors / np.sqrt(values)).astype(rows.dtype)

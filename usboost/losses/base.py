@@ -103,6 +103,7 @@ def simplex_codewords(n_classes: int) -> np.ndarray:
     M − 1 dimensions; these rows are the unit vectors of R^M in an orthonormal basis of it. For two
     classes they are −1/√2 and 1/√2: one scalar regression instead of two.
     """
+    # turned round: for two classes −1/√2 comes first, so that f > 0 is the second class
     return np.ascontiguousarray(-helmert(n_classes).T)
 
 

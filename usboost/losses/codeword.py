@@ -109,6 +109,7 @@ class CodewordExponential:
 
     def newton_direction(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
         """The zero-sum d_i = 2(y_i − 1/M) that solves H_i d_i = w_i, whatever f is: (n, D)."""
+        # ⟨y_i − y^k, d_i⟩ = 2 for each k ≠ c_i, so H_i d_i = ½ Σ_k e_ik (y_i − y^k) = w_i
         return 2.0 * (self.codewords - self.codewords.mean(axis=0))[y]
 
     def line(
@@ -119,6 +120,7 @@ class CodewordExponential:
         counts: np.ndarray | None = None,
     ) -> ExponentialLine:
         slopes = np.empty((len(directions), len(y), self.n_classes - 1))
+        # margins are linear in f: e_ik at f + Σ_v step_v d_v is e_ik exp(Σ_v step_v u_vik)
         for slope, direction in zip(slopes, directions):
             np.multiply(self.margins(direction, y), -0.5, out=slope)
         weights = self.weights(f, y)
@@ -140,6 +142,7 @@ class ExponentialLine:
         self._constant, self._scale = constant, scale / len(weights)
         self._weights = weights.ravel()
         self._slopes = slopes.reshape(len(slopes), -1)
+        # two buffers for all evaluations of a search: what `_terms` answers is overwritten by its next call
         self._work = np.empty((2, self._weights.size))
 
     def _terms(self, steps: np.ndarray) -> np.ndarray:
@@ -158,4 +161,5 @@ class ExponentialLine:
         gradient, hessian = self._slopes @ terms, np.empty((len(steps), len(steps)))
         for v, slope in enumerate(self._slopes):  # one buffer, not a second matrix of slopes
             hessian[v] = self._slopes @ np.multiply(slope, terms, out=weighted)
+        # rounding differs in the two halves, and the step rule's solver takes symmetry for granted
         return risk, self._scale * gradient, self._scale * (hessian + hessian.T) / 2

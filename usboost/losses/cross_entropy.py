@@ -151,5 +151,6 @@ class _CrossEntropyLine:
         weighted = p * self._directions
         means = weighted.sum(axis=1)
         second = weighted.reshape(len(steps), -1) @ flat.T
+        # p has w in it, so a product of two means has w²
         others = means if self._weights is None else means / self._weights
         return risk, gradient, (second - means @ others.T) / n

@@ -55,9 +55,11 @@ class Huber:
         at = np.bincount(groups, own * residual, n_groups) / np.where(held > 0, held, 1)
         for _ in range(_STEPS):
             away = residual - at[groups]
+            # minus the derivative in c, which falls: its sign says on which side of c the location is
             slope = np.bincount(groups, own * self.pseudo_residual(away), n_groups)
             near = np.bincount(groups, own * (np.abs(away) <= self.delta), n_groups)
             low, high = np.where(slope >= 0, at, low), np.where(slope <= 0, at, high)
+            # Newton's step; where it leaves the bracket, or no residual is near, the middle of that
             moved = at + slope / np.where(near > 0, near, 1)
             moved = np.where((moved >= low) & (moved <= high) & (near > 0), moved, (low + high) / 2)
             if np.array_equal(moved, at):
@@ -114,6 +116,7 @@ class _HuberLine:
             for weights in (np.minimum(1.0, self._loss.delta / size), size <= self._loss.delta):
                 moved = steps + np.linalg.pinv(self._gram(weights), rcond=1e-12, hermitian=True) @ slope
                 found = min(found, (self.risk(moved), moved), key=lambda each: each[0])
+            # a gain by rounding alone is none
             if not found[0] < risk * (1 - 1e-15):
                 break
             risk, steps = found

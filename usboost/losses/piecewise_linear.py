@@ -144,6 +144,7 @@ class _PolygonalLine:
         steps, kept = np.zeros(self._directions.shape[1]), self._independent()
         if len(kept):
             steps[kept] = self._descend(self._directions[:, kept])
+        # the descent saw residuals moved by up to `TIES`: near the minimum its end may be a rise
         return steps if self.risk(steps) <= self.risk(np.zeros_like(steps)) else np.zeros_like(steps)
 
     def _independent(self) -> np.ndarray:
@@ -154,6 +155,7 @@ class _PolygonalLine:
     def _descend(self, directions: np.ndarray) -> np.ndarray:
         n, v = directions.shape
         residual = self._residual.copy()
+        # always the same moves, so that a fit can be repeated
         moved = np.random.default_rng(0).uniform(-1.0, 1.0, n)
         residual += TIES * float(np.abs(residual).mean()) * moved
         steps, zeros = np.zeros(v), np.empty(0, dtype=np.int64)
@@ -170,12 +172,14 @@ class _PolygonalLine:
             length, row = self._along(residual, slopes)
             steps += length * edge
             residual -= length * slopes
+            # exactly, for it is to stay 0
             residual[row] = 0.0
             if len(zeros) < v:
                 zeros = np.append(zeros, row)
             else:
                 flat = flat + 1 if row == zeros[k] else 0
                 zeros[k] = row
+                # no edge of this vertex leads to another: the lowest point
                 if flat == v:
                     break
             if len(zeros) == v:

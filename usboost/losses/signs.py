@@ -78,6 +78,7 @@ class _SignLine(ExponentialLine):
                 "the closed-form step of the exponential loss needs one learner with outputs −1 and 1; "
                 "use the step rule 'newton'"
             )
+        # slopes are −y·h: below 0 where the learner is right
         right, wrong = self._weights[signs < 0].sum(), self._weights[signs > 0].sum()
         if right == wrong:  # both may be 0
             return np.zeros(1)

@@ -68,6 +68,7 @@ class Squared:
         The Euclidean projection on the simplex: every row loses the same amount from each entry and
         is cut at 0, so the order of the classes stays.
         """
+        # what is taken from each entry is (Σ_{j≤k} falling_j − 1)/k for the largest k whose entry is above it
         falling = -np.sort(-f, axis=1)
         excess = (np.cumsum(falling, axis=1) - 1) / np.arange(1, f.shape[1] + 1)
         kept = (falling > excess).sum(axis=1, keepdims=True)
@@ -96,6 +97,7 @@ class _QuadraticLine:
         if self._zero_steps:
             return np.linalg.pinv(self._quadratic, hermitian=True) @ self._linear
         refuse_zero(np.diag(self._quadratic))
+        # the pseudo-inverse would raise on infinity; so the round can say that its risk is not finite
         if len(self._linear) == 1 or not np.isfinite(self._quadratic).all():
             return self._linear / np.diag(self._quadratic)
         return np.linalg.pinv(self._quadratic, hermitian=True) @ self._linear

@@ -78,6 +78,7 @@ class _OnBoostedFeatures(ViewsEstimator):
             table = views[self.structured]
             self.gbm_ = settings.fit(table, y, context.weights).gbm_
             if self.out_of_fold:
+                # leaf values that have seen the row's label promise the network more than new rows keep
                 unseen = np.empty((len(y), self.gbm_.n_features), dtype=np.float32)
                 folds = settings.out_of_fold(table, y, weights=context.weights, related=context.apart)
                 for rows, block in folds:

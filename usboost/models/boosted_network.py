@@ -93,6 +93,7 @@ class _BoostedNetwork(StagewiseModel, BaseEstimator, ABC):
             loss=loss,
             learners={VIEW: self._learner()},
             target=NewtonTarget(self.weighted),
+            # γ by BNN's equation (3), for γ₀ too: its Algorithm 1 prints y − h₀ there, a misprint for y
             step=ClosedForm() if isinstance(loss, Squared) else Newton(),
             n_rounds=self.n_rounds,
             evaluate=lambda f, y: evaluate(f, y, held_weights),

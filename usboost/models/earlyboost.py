@@ -179,6 +179,7 @@ class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
         cap = self.max_alpha
         if cap is None:
             rows = len(codes) if context.weights is None else max(float(context.weights.sum()), 1.0)
+            # α for half of one entry of D being wrong, ε = 1/(2 n D)
             cap = 0.5 * math.log(2 * rows * loss.n_outputs - 1)
         elif not 0 < cap < math.inf:
             raise UsboostError(f"max_alpha must be a positive finite number, not {cap}")
@@ -188,6 +189,7 @@ class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
         ) -> dict[str, float]:
             (alpha,), (target,), (output,) = stage.steps.values(), targets, outputs
             assert target.error_weights is not None
+            # r_k = Σ_right D − Σ_wrong D of the sequences that have this frame, D scaled to sum 1 (EB 25)
             running = target.error_weights * np.abs(output)
             r = (running * target.values * output).sum(axis=0) / max(running.sum(), 1e-300)
             metrics = {"alpha": alpha, "error": 0.5 * (1.0 - float(r.sum()))}

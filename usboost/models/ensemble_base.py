@@ -124,8 +124,8 @@ class Ensemble(ViewsEstimator):
         """Fit the members kept to these rows, too: all that there are, validation rows among them.
 
         With `fast_predict` it is the best member, in place of the one kept. Fits to folds and weights stay.
-        To be called once, after a fit without `whole`. What a callback asks to stop, or has no time for, is
-        left out.
+        To be called once, after a fit without `whole`, which is set if there is such a fit. What a callback
+        asks to stop, or has no time for, is left out.
 
         Parameters
         ----------
@@ -145,19 +145,15 @@ class Ensemble(ViewsEstimator):
         if always:
             inner = replace(inner, callbacks=[c for c in inner.callbacks if math.isinf(c.time_left())])
         if self.fast_predict:
-            name = next(iter(self.weights_))
-            if bags[name].takes_whole(len(samples.y)) > _time_left(inner.callbacks):
-                return False
-            try:
-                return self._keep_one(name, bags, samples, inner.callbacks)
-            except Unsuited:  # for more rows than the one kept had, say
-                return False
+            self.whole = self._add_best(bags, samples, inner.callbacks)
+            return self.whole
         self._complete(bags, samples, inner, lambda: _time_left(inner.callbacks))
         self.members_ |= {
             name: bags[name].about(self.weights_[name], self.losses_[name], without.get(name))
             for name in self.weights_
         }
-        return bool(self.whole_)
+        self.whole = bool(self.whole_)
+        return self.whole
 
     def _weigh(
         self,
@@ -206,6 +202,16 @@ class Ensemble(ViewsEstimator):
             except Unsuited as error:
                 refused = error
         raise refused
+
+    def _add_best(self, bags: Mapping[str, Bag], samples: Samples, callbacks: Sequence[Callback]) -> bool:
+        """Fit the member that is kept to all rows, if there is time and it is made for so many."""
+        (name,) = self.weights_
+        if bags[name].takes_whole(len(samples.y)) > _time_left(callbacks):
+            return False
+        try:
+            return self._keep_one(name, bags, samples, callbacks)
+        except Unsuited:  # for more rows than the one kept had, say
+            return False
 
     def _keep_one(
         self, name: str, bags: Mapping[str, Bag], samples: Samples, callbacks: Sequence[Callback]

@@ -73,29 +73,12 @@ class TwoBranches(ViewsEstimator):
             raise UsboostError(f"fusion is 'concat' or 'product', not {self.fusion!r}")
         if len(self.views) < 2:
             raise UsboostError(f"a two-branch network reads two or more views; views names {len(self.views)}")
-        device = pick_device(self.device)
         # pictures may be missing when the model is used, also where none was in training
         missing = [getattr(views[name], "kind", None) == "image" for name in self.views]
         prepared = self._prepare(views, missing)
-        spec = {
-            "views": list(self.views),
-            "inputs": [spec for spec, _ in prepared],
-            "dnn1": list(self.dnn1),
-            "dnn2": list(self.dnn2),
-            "dnn3": list(self.dnn3),
-            "fusion": self.fusion,
-            "n_classes": self._n_classes(),
-            "missing": missing,
-        }
-        network = TwoBranchNetwork(spec).to(device)
-        initialise(network, self.random_state)
-        if self.backbone is not None:
-            self.backbone.load_weights(network)
-        inputs = [rows for _, rows in prepared]
-        targets: Tensors = (self._targets(y).to(device),)
-        if context.weights is not None:
-            scaled = (context.weights / context.weights.mean()).astype(np.float32)
-            targets = (*targets, torch.from_numpy(scaled).to(device))
+        spec = self._spec([spec for spec, _ in prepared], missing)
+        network = self._network(spec)
+        inputs, targets = [rows for _, rows in prepared], self._weighted(y, context.weights)
         validation, checkpoint = context.validation, context.checkpoint
         held_out = [rows for _, rows in self._prepare(validation[0], missing)] if validation else None
         optimizer = make_optimizer(self.optimizer, network, self.learning_rate)
@@ -133,6 +116,36 @@ class TwoBranches(ViewsEstimator):
                 kept.keep(checkpoint, round_, self.network_.weights, best)
                 stop = tell(watch.callbacks, round_)
         self.history_, self.best_round_ = watch.history, watch.best_round
+
+    def _spec(self, inputs: list[dict[str, Any]], missing: list[bool]) -> dict[str, Any]:
+        """What a network is built from, in training and when it is loaded."""
+        return {
+            "views": list(self.views),
+            "inputs": inputs,
+            "dnn1": list(self.dnn1),
+            "dnn2": list(self.dnn2),
+            "dnn3": list(self.dnn3),
+            "fusion": self.fusion,
+            "n_classes": self._n_classes(),
+            "missing": missing,
+        }
+
+    def _network(self, spec: dict[str, Any]) -> TwoBranchNetwork:
+        """A network to train: initial weights by the seed, a backbone's as they were trained."""
+        network = TwoBranchNetwork(spec).to(pick_device(self.device))
+        initialise(network, self.random_state)
+        if self.backbone is not None:
+            self.backbone.load_weights(network)
+        return network
+
+    def _weighted(self, y: np.ndarray, weights: np.ndarray | None) -> Tensors:
+        """The targets, and the samples' weights if there are any, with a mean of 1."""
+        device = pick_device(self.device)
+        targets = self._targets(y).to(device)
+        if weights is None:
+            return (targets,)
+        scaled = (weights / weights.mean()).astype(np.float32)
+        return targets, torch.from_numpy(scaled).to(device)
 
     @property
     def n_estimators_(self) -> int:

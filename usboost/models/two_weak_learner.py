@@ -155,6 +155,7 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
 
     def _from_scores(self, scores: np.ndarray) -> np.ndarray:
         """The f whose scores ⟨f, y^k⟩ are these, (n, M) with rows that sum to 0."""
+        # scores are linear in f: f = scores · B⁺, where row d of B are the scores of the d-th unit vector
         codewords = self._loss().scores(np.eye(self._loss().n_outputs))
         return scores @ np.linalg.pinv(codewords)
 

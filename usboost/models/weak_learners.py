@@ -196,6 +196,7 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
         weights = context.weights, context.held_weights
         stages: list[Stage] = run_weighted(loop, read, y, held_out, start, *weights)
         self.history_, self.best_round_ = watch.history, watch.best_round
+        # early stopping ends some rounds after the best one
         self.stages_ = stages[: self.best_round_]
         grown = {name for stage in stages for name, each in stage.learners.items() if trees_of(each)}
         self.columns_ = {name: read[name].names for name in learners if name in grown}

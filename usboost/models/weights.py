@@ -71,6 +71,30 @@ def class_factors(
     return np.array([float(class_weight.get(name, 1.0)) for name in classes])
 
 
+def times_class_weight(
+    class_weight: ClassWeight, classes: Sequence[str], *parts: tuple[np.ndarray, np.ndarray | None]
+) -> list[np.ndarray | None]:
+    """The rows' weights times those of their classes, for each part of them, float64 (n,) or None.
+
+    Parameters
+    ----------
+    class_weight : of `class_factors`; what "balanced" is, the first part's rows say; None: without
+    classes : none where a number is predicted
+    parts : (codes int (n,), weights of the rows or None)
+
+    Raises
+    ------
+    UsboostError
+        If a number is predicted, or of `class_factors`.
+    """
+    if class_weight is None:
+        return [weights for _, weights in parts]
+    if not classes:
+        raise UsboostError("--class-weight is for classes, but a number is predicted; leave it out")
+    factors = class_factors(class_weight, parts[0][0], classes, parts[0][1])
+    return [factors[codes] * (1.0 if weights is None else weights) for codes, weights in parts]
+
+
 def _balancing(codes: np.ndarray, weights: np.ndarray, n_classes: int) -> np.ndarray:
     held = np.bincount(codes, weights, n_classes)
     share = held.sum() / np.count_nonzero(held)

@@ -445,7 +445,7 @@ def wanted(
 
 
 def check_options(name: str, *, fast_predict: bool = False) -> None:
-    """Refuse what `usboost.multimodal.fit_built.fit_built` cannot do with a model of the catalogue.
+    """Refuse what `usboost.multimodal.fit_built.TableFit` cannot do with a model of the catalogue.
 
     Raises
     ------

@@ -8,6 +8,7 @@ from datetime import datetime
 from operator import not_
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_validator, model_validator
 
 from usboost.datasets.custom import text_file
@@ -192,6 +193,16 @@ def card_of(
         "sha256": table.file.digest(),
     }
     return Card.model_validate(card)
+
+
+def prior_of(table: OwnTable, rows: np.ndarray) -> list[float]:
+    """The shares of the classes among some rows, or the rows' mean."""
+    labels, weights = table.labels[rows], None if table.weights is None else table.weights[rows]
+    if not table.classes:
+        return [float(np.average(labels, weights=weights))]
+    counts = np.bincount(labels, weights, minlength=len(table.classes))
+    found: list[float] = (counts / counts.sum()).tolist()
+    return found
 
 
 def _pictures(table: OwnTable) -> dict[str, Any] | None:

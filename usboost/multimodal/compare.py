@@ -245,14 +245,19 @@ def compare(
                 progress(done, len(tasks))
     except KeyboardInterrupt:
         interrupted = True
-    columns = ["model", "repeat", "fold", "rows_train", "rows_test", *RANKING[table.task], "seconds"]
+    scores = _ordered(rows, list(models), table.task)
+    return Comparison(scores, failures, by, table.classes, len(tasks), interrupted, kept.found)
+
+
+def _ordered(rows: Sequence[Mapping[str, float | str]], models: Sequence[str], task: str) -> pd.DataFrame:
+    """The scores of fits that end in any order, by repeat, fold and the order of the models."""
+    columns = ["model", "repeat", "fold", "rows_train", "rows_test", *RANKING[task], "seconds"]
     scores = pd.DataFrame(rows, columns=columns)
     scores = scores.astype(dict.fromkeys(columns[1:5], np.int64))  # kept ones are read as floats
     order = {name: k for k, name in enumerate(models)}
-    scores = scores.sort_values(
+    return scores.sort_values(
         ["repeat", "fold", "model"], key=lambda c: c.map(order) if c.name == "model" else c, ignore_index=True
     )
-    return Comparison(scores, failures, by, table.classes, len(tasks), interrupted, kept.found)
 
 
 def _scored(table: OwnTable, encoding: Encoding, model: Any, fold: Fold) -> dict[str, float]:

@@ -270,10 +270,10 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
         the one of the best F1 on the validation rows
     positive : of two classes, the one that `threshold` is of; by default the rarer
     refit : whether the model is fitted again to all rows, for as many rounds as the held-out ones chose; by
-        default as `usboost.multimodal.fit_built.fit_built` says: if there is time
+        default as `usboost.multimodal.fit_built.TableFit` says: if there is time
     device : of networks: "auto" (a GPU if there is one), "cpu" or "cuda"
     class_weight : "balanced", or a weight for each label (1 for those not in it), times the rows' own; see
-        `usboost.multimodal.fit_built.fit_built` for what it does to probabilities
+        `usboost.multimodal.fit_built.TableFit` for what it does to probabilities
     preset : instead of `model`: "fast" is one model, "good" and "best" are blends of several
     time_limit : seconds; no round, or fit of a blend, begins that would end later
     fast_predict : of a blend, keep its best model alone, fitted to all rows

@@ -9,7 +9,7 @@ from usboost.boosting.callbacks import Callback
 from usboost.datasets.custom.own import OwnTable
 from usboost.models import zoo
 from usboost.models.weights import ClassWeight
-from usboost.multimodal.fit_built import Fitted, fit_built
+from usboost.multimodal.fit_built import Fitted, TableFit
 from usboost.multimodal.models import Pictures, build, on_device
 from usboost.multimodal.unfinished import Keep
 
@@ -32,7 +32,7 @@ def fit(
     fast_predict: bool = False,
     keep: Keep | None = None,
 ) -> Fitted:
-    """Build a model by its name and fit it, see `fit_built`.
+    """Build a model by its name and fit it, see `usboost.multimodal.fit_built.TableFit`.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def fit(
     seed : of the split and of the model.
     device : of networks, see `usboost.learners.networks.training.pick_device`.
     fast_predict : of an ensemble, keep one model; see `usboost.models.ensemble.EnsembleClassifier`.
-    callbacks, calibrate, threshold, refit, class_weight, keep : of `fit_built`.
+    callbacks, calibrate, threshold, refit, class_weight, keep : of `TableFit`.
 
     Raises
     ------
@@ -61,15 +61,15 @@ def fit(
     )
     if fast_predict:
         model.set_params(fast_predict=True)
-    return fit_built(
+    return TableFit(
         table,
         on_device(model, device),
         name,
         seed=seed,
-        callbacks=callbacks,
+        callbacks=callbacks or (),
         calibrate=calibrate,
         threshold=threshold,
         refit=refit,
         class_weight=class_weight,
         keep=keep,
-    )
+    ).run()

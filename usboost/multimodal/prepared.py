@@ -31,14 +31,14 @@ def bundle_of(
 ) -> Bundle:
     """A fitted model with what a prepared dataset's card says of its columns; no number may be missing.
 
-    A person's own table is no such dataset: a fit to it makes the bundle, see `fit_built.fit_built`.
+    A person's own table is no such dataset: a fit to it makes the bundle, see `fit_built.TableFit`.
 
     Parameters
     ----------
     model : fitted to the split ``train``.
     prepared : the card, see `usboost.datasets.prepared.store.describe`.
     name, seed : of the model.
-    scores : of the split ``val``; margin : of a predicted number, see `fit_built.margin_of`.
+    scores : of the split ``val``; margin : of a predicted number, see `usboost.evaluation.conformal`.
     """
     names = dict.fromkeys(each for view in prepared["views"].values() for each in view)
     kinds = {

@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from usboost.data.related import Related
 from usboost.datasets.custom.own import OwnTable
 from usboost.multimodal.splits import Rows
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows of a table that are on one side of a split.
+
+    Attributes
+    ----------
+    rows : their positions, int64 (n,).
+    weights : the table's, float64 (n,), or None: of calibration, threshold, margin and scores.
+    in_fit : these times the weights of their classes, likewise: of the fit and of early stopping.
+    """
+
+    rows: np.ndarray
+    weights: np.ndarray | None
+    in_fit: np.ndarray | None
+
+    def __len__(self) -> int:
+        return len(self.rows)
 
 
 def counted_rows(table: OwnTable) -> np.ndarray:

@@ -61,6 +61,7 @@ def render(
     prior = selection.prior_log_loss(card, "test")
     constant = task.constant(rows[0]) if rows is not None else None
     template = environment().get_template("own_data.html.j2")
+    # long, but flat: the names that the template knows, one after the other
     return template.render(
         title=f"Your data: predicting {label}" + (f": {DEMO}" if demo else ""),
         demo=demo,

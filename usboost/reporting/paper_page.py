@@ -70,6 +70,7 @@ def render(
     rows = zoo.ordered([*models, *frame["model"]])
     found = verdicts(frame, datasets, cards, results)
     made = origin_rows(origins or {})
+    # long, but flat: the names that the template knows, one after the other
     return (
         environment()
         .get_template("paper.html.j2")

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from usboost.data.encoding import TableEncoder
-from usboost.datasets.census.elimination import backward_elimination
+from usboost.datasets.census.elimination import Elimination, backward_elimination
 from usboost.datasets.files.sources import RemoteFile, sha256, unzipped
 from usboost.datasets.prepared.store import LABEL, Prepared, describe
 from usboost.errors import UsboostError
@@ -140,9 +140,7 @@ def prepare(
     }
     more: dict[str, Any] = {"lines": {"read": len(lines), "distinct": len(distinct)}}
     if split == "ci_a":
-        chosen = np.random.default_rng([seed, 1]).permutation(len(FEATURES))[: len(FEATURES) // 2]
-        in_s = {FEATURES[j] for j in chosen}
-        why = dict.fromkeys(FEATURES, f"random half of the features, seed {seed}")
+        in_s, why = _at_random(seed)
     else:
         result = backward_elimination(
             TableEncoder.fit(fitted, FEATURES).transform(fitted),
@@ -153,14 +151,7 @@ def prepare(
             tolerance=tolerance,
             at_most=len(FEATURES) - 1,
         )
-        in_s = set(result.kept)
-        steps = {step.removed: number for number, step in enumerate(result.path)}
-        why = {
-            name: "kept by backward elimination"
-            if name in in_s
-            else f"removed at step {steps[name]} of backward elimination"
-            for name in FEATURES
-        }
+        in_s, why = set(result.kept), _why_kept(result)
         more["elimination"] = [
             {"removed": step.removed, "loss": step.loss, "remaining": step.remaining} for step in result.path
         ]
@@ -168,6 +159,39 @@ def prepare(
         "U": [name for name in FEATURES if name not in in_s],
         "S": [name for name in FEATURES if name in in_s],
     }
+    card = describe(
+        splits,
+        views,
+        CLASSES,
+        dataset=split,
+        profile=profile,
+        seed=seed,
+        columns=_columns(in_s, why),
+        sources={Path(path).name: sha256(path) for path in (train, test)},
+        **more,
+    )
+    return Prepared(splits, views, list(CLASSES), card)
+
+
+def _at_random(seed: int) -> tuple[set[str], dict[str, str]]:
+    """Half of the features, which CI-A has in S, and why each is where it is."""
+    chosen = np.random.default_rng([seed, 1]).permutation(len(FEATURES))[: len(FEATURES) // 2]
+    return {FEATURES[j] for j in chosen}, dict.fromkeys(FEATURES, f"random half of the features, seed {seed}")
+
+
+def _why_kept(result: Elimination) -> dict[str, str]:
+    """Why each feature of CI-B is where it is."""
+    steps = {step.removed: number for number, step in enumerate(result.path)}
+    return {
+        name: "kept by backward elimination"
+        if name in result.kept
+        else f"removed at step {steps[name]} of backward elimination"
+        for name in FEATURES
+    }
+
+
+def _columns(in_s: set[str], why: dict[str, str]) -> dict[str, dict[str, Any]]:
+    """What the card says of each column."""
     columns: dict[str, dict[str, Any]] = {
         name: {
             "view": "S" if name in in_s else "U",
@@ -178,18 +202,7 @@ def prepare(
     }
     columns[WEIGHT] = {"view": None, "kind": "continuous", "why": "instance weight, not a feature; dropped"}
     columns[LABEL] = {"view": None, "kind": "label", "why": "what is predicted"}
-    card = describe(
-        splits,
-        views,
-        CLASSES,
-        dataset=split,
-        profile=profile,
-        seed=seed,
-        columns=columns,
-        sources={Path(path).name: sha256(path) for path in (train, test)},
-        **more,
-    )
-    return Prepared(splits, views, list(CLASSES), card)
+    return columns
 
 
 def _lines(path: Path) -> list[bytes]:

@@ -6,7 +6,9 @@ ones kept as the column `CLEAN`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -94,24 +96,9 @@ def prepare(
         splits[split] = table.iloc[of_split].reset_index(drop=True)
         splits[split][LABEL] = noisy.astype(np.int8)
         splits[split][CLEAN] = clean[split].astype(np.int8)
-
-    done = 0
-    for k, (split, drawn) in enumerate(clean.items()):
-        shapes.generate(
-            drawn,
-            work / split,
-            seed=stream(seed, 3, k),
-            size=image_size,
-            # Enough shards for the processes to share, however many they are.
-            shard_rows=min(8192, max(256, len(drawn) // 64)),
-            workers=min(workers, -(-len(drawn) // _PROCESS)),
-            progress=_part_of(progress, done, len(y)),
-            overwrite=True,
-        )
-        done += len(drawn)
+    _draw(clean, work, image_size, seed, workers, progress)
 
     views = {"S": list(table)}
-    numeric = set(covertype.NUMERIC)
     card = describe(
         splits,
         views,
@@ -119,18 +106,7 @@ def prepare(
         dataset="ct",
         profile=profile,
         seed=seed,
-        columns={
-            **{
-                name: {
-                    "view": "S",
-                    "kind": "continuous",
-                    "why": f"{'number' if name in numeric else 'indicator, 0 or 1,'} of the raw file",
-                }
-                for name in table
-            },
-            LABEL: {"view": None, "kind": "label", "why": f"what is predicted; {NOISE:.0%} switched"},
-            CLEAN: {"view": None, "kind": "label", "why": "the class before any label was switched"},
-        },
+        columns=_columns(views["S"]),
         sources={path.name: sha256(path)},
         images=image_store.entry(
             image_size,
@@ -145,6 +121,48 @@ def prepare(
         rows={"three largest classes": len(frame), "taken": len(y)},
     )
     return Prepared(splits, views, classes, card, images=Path(work))
+
+
+def _draw(
+    clean: Mapping[str, np.ndarray],
+    work: Path,
+    size: int,
+    seed: int,
+    workers: int,
+    progress: Progress | None,
+) -> None:
+    """Draw a picture for each row of each split, by its clean class."""
+    done, total = 0, sum(map(len, clean.values()))
+    for k, (split, drawn) in enumerate(clean.items()):
+        shapes.generate(
+            drawn,
+            work / split,
+            seed=stream(seed, 3, k),
+            size=size,
+            # Enough shards for the processes to share, however many they are.
+            shard_rows=min(8192, max(256, len(drawn) // 64)),
+            workers=min(workers, -(-len(drawn) // _PROCESS)),
+            progress=_part_of(progress, done, total),
+            overwrite=True,
+        )
+        done += len(drawn)
+
+
+def _columns(names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """What the card says of each column."""
+    numeric = set(covertype.NUMERIC)
+    return {
+        **{
+            name: {
+                "view": "S",
+                "kind": "continuous",
+                "why": f"{'number' if name in numeric else 'indicator, 0 or 1,'} of the raw file",
+            }
+            for name in names
+        },
+        LABEL: {"view": None, "kind": "label", "why": f"what is predicted; {NOISE:.0%} switched"},
+        CLEAN: {"view": None, "kind": "label", "why": "the class before any label was switched"},
+    }
 
 
 def _part_of(progress: Progress | None, before: int, total: int) -> Progress:

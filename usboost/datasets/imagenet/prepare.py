@@ -102,24 +102,12 @@ def prepare(
     groups, origin = animals(tree, beside)
     class_of, digits = _classes(groups, tree.path)
 
-    pictures = {"train": training(tree, class_of)}
-    held = validation(tree, beside, class_of)
-    halves = stratified_parts([picture.wnid for picture in held], (0.5, 0.5), stream(seed, 0))
-    for split, rows in zip(("val", "test"), halves):
-        pictures[split] = [held[row] for row in rows]
+    pictures = {"train": training(tree, class_of), **_halves(validation(tree, beside, class_of), seed)}
     found = {split: len(of_split) for split, of_split in pictures.items()}
-    if unknown := [split for split in limits or () if split not in pictures]:
-        raise UsboostError(f"limits names {unknown[0]!r}, but the splits are {', '.join(pictures)}")
     names = list(DIGITS) if digits else list(CLASSES)
-    balance: dict[str, Any] = {"share": dog_share, "found": {}, "kept": {}}
-    for k, (split, of_split) in enumerate(pictures.items()):
-        if dog_share is not None:
-            balance["found"][split] = _counts(of_split, class_of, names)
-            pictures[split] = of_split = balanced(of_split, class_of, dog_share, stream(seed, 5, k))
-            balance["kept"][split] = _counts(of_split, class_of, names)
-        rows = stratified_sample([p.wnid for p in of_split], (limits or {}).get(split), stream(seed, 1, k))
-        pictures[split] = [of_split[row] for row in rows]
-        classes = {class_of[picture.wnid] for picture in pictures[split]}
+    pictures, balance = _taken(pictures, class_of, names, dog_share, limits or {}, seed)
+    for split, of_split in pictures.items():
+        classes = {class_of[picture.wnid] for picture in of_split}
         if classes != {0, 1}:
             raise UsboostError(
                 f"{tree.path}: split {split!r} has pictures of {len(classes)} classes, not two"
@@ -134,9 +122,7 @@ def prepare(
     encode_files(sources, work, size=size, channels=3, workers=workers, progress=progress)
 
     views = {"S": list(COLUMNS)}
-    digests = {tree.path.name: tree.digest()}
-    if (beside / INDEX).is_file():
-        digests[INDEX] = sha256(beside / INDEX)
+    index = {INDEX: sha256(beside / INDEX)} if (beside / INDEX).is_file() else {}
     card = describe(
         splits,
         views,
@@ -144,14 +130,8 @@ def prepare(
         dataset="mi",
         profile=profile,
         seed=seed,
-        columns={
-            **{name: {"view": "S", "kind": "continuous", "why": "see structured"} for name in COLUMNS},
-            "wnid": {"view": None, "kind": "nominal", "why": "synset of the picture"},
-            "file": {"view": None, "kind": "text", "why": "where the picture is from"},
-            LABEL: {"view": None, "kind": "label", "why": f"what is predicted; {NOISE:.0%} switched"},
-            CLEAN: {"view": None, "kind": "label", "why": "the class before any label was switched"},
-        },
-        sources=digests,
+        columns=_columns(),
+        sources={tree.path.name: tree.digest(), **index},
         images=image_store.entry(
             size, 3, encoding=encoding(size), how="shorter side scaled to the size, centre cropped"
         ),
@@ -164,6 +144,45 @@ def prepare(
         balance=balance if dog_share is not None else "as found: no class was cut to a share",
     )
     return Prepared(splits, views, names, card, images=Path(work))
+
+
+def _halves(held: Sequence[Picture], seed: int) -> dict[str, list[Picture]]:
+    """The validation folder as validation and test split, each synset in halves."""
+    halves = stratified_parts([picture.wnid for picture in held], (0.5, 0.5), stream(seed, 0))
+    return {split: [held[row] for row in rows] for split, rows in zip(("val", "test"), halves)}
+
+
+def _taken(
+    pictures: Mapping[str, list[Picture]],
+    class_of: Mapping[str, int],
+    names: list[str],
+    dog_share: float | None,
+    limits: Mapping[str, int],
+    seed: int,
+) -> tuple[dict[str, list[Picture]], dict[str, Any]]:
+    """The pictures of each split, with the share of dogs and as many as asked; the share for the card."""
+    if unknown := [split for split in limits if split not in pictures]:
+        raise UsboostError(f"limits names {unknown[0]!r}, but the splits are {', '.join(pictures)}")
+    taken, balance = dict[str, list[Picture]](), dict[str, Any](share=dog_share, found={}, kept={})
+    for k, (split, of_split) in enumerate(pictures.items()):
+        if dog_share is not None:
+            balance["found"][split] = _counts(of_split, class_of, names)
+            of_split = balanced(of_split, class_of, dog_share, stream(seed, 5, k))
+            balance["kept"][split] = _counts(of_split, class_of, names)
+        rows = stratified_sample([p.wnid for p in of_split], limits.get(split), stream(seed, 1, k))
+        taken[split] = [of_split[row] for row in rows]
+    return taken, balance
+
+
+def _columns() -> dict[str, dict[str, Any]]:
+    """What the card says of each column."""
+    return {
+        **{name: {"view": "S", "kind": "continuous", "why": "see structured"} for name in COLUMNS},
+        "wnid": {"view": None, "kind": "nominal", "why": "synset of the picture"},
+        "file": {"view": None, "kind": "text", "why": "where the picture is from"},
+        LABEL: {"view": None, "kind": "label", "why": f"what is predicted; {NOISE:.0%} switched"},
+        CLEAN: {"view": None, "kind": "label", "why": "the class before any label was switched"},
+    }
 
 
 def balanced(

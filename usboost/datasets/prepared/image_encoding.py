@@ -94,20 +94,7 @@ def encode_files(
             f"size {size}, shard_rows {shard_rows} and workers {workers} must be 1 or more, "
             f"and channels 1 or 3, not {channels}"
         )
-    shards = {
-        split: [
-            _Shard(
-                Path(folder) / split / f"images-{k:05d}.parquet", first, of_split[first : first + shard_rows]
-            )
-            for k, first in enumerate(range(0, len(of_split), shard_rows))
-        ]
-        for split, of_split in items.items()
-    }
-    for split, of_split in shards.items():
-        if not of_split:
-            raise UsboostError(f"split {split!r} has no pictures to encode")
-        _clear(Path(folder) / split, of_split)
-
+    shards = _shards(items, Path(folder), shard_rows)
     total = sum(map(len, items.values()))
     every = [shard for of_shards in shards.values() for shard in of_shards]
     form = encoding(size, lossless=lossless)
@@ -134,12 +121,33 @@ def encode_files(
             break
         if not failed:
             shard.write(images, keys[shard.path])
+    _check(failures)
+    return {split: [shard.path for shard in of_shards] for split, of_shards in shards.items()}
+
+
+def _shards(items: Mapping[str, Sequence[Source | None]], folder: Path, rows: int) -> dict[str, list[_Shard]]:
+    """The shards of each split, in a folder that holds no others."""
+    shards = {
+        split: [
+            _Shard(folder / split / f"images-{k:05d}.parquet", first, of_split[first : first + rows])
+            for k, first in enumerate(range(0, len(of_split), rows))
+        ]
+        for split, of_split in items.items()
+    }
+    for split, of_split in shards.items():
+        if not of_split:
+            raise UsboostError(f"split {split!r} has no pictures to encode")
+        _clear(folder / split, of_split)
+    return shards
+
+
+def _check(failures: Sequence[str]) -> None:
+    """Refuse pictures that cannot be used."""
     if len(failures) == 1:
         raise UsboostError(failures[0])
     if failures:
         count = f"{len(failures)} or more" if len(failures) >= _MOST_FAILURES else len(failures)
         raise UsboostError(f"{count} pictures cannot be used, the first of them: {'; '.join(failures[:3])}")
-    return {split: [shard.path for shard in of_shards] for split, of_shards in shards.items()}
 
 
 def _clear(folder: Path, shards: Sequence[_Shard]) -> None:

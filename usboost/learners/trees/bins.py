@@ -59,6 +59,7 @@ class Bins:
         for k, column in enumerate(matrix[:, j] for j in columns):
             if k < len(numeric):
                 low, high = numeric_bins(column, max_bin, counts)
+                # the first bin that does not end below the value
                 codes[:, k] = np.searchsorted(high, column)
             else:
                 low = high = np.arange(int(column.max(initial=0)) + 1, dtype=np.float64)
@@ -119,11 +120,13 @@ def numeric_bins(
     if len(values) <= max_bin:
         return values, values
     ends, total = np.cumsum(held), len(column) if counts is None else held.sum()
+    # values with a bin's worth of rows alone, and an end that is never reached
     heavy = np.append(np.flatnonzero(held * max_bin > total), len(values))
     first = [0]
     while first[-1] < len(values):
         here, room = first[-1], max_bin - len(first) + 1
         rows_before = ends[here] - held[here]
+        # where this bin ends if all that are left hold alike; it has one value at least, and no heavy one
         share = rows_before + (total - rows_before) / room
         after = max(here, int(np.searchsorted(ends, share, side="right")) - 1) + 1
         next_heavy = int(heavy[np.searchsorted(heavy, here)])

@@ -165,10 +165,12 @@ def _leaves(plan: _Plan, columns: _Columns) -> np.ndarray:
             return plan.leaf_type(~node)
         column, rule = plan.tests[node]
         if isinstance(rule, np.ndarray):
+            # clip: codes above the table meet its last entry
             goes_left = np.take(rule, columns.codes(column), mode="clip")
         else:
             goes_left = columns.numbers(column) <= rule
         left, right = descend(plan.children[node][0]), descend(plan.children[node][1])
+        # 0 or all ones after the negation: right ^ (mask & (left ^ right)) is the child
         test = goes_left.view(np.uint8) if plan.leaf_type is np.uint8 else goes_left.astype(plan.leaf_type)
         np.negative(test, out=test)
         test &= left ^ right

@@ -262,6 +262,7 @@ class _Growth:
             small.rows = small.rows.packed()
             small.sums = self._histogram(small.rows)
         if large_may:
+            # in the parent's memory, which nothing reads again
             large.sums = np.subtract(leaf.sums, small.sums, out=leaf.sums)  # type: ignore[arg-type]
         if not small_may:
             small.sums = None
@@ -327,6 +328,7 @@ class _Growth:
         left, d, whole = sums, self._moments.d, total[:, :, None]
         left[:, :, self._bins.start[1:-1]] -= whole  # every column's sums begin at 0 again
         np.cumsum(left, axis=2, out=left)
+        # score(left) + score(right) − score(both); copies and sums, since `score` overwrites what it is given
         gains = score(left[:d].copy(), left[d:-1] + self._penalties)
         gains += score(whole[:d] - left[:d], (whole[d:-1] + self._penalties) - left[d:-1])
         gains -= score(whole[:d].copy(), whole[d:-1] + self._moments.ridge[:, None, None])
@@ -344,6 +346,7 @@ class _Growth:
         first, stop = int(bins.start[column]), int(bins.start[column + 1])
         sums, position = left[:, cut].copy(), int(bins.columns[column])
         if column < bins.n_numeric:
+            # the next bin with a row of this leaf: empty ones between do not move the threshold to one side
             next_filled = cut + 1 + int((left[-1, cut + 1 : stop] > left[-1, cut]).argmax())
             threshold = (bins.highest[cut] + bins.lowest[next_filled]) / 2
             return _Split(gain, position, threshold, None, sums)
@@ -382,15 +385,19 @@ class _Growth:
         mean = rest / np.where(present, mass, np.inf)[:, None]
         scatter = np.add.reduceat(rest[:, :, None] * mean[:, None], start, axis=3)
         strength, directions = np.linalg.eigh(scatter.transpose(0, 3, 1, 2))
+        # the direction of the largest spread; of equal ones all: one of them would be a choice of basis
         widest = directions * (strength >= (1 - SAME) * strength[..., -1:])[..., None, :]
         along = (mean.swapaxes(1, 2)[:, :, None] @ widest[:, column])[:, :, 0]  # (L, bins, D)
         reach = mass * np.einsum("lbd,lbd->lb", along, along)
         furthest = reach >= (1 - SAME) * np.maximum.reduceat(reach, start, axis=1)[:, column]
+        # the sign of an eigenvector is chance: the order runs towards the first of those furthest out
         pole = np.minimum.reduceat(np.where(furthest, np.arange(n_bins), n_bins), start, axis=1)
         leaf = np.arange(n_leaves)[:, None]
         position = np.einsum("lbd,lbd->lb", along, along[leaf, pole][:, column])
         largest = np.maximum.reduceat(np.abs(position), start, axis=1)[:, column]
+        # 9 digits, so that equal categories stay in their order whatever the sums' rounding
         position = np.round(position / np.where(largest > 0, largest, 1.0), 9)
+        # one sort for all columns: positions are in [−1, 1], codes without rows come last at 2
         order = np.argsort(4.0 * column + np.where(present, position, 2.0), axis=1, kind="stable")
         each[:] = each[:, leaf, order]
         return order + bins.first_category

@@ -112,6 +112,7 @@ class Moments:
             left[:, i] -= numbers * value[:, j, None]
             if i != j:
                 left[:, j] -= numbers * value[:, i, None]
+        # tr(H_total⁻¹ H_part) from lower triangles: off the diagonal each number is there twice
         factors = np.stack([(1 + (i != j)) * inverse[:, i, j] for i, j in places])
         return root @ left, np.einsum("tlb,tl->lb", packed, factors)
 
@@ -131,6 +132,7 @@ class Moments:
 
 def _exact(counts: np.ndarray) -> np.ndarray:
     """Counts (n,) rounded so that they add up exactly: an empty bin then holds 0, not what rounding left."""
+    # whole numbers of a unit that all together stay below 2⁵²: float64 adds them without rounding
     unit = 2.0 ** (np.ceil(np.log2(counts.sum())) - 51)
     return np.asarray(np.maximum(np.round(counts / unit), 1.0) * unit)
 
@@ -147,6 +149,7 @@ def score(gradient: np.ndarray, metric: np.ndarray) -> np.ndarray:
     """
     if len(metric) == 1:
         return np.einsum("d...,d...->...", gradient, gradient) / metric[0]
+    # H = L D Lᵀ a column at a time: Gᵀ H⁻¹ G = Σ_j z_j² / D_j with L z = G
     d = len(gradient)
     at = {place: t for t, place in enumerate(lower_triangle(d))}
     total = np.zeros_like(gradient[0])

@@ -106,6 +106,7 @@ class Tree:
                 values.append(node["leaf_value"] * scale)
                 return ~(len(values) - 1)
             index = len(nodes)
+            # a place before its children's, as `check` wants it
             nodes.append((0, 0.0, 0, 0, []))
             gains.append(node["split_gain"])
             categorical = node["decision_type"] == "=="
@@ -209,6 +210,7 @@ class Tree:
         if not finite or np.isnan(self.threshold).any() or (self.feature < 0).any():
             raise UsboostError("a tree holds a number that is not finite, or a column below 0")
         left, right = self.left.tolist(), self.right.tolist()
+        # each of the n + 1 leaves, and each node but the root, is the child of one
         if sorted([*left, *right]) != [*range(-n - 1, 0), *range(1, n)][: 2 * n]:
             raise UsboostError("a tree has a node or leaf that is missing or has two parents")
         depth = [0] * n

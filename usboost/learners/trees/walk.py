@@ -42,6 +42,7 @@ def leaves(tree: Nodes, matrix: np.ndarray) -> np.ndarray:
     """
     found = np.empty(len(matrix), dtype=np.int32)
     feature = tree.feature.astype(np.intp)
+    # side by side, so that the child is entry 2·node + goes_left
     children = np.column_stack([tree.right, tree.left]).astype(np.intp).ravel()
     codes = _Codes(tree) if len(tree.categories) else None
     for start in range(0, len(matrix), _BLOCK_ROWS):
