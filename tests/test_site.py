@@ -120,7 +120,8 @@ def test_the_search_knows_the_pages(site: Site) -> None:
     docs = json.loads(site.text("search/search_index.json"))["docs"]
     known = {doc["location"].split("#")[0] for doc in docs}
     pages = {str(path.relative_to(site.folder)) for path in site.pages} - {"404.html"}
-    assert pages - known == {"params-yaml.html", "licence.html"}
+    shown = {f"examples/{path.stem}.html" for path in (ROOT / "examples").glob("*.py")}
+    assert pages - known == {"params-yaml.html", "licence.html"} | shown
     assert any("Nadeau" in doc["text"] for doc in docs)
 
 

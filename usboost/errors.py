@@ -6,6 +6,13 @@ class UsboostError(ValueError):
 
     The message is one sentence that names the file, column or key and what to do. It is also
     a ``ValueError``, so code written for scikit-learn catches it.
+
+    Examples
+    --------
+    >>> from usboost import Table
+    >>> Table.from_numeric([1.0, 2.0])
+    Traceback (most recent call last):
+    usboost.errors.UsboostError: a numeric view needs two dimensions (rows, columns), not 1
     """
 
 

@@ -10,14 +10,16 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+EXAMPLES = Path(__file__).parents[2].joinpath("examples").glob("*.py")
 OUTSIDE = {
     "README.md": "index.md",
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
     "LICENSE": "licence.md",
     "params.yaml": "params-yaml.md",
+    **{f"examples/{path.name}": f"examples/{path.stem}.md" for path in EXAMPLES},
 }
-"""The page of each file at the top of the repository."""
+"""The page of each file that is shown and lies outside docs/."""
 
 UNSEARCHED = "---\nsearch: {exclude: true}\n---\n"
 SOURCE = {page: f"../{name}" for name, page in OUTSIDE.items()}

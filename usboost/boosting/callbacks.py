@@ -29,7 +29,22 @@ TOGETHER = 1.0
 
 
 class Callback:
-    """Base of all callbacks: does nothing."""
+    """Base of all callbacks: does nothing.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from usboost import Callback, Table, TreeLearner, TwoWeakLearnerClassifier, Views
+    >>> X, y = load_iris(return_X_y=True)
+    >>> views = Views(U=Table.from_numeric(X[:, :2]), S=Table.from_numeric(X[:, 2:]))
+    >>> class Tell(Callback):
+    ...     def on_round(self, round_):
+    ...         print(round_.index, list(round_.stage.steps))
+    >>> trees = {"S": TreeLearner()}
+    >>> model = TwoWeakLearnerClassifier(trees, n_rounds=2, callbacks=[Tell()]).fit(views, y)
+    1 ['S']
+    2 ['S']
+    """
 
     def on_fit_begin(self, fit: Any) -> None:
         """Before the first round; `fit` has ``n_rounds``."""
@@ -121,6 +136,17 @@ class EarlyStopping(Callback):
     ------
     UsboostError
         If a sequence is no pair, or holds a number below 0.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from usboost import EarlyStopping, Table, TreeLearner, TwoWeakLearnerClassifier, Views
+    >>> X, y = load_iris(return_X_y=True)
+    >>> views = Views(U=Table.from_numeric(X[:, :2]), S=Table.from_numeric(X[:, 2:]))
+    >>> flat = EarlyStopping("risk_val", patience=3)
+    >>> model = TwoWeakLearnerClassifier({"S": TreeLearner()}, patience=None, callbacks=[flat]).fit(views, y)
+    >>> len(model.history_) - flat.best_round
+    3
     """
 
     def __init__(self, monitor: str = "f1_val", patience: Patience = 20, least: float = 0.0) -> None:

@@ -45,6 +45,19 @@ class Checkpoint:
     identity : mapping, optional
         What decides the fit's result, as JSON; by default a digest of parameters, data and code is
         made when the fit begins. A folder with another identity is refused.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from usboost import Checkpoint, Table, TreeLearner, TwoWeakLearnerClassifier, Views
+    >>> X, y = load_iris(return_X_y=True)
+    >>> views = Views(U=Table.from_numeric(X[:, :2]), S=Table.from_numeric(X[:, 2:]))
+    >>> def model():
+    ...     return TwoWeakLearnerClassifier({"S": TreeLearner()}, n_rounds=5, checkpoint=Checkpoint("rounds"))
+    >>> first = model().fit(views, y)
+    >>> again = model().fit(views, y)  # reads the rounds; after a kill it goes on with the next one
+    >>> bool((first.predict_proba(views) == again.predict_proba(views)).all())
+    True
     """
 
     def __init__(self, folder: Path | str, identity: Mapping[str, Any] | None = None) -> None:

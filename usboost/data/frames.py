@@ -63,6 +63,16 @@ class Sequences:
     ----------
     values : float64 (n, T, d), finite; 0 after a sequence's end
     lengths : int (n,), the number of frames T_i of each sequence
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from usboost import Sequences
+    >>> sequences = Sequences(np.zeros((2, 5, 3)), lengths=np.array([5, 4]))
+    >>> sequences.n_frames, sequences.n_features
+    (5, 3)
+    >>> sequences.frame(5).present
+    array([ True, False])
     """
 
     values: np.ndarray

@@ -41,6 +41,14 @@ class Images:
     ------
     UsboostError
         If the array is of another type or shape, or the mask is not of its rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from usboost import Images
+    >>> pictures = Images(np.zeros((4, 3, 8, 8), dtype=np.uint8))
+    >>> len(pictures[1:3])
+    2
     """
 
     kind: ClassVar[str] = "image"

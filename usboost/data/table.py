@@ -26,6 +26,16 @@ class Table:
     absent : bool array of shape (n,), or None
         Rows that have none of it, such as embeddings of pictures that are missing: a learner of this table
         adds 0 to them, whatever the columns hold.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from usboost import Table
+    >>> colours = np.array([[1], [2], [0]], dtype=np.int32)  # red, blue, one that training did not have
+    >>> sizes = np.zeros((3, 1), dtype=np.float32)
+    >>> table = Table(sizes, colours, cardinalities=(3,), names=("size", "colour"))
+    >>> table[:2].n_columns
+    2
     """
 
     numeric: np.ndarray

@@ -28,6 +28,14 @@ class Views:
     ------
     UsboostError
         If there is no view, or their numbers of rows differ.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from usboost import Table, Views
+    >>> views = Views(sound=Table.from_numeric(np.zeros((9, 40))), age=Table.from_numeric(np.zeros((9, 1))))
+    >>> views[np.arange(9) % 3 == 0]
+    Views(sound, age; 3 rows)
     """
 
     def __init__(self, views: Mapping[str, View] | None = None, **named: View) -> None:

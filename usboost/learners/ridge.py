@@ -118,6 +118,16 @@ class RidgeLearner(BaseEstimator):
         a smaller one.
     reads : tuple of view names, optional
         The tables that it reads side by side; by default the view with the learner's own name.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from usboost import RidgeLearner, Table, TreeLearner, TwoWeakLearnerClassifier, Views
+    >>> X, y = load_iris(return_X_y=True)
+    >>> views = Views(U=Table.from_numeric(X[:, :2]), S=Table.from_numeric(X[:, 2:]))
+    >>> learners = {"U": RidgeLearner(alpha=10.0), "S": TreeLearner(max_depth=2)}
+    >>> TwoWeakLearnerClassifier(learners, n_rounds=20).fit(views, y).score(views, y) > 0.8
+    True
     """
 
     kind: ClassVar[str] = "ridge"

@@ -204,6 +204,16 @@ class LightGBMBaseline(_LightGBM, ViewsClassifier):
     history_ : list of dicts, one a stage, with validation data "risk_val", the log-loss in nats
     best_round_, n_estimators_ : int, the stages kept
     feature_importances_, feature_names_ : of all columns, as ``<view>__<column>`` with several views
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from usboost import LightGBMBaseline, Table, Views
+    >>> X, y = load_iris(return_X_y=True)
+    >>> views = Views(U=Table.from_numeric(X[:, :2]), S=Table.from_numeric(X[:, 2:]))
+    >>> model = LightGBMBaseline(views=("U", "S"), n_trees=30).fit(views, y)
+    >>> model.predict_proba(views[:2]).shape
+    (2, 3)
     """
 
     def __init__(
@@ -272,6 +282,16 @@ class LightGBMBaselineRegressor(_LightGBM, ViewsRegressor):
     gbm_ : GradientBoostedTrees, of standardised targets
     history_ : list of dicts, one a stage, with validation data "risk_val", the loss as LightGBM reports it
     best_round_, n_estimators_, feature_importances_, feature_names_ : as of `LightGBMBaseline`
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from usboost import LightGBMBaselineRegressor, Table, Views
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> views = Views(U=Table.from_numeric(X[:, :5]), S=Table.from_numeric(X[:, 5:]))
+    >>> model = LightGBMBaselineRegressor(views=("U", "S"), n_trees=30).fit(views, y)
+    >>> model.score(views, y) > 0.3
+    True
     """
 
     def __init__(

@@ -175,6 +175,18 @@ class BoostedFeatureNetworkClassifier(_OnBoostedFeatures, ViewsClassifier):
     network_ : fitted TwoBranchNetworkClassifier
     n_estimators_ : int, the GBM's stages
     feature_importances_, feature_names_ : of the structured view's columns, in the GBM
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from usboost import BoostedFeatureNetworkClassifier, BoostedFeatures, Table, Views
+    >>> X, y = load_iris(return_X_y=True)
+    >>> views = Views(U=Table.from_numeric(X[:, :2]), S=Table.from_numeric(X[:, 2:]))
+    >>> from usboost import TwoBranchNetworkClassifier
+    >>> network = TwoBranchNetworkClassifier(batch_size=16, n_epochs=20, device="cpu")
+    >>> model = BoostedFeatureNetworkClassifier(BoostedFeatures(n_trees=10), network).fit(views, y)
+    >>> model.score(views, y) > 0.8
+    True
     """
 
     holds: ClassVar[Mapping[str, Any]] = {
@@ -238,6 +250,18 @@ class BoostedFeatureNetworkRegressor(_OnBoostedFeatures, ViewsRegressor):
     network_ : fitted TwoBranchNetworkRegressor, of standardised targets
     history_ : as of `TwoBranchNetworkRegressor`
     n_estimators_, feature_importances_, feature_names_ : as of `BoostedFeatureNetworkClassifier`
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from usboost import BoostedFeatureNetworkRegressor, BoostedFeatures, Table, Views
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> views = Views(U=Table.from_numeric(X[:, :5]), S=Table.from_numeric(X[:, 5:]))
+    >>> from usboost import TwoBranchNetworkRegressor
+    >>> network = TwoBranchNetworkRegressor(batch_size=32, n_epochs=10, device="cpu")
+    >>> model = BoostedFeatureNetworkRegressor(BoostedFeatures(n_trees=10), network).fit(views, y)
+    >>> model.score(views, y) > 0.3
+    True
     """
 
     holds: ClassVar[Mapping[str, Any]] = {

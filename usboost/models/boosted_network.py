@@ -181,6 +181,15 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
     best_round_ : int
     n_estimators_ : int, the networks kept
     n_features_in_ : p; feature_names_in_ : its columns' names, if it was fitted to a DataFrame
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from usboost import BoostedNetworkClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = BoostedNetworkClassifier(n_rounds=2).fit(X, y)
+    >>> model.score(X, y) > 0.8, len(model.gammas_) == model.best_round_
+    (True, True)
     """
 
     def __init__(
@@ -311,6 +320,14 @@ class BoostedNetworkRegressor(RegressorMixin, _BoostedNetwork):
     ----------
     n_outputs_ : m
     flat_ : bool, whether y had the shape (n,)
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from usboost import BoostedNetworkRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> BoostedNetworkRegressor(n_rounds=2).fit(X, y).predict(X[:3]).shape
+    (3,)
     """
 
     def __init__(

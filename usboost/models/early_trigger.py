@@ -42,6 +42,16 @@ class EarlyTrigger(ClassifierMixin, BaseEstimator):
     ----------
     classifier_ : the fitted classifier
     classes_ : array of the K labels
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from usboost import EarlyTrigger
+    >>> digits = load_digits(n_class=3)
+    >>> trigger = EarlyTrigger(threshold=0.8).fit(digits.images, digits.target)
+    >>> answers, rows_read = trigger.decision_times(digits.images)
+    >>> bool((answers == digits.target).mean() > 0.8), bool(rows_read.mean() < 5)  # of eight rows
+    (True, True)
     """
 
     instead_of_a_file = "save its classifier_, and give the loaded one to `EarlyTrigger(…).use`"

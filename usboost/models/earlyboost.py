@@ -81,6 +81,16 @@ class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
     history_ : list of dicts, one a frame
         "alpha", "error", "r_<k>" (k counts ``classes_``; "r_0" when binary), "risk_train" (J(H^t)/n),
         "accuracy_train", with validation data "risk_val", "accuracy_val" and "f1_val", and seconds.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from usboost import EarlyBoostClassifier
+    >>> digits = load_digits(n_class=3)
+    >>> model = EarlyBoostClassifier().fit(digits.images, digits.target)  # eight rows, one a frame
+    >>> right = [sum(answers == digits.target) for answers in model.staged_predict(digits.images)]
+    >>> len(right), bool(right[7] > right[0])
+    (8, True)
     """
 
     holds: ClassVar[Mapping[str, Any]] = {

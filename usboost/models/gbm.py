@@ -152,6 +152,16 @@ class BoostedFeatures(BaseEstimator):
     Attributes
     ----------
     gbm_ : GradientBoostedTrees
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from usboost import BoostedFeatures, Table, Views
+    >>> X, y = load_iris(return_X_y=True)
+    >>> views = Views(U=Table.from_numeric(X[:, :2]), S=Table.from_numeric(X[:, 2:]))
+    >>> features = BoostedFeatures(n_trees=4).fit(views["S"], y)
+    >>> features.transform(views["S"]).shape  # a leaf value of each of 4 stages for each of 3 classes
+    (150, 12)
     """
 
     space: ClassVar[Space] = {

@@ -40,6 +40,17 @@ def save(model: Any, folder: Path | str) -> None:
     ------
     UsboostError
         If the model, or a part of it, has no file form; the message names it.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from usboost import LightGBMBaseline, Table, Views, load, save
+    >>> X, y = load_iris(return_X_y=True)
+    >>> views = Views(U=Table.from_numeric(X[:, :2]), S=Table.from_numeric(X[:, 2:]))
+    >>> model = LightGBMBaseline(n_trees=5).fit(views, y)
+    >>> save(model, "model")
+    >>> bool((load("model").predict(views) == model.predict(views)).all())
+    True
     """
     model = model._kept() if hasattr(model, "_kept") else model
     _check_known(type(model))
@@ -73,6 +84,16 @@ def load(folder: Path | str) -> Any:
     UsboostError
         If a file is missing, cut short or changed, names a class or format that is not known, or holds
         what no model can hold.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from usboost import LightGBMBaseline, Table, Views, load, save
+    >>> X, y = load_iris(return_X_y=True)
+    >>> views = Views(S=Table.from_numeric(X))
+    >>> save(LightGBMBaseline(views=("S",), n_trees=5).fit(views, y), "model")
+    >>> load("model").predict(views[:2])
+    array([0, 0])
     """
     folder = Path(folder)
     path = folder / "model.json"

@@ -63,6 +63,17 @@ class PredictionIntervals(ViewsRegressor):
     n_calibration_ : int, the samples set aside
     history_, best_round_ : of the regressor
     target_centre_, target_scale_ : 0 and 1; each fit has its own
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from usboost import PredictionIntervals, RidgeBaseline, Table, Views
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> views = Views(U=Table.from_numeric(X[:, :5]), S=Table.from_numeric(X[:, 5:]))
+    >>> model = PredictionIntervals(RidgeBaseline(views=("U", "S")), method="residuals", level=0.8)
+    >>> lower, upper = model.fit(views, y).predict_interval(views)
+    >>> bool((lower < upper).all())
+    True
     """
 
     holds: ClassVar[Mapping[str, Any]] = {"regressor": MODELS}

@@ -49,6 +49,15 @@ class RidgeBaseline(LinearOnViews, ViewsRegressor):
     history_ : one dict: "penalty", "risk_train", the leave-one-out mean squared error of standardised
         targets (of related rows, that of the rows left out), and with validation data "risk_val"
     best_round_, n_estimators_ : 1
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from usboost import RidgeBaseline, Table, Views
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> views = Views(U=Table.from_numeric(X[:, :5]), S=Table.from_numeric(X[:, 5:]))
+    >>> RidgeBaseline(views=("U", "S")).fit(views, y).score(views, y) > 0.3
+    True
     """
 
     def __init__(

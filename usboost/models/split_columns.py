@@ -119,6 +119,16 @@ class SplitColumns(ClassifierMixin, _SplitColumns):
     classes_ : array of the M labels
     n_features_in_ : p
     feature_names_in_ : str (p,), where X had names
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.model_selection import cross_val_score
+    >>> from usboost import LightGBMBaseline, SplitColumns
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = SplitColumns(LightGBMBaseline(views=("U", "S"), n_trees=20), views={"U": [0, 1], "S": [2, 3]})
+    >>> len(cross_val_score(model, X, y, cv=3))
+    3
     """
 
     _role = "classifier"
@@ -188,6 +198,14 @@ class SplitColumnsRegressor(RegressorMixin, _SplitColumns):
     ----------
     regressor_ : the fitted clone
     positions_, n_features_in_, feature_names_in_ : as of `SplitColumns`
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from usboost import RidgeBaseline, SplitColumnsRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> SplitColumnsRegressor(RidgeBaseline(views=("U", "S"))).fit(X, y).score(X, y) > 0.3
+    True
     """
 
     _role = "regressor"

@@ -51,6 +51,16 @@ class TwoBranchNetworkClassifier(TwoBranches, ViewsClassifier):
     best_round_ : int, an epoch
     network_ : FittedTwoBranch of the best epoch
     n_estimators_ : 1, one network
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from usboost import Table, TwoBranchNetworkClassifier, Views
+    >>> X, y = load_iris(return_X_y=True)
+    >>> views = Views(U=Table.from_numeric(X[:, :2]), S=Table.from_numeric(X[:, 2:]))
+    >>> model = TwoBranchNetworkClassifier(views=("U", "S"), batch_size=16, n_epochs=20, device="cpu")
+    >>> model.fit(views, y).score(views, y) > 0.8
+    True
     """
 
     def __init__(
@@ -131,6 +141,16 @@ class TwoBranchNetworkRegressor(TwoBranches, ViewsRegressor):
     history_ : list of dicts, one an epoch
         Risks are mean squared errors of standardised targets; "rmse_val" and "mae_val" are in the units of y.
     best_round_, network_, n_estimators_ : as of `TwoBranchNetworkClassifier`
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from usboost import Table, TwoBranchNetworkRegressor, Views
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> views = Views(U=Table.from_numeric(X[:, :5]), S=Table.from_numeric(X[:, 5:]))
+    >>> model = TwoBranchNetworkRegressor(views=("U", "S"), batch_size=32, n_epochs=20, device="cpu")
+    >>> model.fit(views, y).score(views, y) > 0.3
+    True
     """
 
     def __init__(

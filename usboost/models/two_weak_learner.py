@@ -98,6 +98,16 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
     left_out_ : the optional views that did not help, and are not read
     columns_ : dict of learner's name to its columns' names, of the learners that grow trees
     reading_ : what the learners read of views
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from usboost import Table, TwoWeakLearnerClassifier, Views
+    >>> X, y = load_iris(return_X_y=True)
+    >>> views = Views(U=Table.from_numeric(X[:, :2]), S=Table.from_numeric(X[:, 2:]))
+    >>> model = TwoWeakLearnerClassifier(n_rounds=20).fit(views, y)  # a network on U, a tree on S
+    >>> model.score(views, y) > 0.8, sorted(model.stages_[0].steps)
+    (True, ['S', 'U'])
     """
 
     holds: ClassVar[Mapping[str, Any]] = {**BoostedWeakLearners.holds, "start": ("LinearBaseline",)}

@@ -87,6 +87,16 @@ class TwoWeakLearnerRegressor(BoostedWeakLearners, ViewsRegressor):
     best_round_, n_estimators_ : int, the rounds kept
     feature_importances_, feature_names_, columns_, reading_, start_, left_out_
         As of `TwoWeakLearnerClassifier`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from usboost import Table, TwoWeakLearnerRegressor, Views
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> views = Views(U=Table.from_numeric(X[:, :5]), S=Table.from_numeric(X[:, 5:]))
+    >>> model = TwoWeakLearnerRegressor(loss="huber", n_rounds=30, shrinkage=0.3).fit(views, y)
+    >>> model.score(views, y) > 0.3
+    True
     """
 
     holds: ClassVar[Mapping[str, Any]] = {**BoostedWeakLearners.holds, "start": ("RidgeBaseline",)}

@@ -292,6 +292,15 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
     bundle_ : the fitted `Bundle`
     scores_ : of the rows for early stopping, hence optimistic
     best_round_ ; pictures_help_ ; feature_names_in_ ; n_features_in_
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from usboost import MultimodalClassifier
+    >>> table, y = load_iris(as_frame=True, return_X_y=True)
+    >>> model = MultimodalClassifier(model="logistic").fit(table, y)  # images="photo": a column of pictures
+    >>> list(model.predict_frame(table.head(2)))
+    ['label', 'p_0', 'p_1', 'p_2']
     """
 
     task = "classification"
@@ -411,6 +420,15 @@ class MultimodalRegressor(RegressorMixin, _Multimodal):
     ----------
     bundle_, scores_, best_round_, pictures_help_, feature_names_in_, n_features_in_
         As of `MultimodalClassifier`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from usboost import MultimodalRegressor
+    >>> table, y = load_diabetes(as_frame=True, return_X_y=True)
+    >>> model = MultimodalRegressor(model="ridge").fit(table, y)
+    >>> list(model.predict_frame(table.head(2)))
+    ['prediction', 'low', 'high']
     """
 
     task = "regression"

@@ -56,6 +56,19 @@ class Backbone(BaseEstimator):
         keeps none.
     random : bool
         Let a backbone with random weights be frozen: its embeddings say little of a picture.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from usboost import Backbone, Images, NetworkLearner, TwoWeakLearnerClassifier, Views
+    >>> pixels = np.random.default_rng(0).integers(0, 99, (40, 1, 8, 8)).astype(np.uint8)
+    >>> pixels[::2] += 100  # every second picture is brighter
+    >>> cnn = Backbone("small_cnn", pretrained=False, finetune="all")
+    >>> learners = {"photo": NetworkLearner((8,), batch_size=8, epochs=4, backbone=cnn, device="cpu")}
+    >>> model = TwoWeakLearnerClassifier(learners, n_rounds=3, validation_fraction=0)
+    >>> views, y = Views(photo=Images(pixels)), np.arange(40) % 2
+    >>> bool((model.fit(views, y).predict(views) == y).all())
+    True
     """
 
     def __init__(

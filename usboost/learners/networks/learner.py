@@ -145,6 +145,16 @@ class NetworkLearner(BaseEstimator):
         round's.
     reads : tuple of view names, optional
         The views that it reads, several as tables side by side; by default the one with its own name.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from usboost import NetworkLearner, Table, TwoWeakLearnerClassifier, Views
+    >>> X, y = load_iris(return_X_y=True)
+    >>> views = Views(U=Table.from_numeric(X[:, :2]), S=Table.from_numeric(X[:, 2:]))
+    >>> learners = {"both": NetworkLearner((16,), batch_size=16, epochs=4, reads=("U", "S"), device="cpu")}
+    >>> TwoWeakLearnerClassifier(learners, n_rounds=20).fit(views, y).score(views, y) > 0.8
+    True
     """
 
     kind: ClassVar[str] = "network"

@@ -47,6 +47,16 @@ class TreeLearner(BaseEstimator):
     num_threads : int
         One by default: at these sizes the tree then costs milliseconds and leaves the other cores
         to the network that trains beside it.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from usboost import Table, TreeLearner, TwoWeakLearnerClassifier, Views
+    >>> X, y = load_iris(return_X_y=True)
+    >>> views = Views(U=Table.from_numeric(X[:, :2]), S=Table.from_numeric(X[:, 2:]))
+    >>> model = TwoWeakLearnerClassifier({"S": TreeLearner(max_depth=2)}, n_rounds=20).fit(views, y)
+    >>> model.score(views, y) > 0.8, len(model.feature_importances_)
+    (True, 2)
     """
 
     kind: ClassVar[str] = "tree"

@@ -1,0 +1,35 @@
+"""A table with pictures: a DataFrame in, classes and probabilities out.
+
+The table is a generated one, of machine parts photographed on white. Its columns are numbers and categories
+with gaps, and paths of pictures, which a network trained on ImageNet reads.
+"""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from usboost import MultimodalClassifier
+from usboost.datasets.custom.demo import write_demo
+
+with tempfile.TemporaryDirectory() as name:
+    folder = Path(name)
+    write_demo(folder, rows_train=120, rows_test=30, seed=0)
+    table = pd.read_csv(folder / "table.csv")
+    print(table.head(3).to_string(index=False))
+
+    train, test = table[table["split"] != "test"], table[table["split"] == "test"]
+    X, X_test = (part.drop(columns=["batch", "split"]) for part in (train, test))
+
+    model = MultimodalClassifier(images="picture", images_root=folder, size=64).fit(X, train["batch"])
+    without = MultimodalClassifier(drop="picture").fit(X, train["batch"])
+    for what, each in (("with pictures", model), ("without", without)):
+        print(f"accuracy {what}: {np.mean(each.predict(X_test) == test['batch']):.2f}")
+
+    incomplete = X_test.head(2).assign(picture=None, colour="never seen")  # no error: as a gap in training
+    print(model.predict_frame(incomplete).round(2).to_string(index=False))
+
+    model.save(folder / "model")  # what `usboost predict` reads, too
+    again = MultimodalClassifier.load(folder / "model", images_root=folder)
+    print("read back, it predicts the same:", again.predict_frame(X_test).equals(model.predict_frame(X_test)))
