@@ -236,10 +236,6 @@ def fit(
             left_out = getattr(fitted.bundle.model, "left_out_", ())
             what = "are not read: they do not help on rows that were not fitted to"
             note(f"the pictures {what if left_out else 'do not help on the validation rows'}")
-        if fitted.losses is not None:
-            found = ", ".join(f"{name} {loss:.4f}" for name, loss in fitted.losses.items())
-            loss = "log-loss" if own.classes else "RMSE"
-            say(f"{loss} of the validation rows: {found}; {fitted.bundle.card.model} is kept")
         train, held = fitted.rows
         metrics = METRICS_OF[own.task]
         scores = ", ".join(f"{metric_name(key)} {fitted.scores[key]:.4f}" for key in metrics)

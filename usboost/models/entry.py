@@ -58,7 +58,6 @@ KINDS = {
     "forest": Kind("a random forest", ("views",), pictures="components", **_EXTERNAL),
     "prior": Kind("the same answer for every row", pictures=None, **_EXTERNAL),
     "ensemble": Kind("an ensemble", ("members", "folds", "optional"), pictures="embeddings"),
-    "choice": Kind("the best of several models", ("candidates",)),
     "boosted_network": Kind("boosted neural networks", views=False),
     "earlyboost": Kind("an early classifier of sequences", views=False),
 }

@@ -226,10 +226,6 @@ class ViewsEstimator(BaseEstimator):
         """The learners whose fits a checkpoint holds, by name."""
         return {}
 
-    def _kept(self) -> ViewsEstimator:
-        """The fitted model that files hold."""
-        return self
-
     def _set_aside(
         self, samples: Samples, validation: tuple[Any, ...] | None
     ) -> tuple[Samples, Samples | None]:

@@ -41,7 +41,6 @@ def save(model: Any, folder: Path | str) -> None:
     UsboostError
         If the model, or a part of it, has no file form; the message names it.
     """
-    model = model._kept() if hasattr(model, "_kept") else model
     _check_known(type(model))
     for name, learner in model._weak_learners().items():
         check_writable(name, learner)

@@ -243,13 +243,6 @@ _ENTRIES = (
         compared=True,
     ),
     Entry(
-        "chosen",
-        "Chosen",
-        "the best on the validation rows: trees on a linear model, ridge regression, or a network's head",
-        "choice",
-        changes={"candidates": ("linear_trees", "2wl_ridge", "baseline")},
-    ),
-    Entry(
         "best",
         "Best",
         "several models fitted to folds, their predictions weighted by what they tell of unseen rows",

@@ -19,7 +19,6 @@ from usboost.evaluation.floor import floor_of, floored
 from usboost.evaluation.metrics import best_threshold, row_losses
 from usboost.evaluation.task import TASKS, Task
 from usboost.evaluation.weighted import error_of_mean, mean, worth
-from usboost.models.chosen import ChosenClassifier, ChosenRegressor
 from usboost.models.ensemble_base import Ensemble
 from usboost.models.inner_fits import Asked
 from usboost.models.weights import ClassWeight, class_factors, fit_weighted
@@ -60,8 +59,6 @@ class Fitted:
     best_round : the round, epoch or fit kept; seconds : of the fit.
     pictures_help : whether the validation rows are predicted better with their own pictures than with each
         other's, by more than the standard error; None of a table without pictures.
-    losses : log-loss, or RMSE, of the validation rows of each model that was chosen among, if there were
-        several.
     first : what the fit that did not see the validation rows has said of them.
     again : whether the bundle's model is another fit, to all of these rows.
     """
@@ -73,7 +70,6 @@ class Fitted:
     seconds: float
     first: First
     pictures_help: bool | None = None
-    losses: dict[str, float] | None = None
     again: bool = False
 
 
@@ -165,9 +161,7 @@ def fit_built(
         answers["floor"] = floor_of(table.labels[train])
         predicted = floored(predicted, answers["floor"])
         answers["margin"] = list(margin_of(labels - predicted, weights))
-    scores, losses = task.score(labels, predicted, weights), None
-    if isinstance(model, (ChosenClassifier, ChosenRegressor)):
-        model, name, losses = model.chosen_, model.chosen_name_, model.losses_
+    scores = task.score(labels, predicted, weights)
     # of the fit that was scored, also where another to all rows is saved
     answers["history"] = history_of(model)
     first = First(model, held_views, labels, predicted)
@@ -200,7 +194,6 @@ def fit_built(
         seconds,
         first,
         helps,
-        losses,
         again is not None,
     )
 
