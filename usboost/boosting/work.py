@@ -119,7 +119,7 @@ class RoundWork:
         if target.metric is not None and not trainer.takes_metric:
             raise UsboostError(
                 f"learner {name!r} cannot be fitted in the metric of target 'newton' with three or more "
-                "classes; use target 'gradient', or a network, a ridge or a tree (engine 'lightgbm')"
+                "classes; use target 'gradient', or a network or a tree (engine 'lightgbm')"
             )
         with self.clock(f"fit_{name}"):
             fitted = trainer.fit(target, seed=self.draws.seeds[name], start=start)
