@@ -252,7 +252,6 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
         return self
 
     def _fit(self, views: Views, codes: np.ndarray, context: FitContext) -> None:
-        self.__dict__.pop("n_outputs_", None)  # an earlier fit's
         self.n_outputs_ = self._loss().n_outputs
         n_classes = len(self.classes_)
         unit = np.eye(n_classes)
@@ -267,11 +266,6 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
             held_out = context.validation[0], unit[context.validation[1]]
         watch = context.watch("f1_val", self.patience)
         self._boost(views, unit[codes], held_out, evaluate, watch, context)
-
-    def _read(self, document: Mapping[str, Any], folder: Path) -> None:
-        if not hasattr(self, "n_outputs_"):  # files from before they were one for each class
-            self.n_outputs_ = len(self.classes_) - (self.loss != "squared")
-        super()._read(document, folder)
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Scores, float64: (n, M), or (n,) with the margin of class 1 when M = 2."""
