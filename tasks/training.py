@@ -23,10 +23,10 @@ from usboost.boosting.checkpoint import Checkpoint
 from usboost.data.views import Views
 from usboost.datasets.prepared import store
 from usboost.datasets.prepared.card import is_own
+from usboost.evaluation.intervals import margin_of
 from usboost.models.bfv_network import BFV
 from usboost.models.earlyboost import EarlyBoostClassifier
 from usboost.models.gbm_files import load_gbm
-from usboost.multimodal.fit_built import margin_of
 from usboost.multimodal.prepared import bundle_of, example_of
 
 SPLITS = ("train", "val", "test")

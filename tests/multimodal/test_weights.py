@@ -15,13 +15,13 @@ from usboost.cli.app import app
 from usboost.datasets.custom.source import FrameRows
 from usboost.datasets.custom.table import read_own
 from usboost.errors import UsboostError
+from usboost.evaluation.intervals import margin_of
 from usboost.evaluation.metrics import accuracy, score
 from usboost.models.weights import balanced
 from usboost.multimodal.compare import compare
 from usboost.multimodal.compare import folds_of as folds
 from usboost.multimodal.estimator import MultimodalClassifier, MultimodalRegressor
 from usboost.multimodal.fit import fit
-from usboost.multimodal.fit_built import margin_of
 from usboost.multimodal.models import build
 from usboost.multimodal.splits import hold_out
 from usboost.multimodal.table_rows import rows_of
