@@ -24,7 +24,6 @@ from usboost.boosting.loop import StagewiseLoop, advance, ensemble_scores, fit_e
 from usboost.boosting.rounds import Scores, Stage
 from usboost.boosting.steps import ClosedForm, Newton
 from usboost.boosting.targets import NewtonTarget
-from usboost.boosting.weighted import run_weighted
 from usboost.data.plain import VIEW, as_table, as_targets
 from usboost.data.table import Table
 from usboost.data.views import Views
@@ -101,7 +100,7 @@ class _BoostedNetwork(StagewiseModel, BaseEstimator, ABC):
             callbacks=watch.callbacks,
             checkpoint=context.checkpoint,
         )
-        stages = run_weighted(loop, views, y, validation, (), weights, held_weights)
+        stages = loop.run(views, y, validation, (), weights, held_weights)
         self.history_, self.best_round_ = watch.history, watch.best_round
         self.stages_ = stages[: self.best_round_]
 

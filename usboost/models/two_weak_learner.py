@@ -191,7 +191,7 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
                 "accuracy": accuracy(held_codes, predicted, context.held_weights),
             }
 
-        target = target_rule(self.target, self.n_inner, self.trim)
+        target = target_rule(self.target, self.n_inner)
         self._boost(loss, target, views, loss.labels(codes), held_out, context, start, evaluate)
 
     def _of_f(self, f: np.ndarray) -> np.ndarray:
