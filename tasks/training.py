@@ -23,7 +23,7 @@ from usboost.boosting.checkpoint import Checkpoint
 from usboost.data.views import Views
 from usboost.datasets.prepared import store
 from usboost.datasets.prepared.card import is_own
-from usboost.evaluation.conformal import margin_of
+from usboost.evaluation.intervals import margin_of
 from usboost.models.bfv_network import BFV
 from usboost.models.earlyboost import EarlyBoostClassifier
 from usboost.models.gbm_files import load_gbm

@@ -23,7 +23,7 @@ TABLES = {
     "products": ("fashion_products/products.parquet", "gender", ("id",)),
 }
 
-MAIN = ("chosen", "linear_trees", "2wl_ridge", "crossed", "2wl_logistic", "lgbm", "logistic", "lgbm_s")
+MAIN = ("linear_trees", "2wl_ridge", "crossed", "2wl_logistic", "lgbm", "logistic", "lgbm_s")
 LINEAR = ("linear_trees", "logistic")
 
 

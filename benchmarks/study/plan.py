@@ -62,6 +62,30 @@ EMBEDDED = PICTURES | {
 }
 EMBEDDING_SEED = 100
 
+# Another model with one change, there to measure that change alone: `models` of every part's params.yaml.
+VARIANTS: dict[str, dict[str, Any]] = {
+    "2wl_shrunk": {"like": "2wl", "step": "newton", "shrinkage": 0.3},
+    "2wl_held_out": {"like": "2wl", "step": "newton", "step_fraction": 0.2},
+    # the network is fitted to the tree's residual, so the tree is the first learner
+    "2wl_tree_first": {
+        "like": "1wl_s",
+        "learners": {"U": {"kind": "network"}},
+        "step": "newton",
+        "sequential": True,
+    },
+    "2wl_warm": {"like": "2wl", "learners": {"U": {"start": "warm"}}, "step": "newton"},
+    "2wl_bayes": {"like": "2wl", "step": "bayes"},
+    "bfv_dnn_oof": {"like": "bfv_dnn", "features": "out_of_fold"},
+}
+TITLES = {
+    "2wl_shrunk": "2WL, shrinkage 0.3",
+    "2wl_held_out": "2WL, steps on held-out rows",
+    "2wl_tree_first": "2WL, tree first",
+    "2wl_warm": "2WL, warm networks",
+    "2wl_bayes": "2WL, Bayesian steps",
+    "bfv_dnn_oof": "BFV+DNN, out of fold",
+}
+
 
 @dataclass(frozen=True)
 class Fits:

@@ -22,7 +22,7 @@ import pandas as pd
 
 from benchmarks.speed.bench import between_marks
 from benchmarks.study import rows as results_rows
-from benchmarks.study.plan import EMBEDDING_SEED, HEADLINES, PAIRS, PLAN, cells
+from benchmarks.study.plan import EMBEDDING_SEED, HEADLINES, PAIRS, PLAN, TITLES, VARIANTS, cells
 from benchmarks.study.rows import interval
 from flows.local import runtime, workspace
 from tasks import models, settings
@@ -62,7 +62,12 @@ def run(folder: Path, only: str | None = None) -> None:
             datasets=part.datasets,
             rounds=part.rounds,
             seeds=most,
-            changes={**part.changes, "fits.runner": "processes", "fits.workers": os.cpu_count()},
+            changes={
+                **part.changes,
+                "models": VARIANTS,
+                "fits.runner": "processes",
+                "fits.workers": os.cpu_count(),
+            },
         )
         environment = os.environ | {"PYTHONPATH": str(workspace.ROOT)}
 
@@ -107,7 +112,7 @@ def read(folder: Path) -> pd.DataFrame:
             kept |= {"dataset": cell.dataset, "experiment": cell.experiment}
             kept |= {"mlflow_run": record["made"]["mlflow_run"]}
             yield {**kept, "model": cell.model + cell.suffix, **record["scores"]["test"]}
-            if (part := zoo.find(cell.model).part) and record.get("gbm"):
+            if cell.model not in VARIANTS and (part := zoo.find(cell.model).part) and record.get("gbm"):
                 yield {**kept, "model": part[0], **record["gbm"]["test"]}
 
     return pd.DataFrame(rows())
@@ -116,7 +121,8 @@ def read(folder: Path) -> pd.DataFrame:
 def named(model: str) -> str:
     """The model's name in a table."""
     plain, _, more = model.partition("@")
-    return f"{zoo.title(plain)} (embeddings)" if more else zoo.title(plain)
+    title = TITLES.get(plain) or zoo.title(plain)
+    return f"{title} (embeddings)" if more else title
 
 
 def is_part(model: str) -> bool:
@@ -232,7 +238,8 @@ def figure(frame: pd.DataFrame, path: Path, datasets: Sequence[str], score: str)
             edge = np.inf if metric == score else own[metric].quantile(0.9) * 1.05
             for height, model in enumerate(order):
                 values = own[own["model"] == model][metric]
-                external = zoo.find(model.partition("@")[0]).external
+                plain = model.partition("@")[0]
+                external = plain not in VARIANTS and zoo.find(plain).external
                 style = {"color": EXTERNAL if external else OURS}
                 near, far = values[values <= edge], values[values > edge]
                 ax.plot(near, np.full(len(near), height), "o", alpha=0.45, markersize=5, **style)

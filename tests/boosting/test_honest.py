@@ -17,6 +17,7 @@ from usboost.boosting.steps import Newton
 from usboost.boosting.targets import Gradient
 from usboost.data.table import Table
 from usboost.data.views import Views
+from usboost.errors import UsboostError
 from usboost.learners.base import Target
 from usboost.learners.ridge import RidgeLearner
 from usboost.learners.trees.learner import TreeLearner
@@ -24,9 +25,9 @@ from usboost.losses.codeword import CodewordExponential
 from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
 
 
-def wide(n: int = 150, p: int = 120, seed: int = 0) -> tuple[Views, np.ndarray]:
+def wide(n: int = 150, p: int = 120, seed: int = 0, classes: int = 3) -> tuple[Views, np.ndarray]:
     """A table with the label in it, and a wide view of noise."""
-    views, y = make_views(3, n=n, seed=seed)
+    views, y = make_views(classes, n=n, seed=seed)
     noise = np.random.default_rng(seed + 100).normal(size=(n, p)).astype(np.float32)
     return Views(U=Table.from_numeric(noise), S=views["S"]), y
 
@@ -67,14 +68,21 @@ def test_a_learner_that_follows_noise_gets_no_step() -> None:
 @pytest.mark.parametrize("target", ["gradient", "newton"])
 @pytest.mark.parametrize("loss", ["exponential", "cross_entropy"])
 def test_noise_alone_leaves_the_scores_where_they_are(target: str, loss: str) -> None:
-    views, y = wide(200, 300)
+    classes = 3 if target == "gradient" else 2
+    views, y = wide(200, 300, classes=classes)
     settings: dict[str, Any] = {"n_rounds": 6, "patience": None, "validation_fraction": 0}
     model = TwoWeakLearnerClassifier({"U": RidgeLearner()}, target, loss=loss, **settings).fit(views, y)
     risks = [row["risk_train"] for row in model.history_]
-    before = model._loss().risk(np.zeros((200, 3)), model._loss().labels(y))
+    before = model._loss().risk(np.zeros((200, model._loss().n_outputs)), model._loss().labels(y))
     assert all(0.98 * before < risk < 1.001 * before for risk in risks)
     other = wide(200, 300, seed=3)[0]
-    assert np.abs(model.predict_proba(other) - 1 / 3).max() < 0.05
+    assert np.abs(model.predict_proba(other) - 1 / classes).max() < 0.05
+
+
+def test_it_takes_no_metric_of_three_classes() -> None:
+    views, y = wide(60, 5)
+    with pytest.raises(UsboostError, match=r"'U' cannot be fitted in the metric .* use target 'gradient'"):
+        TwoWeakLearnerClassifier({"U": RidgeLearner()}, "newton", n_rounds=1).fit(views, y)
 
 
 def test_a_view_of_noise_does_not_hurt() -> None:
@@ -117,7 +125,7 @@ def test_it_resumes_bit_for_bit_whenever_it_is_killed(
     tmp_path: Path, settings: dict[str, Any], written: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Checkpoint, "state_is_due", lambda self: written)
-    views, y = wide(200, 20)
+    views, y = wide(200, 20, classes=2 if "target" in settings else 3)
     views = views.with_view("U", views["U"].beside(views["S"]))
     whole = outcome(model(**settings).fit(views, y), views)
     for index in (2, 4):

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from tests.conftest import make_views
+from usboost.boosting.loop import StagewiseLoop
+from usboost.boosting.steps import Newton
 from usboost.boosting.targets import (
     Gradient,
     NewtonDirection,
@@ -13,6 +15,7 @@ from usboost.boosting.targets import (
     SecondOrder,
     WeightedSigns,
     target_rule,
+    trimmed,
 )
 from usboost.errors import UsboostError
 from usboost.learners.base import Target
@@ -139,7 +142,7 @@ def test_trimming_leaves_out_the_lightest():
     y = rng.integers(0, 2, 400)
     f = rng.normal(size=(400, 1))
     (plain,) = target_rule("newton").targets(loss, f, y, 1)(np.ones(1))
-    (target,) = target_rule("newton", trim=0.1).targets(loss, f, y, 1)(np.ones(1))
+    target = trimmed(plain, 0.1)
     np.testing.assert_array_equal(target.weights, plain.weights)
     for weights, out, fitted in zip(target.weights.T, target.left_out.T, target.fit_weights.T):
         mass = weights[out].sum() / weights.sum()
@@ -151,7 +154,8 @@ def test_trimming_leaves_out_the_lightest():
 def test_trimming_in_a_metric_goes_by_its_trace():
     rng = np.random.default_rng(0)
     loss, y, f = CodewordExponential.unit(3), rng.integers(0, 3, 400), rng.normal(size=(400, 3))
-    (target,) = target_rule("newton", trim=0.1).targets(loss, f, y, 1)(np.ones(1))
+    (plain,) = target_rule("newton").targets(loss, f, y, 1)(np.ones(1))
+    target = trimmed(plain, 0.1)
     held = np.trace(target.metric, axis1=1, axis2=2)
     out = target.left_out
     assert 0 < held[out].sum() / held.sum() <= 0.1 < (held[out].sum() + held[~out].min()) / held.sum()
@@ -160,10 +164,12 @@ def test_trimming_in_a_metric_goes_by_its_trace():
 
 def test_trimming_needs_weights_and_a_share():
     loss, y = CodewordExponential.simplex(2), np.array([0, 1])
+    (target,) = target_rule("gradient").targets(loss, np.zeros((2, 1)), y, 1)(np.ones(1))
     with pytest.raises(UsboostError, match="carry weights"):
-        target_rule("gradient", trim=0.1).targets(loss, np.zeros((2, 1)), y, 1)(np.ones(1))
-    with pytest.raises(UsboostError, match="share of the weight"):
-        target_rule("newton", trim=1.0)
+        trimmed(target, 0.1)
+    for trim in (1.0, -0.1):
+        with pytest.raises(UsboostError, match="share of the weight"):
+            StagewiseLoop(loss, {}, Gradient(), Newton(), 1, trim=trim)
 
 
 @pytest.mark.parametrize("engine", ["lightgbm", "sklearn"])

@@ -26,7 +26,6 @@ from usboost.learners.trees.learner import TreeLearner
 from usboost.models import builders
 from usboost.models.baselines import LightGBMBaselineRegressor
 from usboost.models.bfv_network import BoostedFeatureNetworkRegressor
-from usboost.models.chosen import ChosenRegressor
 from usboost.models.gbm import BoostedFeatures
 from usboost.models.persistence import load, save
 from usboost.models.refit import for_all_rows
@@ -246,17 +245,6 @@ def test_quantile_models_leave_their_share_below() -> None:
             learners={"S": TreeLearner(min_samples_leaf=20)}, loss="quantile", quantile=level, patience=None
         ).fit(VIEWS, Y)
         assert np.mean(model.predict(VIEWS) >= Y) == pytest.approx(level, abs=0.05)
-
-
-def test_the_choice_is_the_lowest_validation_error(tmp_path: Path) -> None:
-    held = VIEWS[180:], Y[180:]
-    model = ChosenRegressor({"ridge": RidgeBaseline(), "trees": lgbm(n_trees=3)})
-    model.fit(VIEWS[:180], Y[:180], held)
-    assert model.chosen_name_ == min(model.losses_, key=model.losses_.get) == "ridge"
-    alone = RidgeBaseline().fit(VIEWS[:180], Y[:180])
-    assert model.losses_["ridge"] == pytest.approx(root_mean_squared_error(held[1], alone.predict(held[0])))
-    save(model, tmp_path / "model")
-    np.testing.assert_allclose(load(tmp_path / "model").predict(VIEWS), model.predict(VIEWS))
 
 
 def test_scikit_learn_can_cut_and_score_them() -> None:

@@ -15,7 +15,6 @@ from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models.baselines import LightGBMBaseline
-from usboost.models.chosen import ChosenClassifier
 from usboost.models.ensemble import EnsembleClassifier, EnsembleRegressor
 from usboost.models.forest import ForestBaseline
 from usboost.models.gbm import BoostedFeatures
@@ -62,7 +61,7 @@ LABELS = np.arange(N) % 3
 
 @pytest.mark.parametrize("key", ["groups", "times"])
 def test_an_ensembles_fits_and_the_fits_inside_them(noted, key):
-    inner = ChosenClassifier({"a": NotingClassifier(), "b": NotingClassifier()})
+    inner = EnsembleClassifier({"a": NotingClassifier()}, folds=2, whole=False)
     members = {"one": NotingClassifier(), "two": inner}
     model = EnsembleClassifier(members, folds=4).fit(ROWS, LABELS, **{key: GROUPS})
     assert len(noted) == 12 and model.n_estimators_ in (4, 8)
@@ -93,9 +92,14 @@ def test_rows_of_no_weight_and_the_model_that_is_fitted_once_more(noted):
 
 
 def test_samples_that_a_model_sets_aside(noted):
+    class SetsAside(PriorBaseline):
+        def _fit(self, views, codes, context):
+            held, _ = context.validation
+            noted.append([each["S"].numeric[:, 0].astype(int) for each in (views, held)])
+            super()._fit(views, codes, context)
+
     for times, groups in ((None, GROUPS), (GROUPS, None)):
-        model = ChosenClassifier({"a": NotingClassifier()}, validation_fraction=0.3)
-        model.fit(ROWS, LABELS, groups=groups, times=times)
+        SetsAside(validation_fraction=0.3).fit(ROWS, LABELS, groups=groups, times=times)
     (first, second) = noted
     assert not set(GROUPS[first[0]]) & set(GROUPS[first[1]])
     assert GROUPS[second[0]].max() < GROUPS[second[1]].min()

@@ -20,7 +20,6 @@ from usboost.learners.trees.learner import TreeLearner
 from usboost.models.baselines import LightGBMBaseline, LightGBMBaselineRegressor
 from usboost.models.bfv_network import BoostedFeatureNetworkClassifier, BoostedFeatureNetworkRegressor
 from usboost.models.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
-from usboost.models.chosen import ChosenClassifier, ChosenRegressor
 from usboost.models.earlyboost import EarlyBoostClassifier
 from usboost.models.forest import ForestBaseline, ForestBaselineRegressor
 from usboost.models.gbm import BoostedFeatures
@@ -83,7 +82,6 @@ NOT_EXACT: dict[str, Any] = {
     "bfv": BoostedFeatureNetworkClassifier(
         BoostedFeatures(5), TwoBranchNetworkClassifier(**BRANCHES), out_of_fold=True
     ),
-    "chosen": ChosenClassifier({"prior": PriorBaseline(), "linear": LinearBaseline()}),
 }
 NOT_EXACT_REGRESSORS: dict[str, Any] = {
     "lightgbm": LightGBMBaselineRegressor(n_trees=10, loss="absolute"),
@@ -92,7 +90,6 @@ NOT_EXACT_REGRESSORS: dict[str, Any] = {
         BoostedFeatures(5, engine="sklearn"), TwoBranchNetworkRegressor(**BRANCHES)
     ),
     "linear start": TwoWeakLearnerRegressor(START, start=RidgeBaseline(), n_rounds=4),
-    "chosen": ChosenRegressor({"prior": PriorBaselineRegressor(), "ridge": RidgeBaseline()}),
 }
 CASES = [(k, name, model) for k in (2, 3) for name, model in (EXACT | NOT_EXACT).items()]
 CASES += [(1, name, model) for name, model in (EXACT_REGRESSORS | NOT_EXACT_REGRESSORS).items()]

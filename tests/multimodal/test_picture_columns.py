@@ -1,4 +1,4 @@
-"""A bundle that reads several columns of pictures, of which any row may lack some; and earlier cards."""
+"""A bundle that reads several columns of pictures, of which any row may lack some."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import base64
 import io
 import json
 import re
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -140,19 +139,6 @@ def test_a_lacking_column_is_named(saved: Path, pairs: Path, tmp_path: Path) -> 
     pd.read_parquet(pairs).drop(columns="back").to_parquet(tmp_path / "t.parquet")
     done = run("predict", saved, tmp_path / "t.parquet", "--out", tmp_path / "p.parquet")
     assert done.exit_code == 1 and "lacks column 'back' that the model was fitted to" in done.stderr
-
-
-def test_an_earlier_card_names_one_column(model: Path, demo: Path, tmp_path: Path) -> None:
-    shutil.copytree(model, tmp_path / "earlier")
-    card = json.loads((model / "card.json").read_text())
-    card["images"] = {"view": "U", "column": "picture", "size": [32, 32], "channels": 3}
-    (tmp_path / "earlier/card.json").write_text(json.dumps(card))
-    assert bundle.load(tmp_path / "earlier").card == bundle.load(model).card
-    for folder in (model, tmp_path / "earlier"):
-        done = run("predict", folder, demo, "--out", tmp_path / f"{folder.name}.parquet")
-        assert done.exit_code == 0, done.output
-    now, then = (pd.read_parquet(tmp_path / f"{name}.parquet") for name in ("model", "earlier"))
-    pd.testing.assert_frame_equal(now, then)
 
 
 def test_its_report_shows_what_it_sees_and_where_it_looks(saved: Path, pairs: Path, tmp_path: Path) -> None:

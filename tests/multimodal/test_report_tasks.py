@@ -180,7 +180,7 @@ def test_the_history_is_short_and_holds_the_best_round():
     assert found["risk_train"] == [1 / k for k in found["round"]]
 
 
-def test_a_card_of_an_earlier_version_has_neither_prior_nor_history(model, demo, tmp_path):
+def test_a_card_may_have_neither_prior_nor_history(model, demo, tmp_path):
     loaded = bundle.load(model)
     assert len(loaded.card.history["round"]) == 4
     old = bundle.Bundle(loaded.model, loaded.card.model_copy(update={"prior": [], "history": {}}))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -19,7 +18,6 @@ from usboost.data.table import Table
 from usboost.datasets.custom.table import read_own
 from usboost.models import builders
 from usboost.models.baselines import LightGBMBaseline
-from usboost.models.chosen import ChosenClassifier
 from usboost.models.ensemble import EnsembleClassifier, EnsembleRegressor
 from usboost.models.forest import ForestBaselineRegressor
 from usboost.models.ridge_baseline import RidgeBaseline
@@ -208,16 +206,3 @@ def test_a_member_that_was_asked_to_stop_is_not_kept(tmp_path):
     found = EnsembleClassifier(members("classification"), folds=2, checkpoint=tmp_path).fit(x, y)
     whole = EnsembleClassifier(members("classification"), folds=2).fit(x, y)
     np.testing.assert_array_equal(found.predict_proba(x), whole.predict_proba(x))
-
-
-def test_candidates_go_on(tmp_path):
-    x, y = matrix()
-    y = (y > 0).astype(int)
-    candidates = dict(reversed(members("classification").items()))
-    settings = {"validation_fraction": 0.3, "random_state": 1}
-    with pytest.raises(Killed):
-        ChosenClassifier(candidates, checkpoint=tmp_path, callbacks=[KillAfter(3)], **settings).fit(x, y)
-    found = ChosenClassifier(candidates, checkpoint=tmp_path, **settings).fit(x, y)
-    whole = ChosenClassifier(candidates, **settings).fit(x, y)
-    assert json.dumps(found.losses_) == json.dumps(whole.losses_)
-    assert (tmp_path / "c0" / "round-000004.safetensors").exists()

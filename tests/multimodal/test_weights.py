@@ -15,7 +15,7 @@ from usboost.cli.app import app
 from usboost.datasets.custom.source import FrameRows
 from usboost.datasets.custom.table import read_own
 from usboost.errors import UsboostError
-from usboost.evaluation.conformal import margin_of
+from usboost.evaluation.intervals import margin_of
 from usboost.evaluation.metrics import accuracy, score
 from usboost.models.weights import balanced
 from usboost.multimodal.compare import compare

@@ -8,6 +8,7 @@ import yaml
 from sklearn.base import clone
 
 from tasks import models, settings
+from tasks.settings import Model
 from usboost.errors import UsboostError
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models import zoo
@@ -129,7 +130,8 @@ def test_rounds_of_the_profile_cap_the_papers():
 
 
 def test_variants_of_boosted_features():
-    assert models.build("bfv_dnn_oof", "ci_a", PAPER, seed=0).out_of_fold
+    changed = PAPER.model_copy(update={"models": {"oof": Model(like="bfv_dnn", features="out_of_fold")}})
+    assert models.build("oof", "ci_a", changed, seed=0).out_of_fold
     assert models.build("leaf_dnn", "ci_a", PAPER, seed=0).encoding == "numbers"
     plain = models.build("bfv_dnn", "ci_a", PAPER, seed=0)
     assert (plain.encoding, plain.out_of_fold) == ("values", False)

@@ -66,6 +66,9 @@ class StagewiseLoop:
         raise the risk of all samples together by more than a tenth are halved until they do not: what
         is best for the samples drawn may send others beyond all bounds. The same holds for the steps of
         honest learners (`usboost.learners.base.Learner`).
+    trim : float
+        Share of the weight whose lightest holders sit a round's fits out, see
+        `usboost.boosting.targets.trimmed`.
     initial_step : float
         ε₀ = δ₀ of the second-order targets, anew each round (0.1 in the paper).
     evaluate : (f, y) -> dict of metrics, called on the validation data each round
@@ -83,6 +86,7 @@ class StagewiseLoop:
     shrinkage: float = 1.0
     sequential: bool = False
     step_fraction: float = 0.0
+    trim: float = 0.0
     initial_step: float = 0.1
     evaluate: Any = None
     describe: Describe = steps_and_fit_errors
@@ -90,12 +94,18 @@ class StagewiseLoop:
     callbacks: Sequence[Callback] = ()
     checkpoint: Any = None
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.trim < 1:
+            raise UsboostError(f"trim is a share of the weight, from 0 to below 1, not {self.trim}")
+
     def run(
         self,
         train: Views,
         y: np.ndarray,
         validation: tuple[Views, np.ndarray] | None = None,
         start: Sequence[np.ndarray] = (),
+        weights: np.ndarray | None = None,
+        held_weights: np.ndarray | None = None,
     ) -> list[Stage]:
         """All rounds' stages, until `n_rounds` or a callback's stop.
 
@@ -104,6 +114,8 @@ class StagewiseLoop:
         train, y : views of n samples and their labels as the loss takes them
         validation : the same of other samples; scored each round, never fitted to
         start : f⁰ of the training samples and of the validation samples, float64 (n, D); 0 by default
+        weights, held_weights : how many rows each training and validation sample stands for, positive float64
+            (n,), None for 1; the loss is then a `CountingLoss`
 
         Raises
         ------
@@ -111,8 +123,8 @@ class StagewiseLoop:
             If a learner's outputs or the risk are not finite, or there is no step; the message names
             the round.
         """
-        on_train = self._start(train, y, *start[:1])
-        on_validation = self._start(*validation, *start[1:]) if validation else None
+        on_train = self._start(train, y, weights, *start[:1])
+        on_validation = self._start(*validation, held_weights, *start[1:]) if validation else None
         both = [scores for scores in (on_train, on_validation) if scores is not None]
         trainers: dict[str, PresentTrainer] = {}
         with watched(self, self.callbacks), ThreadPoolExecutor() as pool:
@@ -180,7 +192,7 @@ class StagewiseLoop:
         advance(validation.f, stage, validation.prepared)
         more = self.evaluate(validation.f, validation.y) if self.evaluate is not None else {}
         return {
-            "risk_val": self.loss.risk(validation.f, validation.y),
+            "risk_val": self.loss.risk(validation.f, validation.y, **validation.counts()),
             **{f"{name}_val": value for name, value in more.items()},
         }
 
@@ -224,9 +236,12 @@ class StagewiseLoop:
                 advance(scores.f, round_.stage, scores.prepared)
         return done
 
-    def _start(self, views: Views, y: np.ndarray, f: np.ndarray | None = None) -> Scores:
+    def _start(
+        self, views: Views, y: np.ndarray, weights: np.ndarray | None, f: np.ndarray | None = None
+    ) -> Scores:
         # a copy, as rounds move f in place
-        return Scores(views, y, np.zeros((len(views), self.loss.n_outputs)) if f is None else f.copy())
+        f = np.zeros((len(views), self.loss.n_outputs)) if f is None else f.copy()
+        return Scores(views, y, f, weights)
 
 
 @contextmanager

@@ -44,12 +44,20 @@ class Round:
 
 @dataclass
 class Scores:
-    """The running predictions on one data set: a round then costs one learner, not the ensemble."""
+    """The running predictions on one data set: a round then costs one learner, not the ensemble.
+
+    `weights` say how many rows each sample stands for: positive float64 (n,), or None for 1.
+    """
 
     views: Views
     y: np.ndarray
     f: np.ndarray
+    weights: np.ndarray | None = None
     prepared: dict[str, Any] = field(default_factory=dict)
+
+    def counts(self, rows: Any = slice(None)) -> dict[str, np.ndarray]:
+        """The argument `counts` of a loss; nothing without weights, so that a loss need not know of them."""
+        return {} if self.weights is None else {"counts": self.weights[rows]}
 
 
 class Clock:

@@ -156,8 +156,7 @@ class WeightedSigns:
         return lambda steps: [target] * n_views
 
 
-@dataclass(frozen=True)
-class Trimmed:
+def trimmed(target: Target, mass: float) -> Target:
     """Weight trimming (Friedman, Hastie and Tibshirani, 2000): light samples sit a round out.
 
     Per output the samples of least weight that together hold at most `mass` of all weight are left
@@ -166,66 +165,35 @@ class Trimmed:
 
     Parameters
     ----------
-    rule : TargetRule that gives weights
     mass : share of the total weight, below 1
-    """
-
-    rule: TargetRule
-    mass: float
-
-    @property
-    def n_inner(self) -> int:
-        return self.rule.n_inner
-
-    def targets(self, loss: Any, f: np.ndarray, y: np.ndarray, n_views: int) -> TargetsAt:
-        targets_at = self.rule.targets(loss, f, y, n_views)
-
-        def at(steps: np.ndarray) -> list[Target]:
-            first, *others = targets_at(steps)
-            trimmed = self._trim(first)
-            return [trimmed if target is first else self._trim(target) for target in (first, *others)]
-
-        return at
-
-    def _trim(self, target: Target) -> Target:
-        held = target.weights
-        if target.metric is not None:
-            # the trace, which is the same in every basis of the outputs
-            held = np.einsum("nii->n", target.metric)
-        if held is None:
-            raise UsboostError(
-                "weight trimming needs a model whose samples carry weights: 2WL-Newton (target 'newton') or "
-                "Earlyboost; set trim to 0"
-            )
-        weights = held.reshape(len(target.values), -1)
-        left_out = np.zeros(weights.shape, dtype=bool)
-        for column, out in zip(weights.T, left_out.T):
-            order = np.argsort(column)
-            if target.counts is not None:
-                column = column * target.counts
-            light = np.searchsorted(np.cumsum(column[order]), self.mass * column.sum(), side="right")
-            out[order[:light]] = True
-        return replace(target, left_out=left_out.reshape(held.shape))
-
-
-def trimmed(rule: TargetRule, mass: float) -> TargetRule:
-    """The rule with samples that hold `mass` of the weight sitting out; the rule itself for 0.
 
     Raises
     ------
     UsboostError
-        If the mass is no share.
+        If the target's samples carry no weights.
     """
-    if not 0 <= mass < 1:
-        raise UsboostError(f"trim is a share of the weight, from 0 to below 1, not {mass}")
-    return Trimmed(rule, mass) if mass else rule
+    held = target.weights
+    if target.metric is not None:
+        # the trace, which is the same in every basis of the outputs
+        held = np.einsum("nii->n", target.metric)
+    if held is None:
+        raise UsboostError(
+            "weight trimming needs a model whose samples carry weights: 2WL-Newton (target 'newton') or "
+            "Earlyboost; set trim to 0"
+        )
+    weights = held.reshape(len(target.values), -1)
+    left_out = np.zeros(weights.shape, dtype=bool)
+    for column, out in zip(weights.T, left_out.T):
+        order = np.argsort(column)
+        if target.counts is not None:
+            column = column * target.counts
+        light = np.searchsorted(np.cumsum(column[order]), mass * column.sum(), side="right")
+        out[order[:light]] = True
+    return replace(target, left_out=left_out.reshape(held.shape))
 
 
-def target_rule(name: str, n_inner: int = 1, trim: float = 0.0) -> TargetRule:
-    """The rule called `name`: "gradient" (2WL), "second_order" (2WL2O) or "newton" (2WL-Newton).
-
-    With `trim`, samples that hold that share of the weight sit out (`Trimmed`).
-    """
+def target_rule(name: str, n_inner: int = 1) -> TargetRule:
+    """The rule called `name`: "gradient" (2WL), "second_order" (2WL2O) or "newton" (2WL-Newton)."""
     rules: dict[str, Callable[..., TargetRule]] = {
         "gradient": Gradient,
         "second_order": SecondOrder,
@@ -233,4 +201,4 @@ def target_rule(name: str, n_inner: int = 1, trim: float = 0.0) -> TargetRule:
     }
     if name not in rules:
         raise UsboostError(f"there is no target rule {name!r}; choose one of {', '.join(rules)}")
-    return trimmed(rules[name](n_inner=n_inner), trim)
+    return rules[name](n_inner=n_inner)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
 from usboost.boosting.rounds import Clock, Scores, Stage
 from usboost.boosting.steps import StepRule
-from usboost.boosting.targets import TargetRule
+from usboost.boosting.targets import TargetRule, trimmed
 from usboost.errors import UsboostError
 from usboost.learners.base import FittedLearner, Target
 from usboost.learners.present import PresentTrainer
@@ -31,6 +31,7 @@ class Method(Protocol):
     target: TargetRule
     step: StepRule
     shrinkage: float
+    trim: float
     initial_step: float
 
 
@@ -96,13 +97,25 @@ class RoundWork:
         # US Algorithm 2, j = 0 … N₂ − 1; first-order targets do not look at the steps and have one pass
         steps, best = np.full(len(trainers), self.method.initial_step), None
         for inner in range(max(1, rule.n_inner)):
-            found = self._search(self._fit(trainers, targets_at(steps)), inner)
+            found = self._search(self._fit(trainers, self._weighted(targets_at(steps))), inner)
             # as searched: shrinkage is on the step that is taken, not on what the next targets are made for
             steps = found.steps
             if best is None or found.risk < best.risk:
                 best = found
         assert best is not None
         return self._take(best)
+
+    def _weighted(self, targets: Sequence[Target]) -> list[Target]:
+        """The targets with the samples' weights, without those that trimming leaves out."""
+
+        def weighted(target: Target) -> Target:
+            if self.train.weights is not None:
+                target = replace(target, counts=self.train.weights)
+            return trimmed(target, self.method.trim) if self.method.trim else target
+
+        # learners that share a target go on sharing it
+        once = {id(target): weighted(target) for target in targets}
+        return [once[id(target)] for target in targets]
 
     def _fit(self, trainers: Mapping[str, PresentTrainer], targets: Sequence[Target]) -> Fits:
         seen = [target.without(self.draws.held_out) for target in targets]
@@ -121,7 +134,7 @@ class RoundWork:
         if target.metric is not None and not trainer.takes_metric:
             raise UsboostError(
                 f"learner {name!r} cannot be fitted in the metric of target 'newton' with three or more "
-                "classes; use target 'gradient', or a network, a ridge or a tree (engine 'lightgbm')"
+                "classes; use target 'gradient', or a network or a tree (engine 'lightgbm')"
             )
         with self.clock(f"fit_{name}"):
             fitted = trainer.fit(target, seed=self.draws.seeds[name], start=start)
@@ -166,7 +179,7 @@ class RoundWork:
         """The risk of some samples, or all, along learners' outputs."""
         on = slice(None) if rows is None else rows
         directions = [output[on].astype(np.float64) for output in outputs]
-        return self.method.loss.line(self.train.f[on], self.train.y[on], directions)
+        return self.method.loss.line(self.train.f[on], self.train.y[on], directions, **self.train.counts(on))
 
 
 def bounded(line: Line, steps: np.ndarray) -> np.ndarray:

@@ -248,10 +248,6 @@ def _say_result(model: str, fitted: Fitted) -> None:
         left_out = getattr(kept, "left_out_", ())
         what = "are not read: they do not help on rows that were not fitted to"
         note(f"the pictures {what if left_out else 'do not help on the validation rows'}")
-    if fitted.losses is not None:
-        found = ", ".join(f"{name} {loss:.4f}" for name, loss in fitted.losses.items())
-        loss = "log-loss" if card.classes else "RMSE"
-        say(f"{loss} of the validation rows: {found}; {card.model} is kept")
     _say_scores(model, fitted)
     show_members(kept, bool(card.classes))
     _say_answers(card)

@@ -1,4 +1,4 @@
-"""Confidence intervals of a fitted model's scores."""
+"""Confidence intervals of a fitted model's scores, and intervals that hold new rows' targets."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ import numpy as np
 
 from usboost.evaluation.metrics import score, score_answers, score_regression
 from usboost.evaluation.names import ANSWER_METRICS, METRICS, REGRESSION_METRICS
+from usboost.evaluation.weighted import worth
 
 DRAWS = 500
 """Bootstrap samples of an interval; above `_LARGE` rows, where scores hardly vary, 200."""
 
 _LARGE = 10_000
+
+COVERED = 0.9
+"""Share of rows that an interval of a predicted number is to hold."""
 
 Interval = tuple[float, float, float]
 Score = Callable[[np.ndarray, np.ndarray, np.ndarray | None], dict[str, float]]
@@ -88,3 +92,42 @@ def _bootstrap(
         low, high = np.quantile(values, [0.025, 0.975]) if len(values) else (np.nan, np.nan)
         found[key] = (whole[key], float(low), float(high))
     return found
+
+
+def conformal(scores: np.ndarray, level: float, weights: np.ndarray | None = None) -> float:
+    """The ⌈(n + 1) · level⌉-th smallest score; infinite where n are too few for that.
+
+    If these scores and a new one are exchangeable, the new one is at most that with a probability of at
+    least `level` (Vovk et al. 2005).
+
+    Parameters
+    ----------
+    scores : float64 (n,), of rows that were not fitted to.
+    weights : float64 (n,), positive, of whatever scale; by default equal. n is then what they are worth
+        (`usboost.evaluation.weighted.worth`), and the score the first one up to which their share is
+        ⌈(n + 1) · level⌉/n.
+    """
+    weights = np.ones(len(scores)) if weights is None else weights
+    n, order = worth(weights), np.argsort(scores, kind="stable")
+    place = np.ceil((n + 1) * level - 1e-9)  # .9 · 10 is a little more than 9
+    if place > n + 1e-9:
+        return float("inf")
+    held = np.cumsum(weights[order])
+    held *= n / held[-1]
+    return float(scores[order[np.searchsorted(held, place - 1e-9 * n)]])
+
+
+def margin_of(residuals: np.ndarray, weights: np.ndarray | None = None) -> tuple[float, float]:
+    """What to add to predictions for the ends of an interval that holds `COVERED` of new rows.
+
+    As many are to be below as above; with too few rows for that the ends are those of all rows. Where the
+    rows stopped the fit, new rows may be held a little less often.
+
+    Parameters
+    ----------
+    residuals : true minus predicted, float64 (n,), of rows that were not fitted to.
+    weights : of `conformal`.
+    """
+    level = (1 + COVERED) / 2
+    low, high = -conformal(-residuals, level, weights), conformal(residuals, level, weights)
+    return max(low, float(residuals.min())), min(high, float(residuals.max()))

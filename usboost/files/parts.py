@@ -22,15 +22,11 @@ class Registry:
     ----------
     sort : the word for such a part in messages, such as "learner".
     built_in : kind to ``"module:Class"``; imported when it is asked for.
-    aliases : kinds in older files to present ones.
     """
 
-    def __init__(
-        self, sort: str, built_in: Mapping[str, str], aliases: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, sort: str, built_in: Mapping[str, str]) -> None:
         self.sort = sort
         self._parts: dict[str, Any] = dict(built_in)
-        self._aliases = dict(aliases or {})
         self._asked_others = False
 
     def register(self, part: type) -> type:
@@ -65,7 +61,6 @@ class Registry:
                 f"unknown {self.sort} kind {kind!r}; known are {', '.join(self)} "
                 "(your own kinds are known once the module that registers them is imported)"
             )
-        kind = self._aliases.get(kind, kind)
         if isinstance(self._parts[kind], str):
             module, _, name = self._parts[kind].partition(":")
             self._parts[kind] = getattr(import_module(module), name)
@@ -74,9 +69,9 @@ class Registry:
     def __contains__(self, kind: object) -> bool:
         if not isinstance(kind, str):
             return False
-        if self._aliases.get(kind, kind) not in self._parts:
+        if kind not in self._parts:
             self._ask_others()
-        return self._aliases.get(kind, kind) in self._parts
+        return kind in self._parts
 
     def __iter__(self) -> Iterator[str]:
         """The kinds."""
@@ -89,8 +84,6 @@ class Registry:
 
     def kind_called(self, class_name: str) -> str | None:
         """The kind whose class has this name."""
-        if class_name in self._aliases:
-            return self._aliases[class_name]
         names = {_name(known).rpartition(":")[2]: kind for kind, known in self._parts.items()}
         if class_name not in names:
             self._ask_others()

@@ -27,7 +27,6 @@ LEARNERS = Registry(
         "regressor": "usboost.learners.regressors:RegressorLearner",
         "ridge": "usboost.learners.ridge:RidgeLearner",
     },
-    aliases={"trees": "tree", "classifiers": "classifier"},
 )
 """Weak learners by kind."""
 

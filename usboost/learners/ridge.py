@@ -13,7 +13,6 @@ from usboost.data.table import Table
 from usboost.data.views import View
 from usboost.errors import UsboostError
 from usboost.learners.base import FittedLearner, Target, check_outputs
-from usboost.learners.ridge_metric import MetricRidge
 from usboost.learners.spectrum import GRID, Solution, Spectrum
 
 
@@ -194,8 +193,6 @@ class RidgeTrainer:
     alphas : penalties to choose from, or None for `GRID` times the scale of the rows
     """
 
-    takes_metric = True
-
     def __init__(self, prepared: Design, alphas: np.ndarray | None) -> None:
         self._prepared, self._alphas = prepared, alphas
         self._last: tuple[FittedRidge, np.ndarray] | None = None
@@ -211,12 +208,11 @@ class RidgeTrainer:
         counts, values = target.counts, target.values
         # without the counts, which the spectrum has already
         weights = replace(target, counts=None).fit_weights
-        if target.metric is not None:
-            metric = target.metric if weights is None else target.metric * weights[:, None, None]
-            whole = self._whole(counts)
-            return self._keep(MetricRidge(whole, values, metric).solve(self._penalties(whole)))
         if weights is None:
-            return self._keep(self._solve(self._whole(counts), values))
+            solved = self._solve(self._whole(counts), values)
+            fitted = _joined([solved], values.shape[1])
+            self._last = fitted, solved.left_out.astype(np.float32)
+            return fitted
         columns = np.arange(values.shape[1])
         alike = (
             [(weights, columns)] if weights.ndim == 1 else [(weights[:, k], columns[[k]]) for k in columns]
@@ -235,11 +231,6 @@ class RidgeTrainer:
             raise ValueError("leave-one-out outputs are known of the learner fitted last only")
         return self._last[1]
 
-    def _keep(self, solved: Solution) -> FittedRidge:
-        fitted = _joined([solved], solved.left_out.shape[1])
-        self._last = fitted, solved.left_out.astype(np.float32)
-        return fitted
-
     def _weighted(
         self, weights: np.ndarray, values: np.ndarray, counts: np.ndarray | None
     ) -> tuple[Solution, np.ndarray]:
@@ -252,10 +243,7 @@ class RidgeTrainer:
         return self._solve(spectrum, values[rows]), rows
 
     def _solve(self, spectrum: Spectrum, values: np.ndarray) -> Solution:
-        return spectrum.solve(values, self._penalties(spectrum))
-
-    def _penalties(self, spectrum: Spectrum) -> np.ndarray:
-        return GRID * spectrum.scale if self._alphas is None else self._alphas
+        return spectrum.solve(values, GRID * spectrum.scale if self._alphas is None else self._alphas)
 
 
 def _joined(parts: Sequence[Solution], n_outputs: int) -> FittedRidge:

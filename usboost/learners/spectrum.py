@@ -63,7 +63,6 @@ class Spectrum:
     ) -> None:
         n, p = rows.shape
         self.weights = np.ones(n) if weights is None else weights / weights.mean()
-        self.counts = np.ones(n) if counts is None else counts
         if counts is not None:
             self.weights = (
                 counts if weights is None else counts * weights / np.average(weights, weights=counts)
@@ -74,7 +73,6 @@ class Spectrum:
         self.mean = sum((self.share[at] @ rows[at].astype(np.float64) for at in _blocks(n)), np.zeros(p))
         centred = (rows - self.mean.astype(rows.dtype)) * self.root.astype(rows.dtype)
         self.eigenvalues, self.directions, self.basis = _decomposed(centred)
-        self.n = float(self.counts.sum())
         self.full = len(self.eigenvalues) >= n - 1  # the rows can follow any target
         self._squares = np.square(self.basis)
 
@@ -129,10 +127,6 @@ class Spectrum:
     def spread(self, along: np.ndarray) -> np.ndarray:
         """U along: float64 (n, D)."""
         return (self.basis @ along.astype(self.basis.dtype)).astype(np.float64)
-
-    def leverage(self, shares: np.ndarray) -> np.ndarray:
-        """Σ_j u_ij² shares_j: float64 (n, D)."""
-        return (self._squares @ shares.astype(self.basis.dtype)).astype(np.float64)
 
     def _residuals(self, along: np.ndarray, across: np.ndarray, alphas: np.ndarray, at: slice) -> np.ndarray:
         """√w times the leave-one-out residuals of some rows: float64 (k, A, D).

@@ -43,15 +43,13 @@ MODELS = Registry(
         "package_regressor": "usboost.models.packages:PackageRegressor",
         "prediction_intervals": "usboost.models.prediction_intervals:PredictionIntervals",
     },
-    aliases={"LightGBMOutsider": "lightgbm"},
 )
 """Models by kind: those that files can name."""
 
 
 def per_class(model: Any) -> bool:
     """Whether the f of a boosted model has a coordinate for each class; with two classes one is enough."""
-    n_classes = len(model.classes_)
-    return n_classes > 2 and getattr(model, "n_outputs_", n_classes) == n_classes
+    return len(model.classes_) > 2
 
 
 class ViewsClassifier(ClassifierMixin, ViewsEstimator):

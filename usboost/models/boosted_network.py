@@ -24,7 +24,6 @@ from usboost.boosting.loop import StagewiseLoop, advance, ensemble_scores, fit_e
 from usboost.boosting.rounds import Scores, Stage
 from usboost.boosting.steps import ClosedForm, Newton
 from usboost.boosting.targets import NewtonTarget
-from usboost.boosting.weighted import run_weighted
 from usboost.data.plain import VIEW, as_table, as_targets
 from usboost.data.table import Table
 from usboost.data.views import Views
@@ -102,7 +101,7 @@ class _BoostedNetwork(StagewiseModel, BaseEstimator, ABC):
             callbacks=watch.callbacks,
             checkpoint=context.checkpoint,
         )
-        stages = run_weighted(loop, views, y, validation, (), weights, held_weights)
+        stages = loop.run(views, y, validation, (), weights, held_weights)
         self.history_, self.best_round_ = watch.history, watch.best_round
         self.stages_ = stages[: self.best_round_]
 
@@ -262,7 +261,6 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
         return self
 
     def _fit(self, views: Views, codes: np.ndarray, context: FitContext) -> None:
-        self.__dict__.pop("n_outputs_", None)  # an earlier fit's
         self.n_outputs_ = self._loss().n_outputs
         n_classes = len(self.classes_)
         unit = np.eye(n_classes)
@@ -277,11 +275,6 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
             held_out = context.validation[0], unit[context.validation[1]]
         watch = context.watch("f1_val", self.patience)
         self._boost(views, unit[codes], held_out, evaluate, watch, context)
-
-    def _read(self, document: Mapping[str, Any], folder: Path) -> None:
-        if not hasattr(self, "n_outputs_"):  # files from before they were one for each class
-            self.n_outputs_ = len(self.classes_) - (self.loss != "squared")
-        super()._read(document, folder)
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Scores, float64: (n, M), or (n,) with the margin of class 1 when M = 2."""

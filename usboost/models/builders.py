@@ -16,7 +16,6 @@ from usboost.models import zoo
 from usboost.models.baselines import LightGBMBaseline, LightGBMBaselineRegressor
 from usboost.models.bfv_network import BoostedFeatureNetworkClassifier, BoostedFeatureNetworkRegressor
 from usboost.models.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
-from usboost.models.chosen import ChosenClassifier, ChosenRegressor
 from usboost.models.earlyboost import EarlyBoostClassifier
 from usboost.models.ensemble import EnsembleClassifier, EnsembleRegressor
 from usboost.models.entry import Entry, LearnerSpec
@@ -108,7 +107,6 @@ ESTIMATORS: dict[str, dict[str, Any]] = {
     "forest": {"classification": ForestBaseline, "regression": ForestBaselineRegressor},
     "prior": {"classification": PriorBaseline, "regression": PriorBaselineRegressor},
     "ensemble": {"classification": EnsembleClassifier, "regression": EnsembleRegressor},
-    "choice": {"classification": ChosenClassifier, "regression": ChosenRegressor},
     "boosted_network": {"classification": BoostedNetworkClassifier, "regression": BoostedNetworkRegressor},
     "earlyboost": {"classification": EarlyBoostClassifier},
 }
@@ -249,19 +247,6 @@ def _prior(entry: Entry, parts: Parts, seed: int, task: str) -> Any:
     return ESTIMATORS["prior"][task](random_state=seed)
 
 
-def _choice(entry: Entry, parts: Parts, seed: int, task: str) -> Any:
-    """Of the entry's candidates those that read such views."""
-    candidates, refused = {}, None
-    for name in entry.changes["candidates"]:
-        try:
-            candidates[name] = build(name, parts, seed, task)
-        except UsboostError as error:
-            refused = error
-    if refused and not candidates:
-        raise refused
-    return ESTIMATORS["choice"][task](candidates, random_state=seed)
-
-
 def _ensemble(entry: Entry, parts: Parts, seed: int, task: str) -> Any:
     members = {name: build(name, parts, seed, task) for name in entry.changes["members"]}
     wrapped = PackageClassifier if task == "classification" else PackageRegressor
@@ -301,7 +286,6 @@ BUILDERS: dict[str, Callable[[Entry, Parts, int, str], Any]] = {
     "forest": _forest,
     "prior": _prior,
     "ensemble": _ensemble,
-    "choice": _choice,
     "boosted_network": _boosted_network,
     "earlyboost": _earlyboost,
 }

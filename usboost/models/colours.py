@@ -23,8 +23,8 @@ def own_colour(name: str) -> str | None:
     """
     given: dict[str, int] = {}
     looks = {entry.name: entry.look.colour for entry in zoo.CATALOGUE.values() if entry.look}
-    others = sorted((e for e in zoo.CATALOGUE.values() if not e.look), key=lambda entry: entry.study)
-    looks |= {entry.name: OTHERS[place % len(OTHERS)] for place, entry in enumerate(others)}
+    others = [entry.name for entry in zoo.CATALOGUE.values() if not entry.look]
+    looks |= {each: OTHERS[place % len(OTHERS)] for place, each in enumerate(others)}
     for each in zoo.CATALOGUE:
         colour = looks[each]
         if each == name:

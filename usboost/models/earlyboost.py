@@ -20,8 +20,7 @@ from usboost.boosting.context import FitContext
 from usboost.boosting.loop import StagewiseLoop, advance
 from usboost.boosting.rounds import Scores, Stage
 from usboost.boosting.steps import ClosedForm
-from usboost.boosting.targets import WeightedSigns, trimmed
-from usboost.boosting.weighted import run_weighted
+from usboost.boosting.targets import WeightedSigns
 from usboost.data.frames import Frame, as_sequences, frame_name
 from usboost.data.views import Views
 from usboost.errors import UsboostError
@@ -60,7 +59,7 @@ class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
         The largest α_t. Default: ½ log(2nD − 1) for n sequences and D = 1 or K classifiers a frame,
         what half of one wrong decision among equally weighted ones would give.
     trim : float
-        Share of the weight whose lightest holders sit a frame's fit out (`Trimmed`); 0 for none.
+        Share of the weight whose lightest holders sit a frame's fit out; 0 for none.
     random_state : int
     callbacks : sequence of Callback, optional
     checkpoint : Checkpoint or path, optional
@@ -223,7 +222,8 @@ class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
         loop = StagewiseLoop(
             loss=loss,
             learners=learners,
-            target=trimmed(WeightedSigns(), self.trim),
+            target=WeightedSigns(),
+            trim=self.trim,
             step=ClosedForm(lowest=0.0, highest=cap),
             n_rounds=len(views.names),
             evaluate=evaluate,
@@ -233,7 +233,7 @@ class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
             checkpoint=context.checkpoint,
         )
         weights = context.weights, context.held_weights
-        self.stages_ = run_weighted(loop, views, self._signs(codes), held_out, (), *weights)
+        self.stages_ = loop.run(views, self._signs(codes), held_out, (), *weights)
         # all T rounds are run and kept: a sequence may have that many frames
         self.history_, self.best_round_ = watch.history, len(self.stages_)
 

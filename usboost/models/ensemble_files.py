@@ -46,16 +46,13 @@ def read(model: Any, document: Mapping[str, Any], folder: Path) -> None:
         raise UsboostError("the weights are not those of its members, which sum to 1")
     model.weights_ = weights
     model.losses_ = {str(name): float(value) for name, value in document["losses"].items()}
-    # files from before these were kept say nothing of them
-    model.members_ = {str(n): Member.from_json(each) for n, each in document.get("members", {}).items()}
-    model.bytes_ = {str(name): int(size) for name, size in document.get("bytes", {}).items()}
-    loss, alone = document.get("blend_loss"), document.get("alone")
+    model.members_ = {str(n): Member.from_json(each) for n, each in document["members"].items()}
+    model.bytes_ = {str(name): int(size) for name, size in document["bytes"].items()}
+    loss, alone = document["blend_loss"], document["alone"]
     model.blend_loss_ = None if loss is None else float(loss)
     model.alone_ = None if alone is None else float(alone)
     model.fits_, model.whole_ = {}, {}
-    whole = document.get("whole", {})
-    if isinstance(whole, list):  # files from when there was one of each
-        whole = dict.fromkeys(whole, 1)
+    whole = document["whole"]
     for index, name in enumerate(weights):
         count, more = int(document["fits"][name]), int(whole.get(name, 0))
         if count < 1 or more < 0:

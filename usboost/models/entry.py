@@ -58,7 +58,6 @@ KINDS = {
     "forest": Kind("a random forest", ("views",), pictures="components", **_EXTERNAL),
     "prior": Kind("the same answer for every row", pictures=None, **_EXTERNAL),
     "ensemble": Kind("an ensemble", ("members", "folds", "optional"), pictures="embeddings"),
-    "choice": Kind("the best of several models", ("candidates",)),
     "boosted_network": Kind("boosted neural networks", views=False),
     "earlyboost": Kind("an early classifier of sequences", views=False),
 }
@@ -108,7 +107,6 @@ class Entry:
     settings : parameters of the built estimator by path, ``learners__S__max_depth`` say; set last.
     longer : how many times the rounds of others it may need: small steps take more of them.
     compared : whether a comparison that names no models has it.
-    study : whether it is another model with one change, there to measure that change alone.
     external : whether it is another's method, which ours have to beat.
     twin : the entry that it is the same as where both views are one table.
     part : name and title of a part of it that is scored beside it.
@@ -127,7 +125,6 @@ class Entry:
     longer: int = 1
     tasks: Names = TASKS
     compared: bool = False
-    study: bool = False
     external: bool = False
     twin: str | None = None
     part: tuple[str, str] | None = None

@@ -226,10 +226,6 @@ class ViewsEstimator(BaseEstimator):
         """The learners whose fits a checkpoint holds, by name."""
         return {}
 
-    def _kept(self) -> ViewsEstimator:
-        """The fitted model that files hold."""
-        return self
-
     def _set_aside(
         self, samples: Samples, validation: tuple[Any, ...] | None
     ) -> tuple[Samples, Samples | None]:
@@ -285,8 +281,6 @@ class ViewsEstimator(BaseEstimator):
         starts = dict(zip(columns, np.cumsum([0, *map(len, columns.values())]).tolist()))
         total = np.zeros(sum(map(len, columns.values())))
         for view, tree, step in self._trees():
-            if len(tree.gain) != len(tree.feature):
-                raise AttributeError("the model's file is from before gains were kept; train it again")
             if len(tree.feature) and tree.feature.max() >= len(columns[view]):
                 raise UsboostError(f"a tree reads column {tree.feature.max()} of view {view!r}")
             np.add.at(total, starts[view] + tree.feature, abs(step) * tree.gain)

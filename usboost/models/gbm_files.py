@@ -72,8 +72,6 @@ def _concatenated(arrays: Arrays, n_trees: int) -> Arrays:
 
 def _split_trees(arrays: Arrays) -> list[Tree]:
     names = [field.name for field in fields(Tree)]
-    if "gain" not in arrays:
-        names.remove("gain")
     for name in names:
         starts = arrays[f"{name}.start"]
         if starts.ndim != 1 or starts.dtype != np.int64 or len(starts) != len(arrays["value.start"]):

@@ -1,4 +1,4 @@
-"""Fits inside a fit: those of an ensemble's members and of candidates, kept so that a killed fit goes on."""
+"""Fits inside a fit: those of an ensemble's members, kept so that a killed fit goes on."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from usboost.models.estimator import Samples
 class InnerFits:
     """Fits inside a fit, by the name of each.
 
-    A model with a `checkpoint` keeps its rounds below the outer fit's; of others an ensemble keeps the
-    finished fit.
+    A model with a `checkpoint` keeps its rounds below the outer fit's; of others the finished fit is kept.
 
     Attributes
     ----------
@@ -28,12 +27,10 @@ class InnerFits:
     checkpoint: Checkpoint | None
     callbacks: Sequence[Callback]
 
-    def fit(self, model: Any, name: str, train: Samples, stop: Samples | None) -> Any:
-        """`model`, unfitted, fitted with the outer fit's callbacks."""
-        return self._fit(model, name, train, stop, self.callbacks)
-
     def fit_or_load(self, model: Any, name: str, train: Samples, stop: Samples | None) -> Any:
-        """The same, or the model as an earlier run saved it: then it has no ``history_``.
+        """`model`, unfitted, fitted with the outer fit's callbacks, or as an earlier run saved it.
+
+        One that was saved has no ``history_``.
 
         Parameters
         ----------
@@ -42,7 +39,7 @@ class InnerFits:
         from usboost.models import persistence
 
         if self.checkpoint is None or _keeps_rounds(model):
-            return self.fit(model, name, train, stop)
+            return self._fit(model, name, train, stop, self.callbacks)
         folder = self.checkpoint.folder / name
         if folder.exists():
             return persistence.load(folder)

@@ -22,14 +22,13 @@ from usboost.learners.base import check_writable
 from usboost.learners.networks.pretrained import published_features, read_weights
 from usboost.models.base import MODELS
 from usboost.models.digests import check_digests, digests
-from usboost.models.earlier_files import upgraded
 from usboost.models.settings import backbones, settings_from_json, settings_to_json
 
 FORMAT = 3
 
 _NUMBERS = ("target_centre_", "target_scale_", "delta_")
 _FITTED = ("classes_", "n_outputs_", "flat_", "penalty_", *_NUMBERS)
-_NAMES = ("columns", "feature_names_in")  # files from before they were kept have none
+_NAMES = ("columns", "feature_names_in")  # of models that have them
 _MOST_CLASSES = 100_000
 
 
@@ -52,7 +51,6 @@ def save(model: Any, folder: Path | str) -> None:
     >>> bool((load("model").predict(views) == model.predict(views)).all())
     True
     """
-    model = model._kept() if hasattr(model, "_kept") else model
     _check_known(type(model))
     for name, learner in model._weak_learners().items():
         check_writable(name, learner)
@@ -97,10 +95,10 @@ def load(folder: Path | str) -> Any:
     """
     folder = Path(folder)
     path = folder / "model.json"
-    document = upgraded(read_json(path), path)
+    document = read_json(path)
     try:
         if document["format"] != FORMAT:
-            raise UsboostError(f"{path} has format {document['format']}, not {FORMAT}")
+            raise UsboostError(f"{path} has format {document['format']}, not {FORMAT}; train it again")
         check_digests(document, folder)
         for backbone in backbones(document["settings"]):
             if backbone["pretrained"] in document.get("files", {}):

@@ -15,7 +15,7 @@ from usboost.boosting.context import FitContext
 from usboost.data.related import Related
 from usboost.data.views import Views
 from usboost.errors import UsboostError
-from usboost.evaluation.weighted import worth
+from usboost.evaluation.intervals import conformal
 from usboost.models.base import MODELS
 from usboost.models.estimator import as_views
 from usboost.models.persistence import load, save
@@ -30,14 +30,13 @@ class PredictionIntervals(ViewsRegressor):
 
     With n samples set aside (the calibration samples), each gets a score s_i, by how much its target is
     outside of the fitted limits (negative inside), and all limits are moved by the ⌈(n + 1) · level⌉-th
-    smallest score. If these and the new samples are exchangeable, drawn alike, the interval of a new sample
-    holds its target with a probability of at least `level`, whatever the regressor and the distribution
-    (Vovk et al. 2005; Romano, Patterson and Candès 2019). This is so on average over samples and over
-    calibration sets; it is promised neither for each group of samples, nor where new samples are unlike.
-    Samples of weight w are w samples in the fits. Among the scores weights are shares, whatever their scale:
-    n is what the calibration samples are worth (Kish's (Σw)² / Σw²), and the score is the first one up to
-    which the share is ⌈(n + 1) · level⌉/n. The prediction itself is of another
-    fit than the limits of "quantiles", and may lie outside of them.
+    smallest score (`usboost.evaluation.intervals.conformal`). If these and the new samples are exchangeable,
+    drawn alike, the interval of a new sample holds its target with a probability of at least `level`,
+    whatever the regressor and the distribution (Romano, Patterson and Candès 2019). This is so on average
+    over samples and over calibration sets; it is promised neither for each group of samples, nor where new
+    samples are unlike. Samples of weight w are w samples in the fits; among the scores weights are shares,
+    whatever their scale. The prediction itself is of another fit than the limits of "quantiles", and may lie
+    outside of them.
 
     Parameters
     ----------
@@ -108,9 +107,7 @@ class PredictionIntervals(ViewsRegressor):
         fit_rows, held_rows = self._divided(y, context.related)
         self.n_calibration_ = len(held_rows)
         weights = np.ones(len(y)) if context.weights is None else context.weights
-        total = worth(weights[held_rows])
-        place = np.ceil((total + 1) * self.level - 1e-9)
-        if place > total + 1e-9:
+        if np.isinf(conformal(np.zeros(len(held_rows)), self.level, weights[held_rows])):
             raise UsboostError(
                 f"{self.n_calibration_} calibration samples are too few for intervals of level {self.level}: "
                 "no finite width keeps the promise; give more samples, or a larger calibration_fraction"
@@ -137,10 +134,7 @@ class PredictionIntervals(ViewsRegressor):
             self.upper_ = fitted(loss="quantile", quantile=1 - tail)
         low, high = self._limits(views[held_rows])
         outside = np.maximum(low - y[held_rows], y[held_rows] - high)
-        order = np.argsort(outside, kind="stable")
-        held = np.cumsum(weights[held_rows][order])
-        held *= total / held[-1]
-        self.margin_ = float(outside[order[np.searchsorted(held, place - 1e-9 * total)]])
+        self.margin_ = conformal(outside, self.level, weights[held_rows])
         self.history_, self.best_round_ = self.regressor_.history_, self.regressor_.best_round_
 
     def _divided(self, y: np.ndarray, related: Related | None) -> tuple[np.ndarray, np.ndarray]:

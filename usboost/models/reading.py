@@ -187,16 +187,15 @@ class Reading:
         return {"projections": [list(key) for key in self.projections], "absent": list(self.absent)}
 
     def read(self, document: Any, folder: Path) -> None:
-        """Take back what `write` gave; None of models from before there was any of it.
+        """Take back what `write` gave.
 
         Raises
         ------
         UsboostError
             If the projections are not those of what the learners read, or hold other than finite numbers.
         """
-        document = document or {}
         wanted = {(view, w.components) for w in self.wanted.values() if w.components for view in w.views}
-        absent, projections = document.get("absent", []), document.get("projections", [])
+        absent, projections = document["absent"], document["projections"]
         if not isinstance(absent, list) or not all(isinstance(name, str) for name in absent):
             raise UsboostError("the views that rows may lack are not names")
         self.absent = tuple(absent)

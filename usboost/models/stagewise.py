@@ -11,7 +11,6 @@ import numpy as np
 from usboost.boosting.rounds import Stage
 from usboost.boosting.stages import read_stages, write_stages
 from usboost.errors import UsboostError
-from usboost.models.earlier_files import renamed
 
 
 class StagewiseModel:
@@ -44,8 +43,6 @@ class StagewiseModel:
 
     def _read(self, document: Mapping[str, Any], folder: Path) -> None:
         self.stages_ = list(read_stages(document["stages"], folder))
-        if document.get("upgraded_from") == 1:
-            self.stages_ = [renamed(stage) for stage in self.stages_]
         if not self.stages_:
             raise UsboostError("it has no stages")
         n_outputs = self._n_outputs()

@@ -53,8 +53,7 @@ class TwoBranchNetwork(nn.Module):
         self.match = Linear(one, two) if self.product and one != two else nn.Identity()
         fused = two if self.product else one * (1 + len(further)) + two
         self.joint = dense_network([fused, *spec["dnn3"], spec["n_classes"]])
-        # files of earlier versions do not say it
-        missing = spec.get("missing", [False] * len(spec["inputs"]))
+        missing = spec["missing"]
         self.no_first = _vector(one, missing[0])
         self.no_second = _vector(two, missing[-1])
         self.no_further = nn.ParameterList(_vector(one, each) for each in missing[1:-1])
@@ -107,7 +106,6 @@ class FittedTwoBranch:
         if spec["n_classes"] != n_classes:
             raise UsboostError(f"the network has {spec['n_classes']} classes, not {n_classes}")
         spec["inputs"] = [check_input(each) for each in self.spec["inputs"]]
-        spec["missing"] = spec["missing"] or [False] * len(spec["inputs"])
         if not len(spec["inputs"]) == len(spec["views"]) == len(spec["missing"]):
             raise UsboostError("the network's views are not as many as its inputs")
         check_weights(self.weights, spec, TwoBranchNetwork)
@@ -121,7 +119,7 @@ class _TwoBranchSpec(Checked):
     dnn3: Widths
     fusion: Literal["concat", "product"]
     n_classes: Width  # 1 for a regression
-    missing: list[bool] = Field(default_factory=list)
+    missing: list[bool]
 
 
 @dataclass(frozen=True)

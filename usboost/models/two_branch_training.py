@@ -201,7 +201,7 @@ class TwoBranches(ViewsEstimator):
     def _outputs(self, views: Views) -> np.ndarray:
         """What the network gives, float64 (n, M), or (n, 1) of a regression."""
         self._check_fitted()
-        missing = self.network_.spec.get("missing", [False] * len(self.views))
+        missing = self.network_.spec["missing"]
         inputs = [rows for _, rows in self._prepare(views, missing)]
         return self.network_.logits(inputs, pick_device(self.device)).astype(np.float64)
 

@@ -169,11 +169,6 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
         codewords = self._loss().scores(np.eye(self._loss().n_outputs))
         return scores @ np.linalg.pinv(codewords)
 
-    def _read(self, document: Mapping[str, Any], folder: Path) -> None:
-        if not hasattr(self, "n_outputs_"):  # files from before they were one for each class
-            self.n_outputs_ = len(self.classes_) - 1
-        super()._read(document, folder)
-
     def _loss(self) -> CodewordExponential | SoftmaxCrossEntropy:
         if self.loss == "exponential":
             n_classes = len(self.classes_)
@@ -192,7 +187,6 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
         raise UsboostError(f"unknown loss {self.loss!r}; choose 'exponential' or 'cross_entropy'")
 
     def _fit(self, views: Views, codes: np.ndarray, context: FitContext) -> None:
-        self.__dict__.pop("n_outputs_", None)  # an earlier fit's
         loss = self._loss()
         self.n_outputs_ = loss.n_outputs
         held_out, held_codes = None, codes[:0]
@@ -208,7 +202,7 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
                 "accuracy": accuracy(held_codes, predicted, context.held_weights),
             }
 
-        target = target_rule(self.target, self.n_inner, self.trim)
+        target = target_rule(self.target, self.n_inner)
         self._boost(loss, target, views, loss.labels(codes), held_out, context, start, evaluate)
 
     def _of_f(self, f: np.ndarray) -> np.ndarray:

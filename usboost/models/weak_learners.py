@@ -12,10 +12,8 @@ from sklearn.base import clone
 from usboost.boosting.callbacks import Patience
 from usboost.boosting.context import FitContext
 from usboost.boosting.loop import StagewiseLoop, advance, ensemble_scores
-from usboost.boosting.rounds import Stage
 from usboost.boosting.steps import StepRule, step_rule
 from usboost.boosting.targets import TargetRule
-from usboost.boosting.weighted import run_weighted
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
@@ -58,6 +56,9 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
     backbone: Backbone | None
     start: Any
     optional: tuple[str, ...]
+
+    trim = 0.0
+    """Share of the weight that sits a round's fits out; of regressors none."""
 
     start_: Any
     step_fraction_: float
@@ -188,13 +189,13 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
             shrinkage=self.shrinkage,
             sequential=self.sequential,
             step_fraction=self.step_fraction_,
+            trim=self.trim,
             evaluate=evaluate,
             seed=self.random_state,
             callbacks=watch.callbacks,
             checkpoint=context.checkpoint,
         )
-        weights = context.weights, context.held_weights
-        stages: list[Stage] = run_weighted(loop, read, y, held_out, start, *weights)
+        stages = loop.run(read, y, held_out, start, context.weights, context.held_weights)
         self.history_, self.best_round_ = watch.history, watch.best_round
         # early stopping ends some rounds after the best one
         self.stages_ = stages[: self.best_round_]

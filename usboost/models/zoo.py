@@ -23,7 +23,6 @@ def _tree(*reads: str, alone: Mapping[str, Any] | None = None, **parameters: Any
 
 _CLASSES, _NUMBERS = ("classification",), ("regression",)
 _BOTH = {"U": _network(), "S": _tree()}
-_EXACT = {"step": "newton"}
 _SHRUNK = {"step": "newton", "shrinkage": 0.3}
 _LOGISTIC = {"target": "newton", "loss": "cross_entropy", "step": "newton", "monitor": "risk"}
 _MEMBERS = {
@@ -243,13 +242,6 @@ _ENTRIES = (
         compared=True,
     ),
     Entry(
-        "chosen",
-        "Chosen",
-        "the best on the validation rows: trees on a linear model, ridge regression, or a network's head",
-        "choice",
-        changes={"candidates": ("linear_trees", "2wl_ridge", "baseline")},
-    ),
-    Entry(
         "best",
         "Best",
         "several models fitted to folds, their predictions weighted by what they tell of unseen rows",
@@ -266,70 +258,6 @@ _ENTRIES = (
         "ensemble",
         changes={"members": ("linear_trees", "2wl_ridge", "lgbm"), "folds": 3},
         settings=_MEMBERS,
-    ),
-    # 2wl with one change each
-    Entry(
-        "2wl_exact",
-        "2WL, exact steps",
-        "2WL with exact steps",
-        "boosting",
-        _BOTH,
-        _EXACT,
-        study=True,
-    ),
-    Entry(
-        "2wl_shrunk",
-        "2WL, shrinkage 0.3",
-        "2WL with exact steps and shrinkage 0.3",
-        "boosting",
-        _BOTH,
-        _SHRUNK,
-        study=True,
-    ),
-    Entry(
-        "2wl_held_out",
-        "2WL, steps on held-out rows",
-        "2WL with exact steps on held-out rows",
-        "boosting",
-        _BOTH,
-        {**_EXACT, "step_fraction": 0.2},
-        study=True,
-    ),
-    Entry(
-        "2wl_tree_first",
-        "2WL, tree first",
-        "2WL whose network is fitted to the tree's residual",
-        "boosting",
-        {"S": _tree(), "U": _network()},
-        {**_EXACT, "sequential": True},
-        study=True,
-    ),
-    Entry(
-        "2wl_warm",
-        "2WL, warm networks",
-        "2WL with warm-started networks",
-        "boosting",
-        {"U": _network(start="warm"), "S": _tree()},
-        _EXACT,
-        study=True,
-    ),
-    Entry(
-        "2wl_bayes",
-        "2WL, Bayesian steps",
-        "2WL with the paper's Bayesian step search",
-        "boosting",
-        _BOTH,
-        {"step": "bayes"},
-        study=True,
-    ),
-    # bfv_dnn with another input of the network; each fits its own GBM
-    Entry(
-        "bfv_dnn_oof",
-        "BFV+DNN, out of fold",
-        "two-branch network on out-of-fold leaf values",
-        "bfv_network",
-        changes={"features": "out_of_fold"},
-        study=True,
     ),
     Entry(
         "leaf_dnn",
@@ -366,10 +294,9 @@ WITHOUT_PICTURES = "lgbm_s"
 """The reference by which a person sees whether pictures help."""
 
 OFFERED_FOR = {
-    task: tuple(e.name for e in _ENTRIES if task in e.tasks and KINDS[e.kind].views and not e.study)
-    for task in TASKS
+    task: tuple(e.name for e in _ENTRIES if task in e.tasks and KINDS[e.kind].views) for task in TASKS
 }
-"""The models listed for a user's table, by task; those of the study can be named, too."""
+"""The models listed for a user's table, by task."""
 
 OFFERED = OFFERED_FOR["classification"]
 """Those for labels."""

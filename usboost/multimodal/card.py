@@ -27,7 +27,7 @@ _Side = Annotated[int, Field(ge=1, le=4096)]
 
 
 def _is(value: Any) -> Callable[[Any], bool]:
-    """Whether a field has its default, which earlier cards do without."""
+    """Whether a field has its default, which cards do without."""
     return lambda found: found is value or bool(found == value)
 
 
@@ -50,14 +50,6 @@ class Pictures(_Part):
     channels: Literal[1, 3]
     aspect: Aspect = "crop"
     pooled: bool = False
-
-    @model_validator(mode="before")
-    @classmethod
-    def _one_column(cls, found: Any) -> Any:
-        """Of a prepared dataset's card and of earlier bundles, which name one ``column``."""
-        if isinstance(found, Mapping) and "columns" not in found and "column" in found:
-            return {**found, "columns": [found["column"]]}
-        return found
 
     @property
     def form(self) -> PictureColumns:
@@ -103,7 +95,7 @@ class Card(_Part):
     rows, scores : of the training and the validation rows; the scores are of the latter. Where the model was
         then fitted to these, too, they are counted as training rows, and none as validation rows.
     prior : of the training rows, the shares of the classes or the mean, which any model has to beat; none of
-        earlier bundles.
+        a prepared dataset whose card does not say it.
     history : of the fit's rounds, ``round`` and what was measured of training and validation rows, thinned.
     seed, table, sha256 : of the fit; the digest is that of the table, "" where it is no single file.
     """

@@ -16,11 +16,10 @@ from usboost.datasets.custom.encoding import Encoding
 from usboost.datasets.custom.own import OwnTable
 from usboost.errors import UsboostError
 from usboost.evaluation.calibration import FOLDS, calibrated, tempered
-from usboost.evaluation.conformal import margin_of
 from usboost.evaluation.floor import floor_of, floored
+from usboost.evaluation.intervals import margin_of
 from usboost.evaluation.metrics import best_threshold
 from usboost.evaluation.task import TASKS
-from usboost.models.chosen import ChosenClassifier, ChosenRegressor
 from usboost.models.weights import ClassWeight, fit_weighted, times_class_weight
 from usboost.multimodal.all_rows import Refit
 from usboost.multimodal.bundle import Bundle
@@ -64,8 +63,6 @@ class Fitted:
     rows : (training, validation).
     best_round : the round, epoch or fit kept.
     first : what the fit that did not see the validation rows has said of them.
-    losses : log-loss, or RMSE, of the validation rows of each model that was chosen among, if there were
-        several.
     again : whether the bundle's model is another fit, to all of these rows.
     """
 
@@ -74,7 +71,6 @@ class Fitted:
     rows: tuple[int, int]
     best_round: int
     first: First
-    losses: dict[str, float] | None = None
     again: bool = False
 
     @property
@@ -169,11 +165,10 @@ class TableFit:
             self.keep.keep(self.model, (*fitted_to, *arrays_of(related)), stops_on)
         fit_weighted(self.model, fitted_to, stops_on, related)
         seconds = time.perf_counter() - started
-        model, *_ = _chosen(self.model, self.name)
-        predicted, helps = task.predict(model, views), None
+        predicted, helps = task.predict(self.model, views), None
         if table.pictures:
-            helps = pictures_help(model, task, views, labels, predicted, held.weights)
-        return First(model, views, labels, predicted, seconds, helps)
+            helps = pictures_help(self.model, task, views, labels, predicted, held.weights)
+        return First(self.model, views, labels, predicted, seconds, helps)
 
     def answered(self, first: First, train: Part, held: Part) -> tuple[First, dict[str, Any]]:
         """The validation rows as they are answered: tempered, or not below a floor; and what the card says.
@@ -211,11 +206,10 @@ class TableFit:
         rows = (len(train), len(held))
         scores = TASKS[self.table.task].score(first.labels, first.predicted, held.weights)
         model, encoding = again or (first.model, encoding)
-        _, name, losses = _chosen(self.model, self.name)
         card = card_of(
             self.table,
             encoding,
-            model=name,
+            model=self.name,
             rows=rows if again is None else (sum(rows), 0),
             scores=scores,
             seed=self.seed,
@@ -227,14 +221,7 @@ class TableFit:
             **answers,
         )
         bundle = Bundle(model, card, encoding.texts)
-        return Fitted(bundle, scores, rows, first.model.best_round_, first, losses, again is not None)
-
-
-def _chosen(model: Any, name: str) -> tuple[Any, str, dict[str, float] | None]:
-    """The model that was chosen of several, if there were several, and their losses."""
-    if isinstance(model, (ChosenClassifier, ChosenRegressor)):
-        return model.chosen_, model.chosen_name_, model.losses_
-    return model, name, None
+        return Fitted(bundle, scores, rows, first.model.best_round_, first, again is not None)
 
 
 def calibration_folds(table: OwnTable, held: np.ndarray, seed: int) -> list[Split] | None:

@@ -38,7 +38,8 @@ def bundle_of(
     model : fitted to the split ``train``.
     prepared : the card, see `usboost.datasets.prepared.store.describe`.
     name, seed : of the model.
-    scores : of the split ``val``; margin : of a predicted number, see `usboost.evaluation.conformal`.
+    scores : of the split ``val``.
+    margin : of a predicted number, see `usboost.evaluation.intervals.margin_of`.
     """
     names = dict.fromkeys(each for view in prepared["views"].values() for each in view)
     kinds = {

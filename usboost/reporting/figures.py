@@ -364,7 +364,7 @@ def _look(model: str, shown: Traces) -> _Look:
     if model in looks:
         return _Look.of(looks[model])
     # the same in all figures of a page, whichever models each shows
-    others = [name for name, entry in zoo.CATALOGUE.items() if not entry.look and not entry.study]
+    others = [name for name, entry in zoo.CATALOGUE.items() if not entry.look]
     others += [name for name in shown if name not in looks and name not in others]
     place = others.index(model)
     if place < len(_OTHER_LOOKS):

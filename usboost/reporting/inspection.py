@@ -5,13 +5,12 @@ from __future__ import annotations
 import base64
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 from usboost.data.views import Views
 from usboost.errors import UsboostError
@@ -141,7 +140,7 @@ def read(folder: Path) -> dict[str, Any] | None:
             }
             for row, about in zip(found.worst.itertuples(), document["shown"], strict=True)
         ]
-        figures = {name: _drawn(folder / f"{name}.svg", draw) for name, draw in found.figures.items()}
+        figures = {name: _bytes(folder / f"{name}.svg").decode() for name in found.figures}
     except UsboostError:
         raise
     except Exception as error:  # a damaged table can make pandas and matplotlib raise nearly anything
@@ -160,11 +159,6 @@ def _kept(document: Mapping[str, Any], folder: Path) -> Inspection | NumberInspe
     if counts.shape != (len(classes), len(classes)):
         raise ValueError("confusion.csv is not of these classes")
     return Inspection(classes=classes, confusion=counts, **tables)
-
-
-def _drawn(path: Path, draw: Callable[[], Figure]) -> str:
-    """The figure as the fit drew it; drawn now where an earlier version kept a PNG."""
-    return _bytes(path).decode() if path.is_file() else to_svg(draw())
 
 
 def _table(path: Path, columns: Sequence[str] = ()) -> pd.DataFrame:

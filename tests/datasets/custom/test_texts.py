@@ -72,8 +72,19 @@ def test_equal_to_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
         expected, found = svd.transform(vectorizer.transform(each)), parts.scores(each)
         signs = np.sign((expected * found).sum(axis=0))
         np.testing.assert_allclose(found * signs, expected, atol=2e-4)
-    shape = TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 4)).build_analyzer()
-    assert sorted(shape("hammers apples")) == sorted([*ngrams("hammers"), *ngrams("apples")])
+
+
+def test_of_latin_words_it_is_scikit_learns_own_cut() -> None:
+    """Not of others: Chinese and Japanese words of one and two letters would be lost."""
+    cut = TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 4), sublinear_tf=True, min_df=2)
+    said = table(seed=1)["note"].dropna().str.replace(",", "")
+    expected, parts = cut.fit_transform(said), TextParts.fit(said)
+    assert set(cut.get_feature_names_out()) == set(parts.ngrams)
+    places = [cut.vocabulary_[each] for each in parts.ngrams]
+    np.testing.assert_allclose(
+        parts._weights.transform(said).toarray(), expected[:, places].toarray(), atol=3e-7
+    )
+    assert "北" not in cut.build_analyzer()("北京。") and ngrams("北京") == ["北", "京", "北京"]
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def test_a_worker_trains_and_the_runs_link_both_ways(services):
     before = flow_runs(services.state["prefect"])
     services.run(
         *(sys.executable, "-m", "prefect", "deployment", "run", "fit/fit", "--watch"),
-        *("-p", "dataset=ci_b", "-p", 'models=["2wl_warm"]'),
+        *("-p", "dataset=ci_b", "-p", 'models=["2wl_newton"]'),
         PREFECT_API_URL=services.state["prefect"],
     )
     runs = ask(f"{services.state['prefect']}/flow_runs/filter", {})
@@ -133,7 +133,7 @@ def test_a_worker_trains_and_the_runs_link_both_ways(services):
     assert status == "FINISHED"
     page = f"{services.state['prefect'].removesuffix('/api')}/v2/runs/flow-run/{trained['id']}"
     assert f"]({page})" in tags["mlflow.note.content"]
-    assert "`python -m flows.fit ci_b --model 2wl_warm --seeds 1`" in tags["mlflow.note.content"]
+    assert "`python -m flows.fit ci_b --model 2wl_newton --seeds 1`" in tags["mlflow.note.content"]
     assert opened(page)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ import pandas as pd
 from usboost.datasets.custom.words import is_text, ngrams, words
 
 if TYPE_CHECKING:
-    from scipy import sparse
+    from sklearn.feature_extraction.text import TfidfVectorizer
 
 COMPONENTS = 64
 """Numbers that a text becomes, at most."""
@@ -91,19 +90,25 @@ class TextParts(TextNumbers):
         A vocabulary that is bounded, not hashed: no two n-grams fall together, the file is small, and one can
         read what a component is of. The same rows give the same numbers.
         """
+        from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
+
         present = texts.dropna()
         if len(present) > LEARNT_FROM:
             present = present.sample(LEARNT_FROM, random_state=0)
-        counts, found = _ngram_counts(present)
-        rows = np.bincount(counts.indices, minlength=len(found))
-        # most rows first, then by the alphabet
-        order = sorted(np.flatnonzero(rows >= _FEWEST).tolist(), key=lambda j: (-rows[j], found[j]))[:NGRAMS]
-        if not order:
+        counter = CountVectorizer(analyzer=_pieces, dtype=np.float32)
+        try:
+            counts = counter.fit_transform(present)
+        except ValueError:  # there is no word in any row
             return cls((), np.zeros(0, np.float32), np.zeros((0, 1), np.float32))
-        idf = (1 + np.log((1 + len(present)) / (1 + rows[order]))).astype(np.float32)
-        weights = _weighted(counts[:, order], idf)
+        found, rows = counter.get_feature_names_out(), np.bincount(counts.indices)
+        # most rows first, then by the alphabet, in which they are: `max_features` would go by all occurrences
+        order = np.argsort(-rows, kind="stable")[: min(NGRAMS, np.count_nonzero(rows >= _FEWEST))]
+        if not len(order):
+            return cls((), np.zeros(0, np.float32), np.zeros((0, 1), np.float32))
+        tfidf = TfidfTransformer(sublinear_tf=True)
+        weights = tfidf.fit_transform(counts[:, order])
         kept = largest(weights, min(COMPONENTS, *weights.shape))
-        return cls(tuple(found[j] for j in order), idf, kept)
+        return cls(tuple(found[order]), tfidf.idf_.astype(np.float32), kept)
 
     @property
     def width(self) -> int:
@@ -115,13 +120,17 @@ class TextParts(TextNumbers):
         if self.ngrams:
             for first in range(0, len(texts), _BATCH):
                 rows = slice(first, first + _BATCH)
-                counts, _ = _ngram_counts(texts.iloc[rows], self._positions)
-                scores[rows] = _weighted(counts, self.idf) @ self.components
+                scores[rows] = self._weights.transform(texts.iloc[rows]) @ self.components
         return scores
 
     @cached_property
-    def _positions(self) -> dict[str, int]:
-        return {ngram: j for j, ngram in enumerate(self.ngrams)}
+    def _weights(self) -> TfidfVectorizer:
+        """Texts to rows of w/‖w‖, float32 (n, F)."""
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
+        found = TfidfVectorizer(analyzer=_pieces, vocabulary=self.ngrams, sublinear_tf=True, dtype=np.float32)
+        found.idf_ = self.idf
+        return found
 
 
 def largest(rows: Any, k: int) -> np.ndarray:
@@ -141,43 +150,6 @@ def texts_of(train: pd.DataFrame) -> dict[str, TextParts]:
     return {str(name): TextParts.fit(train[name]) for name in train if is_text(train[name])}
 
 
-def _ngram_counts(
-    texts: Iterable[str], known: dict[str, int] | None = None
-) -> tuple[sparse.csr_matrix, Sequence[str]]:
-    """How often each n-gram is in each text, float32 (n, F), and the n-grams, of which `known` are positions.
-
-    Each different word is cut into n-grams once.
-    """
-    from scipy import sparse
-
-    in_texts, vocabulary = _counts([words(text) for text in texts])
-    in_words, found = _counts([ngrams(word) for word in vocabulary])
-    if known is not None:
-        to = np.array([known.get(ngram, -1) for ngram in found], dtype=np.intp)
-        rows, columns = np.flatnonzero(to >= 0), to[to >= 0]
-        chosen = (np.ones(len(rows), np.float32), (rows, columns))
-        in_words = in_words @ sparse.csr_matrix(chosen, shape=(len(found), len(known)))
-    return in_texts @ in_words, found
-
-
-def _counts(lists: Sequence[Sequence[str]]) -> tuple[sparse.csr_matrix, Sequence[str]]:
-    """How often each string is in each list, float32 (n, F), and the strings."""
-    from scipy import sparse
-
-    strings = np.array([each for part in lists for each in part], dtype=object)
-    codes, distinct = pd.factorize(strings)
-    ends = np.cumsum([0, *map(len, lists)])
-    counted = (np.ones(len(codes), np.float32), codes, ends)
-    counts = sparse.csr_matrix(counted, shape=(len(lists), len(distinct)))
-    counts.sum_duplicates()
-    return counts, list(distinct)
-
-
-def _weighted(counts: sparse.csr_matrix, idf: np.ndarray) -> sparse.csr_matrix:
-    """Counts of n-grams (n, F) as weights, float32, rows of length 1."""
-    weights = counts.copy()
-    weights.data = (1 + np.log(weights.data)) * idf[weights.indices]
-    rows = np.repeat(np.arange(weights.shape[0]), np.diff(weights.indptr))
-    lengths = np.sqrt(np.bincount(rows, np.square(weights.data, dtype=np.float64), weights.shape[0]))
-    weights.data /= lengths[rows].astype(np.float32)
-    return weights
+def _pieces(text: str) -> list[str]:
+    """The n-grams of a text's words, as often as they are there."""
+    return [ngram for word in words(text) for ngram in ngrams(word)]

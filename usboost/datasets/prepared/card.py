@@ -55,7 +55,7 @@ class _Card(_Part):
 class _Shard(_Part):
     file: Annotated[str, Field(pattern=r"^images-[0-9]+\.parquet$")]
     rows: _Count
-    absent: _Count = 0
+    absent: _Count
     bytes: _Count
     sha256: str
 

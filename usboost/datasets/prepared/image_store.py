@@ -204,7 +204,7 @@ def _columns(shards: Sequence[tuple[Path, Mapping[str, Any]]]) -> Iterator[pa.Ch
             column = pq.read_table(path, columns=["image"])["image"].cast(pa.binary())
         except (pa.ArrowException, OSError, KeyError, ValueError) as error:
             raise UsboostError(f"{path} is damaged ({error}); prepare the dataset again") from error
-        absent = promised.get("absent", 0)  # cards of earlier versions say nothing of it
+        absent = promised["absent"]
         if column.null_count != absent:
             raise UsboostError(
                 f"{path} lacks {column.null_count} pictures, not {absent}; prepare the dataset again"

@@ -15,7 +15,7 @@ from usboost.errors import UsboostError
 from usboost.learners.networks import architectures
 from usboost.learners.networks.backbones import Backbone, embedded
 from usboost.learners.networks.batches import Batches, Resident, Streamed
-from usboost.learners.networks.image_network import ImageNetwork, LastBlock, channel_statistics
+from usboost.learners.networks.image_network import ImageNetwork, LastBlock
 from usboost.learners.networks.inputs import Checked, Spec
 from usboost.learners.networks.table_input import TableInput
 
@@ -25,8 +25,7 @@ PerChannel = Annotated[list[float], Field(min_length=1, max_length=3)]
 class ImageSpec(Checked):
     """Of a network on pictures; see `usboost.learners.networks.backbones.Backbone`.
 
-    `part` "last" is of a network on what the backbone without its last block gave; `standardised`, whether
-    the block's features are standardised.
+    `part` "last" is of a network on what the backbone without its last block gave.
     """
 
     view: Literal["image"]
@@ -37,16 +36,6 @@ class ImageSpec(Checked):
     mean: PerChannel
     deviation: PerChannel
     part: Literal["last"] | None = None
-    standardised: bool = False
-
-    @model_validator(mode="before")
-    @classmethod
-    def _statistics(cls, spec: Any) -> Any:
-        """Files of earlier versions say whether pictures are normalised as ImageNet's."""
-        if isinstance(spec, dict) and "mean" not in spec and isinstance(spec.get("imagenet"), bool):
-            mean, deviation = channel_statistics(spec)
-            return {**spec, "mean": mean, "deviation": deviation}
-        return spec
 
     @model_validator(mode="after")
     def _possible(self) -> ImageSpec:
@@ -80,8 +69,7 @@ class ImageInput:
             return TableInput.prepare(embedded(view, backbone, device), device)
         if backbone.finetune == "last":
             values = torch.from_numpy(backbone.activations(view, device))
-            last = {"augment": "none", "part": "last", "standardised": True}
-            return {**spec, **last}, Resident((values.to(device),))
+            return {**spec, "augment": "none", "part": "last"}, Resident((values.to(device),))
         if isinstance(view, EncodedImages):
             return spec, Streamed(view, device)
         return spec, Resident((torch.from_numpy(np.ascontiguousarray(view.pixels)).to(device),))

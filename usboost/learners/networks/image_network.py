@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from usboost.learners.networks import architectures
-from usboost.learners.networks.architectures import IMAGENET, PLAIN, TORCHVISION
+from usboost.learners.networks.architectures import TORCHVISION
 from usboost.learners.networks.modules import dense_network
 
 AUGMENTATIONS = ("none", "flip", "flip_shift")
@@ -31,11 +31,11 @@ class ImageNetwork(nn.Module):
         # `initialise` draws the weights that count
         self.backbone, n_features = architectures.build(spec["backbone"], spec["channels"])
         self.head = _head(spec, n_features, widths)
-        mean, deviation = channel_statistics(spec)
         self.mean: torch.Tensor
         self.deviation: torch.Tensor
-        self.register_buffer("mean", torch.tensor(mean).view(1, -1, 1, 1), persistent=False)
-        self.register_buffer("deviation", torch.tensor(deviation).view(1, -1, 1, 1), persistent=False)
+        for name in ("mean", "deviation"):
+            values = torch.tensor(spec[name], dtype=torch.float32).view(1, -1, 1, 1)
+            self.register_buffer(name, values, persistent=False)
 
     def forward(self, tensors: tuple[torch.Tensor, ...]) -> torch.Tensor:
         pictures = tensors[0].float().div_(255)
@@ -79,8 +79,7 @@ class LastBlock(nn.Module):
         self.spec = spec
         whole, n_features = architectures.build(spec["backbone"], spec["channels"])
         self.backbone: nn.Module = architectures.split(whole, spec["backbone"])[1]
-        # networks of earlier versions read the features as they are
-        self.norm = _Standardised(n_features) if spec.get("standardised") else nn.Identity()
+        self.norm = _Standardised(n_features)
         self.head = _head(spec, n_features, widths)
         for part, rate in ((self.backbone, BLOCK_RATE), (self.head, HEAD_RATE)):
             for parameter in part.parameters():
@@ -114,13 +113,6 @@ class _Standardised(nn.BatchNorm1d):
             return super().forward(values)
         # one row has no variance
         return functional.batch_norm(values, self.running_mean, self.running_var, eps=self.eps)
-
-
-def channel_statistics(spec: dict[str, Any]) -> tuple[list[float], list[float]]:
-    """Mean and deviation by which pictures are normalised; earlier files said only whether ImageNet's."""
-    if "mean" in spec:
-        return [float(each) for each in spec["mean"]], [float(each) for each in spec["deviation"]]
-    return IMAGENET if spec["imagenet"] else PLAIN
 
 
 def _channels_last(pictures: torch.Tensor) -> torch.Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,7 @@ class Tree:
         Leaf values.
     categories : int32 (c,) and category_start : int32 (nodes + 1,)
         Codes that go left at each categorical node; an empty range means a numeric node.
-    gain : float64 (nodes,), or empty where it is not known
+    gain : float64 (nodes,)
         By how much each node's split reduced the weighted sum of squared errors that the tree was
         fitted to, on splits by category as `category_l2` penalises it (for a GBM's trees, the gain
         that its engine reports).
@@ -47,7 +47,7 @@ class Tree:
     value: np.ndarray
     categories: np.ndarray
     category_start: np.ndarray
-    gain: np.ndarray = field(default_factory=lambda: np.empty(0))
+    gain: np.ndarray
 
     def leaves(self, matrix: np.ndarray) -> np.ndarray:
         """Leaf index of every row, int32 (n,). The matrix is float32 (n, p), column-major for speed."""
@@ -169,13 +169,12 @@ class Tree:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Its arrays by name; `from_arrays` makes it of them again."""
-        return {name: getattr(self, name) for name in (*_TREE_FIELDS, "gain")}
+        return {each.name: getattr(self, each.name) for each in fields(Tree)}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray], prefix: str = "") -> Tree:
-        """The tree whose arrays are called `prefix` + name; files from before `gain` have none."""
-        gain = {"gain": arrays[f"{prefix}gain"]} if f"{prefix}gain" in arrays else {}
-        return cls(**{name: arrays[prefix + name] for name in _TREE_FIELDS}, **gain)
+        """The tree whose arrays are called `prefix` + name."""
+        return cls(**{each.name: arrays[prefix + each.name] for each in fields(Tree)})
 
     def check(self, n_columns: int | None = None) -> None:
         """Every node and every leaf has one parent, which comes before it; columns and codes are in range.
@@ -196,9 +195,8 @@ class Tree:
             "left": (n,),
             "right": (n,),
             "category_start": (n + 1,),
+            "gain": (n,),
         }
-        if self.gain.size:  # empty where it is not known
-            shapes["gain"] = (n,)
         kinds = {"threshold": "f", "value": "f", "gain": "f"}
         for name in (*shapes, "value", "categories"):
             array = getattr(self, name)
@@ -229,6 +227,3 @@ class Tree:
             raise UsboostError("a tree has a category code out of range")
         if n_columns is not None and n and self.feature.max() >= n_columns:
             raise UsboostError(f"a tree reads column {self.feature.max()}, but there are {n_columns}")
-
-
-_TREE_FIELDS = ("feature", "threshold", "left", "right", "value", "categories", "category_start")

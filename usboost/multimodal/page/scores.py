@@ -30,7 +30,7 @@ def tiles(bundle: Bundle, scored: Scored) -> list[dict[str, str]]:
 def prior(bundle: Bundle, scored: Scored) -> np.ndarray:
     """What the prior predicts for the rows: float64 (n, M), or (n,).
 
-    Of the training rows as the card has it; earlier cards do not, and get that of these rows.
+    Of the training rows as the card has it, else of these rows.
     """
     n, classes = len(scored), bundle.card.classes
     given = np.array(bundle.card.prior)
