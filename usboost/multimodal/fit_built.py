@@ -13,7 +13,7 @@ from usboost.boosting.callbacks import Callback
 from usboost.data.related import Split
 from usboost.data.views import Views
 from usboost.datasets.custom.own import OwnTable
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, option
 from usboost.evaluation.calibration import FOLDS, calibrated, tempered
 from usboost.evaluation.floor import floor_of, floored
 from usboost.evaluation.metrics import best_threshold, row_losses
@@ -121,10 +121,12 @@ def fit_built(
         If the model cannot be fitted to these rows.
     """
     if threshold is not None and len(table.classes) != 2:
-        raise UsboostError(f"a threshold is of two classes; leave --threshold {threshold} out")
+        raise UsboostError(f"a threshold is of two classes; leave {option('threshold')} {threshold} out")
     task = TASKS[table.task]
     if class_weight is not None and not table.classes:
-        raise UsboostError("--class-weight is for classes, but a number is predicted; leave it out")
+        raise UsboostError(
+            f"{option('class_weight')} is for classes, but a number is predicted; leave it out"
+        )
     counted = counted_rows(table)
     train, held = (counted[rows] for rows in hold_out(rows_of(table)[counted], seed))
     check_classes(table, train, held)
@@ -253,7 +255,7 @@ def check_classes(table: OwnTable, train: np.ndarray, *others: np.ndarray) -> No
         name = table.classes[int(seen.argmin())]
         raise UsboostError(
             f"{table.file}: class {name!r} is not among the rows that are fitted to, as they are divided; "
-            f"divide them in another way, or leave the class out with --missing {name!r}"
+            f"divide them in another way, or leave the class out with {option('missing', repr(name))}"
         )
 
 

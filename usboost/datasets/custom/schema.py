@@ -53,13 +53,13 @@ def describe(table: OwnTable) -> Schema:
 
     Parts of dates are those that vary in it; a model keeps those that vary in its training rows.
     """
-    roles, notes = table.roles, [*table.file.notes, *filter(None, [table.said])]
+    spec, notes = table.spec, [*table.file.notes, *filter(None, [table.said])]
     if table.unlabelled:
         one = table.unlabelled == 1
         rows, are = ("1 row has", "is") if one else (f"{table.unlabelled:,} rows have", "are")
-        notes.append(f"{rows} no {roles.label!r} and {are} left out")
+        notes.append(f"{rows} no {spec.label!r} and {are} left out")
     if table.stripped:
-        notes.append(f"some values of {roles.label!r} have blanks at their ends, which are removed")
+        notes.append(f"some values of {spec.label!r} have blanks at their ends, which are removed")
     if table.weights is not None and (none := int((table.weights == 0).sum())):
         notes.append(f"{none:,} rows have the weight 0 and take no part")
     notes += [f"column {name!r} is left out: {why}" for name, why in table.left_out.items()]
@@ -69,21 +69,21 @@ def describe(table: OwnTable) -> Schema:
 
 
 def _described(table: OwnTable, name: str) -> Described | None:
-    roles = table.roles
-    if name == roles.label:
+    spec = table.spec
+    if name == spec.label:
         distinct = len(table.classes) or len(np.unique(table.labels))
         use = f"{distinct} classes" if table.classes else "a number to predict"
         return Described(name, "label", table.unlabelled, distinct, use)
-    if name in roles.image:
+    if name in spec.image:
         return Described(name, "picture", table.without.get(name), None, "picture")
-    if name == roles.split:
+    if name == spec.split:
         return Described(name, "split", 0, 3, "split")
     for kind in ("group", "time", "weight"):
-        if name == getattr(roles, kind):
+        if name == getattr(spec, kind):
             return Described(name, kind, 0, None, kind)
     if name in table.left_out:
         return Described(name, "", None, None, f"left out: {table.left_out[name]}")
-    if name in roles.dropped:
+    if name in spec.drop:
         return Described(name, "", None, None, "dropped")
     if name not in table.features:
         return None
