@@ -18,6 +18,9 @@ from usboost.errors import UsboostError, option
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _DATA = re.compile(r"data:[^,]*;base64,", re.IGNORECASE)  # as pages and JSON hold pictures
+NAMES = "looks like names of pictures"
+"""What to say of a column of which `are_names_of_pictures` is true."""
+
 _NAME = re.compile(r"(?i).*\.(jpe?g|png|gif|bmp|tiff?|webp)")
 _LOOKED_AT = 100  # values
 _SHOWN = 60  # characters of a value in a message
@@ -37,11 +40,6 @@ def check_type(source: Source, column: str) -> None:
     is_record = bool({"bytes", "path"} & set(fields)) and (is_binary(holds) or pa.types.is_null(holds))
     if not (is_binary(kind) or is_text(kind) or pa.types.is_null(kind) or is_record):
         raise UsboostError(f"{source}: the image column {column!r} must hold paths or bytes, not {kind}")
-
-
-def name_pictures() -> str:
-    """What to say of a column of which `are_names_of_pictures` is true."""
-    return f"looks like names of pictures; {option('image')} reads these"
 
 
 def are_names_of_pictures(values: pd.Series) -> bool:

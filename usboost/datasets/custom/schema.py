@@ -9,9 +9,12 @@ import pandas as pd
 
 from usboost.datasets.custom.dates import PARTS, DateParts, is_date
 from usboost.datasets.custom.own import OwnTable
+from usboost.datasets.custom.picture_values import NAMES
 from usboost.datasets.custom.suspects import warnings_of
+from usboost.datasets.custom.table import LEFT_OUT
 from usboost.datasets.custom.texts import COMPONENTS
 from usboost.datasets.custom.written import NumberFormat
+from usboost.errors import option
 
 
 @dataclass(frozen=True)
@@ -62,10 +65,17 @@ def describe(table: OwnTable) -> Schema:
         notes.append(f"some values of {spec.label!r} have blanks at their ends, which are removed")
     if table.weights is not None and (none := int((table.weights == 0).sum())):
         notes.append(f"{none:,} rows have the weight 0 and take no part")
-    notes += [f"column {name!r} is left out: {why}" for name, why in table.left_out.items()]
+    notes += [f"column {name!r} is left out: {_with_advice(why)}" for name, why in table.left_out.items()]
     found = (_described(table, name) for name in table.file.names)
     columns = tuple(each for each in found if each is not None)
     return Schema(len(table), columns, tuple(notes), tuple(warnings_of(table)))
+
+
+def _with_advice(why: str) -> str:
+    """Why a column is left out, and what reads it."""
+    if why == LEFT_OUT["name"]:
+        return f"{why}; {option('text')} takes it as text"
+    return f"{why}; {option('image')} reads these" if NAMES in why else why
 
 
 def _described(table: OwnTable, name: str) -> Described | None:
@@ -82,7 +92,7 @@ def _described(table: OwnTable, name: str) -> Described | None:
         if name == getattr(spec, kind):
             return Described(name, kind, 0, None, kind)
     if name in table.left_out:
-        return Described(name, "", None, None, f"left out: {table.left_out[name]}")
+        return Described(name, "", None, None, f"left out: {_with_advice(table.left_out[name])}")
     if name in spec.drop:
         return Described(name, "", None, None, "dropped")
     if name not in table.features:

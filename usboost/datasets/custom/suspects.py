@@ -11,7 +11,7 @@ import pandas as pd
 from usboost.data.pooled_images import PooledImages
 from usboost.datasets.custom.dates import is_date
 from usboost.datasets.custom.own import OwnTable
-from usboost.datasets.custom.picture_values import are_names_of_pictures, name_pictures
+from usboost.datasets.custom.picture_values import NAMES, are_names_of_pictures
 from usboost.datasets.custom.words import is_text
 from usboost.errors import option
 
@@ -41,7 +41,7 @@ def warnings_of(table: OwnTable) -> Iterator[str]:
                 f"drop it with {option('drop', repr(name))} if it is not known before the label"
             )
         if not isinstance(column.dtype, np.dtype) and are_names_of_pictures(column):
-            yield f"column {name!r} {name_pictures()}"
+            yield f"column {name!r} {NAMES}; {option('image')} reads these"
     first: dict[str, object] = {}
     for name in table.features:
         same = first.setdefault(_digest(table.features[name]), name)

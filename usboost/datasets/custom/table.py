@@ -27,7 +27,7 @@ from usboost.datasets.custom.labels import (
     with_positive,
 )
 from usboost.datasets.custom.own import OwnTable
-from usboost.datasets.custom.picture_values import are_names_of_pictures, check_type, name_pictures
+from usboost.datasets.custom.picture_values import NAMES, are_names_of_pictures, check_type
 from usboost.datasets.custom.pictures import PictureColumns
 from usboost.datasets.custom.source import INDEX_COLUMN, Source, TableFile
 from usboost.datasets.custom.table_pictures import read_pictures
@@ -40,6 +40,9 @@ LARGEST = 500_000_000
 
 FEWEST = 10
 """Rows that a table must have to learn from."""
+
+LEFT_OUT = {"identifier": "each row has its own value", "name": "nearly every row has its own value"}
+"""Why a column of a kind is no feature."""
 
 _BATCH = 1 << 16  # rows read at once
 
@@ -119,8 +122,9 @@ def read_columns(path: Path | Source, spec: TableSpec) -> OwnTable:
         if name in spec.named:
             continue
         found = kind_of(column, nominal=name in nominal, textual=name in spec.text)
-        if found.kind in ("identifier", "name"):
-            left_out[name] = _why_left_out(column, found)
+        if found.kind in LEFT_OUT:
+            named_pictures = is_text(column.type) and are_names_of_pictures(column.plain())
+            left_out[name] = f"it {NAMES}" if named_pictures else LEFT_OUT[found.kind]
             continue
         features[name] = column.feature(_readable(column, found), found.form)
         if found.form is not None:
@@ -233,14 +237,6 @@ def _check_columns(spec: TableSpec, file: Source) -> None:
     for name in (LABEL, CLEAN):
         if name in names and name != spec.label and name not in spec.drop:
             raise UsboostError(f"{file} has a column {name!r} that is not the label; rename or drop it")
-
-
-def _why_left_out(column: Column, found: Found) -> str:
-    if is_text(column.type) and are_names_of_pictures(column.plain()):
-        return f"it {name_pictures()}"
-    if found.kind == "identifier":
-        return "each row has its own value"
-    return f"nearly every row has its own value; {option('text')} takes it as text"
 
 
 def _readable(column: Column, found: Found) -> Kind:
