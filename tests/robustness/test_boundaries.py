@@ -283,7 +283,7 @@ def test_a_table_of_a_billion_rows_in_a_few_bytes(tmp_path: Path, monkeypatch: p
     pq.write_table(pa.table({"x": column, "y": column}), tmp_path / "t.parquet")
     assert (tmp_path / "t.parquet").stat().st_size < 10_000
     with pytest.raises(UsboostError, match="1,000,000 rows of 2 columns, more than"):
-        custom_table.read_table(tmp_path / "t.parquet", label="y")
+        custom_table.read_columns(tmp_path / "t.parquet", TableSpec("y"))
 
 
 @pytest.mark.parametrize("merge", ["", "<<: "])
