@@ -16,6 +16,7 @@ from usboost.data.progress import Progress
 from usboost.datasets.census import demo as census_demo
 from usboost.datasets.census import prepare as census
 from usboost.datasets.covertype import prepare as ct
+from usboost.datasets.custom import SIZE
 from usboost.datasets.custom import demo as custom_demo
 from usboost.datasets.custom import prepare as custom
 from usboost.datasets.custom.readers import digest
@@ -155,21 +156,9 @@ def _custom(raw: Path, settings: Settings, work: Path, progress: Progress | None
     demo = settings.generated("custom")
     return custom.prepare(
         raw / custom_demo.TABLE if demo else _raw(raw),
-        label=custom_demo.LABEL if demo else chosen.label,
-        task=None if demo else chosen.task,
-        image=custom_demo.IMAGE if demo else chosen.image,
-        split_column=custom_demo.SPLIT if demo else chosen.split_column,
-        categorical=chosen.categorical,
-        text=chosen.text,
-        drop=chosen.drop,
-        missing=chosen.missing,
-        images_root=None if chosen.images_root is None else Path(chosen.images_root).expanduser(),
+        chosen.spec(size=sizes.image_size or SIZE, **(custom_demo.SPEC if demo else {})),
         seed=settings.data_seed,
         profile=settings.profile,
-        size=sizes.image_size or custom.SIZE,
-        channels=chosen.channels,
-        skip_unreadable=chosen.skip_unreadable,
-        text_model=chosen.text_model,
         work=work,
         workers=os.cpu_count() or 1,
         progress=progress,

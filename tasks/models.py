@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tasks.settings import BoostingSizes, NetworkSizes, Settings, Table1, Table2
-from usboost.datasets.custom import SIZE
 from usboost.datasets.custom import demo as custom_demo
 from usboost.datasets.custom.pictures import PictureColumns
 from usboost.learners.networks.backbones import Backbone
@@ -62,9 +61,8 @@ def entry_of(name: str, dataset: str, settings: Settings) -> Entry:
 
 def image_views(settings: Settings) -> tuple[str, ...]:
     """The views of a person's pictures, one for each column of them; none of a table alone."""
-    chosen = custom_demo.IMAGE if settings.generated(OWN) else settings.custom.image
-    columns = (chosen,) if isinstance(chosen, str) else tuple(chosen or ())
-    return tuple(PictureColumns(columns, SIZE, settings.custom.channels).names) if columns else ()
+    spec = settings.custom.spec(**(custom_demo.SPEC if settings.generated(OWN) else {}))
+    return tuple(PictureColumns.of(spec).names) if spec.image else ()
 
 
 class FromParams(Parts):

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from ruamel.yaml import YAML
 
-from usboost.errors import UsboostError
+from usboost.datasets.custom.table_spec import TableSpec
+from usboost.errors import UsboostError, as_parameter
 from usboost.files.parts import import_parts
 from usboost.files.yaml_file import read_yaml
 from usboost.models import zoo
@@ -63,6 +64,24 @@ class Custom(Section):
     images_root: str | None = None
     channels: Literal[1, 3]
     skip_unreadable: bool
+
+    def spec(self, **changes: Any) -> TableSpec:
+        """How the table is read, with these changes."""
+        given = {_FIELDS.get(key, key): value for key, value in self.model_dump().items()}
+        root = None if self.images_root is None else Path(self.images_root).expanduser()
+        return TableSpec.of({**given, "images_root": root, "grey": self.channels == 1, **changes})
+
+
+_FIELDS = {"split_column": "split"}
+"""Fields of `TableSpec` by keys of custom, where they differ."""
+
+
+def as_key(name: str, value: str = "") -> str:
+    """An option in a message, as params.yaml has it: ``custom.skip_unreadable``; else as `as_parameter`."""
+    key = {field: key for key, field in _FIELDS.items()}.get(name, name)
+    if key not in Custom.model_fields:
+        return as_parameter(name, value)
+    return f"custom.{key}: {value}" if value else f"custom.{key}"
 
 
 class Pictures(Section):

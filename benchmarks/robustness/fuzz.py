@@ -43,7 +43,8 @@ from usboost.datasets.census import prepare as census
 from usboost.datasets.covertype import raw as covertype
 from usboost.datasets.custom import prepare as custom
 from usboost.datasets.custom.read_prepared import read_prepared
-from usboost.datasets.custom.table import read_table
+from usboost.datasets.custom.table import read_columns
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.datasets.files.image_sources import load as load_picture
 from usboost.datasets.files.sources import sha256
 from usboost.datasets.imagenet import prepare as imagenet
@@ -285,34 +286,35 @@ def _read_params(folder: Path) -> None:
 def _tables(work: Path) -> Iterator[Target]:
     frame = valid_inputs.frame()
     roles = {"label": "kind", "categorical": ("count",)}
+    spec = TableSpec(**roles)
     yield Target(
         "CSV table",
         {"t.csv": valid_inputs.csv_table()},
-        lambda f: custom.prepare(f / "t.csv", seed=0, **roles),
+        lambda f: custom.prepare(f / "t.csv", spec, seed=0),
         {"t.csv": (edited,)},
         share=0.5,
     )
     yield Target(
         "Parquet table",
         {"t.parquet": valid_inputs.parquet(frame)},
-        lambda f: read_table(f / "t.parquet", **roles),
+        lambda f: read_columns(f / "t.parquet", spec),
         {"t.parquet": (damaged, parquet_file, parquet_file)},
     )
     for name, written in valid_inputs.other_tables(frame).items():
         yield Target(
             f"table {name}",
             {name: written},
-            lambda f, name=name: read_table(f / name, **roles),
+            lambda f, name=name: read_columns(f / name, spec),
             {name: (edited, damaged) if name.endswith("l") else (damaged,)},
             share=0.15,
         )
     names = [f"p{row % 4}.png" for row in range(len(frame))]
     files = {f"p{k}.png": valid_inputs.picture(k) for k in range(4)}
-    pictured = {"image": "picture", "size": 8, "seed": 0, "work": work / "pictures", **roles}
+    pictured, into = TableSpec(image="picture", size=8, **roles), work / "pictures"
     yield Target(
         "table with paths",
         {"t.csv": frame.assign(picture=names).to_csv(index=False).encode(), **files},
-        lambda f: custom.prepare(f / "t.csv", **pictured),
+        lambda f: custom.prepare(f / "t.csv", pictured, seed=0, work=into),
         {"t.csv": (edited,)},
         share=0.15,
     )
@@ -320,7 +322,7 @@ def _tables(work: Path) -> Iterator[Target]:
     yield Target(
         "table with bytes",
         {"t.parquet": valid_inputs.parquet(frame.assign(picture=encoded))},
-        lambda f: custom.prepare(f / "t.parquet", **pictured),
+        lambda f: custom.prepare(f / "t.parquet", pictured, seed=0, work=into),
         {"t.parquet": (damaged, parquet_file)},
         share=0.5,
     )
@@ -388,7 +390,7 @@ def _prepared_table() -> Iterator[Target]:
         for k in range(4):
             (place / f"p{k}.png").write_bytes(valid_inputs.picture(k))
         made = custom.prepare(
-            place / "t.csv", label="kind", image="picture", size=8, seed=0, work=place / "w"
+            place / "t.csv", TableSpec(label="kind", image="picture", size=8), seed=0, work=place / "w"
         )
         store.write(made, place / "p")
         files = _contents(place / "p")

@@ -17,7 +17,8 @@ import numpy as np
 import pandas as pd
 
 from usboost.datasets.custom.own import OwnTable
-from usboost.datasets.custom.table import read_own
+from usboost.datasets.custom.table import read_table
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.multimodal.models import by_name
 from usboost.multimodal.tune import tune
 from usboost.tuning.search import Plan
@@ -35,7 +36,7 @@ def table(folder: Path, rows: int) -> OwnTable:
     frame = pd.DataFrame(x, columns=[f"x{k}" for k in range(12)]).assign(letter=letter)
     path = folder / "table.parquet"
     frame.assign(label=np.where(score > 0, "yes", "no")).to_parquet(path)
-    return read_own(path, label="label")
+    return read_table(path, TableSpec(label="label"))
 
 
 def measured(own: OwnTable, folder: Path, name: str, **changes: object) -> float:

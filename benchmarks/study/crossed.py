@@ -20,7 +20,8 @@ from benchmarks.study.equals import SPLIT, Case, built, divided
 from benchmarks.study.members import summary
 from benchmarks.study.small import larger
 from usboost.datasets.custom.own import OwnTable
-from usboost.datasets.custom.table import read_own
+from usboost.datasets.custom.table import read_table
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.models.paths import with_settings
 
 LEAVES, HIDDEN, RATE = "learners__S__max_leaves", "learners__U__hidden", "learners__U__learning_rate"
@@ -54,7 +55,7 @@ def tables(name: str, rows: int, draws: int) -> Iterator[tuple[int, OwnTable]]:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "drawn.parquet"
             drawn.to_parquet(path)
-            yield seed, read_own(path, label=label, image="image", split=SPLIT, size=160)
+            yield seed, read_table(path, TableSpec(label=label, image="image", split=SPLIT, size=160))
 
 
 def losses(case: Case, asked: Mapping[str, Any], seed: int) -> Iterator[tuple[str, float]]:

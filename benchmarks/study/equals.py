@@ -23,7 +23,8 @@ from usboost.boosting.callbacks import TimeLimit
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.datasets.census import prepare as census
 from usboost.datasets.custom.own import OwnTable
-from usboost.datasets.custom.table import read_own
+from usboost.datasets.custom.table import read_table
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.evaluation.metrics import best_threshold, f1, row_losses
 from usboost.evaluation.task import TASKS
 from usboost.models.paths import with_settings
@@ -65,12 +66,12 @@ def table_of(case: str, data: Path, out: Path) -> OwnTable:
     if source == "census":
         if not path.exists():
             _census(data / census.SOURCE).to_parquet(path)
-        return read_own(path, label="label", split=SPLIT)
+        return read_table(path, TableSpec(label="label", split=SPLIT))
     file, label, drop = SOURCES[source]
     if not path.exists():
         frame = pd.read_parquet(data / file).drop(columns=list(drop))
         divided(frame, label, int(size) if size else None).to_parquet(path)
-    return read_own(path, label=label, image="image", split=SPLIT, size=160)
+    return read_table(path, TableSpec(label=label, image="image", split=SPLIT, size=160))
 
 
 def divided(frame: pd.DataFrame, label: str, size: int | None) -> pd.DataFrame:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from usboost.datasets.custom.table import read_own
+from usboost.datasets.custom.table import read_table
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.models.base import ViewsClassifier
 from usboost.multimodal import results
 from usboost.multimodal.compare import compare
@@ -34,7 +35,7 @@ class Plan:
     Attributes
     ----------
     name : of its folder.
-    read : how `read_own` reads the pictures.
+    read : of `TableSpec`, how the pictures are read.
     components : of embeddings that trees read; 0: what the catalogue says, None: all columns.
     """
 
@@ -82,8 +83,8 @@ def models_of(plan: Plan) -> dict[str, Callable[[int], ViewsClassifier]]:
 
 def run(plan: Plan, tables: Path, out: Path) -> None:
     file, label, drop = TABLES[plan.table]
-    table = read_own(
-        tables / file, label=label, image="image", drop=drop, size=plan.pictures.size, **plan.read
+    table = read_table(
+        tables / file, TableSpec(label=label, image="image", drop=drop, size=plan.pictures.size, **plan.read)
     )
     found = compare(table, models_of(plan), folds=plan.folds, by="log_loss")
     results.write(found, out / plan.name, plan.name)

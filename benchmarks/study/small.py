@@ -21,7 +21,8 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 from usboost.datasets.census import prepare as census
 from usboost.datasets.covertype import raw as covertype
 from usboost.datasets.custom.own import OwnTable
-from usboost.datasets.custom.table import read_own
+from usboost.datasets.custom.table import read_table
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.multimodal import results
 from usboost.multimodal.compare import compare
 from usboost.multimodal.models import Pictures, build
@@ -56,7 +57,7 @@ def bundled(name: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{name}.parquet"
         TABLES[name](as_frame=True).frame.to_parquet(path)
-        table = read_own(path, label="target")
+        table = read_table(path, TableSpec(label="target"))
     by = "log_loss" if table.classes else "rmse"
     compared = compare(table, models_of(table, (*MODELS, "crossed")), by=by)
     print(results.markdown(compared, name), flush=True)
@@ -98,7 +99,10 @@ def tables(name: str, rows: int, seeds: range, least: int = 0) -> Iterator[tuple
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "drawn.parquet"
             found[found[label].isin(counts.index[counts > least])].to_parquet(path)
-            yield seed, read_own(path, label=label, image=["image"] if pictures else [], split="part")
+            yield (
+                seed,
+                read_table(path, TableSpec(label=label, image=["image"] if pictures else [], split="part")),
+            )
 
 
 def draws_of(name: str, rows: int, draws: int) -> None:

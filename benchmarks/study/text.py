@@ -27,7 +27,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from usboost.datasets.custom.source import FrameRows
-from usboost.datasets.custom.table import read_own
+from usboost.datasets.custom.table import read_table
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.datasets.custom.texts import COMPONENTS, TextParts
 from usboost.multimodal.compare import compare, folds_of
 from usboost.multimodal.models import build
@@ -97,7 +98,7 @@ def rival(
     frame: pd.DataFrame, numbers: list[str], *, components: int | None = None, **analyzer: Any
 ) -> list[float]:
     """Accuracy by fold of a logistic regression on TF-IDF, or some components of it, and the numbers."""
-    table = read_own(FrameRows(frame), label="label", text=["text"])
+    table = read_table(FrameRows(frame), TableSpec(label="label", text=["text"]))
     scores = []
     for fold in folds_of(table, 5, 1, 0):
         train, test = frame.iloc[np.r_[fold.train, fold.val]], frame.iloc[fold.test]
@@ -118,7 +119,7 @@ def show(title: str, frame: pd.DataFrame) -> None:
     }
     for what, drop in (("without text", ["text"]), ("with text", [])):
         text = [] if drop else ["text"]
-        table = read_own(FrameRows(frame), label="label", drop=drop, text=text)
+        table = read_table(FrameRows(frame), TableSpec(label="label", drop=drop, text=text))
         found = compare(table, models).scores.groupby("model")["accuracy"]
         for name in MODELS:
             scores = found.get_group(name)

@@ -17,7 +17,8 @@ from sklearn.datasets import load_breast_cancer, load_wine
 from benchmarks.study.equal_tables import number
 from benchmarks.study.equals import SPLIT, Case
 from usboost.datasets.custom.source import FrameRows
-from usboost.datasets.custom.table import read_own
+from usboost.datasets.custom.table import read_table
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.multimodal.models import build
 
 UNSEEN = 500
@@ -65,7 +66,7 @@ def losses(rows: int, frame: pd.DataFrame, y: np.ndarray, seed: int) -> dict[str
     part = np.array(["test"] * len(y), dtype=object)
     part[:rows] = "train"
     part[: round(0.15 * rows)] = "val"
-    own = read_own(FrameRows(frame.assign(label=y, **{SPLIT: part})), label="label", split=SPLIT)
+    own = read_table(FrameRows(frame.assign(label=y, **{SPLIT: part})), TableSpec(label="label", split=SPLIT))
     found = {}
     for title, (name, settings) in MODELS.items():
         model = build(name, pictures=None, seed=seed, settings=settings)

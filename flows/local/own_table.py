@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from usboost.datasets.custom.table import asked_of
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.models import zoo
 
 
-def changes(
-    table: Path,
-    label: str,
-    *,
-    task: str | None = None,
-    images: Sequence[str] = (),
-    split: str | None = None,
-    categorical: Sequence[str] = (),
-    drop: Sequence[str] = (),
-    beside: bool = False,
-) -> dict[str, Any]:
+def changes(table: Path, spec: TableSpec, *, beside: bool = False) -> dict[str, Any]:
     """Values by dotted key: the table, and the models that `usboost compare` offers for one like it.
 
     Parameters
     ----------
-    task : "classification" or "regression"; None: what the label looks like, see `labels.task_of`.
-    images : columns of pictures.
-    split : column that holds train, val or test; None: the split is made.
-    categorical, drop : columns of numbers that are categories, and columns that are not used.
+    spec : its label, task, pictures, split, categories and columns that are not used.
     beside : whether datasets with classes run beside it, by the same models.
 
     Raises
@@ -41,29 +28,31 @@ def changes(
         raise UsboostError(
             f"the table {table} does not exist; give --table a file, or a folder of Parquet files"
         )
+    task: str | None = spec.task
     if task is None:
-        task, said = ("classification", "") if label in categorical else asked_of(table.expanduser(), label)
+        is_named = spec.label in spec.categorical
+        task, said = ("classification", "") if is_named else asked_of(table.expanduser(), spec)
         if said:
             print(said)
     tasks = {task, "classification"} if beside else {task}
     models = [
         entry
-        for name in zoo.compared(one_table=not images, task=task)
+        for name in zoo.compared(one_table=not spec.image, task=task)
         if tasks <= set((entry := zoo.find(name)).tasks)
     ]
     names = {entry.name for entry in models}
-    if left_out := [name for name in zoo.compared(one_table=not images) if name not in names]:
+    if left_out := [name for name in zoo.compared(one_table=not spec.image) if name not in names]:
         print(f"left out, since a number is predicted: {', '.join(left_out)}")
-    image = list(images) if len(images) > 1 else next(iter(images), None)
+    image = list(spec.image) if len(spec.image) > 1 else next(iter(spec.image), None)
     return {
         "run.datasets": ["custom"],
         "run.models": [entry.name for entry in models],
         "run.models_of": {},
         "custom.table": str(table.expanduser().resolve()),
-        "custom.label": label,
+        "custom.label": spec.label,
         "custom.task": task,
         "custom.image": image,
-        "custom.split_column": split,
-        "custom.categorical": list(categorical),
-        "custom.drop": list(drop),
+        "custom.split_column": spec.split,
+        "custom.categorical": list(spec.categorical),
+        "custom.drop": list(spec.drop),
     }

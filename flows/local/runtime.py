@@ -25,7 +25,8 @@ from typing import Any, TypeVar
 import psutil
 
 from flows.local import access
-from usboost.errors import UsboostError
+from tasks.settings import as_key
+from usboost.errors import UsboostError, options_written
 from usboost.files import write_atomically
 
 START_SECONDS = 120
@@ -127,7 +128,8 @@ def finished(result: T) -> T:
 def exit_on_error(work: Callable[[], Any]) -> None:
     """Do some work as a command: exit code 1 and one sentence for a person's mistake."""
     try:
-        work()
+        with options_written(as_key):
+            work()
     except UsboostError as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(1) from None

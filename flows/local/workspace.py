@@ -21,6 +21,7 @@ import yaml as plain_yaml
 
 from flows.local import own_table, runtime
 from tasks import settings as params
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.files import write_atomically
 
@@ -244,12 +245,14 @@ def make_command(
         if table:
             changes = own_table.changes(
                 table,
-                label,
-                task=task,
-                images=image or (),
-                split=split,
-                categorical=categorical or (),
-                drop=drop or (),
+                TableSpec(
+                    label,
+                    image=tuple(image or ()),
+                    drop=tuple(drop or ()),
+                    categorical=tuple(categorical or ()),
+                    task=task,
+                    split=split,
+                ),
                 beside=bool({*(dataset or ())} - {"custom"}),
             )
             changes |= {"run.datasets": ["custom", *(name for name in dataset or () if name != "custom")]}

@@ -26,7 +26,7 @@ def test_no_split_sees_across(rows, most, seed):
     related, y = rows
     key = related.groups if related.groups is not None else related.times
     if not related.several:
-        with pytest.raises(UsboostError, match=r"leave --(group|time) out"):
+        with pytest.raises(UsboostError, match=r"leave `(group|time)` out"):
             related.parts(most, y, seed)
         return
     try:

@@ -17,6 +17,7 @@ from usboost.data.table import Table
 from usboost.datasets.custom import demo as custom_demo
 from usboost.datasets.custom import prepare as custom
 from usboost.datasets.custom.read_prepared import ROW, read_prepared
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.datasets.prepared import store
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models.bfv_network import BFV
@@ -32,9 +33,9 @@ def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/mlflow.db")
     custom_demo.write_demo(tmp_path / "demo", rows_train=120, rows_test=30, seed=2)
-    roles = {"label": custom_demo.LABEL, "image": custom_demo.IMAGE, "split_column": custom_demo.SPLIT}
+    roles = {"label": custom_demo.LABEL, "image": custom_demo.IMAGE, "split": custom_demo.SPLIT}
     made = custom.prepare(
-        tmp_path / "demo/table.csv", work=tmp_path / "work", size=24, channels=1, seed=0, **roles
+        tmp_path / "demo/table.csv", TableSpec(size=24, grey=True, **roles), work=tmp_path / "work", seed=0
     )
     store.write(made, tmp_path / "data/prepared/custom")
     yield tmp_path

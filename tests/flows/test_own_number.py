@@ -15,6 +15,7 @@ from flows.local import own_table, workspace
 from tests.flows.conftest import Workspace
 from tests.warm import Warm
 from usboost.datasets.custom.demo import IMAGE, LABEL, SPLIT, write_demo
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.models import zoo
 from usboost.multimodal.bundle import load
 from usboost.multimodal.report import write_report
@@ -62,7 +63,7 @@ def made(warm_flows: Warm, tmp_path_factory: pytest.TempPathFactory) -> Workspac
     place = tmp_path_factory.mktemp("number")
     write_table(place / "parts")
     changes = own_table.changes(
-        place / "parts/table.csv", "price", images=[IMAGE], split=SPLIT, drop=["line"]
+        place / "parts/table.csv", TableSpec("price", image=[IMAGE], split=SPLIT, drop=["line"])
     )
     assert set(changes["run.models"]) == set(zoo.compared(one_table=False, task="regression")) >= set(RUN)
     changes |= {"run.models": RUN}

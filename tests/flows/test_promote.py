@@ -14,6 +14,7 @@ from flows.local import own_table, runtime
 from tests.flows.conftest import Workspace
 from tests.flows.own_table import asked, served
 from usboost.datasets.custom.demo import IMAGE, LABEL, SPLIT, write_demo
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.evaluation import selection
 from usboost.reporting.html import write_report
 from usboost.reporting.results import chosen, collect, read_cell
@@ -56,7 +57,7 @@ def fitted(reproduced: Workspace, tmp_path_factory: pytest.TempPathFactory) -> W
     workspace = reproduced.copy(tmp_path_factory.mktemp("promoted") / "copy")
     write_demo(workspace.folder / "parts", rows_train=60, rows_test=30, seed=3)
     table = workspace.folder / "parts/table.csv"
-    changes = own_table.changes(table, LABEL, images=[IMAGE], split=SPLIT)
+    changes = own_table.changes(table, TableSpec(LABEL, image=[IMAGE], split=SPLIT))
 
     def person(document: dict) -> None:
         document["profile"] = "own"

@@ -10,7 +10,8 @@ import pytest
 
 from tests.leaks.probes import spoiled_table, training, watched
 from tests.multimodal.conftest import numbers
-from usboost.datasets.custom.table import OwnTable, read_own
+from usboost.datasets.custom.table import OwnTable, read_table
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.evaluation.names import METRICS
 from usboost.models.base import ViewsClassifier
 from usboost.multimodal import compare as comparing
@@ -25,7 +26,7 @@ ROUNDS = {"2wl": 4, "lgbm": 15}
 def table(tmp_path_factory: pytest.TempPathFactory) -> OwnTable:
     path: Path = tmp_path_factory.mktemp("compare") / "table.parquet"
     numbers(150).to_parquet(path)
-    return read_own(path, label="kind")
+    return read_table(path, TableSpec(label="kind"))
 
 
 def unfitted(name: str) -> ViewsClassifier:

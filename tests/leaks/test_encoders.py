@@ -16,7 +16,8 @@ from usboost.datasets.census import demo as census_demo
 from usboost.datasets.census import prepare as census
 from usboost.datasets.custom import prepare as custom
 from usboost.datasets.custom.read_prepared import read_prepared
-from usboost.datasets.custom.table import read_own
+from usboost.datasets.custom.table import read_table
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.datasets.prepared import store
 
 HELD = ("val", "test")
@@ -75,7 +76,9 @@ def test_a_persons_table_with_given_splits(tmp_path: Path) -> None:
             given.loc[rows, "kind"] = np.roll(given.loc[rows, "kind"].to_numpy(), 1)
         path = tmp_path / f"{name}.csv"
         given.to_csv(path, index=False)
-        store.write(custom.prepare(path, label="kind", split_column="part", seed=0), tmp_path / "prepared")
+        store.write(
+            custom.prepare(path, TableSpec(label="kind", split="part"), seed=0), tmp_path / "prepared"
+        )
         own = read_prepared(tmp_path / "prepared")
         encoding = own.fit_encoding(np.flatnonzero(own.split == "train"))
         learnt = {"encoders": encoding.encoders, "imputation": encoding.imputation, "kinds": own.kinds}
@@ -96,8 +99,8 @@ def test_a_persons_table_with_drawn_splits(tmp_path: Path) -> None:
     """What is prepared is learnt from nothing at all; what is then learnt of it, from training rows."""
     path = tmp_path / "table.parquet"
     numbers(150, classes=3).to_parquet(path)
-    store.write(custom.prepare(path, label="kind", seed=3), tmp_path / "prepared")
-    table, read = read_prepared(tmp_path / "prepared"), read_own(path, label="kind")
+    store.write(custom.prepare(path, TableSpec(label="kind"), seed=3), tmp_path / "prepared")
+    table, read = read_prepared(tmp_path / "prepared"), read_table(path, TableSpec(label="kind"))
     pd.testing.assert_frame_equal(table.features, read.features)
     assert store.read_card(tmp_path / "prepared")["encoders"] == {}
     train = np.flatnonzero(table.split == "train")

@@ -10,7 +10,8 @@ import pytest
 
 from tests.leaks.probes import same_start, spoiled_table, training
 from tests.multimodal.conftest import numbers
-from usboost.datasets.custom.table import OwnTable, read_own
+from usboost.datasets.custom.table import OwnTable, read_table
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.multimodal.fit import fit
 from usboost.multimodal.splits import hold_out
 from usboost.multimodal.table_rows import rows_of
@@ -22,7 +23,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> OwnTable:
     frame = numbers(160, classes=3)
     wide = [f"the {name} thing" for name in frame["colour"]]
     frame.assign(note=[f"number {k} is {each}" for k, each in enumerate(wide)]).to_parquet(path)
-    return read_own(path, label="kind")
+    return read_table(path, TableSpec(label="kind"))
 
 
 @pytest.mark.parametrize("name", ["2wl", "lgbm"])

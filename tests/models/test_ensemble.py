@@ -15,7 +15,8 @@ from sklearn.datasets import load_diabetes, load_wine
 from usboost.boosting.callbacks import Callback, TimeLimit
 from usboost.data.table import Table
 from usboost.datasets.custom.source import FrameRows
-from usboost.datasets.custom.table import read_own
+from usboost.datasets.custom.table import read_table
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.errors import Unsuited, UsboostError
 from usboost.evaluation.metrics import row_losses
 from usboost.models import persistence
@@ -386,7 +387,7 @@ def test_a_fit_to_more_rows_than_a_model_is_made_for_leaves_the_one_before():
     found = model.fit(views(x[rows]), y[rows]).predict_proba(views(x))
     assert not model.add_whole(views(x), y) and not model.whole
     np.testing.assert_array_equal(model.predict_proba(views(x)), found)
-    table = read_own(FrameRows(pd.DataFrame(x).rename(columns=str).assign(y=y)), label="y")
+    table = read_table(FrameRows(pd.DataFrame(x).rename(columns=str).assign(y=y)), TableSpec(label="y"))
     others = np.setdiff1d(np.arange(len(y)), rows)
     encoding = table.fit_encoding(rows)
     single = ForFewRows(("S",)).fit(table.views(encoding, rows), table.labels[rows])

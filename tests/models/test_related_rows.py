@@ -226,5 +226,5 @@ def test_one_group_is_divided_by_chance_where_no_fit_is_judged():
         {"S": TreeLearner(max_depth=1)}, start=LinearBaseline(("S",)), n_rounds=1
     )
     model.fit(views, y, (views, y), groups=np.zeros(len(y), int))
-    with pytest.raises(UsboostError, match="leave --group out"):
+    with pytest.raises(UsboostError, match="leave `group` out"):
         EnsembleClassifier({"prior": PriorBaseline()}).fit(views, y, groups=np.zeros(len(y), int))

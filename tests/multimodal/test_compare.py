@@ -11,7 +11,8 @@ import pytest
 from rich.console import Console
 
 from tests.multimodal.conftest import ROLES, numbers, run
-from usboost.datasets.custom.table import read_own
+from usboost.datasets.custom.table import read_table
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.evaluation.statistics import corrected_t_test
 from usboost.models import zoo
@@ -49,7 +50,7 @@ def signs(tmp_path_factory):
     x = np.random.default_rng(0).permutation(np.linspace(-1, 1, 300))
     path = tmp_path_factory.mktemp("signs") / "signs.parquet"
     pd.DataFrame({"x": x, "y": np.where(x > 0, "plus", "minus")}).to_parquet(path)
-    return read_own(path, label="y")
+    return read_table(path, TableSpec(label="y"))
 
 
 def test_folds_partition_and_keep_shares(signs):
@@ -76,7 +77,7 @@ def test_encoders_learn_from_the_rows_fitted_to_only(tmp_path):
             seen.append((X["S"].numeric[:, 0].astype(float), len(y)))
             return super().fit(X, y)
 
-    table = read_own(path, label="kind")
+    table = read_table(path, TableSpec(label="kind"))
     compare(table, {"spy": lambda seed: Spy()}, folds=3)
     folds = folds_of(table, 3, 1, 0)
     assert len(seen) == 3

@@ -18,8 +18,8 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from usboost import MultimodalClassifier, MultimodalRegressor, UsboostError
+from usboost.errors import option
 from usboost.multimodal import bundle
-from usboost.multimodal.in_python import in_python
 
 DRAWN = {
     "check_sample_weight_equivalence_on_dense_data": "the rows for early stopping are drawn one by one, "
@@ -245,8 +245,8 @@ def test_messages_name_parameters_not_options():
         MultimodalRegressor().fit(frame, np.where(y > 0, "p", "n"))
     with pytest.raises(UsboostError, match=r"there is one group.*; leave `group` out"):
         MultimodalClassifier().fit(frame, y > 0, groups=np.zeros(60))
-    said = in_python("here 'x'; count it as missing with --missing 'x', or use --pool-images (--image)")
-    assert said == "here 'x'; count it as missing with `missing='x'`, or use `pool_images` (`images`)"
+    named = option("missing", "'x'"), option("pool_images"), option("image")
+    assert named == ("`missing='x'`", "`pool_images`", "`images`")
 
 
 def test_paths_of_pictures_need_their_folder(tmp_path):

@@ -13,7 +13,8 @@ import pandas as pd
 import pytest
 
 from tests.multimodal.conftest import numbers, run
-from usboost.datasets.custom.table import read_own
+from usboost.datasets.custom.table import read_table
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.evaluation.names import RANKING
 from usboost.multimodal.compare import compare, folds_of
 from usboost.multimodal.kept import FILE, KeptFits
@@ -97,7 +98,7 @@ def test_killed_and_interrupted_comparisons_go_on(tmp_path, monkeypatch):
 
 def test_a_kept_fit_is_of_the_same_table_model_and_rows(tmp_path):
     numbers(60).to_csv(tmp_path / "t.csv", index=False)
-    table = read_own(tmp_path / "t.csv", label="kind")
+    table = read_table(tmp_path / "t.csv", TableSpec(label="kind"))
 
     def made(own, name="prior", folder="out", **settings):
         found = compare(
@@ -117,12 +118,12 @@ def test_a_kept_fit_is_of_the_same_table_model_and_rows(tmp_path):
     frame = pd.read_csv(tmp_path / "t.csv")
     frame.loc[0, "width"] += 1
     frame.to_csv(tmp_path / "changed.csv", index=False)
-    assert made(read_own(tmp_path / "changed.csv", label="kind"), folds=3) == (0, 3)
+    assert made(read_table(tmp_path / "changed.csv", TableSpec(label="kind")), folds=3) == (0, 3)
 
 
 def test_damaged_lines_are_fits_to_make_again(tmp_path):
     numbers(60).to_csv(tmp_path / "t.csv", index=False)
-    table = read_own(tmp_path / "t.csv", label="kind")
+    table = read_table(tmp_path / "t.csv", TableSpec(label="kind"))
     model, fold = build("prior", pictures=False), folds_of(table, 3, 1, 0)[0]
     kept = KeptFits(tmp_path, table)
     row = dict.fromkeys((*RANKING["classification"], "rows_train", "rows_test", "seconds"), 0.5)

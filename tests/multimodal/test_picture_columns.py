@@ -16,7 +16,8 @@ from PIL import ExifTags, Image
 from tests.multimodal.conftest import ROLES, numbers, refused, run
 from usboost.datasets.custom import prepare as custom
 from usboost.datasets.custom.read_prepared import SPLITS, read_prepared
-from usboost.datasets.custom.table import OwnTable, read_own
+from usboost.datasets.custom.table import OwnTable, read_table
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.datasets.files.sampling import stratified_parts, stream
 from usboost.datasets.prepared import store
 from usboost.errors import UsboostError
@@ -48,7 +49,7 @@ def pairs(demo: Path, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def own(pairs: Path) -> OwnTable:
-    return read_own(pairs, label="batch", image=["front", "back"], size=32)
+    return read_table(pairs, TableSpec(label="batch", image=["front", "back"], size=32))
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +106,7 @@ def _base64(data: bytes | None) -> str | None:
 def test_the_pipelines_model_of_several_columns_reads_the_table(pairs: Path, tmp_path: Path) -> None:
     """Prepared with gaps, fitted, saved: the table's rows get what the prepared ones get."""
     made = custom.prepare(
-        pairs, label="batch", image=["front", "back"], seed=0, size=32, work=tmp_path / "work"
+        pairs, TableSpec(label="batch", image=["front", "back"], size=32), seed=0, work=tmp_path / "work"
     )
     store.write(made, tmp_path / "prepared")
     own = read_prepared(tmp_path / "prepared")

@@ -12,7 +12,8 @@ import pytest
 from tests.conftest import ROOT
 from tests.multimodal.conftest import ROLES, numbers, refused, run
 from usboost.datasets.custom.source import FrameRows
-from usboost.datasets.custom.table import read_own
+from usboost.datasets.custom.table import read_table
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.datasets.files.sampling import stratified_parts
 from usboost.evaluation.calibration import tempered
 from usboost.models import zoo
@@ -111,7 +112,7 @@ def test_values_never_seen_and_missing_ones(plain, tmp_path):
 @pytest.mark.parametrize("name", zoo.OFFERED)
 def test_every_model_comes_back_as_it_was_saved(name, demo, tmp_path):
     """The saved folder's probabilities on the validation rows give the score that the card tells."""
-    table = read_own(demo, label="batch", image="picture", drop=["split"], size=32)
+    table = read_table(demo, TableSpec(label="batch", image="picture", drop=["split"], size=32))
     fitted = fit(table, name, rounds=2, seed=3, calibrate=False, refit=False)
     fitted.bundle.save(tmp_path / "model")
     found = predicted(tmp_path / "model", demo, tmp_path / "p.parquet", "--batch", 50)

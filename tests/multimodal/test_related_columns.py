@@ -11,7 +11,8 @@ from tests.multimodal.conftest import numbers, run
 from usboost import MultimodalClassifier, MultimodalRegressor, UsboostError
 from usboost.boosting.checkpoint import identity_of
 from usboost.datasets.custom.source import FrameRows
-from usboost.datasets.custom.table import read_own
+from usboost.datasets.custom.table import read_table
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.evaluation.calibration import calibrated
 from usboost.models.ensemble import EnsembleClassifier
 from usboost.multimodal import bundle
@@ -45,8 +46,8 @@ def blend(seed: int) -> EnsembleClassifier:
 def test_a_comparison_and_a_search(noted, key, tmp_path):  # noqa: F811
     frame = table()
     column = {"group": "group", "time": "day"}[key]
-    own = read_own(
-        FrameRows(frame), label="kind", drop=["group" if key == "time" else "day"], **{key: column}
+    own = read_table(
+        FrameRows(frame), TableSpec(label="kind", drop=["group" if key == "time" else "day"], **{key: column})
     )
     found = compare(own, {"blend": blend}, folds=2, keep=tmp_path / "kept")
     assert not found.failures and len(noted) == 6
@@ -56,7 +57,7 @@ def test_a_comparison_and_a_search(noted, key, tmp_path):  # noqa: F811
         (values,) = related.values()
         assert len(values) == len(train) and len(np.unique(values)) > 1 and len(held)
     assert compare(own, {"blend": blend}, folds=2, keep=tmp_path / "kept").kept == 2
-    other = read_own(FrameRows(frame), label="kind", drop=["group", "day"])
+    other = read_table(FrameRows(frame), TableSpec(label="kind", drop=["group", "day"]))
     assert table_digest(other) != table_digest(own)
 
 
@@ -104,13 +105,13 @@ def test_calibration_is_judged_by_other_groups_and_later_rows():
     of = {"group": ("day", frame["group"].to_numpy()), "time": ("group", frame["day"].to_numpy())}
     for key, (other, values) in of.items():
         column = {"group": "group", "time": "day"}[key]
-        own = read_own(FrameRows(frame), label="kind", drop=[other], **{key: column})
+        own = read_table(FrameRows(frame), TableSpec(label="kind", drop=[other], **{key: column}))
         folds = calibration_folds(own, held, 0)
         assert folds is not None and 2 <= len(folds) <= 5
         for others, rows in folds:
             first, second = values[held[others]], values[held[rows]]
             assert first.max() < second.min() if key == "time" else not set(first) & set(second)
-    assert calibration_folds(read_own(FrameRows(frame), label="kind"), held, 0) is None
+    assert calibration_folds(read_table(FrameRows(frame), TableSpec(label="kind")), held, 0) is None
     # probabilities that are too sure in one half and right in the other: it depends on who judges
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 400)
@@ -125,10 +126,10 @@ def test_one_large_group_does_not_temper_the_others():
     rng = np.random.default_rng(0)
     group, kind, noise = np.maximum(np.arange(600) // 15 - 3, 0), np.arange(600) % 2, rng.random(600) < 0.05
     frame = pd.DataFrame({"group": group, "kind": np.where(kind, "yes", "no")})
-    own = read_own(FrameRows(frame.assign(x=0.5)), label="kind", group="group")
+    own = read_table(FrameRows(frame.assign(x=0.5)), TableSpec(label="kind", group="group"))
     seed = next(seed for seed in range(99) if 0 in group[hold_out(rows_of(own), seed)[1]])
     x = np.where(kind ^ noise ^ (group == 0), 1.5, -1.5)  # of the group that is held out the other way round
-    own = read_own(FrameRows(frame.assign(x=x)), label="kind", group="group")
+    own = read_table(FrameRows(frame.assign(x=x)), TableSpec(label="kind", group="group"))
     found, (_, held) = (
         fit(own, "logistic", seed=seed, settings={"penalties": (1e-3,)}).bundle,
         hold_out(rows_of(own), seed),
@@ -153,7 +154,7 @@ def test_a_killed_fit_of_other_groups_is_another_fit():
     found = set()
     for given in ({}, {"group": "group"}, {"time": "day"}):
         drop = [name for name in ("group", "day") if name not in given.values()]
-        own = read_own(FrameRows(frame), label="kind", drop=drop, **given)
+        own = read_table(FrameRows(frame), TableSpec(label="kind", drop=drop, **given))
         rows = np.arange(len(own))
         views = own.views(own.fit_encoding(rows), rows)
         found.add(

@@ -21,6 +21,7 @@ from usboost.datasets.custom import prepare as custom
 from usboost.datasets.custom.read_prepared import read_prepared
 from usboost.datasets.custom.rows import joined
 from usboost.datasets.custom.source import FrameRows, TableFile
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.datasets.prepared import store
 from usboost.errors import UsboostError
 from usboost.models.base import ViewsClassifier
@@ -63,8 +64,10 @@ def own(tmp_path_factory):
     """The demo of a person's table, prepared as the pipeline does, and a model of it as a bundle."""
     folder = tmp_path_factory.mktemp("own")
     custom_demo.write_demo(folder, rows_train=60, rows_test=30, seed=1)
-    roles = {"label": custom_demo.LABEL, "image": custom_demo.IMAGE, "split_column": custom_demo.SPLIT}
-    made = custom.prepare(folder / "table.csv", **roles, seed=0, size=24, channels=1, work=folder / "work")
+    roles = {"label": custom_demo.LABEL, "image": custom_demo.IMAGE, "split": custom_demo.SPLIT}
+    made = custom.prepare(
+        folder / "table.csv", TableSpec(**roles, size=24, grey=True), seed=0, work=folder / "work"
+    )
     store.write(made, folder / "prepared")
     fit(read_prepared(folder / "prepared"), "2wl", rounds=3, refit=False).bundle.save(folder / "bundle")
     return folder

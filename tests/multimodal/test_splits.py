@@ -94,7 +94,7 @@ def test_fewer_parts_than_folds_are_refused():
         try:
             found = list(_parts(Rows(12, codes, groups), folds, 0))
         except UsboostError as error:
-            assert "ask for" in str(error) and "folds, or leave --group out" in str(error)
+            assert "ask for" in str(error) and "folds, or leave `group` out" in str(error)
         else:
             assert all(len(train) and len(test) for train, test in found) and len(found) == folds
 
@@ -103,7 +103,7 @@ def test_a_comparison_needs_test_rows_and_a_fit_does_not():
     rows = Rows(40, splits=np.array(["train", "val"])[np.arange(40) % 2])
     train, held = hold_out(rows, 0)
     assert train.tolist() == list(range(0, 40, 2)) and held.tolist() == list(range(1, 40, 2))
-    with pytest.raises(UsboostError, match="needs rows whose --split is test"):
+    with pytest.raises(UsboostError, match="needs rows whose `split` is test"):
         list(folds_of(rows, 5, 1, 0))
 
 

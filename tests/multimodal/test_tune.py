@@ -18,7 +18,8 @@ import pytest
 
 from tests.multimodal.conftest import numbers, refused, run
 from usboost.datasets.custom.own import OwnTable
-from usboost.datasets.custom.table import read_own
+from usboost.datasets.custom.table import read_table
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.models.settings_file import read_settings
 from usboost.multimodal import tuned
@@ -43,7 +44,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def table(path: Path) -> OwnTable:
-    return read_own(path, label="kind")
+    return read_table(path, TableSpec(label="kind"))
 
 
 def searched(
@@ -92,12 +93,13 @@ def test_every_model_has_as_many_trials_and_nothing_is_left_behind(whole: Path) 
 SCRIPT = """
 import sys
 from pathlib import Path
-from usboost.datasets.custom.table import read_own
+from usboost.datasets.custom.table import read_table
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.multimodal.models import by_name
 from usboost.multimodal.tune import Scored, part_of, parts_of, tune
 from usboost.tuning.search import Plan
 
-table = read_own(Path(sys.argv[1]), label="kind")
+table = read_table(Path(sys.argv[1]), TableSpec("kind"))
 models = by_name(("linear_trees", "lgbm"), pictures=None, rounds=30, task=table.task)
 tune(table, models, out=Path(sys.argv[2]), folds=0, plan=Plan(6, 3))
 """
@@ -164,7 +166,7 @@ def test_rows_of_the_test_split_change_nothing(path: Path, tmp_path: Path, folds
     frame = pd.read_parquet(path)
     frame["part"] = rng.choice(["train", "train", "val", "test"], len(frame))
     frame.to_parquet(tmp_path / "t.parquet")
-    table = read_own(tmp_path / "t.parquet", label="kind", split="part")
+    table = read_table(tmp_path / "t.parquet", TableSpec(label="kind", split="part"))
     rows = rows_of(table)
     unseen = np.flatnonzero(rows.splits == "test")
     labels = table.labels.copy()
@@ -231,14 +233,14 @@ def test_few_rows_are_divided_into_folds(path: Path, table: OwnTable, tmp_path: 
     cases += [(days, {"time": "day"}), (divided, {"split": "part"})]
     for k, (changed, roles) in enumerate(cases):
         changed.to_parquet(tmp_path / f"{k}.parquet")
-        assert default_folds(read_own(tmp_path / f"{k}.parquet", label="kind", **roles), 0) == 0
+        assert default_folds(read_table(tmp_path / f"{k}.parquet", TableSpec(label="kind", **roles)), 0) == 0
 
 
 def test_parts_know_the_groups_of_their_scored_rows(path: Path, tmp_path: Path) -> None:
     frame = pd.read_parquet(path)
     patients = np.arange(len(frame)) // 4
     frame.assign(patient=patients).to_parquet(tmp_path / "t.parquet")
-    grouped = read_own(tmp_path / "t.parquet", label="kind", group="patient")
+    grouped = read_table(tmp_path / "t.parquet", TableSpec(label="kind", group="patient"))
     for folds in (0, 3):
         for train, held, scored in parts_of(grouped, folds, 0):
             part = part_of(grouped, train, held, scored)

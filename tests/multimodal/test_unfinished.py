@@ -15,7 +15,8 @@ import pytest
 from tests.multimodal.conftest import numbers, run
 from usboost.boosting.callbacks import Callback
 from usboost.data.table import Table
-from usboost.datasets.custom.table import read_own
+from usboost.datasets.custom.table import read_table
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.models import builders
 from usboost.models.baselines import LightGBMBaseline
 from usboost.models.ensemble import EnsembleClassifier, EnsembleRegressor
@@ -80,7 +81,7 @@ def test_a_killed_command_goes_on_to_the_same_model(tmp_path, monkeypatch):
 def test_another_fit_begins_anew_and_says_so(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     numbers(60).to_csv("t.csv", index=False)
-    table, part, told = read_own(Path("t.csv"), label="kind"), Path("m.part"), []
+    table, part, told = read_table(Path("t.csv"), TableSpec(label="kind")), Path("m.part"), []
     part.mkdir()
     (part / "mine.txt").write_text("a person's")
     with pytest.raises(Killed), unfinished(part, told.append) as keep:
@@ -101,7 +102,7 @@ def test_another_fit_begins_anew_and_says_so(tmp_path, monkeypatch):
 
 def test_only_finished_rounds_stay(tmp_path):
     numbers(60).to_csv(tmp_path / "t.csv", index=False)
-    table, part = read_own(tmp_path / "t.csv", label="kind"), tmp_path / "m.part"
+    table, part = read_table(tmp_path / "t.csv", TableSpec(label="kind")), tmp_path / "m.part"
     with pytest.raises(Killed), unfinished(part, print) as keep:
         fit(table, "linear_trees", rounds=5, keep=keep, callbacks=[KillAfter(0)])
     assert any(part.glob("*/round-000001.safetensors"))
@@ -113,7 +114,7 @@ def test_only_finished_rounds_stay(tmp_path):
 @pytest.mark.parametrize("rounds", [3, 5])
 def test_a_fit_to_all_rows_goes_on_too(tmp_path, rounds):
     numbers(80).to_csv(tmp_path / "t.csv", index=False)
-    table, part, told = read_own(tmp_path / "t.csv", label="kind"), tmp_path / "m.part", []
+    table, part, told = read_table(tmp_path / "t.csv", TableSpec(label="kind")), tmp_path / "m.part", []
     with pytest.raises(Killed), unfinished(part, told.append) as keep:
         fit(table, "2wl_ridge", rounds=5, refit=True, keep=keep, callbacks=[KillAfter(rounds)])
     with unfinished(part, told.append) as keep:

@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 
 from usboost.cli.app import app
 from usboost.datasets.custom.source import FrameRows
-from usboost.datasets.custom.table import read_own
+from usboost.datasets.custom.table import read_table
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.evaluation.intervals import margin_of
 from usboost.evaluation.metrics import accuracy, score
@@ -37,7 +38,7 @@ WEIGHT = pd.Series(RNG.integers(0, 4, N).astype(float), name="w")
 
 def table(label: pd.Series = Y, rows: Any = slice(None), **roles: str) -> Any:
     frame = pd.concat([X, label, WEIGHT], axis=1).iloc[rows].reset_index(drop=True)
-    return read_own(FrameRows(frame, None), label=str(label.name), **roles)  # type: ignore[arg-type]
+    return read_table(FrameRows(frame, None), TableSpec(label=str(label.name), **roles))  # type: ignore[arg-type]
 
 
 def test_a_row_of_weight_0_takes_no_part() -> None:
@@ -136,8 +137,8 @@ def test_rows_of_weight_0_do_not_make_up_a_table() -> None:
         MultimodalClassifier("prior").fit(X, Y, sample_weight=weights)
     parts = pd.Series(np.where(np.arange(N) < 200, "train", "val"), name="part")
     frame = pd.concat([X, Y, WEIGHT.where(parts == "train", 0.0), parts], axis=1)
-    own = read_own(FrameRows(frame, None), label="label", weight="w", split="part")
-    with pytest.raises(UsboostError, match="no row that counts has --split val"):
+    own = read_table(FrameRows(frame, None), TableSpec(label="label", weight="w", split="part"))
+    with pytest.raises(UsboostError, match="no row that counts has `split` val"):
         fit(own, "prior")
 
 
@@ -160,7 +161,7 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert f"{(WEIGHT == 0).sum()} rows have the weight 0 and take no part" in done.stderr
     frame = pd.read_csv(path)
-    own = read_own(path, label="label", weight="w")
+    own = read_table(path, TableSpec(label="label", weight="w"))
     expected = fit(own, "logistic", class_weight="balanced")
     loaded = MultimodalClassifier.load(out).predict_proba(frame[list("abcde")])
     again = expected.bundle.answer(FrameRows(frame, None)).drop(columns="label")

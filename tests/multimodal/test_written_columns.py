@@ -13,7 +13,8 @@ from tests.multimodal.conftest import refused, run
 from usboost.datasets.custom import prepare as custom
 from usboost.datasets.custom.own import OwnTable
 from usboost.datasets.custom.read_prepared import read_prepared
-from usboost.datasets.custom.table import read_own
+from usboost.datasets.custom.table import read_table
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.datasets.prepared import store
 from usboost.multimodal import bundle, drift
 from usboost.multimodal.fit import fit
@@ -112,7 +113,7 @@ def test_what_is_written_otherwise_is_refused(model: Path, tmp_path: Path) -> No
 
 
 def test_dates_are_learnt_from_the_training_rows(table: Path) -> None:
-    own = read_own(table, label="kind", missing=["k.A."])
+    own = read_table(table, TableSpec(label="kind", missing=["k.A."]))
     late = np.flatnonzero(own.features["day"] >= pd.Timestamp("2022-01-01"))
     parts = own.fit_encoding(late).dates["day"]
     assert parts.parts == ("month", "weekday", "yearday", "days")
@@ -123,7 +124,7 @@ def test_dates_are_learnt_from_the_training_rows(table: Path) -> None:
 
 
 def test_a_prepared_table_has_them_too(table: Path, tmp_path: Path) -> None:
-    made = custom.prepare(table, label="kind", missing=["k.A."], seed=0)
+    made = custom.prepare(table, TableSpec(label="kind", missing=["k.A."]), seed=0)
     store.write(made, tmp_path / "prepared")
     own = read_prepared(tmp_path / "prepared")
     fit(own, "2wl", rounds=2).bundle.save(tmp_path / "bundle")

@@ -29,6 +29,7 @@ from usboost.datasets.census import prepare as census
 from usboost.datasets.covertype import raw as covertype
 from usboost.datasets.custom import prepare as custom
 from usboost.datasets.custom import table as custom_table
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.datasets.files import image_sources, sources
 from usboost.datasets.files.sources import sha256
 from usboost.datasets.imagenet import picture_tree
@@ -58,7 +59,7 @@ def table(folder: Path, paths: list[str]) -> Path:
 
 
 def prepare(path: Path, tmp_path: Path) -> object:
-    return custom.prepare(path, label="y", image="picture", seed=0, size=8, work=tmp_path / "work")
+    return custom.prepare(path, TableSpec(label="y", image="picture", size=8), seed=0, work=tmp_path / "work")
 
 
 @pytest.mark.parametrize("outside", OUTSIDE)
@@ -282,7 +283,7 @@ def test_a_table_of_a_billion_rows_in_a_few_bytes(tmp_path: Path, monkeypatch: p
     pq.write_table(pa.table({"x": column, "y": column}), tmp_path / "t.parquet")
     assert (tmp_path / "t.parquet").stat().st_size < 10_000
     with pytest.raises(UsboostError, match="1,000,000 rows of 2 columns, more than"):
-        custom_table.read_table(tmp_path / "t.parquet", label="y")
+        custom_table.read_columns(tmp_path / "t.parquet", TableSpec("y"))
 
 
 @pytest.mark.parametrize("merge", ["", "<<: "])

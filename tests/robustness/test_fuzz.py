@@ -21,7 +21,8 @@ from tasks.features import read_features
 from usboost.data.encoding import TableEncoder
 from usboost.data.table import Table
 from usboost.data.views import Views
-from usboost.datasets.custom.table import read_table
+from usboost.datasets.custom.table import read_columns
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.datasets.files import image_sources
 from usboost.datasets.imagenet import prepare as imagenet
 from usboost.datasets.prepared import store
@@ -260,14 +261,14 @@ def test_notes_of_pandas_in_a_parquet_table(tmp_path: Path, notes: bytes) -> Non
         {"pandas": notes}
     )
     pq.write_table(table, tmp_path / "t.parquet")
-    assert len(read_table(tmp_path / "t.parquet", label="y").labels) == 4
+    assert len(read_columns(tmp_path / "t.parquet", TableSpec(label="y")).labels) == 4
 
 
 def test_text_in_parquet_that_is_not_utf8(tmp_path: Path) -> None:
     values = pa.array([b"\xff\xfe", b"b", b"c", b"d"]).view(pa.string())
     pq.write_table(pa.table({"x": values, "y": ["a", "b"] * 2}), tmp_path / "t.parquet")
     with pytest.raises(UsboostError, match=r"t\.parquet is damaged"):
-        read_table(tmp_path / "t.parquet", label="y")
+        read_columns(tmp_path / "t.parquet", TableSpec(label="y"))
 
 
 def test_a_zip_member_that_does_not_inflate(tmp_path: Path) -> None:

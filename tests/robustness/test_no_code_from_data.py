@@ -26,7 +26,8 @@ from usboost.data.images import Images
 from usboost.datasets.census import prepare as census
 from usboost.datasets.covertype import raw as covertype
 from usboost.datasets.custom import prepare as custom
-from usboost.datasets.custom.table import read_table
+from usboost.datasets.custom.table import read_columns
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.datasets.files.sources import sha256
 from usboost.datasets.imagenet import prepare as imagenet
 from usboost.datasets.prepared import store
@@ -172,7 +173,7 @@ def test_a_picture_that_is_a_bomb(tmp_path: Path, bombs: list[bytes]) -> None:
     (tmp_path / "t.parquet").write_bytes(valid_inputs.parquet(table))
     with pytest.raises(UsboostError, match="no picture in a known format"):
         custom.prepare(
-            tmp_path / "t.parquet", label="y", image="picture", seed=0, size=8, work=tmp_path / "w"
+            tmp_path / "t.parquet", TableSpec(label="y", image="picture", size=8), seed=0, work=tmp_path / "w"
         )
 
 
@@ -223,18 +224,18 @@ def test_a_pickle_called_a_table(tmp_path: Path, bombs: list[bytes], ending: str
     for bomb in bombs:
         path.write_bytes(bomb)
         with pytest.raises(UsboostError):
-            read_table(path, label="y")
+            read_columns(path, TableSpec(label="y"))
     path = tmp_path / "table.pkl"
     path.write_bytes(bombs[1])
     with pytest.raises(UsboostError, match=r"is no table of a known kind; write it as \.parquet"):
-        read_table(path, label="y")
+        read_columns(path, TableSpec(label="y"))
 
 
 def test_a_table_with_a_column_of_pickles(tmp_path: Path, bombs: list[bytes]) -> None:
     table = pd.DataFrame({"x": [bombs[1]] * 4, "y": ["a", "b"] * 2})
     (tmp_path / "t.parquet").write_bytes(valid_inputs.parquet(table))
     with pytest.raises(UsboostError, match="'x' is of type binary"):
-        read_table(tmp_path / "t.parquet", label="y")
+        read_columns(tmp_path / "t.parquet", TableSpec(label="y"))
 
 
 def test_arrow_types_that_carry_a_pickle(tmp_path: Path, marker: Path, bombs: list[bytes]) -> None:
@@ -245,7 +246,9 @@ def test_arrow_types_that_carry_a_pickle(tmp_path: Path, marker: Path, bombs: li
         pq.write_table(
             pa.table([pa.array([1, 2, 3, 4]), pa.array(["a", "b"] * 2)], schema), tmp_path / "t.parquet"
         )
-        read_table(tmp_path / "t.parquet", label="y")  # a plain column with a note that nobody reads
+        read_columns(
+            tmp_path / "t.parquet", TableSpec(label="y")
+        )  # a plain column with a note that nobody reads
         assert not marker.exists()
 
 
@@ -261,7 +264,7 @@ def test_pandas_notes_in_parquet_are_not_run(tmp_path: Path, marker: Path) -> No
     table = pa.table({"x": [1, 2, 3, 4], "y": ["a", "b", "a", "b"]})
     table = table.replace_schema_metadata({"pandas": json.dumps(notes)})
     pq.write_table(table, tmp_path / "t.parquet")
-    assert len(read_table(tmp_path / "t.parquet", label="y").labels) == 4
+    assert len(read_columns(tmp_path / "t.parquet", TableSpec(label="y")).labels) == 4
 
 
 def test_raw_files(tmp_path: Path, bombs: list[bytes]) -> None:

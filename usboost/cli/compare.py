@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -16,32 +16,13 @@ from usboost.cli.options import (
     DEFAULT_BACKBONE,
     NAMES,
     BackboneName,
-    Categorical,
-    Drop,
     Finetune,
-    Grey,
-    Group,
-    Image,
-    ImagesRoot,
-    Label,
-    Missing,
-    PoolImages,
-    Positive,
     Seed,
     SettingsFile,
-    Size,
-    SkipUnreadable,
-    Split,
     TablePath,
-    TaskName,
-    Text,
-    TextModel,
-    Time,
-    Weight,
-    given_options,
-    table_options,
 )
-from usboost.datasets.custom import SIZE
+from usboost.cli.table_options import given_options, reads_table, typed
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.evaluation.names import METRICS_OF, RANKING, check_metric
 from usboost.models import zoo
@@ -56,10 +37,10 @@ SCORES = tuple(each for scores in RANKING.values() for each in scores)
 """Of all tasks."""
 
 
+@reads_table
 def compare(
     table: TablePath,
-    label: Label,
-    image: Image = None,
+    spec: TableSpec,
     models: Annotated[
         str | None,
         typer.Option(
@@ -94,18 +75,6 @@ def compare(
             help="Folder for the comparison and its finished fits, from which the same command goes on.",
         ),
     ] = None,
-    drop: Drop = None,
-    categorical: Categorical = None,
-    text: Text = None,
-    text_model: TextModel = None,
-    missing: Missing = None,
-    images_root: ImagesRoot = None,
-    task: TaskName = None,
-    positive: Positive = None,
-    group: Group = None,
-    time: Time = None,
-    weight: Weight = None,
-    split: Split = None,
     rounds: Annotated[
         int | None,
         typer.Option("--rounds", min=1, help="Most rounds or epochs; not for LightGBM."),
@@ -113,10 +82,6 @@ def compare(
     settings: SettingsFile = None,
     backbone: BackboneName = DEFAULT_BACKBONE,
     finetune: Finetune = "none",
-    size: Size = SIZE,
-    grey: Grey = False,
-    pool_images: PoolImages = False,
-    skip_unreadable: SkipUnreadable = False,
     seed: Seed = 0,
 ) -> None:
     """Compare models on the same folds of a table, with a test of each difference.
@@ -131,26 +96,9 @@ def compare(
         chosen = read_settings(settings) if settings is not None else {}
         if out is not None and out.exists() and not out.is_dir():
             raise UsboostError(f"{out} is a file; name a folder for the comparison")
-        reading: dict[str, Any] = {
-            "task": task,
-            "positive": positive,
-            "group": group,
-            "time": time,
-            "weight": weight,
-            "split": split,
-            "image": image,
-            "drop": drop,
-            "categorical": categorical,
-            "text": text,
-            "text_model": text_model,
-            "missing": missing,
-            "images_root": images_root,
-            "grey": grey,
-            "skip_unreadable": skip_unreadable,
-        }
-        own = tables.read(table, label, **reading, size=size, pool=pool_images)
+        own = tables.read(table, spec)
         tables.show(own)
-        names = given or zoo.compared(one_table=not image, task=own.task)
+        names = given or zoo.compared(one_table=not spec.image, task=own.task)
         if others:
             sys.path.insert(0, str(Path.cwd()))  # where a person's own class may be
             names = list(dict.fromkeys([*names, *others]))
@@ -169,7 +117,7 @@ def compare(
         for name in names:
             if name not in zoo.CATALOGUE:
                 check_outside(name, own.task)
-        read = Pictures(backbone, finetune, size) if image else None
+        read = Pictures(backbone, finetune, spec.size) if spec.image else None
         views = tuple(own.pictures) or ("U",)
 
         models_to_fit = by_name(
@@ -192,33 +140,31 @@ def compare(
             note(f"{comparison.kept:,} of {comparison.fits:,} fits were finished before, see {out}")
         found = {name: inputs(name, own, read) for name in names}
         reads = {name: str(each) for name, each in found.items()}
-        given_again = table_options(
-            **reading,
-            backbone=backbone,
-            finetune=finetune,
-            size=size,
-            pool_images=pool_images,
+        given_again = typed(
+            spec,
+            backbone=backbone if backbone != DEFAULT_BACKBONE else None,
+            finetune=finetune if finetune != "none" else None,
             settings=settings,
-            seed=seed,
+            seed=seed or None,
         )
         asked = given_options(
             {
-                "--rounds": rounds,
-                "--models": models,
-                "--with": others,
-                "--folds": folds,
-                "--repeats": max(3, 2 * repeats),
-                "--by": by,
-                "--out": out,
+                "rounds": rounds,
+                "models": models,
+                "with": others,
+                "folds": folds,
+                "repeats": max(3, 2 * repeats),
+                "by": by,
+                "out": out,
             }
         )
-        common = [str(table), "--label", label, *given_again]
+        common = [str(table), *given_again]
 
         def fit_again(name: str) -> str:
-            most = given_options({"--rounds": rounds if limited(name) else None})
+            most = given_options({"rounds": rounds if limited(name) else None})
             return shlex.join(["usboost", "fit", *common, *most, "--model", name, "--out", "model"])
 
-        once = bool(time or split)  # these divide the rows in one way only
+        once = bool(spec.time or spec.split)  # these divide the rows in one way only
         said = verdict(
             comparison,
             found,
@@ -238,7 +184,7 @@ def compare(
         for line in said:
             say(f"\n{line}")
         if out is not None:
-            results.write(comparison, out, f"{table.name}: {label}", reads, said)
+            results.write(comparison, out, f"{table.name}: {spec.label}", reads, said)
             say(f"\nwritten {out / 'comparison.csv'} and {out / 'comparison.md'}")
         if len(comparison.failures) == len(names):
             raise UsboostError("every model failed; the table above gives the reasons")

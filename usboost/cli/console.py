@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from usboost.cli.interrupts import CODE, interrupts
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, options_written
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,11 +26,20 @@ def note(text: str) -> None:
     typer.echo(f"note: {text}", err=True)
 
 
+def as_flag(name: str, value: str = "") -> str:
+    """An option as it is typed: ``skip_unreadable`` is ``--skip-unreadable``."""
+    return f"--{name.replace('_', '-')} {value}".rstrip()
+
+
 @contextmanager
 def exit_on_error() -> Iterator[None]:
-    """A user's mistake prints one sentence, exit code 1; an interruption has exit code 130."""
+    """A user's mistake prints one sentence, exit code 1; an interruption has exit code 130.
+
+    Within it, messages write options `as_flag`.
+    """
     try:
-        yield
+        with options_written(as_flag):
+            yield
     except UsboostError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(1) from None

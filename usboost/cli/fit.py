@@ -16,34 +16,17 @@ from usboost.cli.options import (
     DEFAULT_BACKBONE,
     NAMES,
     BackboneName,
-    Categorical,
-    Drop,
     Finetune,
-    Grey,
-    Group,
-    Image,
-    ImagesRoot,
     Import,
-    Label,
-    Missing,
-    PoolImages,
-    Positive,
     Seed,
     Set,
     SettingsFile,
-    Size,
-    SkipUnreadable,
-    Split,
     TablePath,
-    TaskName,
-    Text,
-    TextModel,
-    Time,
-    Weight,
     chosen_learners,
     import_named,
 )
-from usboost.datasets.custom import SIZE
+from usboost.cli.table_options import reads_table
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.evaluation.names import METRICS_OF, f1_of, metric_name
 from usboost.models import zoo
@@ -54,10 +37,10 @@ if TYPE_CHECKING:
     from usboost.multimodal.fit_built import Fitted
 
 
+@reads_table
 def fit(
     table: TablePath,
-    label: Label,
-    image: Image = None,
+    spec: TableSpec,
     model: Annotated[
         str | None,
         typer.Option(
@@ -75,18 +58,6 @@ def fit(
         ),
     ] = None,
     out: Annotated[Path, typer.Option("--out", help="Folder to save the model in.")] = Path("model"),
-    drop: Drop = None,
-    categorical: Categorical = None,
-    text: Text = None,
-    text_model: TextModel = None,
-    missing: Missing = None,
-    images_root: ImagesRoot = None,
-    task: TaskName = None,
-    positive: Positive = None,
-    group: Group = None,
-    time: Time = None,
-    weight: Weight = None,
-    split: Split = None,
     learner: Annotated[
         list[str] | None,
         typer.Option("--learner", help="Another kind of weak learner, as in S=regressor; repeatable."),
@@ -104,10 +75,6 @@ def fit(
     ] = None,
     backbone: BackboneName = DEFAULT_BACKBONE,
     finetune: Finetune = "none",
-    size: Size = SIZE,
-    grey: Grey = False,
-    pool_images: PoolImages = False,
-    skip_unreadable: SkipUnreadable = False,
     calibrate: Annotated[
         bool,
         typer.Option(
@@ -178,27 +145,7 @@ def fit(
         from usboost.multimodal.bundle import check_place
 
         check_place(out, replace=force)
-        own = tables.read(
-            table,
-            label,
-            task=task,
-            positive=positive,
-            group=group,
-            time=time,
-            weight=weight,
-            split=split,
-            image=image,
-            drop=drop,
-            categorical=categorical,
-            text=text,
-            missing=missing,
-            images_root=images_root,
-            size=size,
-            grey=grey,
-            pool=pool_images,
-            skip_unreadable=skip_unreadable,
-            text_model=text_model,
-        )
+        own = tables.read(table, spec)
         tables.show(own)
         limited, pictured = time_limit is not None, bool(own.pictures)
         model = zoo.wanted(model, preset, limited, pictures=pictured, task=own.task)
@@ -224,7 +171,7 @@ def fit(
                 rounds=rounds,
                 learners=learners,
                 settings=chosen,
-                pictures=Pictures(backbone, finetune, size),
+                pictures=Pictures(backbone, finetune, spec.size),
                 callbacks=callbacks,
                 calibrate=calibrate,
                 threshold=cut,

@@ -5,11 +5,12 @@ torch is not imported here, so that mistakes in a table are reported at once.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from usboost.cli.console import console, note, progress
+from usboost.datasets.custom.table_spec import TableSpec
 
 if TYPE_CHECKING:
     from usboost.datasets.custom.own import OwnTable
@@ -18,54 +19,12 @@ if TYPE_CHECKING:
 _SHOWN = 60  # columns of a wide table
 
 
-def read(
-    path: Path,
-    label: str,
-    *,
-    task: Literal["classification", "regression"] | None,
-    positive: str | None,
-    group: str | None,
-    time: str | None,
-    weight: str | None,
-    split: str | None,
-    image: Collection[str] | None,
-    drop: Collection[str] | None,
-    categorical: Collection[str] | None,
-    text: Collection[str] | None,
-    missing: Collection[str] | None,
-    images_root: Path | None,
-    size: int,
-    grey: bool,
-    pool: bool,
-    skip_unreadable: bool,
-    text_model: str | None,
-) -> OwnTable:
+def read(path: Path, spec: TableSpec) -> OwnTable:
     """The whole training table; notes how many rows have no picture."""
-    from usboost.datasets.custom.table import read_own
+    from usboost.datasets.custom.table import read_table
 
     with progress("reading pictures") as show:
-        table = read_own(
-            path,
-            label=label,
-            task=task,
-            positive=positive,
-            group=group,
-            time=time,
-            weight=weight,
-            split=split,
-            image=image or (),
-            drop=drop or (),
-            categorical=categorical or (),
-            text=text or (),
-            missing=missing or (),
-            images_root=images_root,
-            size=size,
-            channels=1 if grey else 3,
-            pool="mean" if pool else None,
-            skip_unreadable=skip_unreadable,
-            text_model=text_model,
-            progress=show,
-        )
+        table = read_table(path, spec, progress=show)
     note_missing(len(table), table.without, table.unreadable, table.paths)
     return table
 

@@ -6,7 +6,7 @@ import os
 import shlex
 from pathlib import Path
 from time import time as now
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -18,44 +18,26 @@ from usboost.cli.options import (
     DEFAULT_BACKBONE,
     NAMES,
     BackboneName,
-    Categorical,
-    Drop,
     Finetune,
-    Grey,
-    Group,
-    Image,
-    ImagesRoot,
     Import,
-    Label,
-    Missing,
-    PoolImages,
-    Positive,
     Seed,
     Set,
     SettingsFile,
-    Size,
-    SkipUnreadable,
-    Split,
     TablePath,
-    TaskName,
-    Text,
-    TextModel,
-    Time,
-    Weight,
     import_named,
-    table_options,
 )
-from usboost.datasets.custom import SIZE
+from usboost.cli.table_options import reads_table, typed
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.evaluation.names import RANKING, check_metric, metric_name
 from usboost.models import zoo
 from usboost.models.settings_file import parsed_settings, read_settings
 
 
+@reads_table
 def tune(
     table: TablePath,
-    label: Label,
-    image: Image = None,
+    spec: TableSpec,
     models: Annotated[
         str | None,
         typer.Option(
@@ -100,18 +82,6 @@ def tune(
     out: Annotated[
         Path, typer.Option("--out", help="Folder of the search, from which the same command goes on.")
     ] = Path("tuned"),
-    drop: Drop = None,
-    categorical: Categorical = None,
-    text: Text = None,
-    text_model: TextModel = None,
-    missing: Missing = None,
-    images_root: ImagesRoot = None,
-    task: TaskName = None,
-    positive: Positive = None,
-    group: Group = None,
-    time: Time = None,
-    weight: Weight = None,
-    split: Split = None,
     rounds: Annotated[
         int | None,
         typer.Option("--rounds", min=1, help="Most rounds or epochs; not for LightGBM."),
@@ -121,10 +91,6 @@ def tune(
     imports: Import = None,
     backbone: BackboneName = DEFAULT_BACKBONE,
     finetune: Finetune = "none",
-    size: Size = SIZE,
-    grey: Grey = False,
-    pool_images: PoolImages = False,
-    skip_unreadable: SkipUnreadable = False,
     seed: Seed = 0,
 ) -> None:
     """Choose the settings of models, on rows that they are not fitted to.
@@ -144,26 +110,9 @@ def tune(
         if out.exists() and not out.is_dir():
             raise UsboostError(f"{out} is a file; name a folder for the search")
         import_named(imports)
-        reading: dict[str, Any] = {
-            "task": task,
-            "positive": positive,
-            "group": group,
-            "time": time,
-            "weight": weight,
-            "split": split,
-            "image": image,
-            "drop": drop,
-            "categorical": categorical,
-            "text": text,
-            "text_model": text_model,
-            "missing": missing,
-            "images_root": images_root,
-            "grey": grey,
-            "skip_unreadable": skip_unreadable,
-        }
-        own = tables.read(table, label, **reading, size=size, pool=pool_images)
+        own = tables.read(table, spec)
         tables.show(own)
-        names = given or zoo.compared(one_table=not image, task=own.task)
+        names = given or zoo.compared(one_table=not spec.image, task=own.task)
         for name in names:
             if name not in OUTSIDE:
                 zoo.for_table(name, own.task)
@@ -180,7 +129,8 @@ def tune(
         for name in names:
             if name not in zoo.CATALOGUE:
                 check_outside(name, own.task)
-        read, views = Pictures(backbone, finetune, size) if image else None, tuple(own.pictures) or ("U",)
+        read = Pictures(backbone, finetune, spec.size) if spec.image else None
+        views = tuple(own.pictures) or ("U",)
         build = by_name(names, pictures=read, image_views=views, rounds=rounds, settings=begin, task=own.task)
         always = {name: {**begin.get(name, {}), **each} for name, each in fixed_of(build, fixed).items()}
         plan = Plan(trials, batch, seed, prune, jobs or min(batch, os.cpu_count() or 1), deadline)
@@ -199,7 +149,7 @@ def tune(
                     told=lambda trial, ended, total: show(ended, total),
                 )
             of_folds = f" of {parts} folds" if parts else ""
-            what = f"{table.name}: {label}, by {metric_name(score)}{of_folds}"
+            what = f"{table.name}: {spec.label}, by {metric_name(score)}{of_folds}"
             files = tuned.write(found.models, always, out, what)
             console().print(tuned.rendered(found.models, score))
             means = f"Scores are means of {parts} folds. " if parts else ""
@@ -212,17 +162,15 @@ def tune(
             if first.chosen is None and not found.interrupted:
                 raise UsboostError(f"no trial has finished; {out / tuned.CSV} gives the reasons")
             if first.chosen is not None and first.model in zoo.CATALOGUE:
-                again = table_options(
-                    **reading,
-                    backbone=backbone,
-                    finetune=finetune,
-                    size=size,
-                    pool_images=pool_images,
+                again = typed(
+                    spec,
+                    backbone=backbone if backbone != DEFAULT_BACKBONE else None,
+                    finetune=finetune if finetune != "none" else None,
                     rounds=rounds if limited(first.model) else None,
                     settings=out / tuned.SETTINGS,
-                    seed=seed,
+                    seed=seed or None,
                 )
-                command = ["usboost", "fit", str(table), "--label", label, *again, "--model", first.model]
+                command = ["usboost", "fit", str(table), *again, "--model", first.model]
                 say(f"Next: {shlex.join([*command, '--out', 'model'])}")
             say(f"written {' and '.join(map(str, files))}")
             if found.interrupted and time_limit is None:

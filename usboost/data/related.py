@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import StratifiedGroupKFold
 
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, option
 
 Split = tuple[np.ndarray, np.ndarray]
 """Positions of rows to fit to, and of rows that judge the fit; both in rising order."""
@@ -92,7 +92,7 @@ class Related:
         order, starts = by_time(self.times)
         if len(starts) < 2:
             raise UsboostError(
-                "all rows have the same time, so none is later than the others; leave --time out"
+                f"all rows have the same time, so none is later than the others; leave {option('time')} out"
             )
         return order, starts
 
@@ -118,7 +118,7 @@ class Related:
         if k < 2:
             raise UsboostError(
                 f"rows cannot be divided by group: that needs 2 groups, and 2 rows of a class, but there "
-                f"{'is one group' if found == 1 else f'are {found} groups'}; leave --group out"
+                f"{'is one group' if found == 1 else f'are {found} groups'}; leave {option('group')} out"
             )
         # of numbers as of one class: groups by chance, and parts of about one size
         strata = np.zeros(len(self.groups), dtype=np.int64) if codes is None else codes
@@ -154,7 +154,7 @@ class Related:
             if not found:
                 raise UsboostError(
                     "no row is later than rows of every class, so no fit can be judged by later rows; "
-                    "leave --time out, or choose a single model"
+                    f"leave {option('time')} out, or choose a single model"
                 )
             return found
         part, found = self.parts(most, y, seed), []
@@ -166,8 +166,8 @@ class Related:
                 found.append((np.flatnonzero(~held), np.flatnonzero(held)))
         if not found:
             raise UsboostError(
-                "each class is in one group only, so no group can be held out; leave --group out, or choose "
-                "a single model"
+                "each class is in one group only, so no group can be held out; leave "
+                f"{option('group')} out, or choose a single model"
             )
         return found
 

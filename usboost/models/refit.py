@@ -6,7 +6,7 @@ from typing import Any
 
 from sklearn.base import clone
 
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, option
 
 
 def for_all_rows(model: Any) -> Any:
@@ -51,7 +51,9 @@ def for_all_rows(model: Any) -> Any:
     elif type(model).__name__.startswith("Prior"):
         return copy
     else:
-        raise UsboostError(f"a {type(model).__name__} cannot be fitted again to all rows; leave --refit out")
+        raise UsboostError(
+            f"a {type(model).__name__} cannot be fitted again to all rows; leave {option('refit')} out"
+        )
     if hasattr(model, "step_fraction_"):
         changes["step_fraction"] = model.step_fraction_
     if getattr(model, "start_", None) is not None:

@@ -18,7 +18,7 @@ from usboost.boosting.rounds import Clock, Round
 from usboost.data.related import Related
 from usboost.data.table import Table
 from usboost.data.views import Views
-from usboost.errors import Unsuited, UsboostError
+from usboost.errors import Unsuited, UsboostError, option
 from usboost.learners.dimensions import Space
 from usboost.learners.networks.backbones import Backbone
 from usboost.models.base import ViewsClassifier
@@ -132,7 +132,9 @@ class _Scikit(MatrixOnViews):
         if not self.stops_early:
             return copy
         if known is None:
-            raise UsboostError(f"a {type(copy).__name__} cannot be told when to stop; leave --refit out")
+            raise UsboostError(
+                f"a {type(copy).__name__} cannot be told when to stop; leave {option('refit')} out"
+            )
         settings = copy.get_params(deep=False)
         settings.pop("early_stopping_rounds", None)  # CatBoost's with None cannot be cloned
         return type(copy)(**{**settings, known.length: n})

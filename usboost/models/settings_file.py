@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, option
 from usboost.files.yaml_file import parsed_yaml, read_yaml
 
 Chosen = dict[str, Any]
@@ -60,6 +60,7 @@ def parsed_settings(given: Sequence[str] | None) -> Chosen:
     for each in given or ():
         path, equals, value = each.partition("=")
         if not (path and equals):
-            raise UsboostError(f"--set {each!r} sets nothing; write --set shrinkage=0.1, say")
-        found[path.strip()] = parsed_yaml(value, f"--set {path}")
+            given, example = option("set", repr(each)), option("set", "shrinkage=0.1")
+            raise UsboostError(f"{given} sets nothing; write {example}, say")
+        found[path.strip()] = parsed_yaml(value, option("set", path))
     return found

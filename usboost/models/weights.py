@@ -9,7 +9,7 @@ import numpy as np
 
 from usboost.data.related import Related
 from usboost.data.views import Views
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, option
 
 ClassWeight = Literal["balanced"] | Mapping[str, float] | None
 
@@ -90,7 +90,9 @@ def times_class_weight(
     if class_weight is None:
         return [weights for _, weights in parts]
     if not classes:
-        raise UsboostError("--class-weight is for classes, but a number is predicted; leave it out")
+        raise UsboostError(
+            f"{option('class_weight')} is for classes, but a number is predicted; leave it out"
+        )
     factors = class_factors(class_weight, parts[0][0], classes, parts[0][1])
     return [factors[codes] * (1.0 if weights is None else weights) for codes, weights in parts]
 

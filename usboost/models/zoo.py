@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, option
 from usboost.models.entry import COMPONENTS, KINDS, TASKS, Entry, LearnerSpec, Look
 
 
@@ -381,7 +381,7 @@ def check_options(name: str, *, fast_predict: bool = False) -> None:
     """
     several = find(name).kind == "ensemble"
     if fast_predict and not several:
-        raise UsboostError(f"{name} is one model already; leave --fast-predict out")
+        raise UsboostError(f"{name} is one model already; leave {option('fast_predict')} out")
 
 
 def compared(one_table: bool, task: str = "classification") -> list[str]:

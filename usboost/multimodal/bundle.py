@@ -27,7 +27,7 @@ from usboost.datasets.custom.picture_paths import Paths
 from usboost.datasets.custom.rows import RowReader
 from usboost.datasets.custom.source import FrameRows, Source
 from usboost.datasets.custom.texts import TextNumbers
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, option
 from usboost.evaluation.calibration import tempered
 from usboost.evaluation.floor import floored
 from usboost.evaluation.task import TASKS, Task
@@ -181,7 +181,9 @@ def check_place(folder: Path, *, replace: bool = True) -> None:
     """
     folder = Path(folder)
     if not replace and (folder / CARD).exists():
-        raise UsboostError(f"{folder} holds a model; replace it with --force, or give another --out")
+        raise UsboostError(
+            f"{folder} holds a model; replace it with {option('force')}, or give another {option('out')}"
+        )
     if folder.is_dir():
         found = {entry.name for entry in folder.iterdir()}
         if found - {text_file.FILE} != {CARD, MODEL} or _kind(folder / CARD) != KIND:

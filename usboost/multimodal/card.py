@@ -160,23 +160,23 @@ def card_of(
     model : its name; rows : (training, validation); scores : of the latter; seed : of the fit.
     answers : further fields of the card: temperature, threshold, margin, floor, prior, history.
     """
-    others = (table.roles.group, table.roles.time, table.roles.weight, table.roles.split)
+    others = (table.spec.group, table.spec.time, table.spec.weight, table.spec.split)
     card = {
         "model": model,
         "task": table.task,
         "classes": table.classes,
-        "label": table.roles.label,
+        "label": table.spec.label,
         "label_kind": table.label_kind if table.classes else "float",
         **answers,
         "columns": table.kinds,
-        "dropped": [*table.roles.dropped, *table.left_out, *filter(None, others)],
-        "weight": table.roles.weight or "",
+        "dropped": [*table.spec.drop, *table.left_out, *filter(None, others)],
+        "weight": table.spec.weight or "",
         "images": _pictures(table),
         "imputation": encoding.imputation,
         "dates": {name: each.to_dict() for name, each in encoding.dates.items()},
         "texts_sha256": text_file.digest_of(encoding.texts),
         "formats": {name: plain_form(form) for name, form in table.formats.items()},
-        "missing": list(table.roles.missing),
+        "missing": list(table.spec.missing),
         "encoders": {view: encoder.to_dict() for view, encoder in encoding.encoders.items()},
         "rows": {"train": rows[0], "val": rows[1]},
         "scores": {key: value if math.isfinite(value) else None for key, value in scores.items()},

@@ -18,7 +18,7 @@ import torch
 from usboost.data.progress import Progress, Running
 from usboost.datasets.custom.encoding import Encoding
 from usboost.datasets.custom.own import OwnTable
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, option
 from usboost.evaluation.floor import floor_of, floored
 from usboost.evaluation.names import LOWER_IS_BETTER, METRICS_OF, RANKING, check_metric
 from usboost.evaluation.statistics import LEVEL, corrected_t_test, holm
@@ -152,8 +152,8 @@ def folds_of(table: OwnTable, folds: int, repeats: int, seed: int) -> list[Fold]
         # the second term: rows of the class that remain without the largest fold
         if counts[least] < folds or counts[least] - -(-counts[least] // folds) < 2:
             raise UsboostError(
-                f"{table.file}: class {table.classes[least]!r} of {table.roles.label!r} has {counts[least]} "
-                f"rows, too few for {folds} folds; add rows of it, leave it out, or change --folds"
+                f"{table.file}: class {table.classes[least]!r} of {table.spec.label!r} has {counts[least]} "
+                f"rows, too few for {folds} folds; add rows of it, leave it out, or change {option('folds')}"
             )
     found = [
         Fold(each.repeat, each.fold, counted[each.train], counted[each.val], counted[each.test])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -18,14 +19,15 @@ from usboost.datasets.custom import SIZE
 from usboost.datasets.custom.columns import text_of
 from usboost.datasets.custom.own import OwnTable
 from usboost.datasets.custom.source import FrameRows
-from usboost.datasets.custom.table import FEWEST, read_own
+from usboost.datasets.custom.table import FEWEST, read_table
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.datasets.custom.text_models import allow
 from usboost.errors import UsboostError
 from usboost.models import zoo
 from usboost.multimodal import bundle as bundles
 from usboost.multimodal.bundle import Bundle
 from usboost.multimodal.fit import fit as fit_table
-from usboost.multimodal.in_python import frame_of, parameters_named
+from usboost.multimodal.in_python import frame_of
 from usboost.multimodal.models import Pictures
 from usboost.multimodal.parameters import check_parameters, seed_of
 
@@ -35,45 +37,52 @@ LABEL = "label"
 Columns = str | Sequence[str] | None
 
 
-class _Multimodal(BaseEstimator):
-    """What the classifier and the regressor share; a `Bundle` does the predicting."""
-
-    task: ClassVar[Literal["classification", "regression"]]
-
-    model: str | None
-    images: Columns
-    categorical: Columns
-    text: Columns
-    text_model: str | None
-    group: str | None
-    time: str | None
-    split: str | None
-    drop: Columns
-    missing: Columns
-    images_root: Path | str | None
-    backbone: str
-    finetune: Literal["none", "last", "all"]
-    size: int
-    pool_images: bool
-    skip_unreadable: bool
-    rounds: int | None
-    refit: bool | None
-    device: str
-    preset: Literal["fast", "good", "best"] | None
-    time_limit: float | None
-    fast_predict: bool
-    random_state: int | np.random.RandomState | None
-    callbacks: Sequence[Callback] | None
+class _Fitted(BaseEstimator):
+    """What a fit sets."""
 
     bundle_: Bundle
+    scores_: dict[str, float]
+    best_round_: int
+    pictures_help_: bool | None
     feature_names_in_: np.ndarray
     n_features_in_: int
 
-    def _fit(self, X: Any, y: Any, groups: Any, times: Any, weights: Any, **answers: Any) -> Self:
-        with parameters_named():
-            return self._fitted(X, y, groups, times, weights, **answers)
 
-    def _fitted(self, X: Any, y: Any, groups: Any, times: Any, weights: Any, **answers: Any) -> Self:
+@dataclass(eq=False, repr=False)
+class _Multimodal(_Fitted):
+    """What the classifier and the regressor share; a `Bundle` does the predicting.
+
+    Fields of the same name as those of `TableSpec` say how X is read.
+    """
+
+    task: ClassVar[Literal["classification", "regression"]]
+
+    model: str | None = None
+    images: Columns = None
+    categorical: Columns = None
+    text: Columns = None
+    drop: Columns = None
+    missing: Columns = None
+    images_root: Path | str | None = None
+    backbone: str = "tf_efficientnet_lite0"
+    finetune: Literal["none", "last", "all"] = "none"
+    size: int = SIZE
+    pool_images: bool = False
+    skip_unreadable: bool = False
+    rounds: int | None = None
+    refit: bool | None = None
+    device: str = "auto"
+    preset: Literal["fast", "good", "best"] | None = None
+    time_limit: float | None = None
+    fast_predict: bool = False
+    random_state: int | np.random.RandomState | None = 0
+    callbacks: Sequence[Callback] | None = None
+    text_model: str | None = None
+    group: str | None = None
+    time: str | None = None
+    split: str | None = None
+
+    def _fit(self, X: Any, y: Any, groups: Any, times: Any, weights: Any, **answers: Any) -> Self:
         check_parameters(self)
         seed = seed_of(self.random_state)
         limit = [] if self.time_limit is None else [TimeLimit(self.time_limit)]
@@ -133,30 +142,16 @@ class _Multimodal(BaseEstimator):
             taken.add(name)
             names[role] = name
             frame = frame.assign(**{name: column})
-        root = Path(self.images_root) if self.images_root is not None else None
-        return read_own(
-            FrameRows(frame, root),
-            label=names["label"],
-            task=self.task,
-            group=names.get("group"),
-            time=names.get("time"),
-            weight=names.get("weight"),
-            split=names.get("split"),
-            image=_listed(self.images),
-            categorical=_listed(self.categorical),
-            text=_listed(self.text),
-            drop=_listed(self.drop),
-            missing=_listed(self.missing),
-            size=self.size,
-            pool="mean" if self.pool_images else None,
-            skip_unreadable=self.skip_unreadable,
-            text_model=self.text_model,
-            **self._of_labels(),
-        )
+        root, given = self._root(), self.get_params(deep=False)
+        found = {**names, **self._of_labels(), "image": self.images, "images_root": root}
+        return read_table(FrameRows(frame, root), TableSpec.of(given, **found))
 
     def _of_labels(self) -> dict[str, Any]:
         """What is said of the labels."""
-        return {}
+        return {"task": self.task}
+
+    def _root(self) -> Path | None:
+        return None if self.images_root is None else Path(self.images_root)
 
     def _frame(self, X: Any, *, reset: bool = False) -> pd.DataFrame:
         """X as a DataFrame, see `frame_of`; one to be fitted to tells its columns."""
@@ -178,9 +173,7 @@ class _Multimodal(BaseEstimator):
         """The answers with X's index, as `usboost predict` writes them; see `Bundle.answers`."""
         check_is_fitted(self, "bundle_")
         frame = self._frame(X)
-        root = Path(self.images_root) if self.images_root is not None else None
-        with parameters_named():
-            found = self.bundle_.answer(FrameRows(frame, root))
+        found = self.bundle_.answer(FrameRows(frame, self._root()))
         found.index = frame.index
         return found
 
@@ -247,6 +240,7 @@ class _Multimodal(BaseEstimator):
         return hasattr(self, "bundle_")
 
 
+@dataclass(eq=False, repr=False)
 class MultimodalClassifier(ClassifierMixin, _Multimodal):
     """Predicts the classes of a DataFrame's rows: numbers, categories, dates, texts, pictures.
 
@@ -305,65 +299,10 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
 
     task = "classification"
 
-    def __init__(
-        self,
-        model: str | None = None,
-        images: Columns = None,
-        categorical: Columns = None,
-        text: Columns = None,
-        drop: Columns = None,
-        missing: Columns = None,
-        images_root: Path | str | None = None,
-        backbone: str = "tf_efficientnet_lite0",
-        finetune: Literal["none", "last", "all"] = "none",
-        size: int = SIZE,
-        pool_images: bool = False,
-        skip_unreadable: bool = False,
-        rounds: int | None = None,
-        calibrate: bool = True,
-        threshold: Literal["f1"] | float | None = None,
-        positive: Any = None,
-        refit: bool | None = None,
-        device: str = "auto",
-        class_weight: Any = None,
-        preset: Literal["fast", "good", "best"] | None = None,
-        time_limit: float | None = None,
-        fast_predict: bool = False,
-        random_state: int | np.random.RandomState | None = 0,
-        callbacks: Sequence[Callback] | None = None,
-        text_model: str | None = None,
-        group: str | None = None,
-        time: str | None = None,
-        split: str | None = None,
-    ) -> None:
-        self.model = model
-        self.images = images
-        self.categorical = categorical
-        self.text = text
-        self.drop = drop
-        self.missing = missing
-        self.images_root = images_root
-        self.backbone = backbone
-        self.finetune = finetune
-        self.size = size
-        self.pool_images = pool_images
-        self.skip_unreadable = skip_unreadable
-        self.rounds = rounds
-        self.calibrate = calibrate
-        self.threshold = threshold
-        self.positive = positive
-        self.refit = refit
-        self.device = device
-        self.class_weight = class_weight
-        self.preset = preset
-        self.time_limit = time_limit
-        self.fast_predict = fast_predict
-        self.random_state = random_state
-        self.callbacks = callbacks
-        self.text_model = text_model
-        self.group = group
-        self.time = time
-        self.split = split
+    calibrate: bool = True
+    threshold: Literal["f1"] | float | None = None
+    positive: Any = None
+    class_weight: Any = None
 
     def fit(
         self, X: Any, y: Any, groups: Any = None, times: Any = None, sample_weight: Any = None
@@ -393,7 +332,8 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
         return self
 
     def _of_labels(self) -> dict[str, Any]:
-        return {} if self.positive is None else {"positive": text_of(self.positive)}
+        positive = None if self.positive is None else text_of(self.positive)
+        return {**super()._of_labels(), "positive": positive}
 
     def _loaded(self) -> None:
         labels = self.bundle_.labels
@@ -409,6 +349,7 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
         return self.predict_frame(X).drop(columns="label").to_numpy()[:, self._order]
 
 
+@dataclass(eq=False, repr=False)
 class MultimodalRegressor(RegressorMixin, _Multimodal):
     """Predicts a number for each row of a DataFrame: from numbers, categories, dates, texts, pictures.
 
@@ -433,58 +374,6 @@ class MultimodalRegressor(RegressorMixin, _Multimodal):
 
     task = "regression"
 
-    def __init__(
-        self,
-        model: str | None = None,
-        images: Columns = None,
-        categorical: Columns = None,
-        text: Columns = None,
-        drop: Columns = None,
-        missing: Columns = None,
-        images_root: Path | str | None = None,
-        backbone: str = "tf_efficientnet_lite0",
-        finetune: Literal["none", "last", "all"] = "none",
-        size: int = SIZE,
-        pool_images: bool = False,
-        skip_unreadable: bool = False,
-        rounds: int | None = None,
-        refit: bool | None = None,
-        device: str = "auto",
-        preset: Literal["fast", "good", "best"] | None = None,
-        time_limit: float | None = None,
-        fast_predict: bool = False,
-        random_state: int | np.random.RandomState | None = 0,
-        callbacks: Sequence[Callback] | None = None,
-        text_model: str | None = None,
-        group: str | None = None,
-        time: str | None = None,
-        split: str | None = None,
-    ) -> None:
-        self.model = model
-        self.images = images
-        self.categorical = categorical
-        self.text = text
-        self.drop = drop
-        self.missing = missing
-        self.images_root = images_root
-        self.backbone = backbone
-        self.finetune = finetune
-        self.size = size
-        self.pool_images = pool_images
-        self.skip_unreadable = skip_unreadable
-        self.rounds = rounds
-        self.refit = refit
-        self.device = device
-        self.preset = preset
-        self.time_limit = time_limit
-        self.fast_predict = fast_predict
-        self.random_state = random_state
-        self.callbacks = callbacks
-        self.text_model = text_model
-        self.group = group
-        self.time = time
-        self.split = split
-
     def fit(
         self, X: Any, y: Any, groups: Any = None, times: Any = None, sample_weight: Any = None
     ) -> MultimodalRegressor:
@@ -494,7 +383,3 @@ class MultimodalRegressor(RegressorMixin, _Multimodal):
     def predict(self, X: Any) -> np.ndarray:
         """The number of each row, float64 (n,)."""
         return self.predict_frame(X)["prediction"].to_numpy()
-
-
-def _listed(given: Columns) -> Collection[str]:
-    return () if given is None else (given,) if isinstance(given, str) else tuple(given)

@@ -14,7 +14,7 @@ from usboost.data.related import Split
 from usboost.data.views import Views
 from usboost.datasets.custom.encoding import Encoding
 from usboost.datasets.custom.own import OwnTable
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, option
 from usboost.evaluation.calibration import FOLDS, calibrated, tempered
 from usboost.evaluation.floor import floor_of, floored
 from usboost.evaluation.intervals import margin_of
@@ -143,7 +143,9 @@ class TableFit:
         """The training and the validation rows."""
         table = self.table
         if self.threshold is not None and len(table.classes) != 2:
-            raise UsboostError(f"a threshold is of two classes; leave --threshold {self.threshold} out")
+            raise UsboostError(
+                f"a threshold is of two classes; leave {option('threshold')} {self.threshold} out"
+            )
         counted = counted_rows(table)
         train, held = (counted[rows] for rows in hold_out(rows_of(table)[counted], self.seed))
         check_classes(table, train, held)
@@ -247,5 +249,5 @@ def check_classes(table: OwnTable, train: np.ndarray, *others: np.ndarray) -> No
         name = table.classes[int(seen.argmin())]
         raise UsboostError(
             f"{table.file}: class {name!r} is not among the rows that are fitted to, as they are divided; "
-            f"divide them in another way, or leave the class out with --missing {name!r}"
+            f"divide them in another way, or leave the class out with {option('missing', repr(name))}"
         )

@@ -1,10 +1,8 @@
-"""What a person of Python gives in place of a file, and reads in place of the command's options."""
+"""What a person of Python gives in place of a file."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,13 +10,6 @@ import pandas as pd
 from scipy.sparse import issparse
 
 from usboost.errors import UsboostError
-
-_ESTIMATORS = {
-    "--task regression": "`MultimodalRegressor`",
-    "--task classification": "`MultimodalClassifier`",
-}
-_OPTION = re.compile(r"--([a-z][a-z-]*)( '[^']*')?")
-_PARAMETERS = {"image": "images"}
 
 
 def frame_of(X: Any, names: Sequence[str] | None = None) -> pd.DataFrame:
@@ -51,26 +42,3 @@ def frame_of(X: Any, names: Sequence[str] | None = None) -> pd.DataFrame:
     counted = [str(k) for k in range(array.shape[1])]
     prefix = "" if names is not None and set(names) == set(counted) else "x"
     return pd.DataFrame(array, columns=[prefix + each for each in counted])
-
-
-def in_python(message: str) -> str:
-    """A message in which the command's options are called by the estimators' parameters."""
-    for option, estimator in _ESTIMATORS.items():
-        message = message.replace(option, estimator)
-
-    def named(found: re.Match[str]) -> str:
-        option, value = found.groups()
-        name = _PARAMETERS.get(option, option.replace("-", "_"))
-        return f"`{name}={value.strip()}`" if value else f"`{name}`"
-
-    return _OPTION.sub(named, message)
-
-
-@contextmanager
-def parameters_named() -> Iterator[None]:
-    """Errors that name options of the command name parameters instead."""
-    try:
-        yield
-    except UsboostError as error:
-        error.args = (in_python(str(error)), *error.args[1:])
-        raise

@@ -15,7 +15,7 @@ import pandas as pd
 from usboost.boosting.checkpoint import described
 from usboost.boosting.code import code_digest
 from usboost.datasets.custom.own import OwnTable
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, option
 from usboost.evaluation.names import RANKING
 from usboost.learners.networks.embeddings import picture_digests
 from usboost.multimodal.splits import Fold
@@ -60,7 +60,7 @@ class KeptFits:
                     file.write(b"\n")
         except OSError as error:
             raise UsboostError(
-                f"{self.path} cannot be written: {error.strerror}; name another --out"
+                f"{self.path} cannot be written: {error.strerror}; name another {option('out')}"
             ) from None
         for line in content.splitlines():
             self._read(line)

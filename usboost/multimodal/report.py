@@ -9,7 +9,7 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from usboost.data.progress import Progress
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, option
 from usboost.evaluation.names import METRICS_OF, f1_of, metric_name, number
 from usboost.files import write_atomically
 from usboost.models import zoo
@@ -68,11 +68,13 @@ def write_report(
     if out.suffix.lower() not in (".html", ".htm") or out.is_dir():
         raise UsboostError(f"{out} must be an .html file")
     if where_it_looks and bundle.reader.pictures is None:
-        raise UsboostError("the model reads no pictures, so it looks nowhere; leave out --where-it-looks")
+        raise UsboostError(
+            f"the model reads no pictures, so it looks nowhere; leave out {option('where_it_looks')}"
+        )
     if where_it_looks and not bundle.card.classes:
         raise UsboostError(
             "where a model looks is the change of a class's probability, but this one predicts a number; "
-            "leave out --where-it-looks"
+            f"leave out {option('where_it_looks')}"
         )
     label = label or bundle.card.label
     scored = score_table(

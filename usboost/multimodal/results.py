@@ -10,6 +10,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from usboost.errors import option
 from usboost.evaluation.names import f1_of, metric_name, number
 from usboost.evaluation.statistics import LEVEL
 from usboost.files import write_atomically
@@ -72,7 +73,7 @@ def notes(comparison: Comparison) -> list[str]:
         )
         lines.append(
             f"The best of {len(standings)} was chosen on these same folds, so its score is optimistic. "
-            "Use more --repeats to detect small differences, and new rows for an unbiased score."
+            f"Use more {option('repeats')} to detect small differences, and new rows for an unbiased score."
         )
     return lines
 

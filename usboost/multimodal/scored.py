@@ -16,7 +16,7 @@ from usboost.datasets.custom.picture_paths import Paths, check_paths
 from usboost.datasets.custom.picture_set import PictureSet
 from usboost.datasets.custom.rows import joined
 from usboost.datasets.custom.source import TableFile, require
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, option
 from usboost.multimodal.bundle import Bundle
 
 _BATCH = 1 << 16  # labels read at a time
@@ -120,5 +120,7 @@ def _labels(file: TableFile, label: str, bundle: Bundle) -> np.ndarray:
         raise UsboostError(f"{file} has no rows to score")
     found = np.concatenate(parts)
     if (found < 0 if known else np.isnan(found)).all():
-        raise UsboostError(f"{file}: column {label!r} is empty; name the column of labels (--label)")
+        raise UsboostError(
+            f"{file}: column {label!r} is empty; name the column of labels ({option('label')})"
+        )
     return found

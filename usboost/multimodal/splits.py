@@ -10,7 +10,7 @@ from sklearn.model_selection import KFold, StratifiedKFold
 
 from usboost.data.related import Related, by_time
 from usboost.datasets.files.sampling import stratified_parts, stream
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, option
 
 HELD_OUT = 0.15
 """Share of the rows for early stopping."""
@@ -74,7 +74,7 @@ def hold_out(rows: Rows, seed: int, share: float = HELD_OUT) -> tuple[np.ndarray
         for name, found in (("train", train), ("val", held)):
             if not len(found):
                 raise UsboostError(
-                    f"no row that counts has --split {name}; give some such row a weight above 0"
+                    f"no row that counts has {option('split')} {name}; give some such row a weight above 0"
                 )
         return train, held
     if rows.related is not None:
@@ -113,7 +113,8 @@ def _parts(rows: Rows, folds: int, seed: int) -> Iterator[tuple[np.ndarray, np.n
         test = rows.splits == "test"
         if not test.any():
             raise UsboostError(
-                "a comparison needs rows whose --split is test; add them, or leave --split out"
+                f"a comparison needs rows whose {option('split')} is test; add them, or leave "
+                f"{option('split')} out"
             )
         yield np.flatnonzero(~test), np.flatnonzero(test)
     elif rows.times is not None:
@@ -146,13 +147,13 @@ def _grouped(rows: Rows, folds: int, seed: int) -> Iterator[tuple[np.ndarray, np
     if found < folds:
         raise UsboostError(
             f"{folds} parts by group need as many groups, but there {'is' if found == 1 else 'are'} "
-            f"{found}; ask for fewer folds, or leave --group out"
+            f"{found}; ask for fewer folds, or leave {option('group')} out"
         )
     part = Related(groups=rows.groups).parts(folds, rows.codes, seed)
     if (most := int(part.max()) + 1) < folds:
         raise UsboostError(
             f"the {found} groups, some with most rows of a class, make {most} parts and not {folds}; "
-            f"ask for {most} folds, or leave --group out"
+            f"ask for {most} folds, or leave {option('group')} out"
         )
     for k in range(folds):
         yield np.flatnonzero(part != k), np.flatnonzero(part == k)

@@ -12,7 +12,7 @@ import numpy as np
 
 from usboost.datasets.custom.own import OwnTable
 from usboost.datasets.files.sampling import stream
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, option
 from usboost.evaluation.names import RANKING, check_metric
 from usboost.evaluation.task import TASKS
 from usboost.learners.networks.backbones import Backbone, embedded
@@ -167,8 +167,8 @@ def parts_of(table: OwnTable, folds: int, seed: int) -> list[Divided]:
 def _check_folds(table: OwnTable, rows: Rows, folds: int) -> None:
     if rows.codes is not None and np.bincount(rows.codes, minlength=len(table.classes)).min() <= folds:
         raise UsboostError(
-            f"{table.file}: some class of {table.roles.label!r} has too few rows for {folds} folds; ask for "
-            "fewer --folds, or leave the class out"
+            f"{table.file}: some class of {table.spec.label!r} has too few rows for {folds} folds; ask for "
+            f"fewer {option('folds')}, or leave the class out"
         )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from usboost.boosting.checkpoint import Checkpoint, identity_of
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, option
 
 
 class Keep(Protocol):
@@ -45,7 +45,9 @@ def unfinished(folder: Path, told: Callable[[str], None]) -> Iterator[Unfinished
         If something other than a folder is there.
     """
     if folder.exists() and not folder.is_dir():
-        raise UsboostError(f"{folder} is no folder, where a fit keeps its rounds; remove it, or change --out")
+        raise UsboostError(
+            f"{folder} is no folder, where a fit keeps its rounds; remove it, or change {option('out')}"
+        )
     kept = Unfinished(folder, told)
     try:
         yield kept

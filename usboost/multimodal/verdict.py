@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from usboost.errors import option
 from usboost.evaluation.names import metric_name, number
 from usboost.models import zoo
 from usboost.multimodal.compare import Comparison, Standing
@@ -55,7 +56,7 @@ def verdict(
     elif useless is not None and useless.within_noise and comparison.parts > 1:
         lines.append(
             f"So few folds do not show that {best.model} is better than {useless.model}, which reads "
-            "nothing: use more --repeats, or bring more rows."
+            f"nothing: use more {option('repeats')}, or bring more rows."
         )
     return lines + _next(standings, comparison, commands)
 

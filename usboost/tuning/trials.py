@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, option
 from usboost.files import write_atomically
 
 FILE, CHECKPOINT = "trial.json", "checkpoint"
@@ -85,8 +85,8 @@ class Trials:
         if found != mine:
             differing = sorted(key for key in {*mine, *found} if mine.get(key) != found.get(key))
             raise UsboostError(
-                f"{self.folder} holds another search ({', '.join(differing)} differ); name another --out, or "
-                "remove it"
+                f"{self.folder} holds another search ({', '.join(differing)} differ); name another "
+                f"{option('out')}, or remove it"
             )
 
     def place(self, number: int) -> Path:

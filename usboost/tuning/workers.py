@@ -14,7 +14,7 @@ from multiprocessing.process import BaseProcess
 from types import TracebackType
 from typing import Any
 
-from usboost.errors import UsboostError
+from usboost.errors import Style, UsboostError, option, write_options
 from usboost.tuning.run import Job, Task, run_trial
 from usboost.tuning.trials import Trial
 
@@ -64,7 +64,7 @@ class Workers:
         except BrokenProcessPool:
             raise UsboostError(
                 "a process that ran a trial died, perhaps of too little memory; the same command goes on "
-                "from there, with fewer --jobs say"
+                f"from there, with fewer {option('jobs')} say"
             ) from None
 
     def _started(self) -> ProcessPoolExecutor:
@@ -72,7 +72,10 @@ class Workers:
             self._before = {process.pid for process in active_children()}
             # spawned, since forking a process with threads (Arrow's, PyTorch's) can deadlock
             self._pool = ProcessPoolExecutor(
-                self._jobs, mp_context=get_context("spawn"), initializer=_begin, initargs=(self._task,)
+                self._jobs,
+                mp_context=get_context("spawn"),
+                initializer=_begin,
+                initargs=(self._task, write_options()),
             )
         return self._pool
 
@@ -109,8 +112,9 @@ def _signals_later() -> Iterator[None]:
 _TASK: list[Task] = []
 
 
-def _begin(task: Task) -> None:
+def _begin(task: Task, style: Style) -> None:
     """Make this process ready: Ctrl-C is the parent's to answer, and it ends with the parent."""
+    write_options(style)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = parent_process()
     assert parent is not None

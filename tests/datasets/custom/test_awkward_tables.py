@@ -27,7 +27,8 @@ from usboost.datasets.custom import table as custom_table
 from usboost.datasets.custom.own import OwnTable
 from usboost.datasets.custom.schema import describe
 from usboost.datasets.custom.source import TableFile
-from usboost.datasets.custom.table import read_own, read_table
+from usboost.datasets.custom.table import read_columns, read_table
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.errors import UsboostError
 
 N = 24
@@ -292,7 +293,7 @@ NUMBERS = {
     "one odd value": Case(
         text(x=[*map(str, range(10, 33)), "n/a!"]),
         r"t\.csv, row 24 \(line 25\): column 'x' holds numbers, but here 'n/a!'; count that value as "
-        "missing with --missing 'n/a!', or take the column as categories with --categorical 'x'",
+        "missing with `missing='n/a!'`, or take the column as categories with `categorical='x'`",
     ),
     "one odd value, missing": Case(
         text(x=[*map(str, range(10, 33)), "n/a!"]), {"x": number(*range(10, 33), NAN)}, {"missing": ["n/a!"]}
@@ -412,10 +413,10 @@ def test_an_awkward_table(case: Case, tmp_path: Path) -> None:
     path = case.write(tmp_path)
     if isinstance(case.found, str):
         with pytest.raises(UsboostError, match=case.found) as caught:
-            read_table(path, label="y", **case.options)
+            read_columns(path, TableSpec(label="y", **case.options))
         assert str(caught.value).startswith(str(tmp_path)) and "\n" not in str(caught.value)
         return
-    table = read_table(path, label="y", **case.options)
+    table = read_columns(path, TableSpec(label="y", **case.options))
     assert set(table.features) | set(table.left_out) == set(case.found)
     for name, expected in case.found.items():
         if expected == LEFT_OUT:
@@ -451,24 +452,24 @@ def test_excel_without_openpyxl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     path = excel(x=[1])(tmp_path)
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     with pytest.raises(UsboostError, match=r"install it with: pip install 'usboost\[excel\]'"):
-        read_table(path, label="y")
+        read_columns(path, TableSpec(label="y"))
 
 
 def test_files_of_a_folder_must_be_alike(tmp_path: Path) -> None:
     folder = typed("parts", x=[1.5, 2.25])(tmp_path)
     pq.write_table(pa.table({"x": [1, 2], "y": ["a", "b"]}), folder / "part-2.parquet")
-    assert read_table(folder, label="y").features["x"].tolist()[-2:] == [1, 2]
+    assert read_columns(folder, TableSpec(label="y")).features["x"].tolist()[-2:] == [1, 2]
     pq.write_table(pa.table({"x": ["1", "2"], "y": ["a", "b"]}), folder / "part-3.parquet")
     with pytest.raises(UsboostError, match="its files hold different types"):
-        read_table(folder, label="y")
+        read_columns(folder, TableSpec(label="y"))
     pq.write_table(pa.table({"z": [1, 2], "y": ["a", "b"]}), folder / "part-3.parquet")
     with pytest.raises(
         UsboostError, match=r"part-3.parquet and part-0.parquet do not have the same columns: 'x'"
     ):
-        read_table(folder, label="y")
+        read_columns(folder, TableSpec(label="y"))
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsboostError, match=r"is a folder without \.parquet files"):
-        read_table(tmp_path / "empty", label="y")
+        read_columns(tmp_path / "empty", TableSpec(label="y"))
 
 
 @pytest.mark.parametrize("name", ["t.csv.gz", "t.zip"])
@@ -479,12 +480,12 @@ def test_a_compressed_table_of_too_many_values(
     pack = gzip.compress if name.endswith("gz") else zipped()
     (tmp_path / name).write_bytes(pack(b"x,y\n" + b"1,a\n2,b\n" * 100_000))
     with pytest.raises(UsboostError, match="more than the 100,000 values"):
-        read_table(tmp_path / name, label="y")
+        read_columns(tmp_path / name, TableSpec(label="y"))
 
 
 def test_a_large_file_that_is_not_utf_8_at_its_end(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(b"c,y\n" + b"plain,a\nplain,b\n" * 100_000 + "café,a\n".encode("cp1252"))
-    assert read_table(tmp_path / "t.csv", label="y").features["c"].iloc[-1] == "café"
+    assert read_columns(tmp_path / "t.csv", TableSpec(label="y")).features["c"].iloc[-1] == "café"
 
 
 @pytest.mark.parametrize("size", [1, 7, 10_000])
@@ -500,7 +501,7 @@ def test_rows_come_in_the_batches_that_are_asked_for(tmp_path: Path, name: str, 
 def test_the_row_of_a_class_of_one_row_can_be_left_out(tmp_path: Path) -> None:
     path = raw("x,y\n" + "1.5,a\n2.25,b\n" * 6 + "3,c\n")(tmp_path)
     with pytest.raises(
-        UsboostError, match=r"class 'c' of 'y' has 1 row, .* leave its row out with --missing 'c'"
+        UsboostError, match=r"class 'c' of 'y' has 1 row, .* leave its row out with `missing='c'`"
     ):
-        read_own(path, label="y")
-    assert read_own(path, label="y", missing=["c"]).classes == ["a", "b"]
+        read_table(path, TableSpec(label="y"))
+    assert read_table(path, TableSpec(label="y", missing=["c"])).classes == ["a", "b"]

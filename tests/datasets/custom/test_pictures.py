@@ -22,7 +22,8 @@ from usboost.datasets.custom import pixels
 from usboost.datasets.custom.pixels import room
 from usboost.datasets.custom.prepare import prepare
 from usboost.datasets.custom.source import FrameRows, Source
-from usboost.datasets.custom.table import OwnTable, Roles, read_own
+from usboost.datasets.custom.table import OwnTable, read_table
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.datasets.files.image_sources import load
 from usboost.errors import UsboostError
 
@@ -46,8 +47,9 @@ def frame(n: int) -> pd.DataFrame:
     return pd.DataFrame({"x": rng.normal(size=n), "kind": np.arange(n) % 2})
 
 
-def read(path: Path | Source, **options: Any) -> OwnTable:
-    return read_own(path, **{"label": "kind", "image": "photo", "size": SIZE, **options})
+def read(path: Path | Source, progress: Any = None, **options: Any) -> OwnTable:
+    spec = TableSpec(**{"label": "kind", "image": "photo", "size": SIZE, **options})
+    return read_table(path, spec, progress=progress)
 
 
 def halves(upper: tuple[int, ...], lower: tuple[int, ...], mode: str = "RGB") -> Image.Image:
@@ -103,7 +105,7 @@ def test_every_kind_of_file_shows_what_it_shows(tmp_path: Path, as_bytes: bool) 
         assert np.abs(shown[name][13, 8] - BLUE).max() < 12, name
     assert (shown["grey.png"] == 90).all() and (shown["clear.png"] == 255).all()
     assert (shown["one.png"] == RED).all()
-    assert read(path, channels=1).pictures["U"].decode().shape == (len(files), 1, SIZE, SIZE)
+    assert read(path, grey=True).pictures["U"].decode().shape == (len(files), 1, SIZE, SIZE)
 
 
 def test_a_thousand_rows_of_which_every_third_has_no_picture(tmp_path: Path) -> None:
@@ -159,7 +161,7 @@ def test_an_unreadable_file_is_named_or_counts_as_missing(tmp_path: Path, name: 
     with pytest.raises(UsboostError) as told:
         read(path)
     assert str(told.value).startswith(f"{path}, row 5, {name!r} ")
-    assert str(told.value).endswith("; --skip-unreadable counts such pictures as missing")
+    assert str(told.value).endswith("; `skip_unreadable` counts such pictures as missing")
     table = read(path, skip_unreadable=True)
     assert (table.without, table.unreadable) == ({"photo": 2}, 1)
     view = table.pictures["U"]
@@ -177,7 +179,7 @@ def test_paths_stay_in_the_folder_whatever_may_be_skipped(tmp_path: Path) -> Non
     path = folder / "t.csv"
     for bad, message in (
         ("../secret.png", "is not a path inside"),
-        (str(tmp_path / "secret.png"), "an absolute path, .*; name the folder .* with --images-root"),
+        (str(tmp_path / "secret.png"), "an absolute path, .*; name the folder .* with `images_root`"),
         ("../nowhere.png", "is not a path inside"),
         ("..\\secret.png", "is not a path inside"),
         ("link.png", "is a link that leads out of"),
@@ -214,11 +216,11 @@ def test_four_columns_are_four_views(houses: Path) -> None:
         np.testing.assert_array_equal(views[f"U:{side}"].absent, none[5:])
         shown = np.where(none, 0, np.arange(40) + 40 * j)[5:]
         np.testing.assert_array_equal(views[f"U:{side}"].decode()[:, 0, 0, 0], shown)
-    assert table.roles.image == tuple(SIDES) and list(table.features) == ["x"]
+    assert table.spec.image == tuple(SIDES) and list(table.features) == ["x"]
 
 
 def test_four_columns_are_one_view_when_pooled(houses: Path) -> None:
-    table = read(houses, image=SIDES, pool="mean")
+    table = read(houses, image=SIDES, pool_images=True)
     view = table.pictures["U"]
     assert list(table.pictures) == ["U"] and isinstance(view, PooledImages)
     own = read(houses, image=SIDES).pictures
@@ -229,12 +231,12 @@ def test_four_columns_are_one_view_when_pooled(houses: Path) -> None:
     np.testing.assert_allclose(some.weights[0], 0)
     np.testing.assert_allclose(some.weights[1], 0.25)
     np.testing.assert_allclose(some.weights[2], [0, 0, 0.5, 0.5])
-    one = read(houses, image=["back"], drop=["front", "left", "right"], pool="mean").pictures["U"]
+    one = read(houses, image=["back"], drop=["front", "left", "right"], pool_images=True).pictures["U"]
     assert isinstance(one, Images)
 
 
 def test_roles_of_pictures(houses: Path) -> None:
-    assert Roles("kind", "front").image == ("front",)  # type: ignore[arg-type]
+    assert TableSpec("kind", "front").image == ("front",)  # type: ignore[arg-type]
     with pytest.raises(UsboostError, match="column 'front' cannot have two roles"):
         read(houses, image=["front", "front"])
     with pytest.raises(UsboostError, match="has no column 'roof'"):
@@ -314,7 +316,9 @@ def test_records_of_bytes_and_paths(tmp_path: Path) -> None:
         assert own.without == {"photo": 1}
         for k in range(40):
             np.testing.assert_array_equal(pixels[k, 0], 0 if k == 9 else k)
-        made = prepare(path, label="kind", image="photo", seed=0, size=SIZE, work=tmp_path / "work")
+        made = prepare(
+            path, TableSpec(label="kind", image="photo", size=SIZE), seed=0, work=tmp_path / "work"
+        )
         shutil.rmtree(tmp_path / "work")
         assert sum(made.card["images"]["without"].values()) == 1
 
@@ -354,7 +358,7 @@ def test_the_root_of_the_pictures(tmp_path: Path) -> None:
     for outside in (tmp_path / "secret.png", "../secret.png", "a/../../secret.png", f"{root}/../secret.png"):
         with pytest.raises(UsboostError, match="is not a path inside"):
             read(written(outside, *relative[1:]), images_root=root)
-    with pytest.raises(UsboostError, match=r"row 1: .* an absolute path, .* with --images-root"):
+    with pytest.raises(UsboostError, match=r"row 1: .* an absolute path, .* with `images_root`"):
         read(written(*absolute))
     with pytest.raises(UsboostError, match=r"the folder of the pictures, .* does not exist"):
         read(path, images_root=tmp_path / "gone")
@@ -375,7 +379,7 @@ def test_a_path_to_a_folder_is_an_unreadable_picture(tmp_path: Path) -> None:
     drawn(1).save(tmp_path / "photos" / "1.png")
     path = tmp_path / "t.csv"
     frame(20).assign(photo=["photos/1.png"] * 17 + ["photos/", "photos", "."]).to_csv(path, index=False)
-    with pytest.raises(UsboostError, match=r"row 18, 'photos' is not a file; .*--skip-unreadable"):
+    with pytest.raises(UsboostError, match=r"row 18, 'photos' is not a file; .*`skip_unreadable`"):
         read(path)
     own = read(path, skip_unreadable=True)
     assert (own.without, own.unreadable) == ({"photo": 3}, 3)
@@ -400,7 +404,12 @@ def test_data_in_an_address_is_the_picture(tmp_path: Path) -> None:
     table.to_csv(tmp_path / "t.csv", index=False)
     for path in (tmp_path / "t.csv", tmp_path / "t.parquet", FrameRows(table)):
         assert read(path).pictures["U"].decode()[:, 0, 0, 0].tolist() == list(range(20))
-    prepare(tmp_path / "t.parquet", label="kind", image="photo", seed=0, size=SIZE, work=tmp_path / "work")
+    prepare(
+        tmp_path / "t.parquet",
+        TableSpec(label="kind", image="photo", size=SIZE),
+        seed=0,
+        work=tmp_path / "work",
+    )
     table.assign(photo=[*coded[:19], "data:image/png;base64,é" + "A" * 500]).to_csv(
         tmp_path / "t.csv", index=False
     )
@@ -424,7 +433,7 @@ def test_paths_in_a_frame(tmp_path: Path) -> None:
         own = read(FrameRows(table, tmp_path))
         first = 1 if photo[0] is None else 0
         assert own.pictures["U"].decode()[first:, 0, 0, 0].tolist() == list(range(first, 20))
-        with pytest.raises(UsboostError, match=r"is not base64: '.*png' .*begin, --images-root"):
+        with pytest.raises(UsboostError, match=r"is not base64: '.*png' .*begin, `images_root`"):
             read(FrameRows(table))
     with pytest.raises(UsboostError, match=r"row 1: column 'photo' is not base64: 'é0\.png'"):
         read(FrameRows(frame(20).assign(photo=[f"é{name}" for name in names])))

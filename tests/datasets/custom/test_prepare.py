@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from usboost.datasets.custom import demo as custom_demo
 from usboost.datasets.custom import prepare as custom
 from usboost.datasets.custom.encoding import Encoding, complete
 from usboost.datasets.custom.read_prepared import ROW, SPLITS, read_prepared
-from usboost.datasets.custom.table import read_own
+from usboost.datasets.custom.table import read_table
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.datasets.files.image_sources import load
 from usboost.datasets.files.sources import sha256
 from usboost.datasets.prepared import store
@@ -38,10 +40,10 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def prepare(table: Path, work: Path | None, **options: Any) -> Prepared:
-    roles = {"label": custom_demo.LABEL, "image": custom_demo.IMAGE, "split_column": custom_demo.SPLIT}
-    shape = {"size": 24, "channels": 1}
-    return custom.prepare(table, **{**roles, **shape, "seed": 0, "work": work, **options})
+def prepare(table: Path, work: Path | None, progress: Any = None, **options: Any) -> Prepared:
+    roles = {"label": custom_demo.LABEL, "image": custom_demo.IMAGE, "split": custom_demo.SPLIT}
+    spec = TableSpec(**{**roles, "size": 24, "grey": True, **options})
+    return custom.prepare(table, spec, seed=0, work=work, progress=progress)
 
 
 def test_the_demo_is_prepared_with_its_pictures(demo: Path, tmp_path: Path) -> None:
@@ -78,9 +80,9 @@ def test_it_is_read_again_as_the_file_is(demo: Path, tmp_path: Path, size: int) 
     table.to_csv(tmp_path / "t/table.csv", index=False)
     roles = {"label": "batch", "image": ["picture", "back"], "text": ["note"], "missing": ["nothing"]}
     roles |= {"drop": ["hardness"], "categorical": ["line"], "images_root": demo}
-    read = read_own(tmp_path / "t/table.csv", **roles, split="split", size=size)
+    read = read_table(tmp_path / "t/table.csv", TableSpec(**roles, split="split", size=size))
     made = custom.prepare(
-        tmp_path / "t/table.csv", **roles, split_column="split", seed=0, size=size, work=tmp_path / "w"
+        tmp_path / "t/table.csv", TableSpec(**roles, split="split", size=size), seed=0, work=tmp_path / "w"
     )
     store.write(made, tmp_path / "p")
     again = read_prepared(tmp_path / "p")
@@ -90,7 +92,8 @@ def test_it_is_read_again_as_the_file_is(demo: Path, tmp_path: Path, size: int) 
         mine, theirs = getattr(again, name), getattr(read, name)
         np.testing.assert_array_equal(mine, theirs)
         assert mine.dtype == theirs.dtype
-    for name in ("roles", "classes", "label_kind", "unlabelled", "formats", "left_out", "form", "without"):
+    assert again.spec == replace(read.spec, images_root=None)
+    for name in ("classes", "label_kind", "unlabelled", "formats", "left_out", "form", "without"):
         assert getattr(again, name) == getattr(read, name), name
     assert again.formats and again.left_out and again.unlabelled == 1
     assert list(again.pictures) == list(read.pictures) == ["U:picture", "U:back"]
@@ -111,7 +114,7 @@ def test_it_is_read_again_as_the_file_is(demo: Path, tmp_path: Path, size: int) 
     ],
 )
 def test_a_changed_card_is_refused(tmp_path: Path, change: Any, said: str) -> None:
-    store.write(custom.prepare(plain(tmp_path), label="y", seed=0), tmp_path / "p")
+    store.write(custom.prepare(plain(tmp_path), TableSpec(label="y"), seed=0), tmp_path / "p")
     card = store.read_card(tmp_path / "p")
     change(card)
     (tmp_path / "p/card.json").write_text(json.dumps(card))
@@ -266,7 +269,7 @@ def plain(folder: Path, n: int = 200, **columns: Any) -> Path:
 def test_a_split_that_is_made_is_stratified(tmp_path_factory, counts: list[int], seed: int) -> None:
     folder, n = tmp_path_factory.mktemp("t"), sum(counts)
     path = plain(folder, n, y=np.repeat(list("abcd")[: len(counts)], counts))
-    made = custom.prepare(path, label="y", seed=seed)
+    made = custom.prepare(path, TableSpec(label="y"), seed=seed)
     if len(counts) == 2 and counts[0] < counts[1]:
         counts = counts[::-1]  # the rarer of two classes is the second
     sizes = {split: len(frame) for split, frame in made.splits.items()}
@@ -279,7 +282,7 @@ def test_a_split_that_is_made_is_stratified(tmp_path_factory, counts: list[int],
 
 
 def test_without_pictures_both_views_are_the_whole_table(tmp_path: Path) -> None:
-    store.write(custom.prepare(plain(tmp_path, age=GAPS), label="y", seed=0), tmp_path / "p")
+    store.write(custom.prepare(plain(tmp_path, age=GAPS), TableSpec(label="y"), seed=0), tmp_path / "p")
     views, _ = views_of(tmp_path / "p", "train")
     assert views.names == ("U", "S") and views["U"] is views["S"]
     assert views["S"].names == ("age", "age_missing", "pay", "same", "town")
@@ -293,7 +296,7 @@ def test_nothing_is_filled_before_a_fit(tmp_path: Path) -> None:
     late[2] = np.nan  # a row of val: the training split holds all of them
     town = np.where(np.arange(200) % 5 == 0, None, "Oslo")
     path = plain(tmp_path, age=age, late=late, never=np.full(200, np.nan), town=town, s=split)
-    made = custom.prepare(path, label="y", split_column="s", seed=0)
+    made = custom.prepare(path, TableSpec(label="y", split="s"), seed=0)
     for name, frame in made.splits.items():
         rows = split == name
         np.testing.assert_array_equal(frame["age"], age[rows])
@@ -312,7 +315,7 @@ def test_nothing_is_filled_before_a_fit(tmp_path: Path) -> None:
 
 
 def test_new_rows_are_completed_as_the_training_rows(tmp_path: Path) -> None:
-    own = read_own(plain(tmp_path, age=GAPS), label="y")
+    own = read_table(plain(tmp_path, age=GAPS), TableSpec(label="y"))
     rule = own.fit_encoding(np.arange(150)).imputation
     rows = pd.DataFrame(
         {"age": [np.nan, 3.0], "pay": [1.0, np.nan], "town": ["Oslo", None], "same": [7.0, 8.0]}
@@ -336,30 +339,30 @@ def test_tables_that_cannot_be_split_or_cut_are_refused(tmp_path: Path) -> None:
         tmp_path, 30, y=["a"] * 20 + ["b"] * 10, s=["train"] * 20 + ["val"] * 5 + ["test"] * 5
     )
     with pytest.raises(UsboostError, match="the training rows are all of class 'a'"):
-        custom.prepare(train_of_one_class, label="y", split_column="s", seed=0)
+        custom.prepare(train_of_one_class, TableSpec(label="y", split="s"), seed=0)
     with pytest.raises(UsboostError, match="class 'c' of 'y' is in no training row"):
-        custom.prepare(given_split(["a", "c", "c"]), label="y", split_column="s", seed=0)
+        custom.prepare(given_split(["a", "c", "c"]), TableSpec(label="y", split="s"), seed=0)
     with pytest.raises(UsboostError, match="class 'c' of 'y' has 1 row, so it cannot be learnt"):
-        custom.prepare(plain(tmp_path, 30, y=["a", "b"] * 14 + ["a", "c"]), label="y", seed=0)
+        custom.prepare(plain(tmp_path, 30, y=["a", "b"] * 14 + ["a", "c"]), TableSpec(label="y"), seed=0)
     with pytest.raises(UsboostError, match="has 8 rows to learn from; 10 or more are needed"):
-        custom.prepare(plain(tmp_path, 8), label="y", seed=0)
+        custom.prepare(plain(tmp_path, 8), TableSpec(label="y"), seed=0)
     with pytest.raises(UsboostError, match="has no column to learn from beside y, age, pay, town, same"):
-        custom.prepare(plain(tmp_path), label="y", drop=["age", "pay", "town", "same"], seed=0)
+        custom.prepare(plain(tmp_path), TableSpec(label="y", drop=["age", "pay", "town", "same"]), seed=0)
     clash = plain(tmp_path, age=GAPS, age_missing=0.0)
     with pytest.raises(UsboostError, match="the column 'age_missing' has the name of an indicator"):
-        custom.prepare(clash, label="y", seed=0)
+        custom.prepare(clash, TableSpec(label="y"), seed=0)
 
 
 def test_a_number_to_predict_unless_it_is_called_a_class(tmp_path: Path) -> None:
     ages = np.resize(np.arange(18, 40), 60)  # more whole numbers than are taken for classes
     path = plain(tmp_path, 60, y=ages)
-    made = custom.prepare(path, label="y", categorical=["y"], seed=0)
+    made = custom.prepare(path, TableSpec(label="y", categorical=["y"]), seed=0)
     assert made.classes == sorted(set(map(str, ages)))
-    assert custom.prepare(path, label="y", task="classification", seed=0).classes == made.classes
+    assert custom.prepare(path, TableSpec(label="y", task="classification"), seed=0).classes == made.classes
     pay = np.random.default_rng(0).normal(1e6, 3e5, 60)
     pay[[3, 50]] = np.nan  # rows without a label are left out
     folder = tmp_path / "prepared"
-    made = custom.prepare(plain(tmp_path, 60, y=pay), label="y", seed=0)
+    made = custom.prepare(plain(tmp_path, 60, y=pay), TableSpec(label="y"), seed=0)
     store.write(made, folder)
     card = store.read_card(folder)
     assert (made.classes, store.task_of(card), card["unlabelled"]) == ([], "regression", 2)
@@ -385,11 +388,11 @@ def test_a_number_to_predict_unless_it_is_called_a_class(tmp_path: Path) -> None
 def test_a_given_split_of_a_number(tmp_path: Path) -> None:
     y, split = np.arange(20) / 7, np.resize(["train", "train", "val", "test"], 20)
     given = plain(tmp_path, 20, y=y, part=split)
-    made = custom.prepare(given, label="y", split_column="part", seed=0)
+    made = custom.prepare(given, TableSpec(label="y", split="part"), seed=0)
     assert made.splits["val"][store.LABEL].tolist() == y[split == "val"].tolist()
     alike = plain(tmp_path, 20, y=np.where(split == "train", 0.5, y), part=split)
     with pytest.raises(UsboostError, match=r"the label 'y' is 0\.5 in all training rows"):
-        custom.prepare(alike, label="y", split_column="part", seed=0)
+        custom.prepare(alike, TableSpec(label="y", split="part"), seed=0)
 
 
 def test_wrong_pictures_are_named(demo: Path, tmp_path: Path) -> None:

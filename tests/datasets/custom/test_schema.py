@@ -11,7 +11,8 @@ from PIL import Image
 
 from usboost.datasets.custom.schema import describe
 from usboost.datasets.custom.suspects import gives_away
-from usboost.datasets.custom.table import read_own, read_table
+from usboost.datasets.custom.table import read_columns, read_table
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.errors import UsboostError
 
 N = 300
@@ -27,7 +28,7 @@ def table(folder: Path, **columns: object) -> Path:
 def test_each_column_is_described(tmp_path: Path) -> None:
     days = pd.date_range("2024-01-01", periods=N, freq="D").to_series(index=range(N))
     path = table(tmp_path, i=range(N), day=days.mask(days.index < 2), z=1.0, f=["p.png"] * N, s=0)
-    schema = describe(read_table(path, label="y", image="f", drop=["s"]))
+    schema = describe(read_columns(path, TableSpec(label="y", image="f", drop=["s"])))
     found = {each.name: (each.kind, each.missing, each.distinct, each.use) for each in schema.columns}
     assert found == {
         "x": ("number", 0, N, "number"),
@@ -55,8 +56,8 @@ def test_what_looks_like_a_mistake(tmp_path: Path) -> None:
         x2=lambda f: f["x"], c2=lambda f: f["c"], noise=rng.integers(0, 9, N)
     )
     pd.concat([frame, frame.head(4)]).to_parquet(path)
-    alone = "alone gives 'y' away; drop it with --drop {0!r} if it is not known before the label"
-    assert describe(read_table(path, label="y")).warnings == (
+    alone = "alone gives 'y' away; drop it with `drop={0!r}` if it is not known before the label"
+    assert describe(read_columns(path, TableSpec(label="y"))).warnings == (
         *(f"column {name!r} {alone.format(name)}" for name in ("code", "word")),
         "column 'x2' holds the same as 'x'; one of them can be dropped",
         "column 'c2' holds the same as 'c'; one of them can be dropped",
@@ -77,21 +78,21 @@ def pictured(folder: Path, names: list[str | None], **columns: object) -> Path:
 
 def test_mistakes_in_columns_of_pictures(tmp_path: Path) -> None:
     def warned(path: Path, *image: str, **options: object) -> tuple[str, ...]:
-        return describe(read_own(path, label="y", image=image, size=16, **options)).warnings
+        return describe(read_table(path, TableSpec(label="y", image=image, size=16, **options))).warnings
 
     several = [f"{k % 20}.png" for k in range(40)]
     x = np.arange(40) / 7
     assert warned(pictured(tmp_path, several, x=x), "photo") == ()  # shared on purpose
     names: list[str | None] = [f"{k}.png" for k in range(20)]
     path = pictured(tmp_path, [*names, *names[:2]], x=np.arange(22) / 7)
-    once = "column 'photo': 2 rows have the picture of an earlier one; --group keeps together"
+    once = "column 'photo': 2 rows have the picture of an earlier one; `group` keeps together"
     assert [each.startswith(once) for each in warned(path, "photo")] == [True]
     path = pictured(tmp_path, [*names, *names[:2]], x=np.arange(22) / 7, g=[*range(20), 0, 1])
     assert warned(path, "photo", group="g") == ()
     path = pictured(tmp_path, names, x=1.5, b=names, c="3.png", d=[None, *names[1:]])
     equal, says = "holds the same pictures as 'photo'; leave one of them out", "so it says nothing"
-    for pool in (None, "mean"):
-        assert warned(path, "photo", "b", "c", "d", pool=pool) == (
+    for pool in (False, True):
+        assert warned(path, "photo", "b", "c", "d", pool_images=pool) == (
             f"column 'x' has the same value in all rows, {says}",
             f"column 'b' {equal}",
             f"column 'c' has the same picture in all rows, {says}",
@@ -102,21 +103,21 @@ def test_mistakes_in_columns_of_pictures(tmp_path: Path) -> None:
     twice.iloc[31, 1] = "12.png"
     twice.to_csv(path, index=False)
     assert warned(path, "photo") == ("18 rows are equal to an earlier one",)
-    assert describe(read_table(path, label="y", image="photo")).warnings == ()  # not read
+    assert describe(read_columns(path, TableSpec(label="y", image="photo"))).warnings == ()  # not read
 
 
 def test_pictures_that_nobody_named(tmp_path: Path) -> None:
     names: list[str | None] = [f"{k}.png" for k in range(20)]
-    said = "looks like names of pictures; --image reads these"
-    found = describe(read_table(pictured(tmp_path, names), label="y"))
+    said = "looks like names of pictures; `images` reads these"
+    found = describe(read_columns(pictured(tmp_path, names), TableSpec(label="y")))
     assert f"column 'photo' is left out: it {said}" in found.notes
     path = pictured(tmp_path, [None, *names[:9]] * 4)
-    assert f"column 'photo' {said}" in describe(read_table(path, label="y")).warnings
+    assert f"column 'photo' {said}" in describe(read_columns(path, TableSpec(label="y"))).warnings
     frame = pd.read_csv(path)
     for column in ([b"x"] * 40, [{"bytes": b"x", "path": "0.png"}] * 40):
         frame.assign(photo=column).to_parquet(tmp_path / "b.parquet")
-        with pytest.raises(UsboostError, match="name it with --image if it holds pictures, or drop it"):
-            read_table(tmp_path / "b.parquet", label="y")
+        with pytest.raises(UsboostError, match="name it with `images` if it holds pictures, or drop it"):
+            read_columns(tmp_path / "b.parquet", TableSpec(label="y"))
 
 
 @pytest.mark.parametrize(
@@ -147,11 +148,14 @@ def test_few_rows_say_nothing() -> None:
 def test_labels_that_differ_in_blanks_are_told(tmp_path: Path) -> None:
     frame = pd.DataFrame({"x": np.arange(40.0), "y": ["a", "b"] * 20})
     frame.to_parquet(tmp_path / "t.parquet")
-    assert not any("blanks" in note for note in describe(read_table(tmp_path / "t.parquet", label="y")).notes)
+    assert not any(
+        "blanks" in note
+        for note in describe(read_columns(tmp_path / "t.parquet", TableSpec(label="y"))).notes
+    )
     frame.loc[3, "y"] = " b"
     frame.loc[4, "y"] = None
     frame.to_parquet(tmp_path / "t.parquet")
-    table = read_table(tmp_path / "t.parquet", label="y")
+    table = read_columns(tmp_path / "t.parquet", TableSpec(label="y"))
     assert table.classes == ["a", "b"] or table.classes == ["b", "a"]
     notes = describe(table).notes
     assert "some values of 'y' have blanks at their ends, which are removed" in notes

@@ -14,8 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from usboost.datasets.custom.schema import describe
 from usboost.datasets.custom.source import FrameRows
-from usboost.datasets.custom.table import OwnTable, read_own, read_table
+from usboost.datasets.custom.table import OwnTable, read_columns, read_table
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.errors import UsboostError
 
 N = 40
@@ -43,7 +45,7 @@ def test_csv_columns_are_what_their_values_are(tmp_path: Path) -> None:
         "3,9,?,  red ,True,009,,z,b\n"
         "4,10,2,NA,,007,,z,a\n"
     )
-    table = read_table(csv_file(tmp_path, text), label="y", categorical=["code"])
+    table = read_columns(csv_file(tmp_path, text), TableSpec(label="y", categorical=["code"]))
     frame = table.features
     numbers = {name: frame[name].tolist() for name in frame if frame[name].dtype == np.float64}
     assert list(numbers) == ["number", "whole", "gaps", "empty"]
@@ -56,7 +58,7 @@ def test_csv_columns_are_what_their_values_are(tmp_path: Path) -> None:
     assert nominal["code"] == ["007", "008", "009", "007"]
     assert nominal["name with spaces"] == ["x, y", "z", "z", "z"]
     assert table.classes == ["a", "b"] and table.labels.tolist() == [1, 0, 1, 0]
-    assert table.split is None and table.roles.image == ()
+    assert table.split is None and table.spec.image == ()
 
 
 def test_parquet_columns_are_what_their_types_are(tmp_path: Path) -> None:
@@ -74,7 +76,7 @@ def test_parquet_columns_are_what_their_types_are(tmp_path: Path) -> None:
         "__index_level_0__": pa.array([1, 2, 3, 4]),
     }
     pq.write_table(pa.table(columns), path)
-    table = read_table(path, label="y", categorical=["post"])
+    table = read_columns(path, TableSpec(label="y", categorical=["post"]))
     frame = table.features
     assert [name for name in frame if frame[name].dtype == np.float64] == [
         "int",
@@ -97,7 +99,7 @@ def test_parquet_columns_are_what_their_types_are(tmp_path: Path) -> None:
 def test_categories_of_pandas_stay_categories(tmp_path: Path) -> None:
     frame = pd.DataFrame({"y": list("abab"), "grade": pd.Categorical([1, 2, None, 1])})
     frame.to_parquet(tmp_path / "t.parquet")
-    grade = read_table(tmp_path / "t.parquet", label="y").features["grade"]
+    grade = read_columns(tmp_path / "t.parquet", TableSpec(label="y")).features["grade"]
     assert grade.astype(object).where(grade.notna(), None).tolist() == ["1", "2", None, "1"]
 
 
@@ -113,7 +115,7 @@ def test_categories_of_pandas_stay_categories(tmp_path: Path) -> None:
 def test_labels_of_any_type_are_classes(tmp_path: Path, labels: list[Any], classes: list[str]) -> None:
     frame = pd.DataFrame({"y": labels * 2, "x": range(8)})
     frame.to_parquet(tmp_path / "t.parquet")
-    table = read_table(tmp_path / "t.parquet", label="y")
+    table = read_columns(tmp_path / "t.parquet", TableSpec(label="y"))
     assert table.classes == classes
     as_text = [str(int(v)) if isinstance(v, float) else str(v) for v in labels * 2]
     assert [classes[code] for code in table.labels] == as_text
@@ -126,12 +128,12 @@ def test_numbers_come_back_from_csv_as_they_went(tmp_path_factory, values: list[
     path = tmp_path_factory.mktemp("t") / "t.csv"
     rows = [f"{'ab'[k % 2]},{'' if v is None else repr(v)}" for k, v in enumerate(values)]
     path.write_text("y,x\n" + "\n".join(rows) + "\n")
-    found = read_table(path, label="y").features["x"]
+    found = read_columns(path, TableSpec(label="y")).features["x"]
     np.testing.assert_array_equal(found, [np.nan if v is None else v for v in values])
 
 
 def read(path: Path, **options: Any) -> OwnTable:
-    return read_table(path, **{"label": "y", **options})
+    return read_columns(path, TableSpec(**{"label": "y", **options}))
 
 
 SENTENCE = [f"the quick brown fox number {k} jumped over the dog" for k in range(N)]
@@ -140,8 +142,9 @@ SENTENCE = [f"the quick brown fox number {k} jumped over the dog" for k in range
 def test_text_is_read_identifiers_are_left_out_and_long_categories_stay(tmp_path: Path) -> None:
     assert read(from_columns(tmp_path, t=SENTENCE)).kinds["t"] == "text"
     nearly = [f"id{max(k, 1)}" for k in range(N)]
-    left_out = read(from_columns(tmp_path, "parquet", t=nearly)).left_out
-    assert left_out == {"t": "nearly every row has its own value; --text takes it as text"}
+    found = read(from_columns(tmp_path, "parquet", t=nearly))
+    assert found.left_out == {"t": "nearly every row has its own value"}
+    assert describe(found).notes[-1].endswith("has its own value; `text` takes it as text")
     assert read(from_columns(tmp_path, "parquet", t=nearly), text=["t"]).kinds["t"] == "text"
     assert "t" in read(from_columns(tmp_path, "parquet", t=[f"id{k}" for k in range(N)])).left_out
     assert list(read(from_columns(tmp_path, t=SENTENCE), drop=["t"]).features) == ["x"]
@@ -185,7 +188,7 @@ def test_columns_no_learner_reads_are_refused(tmp_path: Path, values: list[Any],
 def test_columns_of_a_frame_that_no_file_could_hold(values: Any, message: str) -> None:
     frame = pd.DataFrame({"label": ["a", "b"] * 20, "v": values, "x": range(N)})
     with pytest.raises(UsboostError, match=f"the input: column 'v' {message}"):
-        read_own(FrameRows(frame, None), label="label")
+        read_table(FrameRows(frame, None), TableSpec(label="label"))
 
 
 def test_infinity_in_a_csv_is_refused(tmp_path: Path) -> None:
@@ -241,7 +244,7 @@ def test_other_wrong_tables_are_refused(tmp_path: Path) -> None:
         (tmp_path / "two.parquet", {}, "two columns called 'y'"),
         (good, {"drop": ["z"]}, "has no column 'z'"),
         (good, {"image": "y"}, "column 'y' cannot have two roles"),
-        (good, {"split_column": "x", "drop": ["x"]}, "column 'x' cannot have two roles"),
+        (good, {"split": "x", "drop": ["x"]}, "column 'x' cannot have two roles"),
         (good, {"label": "x", "task": "classification"}, "has 40 values in 40 rows"),
         (
             from_columns(tmp_path, "parquet", z=[0.5, 1] * 20),
@@ -255,16 +258,16 @@ def test_other_wrong_tables_are_refused(tmp_path: Path) -> None:
 
 def test_a_label_column_may_be_called_label(tmp_path: Path) -> None:
     path = csv_file(tmp_path, "label,x\na,1\nb,2\na,1\nb,3\n")
-    assert read_table(path, label="label").classes == ["a", "b"]
+    assert read_columns(path, TableSpec(label="label")).classes == ["a", "b"]
     path = csv_file(tmp_path, "\ufefflabel,clean_label\na,1\nb,2\na,1\nb,3\n")
-    assert read_table(path, label="label", drop=["clean_label"]).features.shape == (4, 0)
+    assert read_columns(path, TableSpec(label="label", drop=["clean_label"])).features.shape == (4, 0)
 
 
 def test_splits_and_paths_are_read_strictly(tmp_path: Path) -> None:
     split = ["train", "val", "test", "train"] * 10
-    table = read(from_columns(tmp_path, s=split, p=["a.png"] * N), split_column="s", image="p")
+    table = read(from_columns(tmp_path, s=split, p=["a.png"] * N), split="s", image="p")
     assert table.split is not None and table.split.tolist() == split
-    assert table.roles.image == ("p",) and list(table.features) == ["x"]
+    assert table.spec.image == ("p",) and list(table.features) == ["x"]
     for columns, message in (
         (
             {"s": ["train", "valid", "test", "train"] * 10},
@@ -274,8 +277,8 @@ def test_splits_and_paths_are_read_strictly(tmp_path: Path) -> None:
         ({"s": [*split[:-1], None]}, r"row 40 \(line 41\): column 's' is empty"),
     ):
         with pytest.raises(UsboostError, match=message):
-            read(from_columns(tmp_path, **columns), split_column="s")
-    both = read(from_columns(tmp_path, s=["train", "val"] * 20), split_column="s")
+            read(from_columns(tmp_path, **columns), split="s")
+    both = read(from_columns(tmp_path, s=["train", "val"] * 20), split="s")
     assert both.split is not None and both.split.tolist() == ["train", "val"] * 20
     with pytest.raises(UsboostError, match="the image column 'x' must hold paths or bytes, not double"):
         read(from_columns(tmp_path, "parquet"), image="x")

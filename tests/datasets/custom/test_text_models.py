@@ -20,7 +20,8 @@ from usboost import MultimodalClassifier, MultimodalRegressor
 from usboost.datasets.custom import text_file, text_models
 from usboost.datasets.custom.read_prepared import read_prepared
 from usboost.datasets.custom.source import FrameRows
-from usboost.datasets.custom.table import read_own
+from usboost.datasets.custom.table import read_table
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.datasets.prepared import store
 from usboost.errors import UsboostError
 from usboost.multimodal import bundle
@@ -154,7 +155,7 @@ def test_kept_fits_are_of_one_text_model(package: None, tmp_path: Path) -> None:
     import sentence_transformers  # noqa: F401  # ours, so its code counts once it is imported
 
     def kept(text_model: str | None) -> int:
-        own = read_own(FrameRows(table()), label="kind", text=["said"], text_model=text_model)
+        own = read_table(FrameRows(table()), TableSpec(label="kind", text=["said"], text_model=text_model))
         models = {"logistic": lambda seed: build("logistic", pictures=False, seed=seed)}
         found = compare(own, models, folds=2, keep=tmp_path / "kept")
         assert not found.failures
@@ -220,5 +221,5 @@ def test_the_pipeline(package: None, tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv(text_models.VARIABLE, "m")
     assert (served.predict(rows)["label"] == frame["kind"]).mean() > 0.9
     document["custom"] |= {"text": [], "drop": ["said"], "text_model": "m"}
-    with pytest.raises(UsboostError, match="has no column of text for --text-model m"):
+    with pytest.raises(UsboostError, match="has no column of text for `text_model` m"):
         DATASETS["custom"].prepare(tmp_path / "raw", settings.parse(document), tmp_path, None)

@@ -21,7 +21,8 @@ from usboost.datasets.custom import text_file, texts
 from usboost.datasets.custom.encoding import Encoding
 from usboost.datasets.custom.read_prepared import read_prepared
 from usboost.datasets.custom.schema import describe
-from usboost.datasets.custom.table import read_own
+from usboost.datasets.custom.table import read_table
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.datasets.custom.texts import TextParts
 from usboost.datasets.custom.words import ngrams, words
 from usboost.datasets.prepared import store
@@ -52,7 +53,9 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model of the table, as `bundle.load` reads it."""
     folder = tmp_path_factory.mktemp("text")
     table().to_csv(folder / "t.csv", index=False)
-    fit(read_own(folder / "t.csv", label="kind"), "linear_trees", rounds=4).bundle.save(folder / "model")
+    fit(read_table(folder / "t.csv", TableSpec(label="kind")), "linear_trees", rounds=4).bundle.save(
+        folder / "model"
+    )
     return folder / "model"
 
 
@@ -173,7 +176,7 @@ def test_only_training_rows_are_learnt_from(tmp_path: Path) -> None:
         given = frame.copy()
         given.loc[list(rows), "note"] = [f"zebra {k} walks beside zebra {k + 1}" for k in rows]
         given.to_parquet(tmp_path / f"{name}.parquet")
-        read = read_own(tmp_path / f"{name}.parquet", label="kind", split="part")
+        read = read_table(tmp_path / f"{name}.parquet", TableSpec(label="kind", split="part"))
         encoding = read.fit_encoding(np.flatnonzero(read.split == "train"))
         own[name] = encoding.encoders, encoding.imputation, text_file.to_bytes(encoding.texts)
     assert own["held"] == own["clean"] != own["train"]
@@ -199,14 +202,18 @@ def test_a_model_is_served_raw_text(saved: Path, tmp_path: Path) -> None:
 
 def test_equal_seeds(tmp_path: Path, saved: Path) -> None:
     table().to_csv(tmp_path / "t.csv", index=False)
-    fit(read_own(tmp_path / "t.csv", label="kind"), "linear_trees", rounds=4).bundle.save(tmp_path / "model")
+    fit(read_table(tmp_path / "t.csv", TableSpec(label="kind")), "linear_trees", rounds=4).bundle.save(
+        tmp_path / "model"
+    )
     assert (tmp_path / "model/texts.safetensors").read_bytes() == (saved / "texts.safetensors").read_bytes()
     assert (tmp_path / "model/card.json").read_bytes() == (saved / "card.json").read_bytes()
 
 
 def test_a_prepared_table_has_text_too(tmp_path: Path) -> None:
     table().to_parquet(tmp_path / "t.parquet")
-    store.write(custom.prepare(tmp_path / "t.parquet", label="kind", seed=0), tmp_path / "prepared")
+    store.write(
+        custom.prepare(tmp_path / "t.parquet", TableSpec(label="kind"), seed=0), tmp_path / "prepared"
+    )
     fitted = fit(own := read_prepared(tmp_path / "prepared"), "2wl", rounds=2)
     fitted.bundle.save(tmp_path / "bundle")
     loaded, val = bundle.load(tmp_path / "bundle"), np.flatnonzero(own.split == "val")
@@ -228,12 +235,12 @@ def test_a_prepared_table_has_text_too(tmp_path: Path) -> None:
 def test_a_column_has_the_name_of_a_component(tmp_path: Path) -> None:
     table().assign(note__text_0=1.5).to_parquet(tmp_path / "t.parquet")
     with pytest.raises(UsboostError, match="name of a component of the text 'note' to be added; rename it"):
-        fit(read_own(tmp_path / "t.parquet", label="kind"), "lgbm", rounds=2)
+        fit(read_table(tmp_path / "t.parquet", TableSpec(label="kind")), "lgbm", rounds=2)
 
 
 def test_what_is_said(tmp_path: Path) -> None:
     table().to_parquet(tmp_path / "t.parquet")
-    schema = describe(read_own(tmp_path / "t.parquet", label="kind"))
+    schema = describe(read_table(tmp_path / "t.parquet", TableSpec(label="kind")))
     (found,) = [each for each in schema.columns if each.name == "note"]
     assert (found.kind, found.use) == ("text", "text: at most 64 components of character n-grams")
 

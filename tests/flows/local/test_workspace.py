@@ -13,6 +13,7 @@ from flows.local import own_table, workspace
 from tasks import settings
 from tests.flows.conftest import DATA, Workspace
 from usboost.datasets.custom.demo import write_demo
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.models import zoo
 
@@ -74,7 +75,7 @@ def test_a_workspace_for_a_persons_table(tmp_path):
     assert set(made.run.models) == set(zoo.compared(one_table=False))
     assert made.custom.table == str(tmp_path / "parts/table.csv")
     assert (made.custom.label, made.custom.image, made.custom.drop) == ("batch", "picture", ["line"])
-    alone = own_table.changes(tmp_path / "parts/table.csv", "batch")
+    alone = own_table.changes(tmp_path / "parts/table.csv", TableSpec("batch"))
     assert "lgbm_s" not in alone["run.models"] and alone["custom.image"] is None
     assert alone["custom.task"] == "classification"
 
@@ -90,12 +91,12 @@ def test_a_workspace_for_a_number(tmp_path):
     made = settings.load(tmp_path / "w/params.yaml")
     assert made.custom.task == "regression"
     assert set(made.run.models) == set(zoo.compared(True, "regression")) >= {"ridge", "linear_trees"}
-    both = own_table.changes(tmp_path / "houses.csv", "price", beside=True)
+    both = own_table.changes(tmp_path / "houses.csv", TableSpec("price"), beside=True)
     assert set(made.run.models) - set(both["run.models"]) == {"ridge"}
-    classes = own_table.changes(tmp_path / "houses.csv", "price", task="classification")
+    classes = own_table.changes(tmp_path / "houses.csv", TableSpec("price", task="classification"))
     assert "logistic" in classes["run.models"]
     with pytest.raises(UsboostError, match="has no column 'cost'; its columns"):
-        own_table.changes(tmp_path / "houses.csv", "cost")
+        own_table.changes(tmp_path / "houses.csv", TableSpec("cost"))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from usboost.datasets.custom.source import Source
 from usboost.datasets.custom.written import DateFormat, NumberFormat
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, option
 
 Kind = Literal["number", "category", "date", "text"]
 """What a model reads a column as."""
@@ -170,7 +170,8 @@ class Column:
     def unusable(self) -> UsboostError:
         """What to say of a column that no model can read."""
         is_record = pa.types.is_struct(self.type) and self.type.get_field_index("bytes") >= 0
-        pictures = ", name it with --image if it holds pictures," if is_binary(self.type) or is_record else ""
+        named = f", name it with {option('image')} if it holds pictures,"
+        pictures = named if is_binary(self.type) or is_record else ""
         return UsboostError(
             f"{self.source}: column {self.name!r} is of type {self.type}; turn it into numbers{pictures} or "
             "drop it"
@@ -192,7 +193,7 @@ class Column:
             row = self.row(int(infinite.argmax()))
             raise UsboostError(
                 f"{row}: column {self.name!r} holds infinity or a number too large; correct it, or "
-                "count it as missing (--missing inf)"
+                f"count it as missing ({option('missing', 'inf')})"
             )
         return numbers
 

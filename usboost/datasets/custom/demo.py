@@ -13,7 +13,8 @@ from usboost.errors import UsboostError
 
 TABLE = "table.csv"
 LABEL, IMAGE, SPLIT = "batch", "picture", "split"
-"""The roles of columns of the table, for `custom.prepare`."""
+SPEC = {"label": LABEL, "task": None, "image": IMAGE, "split": SPLIT}
+"""Of its `TableSpec`."""
 
 CLASSES = ("mixed", "wedges", "plates")
 

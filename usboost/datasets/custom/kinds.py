@@ -12,7 +12,7 @@ import pyarrow as pa
 from usboost.datasets.custom.columns import Column, Format, Kind, is_date, is_text, is_usable, plain_numbers
 from usboost.datasets.custom.words import have_words, share_words
 from usboost.datasets.custom.written import NumberFormat, date_formats, number_format
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, option
 
 TEXT_LENGTH = 24
 """Mean number of characters above which mostly distinct strings of several words are text."""
@@ -134,7 +134,7 @@ def _date(column: Column, present: pd.Series) -> Found | None:
         raise UsboostError(
             f"{column.source}: column {column.name!r} holds dates such as {example!r}, of which it cannot be "
             f"told whether day or month is first; write them as 2020-12-24, or take the column as categories "
-            f"with --categorical {column.name!r}"
+            f"with {option('categorical', repr(column.name))}"
         )
     good = forms[0].dates(present).notna()
     if good.all():
@@ -151,8 +151,8 @@ def _refuse_few(column: Column, good: pd.Series, what: str) -> None:
     value = column.plain().iloc[k]
     raise UsboostError(
         f"{column.row(k)}: column {column.name!r} holds {what}, but here {value!r}; count that value as "
-        f"missing with --missing {value!r}, or take the column as categories with "
-        f"--categorical {column.name!r}"
+        f"missing with {option('missing', repr(value))}, or take the column as categories with "
+        f"{option('categorical', repr(column.name))}"
     )
 
 

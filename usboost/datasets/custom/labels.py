@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from usboost.datasets.custom.columns import Column, is_date, is_text, is_usable
 from usboost.datasets.custom.kinds import kind_of
 from usboost.datasets.custom.written import NumberFormat
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, option
 
 
 def classes_of(column: Column) -> tuple[np.ndarray, list[str]]:
@@ -36,7 +36,7 @@ def classes_of(column: Column) -> tuple[np.ndarray, list[str]]:
     if pa.types.is_floating(column.type) and (numbers % 1 != 0).any():
         raise UsboostError(
             f"{column.source}: the label column {column.name!r} holds continuous values, fractions, but "
-            "classes are needed; predict the number instead (--task regression)"
+            f"classes are needed; predict the number instead ({option('task', 'regression')})"
         )
     distinct = present.unique().tolist()
     if len(distinct) == 1:
@@ -71,8 +71,9 @@ def with_positive(
     if positive is not None and (len(classes) != 2 or positive not in classes):
         what = f"has no such class; it has {', '.join(classes[:10])}"
         if len(classes) != 2:
-            what = f"has {len(classes)} classes, but --positive is one of two; leave it out"
-        raise UsboostError(f"{column.source}: --positive {positive!r}: the label {column.name!r} {what}")
+            what = f"has {len(classes)} classes, but {option('positive')} is one of two; leave it out"
+        given = option("positive", repr(positive))
+        raise UsboostError(f"{column.source}: {given}: the label {column.name!r} {what}")
     if len(classes) != 2:
         return codes, classes
     counts = np.bincount(codes[codes >= 0], minlength=2)
@@ -127,7 +128,7 @@ def targets_of(column: Column, *, several: bool = True) -> np.ndarray:
     if found is None:
         raise UsboostError(
             f"{column.source}: the label column {column.name!r} holds something that is no number; "
-            "predict classes instead (--task classification)"
+            f"predict classes instead ({option('task', 'classification')})"
         )
     values = found.to_numpy(np.float64)
     present = values[~np.isnan(values)]

@@ -16,8 +16,8 @@ from usboost.datasets.custom.dates import is_date
 from usboost.datasets.custom.encoding import Encoding
 from usboost.datasets.custom.picture_paths import Paths
 from usboost.datasets.custom.pictures import VIEW, PictureColumns
-from usboost.datasets.custom.roles import Roles
 from usboost.datasets.custom.source import Source
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.datasets.custom.words import is_text
 
 
@@ -28,7 +28,7 @@ class OwnTable:
     Attributes
     ----------
     file : where they are from.
-    roles : of the columns.
+    spec : how they were read.
     features : n rows; float64 numbers (NaN is missing), datetime64 in UTC, pandas categories of strings, and
         strings that are text.
     labels : codes int64 of shape (n,) of the `classes`, or the numbers to predict, float64 of shape (n,).
@@ -44,15 +44,13 @@ class OwnTable:
     formats : how numbers and dates are written, of the features that are text in a form of their own.
     left_out : why columns are no features that look like some, by column.
     pictures : the rows' pictures by view, when they were read and there are any.
-    form : what these were made.
     without : how many rows have no picture, by column.
     unreadable : how many of these could not be read.
     paths : of pictures, by column.
-    text_model : of sentence-transformers, by which texts are read; None: by n-grams.
     """
 
     file: Source
-    roles: Roles
+    spec: TableSpec
     features: pd.DataFrame
     labels: np.ndarray
     classes: list[str]
@@ -68,11 +66,9 @@ class OwnTable:
     formats: Mapping[str, Format] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
     pictures: Mapping[str, Images | PooledImages] = field(default_factory=dict)
-    form: PictureColumns | None = None
     without: Mapping[str, int] = field(default_factory=dict)
     unreadable: int = 0
     paths: tuple[Paths, ...] = ()
-    text_model: str | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -86,6 +82,16 @@ class OwnTable:
     def kinds(self) -> dict[str, Kind]:
         """What each feature holds."""
         return {str(name): _kind(self.features[name]) for name in self.features}
+
+    @property
+    def form(self) -> PictureColumns | None:
+        """What the pictures were made, if they were read."""
+        return PictureColumns.of(self.spec) if self.pictures else None
+
+    @property
+    def text_model(self) -> str | None:
+        """Of sentence-transformers, by which texts are read; None: by n-grams."""
+        return self.spec.text_model
 
     def fit_encoding(self, rows: np.ndarray) -> Encoding:
         """Learn from some rows how the table becomes views.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from usboost.datasets.custom.source import Source
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, option
 
 
 @dataclass
@@ -48,5 +48,6 @@ def check_paths(source: Source, found: Iterable[Paths]) -> None:
         if paths.given and paths.lost == paths.given:
             raise UsboostError(
                 f"{source}: no path in column {paths.column!r} leads to a file: no {paths.first}, say; "
-                "correct them, name the pictures' folder (--images-root), or leave the column empty"
+                f"correct them, name the pictures' folder ({option('images_root')}), or leave the column "
+                "empty"
             )

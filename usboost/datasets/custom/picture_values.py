@@ -14,11 +14,11 @@ from usboost.datasets.custom.columns import is_binary, is_text, plain_type
 from usboost.datasets.custom.picture_paths import Paths
 from usboost.datasets.custom.source import Source
 from usboost.datasets.files.image_sources import inside, is_contained
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, option
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _DATA = re.compile(r"data:[^,]*;base64,", re.IGNORECASE)  # as pages and JSON hold pictures
-NAMES = "looks like names of pictures; --image reads these"
+NAMES = "looks like names of pictures"
 """What to say of a column of which `are_names_of_pictures` is true."""
 
 _NAME = re.compile(r"(?i).*\.(jpe?g|png|gif|bmp|tiff?|webp)")
@@ -100,7 +100,7 @@ class PictureValues:
         try:
             return base64.b64decode("".join(text.split()), validate=True)
         except ValueError:  # binascii.Error, and letters beyond ASCII
-            none = " (paths need the folder in which they begin, --images-root)"
+            none = f" (paths need the folder in which they begin, {option('images_root')})"
             raise UsboostError(
                 f"{where}: column {self._column!r} is not base64: {_short(text)}"
                 f"{none if self._source.folder is None else ''}"
@@ -111,7 +111,7 @@ class PictureValues:
         if _is_absolute(value) and self._source.images_root is None:
             raise UsboostError(
                 f"{where}: column {self._column!r} holds an absolute path, {_short(value)}; name the folder "
-                "that the pictures are in with --images-root"
+                f"that the pictures are in with {option('images_root')}"
             )
         if "\\" in value and _is_missing(folder / value):
             value = PureWindowsPath(value).as_posix()

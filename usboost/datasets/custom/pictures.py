@@ -17,6 +17,7 @@ from usboost.data.pooled_images import PooledImages
 from usboost.datasets.custom.columns import Column, is_text, plain_type
 from usboost.datasets.custom.picture_values import PictureValues, check_type
 from usboost.datasets.custom.source import Source, TableFile
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.datasets.custom.values import Cursor
 from usboost.datasets.files.image_sources import (
     Aspect,
@@ -25,7 +26,7 @@ from usboost.datasets.files.image_sources import (
     square,
     thumbnail,
 )
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, option
 
 VIEW = "U"
 """The view of the pictures; of several columns each has its own, ``U:<column>``, unless they are pooled."""
@@ -50,6 +51,11 @@ class PictureColumns:
     channels: int
     aspect: Aspect = "crop"
     pooled: bool = False
+
+    @classmethod
+    def of(cls, spec: TableSpec) -> PictureColumns:
+        """Those of a table."""
+        return cls(spec.image, spec.size, 1 if spec.grey else 3, spec.aspect, spec.pool_images)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -159,7 +165,7 @@ class PictureReader:
                     return False
                 if self._source.folder is not None:
                     raise UsboostError(
-                        f"{error}; --skip-unreadable counts such pictures as missing"
+                        f"{error}; {option('skip_unreadable')} counts such pictures as missing"
                     ) from None
                 raise
             image = np.asarray(made)

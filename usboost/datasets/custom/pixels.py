@@ -8,7 +8,7 @@ import tempfile
 
 import numpy as np
 
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, option
 
 IN_MEMORY = 256 << 20
 """Bytes of pixels above which they lie in a file."""
@@ -45,5 +45,5 @@ def room(shape: tuple[int, ...], what: str) -> np.ndarray:
     except OSError:
         raise UsboostError(
             f"{what}: the pictures take {needed / 1e9:,.1f} GB on the disk, more than is free in {folder}; "
-            "choose a smaller --size, or a folder with room by the environment's TMPDIR"
+            f"choose a smaller {option('size')}, or a folder with room by the environment's TMPDIR"
         ) from None

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 
 from usboost.data.progress import Progress
-from usboost.datasets.custom import SIZE
 from usboost.datasets.custom.own import OwnTable
 from usboost.datasets.custom.pictures import PictureColumns
 from usboost.datasets.custom.read_prepared import ROW, SPLITS
-from usboost.datasets.custom.table import check_learnable, read_table, with_text_model
+from usboost.datasets.custom.table import check_learnable, read_columns
 from usboost.datasets.custom.table_pictures import picture_sources
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.datasets.custom.written import plain_form
 from usboost.datasets.files.image_sources import Source as Picture
 from usboost.datasets.files.sampling import random_parts, stratified_parts, stream
 from usboost.datasets.prepared import image_store
 from usboost.datasets.prepared.image_encoding import encode_files, encoding
 from usboost.datasets.prepared.store import LABEL, Prepared, describe
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, option
 
 SHARES = (0.70, 0.15, 0.15)
 """The splits' shares when the table does not give them."""
@@ -32,50 +33,28 @@ _WITHIN = " within each class"
 
 def prepare(
     table: Path,
+    spec: TableSpec,
     *,
-    label: str,
-    task: Literal["classification", "regression"] | None = None,
-    image: str | Collection[str] | None = None,
-    split_column: str | None = None,
-    categorical: Collection[str] = (),
-    text: Collection[str] = (),
-    drop: Collection[str] = (),
-    missing: Collection[str] = (),
-    images_root: Path | None = None,
     seed: int,
     profile: str = "paper",
-    size: int = SIZE,
-    channels: int = 3,
-    skip_unreadable: bool = False,
-    text_model: str | None = None,
     work: Path | None = None,
     workers: int = 1,
     progress: Progress | None = None,
 ) -> Prepared:
     """Make a dataset of a person's own table, which `read_prepared.read_prepared` reads again.
 
-    Its rows are as `table.read_own` gives them: nothing is imputed, encoded or pooled, since what a fit
+    Its rows are as `table.read_table` gives them: nothing is imputed, encoded or pooled, since what a fit
     learns of its rows is that fit's business. A row may lack pictures: where the column is empty, or its
-    path leads to no file. See `table.read_table` for what columns may hold.
+    path leads to no file.
 
     Parameters
     ----------
     table : as of `table.read_table`.
-    label : column of the classes, of any type, or of the numbers to predict.
-    task : what is predicted; by default what the labels look like, see `labels.task_of`.
-    image : column of the pictures, or several: paths relative to the table's folder, or, in Parquet, bytes.
-    split_column : column that holds train, val or test; by default the split is made at random,
+    spec : without groups, times, weights and pooled pictures, of which a dataset keeps nothing. A label that
+        is named among the categories is one of classes; where no split is named, one is made at random,
         70/15/15, within each class if there are classes.
-    categorical : columns that are categories although they hold numbers, the label perhaps; text : columns
-        that are text.
-    drop : columns to leave out; missing : further values that count as missing.
-    images_root : see `source.TableFile`.
     seed : of the split.
     profile : "demo", "own" or "paper"; only noted in the card.
-    size : height and width of the pictures in pixels.
-    channels : 1 (grey) or 3 (red, green, blue).
-    skip_unreadable : count pictures that cannot be read as missing, instead of refusing them.
-    text_model : name or path of a model of sentence-transformers, which reads the texts.
     work : folder for the shards of images, needed with pictures; an interrupted preparation resumes
         there.
     workers : processes that decode and encode pictures.
@@ -89,27 +68,19 @@ def prepare(
     Raises
     ------
     UsboostError
-        As `read_own`; or if a class is in val or test but not in train, the training rows have one label
+        As `read_table`; or if a class is in val or test but not in train, the training rows have one label
         only, a column holds no picture in the training rows, or these cannot be encoded.
     """
-    table = Path(table)
-    raw = read_table(
-        table,
-        label=label,
-        task=task or ("classification" if label in categorical else None),
-        image=image,
-        split_column=split_column,
-        categorical=[name for name in categorical if name != label],
-        text=text,
-        drop=drop,
-        missing=missing,
-        images_root=images_root,
-    )
-    images = raw.roles.image
+    table, label = Path(table), spec.label
+    categorical = spec.categorical
+    if label in categorical:
+        others = tuple(name for name in categorical if name != label)
+        spec = replace(spec, task=spec.task or "classification", categorical=others)
+    raw = read_columns(table, spec)
+    images = spec.image
     if images and work is None:
         raise UsboostError("pictures are prepared in a work folder; name one with work")
     check_learnable(raw)
-    raw = with_text_model(raw, text_model)
     rows = _split(raw, stream(seed, 0))
     raw.fit_encoding(rows["train"])  # what no fit could learn from is said before any begins
     frame = raw.features.assign(**{LABEL: raw.labels, ROW: raw.rows})
@@ -122,8 +93,7 @@ def prepare(
     columns[LABEL] = {"view": None, "kind": "label", "why": f"what is predicted, column {label!r}"}
     more: dict[str, Any] = {}
     if images and work is not None:
-        form = PictureColumns(images, size, channels)
-        more["images"] = _encode(raw, form, rows, work, skip_unreadable, workers, progress)
+        more["images"] = _encode(raw, rows, work, workers, progress)
     card = describe(
         splits,
         {},
@@ -136,18 +106,18 @@ def prepare(
         roles={
             "label": label,
             "image": list(images),
-            "split": split_column,
+            "split": spec.split,
             "categorical": list(categorical),
-            "text": list(text),
-            "dropped": list(drop),
+            "text": list(spec.text),
+            "dropped": list(spec.drop),
         },
         label_kind=raw.label_kind,
         formats={name: plain_form(form) for name, form in raw.formats.items()},
-        missing=list(missing),
-        text_model=text_model,
+        missing=list(spec.missing),
+        text_model=spec.text_model,
         left_out=dict(raw.left_out),
         unlabelled=raw.unlabelled,
-        split="as given" if split_column else "made: 70/15/15 at random" + _WITHIN * bool(raw.classes),
+        split="as given" if spec.split else "made: 70/15/15 at random" + _WITHIN * bool(raw.classes),
         **more,
     )
     return Prepared(splits, {}, raw.classes, card, work if images else None)
@@ -158,7 +128,7 @@ def _split(raw: OwnTable, seed: int) -> dict[str, np.ndarray]:
     if raw.split is not None and not (raw.split == "test").any():
         raise UsboostError(
             f"{raw.file}: no row's split is test, but a dataset is scored on such rows; add them, or leave "
-            "custom.split out"
+            f"{option('split')} out"
         )
     if raw.classes:
         return _split_classes(raw, seed)
@@ -167,14 +137,14 @@ def _split(raw: OwnTable, seed: int) -> dict[str, np.ndarray]:
     rows = {split: np.flatnonzero(raw.split == split) for split in SPLITS}
     if np.ptp(raw.labels[rows["train"]]) == 0:
         raise UsboostError(
-            f"{raw.file}: the label {raw.roles.label!r} is {raw.labels[rows['train'][0]]:g} in all training "
+            f"{raw.file}: the label {raw.spec.label!r} is {raw.labels[rows['train'][0]]:g} in all training "
             "rows, so nothing can be learnt; move others there"
         )
     return rows
 
 
 def _split_classes(raw: OwnTable, seed: int) -> dict[str, np.ndarray]:
-    label = raw.roles.label
+    label = raw.spec.label
     if raw.split is None:
         return dict(zip(SPLITS, stratified_parts(raw.labels, SHARES, seed)))
     rows = {split: np.flatnonzero(raw.split == split) for split in SPLITS}
@@ -189,14 +159,13 @@ def _split_classes(raw: OwnTable, seed: int) -> dict[str, np.ndarray]:
 
 def _encode(
     raw: OwnTable,
-    form: PictureColumns,
     rows: Mapping[str, np.ndarray],
     work: Path,
-    skip_unreadable: bool,
     workers: int,
     progress: Progress | None,
 ) -> dict[str, Any]:
     """Write the pictures as shards; what the card says about them, also how many rows have none."""
+    form, skip_unreadable = PictureColumns.of(raw.spec), raw.spec.skip_unreadable
     about = image_store.entry(
         form.size,
         form.channels,

@@ -1,4 +1,4 @@
-"""A person's table in its prepared form, as `table.read_own` read it."""
+"""A person's table in its prepared form, as `table.read_table` read it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from usboost.datasets.custom import SIZE
 from usboost.datasets.custom.own import OwnTable
 from usboost.datasets.custom.picture_set import PictureSet
 from usboost.datasets.custom.pictures import PictureColumns
-from usboost.datasets.custom.roles import Roles
 from usboost.datasets.custom.source import FrameRows
+from usboost.datasets.custom.table_spec import TableSpec
 from usboost.datasets.custom.written import Written
 from usboost.datasets.prepared import image_store, store
 from usboost.datasets.prepared.card import Pictures as Shards
@@ -80,7 +81,7 @@ class PreparedRows(FrameRows):
 
 
 def read_prepared(folder: Path) -> OwnTable:
-    """The table that `prepare.prepare` has made a dataset of, as `table.read_own` has it of its file.
+    """The table that `prepare.prepare` has made a dataset of, as `table.read_table` has it of its file.
 
     Its rows are in the file's order, and `OwnTable.split` says of each which split it is in.
 
@@ -103,18 +104,21 @@ def read_prepared(folder: Path) -> OwnTable:
     features = whole.drop(columns=ROW)
     split = np.repeat(SPLITS, [len(frame) for frame in frames.values()]).astype(object)[order]
     ((name, digest),) = about.sources.items()
-    roles = about.roles
+    roles, images = about.roles, about.images
     file = PreparedRows(features, Path(name), digest)
     found = OwnTable(
         file,
-        Roles(
+        TableSpec(
             roles.label,
-            tuple(roles.image),
-            roles.split,
-            tuple(each for each in roles.categorical if each != roles.label),
-            tuple(roles.dropped),
-            tuple(about.missing),
+            image=tuple(roles.image),
+            drop=tuple(roles.dropped),
+            categorical=tuple(each for each in roles.categorical if each != roles.label),
             text=tuple(roles.text),
+            text_model=about.text_model,
+            missing=tuple(about.missing),
+            split=roles.split,
+            size=images.size[0] if images else SIZE,
+            grey=images is not None and images.channels == 1,
         ),
         features,
         labels[order],
@@ -125,7 +129,6 @@ def read_prepared(folder: Path) -> OwnTable:
         unlabelled=about.unlabelled,
         formats={name: written.form for name, written in about.formats.items()},
         left_out=about.left_out,
-        text_model=about.text_model,
     )
     kinds = {name: each.kind for name, each in about.columns.items() if name != store.LABEL}
     if wrong := [name for name, kind in found.kinds.items() if kind != kinds[name]]:
@@ -135,7 +138,7 @@ def read_prepared(folder: Path) -> OwnTable:
     if about.images is None:
         return found
     places = {name: np.flatnonzero(split == name) for name in SPLITS}
-    return _with_pictures(found, about.images, card["images"], folder, places)
+    return _with_pictures(found, card["images"], folder, places)
 
 
 def _checked(card: Mapping[str, Any], folder: Path) -> _Card:
@@ -179,11 +182,10 @@ def _joined(parts: list[pd.Series]) -> pd.Series:
 
 
 def _with_pictures(
-    table: OwnTable, about: _Pictures, card: Mapping[str, Any], folder: Path, places: Mapping[str, np.ndarray]
+    table: OwnTable, card: Mapping[str, Any], folder: Path, places: Mapping[str, np.ndarray]
 ) -> OwnTable:
     """The table with its pictures, read a shard at a time; `places` are the rows of each split."""
-    columns = tuple(about.columns)
-    form = PictureColumns(columns, about.size[0], about.channels)
+    form = PictureColumns.of(table.spec)
     found = PictureSet(form, len(table), what=table.file)
     for split, rows in places.items():
         for k, part in enumerate(image_store.parts(split, card)):
@@ -191,5 +193,5 @@ def _with_pictures(
             for images in image_store.pieces(folder, card, part, len(rows)):
                 found.put(k, rows[done : done + len(images)], images)
                 done += len(images)
-    without = dict(zip(columns, map(int, found.absent.sum(axis=1)), strict=True))
-    return replace(table, pictures=found.views(), form=form, without=without)
+    without = dict(zip(form.columns, map(int, found.absent.sum(axis=1)), strict=True))
+    return replace(table, pictures=found.views(), without=without)

@@ -9,9 +9,12 @@ import pandas as pd
 
 from usboost.datasets.custom.dates import PARTS, DateParts, is_date
 from usboost.datasets.custom.own import OwnTable
+from usboost.datasets.custom.picture_values import NAMES
 from usboost.datasets.custom.suspects import warnings_of
+from usboost.datasets.custom.table import LEFT_OUT
 from usboost.datasets.custom.texts import COMPONENTS
 from usboost.datasets.custom.written import NumberFormat
+from usboost.errors import option
 
 
 @dataclass(frozen=True)
@@ -53,37 +56,44 @@ def describe(table: OwnTable) -> Schema:
 
     Parts of dates are those that vary in it; a model keeps those that vary in its training rows.
     """
-    roles, notes = table.roles, [*table.file.notes, *filter(None, [table.said])]
+    spec, notes = table.spec, [*table.file.notes, *filter(None, [table.said])]
     if table.unlabelled:
         one = table.unlabelled == 1
         rows, are = ("1 row has", "is") if one else (f"{table.unlabelled:,} rows have", "are")
-        notes.append(f"{rows} no {roles.label!r} and {are} left out")
+        notes.append(f"{rows} no {spec.label!r} and {are} left out")
     if table.stripped:
-        notes.append(f"some values of {roles.label!r} have blanks at their ends, which are removed")
+        notes.append(f"some values of {spec.label!r} have blanks at their ends, which are removed")
     if table.weights is not None and (none := int((table.weights == 0).sum())):
         notes.append(f"{none:,} rows have the weight 0 and take no part")
-    notes += [f"column {name!r} is left out: {why}" for name, why in table.left_out.items()]
+    notes += [f"column {name!r} is left out: {_with_advice(why)}" for name, why in table.left_out.items()]
     found = (_described(table, name) for name in table.file.names)
     columns = tuple(each for each in found if each is not None)
     return Schema(len(table), columns, tuple(notes), tuple(warnings_of(table)))
 
 
+def _with_advice(why: str) -> str:
+    """Why a column is left out, and what reads it."""
+    if why == LEFT_OUT["name"]:
+        return f"{why}; {option('text')} takes it as text"
+    return f"{why}; {option('image')} reads these" if NAMES in why else why
+
+
 def _described(table: OwnTable, name: str) -> Described | None:
-    roles = table.roles
-    if name == roles.label:
+    spec = table.spec
+    if name == spec.label:
         distinct = len(table.classes) or len(np.unique(table.labels))
         use = f"{distinct} classes" if table.classes else "a number to predict"
         return Described(name, "label", table.unlabelled, distinct, use)
-    if name in roles.image:
+    if name in spec.image:
         return Described(name, "picture", table.without.get(name), None, "picture")
-    if name == roles.split:
+    if name == spec.split:
         return Described(name, "split", 0, 3, "split")
     for kind in ("group", "time", "weight"):
-        if name == getattr(roles, kind):
+        if name == getattr(spec, kind):
             return Described(name, kind, 0, None, kind)
     if name in table.left_out:
-        return Described(name, "", None, None, f"left out: {table.left_out[name]}")
-    if name in roles.dropped:
+        return Described(name, "", None, None, f"left out: {_with_advice(table.left_out[name])}")
+    if name in spec.drop:
         return Described(name, "", None, None, "dropped")
     if name not in table.features:
         return None

@@ -13,6 +13,7 @@ from usboost.datasets.custom.dates import is_date
 from usboost.datasets.custom.own import OwnTable
 from usboost.datasets.custom.picture_values import NAMES, are_names_of_pictures
 from usboost.datasets.custom.words import is_text
+from usboost.errors import option
 
 GIVEN_AWAY = 0.995
 """AUC, or mean share of rows predicted right over the classes, from which one column alone is suspect."""
@@ -36,11 +37,11 @@ def warnings_of(table: OwnTable) -> Iterator[str]:
             yield f"column {name!r} has the same value in all rows, so it says nothing"
         elif gives_away(column, table.labels):
             yield (
-                f"column {name!r} alone gives {table.roles.label!r} away; "
-                f"drop it with --drop {name!r} if it is not known before the label"
+                f"column {name!r} alone gives {table.spec.label!r} away; "
+                f"drop it with {option('drop', repr(name))} if it is not known before the label"
             )
         if not isinstance(column.dtype, np.dtype) and are_names_of_pictures(column):
-            yield f"column {name!r} {NAMES}"
+            yield f"column {name!r} {NAMES}; {option('image')} reads these"
     first: dict[str, object] = {}
     for name in table.features:
         same = first.setdefault(_digest(table.features[name]), name)
@@ -48,7 +49,7 @@ def warnings_of(table: OwnTable) -> Iterator[str]:
             yield f"column {name!r} holds the same as {same!r}; one of them can be dropped"
     shown = _pictures(table)
     yield from _of_pictures(shown)
-    if table.roles.image and not table.pictures:
+    if table.spec.image and not table.pictures:
         return  # rows may differ in pictures that were not read
     if table.features.shape[1]:
         rows = pd.concat([table.features, pd.Series(table.labels), shown], axis=1)
@@ -89,7 +90,7 @@ def _shared(shown: pd.DataFrame) -> Iterator[str]:
         if 0 < repeated <= FEW_SHARED * len(present):
             yield (
                 f"column {name!r}: {repeated:,} row{'s have' if repeated > 1 else ' has'} the picture of an "
-                "earlier one; --group keeps together what belongs together"
+                f"earlier one; {option('group')} keeps together what belongs together"
             )
 
 

@@ -14,10 +14,10 @@ import pandas as pd
 
 from usboost.datasets.custom.texts import COMPONENTS, LEARNT_FROM, TextNumbers, largest, texts_of
 from usboost.datasets.custom.words import is_text
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, option
 
 VARIABLE = "USBOOST_TEXT_MODEL"
-"""Environment variable that names a model which may be loaded, as ``--text-model`` does."""
+"""Environment variable that names a model which may be loaded, as the option does."""
 
 _MOST = 1 << 28  # bytes of embeddings kept in memory
 
@@ -95,7 +95,7 @@ def embeddings(model: str, texts: Sequence[str]) -> np.ndarray:
     if model not in _allowed and model != os.environ.get(VARIABLE):
         raise UsboostError(
             f"texts are read by the model {model!r} of sentence-transformers; name it, if you trust it, with "
-            f"--text-model {model}, load(…, text_model=…), or the environment variable {VARIABLE}"
+            f"{option('text_model')} {model}, load(…, text_model=…), or the environment variable {VARIABLE}"
         )
     with _lock:  # such a model is not made for several threads
         known = _known.setdefault(model, {})
@@ -119,8 +119,8 @@ def _encoder(model: str) -> Any:
         from sentence_transformers import SentenceTransformer
     except ImportError:
         raise UsboostError(
-            "--text-model needs the package sentence-transformers; install it with "
-            "`pip install sentence-transformers`, or leave --text-model out"
+            f"{option('text_model')} needs the package sentence-transformers; install it with "
+            f"`pip install sentence-transformers`, or leave {option('text_model')} out"
         ) from None
     try:
         # no code and no pickle that comes with a model

@@ -1,0 +1,89 @@
+"""Options of how a table is read are declared once, and messages name them as their reader gives them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import MISSING, fields
+from pathlib import Path
+
+import typer.main
+from click import Command
+
+from tasks.settings import as_key
+from usboost.cli.app import app
+from usboost.cli.console import as_flag
+from usboost.cli.table_options import typed
+from usboost.datasets.custom.table_spec import TableSpec
+from usboost.errors import UsboostError, as_parameter, option, options_written
+
+LIBRARY = Path(__file__).parents[2] / "usboost"
+FLAG = re.compile(r"(^|[\s(])--[a-z]")
+
+ALL = TableSpec(
+    "kind",
+    image=("front", "back"),
+    drop="a b",
+    categorical=("post",),
+    text=("note",),
+    text_model="m",
+    missing=("n/a", "--"),
+    images_root=Path("p"),
+    task="classification",
+    positive="yes",
+    group="g",
+    weight="w",
+    size=64,
+    grey=True,
+    pool_images=True,
+    skip_unreadable=True,
+)
+
+
+def command(name: str) -> Command:
+    found: Command = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
+    return found
+
+
+def test_what_is_typed_again_reads_the_same_table() -> None:
+    for name in ("fit", "compare", "tune"):
+        for spec in (ALL, TableSpec("kind"), TableSpec("kind", time="t"), TableSpec("kind", split="s")):
+            given = command(name).make_context(name, ["t.csv", *typed(spec)]).params
+            assert TableSpec.of(given) == spec
+
+
+def test_every_field_but_aspect_is_an_option_that_was_tried() -> None:
+    options = {each.name for each in command("fit").params}
+    for each in fields(TableSpec):
+        assert (each.name in options) == (each.name != "aspect")
+        if each.default is not MISSING and each.name not in ("aspect", "time", "split"):
+            assert getattr(ALL, each.name) != each.default
+
+
+def test_messages_name_options_as_their_reader_gives_them() -> None:
+    ways = {
+        as_parameter: "leave `group` out, or the other",
+        as_flag: "leave --group out, or the other",
+        as_key: "leave `group` out, or the other",  # no key of params.yaml
+    }
+    for style, said in ways.items():
+        with options_written(style):
+            try:
+                TableSpec("y", split="s", group="g")
+            except UsboostError as error:
+                assert str(error).endswith(said)
+    with options_written(as_key):
+        assert [option("split"), option("missing", "'x'")] == ["custom.split_column", "custom.missing: 'x'"]
+        with options_written(as_flag):
+            assert option("skip_unreadable") == "--skip-unreadable"
+        assert option("image") == "custom.image"
+    assert option("image") == "`images`"
+
+
+def test_only_the_command_line_writes_flags() -> None:
+    for path in LIBRARY.rglob("*.py"):
+        if path.is_relative_to(LIBRARY / "cli"):
+            continue
+        tree = ast.parse(path.read_text())
+        texts = (each.value for each in ast.walk(tree) if isinstance(each, ast.Constant))
+        assert not [text for text in texts if isinstance(text, str) and FLAG.search(text)], path
