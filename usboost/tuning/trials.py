@@ -86,7 +86,7 @@ class Trials:
     def __init__(self, folder: Path, model: str, space: Space, identity: Mapping[str, Any]) -> None:
         import optuna
         from optuna.storages import JournalStorage
-        from optuna.storages.journal import JournalFileBackend
+        from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
 
         self._folder, self._model, self._space = folder, model, space
         path, mine = folder / JOURNAL, json.loads(json.dumps(identity))
@@ -95,7 +95,9 @@ class Trials:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with quiet():
-                storage = JournalStorage(JournalFileBackend(str(path)))
+                # a lock that a kill has left is in the way for so many seconds
+                lock = JournalFileSymlinkLock(str(path), grace_period=5)
+                storage = JournalStorage(JournalFileBackend(str(path), lock))
                 self._study = optuna.create_study(storage=storage, study_name=model, load_if_exists=True)
             found = self._study.user_attrs.get("search", mine)
             differing = sorted(key for key in {*mine, *found} if mine.get(key) != found.get(key))
