@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from usboost.boosting.code import PACKAGE, closure
+from usboost.files.store import key_of
 
 NOT_DECIDING = (
     *("tasks.folders", "tasks.identity", "tasks.models", "tasks.origin", "tasks.page", "tasks.results"),
@@ -24,7 +24,7 @@ def code_of(modules: Iterable[str]) -> dict[str, Path]:
 
 def digest_of(decided: Mapping[str, Any]) -> str:
     """Of everything that decides an output, as JSON."""
-    return hashlib.sha256(json.dumps(decided, sort_keys=True).encode()).hexdigest()
+    return key_of(decided)
 
 
 def sha(path: Path) -> str:

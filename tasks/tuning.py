@@ -31,7 +31,7 @@ from usboost.models.settings_file import read_settings
 from usboost.multimodal import tuned
 from usboost.multimodal.tune import DEFAULT, TRIALS, Scored, part_of, parts_of
 from usboost.tuning.run import Part, Task
-from usboost.tuning.search import Found, Plan, Searched, search
+from usboost.tuning.search import Plan, Searched, search
 from usboost.tuning.space import space_of
 from usboost.tuning.trials import Trial
 
@@ -194,7 +194,7 @@ def _tags(dataset: str, names: Sequence[str], profile: str, plan: Plan, by: str)
 
 def _show(dataset: str, found: Searched, by: str, run_id: str) -> None:
     """The best of each model, on the page of the flow run and in MLflow."""
-    rows = [_row(each, by) for each in tuned.ranked(found.models)]
+    rows = tuned.table_rows(found.models, by)
     page.show_table(page.key("tuning", dataset), rows, f"Settings chosen for {dataset}")
     now, numbers = int(time.time() * 1000), {}
     for name, each in found.models.items():
@@ -202,21 +202,6 @@ def _show(dataset: str, found: Searched, by: str, run_id: str) -> None:
             if trial is not None and trial.score is not None:
                 numbers[tracking.key_of(f"{what}/{name}")] = trial.score
     tracking.log_numbers(run_id, [Metric(key, value, now, 0) for key, value in numbers.items()], "the best")
-
-
-def _row(found: Found, by: str) -> dict[str, Any]:
-    def shown(trial: Trial | None) -> str:
-        return "–" if trial is None or trial.score is None else number(trial.score)
-
-    return {
-        "model": found.model,
-        f"{metric_name(by)} as it is": shown(found.first),
-        f"{metric_name(by)} tuned": shown(found.chosen),
-        "trials": sum(each.state != "proposed" for each in found.trials),
-        "pruned": sum(each.state == "pruned" for each in found.trials),
-        "seconds": round(sum(each.seconds for each in found.trials), 1),
-        "settings": tuned.chosen_in_words(found),
-    }
 
 
 def _sha(path: Path) -> str:

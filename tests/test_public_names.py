@@ -12,7 +12,7 @@ import pytest
 
 import usboost
 
-HEAVY = ("numpy", "pandas", "pyarrow", "scipy", "sklearn", "torch", "lightgbm")
+HEAVY = ("numpy", "pandas", "pyarrow", "scipy", "sklearn", "torch", "lightgbm", "optuna")
 
 
 def test_importing_it_loads_nothing():

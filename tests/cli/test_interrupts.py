@@ -155,8 +155,8 @@ def test_compare_waits_for_no_fit(tmp_path: Path) -> None:
     numbers(20_000, classes=3).to_csv(tmp_path / "t.csv", index=False)
     given = ("--label", "kind", "--models", "prior,crossed", "--folds", 2, "--jobs", 2, "--out", "kept")
     process = started(tmp_path, "compare", "t.csv", *given)
-    kept = tmp_path / "kept" / "fits.jsonl"
-    until(process, lambda: kept.exists() and kept.read_text().count("\n") >= 2)  # fits of the prior
+    kept = tmp_path / "kept" / "fits"
+    until(process, lambda: len(list(kept.glob("*.json"))) >= 2)  # fits of the prior
     process.terminate()
     began = time.monotonic()
     code, out, _ = ended(process)

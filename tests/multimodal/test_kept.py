@@ -17,7 +17,7 @@ from usboost.datasets.custom.table import read_table
 from usboost.datasets.custom.table_spec import TableSpec
 from usboost.evaluation.names import RANKING
 from usboost.multimodal.compare import compare, folds_of
-from usboost.multimodal.kept import FILE, KeptFits
+from usboost.multimodal.kept import FITS, KeptFits
 from usboost.multimodal.models import build
 
 SLOW = """
@@ -58,16 +58,16 @@ def test_killed_and_interrupted_comparisons_go_on(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "slowly.py").write_text(SLOW)
     numbers(60).to_csv("t.csv", index=False)
-    fits, made = tmp_path / "out" / FILE, tmp_path / "made.txt"
+    fits, made = tmp_path / "out" / FITS, tmp_path / "made.txt"
 
-    def stopped(number: int, lines: int) -> tuple[int, str]:
+    def stopped(number: int, kept: int) -> tuple[int, str]:
         """The exit code and output of the command, stopped when so many fits are on disk."""
         command = [sys.executable, "-m", "usboost", *ARGUMENTS, "--out", "out"]
         path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
         environment = {**os.environ, "SLOW": "1.5", "PYTHONPATH": path}
         process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
         until = time.monotonic() + 120
-        while not (fits.exists() and fits.read_text().count("\n") >= lines):
+        while len(list(fits.glob("*.json"))) < kept:
             assert process.poll() is None and time.monotonic() < until
             time.sleep(0.05)
         process.send_signal(number)
@@ -75,21 +75,22 @@ def test_killed_and_interrupted_comparisons_go_on(tmp_path, monkeypatch):
 
     code, _ = stopped(signal.SIGKILL, 2)
     assert code == -signal.SIGKILL
-    with fits.open("a") as file:
-        file.write('{"fit": "cut sh')  # as a kill within a write would leave it
+    (fits / f".{'0' * 64}.json.1.tmp").write_text(
+        '{"row": "cut sh'
+    )  # as a kill within a write would leave it
     code, output = stopped(signal.SIGTERM, 4)
     assert code == 130
     assert "of 8 fits are finished; the same command goes on from there" in output
     assert "slowly:Slow reads 3 columns" in output
     assert not (tmp_path / "out" / "comparison.csv").exists()
-    done = fits.read_text().count('"row"')
-    slow = fits.read_text().count('"slowly:Slow"')
+    rows = [file.read_text() for file in fits.glob("*.json")]
+    done, slow = len(rows), sum('"slowly:Slow"' in row for row in rows)
     assert 3 <= done < 8
     monkeypatch.setenv("SLOW", "0")
     before = made.read_text().count("\n")
     result = run(*ARGUMENTS, "--out", "out")
     assert result.exit_code == 0 and f"{done} of 8 fits were finished before" in result.stderr
-    assert fits.read_text().count('"row"') == 8
+    assert len(list(fits.glob("*.json"))) == 8
     assert made.read_text().count("\n") - before == 4 - slow
     found = pd.read_csv("out/comparison.csv").drop(columns="seconds")
     run(*ARGUMENTS, "--out", "whole")
@@ -121,18 +122,32 @@ def test_a_kept_fit_is_of_the_same_table_model_and_rows(tmp_path):
     assert made(read_table(tmp_path / "changed.csv", TableSpec(label="kind")), folds=3) == (0, 3)
 
 
-def test_damaged_lines_are_fits_to_make_again(tmp_path):
+def test_damaged_files_are_fits_to_make_again(tmp_path):
     numbers(60).to_csv(tmp_path / "t.csv", index=False)
     table = read_table(tmp_path / "t.csv", TableSpec(label="kind"))
     model, fold = build("prior", pictures=False), folds_of(table, 3, 1, 0)[0]
     kept = KeptFits(tmp_path, table)
     row = dict.fromkeys((*RANKING["classification"], "rows_train", "rows_test", "seconds"), 0.5)
-    kept.add(kept.key(model, fold), "prior", row)
-    good = (tmp_path / FILE).read_bytes()
+    key = kept.key(model, fold)
+    kept.add(key, "prior", row)
+    (file,) = (tmp_path / FITS).iterdir()
+    good = file.read_bytes()
     short = good.replace(b'"auc": 0.5, ', b"")
-    assert short != good
-    for bad in (short, b"\xff\xfe\n", b"[1]\n", b"{}\n", b'{"fit": 1, "row": [2]}\n', b"[" * 100_000 + b"\n"):
-        (tmp_path / FILE).write_bytes(bad + good)
-        again = KeptFits(tmp_path, table)
-        assert again.get(again.key(model, fold)) == row
+    assert short != good and kept.get(key) == row
+    for bad in (
+        short,
+        b"",
+        good[:-9],
+        b"\xff\xfe",
+        b"[1]",
+        b"{}",
+        b'{"row": [2]}',
+        b'{"row": {"auc": []}}',
+        b"[" * 10**5,
+    ):
+        file.write_bytes(bad)
+        with pytest.warns(UserWarning, match=r"json is damaged, so it is made again: "):
+            assert KeptFits(tmp_path, table).get(key) is None
+    file.write_bytes(good)
+    assert KeptFits(tmp_path, table).get(key) == row
     assert KeptFits(None, table).key(model, fold) == ""

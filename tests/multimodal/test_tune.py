@@ -30,7 +30,8 @@ from usboost.multimodal.table_rows import rows_of
 from usboost.multimodal.tune import FEW, FOLDS, Scored, default_folds, part_of, parts_of, tune
 from usboost.tuning.run import Job, Task, run_trial
 from usboost.tuning.search import Found, Plan, Searched
-from usboost.tuning.trials import Trial, read_trial, write_trial
+from usboost.tuning.space import space_of
+from usboost.tuning.trials import JOURNAL, Trial, Trials
 
 ROOT = Path(__file__).parents[2]
 
@@ -54,14 +55,14 @@ def searched(
     return tune(table, models, out=out, plan=plan or Plan(6, 3), folds=folds, **more)
 
 
-def files(out: Path) -> dict[str, Any]:
-    """What the trials' files say, but for seconds."""
-    found = {}
-    for file in sorted(out.rglob("*.json")):
-        document = json.loads(file.read_text())
-        document.pop("seconds", None)
-        found[str(file.relative_to(out))] = document
-    return found
+def trials_of(out: Path, table: OwnTable, name: str) -> list[Trial]:
+    """What a search has kept of a model."""
+    model = by_name((name,), pictures=None, rounds=30, task=table.task)[name](0)
+    folder = out / "trials" / name
+    lines = [json.loads(line) for line in (folder / JOURNAL).read_text().splitlines()]
+    (identity,) = (each["user_attr"]["search"] for each in lines if "user_attr" in each)
+    ended = Trials(folder, name, space_of(model), identity).ended
+    return [ended[number].of(seconds=0) for number in sorted(ended)]
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +75,7 @@ def whole(table: OwnTable, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_first_trial_is_the_model_as_it_is(table: OwnTable, whole: Path) -> None:
     for name in ("linear_trees", "lgbm"):
-        first = read_trial(whole / "trials" / name / "000" / "trial.json")
+        first = trials_of(whole, table, name)[0]
         rounds = 30 if name == "linear_trees" else None
         fitted = fit(table, name, rounds=rounds, calibrate=False)
         assert {each: first.scores[each] for each in fitted.scores} == pytest.approx(fitted.scores, rel=1e-12)
@@ -82,9 +83,9 @@ def test_the_first_trial_is_the_model_as_it_is(table: OwnTable, whole: Path) -> 
         assert first.best_round == fitted.best_round
 
 
-def test_every_model_has_as_many_trials_and_nothing_is_left_behind(whole: Path) -> None:
+def test_every_model_has_as_many_trials_and_nothing_is_left_behind(table: OwnTable, whole: Path) -> None:
     for name in ("linear_trees", "lgbm"):
-        trials = [read_trial(file) for file in sorted((whole / "trials" / name).rglob("trial.json"))]
+        trials = trials_of(whole, table, name)
         assert len(trials) == 6 and {each.state for each in trials} <= {"finished", "pruned"}
         assert len({repr(each.settings) for each in trials}) == 6
     assert not [folder for folder in whole.rglob("checkpoint") if folder.exists()]
@@ -121,24 +122,33 @@ def test_killed_twice_and_gone_on_with_by_two_processes_it_ends_as_one_that_was_
             time.sleep(0.0005)
         process.kill()
         assert process.wait() == -signal.SIGKILL
-    unfinished = [each for each in files(tmp_path).values() if each.get("state") == "proposed"]
-    assert unfinished
-    assert [*rounds.rglob("round-*.safetensors")]
+    assert [*rounds.rglob("round-*.safetensors")] and len(trials_of(tmp_path, table, "linear_trees")) < 6
+    with (rounds / JOURNAL).open("a") as file:
+        file.write('{"op_code": 4, "study_')  # as a kill within a write would leave it
     found = searched(table, tmp_path, "linear_trees", "lgbm", plan=Plan(6, 3, jobs=2))
     assert not found.interrupted
-    assert files(tmp_path) == files(whole)
+    for name in ("linear_trees", "lgbm"):
+        assert trials_of(tmp_path, table, name) == trials_of(whole, table, name)
 
 
 def test_a_pruned_fit_that_is_best_in_the_end_goes_on(table: OwnTable, tmp_path: Path) -> None:
     clean = searched(table, tmp_path, plan=Plan(3, 3)).models["linear_trees"]
-    file = tmp_path / "trials" / "linear_trees" / "002" / "trial.json"
-    kept = read_trial(file)
-    write_trial(file.parent, kept.of(state="pruned", score=0.001, rounds=8))
-    again = searched(table, tmp_path, plan=Plan(3, 3)).models["linear_trees"]
-    assert [each.of(seconds=0) for each in again.trials] == [each.of(seconds=0) for each in clean.trials]
-    write_trial(file.parent, kept.of(state="pruned", score=9.0, rounds=8))
-    again = searched(table, tmp_path, plan=Plan(3, 3)).models["linear_trees"]
-    assert again.trials[2].state == "pruned"
+    kept = clean.trials[2]
+    journal = tmp_path / "trials" / "linear_trees" / JOURNAL
+    whole = journal.read_bytes()
+
+    def again(score: float) -> list[Trial]:
+        """The trials of a search in which the last one was pruned with this score."""
+        journal.write_bytes(whole)
+        (line,) = (each for each in whole.splitlines() if b'"number":2' in each)
+        changed = json.loads(line)
+        changed["user_attrs"]["result"] |= {"state": "pruned", "score": score, "rounds": 8}
+        with journal.open("ab") as file:
+            file.write(json.dumps(changed).encode() + b"\n")
+        return searched(table, tmp_path, plan=Plan(3, 3)).models["linear_trees"].trials
+
+    assert [each.of(seconds=0) for each in again(0.001)] == [each.of(seconds=0) for each in clean.trials]
+    assert again(9.0) == [*clean.trials[:2], kept.of(state="pruned", score=9.0, rounds=8)]
 
 
 def test_a_pruned_fits_rounds_are_not_fitted_again(table: OwnTable, tmp_path: Path) -> None:
@@ -146,9 +156,10 @@ def test_a_pruned_fits_rounds_are_not_fitted_again(table: OwnTable, tmp_path: Pa
     model = by_name(("linear_trees",), pictures=None, rounds=30, task="classification")["linear_trees"](0)
     task = Task({"m": model}, [part_of(table, *rows)], Scored("classification", "log_loss"), "log_loss")
     own = Trial("m", 0, {"shrinkage": 0.1})
-    pruned = run_trial(task, Job(own, tmp_path / "a", {8: 0.0}))
+    best = Trial("m", 0, {}, "finished", risks={8: 0.0}, end=0.0, rounds=8)
+    pruned = run_trial(task, Job(own, tmp_path / "a", [best]))
     assert (pruned.state, pruned.rounds) == ("pruned", 8)
-    kept = sorted((tmp_path / "a" / "checkpoint" / "0").glob("round-*"))
+    kept = sorted((tmp_path / "a" / "0").glob("round-*"))
     assert len(kept) == 8
     kept[-1].unlink()  # as a kill would leave it: its round is fitted again, the others are not
     times = {file: file.stat().st_mtime_ns for file in kept[:-1]}
@@ -157,7 +168,6 @@ def test_a_pruned_fits_rounds_are_not_fitted_again(table: OwnTable, tmp_path: Pa
     ended = run_trial(task, Job(pruned, tmp_path / "a"))
     fresh = run_trial(task, Job(own, tmp_path / "b"))
     assert ended.of(seconds=0) == fresh.of(seconds=0) and ended.rounds > 8
-    assert not (tmp_path / "a" / "checkpoint").exists()
 
 
 @pytest.mark.parametrize("folds", [0, 3])
@@ -203,7 +213,9 @@ def test_a_fit_that_ended_after_the_deadline_counts(table: OwnTable, tmp_path: P
     rows = hold_out(rows_of(table), 0)
     task = Task(models, [part_of(table, *rows, rows[1])], Scored("classification", "log_loss"), "log_loss")
     trial = Trial("forest", 0, {"leaf_sizes": (1,)})
-    assert run_trial(task, Job(trial, tmp_path, deadline=time.time() + 0.01)).state == "finished"
+    seconds = run_trial(task, Job(trial, tmp_path)).seconds
+    late = run_trial(task, Job(trial, tmp_path, deadline=time.time() + seconds / 2))
+    assert late.state == "finished"
     assert run_trial(task, Job(trial, tmp_path, deadline=time.time() - 1)).state == "proposed"
 
 
@@ -268,9 +280,17 @@ def test_another_search_is_not_gone_on_with(table: OwnTable, tmp_path: Path) -> 
     assert len(more.models["lgbm"].trials) == 3
     with pytest.raises(UsboostError, match=r"lgbm holds another search \(rows differ\); name another"):
         searched(table, tmp_path, "lgbm", plan=Plan(2, 2), folds=2)
-    (tmp_path / "trials" / "lgbm" / "001" / "trial.json").write_text('{"model": "lgbm"}')
-    with pytest.raises(UsboostError, match=r"trial.json: number: .*; remove the file"):
-        searched(table, tmp_path, "lgbm", plan=Plan(2, 2))
+    journal = tmp_path / "trials" / "lgbm" / JOURNAL
+    whole = journal.read_bytes()
+    no_json, no_result = (
+        whole.replace(b'"op_code"', b"op_code", 1),
+        whole.replace(b'"number":1', b'"score":{}'),
+    )
+    for bad in (no_json, no_result, b"\xff\n" + whole, b"[]\n" + whole, b"[" * 100_000 + b"\n" + whole):
+        assert bad != whole
+        journal.write_bytes(bad)
+        with pytest.raises(UsboostError, match=r"journal.jsonl is damaged \(\w+\); remove its folder"):
+            searched(table, tmp_path, "lgbm", plan=Plan(2, 2))
 
 
 def test_the_command_and_what_reads_its_file(path: Path, tmp_path: Path) -> None:

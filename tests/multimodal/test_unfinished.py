@@ -207,3 +207,16 @@ def test_a_member_that_was_asked_to_stop_is_not_kept(tmp_path):
     found = EnsembleClassifier(members("classification"), folds=2, checkpoint=tmp_path).fit(x, y)
     whole = EnsembleClassifier(members("classification"), folds=2).fit(x, y)
     np.testing.assert_array_equal(found.predict_proba(x), whole.predict_proba(x))
+
+
+def test_a_member_whose_file_is_damaged_is_fitted_again(tmp_path):
+    x, y = matrix()
+    y = (y > 0).astype(int)
+    whole = EnsembleClassifier(members("classification"), folds=2, checkpoint=tmp_path).fit(x, y)
+    file = tmp_path / "m0-0" / "model.json"
+    good = file.read_bytes()
+    file.write_bytes(good[:-20])
+    with pytest.warns(UserWarning, match="m0-0 is damaged, so it is made again: "):
+        found = EnsembleClassifier(members("classification"), folds=2, checkpoint=tmp_path).fit(x, y)
+    np.testing.assert_array_equal(found.predict_proba(x), whole.predict_proba(x))
+    assert file.read_bytes() == good

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from usboost.boosting.rounds import Round
-from usboost.tuning.rungs import Rungs, limits
+from usboost.tuning.rungs import Rungs
+from usboost.tuning.trials import State, Trial
 
 
 def shown(rungs: Rungs, risks: list[float]) -> int:
@@ -14,26 +17,44 @@ def shown(rungs: Rungs, risks: list[float]) -> int:
     return 0
 
 
+def of(
+    risks: dict[int, float], end: float | None = None, rounds: int = 24, state: State = "finished"
+) -> Trial:
+    return Trial("m", 0, {}, state, risks=risks, end=end, rounds=rounds)
+
+
 def test_a_fit_ends_at_the_first_rung_where_it_is_behind() -> None:
     risks = [1.0 - 0.01 * k for k in range(30)]
-    assert shown(Rungs({8: 0.93, 24: 0.7}), risks) == 24
-    assert shown(Rungs({8: 0.92}), risks) == 8
-    assert shown(Rungs({7: 0.0}), risks) == 0
+    assert shown(Rungs([of({8: 0.93, 24: 0.7})]), risks) == 24
+    assert shown(Rungs([of({8: 0.92})]), risks) == 8
+    assert shown(Rungs([of({7: 0.0})]), risks) == 0
     worse = Rungs()
     assert shown(worse, [0.5, 0.4, *[0.9] * 10]) == 0
-    assert (worse.risks, worse.best, worse.rounds, worse.pruned) == ({8: 0.4}, 0.4, 12, False)
+    assert (worse.risks, worse.best, worse.pruned) == ({8: 0.4}, 0.4, False)
 
 
 def test_without_a_risk_nothing_is_pruned() -> None:
-    rungs = Rungs()
+    rungs = Rungs([of({8: 0.0})])
     for index in range(1, 10):
         assert not rungs.on_round(Round(index, None, {"risk_train": 1.0}, {"total": 0.0}))
 
 
-def test_limits_are_the_best_third_of_those_that_came_so_far() -> None:
-    earlier = [({8: 0.1 * k, 24: 0.05 * k}, None) for k in (4, 1, 3, 2)]
-    assert limits(earlier, 10) == {8: 0.2, 24: 0.1}
-    # one that ended by itself has its last risk at later rungs, a pruned one has none there
-    assert limits([*earlier[:2], ({8: 0.5}, 0.5), ({8: 0.6}, None)], 10)[24] == 0.05
-    assert limits([*earlier[:2], ({8: 0.6}, None)], 10) == {8: 0.1}
-    assert 8 not in limits(earlier, 40) and 24 in limits(earlier, 40)
+@pytest.mark.parametrize(
+    ("earlier", "risk", "ends"),
+    [
+        # of five, one goes on; of six, two
+        ([of({8: 0.1 * k}) for k in (4, 1, 3, 2)], 0.1, 0),
+        ([of({8: 0.1 * k}) for k in (4, 1, 3, 2)], 0.11, 8),
+        ([of({8: 0.1 * k}) for k in (4, 1, 3, 2, 5)], 0.19, 0),
+        ([of({8: 0.1 * k}) for k in (4, 1, 3, 2, 5)], 0.21, 8),
+        # one that ended by itself has its last risk at later rungs, a pruned or failed one has none there
+        ([of({8: 0.5}, 0.2), of({}, state="failed")], 0.3, 24),
+        ([of({8: 0.5}, 0.2, state="pruned"), of({}, state="failed")], 0.3, 0),
+        # not before a quarter of the rounds that the model's own settings took
+        ([of({8: 0.1, 24: 0.1}, rounds=40)], 0.3, 24),
+    ],
+)
+def test_the_best_third_of_those_that_came_so_far_goes_on(
+    earlier: list[Trial], risk: float, ends: int
+) -> None:
+    assert shown(Rungs(earlier), [risk] * 30) == ends

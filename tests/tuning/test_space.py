@@ -131,13 +131,15 @@ def test_proposals_lie_in_the_space_and_depend_on_the_arguments_only(
     space: dict[str, Any], seed: int, told: int
 ) -> None:
     corners = itertools.cycle(itertools.product(*(each.corners() for each in space.values())))
+    own = dict(zip(space, next(corners)))
     trials = [(dict(zip(space, next(corners))), k**0.5) for k in range(told)]
-    proposed = propose(space, trials, 2, (seed, 1))
+    proposed = propose(space, own, trials, 2, (seed, 1))
     assert len(proposed) == 2
     for each in proposed:
         assert each.keys() == space.keys()
         assert all(dimension.holds(each[path]) for path, dimension in space.items())
-    assert propose(space, trials, 1, (seed, 1)) == proposed[:1]
+    assert propose(space, own, trials, 1, (seed, 1)) == proposed[:1]
+    assert told or proposed[0] == own
 
 
 def test_proposals_find_a_minimum_that_chance_does_not() -> None:
@@ -146,8 +148,8 @@ def test_proposals_find_a_minimum_that_chance_does_not() -> None:
     def loss(x: float, y: float, z: str) -> float:
         return (math.log10(x) + 2) ** 2 + (3 * y - 1) ** 2 + (z != "b")
 
-    told: list[Any] = []
+    own, told = {"x": 1.0, "y": 0.0, "z": "a"}, list[Any]()
     for batch in range(5):
-        told += [(each, loss(**each)) for each in propose(space, told, 4, (0, batch))]
-    drawn = [loss(**each) for k in range(5) for each in propose(space, [], 4, (1, k))]
+        told += [(each, loss(**each)) for each in propose(space, own, told, 4, (0, batch))]
+    drawn = [loss(**each) for k in range(5) for each in propose(space, own, [], 4, (1, k))]
     assert min(value for _, value in told) < min(0.1, min(drawn))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +15,7 @@ from usboost.boosting.callbacks import TimeLimit
 from usboost.boosting.checkpoint import described
 from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError
+from usboost.files.store import key_of
 from usboost.models.estimator import Samples
 from usboost.models.inner_fits import Asked, InnerFits
 from usboost.models.refit import for_all_rows
@@ -102,7 +101,7 @@ class Bag:
         if "random_state" in model.get_params(deep=False):
             model.set_params(random_state=model.random_state + len(self.whole) * BETWEEN_SEEDS)
         # folds that a time limit cut short were shorter in an earlier run of the same command
-        how_far = hashlib.sha256(json.dumps(described(model)).encode()).hexdigest()[:8]
+        how_far = key_of(described(model))[:8]
         began, asked = time.perf_counter(), Asked(inner.callbacks)
         try:
             model = replace(inner, callbacks=[asked]).fit_or_load(model, f"{place}-{how_far}", samples, None)

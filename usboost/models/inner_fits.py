@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from usboost.boosting.callbacks import Callback, resume, tell
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.rounds import Round
+from usboost.files.store import Store
 from usboost.models.estimator import Samples
 
 
@@ -40,13 +42,13 @@ class InnerFits:
 
         if self.checkpoint is None or _keeps_rounds(model):
             return self._fit(model, name, train, stop, self.callbacks)
-        folder = self.checkpoint.folder / name
-        if folder.exists():
-            return persistence.load(folder)
+        store = Store(self.checkpoint.folder)
+        if (kept := store.get(name, persistence.load)) is not None:
+            return kept
         asked = Asked(self.callbacks)
         fitted = self._fit(model, name, train, stop, [asked])
         if not asked.stopped:  # else it is not what the same command would give
-            persistence.save(fitted, folder)
+            store.put(name, partial(persistence.save, fitted))
         return fitted
 
     def _fit(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
+from collections.abc import Mapping
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -17,18 +17,19 @@ from usboost.boosting.code import code_digest
 from usboost.datasets.custom.own import OwnTable
 from usboost.errors import UsboostError, option
 from usboost.evaluation.names import RANKING
+from usboost.files.store import Store, key_of
 from usboost.learners.networks.embeddings import picture_digests
 from usboost.multimodal.splits import Fold
 from usboost.multimodal.table_rows import arrays_of, related_of
 
-FILE = "fits.jsonl"
+FITS = "fits"
 
 # what reads rows for a fit, and scores it
 _CODE = ("usboost.multimodal.fit_built", "usboost.evaluation.metrics")
 
 
 class KeptFits:
-    """Scores of fits in `FILE` of a folder, one line each, which is on disk before the next fit begins.
+    """Scores of finished fits in the folder `FITS` of another, each on disk before the next fit begins.
 
     A fit is found by the table's content, the model's parameters and code, and the rows of its fold, so
     other models, more repeats or another order of them make no fit twice.
@@ -40,55 +41,35 @@ class KeptFits:
     Raises
     ------
     UsboostError
-        If it cannot be written.
+        If it cannot be made.
     """
 
     def __init__(self, folder: Path | None, table: OwnTable) -> None:
-        self.path = None if folder is None else Path(folder) / FILE
-        self.found = 0
-        self._lock, self._rows = Lock(), dict[str, dict[str, float]]()
-        if self.path is None:
+        self._store = None if folder is None else Store(Path(folder) / FITS)
+        self.found, self._lock = 0, Lock()
+        if self._store is None:
             return
         self._table = table_digest(table)
         self._needed = {*RANKING[table.task], "rows_train", "rows_test", "seconds"}
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("a+b") as file:
-                file.seek(0)
-                content = file.read()
-                if content and not content.endswith(b"\n"):  # the line that a kill cut short
-                    file.write(b"\n")
+            self._store.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UsboostError(
-                f"{self.path} cannot be written: {error.strerror}; name another {option('out')}"
+                f"{self._store.folder} cannot be written: {error.strerror}; name another {option('out')}"
             ) from None
-        for line in content.splitlines():
-            self._read(line)
-
-    def _read(self, line: bytes) -> None:
-        """Take a line; one that was cut short or changed is a fit to make again."""
-        try:
-            document = json.loads(line)
-            key, row = document["fit"], document["row"]
-            found = {str(name): float(value) for name, value in row.items()}
-            if found.keys() >= self._needed:
-                self._rows[str(key)] = found
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            return
 
     def key(self, model: Any, fold: Fold) -> str:
         """What decides a fit and its scores, "" where nothing is kept."""
-        if self.path is None:
+        if self._store is None:
             return ""
         rows = hashlib.sha256()
         for part in (fold.train, fold.val, fold.test):
             rows.update(np.asarray(part, dtype=np.int64).tobytes() + b"|")
-        decides = [self._table, described(model), code_digest(model, *_CODE), rows.hexdigest()]
-        return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
+        return key_of([self._table, described(model), code_digest(model, *_CODE), rows.hexdigest()])
 
     def get(self, key: str) -> dict[str, float] | None:
         """The scores of a fit that was finished, or None."""
-        row = self._rows.get(key)
+        row = None if self._store is None else self._store.get_json(key, self._row)
         with self._lock:
             self.found += row is not None
         return row
@@ -101,16 +82,14 @@ class KeptFits:
         UsboostError
             If that fails.
         """
-        if self.path is None:
-            return
-        line = json.dumps({"fit": key, "model": model, "row": row}) + "\n"
-        try:
-            with self._lock, self.path.open("ab") as file:
-                file.write(line.encode())
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise UsboostError(f"{self.path} cannot be written: {error.strerror}") from None
+        if self._store is not None:
+            self._store.put_json(key, {"model": model, "row": row})
+
+    def _row(self, document: Mapping[str, Any]) -> dict[str, float]:
+        found = {str(name): float(value) for name, value in document["row"].items()}
+        if missing := self._needed - found.keys():
+            raise UsboostError(f"it has no {', '.join(sorted(missing))}")
+        return found
 
 
 def table_digest(table: OwnTable) -> str:

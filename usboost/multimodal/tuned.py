@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -73,13 +73,32 @@ def write(
 def rendered(models: Mapping[str, Found], by: str) -> Table:
     """The table of a search for a terminal: a row a model, the best score first."""
     shown = Table(box=None, pad_edge=False, header_style="bold")
-    score = metric_name(by)
-    for title in ("model", f"{score} as it is", f"{score} tuned", "trials", "pruned", "seconds", "settings"):
+    rows = table_rows(models, by)
+    for title in rows[0]:
         right = title not in ("model", "settings")
         shown.add_column(title, justify="right" if right else "left", no_wrap=right, overflow="fold")
-    for each in ranked(models):
-        shown.add_row(*_cells(each))
+    for each in rows:
+        shown.add_row(*each.values())
     return shown
+
+
+def table_rows(models: Mapping[str, Found], by: str) -> list[dict[str, str]]:
+    """The table of a search, cells by title: a row a model, the best score first."""
+    score, rows = metric_name(by), []
+    for each in ranked(models):
+        ended = [trial for trial in each.trials if trial.state != "proposed"]
+        rows.append(
+            {
+                "model": each.model,
+                f"{score} as it is": _score(each.first),
+                f"{score} tuned": _score(each.chosen),
+                "trials": f"{len(ended)}",
+                "pruned": f"{sum(trial.state == 'pruned' for trial in ended)}",
+                "seconds": f"{sum(trial.seconds for trial in ended):,.1f}",
+                "settings": chosen_in_words(each),
+            }
+        )
+    return rows
 
 
 def ranked(models: Mapping[str, Found]) -> list[Found]:
@@ -105,19 +124,6 @@ def chosen_in_words(found: Found) -> str:
         return f"as it is; {_score(best)} of trial {best.number} is within noise"
     changed = {path: value for path, value in chosen.settings.items() if value != own[path]}
     return ", ".join(f"{path} {_short(value)}" for path, value in changed.items()) or "as it is"
-
-
-def _cells(found: Found) -> Sequence[str]:
-    ended = [each for each in found.trials if each.state != "proposed"]
-    return (
-        found.model,
-        _score(found.first),
-        _score(found.chosen),
-        f"{len(ended)}",
-        f"{sum(each.state == 'pruned' for each in ended)}",
-        f"{sum(each.seconds for each in ended):,.1f}",
-        chosen_in_words(found),
-    )
 
 
 def _score(trial: Trial | None) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -13,6 +11,7 @@ from typing import Any, Protocol
 
 from usboost.boosting.checkpoint import Checkpoint, identity_of
 from usboost.errors import UsboostError, option
+from usboost.files.store import key_of
 
 
 class Keep(Protocol):
@@ -72,7 +71,7 @@ class Unfinished:
         if "checkpoint" not in model.get_params(deep=False):
             return
         identity = identity_of(model, samples)
-        name = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
+        name = key_of(identity)[:16]
         if name in self._before:
             self._told(f"an earlier run of this fit did not end; it goes on from what is in {self.folder}")
         elif self._before:

@@ -1,19 +1,15 @@
-"""One trial: a fit to each part of the rows, watched, scored and written down."""
+"""One trial: a fit to each part of the rows, watched and scored."""
 
 from __future__ import annotations
 
-import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from sklearn.base import clone
-from threadpoolctl import threadpool_limits
 
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.checkpoint import Checkpoint
@@ -24,8 +20,9 @@ from usboost.evaluation.names import LOWER_IS_BETTER
 from usboost.models.estimator import ViewsEstimator
 from usboost.models.paths import with_settings
 from usboost.models.weights import Weighted, fit_weighted
+from usboost.tuning.propose import one_thread
 from usboost.tuning.rungs import Rungs
-from usboost.tuning.trials import CHECKPOINT, Trial, finite, write_trial
+from usboost.tuning.trials import Trial, finite
 
 Score = Callable[[Any, Weighted, np.ndarray | None, int], tuple[Mapping[str, float], np.ndarray]]
 """All scores of a fitted model on some rows, given their groups and the number of their part; and of the one
@@ -71,17 +68,14 @@ class Job:
 
     Attributes
     ----------
-    folder : of the trial.
-    limits : see `Rungs`; of the first part's fit.
-    to_beat : what the best trial so far may be thought to have lost on the first part; a pruned fit that lost
-        less is kept, as it may be the best in the end.
+    checkpoint : folder of its fits' rounds, which stays.
+    earlier : trials whose risks the first part's fit is held against, see `Rungs`.
     deadline : a time (`time.time`) after which no round begins.
     """
 
     trial: Trial
-    folder: Path
-    limits: Mapping[int, float] = field(default_factory=dict)
-    to_beat: float = float("inf")
+    checkpoint: Path
+    earlier: Sequence[Trial] = ()
     deadline: float = float("inf")
 
 
@@ -103,26 +97,21 @@ class _Deadline(Callback):
 
 
 def run_trial(task: Task, job: Job) -> Trial:
-    """Run a trial and write its file; one that is out of time stays "proposed".
+    """The trial with what came of it; one that is out of time is still "proposed".
 
     An error of a fit is in the answer. One thread each, so that results do not depend on how many run.
     """
-    started, trial = time.perf_counter(), job.trial
+    started = time.perf_counter()
     try:
-        with _one_thread():
+        with one_thread():
             trial = _fitted(task, job)
     except OutOfTime:
-        return trial
+        return job.trial
     except Exception as error:
         kind = "" if isinstance(error, UsboostError) else f"{type(error).__name__}: "
         reason = f"{kind}{error}".strip().splitlines()[0]
-        trial = trial.of(state="failed", score=None, scores={}, reason=reason)
-    trial = trial.of(seconds=round(time.perf_counter() - started, 3))
-    write_trial(job.folder, trial)
-    loss = task.loss(trial.score) if trial.score is not None else float("inf")
-    if trial.state != "pruned" or loss >= job.to_beat:
-        shutil.rmtree(job.folder / CHECKPOINT, ignore_errors=True)
-    return trial
+        trial = job.trial.of(state="failed", score=None, scores={}, reason=reason)
+    return trial.of(seconds=round(time.perf_counter() - started, 3))
 
 
 def _fitted(task: Task, job: Job) -> Trial:
@@ -131,12 +120,15 @@ def _fitted(task: Task, job: Job) -> Trial:
         if time.time() > job.deadline:
             raise OutOfTime
         model = with_settings(clone(task.models[trial.model]), trial.settings, trial.model)
-        rungs = Rungs(job.limits if k == 0 else None)
+        rungs = Rungs(job.earlier if k == 0 else ())
         watching: list[Callback] = [_Deadline(job.deadline)]
         model.set_params(callbacks=[rungs, *watching] if is_one_fit(model) else watching)
         if "checkpoint" in model.get_params(deep=False):
             decides = {"model": trial.model, "settings": repr(dict(trial.settings)), "part": k}
-            model.set_params(checkpoint=Checkpoint(job.folder / CHECKPOINT / str(k), decides))
+            kept = Checkpoint(job.checkpoint / str(k), decides)
+            if kept.of_another_fit():  # another version of Optuna proposed other settings
+                kept.clear()
+            model.set_params(checkpoint=kept)
         fit_weighted(model, part.train, part.held, part.related)
         found, draws = task.score(model, part.scored, part.groups, k)
         scores.append(found)
@@ -162,14 +154,3 @@ def is_one_fit(model: Any) -> bool:
         each for v in model.get_params(deep=False).values() if isinstance(v, Mapping) for each in v.values()
     )
     return not any(isinstance(each, ViewsEstimator) for each in parts)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with threadpool_limits(1):
-            yield
-    finally:
-        torch.set_num_threads(before)

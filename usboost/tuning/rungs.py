@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.rounds import Round
+from usboost.tuning.propose import quiet
+from usboost.tuning.trials import Trial
 
-ROUNDS = tuple(8 * 3**k for k in range(8))
+if TYPE_CHECKING:
+    import optuna
+
+FIRST, SHARE = 8, 3
+"""The rounds of the first rung, which are so many times as many at each further one, where one in so many
+fits goes on."""
+
+ROUNDS = tuple(FIRST * SHARE**k for k in range(8))
 """The rungs: 8, 24, 72, …"""
-
-SHARE = 3
-"""One in so many goes on."""
 
 EARLIEST = 4
 """No fit ends before the model's own settings have done one in so many of their rounds: small steps begin
@@ -20,48 +27,50 @@ slowly."""
 
 
 class Rungs(Callback):
-    """Notes a fit's best validation risk at each rung, and ends a fit that is above a rung's limit.
+    """Notes a fit's best validation risk at each rung, and ends a fit that is behind earlier ones there.
 
     Parameters
     ----------
-    limits : highest risk with which a fit goes on, by rung.
+    earlier : trials of the same model, the first with its own settings; without any no fit ends here.
 
     Attributes
     ----------
-    risks : lowest "risk_val" so far, by rung reached
-    best : lowest "risk_val" so far; rounds : how many there were
+    risks : lowest "risk_val" so far, by rung reached; best : lowest "risk_val" so far
     pruned : whether the fit was ended here
     """
 
-    def __init__(self, limits: Mapping[int, float] | None = None) -> None:
-        self.limits = limits or {}
+    def __init__(self, earlier: Sequence[Trial] = ()) -> None:
         self.risks: dict[int, float] = {}
-        self.best, self.rounds, self.pruned = math.inf, 0, False
+        self.best, self.pruned = math.inf, False
+        self._trial = _beside(earlier) if earlier else None
 
     def on_round(self, round_: Round) -> bool:
         risk = round_.metrics.get("risk_val", math.inf)
-        self.best, self.rounds = min(self.best, risk if math.isfinite(risk) else math.inf), round_.index
-        if round_.index in ROUNDS:
+        self.best = min(self.best, risk if math.isfinite(risk) else math.inf)
+        if round_.index in ROUNDS and math.isfinite(self.best):
             self.risks[round_.index] = self.best
-            self.pruned = self.best > self.limits.get(round_.index, math.inf)
+            if self._trial is not None:
+                self._trial.report(self.best, round_.index)
+                self.pruned = self._trial.should_prune()
         return self.pruned
 
 
-def limits(earlier: Sequence[tuple[Mapping[int, float], float | None]], rounds: int) -> dict[int, float]:
-    """With what risk a fit goes on, by rung: it has to be among the best third of earlier ones there.
+def _beside(earlier: Sequence[Trial]) -> optuna.Trial:
+    """A trial of a study that holds what earlier ones have reported.
 
-    Parameters
-    ----------
-    earlier : of each earlier trial the risks at its rungs, and the risk with which it ended by itself (which
-        it has at all later rungs, too), or None.
-    rounds : that the model's own settings took.
+    The study is this fit's own: in a common one, who is pruned would depend on which fits are ahead.
     """
-    found = {}
-    for rung in ROUNDS:
-        if rung * EARLIEST < rounds:
-            continue
-        there = [risks.get(rung, end) for risks, end in earlier]
-        risks = sorted(risk for risk in there if risk is not None)
-        if len(risks) >= SHARE:
-            found[rung] = risks[-(-len(risks) // SHARE) - 1]
-    return found
+    import optuna
+
+    skipped = sum(rung * EARLIEST < earlier[0].rounds for rung in ROUNDS)
+    with quiet():
+        study = optuna.create_study(pruner=optuna.pruners.SuccessiveHalvingPruner(FIRST, SHARE, skipped))
+    for each in earlier:
+        trial, end = study.ask(), each.end if each.state == "finished" else None
+        for rung in ROUNDS:
+            # one that ended by itself has its last risk at all later rungs, too
+            if (risk := each.risks.get(rung, end)) is not None:
+                trial.report(risk, rung)
+                trial.should_prune()  # which takes note of the rung
+        study.tell(trial, state=optuna.trial.TrialState.PRUNED)
+    return study.ask()

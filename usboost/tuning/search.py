@@ -14,9 +14,8 @@ from usboost.learners.dimensions import Space
 from usboost.tuning.noise import error_of_difference
 from usboost.tuning.propose import propose
 from usboost.tuning.run import Job, Task
-from usboost.tuning.rungs import limits
 from usboost.tuning.space import own_values
-from usboost.tuning.trials import Trial, Trials, write_trial
+from usboost.tuning.trials import Trial, Trials
 from usboost.tuning.workers import Workers
 
 BATCH = 4
@@ -88,18 +87,12 @@ class Found:
 
     def losses(self) -> list[tuple[Mapping[str, Any], float]]:
         """Settings and loss of each trial; a failed one has lost as much as the worst."""
-        lost = [self._lost(each) for each in self.trials]
+        lost = [self.lost(each) for each in self.trials]
         worst = max((each for each in lost if each is not None), default=0.0)
         return [
             (each.settings, worst if loss is None else loss)
             for each, loss in zip(self.trials, lost, strict=True)
         ]
-
-    @property
-    def to_beat(self) -> float:
-        """What the best trial may be thought to have lost on the first fold; infinite if there is none."""
-        best = self._lost(self.best) if self.best else None
-        return float("inf") if best is None else best - self._harder
 
     @property
     def _harder(self) -> float:
@@ -108,14 +101,14 @@ class Found:
         more = [self.loss(each.score or 0.0) - self.loss(each.folds[0]) for each in done if each.folds]
         return sum(more) / len(more) if more else 0.0
 
-    def _lost(self, trial: Trial) -> float | None:
-        """A trial's loss; of a pruned one, which knows one fold, what it may be thought to lose on all."""
+    def lost(self, trial: Trial) -> float | None:
+        """A trial's loss, None if it failed; of a pruned one, of which one fold is known, an estimate."""
         if trial.score is None:
             return None
         return self.loss(trial.score) + (self._harder if trial.state == "pruned" else 0.0)
 
     def _best(self, among: Sequence[Trial]) -> Trial | None:
-        return min(among, key=lambda each: self._lost(each) or 0.0, default=None)
+        return min(among, key=lambda each: self.lost(each) or 0.0, default=None)
 
 
 @dataclass(frozen=True)
@@ -142,7 +135,7 @@ def search(
     Parameters
     ----------
     spaces : by model.
-    folder : has a folder for each model, and in it one for each trial.
+    folder : has a folder for each model with its journal.
     identity : what decides the scores, as JSON: of the rows, the split, the scores.
 
     Raises
@@ -162,16 +155,30 @@ def search(
             "space": {path: repr(each) for path, each in spaces[name].items()},
             "code": code_digest(model, "usboost.tuning.search"),
         }
-        kept[name] = Trials(folder / name, decides)
-        found[name] = Found(name, task.loss, kept[name].read())
+        kept[name] = Trials(folder / name, name, spaces[name], decides)
+        found[name] = Found(name, task.loss)
     total = sum(_count(spaces[name], plan) for name in task.models)
 
-    def run(jobs: Sequence[Job]) -> bool:
+    def run(trials: Sequence[Trial], prune: bool) -> bool:
         """Whether all have ended."""
+        jobs = [
+            Job(
+                each,
+                kept[each.model].checkpoint(each.number),
+                found[each.model].trials[: each.number // plan.batch * plan.batch] if prune else (),
+                plan.deadline,
+            )
+            for each in trials
+        ]
+        if jobs and time.time() > plan.deadline:
+            return False
         late = False
         for trial in workers.results(jobs):
-            found[trial.model].trials[trial.number] = trial
+            one = found[trial.model]
+            one.trials[trial.number] = trial
             late = late or trial.state == "proposed"
+            if trial.state != "proposed":
+                kept[trial.model].add(trial, one.lost(trial))
             if told is not None:
                 ended = sum(each.state != "proposed" for one in found.values() for each in one.trials)
                 told(trial, ended, total)
@@ -181,22 +188,22 @@ def search(
     try:
         with Workers(task, plan.jobs) as workers:
             for k in range(-(-plan.trials // plan.batch)):
-                jobs = [
-                    job
-                    for name in found
-                    for job in _batch(k, task, spaces[name], found[name], kept[name], plan)
+                batch = [
+                    trial
+                    for name, one in found.items()
+                    for trial in _batch(k, task, spaces[name], one, kept[name], plan)
                 ]
-                if (jobs and time.time() > plan.deadline) or not run(jobs):
+                if not run(batch, plan.prune):
                     interrupted = True
                     break
+            # without limits; such a fit goes on from its checkpoint
             while not interrupted and (more := [each for one in found.values() if (each := one.promising)]):
-                # without limits; such a fit goes on from its checkpoint
-                jobs = [
-                    Job(each, kept[each.model].place(each.number), deadline=plan.deadline) for each in more
-                ]
-                interrupted = time.time() > plan.deadline or not run(jobs)
+                interrupted = not run(more, False)
     except KeyboardInterrupt:
         interrupted = True
+    if not interrupted:
+        for trials in kept.values():
+            trials.forget_fits()
     return Searched(found, interrupted)
 
 
@@ -204,28 +211,19 @@ def _count(space: Space, plan: Plan) -> int:
     return plan.trials if space else 1
 
 
-def _batch(k: int, task: Task, space: Space, found: Found, kept: Trials, plan: Plan) -> list[Job]:
-    """The trials of a batch that have not ended; new ones are proposed and written."""
-    first, last = k * plan.batch, min((k + 1) * plan.batch, _count(space, plan))
-    if first >= last:
-        return []
-    earlier = Found(found.model, found.loss, found.trials[:first])
-    if k and all(each.state == "failed" for each in earlier.trials):
+def _batch(k: int, task: Task, space: Space, found: Found, kept: Trials, plan: Plan) -> list[Trial]:
+    """Adds the trials of a batch to the model's; those of them that have not ended."""
+    numbers = range(k * plan.batch, min((k + 1) * plan.batch, _count(space, plan)))
+    if not numbers or (k and all(each.state == "failed" for each in found.trials)):
         return []  # what cannot be fitted at all is not tried again
-    if len(found.trials) < last:
-        own = [own_values(task.models[found.model], space)] if k == 0 else []
-        wanted = plan.batch - len(own) if space else 0
-        proposed = [*own, *propose(space, earlier.losses(), wanted, (plan.seed, k))] if wanted else own
-        for number in range(len(found.trials), last):
-            trial = Trial(found.model, number, proposed[number - first])
-            write_trial(kept.place(number), trial)
-            found.trials.append(trial)
-    bounds: dict[int, float] = {}
-    if plan.prune and earlier.trials:
-        seen = [(each.risks, each.end if each.state == "finished" else None) for each in earlier.trials]
-        bounds = limits(seen, earlier.trials[0].rounds)
-    return [
-        Job(trial, kept.place(trial.number), bounds, earlier.to_beat, plan.deadline)
-        for trial in found.trials[first:last]
-        if trial.state == "proposed"
-    ]
+    trials = [kept.ended.get(number) for number in numbers]
+    if None in trials:
+        own = own_values(task.models[found.model], space)
+        wanted = plan.batch if space else 1
+        proposed = propose(space, own, found.losses(), wanted, (plan.seed, k))
+        trials = [
+            each or Trial(found.model, number, settings)
+            for each, number, settings in zip(trials, numbers, proposed, strict=False)
+        ]
+    found.trials.extend(each for each in trials if each)
+    return [each for each in trials if each and each.state == "proposed"]

@@ -1,21 +1,23 @@
-"""Trials on disk: one folder each, with what is known of it and, while it runs, its fit's checkpoint."""
+"""The trials of a model: an Optuna study, in memory for proposals and in a journal for what has ended."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from usboost.errors import UsboostError, option
 from usboost.files import write_atomically
+from usboost.learners.dimensions import Space
+from usboost.tuning.propose import Settings, coded, decoded, distribution, quiet
 
-FILE, CHECKPOINT = "trial.json", "checkpoint"
-SEARCH = "search.json"
+JOURNAL, CHECKPOINT = "journal.jsonl", "checkpoint"
 
 State = Literal["proposed", "finished", "pruned", "failed"]
 
@@ -40,7 +42,7 @@ class Trial:
 
     model: str
     number: int
-    settings: Mapping[str, Any]
+    settings: Settings
     state: State = "proposed"
     score: float | None = None
     scores: Mapping[str, float] = field(default_factory=dict)
@@ -62,85 +64,95 @@ _ADAPTER = TypeAdapter(Trial)
 
 
 class Trials:
-    """The trials of one model in a folder.
+    """The trials of one model that have ended: an Optuna study in a journal, a line of JSON for each.
 
     Parameters
     ----------
-    folder : is made when the first trial is written.
+    folder : of the journal; each trial has a folder in it for its fit's checkpoint.
+    model : its name; space : what may be chosen of it.
     identity : what decides the trials' results, as JSON.
 
+    Attributes
+    ----------
+    ended : trials by number.
+
     Raises
     ------
     UsboostError
-        If the folder holds another search, or a file in it is damaged.
+        If the folder holds another search, or its journal is damaged. A line that a kill cut short is not
+        there.
     """
 
-    def __init__(self, folder: Path, identity: Mapping[str, Any]) -> None:
-        self.folder = Path(folder)
-        path, mine = self.folder / SEARCH, json.loads(json.dumps(identity))
-        if not path.exists():
-            write_atomically(path, json.dumps(mine, indent=1).encode())
-            return
-        found = _json(path)
-        if found != mine:
+    def __init__(self, folder: Path, model: str, space: Space, identity: Mapping[str, Any]) -> None:
+        import optuna
+        from optuna.storages import JournalStorage
+        from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
+
+        self._folder, self._model, self._space = folder, model, space
+        path, mine = folder / JOURNAL, json.loads(json.dumps(identity))
+        if path.exists() and not (content := path.read_bytes()).endswith(b"\n"):
+            write_atomically(path, content[: content.rfind(b"\n") + 1])
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with quiet():
+                # a lock that a kill has left is in the way for so many seconds
+                lock = JournalFileSymlinkLock(str(path), grace_period=5)
+                storage = JournalStorage(JournalFileBackend(str(path), lock))
+                self._study = optuna.create_study(storage=storage, study_name=model, load_if_exists=True)
+            found = self._study.user_attrs.get("search", mine)
             differing = sorted(key for key in {*mine, *found} if mine.get(key) != found.get(key))
+            self.ended = {} if differing else {each.number: each for each in self._read()}
+        except OSError as error:
             raise UsboostError(
-                f"{self.folder} holds another search ({', '.join(differing)} differ); name another "
+                f"{path} cannot be written: {error.strerror}; name another {option('out')}"
+            ) from None
+        except Exception as error:  # Optuna checks nothing of a journal, which may hold anything
+            raise UsboostError(f"{path} is damaged ({type(error).__name__}); remove its folder") from None
+        if differing:
+            raise UsboostError(
+                f"{folder} holds another search ({', '.join(differing)} differ); name another "
                 f"{option('out')}, or remove it"
             )
+        if not self._study.user_attrs:
+            self._study.set_user_attr("search", mine)
 
-    def place(self, number: int) -> Path:
-        """The folder of a trial."""
-        return self.folder / f"{number:03d}"
+    def checkpoint(self, number: int) -> Path:
+        """The folder of a trial's rounds."""
+        return self._folder / f"{number:03d}" / CHECKPOINT
 
-    def read(self) -> list[Trial]:
-        """Those that are there, by number; none after one that is missing."""
-        found: list[Trial] = []
-        while (path := self.place(len(found)) / FILE).exists():
-            found.append(read_trial(path))
-        return found
+    def forget_fits(self) -> None:
+        """Remove the rounds of all trials."""
+        for folder in self._folder.glob(f"*/{CHECKPOINT}"):
+            shutil.rmtree(folder, ignore_errors=True)
 
+    def add(self, trial: Trial, loss: float | None) -> None:
+        """Write a trial that has ended, in place of an earlier one with its number."""
+        from optuna.trial import TrialState, create_trial
 
-def write_trial(folder: Path, trial: Trial) -> None:
-    """Write a trial's file, whole or not at all."""
-    document = {name: getattr(trial, name) for name in Trial.__dataclass_fields__}
-    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
-    write_atomically(folder / FILE, text.encode())
+        result = asdict(trial)
+        del result["model"], result["settings"]
+        states = {"finished": TrialState.COMPLETE, "pruned": TrialState.PRUNED, "failed": TrialState.FAIL}
+        self._study.add_trial(
+            create_trial(
+                state=states[trial.state],
+                value=loss if trial.state == "finished" else None,
+                params=coded(self._space, trial.settings),
+                distributions={path: distribution(each) for path, each in self._space.items()},
+                intermediate_values=dict(trial.risks),
+                user_attrs={"result": result},
+            )
+        )
+        self.ended[trial.number] = trial
+        if trial.state != "pruned":  # such a fit may be the best in the end, and goes on then
+            shutil.rmtree(self.checkpoint(trial.number), ignore_errors=True)
 
-
-def read_trial(path: Path) -> Trial:
-    """What `write_trial` wrote.
-
-    Raises
-    ------
-    UsboostError
-        If the file is damaged.
-    """
-    try:
-        trial = _ADAPTER.validate_python(_json(path))
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise UsboostError(
-            f"{path}: {where}: {first['msg']}; remove the file to run the trial again"
-        ) from None
-    return trial.of(settings={name: _value(value) for name, value in trial.settings.items()})
+    def _read(self) -> Iterator[Trial]:
+        for each in self._study.trials:
+            settings = decoded(self._space, each.params)
+            document = {"model": self._model, "settings": settings, **each.user_attrs["result"]}
+            yield _ADAPTER.validate_python(document).of(settings=settings)
 
 
 def finite(values: Mapping[Any, float]) -> dict[Any, float]:
     """Those that are finite numbers, which is what JSON can hold."""
     return {name: float(value) for name, value in values.items() if math.isfinite(value)}
-
-
-def _value(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _json(path: Path) -> Any:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise UsboostError(f"{path} is damaged ({type(error).__name__}); remove its folder") from None
-    if not isinstance(found, dict):
-        raise UsboostError(f"{path} is damaged (it holds no object); remove its folder")
-    return found
