@@ -182,7 +182,7 @@ network = TwoBranchNetworkClassifier(dnn1=(4,), dnn2=(4,), dnn3=(4,), n_epochs=2
 model = BoostedFeatureNetworkClassifier(BoostedFeatures(n_trees=3), network)
 """,
     "LightGBM": """
-from usboost.models.baselines import LightGBMBaseline
+from usboost.models.baselines.estimators import LightGBMBaseline
 model = LightGBMBaseline(n_trees=3)
 """,
 }

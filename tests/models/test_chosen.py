@@ -12,9 +12,8 @@ from usboost.boosting.callbacks import Callback
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import score
 from usboost.models import builders, zoo
-from usboost.models.baselines import LightGBMBaseline
+from usboost.models.baselines.estimators import LightGBMBaseline, LinearBaseline
 from usboost.models.chosen import ChosenClassifier
-from usboost.models.linear import LinearBaseline
 
 VIEWS, CODES = make_views(3, 400)
 TRAIN, HELD = np.arange(300), np.arange(300, 400)

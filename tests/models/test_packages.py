@@ -12,11 +12,11 @@ from sklearn.datasets import load_diabetes, load_wine
 from usboost.data.table import Table
 from usboost.errors import Unsuited, UsboostError
 from usboost.models import builders, persistence
+from usboost.models.baselines.estimators import PackageClassifier, PackageRegressor, PriorBaseline
+from usboost.models.baselines.package import Package
+from usboost.models.baselines.packages import PACKAGES, installed
 from usboost.models.builders import Parts
 from usboost.models.ensemble import EnsembleClassifier
-from usboost.models.package_list import PACKAGES, Package
-from usboost.models.packages import PackageClassifier, PackageRegressor, installed
-from usboost.models.prior import PriorBaseline
 
 STAND_IN = """
 import numpy as np
@@ -59,7 +59,7 @@ def test_its_file_is_its_training_rows(tabicl, tmp_path, monkeypatch):
         persistence.save(model, tmp_path / "m")
         again = persistence.load(tmp_path / "m")
         np.testing.assert_array_equal(again.predict(views(x)), model.predict(views(x)))
-    monkeypatch.setattr("usboost.models.packages.find_spec", lambda name: None)
+    monkeypatch.setattr("usboost.models.baselines.estimators.find_spec", lambda name: None)
     with pytest.raises(UsboostError, match="needs tabicl, which is not installed; `pip install tabicl`"):
         persistence.load(tmp_path / "m")
 

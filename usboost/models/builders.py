@@ -13,20 +13,27 @@ from usboost.errors import UsboostError
 from usboost.learners.base import LEARNERS, Learner
 from usboost.losses.regression import REGRESSION_LOSSES
 from usboost.models import zoo
-from usboost.models.baselines import LightGBMBaseline, LightGBMBaselineRegressor
+from usboost.models.baselines.estimators import (
+    ForestBaseline,
+    ForestBaselineRegressor,
+    LightGBMBaseline,
+    LightGBMBaselineRegressor,
+    LinearBaseline,
+    PackageClassifier,
+    PackageRegressor,
+    PriorBaseline,
+    PriorBaselineRegressor,
+    RidgeBaseline,
+)
+from usboost.models.baselines.packages import installed
 from usboost.models.bfv_network import BoostedFeatureNetworkClassifier, BoostedFeatureNetworkRegressor
 from usboost.models.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
 from usboost.models.chosen import ChosenClassifier, ChosenRegressor
 from usboost.models.earlyboost import EarlyBoostClassifier
 from usboost.models.ensemble import EnsembleClassifier, EnsembleRegressor
 from usboost.models.entry import Entry, LearnerSpec
-from usboost.models.forest import ForestBaseline, ForestBaselineRegressor
 from usboost.models.gbm import BoostedFeatures
-from usboost.models.linear import LinearBaseline
-from usboost.models.packages import PackageClassifier, PackageRegressor, installed
 from usboost.models.paths import with_settings
-from usboost.models.prior import PriorBaseline, PriorBaselineRegressor
-from usboost.models.ridge_baseline import RidgeBaseline
 from usboost.models.two_branch import TwoBranchNetworkClassifier, TwoBranchNetworkRegressor
 from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.models.two_weak_learner_regressor import TwoWeakLearnerRegressor
