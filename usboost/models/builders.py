@@ -234,22 +234,10 @@ def _views(names: Sequence[str], parts: Parts) -> tuple[str, ...]:
     return ("S",) if parts.one_table else parts.views(names)
 
 
-def _lightgbm(entry: Entry, parts: Parts, seed: int, task: str) -> Any:
-    return ESTIMATORS["lightgbm"][task](
-        _views(entry.changes["views"], parts), **parts.lightgbm(), random_state=seed
-    )
-
-
-def _linear(entry: Entry, parts: Parts, seed: int, task: str) -> Any:
-    return ESTIMATORS["linear"][task](
-        _views(entry.changes["views"], parts), **parts.linear(), random_state=seed
-    )
-
-
-def _forest(entry: Entry, parts: Parts, seed: int, task: str) -> Any:
-    return ESTIMATORS["forest"][task](
-        _views(entry.changes["views"], parts), **parts.forest(), random_state=seed
-    )
+def _baseline(entry: Entry, parts: Parts, seed: int, task: str) -> Any:
+    """Another's method, with the parts that are called as its kind is."""
+    views, given = _views(entry.changes["views"], parts), getattr(parts, entry.kind)()
+    return ESTIMATORS[entry.kind][task](views, **given, random_state=seed)
 
 
 def _prior(entry: Entry, parts: Parts, seed: int, task: str) -> Any:
@@ -303,9 +291,9 @@ BUILDERS: dict[str, Callable[[Entry, Parts, int, str], Any]] = {
     "two_branch": _two_branch,
     "bfv_network": _bfv_network,
     "boosting": _boosting,
-    "lightgbm": _lightgbm,
-    "linear": _linear,
-    "forest": _forest,
+    "lightgbm": _baseline,
+    "linear": _baseline,
+    "forest": _baseline,
     "prior": _prior,
     "ensemble": _ensemble,
     "choice": _choice,

@@ -71,7 +71,7 @@ class Wrapper(ViewsEstimator):
         """Values that are tried, or the package's own rounds at most, under the name that callbacks know."""
         if self._entry.chosen:
             return len(getattr(self, self._entry.chosen))
-        return int(getattr(self, "n_trees", 1)) if self._entry.stages or self._entry.stops_early else 1
+        return int(getattr(self, "n_trees", 1)) if self._entry.stages else 1
 
     @property
     def tells_stages(self) -> bool:

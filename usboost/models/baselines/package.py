@@ -85,8 +85,7 @@ class Package:
     weighted : arguments of its ``fit`` for validation rows that have weights.
     told_categories : its ``fit``'s argument for the columns of categories, if it has one.
     hooks : arguments of its ``fit`` by which callbacks are told of its rounds, of one with `stages`.
-    file : what its ``save_model`` writes; "": it learns from its training rows when it predicts, so that
-        these are its file; None: it has none.
+    file : what its ``save_model`` writes; "": its file is its training rows, to which it is fitted again.
     reading : the key of what is read, in a model's document.
     space : what may be chosen of it, by path.
     rows, columns, n_classes : most that it is made for; None for any.
@@ -108,7 +107,7 @@ class Package:
     weighted: Callable[[Rows], dict[str, Any]] | None = None
     told_categories: str = ""
     hooks: Callable[[Sequence[Callback]], dict[str, Any]] | None = None
-    file: str | None = ""
+    file: str = ""
     reading: str = "reading"
     space: Space = field(default_factory=dict)
     rows: int | None = None
@@ -140,8 +139,8 @@ class Package:
         found: dict[str, Any] = {"estimator_": estimator.fit(rows.x, rows.y, **given)}
         if rows.held is not None and model.stops_early and self.best:
             found["best_round_"] = 1 + int(getattr(found["estimator_"], self.best))
-        elif model.tells_stages:
-            found["best_round_"] = int(getattr(found["estimator_"], "tree_count_", model.n_rounds))
+        elif self.stops_early and hasattr(model, "n_trees"):
+            found["best_round_"] = int(getattr(found["estimator_"], "tree_count_", model.n_trees))
         return found, {}
 
     def predict(self, model: Any, x: Any) -> np.ndarray:
