@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from usboost.learners.trees.learner import TreeLearner as TreeLearner
     from usboost.models.baselines.estimators import LightGBMBaseline as LightGBMBaseline
     from usboost.models.baselines.estimators import LightGBMBaselineRegressor as LightGBMBaselineRegressor
-    from usboost.models.baselines.estimators import RidgeBaseline as RidgeBaseline
+    from usboost.models.baselines.linear import RidgeBaseline as RidgeBaseline
     from usboost.models.bfv_network import BoostedFeatureNetworkClassifier as BoostedFeatureNetworkClassifier
     from usboost.models.bfv_network import BoostedFeatureNetworkRegressor as BoostedFeatureNetworkRegressor
     from usboost.models.boosted_network import BoostedNetworkClassifier as BoostedNetworkClassifier
@@ -88,7 +88,7 @@ _MODULES = {
     "MultimodalRegressor": "usboost.multimodal.estimator",
     "NetworkLearner": "usboost.learners.networks.learner",
     "PredictionIntervals": "usboost.models.prediction_intervals",
-    "RidgeBaseline": "usboost.models.baselines.estimators",
+    "RidgeBaseline": "usboost.models.baselines.linear",
     "RidgeLearner": "usboost.learners.ridge",
     "Sequences": "usboost.data.frames",
     "SplitColumns": "usboost.models.split_columns",

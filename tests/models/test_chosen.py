@@ -12,7 +12,8 @@ from usboost.boosting.callbacks import Callback
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import score
 from usboost.models import builders, zoo
-from usboost.models.baselines.estimators import LightGBMBaseline, LinearBaseline
+from usboost.models.baselines.estimators import LightGBMBaseline
+from usboost.models.baselines.linear import LinearBaseline
 from usboost.models.chosen import ChosenClassifier
 
 VIEWS, CODES = make_views(3, 400)

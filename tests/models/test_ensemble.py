@@ -24,11 +24,10 @@ from usboost.models.baselines.estimators import (
     ForestBaseline,
     LightGBMBaseline,
     LightGBMBaselineRegressor,
-    LinearBaseline,
     PriorBaseline,
     PriorBaselineRegressor,
-    RidgeBaseline,
 )
+from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
 from usboost.models.ensemble import EnsembleClassifier, EnsembleRegressor
 from usboost.models.refit import for_all_rows
 from usboost.models.selection import better_than_noise, blended, greedy_weights, without_each

@@ -13,7 +13,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.baselines.estimators import LightGBMBaseline, LightGBMBaselineRegressor, RidgeBaseline
+from usboost.models.baselines.estimators import LightGBMBaseline, LightGBMBaselineRegressor
+from usboost.models.baselines.linear import RidgeBaseline
 from usboost.models.bfv_network import BoostedFeatureNetworkClassifier
 from usboost.models.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
 from usboost.models.earlyboost import EarlyBoostClassifier

@@ -24,7 +24,8 @@ from usboost.errors import UsboostError
 from usboost.learners.ridge import RidgeLearner
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models import builders
-from usboost.models.baselines.estimators import LightGBMBaselineRegressor, RidgeBaseline
+from usboost.models.baselines.estimators import LightGBMBaselineRegressor
+from usboost.models.baselines.linear import RidgeBaseline
 from usboost.models.bfv_network import BoostedFeatureNetworkRegressor
 from usboost.models.chosen import ChosenRegressor
 from usboost.models.gbm import BoostedFeatures

@@ -17,12 +17,11 @@ from usboost.learners.trees.learner import TreeLearner
 from usboost.models.baselines.estimators import (
     ForestBaseline,
     LightGBMBaseline,
-    LinearBaseline,
     PriorBaseline,
     PriorBaselineRegressor,
-    RidgeBaseline,
     ScikitBaseline,
 )
+from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
 from usboost.models.chosen import ChosenClassifier
 from usboost.models.ensemble import EnsembleClassifier, EnsembleRegressor
 from usboost.models.gbm import BoostedFeatures

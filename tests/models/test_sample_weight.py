@@ -22,11 +22,10 @@ from usboost.models.baselines.estimators import (
     ForestBaselineRegressor,
     LightGBMBaseline,
     LightGBMBaselineRegressor,
-    LinearBaseline,
     PriorBaseline,
     PriorBaselineRegressor,
-    RidgeBaseline,
 )
+from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
 from usboost.models.bfv_network import BoostedFeatureNetworkClassifier, BoostedFeatureNetworkRegressor
 from usboost.models.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
 from usboost.models.chosen import ChosenClassifier, ChosenRegressor

@@ -18,7 +18,8 @@ from usboost.boosting.callbacks import Callback
 from usboost.data.table import Table
 from usboost.datasets.custom.table import read_own
 from usboost.models import builders
-from usboost.models.baselines.estimators import ForestBaselineRegressor, LightGBMBaseline, RidgeBaseline
+from usboost.models.baselines.estimators import ForestBaselineRegressor, LightGBMBaseline
+from usboost.models.baselines.linear import RidgeBaseline
 from usboost.models.chosen import ChosenClassifier
 from usboost.models.ensemble import EnsembleClassifier, EnsembleRegressor
 from usboost.multimodal.fit import fit

@@ -18,13 +18,12 @@ from usboost.models.baselines.estimators import (
     ForestBaselineRegressor,
     LightGBMBaseline,
     LightGBMBaselineRegressor,
-    LinearBaseline,
     PackageClassifier,
     PackageRegressor,
     PriorBaseline,
     PriorBaselineRegressor,
-    RidgeBaseline,
 )
+from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
 from usboost.models.baselines.packages import installed
 from usboost.models.bfv_network import BoostedFeatureNetworkClassifier, BoostedFeatureNetworkRegressor
 from usboost.models.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor

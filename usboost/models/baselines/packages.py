@@ -10,7 +10,7 @@ from sklearn.base import is_classifier, is_regressor
 
 from usboost.errors import UsboostError
 from usboost.learners.dimensions import COMPONENTS, Choice, Integer, Real
-from usboost.models.baselines.linear import Logistic, Ridge
+from usboost.models.baselines.linear import LOGISTIC, RIDGE
 from usboost.models.baselines.package import Package, Rows, Stages, imported
 from usboost.models.baselines.trees import Forest, LightGBM
 
@@ -49,10 +49,8 @@ PACKAGES = {
             "components": COMPONENTS,
         },
     ),
-    "logistic": Logistic(
-        components=None, chosen="penalties", middle=True, patience=2, scored=True, reading="linear_reading"
-    ),
-    "ridge": Ridge(components=None, scored=True, reading="linear_reading"),
+    "logistic": LOGISTIC,
+    "ridge": RIDGE,
     "catboost": Package(
         {"classification": "catboost:CatBoostClassifier", "regression": "catboost:CatBoostRegressor"},
         lambda threads, seed: {
