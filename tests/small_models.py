@@ -6,7 +6,7 @@ from typing import Any
 
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.baselines import LightGBMBaseline
+from usboost.models.baselines.estimators import LightGBMBaseline
 from usboost.models.bfv_network import BoostedFeatureNetworkClassifier
 from usboost.models.gbm import BoostedFeatures
 from usboost.models.two_branch import TwoBranchNetworkClassifier

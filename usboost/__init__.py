@@ -44,8 +44,9 @@ if TYPE_CHECKING:
     from usboost.learners.networks.learner import NetworkLearner as NetworkLearner
     from usboost.learners.ridge import RidgeLearner as RidgeLearner
     from usboost.learners.trees.learner import TreeLearner as TreeLearner
-    from usboost.models.baselines import LightGBMBaseline as LightGBMBaseline
-    from usboost.models.baselines import LightGBMBaselineRegressor as LightGBMBaselineRegressor
+    from usboost.models.baselines.estimators import LightGBMBaseline as LightGBMBaseline
+    from usboost.models.baselines.estimators import LightGBMBaselineRegressor as LightGBMBaselineRegressor
+    from usboost.models.baselines.linear import RidgeBaseline as RidgeBaseline
     from usboost.models.bfv_network import BoostedFeatureNetworkClassifier as BoostedFeatureNetworkClassifier
     from usboost.models.bfv_network import BoostedFeatureNetworkRegressor as BoostedFeatureNetworkRegressor
     from usboost.models.boosted_network import BoostedNetworkClassifier as BoostedNetworkClassifier
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
     from usboost.models.persistence import load as load
     from usboost.models.persistence import save as save
     from usboost.models.prediction_intervals import PredictionIntervals as PredictionIntervals
-    from usboost.models.ridge_baseline import RidgeBaseline as RidgeBaseline
     from usboost.models.split_columns import SplitColumns as SplitColumns
     from usboost.models.split_columns import SplitColumnsRegressor as SplitColumnsRegressor
     from usboost.models.two_branch import TwoBranchNetworkClassifier as TwoBranchNetworkClassifier
@@ -82,13 +82,13 @@ _MODULES = {
     "EarlyStopping": "usboost.boosting.callbacks",
     "EarlyTrigger": "usboost.models.early_trigger",
     "Images": "usboost.data.images",
-    "LightGBMBaseline": "usboost.models.baselines",
-    "LightGBMBaselineRegressor": "usboost.models.baselines",
+    "LightGBMBaseline": "usboost.models.baselines.estimators",
+    "LightGBMBaselineRegressor": "usboost.models.baselines.estimators",
     "MultimodalClassifier": "usboost.multimodal.estimator",
     "MultimodalRegressor": "usboost.multimodal.estimator",
     "NetworkLearner": "usboost.learners.networks.learner",
     "PredictionIntervals": "usboost.models.prediction_intervals",
-    "RidgeBaseline": "usboost.models.ridge_baseline",
+    "RidgeBaseline": "usboost.models.baselines.linear",
     "RidgeLearner": "usboost.learners.ridge",
     "Sequences": "usboost.data.frames",
     "SplitColumns": "usboost.models.split_columns",

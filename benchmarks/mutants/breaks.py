@@ -29,7 +29,7 @@ class Break:
 
 
 BASE, BNN = "usboost/models/estimator.py", "usboost/models/boosted_network.py"
-LIGHTGBM = "usboost/models/baselines.py"
+LIGHTGBM = "usboost/models/baselines/trees.py"
 FIT, COMPARE = "usboost/multimodal/fit_built.py", "usboost/multimodal/compare.py"
 STUDY, ROWS = "benchmarks/study/results.py", "benchmarks/study/rows.py"
 STATISTICS, METRICS = "usboost/evaluation/statistics.py", "usboost/evaluation/metrics.py"
@@ -182,15 +182,15 @@ REVIEWED = [
     Break(
         "8 LightGBM stops on training rows",
         LIGHTGBM,
-        "held = [dataset(seen, validation[1], context.held_weights, train)]",
-        "held = [dataset(table, y, context.weights, train)]",
+        "held = [dataset(*rows.held, rows.held_weights, train)]",
+        "held = [dataset(rows.x, rows.y, rows.weights, train)]",
         leaks("lightgbm"),
     ),
     Break(
         "9 LightGBM's best round is ignored",
         LIGHTGBM,
-        "best = 1 + int(np.argmin(losses)) if losses else booster.current_iteration()",
-        "best = len(losses) if losses else booster.current_iteration()",
+        "best = 1 + int(np.argmin(stages.losses)) if stages.losses else booster.current_iteration()",
+        "best = len(stages.losses) if stages.losses else booster.current_iteration()",
         leaks("lightgbm"),
     ),
     # 10, 11 intervals

@@ -29,7 +29,7 @@ from usboost.datasets.prepared import image_store, store
 from usboost.datasets.prepared.image_encoding import encode_files
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.baselines import LightGBMBaseline
+from usboost.models.baselines.estimators import LightGBMBaseline
 from usboost.models.bfv_network import BoostedFeatureNetworkClassifier
 from usboost.models.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
 from usboost.models.earlyboost import EarlyBoostClassifier

@@ -21,8 +21,8 @@ from usboost.data.views import Views
 from usboost.evaluation.metrics import mae, rmse
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models import builders
-from usboost.models.baselines import LightGBMBaselineRegressor
-from usboost.models.ridge_baseline import RidgeBaseline
+from usboost.models.baselines.estimators import LightGBMBaselineRegressor
+from usboost.models.baselines.linear import RidgeBaseline
 from usboost.models.two_weak_learner_regressor import TwoWeakLearnerRegressor
 from usboost.multimodal.models import OneComputer
 

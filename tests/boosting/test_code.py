@@ -153,7 +153,9 @@ def test_a_persons_own_module_counts_with_what_it_imports_of_their_own(tmp_path,
         ("reporting/html.py", False),
         ("multimodal/fit.py", False),
         ("models/persistence.py", False),
-        ("models/baselines.py", False),
+        ("models/baselines/estimators.py", False),
+        ("models/baselines/packages.py", False),
+        ("models/baselines/linear.py", True),
         ("datasets/census/prepare.py", False),
         ("__init__.py", False),
     ],
@@ -182,7 +184,7 @@ network = TwoBranchNetworkClassifier(dnn1=(4,), dnn2=(4,), dnn3=(4,), n_epochs=2
 model = BoostedFeatureNetworkClassifier(BoostedFeatures(n_trees=3), network)
 """,
     "LightGBM": """
-from usboost.models.baselines import LightGBMBaseline
+from usboost.models.baselines.estimators import LightGBMBaseline
 model = LightGBMBaseline(n_trees=3)
 """,
 }

@@ -16,7 +16,7 @@ from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.datasets.custom.table import OwnTable
 from usboost.datasets.custom.words import is_text
-from usboost.models.baselines import LightGBMBaseline
+from usboost.models.baselines.estimators import LightGBMBaseline
 
 
 def spoiled(views: Views, rows: np.ndarray) -> Views:

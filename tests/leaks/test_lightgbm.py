@@ -11,7 +11,8 @@ from tests.conftest import make_views
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.rounds import Round
 from usboost.data.views import Views
-from usboost.models.baselines import NAME, LightGBMBaseline
+from usboost.models.baselines.estimators import LightGBMBaseline
+from usboost.models.baselines.wrapper import NAME
 from usboost.models.gbm import lightgbm_parameters
 
 PATIENCE = 8

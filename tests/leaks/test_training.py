@@ -13,9 +13,9 @@ from tests.leaks.probes import same_start, spoiled, training, watched
 from tests.small_models import boosting, lgbm, network, on_features, two_branches
 from usboost.data.views import Views
 from usboost.learners.trees.learner import TreeLearner
+from usboost.models.baselines.linear import LinearBaseline
 from usboost.models.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
 from usboost.models.earlyboost import EarlyBoostClassifier
-from usboost.models.linear import LinearBaseline
 
 
 def networks(**changes: Any) -> BoostedNetworkClassifier:

@@ -21,13 +21,16 @@ from usboost.errors import Unsuited, UsboostError
 from usboost.evaluation.metrics import row_losses
 from usboost.models import persistence
 from usboost.models.bags import Bag, in_time
-from usboost.models.baselines import LightGBMBaseline, LightGBMBaselineRegressor
+from usboost.models.baselines.estimators import (
+    ForestBaseline,
+    LightGBMBaseline,
+    LightGBMBaselineRegressor,
+    PriorBaseline,
+    PriorBaselineRegressor,
+)
+from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
 from usboost.models.ensemble import EnsembleClassifier, EnsembleRegressor
-from usboost.models.forest import ForestBaseline
-from usboost.models.linear import LinearBaseline
-from usboost.models.prior import PriorBaseline, PriorBaselineRegressor
 from usboost.models.refit import for_all_rows
-from usboost.models.ridge_baseline import RidgeBaseline
 from usboost.models.selection import better_than_noise, blended, greedy_weights, without_each
 from usboost.multimodal.all_rows import Refit
 from usboost.multimodal.table_rows import Part

@@ -11,8 +11,12 @@ from sklearn.ensemble import RandomForestRegressor
 
 from usboost.data.table import Table
 from usboost.models import persistence
-from usboost.models.forest import ForestBaseline, ForestBaselineRegressor
-from usboost.models.prior import PriorBaseline, PriorBaselineRegressor
+from usboost.models.baselines.estimators import (
+    ForestBaseline,
+    ForestBaselineRegressor,
+    PriorBaseline,
+    PriorBaselineRegressor,
+)
 
 WINE, DIABETES = load_wine(), load_diabetes()
 

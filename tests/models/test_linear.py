@@ -16,8 +16,8 @@ from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.learners.ridge import RidgeLearner
 from usboost.learners.trees.learner import TreeLearner
+from usboost.models.baselines.linear import LinearBaseline
 from usboost.models.inspection import view_contributions
-from usboost.models.linear import LinearBaseline
 from usboost.models.multinomial import Multinomial
 from usboost.models.persistence import load, save
 from usboost.models.two_weak_learner import TwoWeakLearnerClassifier

@@ -13,7 +13,7 @@ from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.learners.networks import embeddings
 from usboost.learners.networks.backbones import Backbone
-from usboost.models.baselines import LightGBMBaseline
+from usboost.models.baselines.estimators import LightGBMBaseline
 from usboost.models.occlusion import occlusions
 
 SIDE = 16

@@ -9,14 +9,20 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_diabetes, load_wine
 
+from usboost.cli.compare import OUTSIDE
 from usboost.data.table import Table
 from usboost.errors import Unsuited, UsboostError
 from usboost.models import builders, persistence
+from usboost.models.baselines.estimators import (
+    PackageClassifier,
+    PackageRegressor,
+    PriorBaseline,
+    outside,
+)
+from usboost.models.baselines.package import Package
+from usboost.models.baselines.packages import PACKAGES, check_outside, installed, named
 from usboost.models.builders import Parts
 from usboost.models.ensemble import EnsembleClassifier
-from usboost.models.package_list import PACKAGES, Package
-from usboost.models.packages import PackageClassifier, PackageRegressor, installed
-from usboost.models.prior import PriorBaseline
 
 STAND_IN = """
 import numpy as np
@@ -33,6 +39,30 @@ class TabICLRegressor(KNeighborsRegressor):
     def __init__(self, random_state=None, n_jobs=None):
         super().__init__(n_jobs=n_jobs)
         self.random_state = random_state
+"""
+
+
+MEANS = """
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+
+
+class Mean(RegressorMixin, BaseEstimator):
+    def __init__(self, shift=0.0):
+        self.shift = shift
+
+    def fit(self, x, y):
+        self.mean_ = y.mean() + self.shift
+        return self
+
+    def predict(self, x):
+        return np.full(len(x), self.mean_)
+
+    def save_model(self, path):
+        open(path, "w").write(f"{self.mean_ - self.shift} {self.shift}")
+
+    def load_model(self, path):
+        self.mean_ = sum(map(float, open(path).read().split()))
 """
 
 
@@ -59,7 +89,7 @@ def test_its_file_is_its_training_rows(tabicl, tmp_path, monkeypatch):
         persistence.save(model, tmp_path / "m")
         again = persistence.load(tmp_path / "m")
         np.testing.assert_array_equal(again.predict(views(x)), model.predict(views(x)))
-    monkeypatch.setattr("usboost.models.packages.find_spec", lambda name: None)
+    monkeypatch.setattr("usboost.models.baselines.estimators.find_spec", lambda name: None)
     with pytest.raises(UsboostError, match="needs tabicl, which is not installed; `pip install tabicl`"):
         persistence.load(tmp_path / "m")
 
@@ -97,3 +127,24 @@ def test_a_member_that_rows_do_not_suit_is_left_out(tabicl, monkeypatch):
     monkeypatch.setitem(PACKAGES, "tabicl", Package(PACKAGES["tabicl"].classes))
     with pytest.raises(Unsuited, match="tabicl: division by zero"):
         alone.fit(views(x), y)
+
+
+def test_a_package_more_is_one_entry(tmp_path, monkeypatch):
+    """Its file is what it writes itself, and a callback hears of its fit."""
+    (tmp_path / "means.py").write_text(MEANS)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "means", raising=False)
+    entry = Package({"regression": "means:Mean"}, lambda threads, seed: {"shift": 2.0}, file="means.json")
+    monkeypatch.setitem(PACKAGES, "means", entry)
+    x, y = load_diabetes(return_X_y=True)
+    check_outside("means", "regression")
+    outside("means", "regression", views=("S",)).fit(views(x), y)
+    model = PackageRegressor("means", ("S",)).fit(views(x), y)
+    np.testing.assert_allclose(model.predict(views(x)), y.mean() + 2 * y.std())
+    persistence.save(model, tmp_path / "m")
+    assert (tmp_path / "m" / "means.json").read_text().endswith("2.0")
+    np.testing.assert_array_equal(persistence.load(tmp_path / "m").predict(views(x)), model.predict(views(x)))
+
+
+def test_the_command_line_names_the_packages_of_the_table():
+    assert tuple(name for name in PACKAGES if named(name)) == OUTSIDE

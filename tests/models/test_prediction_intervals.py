@@ -12,10 +12,10 @@ from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.baselines import LightGBMBaselineRegressor
+from usboost.models.baselines.estimators import LightGBMBaselineRegressor
+from usboost.models.baselines.linear import RidgeBaseline
 from usboost.models.persistence import load, save
 from usboost.models.prediction_intervals import PredictionIntervals
-from usboost.models.ridge_baseline import RidgeBaseline
 from usboost.models.two_weak_learner_regressor import TwoWeakLearnerRegressor
 
 

@@ -12,7 +12,7 @@ from usboost.errors import UsboostError
 from usboost.learners.networks.backbones import Backbone
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.baselines import LightGBMBaseline
+from usboost.models.baselines.estimators import LightGBMBaseline
 from usboost.models.persistence import load, save
 from usboost.models.reading import Projection, Reading, Wanted
 from usboost.models.two_weak_learner import TwoWeakLearnerClassifier

@@ -24,12 +24,12 @@ from usboost.errors import UsboostError
 from usboost.learners.ridge import RidgeLearner
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models import builders
-from usboost.models.baselines import LightGBMBaselineRegressor
+from usboost.models.baselines.estimators import LightGBMBaselineRegressor
+from usboost.models.baselines.linear import RidgeBaseline
 from usboost.models.bfv_network import BoostedFeatureNetworkRegressor
 from usboost.models.gbm import BoostedFeatures
 from usboost.models.persistence import load, save
 from usboost.models.refit import for_all_rows
-from usboost.models.ridge_baseline import RidgeBaseline
 from usboost.models.two_branch import TwoBranchNetworkRegressor
 from usboost.models.two_weak_learner_regressor import TwoWeakLearnerRegressor
 

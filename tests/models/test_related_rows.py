@@ -14,16 +14,18 @@ from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.baselines import LightGBMBaseline
+from usboost.models.baselines.estimators import (
+    ForestBaseline,
+    LightGBMBaseline,
+    PriorBaseline,
+    PriorBaselineRegressor,
+    ScikitBaseline,
+)
+from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
 from usboost.models.ensemble import EnsembleClassifier, EnsembleRegressor
-from usboost.models.forest import ForestBaseline
 from usboost.models.gbm import BoostedFeatures
-from usboost.models.linear import LinearBaseline
 from usboost.models.prediction_intervals import PredictionIntervals
-from usboost.models.prior import PriorBaseline, PriorBaselineRegressor
 from usboost.models.refit import for_all_rows
-from usboost.models.ridge_baseline import RidgeBaseline
-from usboost.models.scikit import ScikitBaseline
 from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.models.two_weak_learner_regressor import TwoWeakLearnerRegressor
 

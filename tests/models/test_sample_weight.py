@@ -17,16 +17,20 @@ from usboost.errors import UsboostError
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.ridge import RidgeLearner
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.baselines import LightGBMBaseline, LightGBMBaselineRegressor
+from usboost.models.baselines.estimators import (
+    ForestBaseline,
+    ForestBaselineRegressor,
+    LightGBMBaseline,
+    LightGBMBaselineRegressor,
+    PriorBaseline,
+    PriorBaselineRegressor,
+)
+from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
 from usboost.models.bfv_network import BoostedFeatureNetworkClassifier, BoostedFeatureNetworkRegressor
 from usboost.models.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
 from usboost.models.earlyboost import EarlyBoostClassifier
-from usboost.models.forest import ForestBaseline, ForestBaselineRegressor
 from usboost.models.gbm import BoostedFeatures
-from usboost.models.linear import LinearBaseline
 from usboost.models.prediction_intervals import PredictionIntervals
-from usboost.models.prior import PriorBaseline, PriorBaselineRegressor
-from usboost.models.ridge_baseline import RidgeBaseline
 from usboost.models.split_columns import SplitColumns, SplitColumnsRegressor
 from usboost.models.two_branch import TwoBranchNetworkClassifier, TwoBranchNetworkRegressor
 from usboost.models.two_weak_learner import TwoWeakLearnerClassifier

@@ -12,9 +12,9 @@ from sklearn.svm import SVC, LinearSVC
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
-from usboost.models.package_list import check_outside
+from usboost.models.baselines.estimators import ScikitBaseline, ScikitBaselineRegressor, outside
+from usboost.models.baselines.packages import check_outside
 from usboost.models.refit import for_all_rows
-from usboost.models.scikit import ScikitBaseline, ScikitBaselineRegressor, outside
 from usboost.tuning.space import space_of
 
 
@@ -179,7 +179,7 @@ def test_packages_that_may_be_installed(package, prefix, parameters, stops, tmp_
     views, y, target = table()
     monkeypatch.setattr(sys, "path", [path for path in sys.path if not (path and package in path)])
     with monkeypatch.context() as without:
-        without.setattr("usboost.models.package_list.find_spec", lambda name: None)
+        without.setattr("usboost.models.baselines.packages.find_spec", lambda name: None)
         with pytest.raises(UsboostError, match=f"{package} is not installed; install it with `pip install"):
             check_outside(package, "classification")
     given = ", ".join(f"{name}=None" for name in parameters.split())

@@ -18,7 +18,7 @@ from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.baselines import LightGBMBaseline
+from usboost.models.baselines.estimators import LightGBMBaseline
 from usboost.models.split_columns import SplitColumns
 from usboost.models.two_branch import TwoBranchNetworkClassifier
 from usboost.models.two_weak_learner import TwoWeakLearnerClassifier

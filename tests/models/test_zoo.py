@@ -17,10 +17,10 @@ from usboost.boosting.checkpoint import described
 from usboost.errors import UsboostError
 from usboost.models import builders, zoo
 from usboost.models.base import ViewsClassifier
+from usboost.models.baselines.linear import RidgeBaseline
 from usboost.models.boosted_network import BoostedNetworkRegressor
 from usboost.models.entry import KINDS
 from usboost.models.regressor import ViewsRegressor
-from usboost.models.ridge_baseline import RidgeBaseline
 from usboost.multimodal.models import OneComputer, Pictures
 
 ROOT = Path(__file__).parents[2]

@@ -18,10 +18,9 @@ from usboost.data.table import Table
 from usboost.datasets.custom.table import read_table
 from usboost.datasets.custom.table_spec import TableSpec
 from usboost.models import builders
-from usboost.models.baselines import LightGBMBaseline
+from usboost.models.baselines.estimators import ForestBaselineRegressor, LightGBMBaseline
+from usboost.models.baselines.linear import RidgeBaseline
 from usboost.models.ensemble import EnsembleClassifier, EnsembleRegressor
-from usboost.models.forest import ForestBaselineRegressor
-from usboost.models.ridge_baseline import RidgeBaseline
 from usboost.multimodal.fit import fit
 from usboost.multimodal.unfinished import unfinished
 

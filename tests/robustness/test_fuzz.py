@@ -30,7 +30,7 @@ from usboost.datasets.sequences import read as sequences
 from usboost.errors import UsboostError
 from usboost.learners.networks.training import pick_device
 from usboost.models import gbm_files, persistence
-from usboost.models.baselines import LightGBMBaseline
+from usboost.models.baselines.estimators import LightGBMBaseline
 
 
 @pytest.mark.parametrize(("inputs", "seed"), [(3_000, 0), pytest.param(20_000, 1, marks=pytest.mark.long)])

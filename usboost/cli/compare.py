@@ -29,7 +29,7 @@ from usboost.models import zoo
 from usboost.models.settings_file import read_settings
 
 OUTSIDE = ("catboost", "xgboost", "tabpfn", "tabicl")
-"""Packages that `usboost.models.package_list` knows, which is not imported for a help text."""
+"""Packages that `usboost.models.baselines.packages` knows, which is not imported for a help text."""
 
 BY = ", ".join(each for metrics in METRICS_OF.values() for each in metrics)
 
@@ -107,7 +107,7 @@ def compare(
                 zoo.for_table(name, own.task)
         check_metric(by or METRICS_OF[own.task][0], RANKING[own.task])
         # imported late, so that mistakes are reported without loading torch
-        from usboost.models.package_list import check_outside
+        from usboost.models.baselines.packages import check_outside
         from usboost.multimodal import results
         from usboost.multimodal.compare import compare as compare_models
         from usboost.multimodal.inputs import inputs

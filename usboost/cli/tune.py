@@ -119,7 +119,7 @@ def tune(
         if by is not None:
             by = check_metric(by, RANKING[own.task])
         # imported late, so that mistakes are reported without loading torch
-        from usboost.models.package_list import check_outside
+        from usboost.models.baselines.packages import check_outside
         from usboost.multimodal import tuned
         from usboost.multimodal.models import Pictures, by_name, limited
         from usboost.multimodal.tune import DEFAULT, default_folds, fixed_of

@@ -13,19 +13,25 @@ from usboost.errors import UsboostError
 from usboost.learners.base import LEARNERS, Learner
 from usboost.losses.regression import REGRESSION_LOSSES
 from usboost.models import zoo
-from usboost.models.baselines import LightGBMBaseline, LightGBMBaselineRegressor
+from usboost.models.baselines.estimators import (
+    ForestBaseline,
+    ForestBaselineRegressor,
+    LightGBMBaseline,
+    LightGBMBaselineRegressor,
+    PackageClassifier,
+    PackageRegressor,
+    PriorBaseline,
+    PriorBaselineRegressor,
+)
+from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
+from usboost.models.baselines.packages import installed
 from usboost.models.bfv_network import BoostedFeatureNetworkClassifier, BoostedFeatureNetworkRegressor
 from usboost.models.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
 from usboost.models.earlyboost import EarlyBoostClassifier
 from usboost.models.ensemble import EnsembleClassifier, EnsembleRegressor
 from usboost.models.entry import Entry, LearnerSpec
-from usboost.models.forest import ForestBaseline, ForestBaselineRegressor
 from usboost.models.gbm import BoostedFeatures
-from usboost.models.linear import LinearBaseline
-from usboost.models.packages import PackageClassifier, PackageRegressor, installed
 from usboost.models.paths import with_settings
-from usboost.models.prior import PriorBaseline, PriorBaselineRegressor
-from usboost.models.ridge_baseline import RidgeBaseline
 from usboost.models.two_branch import TwoBranchNetworkClassifier, TwoBranchNetworkRegressor
 from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.models.two_weak_learner_regressor import TwoWeakLearnerRegressor
@@ -225,22 +231,10 @@ def _views(names: Sequence[str], parts: Parts) -> tuple[str, ...]:
     return ("S",) if parts.one_table else parts.views(names)
 
 
-def _lightgbm(entry: Entry, parts: Parts, seed: int, task: str) -> Any:
-    return ESTIMATORS["lightgbm"][task](
-        _views(entry.changes["views"], parts), **parts.lightgbm(), random_state=seed
-    )
-
-
-def _linear(entry: Entry, parts: Parts, seed: int, task: str) -> Any:
-    return ESTIMATORS["linear"][task](
-        _views(entry.changes["views"], parts), **parts.linear(), random_state=seed
-    )
-
-
-def _forest(entry: Entry, parts: Parts, seed: int, task: str) -> Any:
-    return ESTIMATORS["forest"][task](
-        _views(entry.changes["views"], parts), **parts.forest(), random_state=seed
-    )
+def _baseline(entry: Entry, parts: Parts, seed: int, task: str) -> Any:
+    """Another's method, with the parts that are called as its kind is."""
+    views, given = _views(entry.changes["views"], parts), getattr(parts, entry.kind)()
+    return ESTIMATORS[entry.kind][task](views, **given, random_state=seed)
 
 
 def _prior(entry: Entry, parts: Parts, seed: int, task: str) -> Any:
@@ -281,9 +275,9 @@ BUILDERS: dict[str, Callable[[Entry, Parts, int, str], Any]] = {
     "two_branch": _two_branch,
     "bfv_network": _bfv_network,
     "boosting": _boosting,
-    "lightgbm": _lightgbm,
-    "linear": _linear,
-    "forest": _forest,
+    "lightgbm": _baseline,
+    "linear": _baseline,
+    "forest": _baseline,
     "prior": _prior,
     "ensemble": _ensemble,
     "boosted_network": _boosted_network,

@@ -133,6 +133,26 @@ def lightgbm_threads(rows: int) -> int:
     return 0 if rows > 50_000 else 1
 
 
+def lightgbm_dataset(
+    table: Table,
+    y: np.ndarray,
+    weights: np.ndarray | None,
+    initial: np.ndarray,
+    parameters: dict[str, Any],
+    reference: Any = None,
+) -> Any:
+    """LightGBM's own form of n rows; `reference`, of validation rows, is that of the training rows."""
+    return quiet_lightgbm().Dataset(
+        table.matrix(),
+        label=y,
+        weight=weights,
+        init_score=np.repeat(initial, len(y)),  # LightGBM reads them class by class
+        params=parameters,
+        categorical_feature=list(table.categorical),
+        reference=reference,
+    )
+
+
 class BoostedFeatures(BaseEstimator):
     """Fits a GBM on a table and gives its boosted feature vectors.
 
@@ -247,14 +267,7 @@ class BoostedFeatures(BaseEstimator):
             "num_threads": self.num_threads or lightgbm_threads(len(y)),
             "seed": self.random_state,
         }
-        dataset = lightgbm.Dataset(
-            table.matrix(),
-            label=y,
-            weight=weights,
-            init_score=np.repeat(initial, len(y)),  # LightGBM reads them class by class
-            params=parameters,
-            categorical_feature=list(table.categorical),
-        )
+        dataset = lightgbm_dataset(table, y, weights, initial, parameters)
         booster = lightgbm.train(parameters, dataset, num_boost_round=self.n_trees)
         grown = booster.dump_model()["tree_info"]
         trees = [Tree.from_lightgbm(tree, scale=1 / self.learning_rate) for tree in grown]

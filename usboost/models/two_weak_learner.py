@@ -21,8 +21,8 @@ from usboost.learners.networks.backbones import Backbone
 from usboost.losses.codeword import CodewordExponential
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
 from usboost.models.base import ViewsClassifier, per_class
+from usboost.models.baselines.linear import LinearBaseline
 from usboost.models.estimator import as_views
-from usboost.models.linear import LinearBaseline
 from usboost.models.weak_learners import BoostedWeakLearners
 
 

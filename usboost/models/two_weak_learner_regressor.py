@@ -21,9 +21,9 @@ from usboost.learners.base import Learner
 from usboost.learners.networks.backbones import Backbone
 from usboost.losses.base import RegressionLoss
 from usboost.losses.regression import best_constant, check_loss_name, regression_loss
+from usboost.models.baselines.linear import RidgeBaseline
 from usboost.models.estimator import Samples
 from usboost.models.regressor import ViewsRegressor, robust_scale
-from usboost.models.ridge_baseline import RidgeBaseline
 from usboost.models.weak_learners import BoostedWeakLearners
 
 

@@ -38,7 +38,7 @@ def inputs(name: str, table: OwnTable, pictures: Pictures | None) -> Inputs:
 
     Parameters
     ----------
-    name : of the catalogue; any other reads everything, as `models.scikit` does.
+    name : of the catalogue; any other reads everything, as `models.baselines.estimators.ScikitBaseline` does.
     pictures : how pictures are read, if there are any.
     """
     columns = table.features.shape[1]

@@ -9,10 +9,10 @@ from typing import Any, Literal
 from usboost.datasets.custom import SIZE
 from usboost.learners.networks.backbones import Backbone
 from usboost.models import builders, zoo
+from usboost.models.baselines.estimators import outside as build_outside
 from usboost.models.builders import Parts
 from usboost.models.entry import COMPONENTS, KINDS, Entry, LearnerSpec
 from usboost.models.paths import with_settings
-from usboost.models.scikit import outside as build_outside
 
 BOOSTING, EPOCHS, TREES = 100, 40, 2000
 """At most so many rounds, epochs and LightGBM trees; the validation rows stop them earlier."""
@@ -96,7 +96,7 @@ def outside(
     settings: Mapping[str, Any] | None = None,
     task: str = "classification",
 ) -> Any:
-    """An unfitted model of another package, by its name or import path; see `models.scikit.outside`.
+    """An unfitted model of another package, by its name or import path; see `models.baselines.estimators.outside`.
 
     Its own parameters have paths such as ``estimator__max_depth``.
 

@@ -26,7 +26,7 @@ from usboost.learners.networks.modules import TableLinear, dense_network
 from usboost.learners.networks.optimizers import make_optimizer
 from usboost.learners.networks.pretrained import load_backbone, read_weights, save_backbone, weights_file
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.baselines import LightGBMBaseline
+from usboost.models.baselines.estimators import LightGBMBaseline
 from usboost.models.bfv_network import BoostedFeatureNetworkClassifier
 from usboost.models.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
 from usboost.models.earlyboost import EarlyBoostClassifier
