@@ -96,7 +96,7 @@ def outside(
     settings: Mapping[str, Any] | None = None,
     task: str = "classification",
 ) -> Any:
-    """An unfitted model of another package, by its name or import path; see `models.baselines.estimators.outside`.
+    """An unfitted model of another package, by its name or import path; see `baselines.estimators.outside`.
 
     Its own parameters have paths such as ``estimator__max_depth``.
 
