@@ -12,10 +12,10 @@ runtime.configure()
 import typer  # noqa: E402
 
 from flows.flow import Dataset, flow  # noqa: E402
-from tasks import page  # noqa: E402
 from tasks import settings as params  # noqa: E402
 from tasks.data import obtain_raw, prepare_dataset  # noqa: E402
 from tasks.folders import prepared_folder, work_folder  # noqa: E402
+from tasks.pages import flow_page as page  # noqa: E402
 
 LISTED = 100
 

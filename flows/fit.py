@@ -17,13 +17,15 @@ from pydantic import Field  # noqa: E402
 
 from flows.data import data  # noqa: E402
 from flows.flow import Dataset, Model, flow  # noqa: E402
-from tasks import cells as fits  # noqa: E402
-from tasks import machine, page, results, run_locally, run_on_workers, tracking  # noqa: E402
+from tasks import machine, tracking  # noqa: E402
 from tasks import settings as params  # noqa: E402
-from tasks.cells import Cell  # noqa: E402
+from tasks.fits import cells as fits  # noqa: E402
+from tasks.fits import results, run_locally, run_on_workers  # noqa: E402
+from tasks.fits.cells import Cell  # noqa: E402
+from tasks.fits.identity import of_task, plan, task_of  # noqa: E402
+from tasks.fits.progress import Progress  # noqa: E402
 from tasks.folders import results_folder, work_folder  # noqa: E402
-from tasks.identity import of_task, plan, task_of  # noqa: E402
-from tasks.progress import Progress  # noqa: E402
+from tasks.pages import flow_page as page  # noqa: E402
 from usboost.errors import UsboostError  # noqa: E402
 
 

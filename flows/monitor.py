@@ -14,7 +14,9 @@ import typer  # noqa: E402
 from pydantic import Field  # noqa: E402
 
 from flows.flow import Dataset, flow  # noqa: E402
-from tasks import links, monitoring, page  # noqa: E402
+from tasks.pages import flow_page as page  # noqa: E402
+from tasks.pages import links  # noqa: E402
+from tasks.serving import monitoring  # noqa: E402
 from usboost.errors import UsboostError  # noqa: E402
 
 

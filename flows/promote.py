@@ -12,8 +12,10 @@ import typer  # noqa: E402
 from mlflow.tracking import MlflowClient  # noqa: E402
 
 from flows.flow import Dataset, Model, flow  # noqa: E402
-from tasks import links, page, promotion  # noqa: E402
 from tasks import settings as params  # noqa: E402
+from tasks.pages import flow_page as page  # noqa: E402
+from tasks.pages import links  # noqa: E402
+from tasks.serving import promotion  # noqa: E402
 
 Metric = Literal["auto", "f1", "accuracy", "auc", "log_loss", "roc_auc", "neg_log_loss", "rmse", "mae", "r2"]
 

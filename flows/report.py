@@ -13,10 +13,11 @@ import pandas as pd  # noqa: E402
 import typer  # noqa: E402
 
 from flows.flow import flow  # noqa: E402
-from tasks import page, results  # noqa: E402
 from tasks import settings as params  # noqa: E402
+from tasks.fits import results  # noqa: E402
 from tasks.folders import REPORTS  # noqa: E402
-from tasks.report import write  # noqa: E402
+from tasks.pages import flow_page as page  # noqa: E402
+from tasks.pages.report import write  # noqa: E402
 
 
 @flow(name="report", flow_run_name="report")

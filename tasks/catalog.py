@@ -16,16 +16,16 @@ from usboost.data.progress import Progress
 from usboost.datasets.census import demo as census_demo
 from usboost.datasets.census import prepare as census
 from usboost.datasets.covertype import prepare as ct
-from usboost.datasets.custom import SIZE
-from usboost.datasets.custom import demo as custom_demo
-from usboost.datasets.custom import prepare as custom
-from usboost.datasets.custom.readers import digest
 from usboost.datasets.files.sources import RemoteFile, find_source, sha256
 from usboost.datasets.imagenet import demo as imagenet_demo
 from usboost.datasets.imagenet import prepare as imagenet
 from usboost.datasets.prepared.store import Prepared
 from usboost.datasets.sequences import prepare as prepared_sequences
 from usboost.datasets.sequences import read as sequences
+from usboost.datasets.user import SIZE
+from usboost.datasets.user import demo as custom_demo
+from usboost.datasets.user import prepare as custom
+from usboost.datasets.user.reading.files import digest
 from usboost.errors import UsboostError
 
 POINTER = "source.json"

@@ -11,8 +11,15 @@ from usboost.boosting.code import PACKAGE, closure
 from usboost.files.store import key_of
 
 NOT_DECIDING = (
-    *("tasks.folders", "tasks.identity", "tasks.models", "tasks.origin", "tasks.page", "tasks.results"),
-    *("tasks.running", "tasks.settings", "tasks.tracking", "usboost.models.builders"),
+    *(
+        "tasks.folders",
+        "tasks.fits.identity",
+        "tasks.fits.models",
+        "tasks.pages.origin",
+        "tasks.pages.flow_page",
+        "tasks.fits.results",
+    ),
+    *("tasks.running", "tasks.settings", "tasks.tracking", "usboost.models.catalogue.build"),
 )
 """Modules that decide no number: what they give to a step is in its fingerprint, or nowhere."""
 

@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from ruamel.yaml import YAML
 
-from usboost.datasets.custom.table_spec import TableSpec
+from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError, as_parameter
 from usboost.files.parts import import_parts
 from usboost.files.yaml_file import read_yaml
-from usboost.models import zoo
-from usboost.models.entry import Entry
+from usboost.models.catalogue import catalogue
+from usboost.models.catalogue.entry import Entry
 
 DATASETS = ("ci_a", "ci_b", "ct", "mi", "custom", "iris", "digits_rows", "pendigits", "gunpoint")
 """The datasets by name; `tasks.catalog` says where they come from."""
@@ -227,7 +227,7 @@ class LearnerChanges(BaseModel):
 
 
 class Model(Section):
-    """What differs from the catalogue (`usboost.models.zoo`) for its model, or for one that is like it."""
+    """What differs from the catalogue, `usboost.models.catalogue`, for its model, or one that is like it."""
 
     like: str | None = None
     learners: dict[str, LearnerChanges] = {}
@@ -254,18 +254,18 @@ class Model(Section):
         UsboostError
             If the catalogue has no such model, or a change is none of its kind's.
         """
-        known = ", ".join(zoo.CATALOGUE)
-        if self.like is None and name not in zoo.CATALOGUE:
+        known = ", ".join(catalogue.CATALOGUE)
+        if self.like is None and name not in catalogue.CATALOGUE:
             raise UsboostError(
                 f"models.{name} is not in the catalogue; say what it is like, e.g. `like: 2wl`, of {known}"
             )
-        if self.like is not None and name in zoo.CATALOGUE:
+        if self.like is not None and name in catalogue.CATALOGUE:
             raise UsboostError(f"models.{name}.like: the catalogue has that model; choose another name")
-        if self.like is not None and self.like not in zoo.CATALOGUE:
+        if self.like is not None and self.like not in catalogue.CATALOGUE:
             raise UsboostError(f"models.{name}.like: unknown model {self.like!r}; choose among {known}")
         changes = self.model_dump(exclude_none=True, exclude={"like", "learners", "set"})
         learners = {key: each.model_dump(exclude_none=True) for key, each in self.learners.items()}
-        return zoo.find(self.like or name).changed(name, changes, learners, self.set)
+        return catalogue.find(self.like or name).changed(name, changes, learners, self.set)
 
 
 class Fits(Section):
@@ -353,8 +353,8 @@ class Settings(Section):
 
     def model(self, name: str) -> Entry:
         """What a model is: the catalogue's entry with the changes of `models`."""
-        if name not in zoo.CATALOGUE and name not in self.models:
-            known = ", ".join([*zoo.CATALOGUE, *self.models])
+        if name not in catalogue.CATALOGUE and name not in self.models:
+            known = ", ".join([*catalogue.CATALOGUE, *self.models])
             raise UsboostError(
                 f"params.yaml has no models.{name}, nor has the catalogue; choose among {known}"
             )
@@ -399,7 +399,7 @@ def model_names(path: Path) -> list[str]:
         own = read_yaml(path, "")["models"]
     except (UsboostError, KeyError, TypeError):
         own = {}
-    return [*zoo.CATALOGUE, *(name for name in own or {} if name not in zoo.CATALOGUE)]
+    return [*catalogue.CATALOGUE, *(name for name in own or {} if name not in catalogue.CATALOGUE)]
 
 
 def editor() -> YAML:

@@ -17,19 +17,22 @@ from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from tasks import links, models, page, tracking
+from tasks import tracking
+from tasks.fits import models
+from tasks.fits.identity import task_of
 from tasks.folders import prepared_folder, tuning_folder
-from tasks.identity import task_of
+from tasks.pages import flow_page as page
+from tasks.pages import links
 from tasks.settings import Settings, editor
-from usboost.datasets.custom.read_prepared import read_prepared
 from usboost.datasets.prepared import store
 from usboost.datasets.prepared.card import is_own
+from usboost.datasets.user.read_prepared import read_prepared
 from usboost.errors import UsboostError
 from usboost.evaluation.names import check_metric, metric_name, number
 from usboost.files import write_atomically
-from usboost.models.settings_file import read_settings
-from usboost.multimodal import tuned
-from usboost.multimodal.tune import DEFAULT, TRIALS, Scored, part_of, parts_of
+from usboost.models.catalogue.settings_file import read_settings
+from usboost.multimodal.tune import files as tuned
+from usboost.multimodal.tune.tune import DEFAULT, TRIALS, Scored, part_of, parts_of
 from usboost.tuning.run import Part, Task
 from usboost.tuning.search import Plan, Searched, search
 from usboost.tuning.space import space_of

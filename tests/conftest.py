@@ -16,7 +16,7 @@ from tests.flows.local.detached import end_below
 from tests.warm import Warm
 from usboost.data.table import Table
 from usboost.data.views import Views
-from usboost.learners.networks.backbones import Backbone
+from usboost.learners.networks.images.backbones import Backbone
 
 LIBRARY = (
     *("lightgbm", "matplotlib.figure", "pandas", "pyarrow.parquet", "scipy.stats", "torch", "torchvision"),

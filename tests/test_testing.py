@@ -18,7 +18,7 @@ from usboost.data.frames import Frame
 from usboost.data.images import Images
 from usboost.errors import UsboostError
 from usboost.learners.base import LEARNERS
-from usboost.learners.networks.backbones import Backbone
+from usboost.learners.networks.images.backbones import Backbone
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.regressors import RegressorLearner
 from usboost.learners.trees.learner import TreeLearner
@@ -26,8 +26,8 @@ from usboost.losses.codeword import CodewordExponential
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
 from usboost.losses.signs import Exponential
 from usboost.losses.squared import Squared
+from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.models.persistence import load, save
-from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.testing import check_learner, check_loss, check_view, example_table
 
 LEARNING = {

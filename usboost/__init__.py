@@ -40,29 +40,35 @@ if TYPE_CHECKING:
     from usboost.data.table import Table as Table
     from usboost.data.views import Views as Views
     from usboost.errors import UsboostError as UsboostError
-    from usboost.learners.networks.backbones import Backbone as Backbone
+    from usboost.learners.networks.images.backbones import Backbone as Backbone
     from usboost.learners.networks.learner import NetworkLearner as NetworkLearner
     from usboost.learners.ridge import RidgeLearner as RidgeLearner
     from usboost.learners.trees.learner import TreeLearner as TreeLearner
     from usboost.models.baselines.estimators import LightGBMBaseline as LightGBMBaseline
     from usboost.models.baselines.estimators import LightGBMBaselineRegressor as LightGBMBaselineRegressor
     from usboost.models.baselines.linear import RidgeBaseline as RidgeBaseline
-    from usboost.models.bfv_network import BoostedFeatureNetworkClassifier as BoostedFeatureNetworkClassifier
-    from usboost.models.bfv_network import BoostedFeatureNetworkRegressor as BoostedFeatureNetworkRegressor
-    from usboost.models.boosted_network import BoostedNetworkClassifier as BoostedNetworkClassifier
-    from usboost.models.boosted_network import BoostedNetworkRegressor as BoostedNetworkRegressor
-    from usboost.models.early_trigger import EarlyTrigger as EarlyTrigger
-    from usboost.models.earlyboost import EarlyBoostClassifier as EarlyBoostClassifier
-    from usboost.models.gbm import BoostedFeatures as BoostedFeatures
+    from usboost.models.boosted.boosted_network import BoostedNetworkClassifier as BoostedNetworkClassifier
+    from usboost.models.boosted.boosted_network import BoostedNetworkRegressor as BoostedNetworkRegressor
+    from usboost.models.boosted.early_trigger import EarlyTrigger as EarlyTrigger
+    from usboost.models.boosted.earlyboost import EarlyBoostClassifier as EarlyBoostClassifier
+    from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier as TwoWeakLearnerClassifier
+    from usboost.models.boosted.two_weak_learner_regressor import (
+        TwoWeakLearnerRegressor as TwoWeakLearnerRegressor,
+    )
+    from usboost.models.networks.bfv_network import (
+        BoostedFeatureNetworkClassifier as BoostedFeatureNetworkClassifier,
+    )
+    from usboost.models.networks.bfv_network import (
+        BoostedFeatureNetworkRegressor as BoostedFeatureNetworkRegressor,
+    )
+    from usboost.models.networks.gbm import BoostedFeatures as BoostedFeatures
+    from usboost.models.networks.two_branch import TwoBranchNetworkClassifier as TwoBranchNetworkClassifier
+    from usboost.models.networks.two_branch import TwoBranchNetworkRegressor as TwoBranchNetworkRegressor
     from usboost.models.persistence import load as load
     from usboost.models.persistence import save as save
     from usboost.models.prediction_intervals import PredictionIntervals as PredictionIntervals
     from usboost.models.split_columns import SplitColumns as SplitColumns
     from usboost.models.split_columns import SplitColumnsRegressor as SplitColumnsRegressor
-    from usboost.models.two_branch import TwoBranchNetworkClassifier as TwoBranchNetworkClassifier
-    from usboost.models.two_branch import TwoBranchNetworkRegressor as TwoBranchNetworkRegressor
-    from usboost.models.two_weak_learner import TwoWeakLearnerClassifier as TwoWeakLearnerClassifier
-    from usboost.models.two_weak_learner_regressor import TwoWeakLearnerRegressor as TwoWeakLearnerRegressor
     from usboost.multimodal.estimator import MultimodalClassifier as MultimodalClassifier
     from usboost.multimodal.estimator import MultimodalRegressor as MultimodalRegressor
 
@@ -70,17 +76,17 @@ __version__ = "0.1.0"
 
 # the module of each name; the imports above are for type checkers and editors and never run
 _MODULES = {
-    "Backbone": "usboost.learners.networks.backbones",
-    "BoostedFeatureNetworkClassifier": "usboost.models.bfv_network",
-    "BoostedFeatureNetworkRegressor": "usboost.models.bfv_network",
-    "BoostedFeatures": "usboost.models.gbm",
-    "BoostedNetworkClassifier": "usboost.models.boosted_network",
-    "BoostedNetworkRegressor": "usboost.models.boosted_network",
+    "Backbone": "usboost.learners.networks.images.backbones",
+    "BoostedFeatureNetworkClassifier": "usboost.models.networks.bfv_network",
+    "BoostedFeatureNetworkRegressor": "usboost.models.networks.bfv_network",
+    "BoostedFeatures": "usboost.models.networks.gbm",
+    "BoostedNetworkClassifier": "usboost.models.boosted.boosted_network",
+    "BoostedNetworkRegressor": "usboost.models.boosted.boosted_network",
     "Callback": "usboost.boosting.callbacks",
     "Checkpoint": "usboost.boosting.checkpoint",
-    "EarlyBoostClassifier": "usboost.models.earlyboost",
+    "EarlyBoostClassifier": "usboost.models.boosted.earlyboost",
     "EarlyStopping": "usboost.boosting.callbacks",
-    "EarlyTrigger": "usboost.models.early_trigger",
+    "EarlyTrigger": "usboost.models.boosted.early_trigger",
     "Images": "usboost.data.images",
     "LightGBMBaseline": "usboost.models.baselines.estimators",
     "LightGBMBaselineRegressor": "usboost.models.baselines.estimators",
@@ -95,10 +101,10 @@ _MODULES = {
     "SplitColumnsRegressor": "usboost.models.split_columns",
     "Table": "usboost.data.table",
     "TreeLearner": "usboost.learners.trees.learner",
-    "TwoBranchNetworkClassifier": "usboost.models.two_branch",
-    "TwoBranchNetworkRegressor": "usboost.models.two_branch",
-    "TwoWeakLearnerClassifier": "usboost.models.two_weak_learner",
-    "TwoWeakLearnerRegressor": "usboost.models.two_weak_learner_regressor",
+    "TwoBranchNetworkClassifier": "usboost.models.networks.two_branch",
+    "TwoBranchNetworkRegressor": "usboost.models.networks.two_branch",
+    "TwoWeakLearnerClassifier": "usboost.models.boosted.two_weak_learner",
+    "TwoWeakLearnerRegressor": "usboost.models.boosted.two_weak_learner_regressor",
     "UsboostError": "usboost.errors",
     "Views": "usboost.data.views",
     "load": "usboost.models.persistence",

@@ -28,9 +28,9 @@ class Break:
     tests: tuple[str, ...]
 
 
-BASE, BNN = "usboost/models/estimator.py", "usboost/models/boosted_network.py"
+BASE, BNN = "usboost/models/estimator.py", "usboost/models/boosted/boosted_network.py"
 LIGHTGBM = "usboost/models/baselines/trees.py"
-FIT, COMPARE = "usboost/multimodal/fit_built.py", "usboost/multimodal/compare.py"
+FIT, COMPARE = "usboost/multimodal/fit/table_fit.py", "usboost/multimodal/compare/compare.py"
 STUDY, ROWS = "benchmarks/study/results.py", "benchmarks/study/rows.py"
 STATISTICS, METRICS = "usboost/evaluation/statistics.py", "usboost/evaluation/metrics.py"
 LOOP, WORK, STEPS = "usboost/boosting/loop.py", "usboost/boosting/work.py", "usboost/boosting/steps.py"
@@ -94,7 +94,7 @@ REVIEWED = [
     ),
     Break(
         "3 the folds' test rows are their stopping rows",
-        "usboost/multimodal/splits.py",
+        "usboost/multimodal/fit/splits.py",
         "rest[train], rest[val], test)",
         "rest[train], test, test)",
         ("tests/multimodal/test_compare.py",),
@@ -115,7 +115,7 @@ REVIEWED = [
     ),
     Break(
         "5 test rows stop the pipeline's fits",
-        "tasks/training.py",
+        "tasks/fits/fit_cell.py",
         'validation=splits["val"])',
         'validation=splits["test"])',
         leaks("pipeline"),
@@ -151,14 +151,14 @@ REVIEWED = [
     ),
     Break(
         "6 medians of all rows",
-        "usboost/datasets/custom/own.py",
+        "usboost/datasets/user/user_table.py",
         "self.features.iloc[rows], views",
         "self.features, views",
         leaks("encoders"),
     ),
     Break(
         "6 a fold's encoder knows its test rows",
-        "tasks/cross_validation.py",
+        "tasks/fits/cross_validation.py",
         "TableEncoder.fit(fitted, names)",
         "TableEncoder.fit(frame, names)",
         leaks("pipeline"),
@@ -166,7 +166,7 @@ REVIEWED = [
     # 7 thresholds
     Break(
         "7 the threshold is chosen on the test split",
-        "tasks/scores.py",
+        "tasks/fits/scores.py",
         'y, probabilities = predicted["val"]',
         'y, probabilities = predicted["test"]',
         leaks("thresholds"),
@@ -285,14 +285,14 @@ SPLITS = [
     ),
     Break(
         "out-of-fold features come from all rows",
-        "usboost/models/gbm.py",
+        "usboost/models/networks/gbm.py",
         ".fit(table[seen], y[seen], own)",
         ".fit(table, y, weights)",
         ("tests/models/test_gbm.py",),
     ),
     Break(
         "every repeat of `compare` has the same folds",
-        "usboost/multimodal/splits.py",
+        "usboost/multimodal/fit/splits.py",
         "_parts(rows, folds, stream(seed, repeat) % 2**32)",
         "_parts(rows, folds, stream(seed, 0) % 2**32)",
         ("tests/multimodal/test_compare.py",),

@@ -38,18 +38,18 @@ from safetensors.numpy import save as save_arrays
 from benchmarks.robustness import valid_inputs
 from benchmarks.robustness.mutations import WILD_TEXT, changed, damaged, edited
 from tasks import settings
-from tasks.features import read_features, write_features
+from tasks.fits.features import read_features, write_features
 from usboost.datasets.census import prepare as census
 from usboost.datasets.covertype import raw as covertype
-from usboost.datasets.custom import prepare as custom
-from usboost.datasets.custom.read_prepared import read_prepared
-from usboost.datasets.custom.table import read_columns
-from usboost.datasets.custom.table_spec import TableSpec
 from usboost.datasets.files.image_sources import load as load_picture
 from usboost.datasets.files.sources import sha256
 from usboost.datasets.imagenet import prepare as imagenet
 from usboost.datasets.prepared import store
 from usboost.datasets.sequences import read as sequences
+from usboost.datasets.user import prepare as custom
+from usboost.datasets.user.read_prepared import read_prepared
+from usboost.datasets.user.table import read_columns
+from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.models import persistence
 

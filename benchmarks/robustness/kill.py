@@ -28,9 +28,9 @@ from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
+from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.models.networks.two_branch import TwoBranchNetworkClassifier
 from usboost.models.persistence import save
-from usboost.models.two_branch import TwoBranchNetworkClassifier
-from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
 
 KILLS_A_FIT = 5
 

@@ -30,12 +30,12 @@ from usboost.datasets.prepared.image_encoding import encode_files
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models.baselines.estimators import LightGBMBaseline
-from usboost.models.bfv_network import BoostedFeatureNetworkClassifier
-from usboost.models.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
-from usboost.models.earlyboost import EarlyBoostClassifier
-from usboost.models.gbm import BoostedFeatures
-from usboost.models.two_branch import TwoBranchNetworkClassifier
-from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.models.boosted.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
+from usboost.models.boosted.earlyboost import EarlyBoostClassifier
+from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.models.networks.bfv_network import BoostedFeatureNetworkClassifier
+from usboost.models.networks.gbm import BoostedFeatures
+from usboost.models.networks.two_branch import TwoBranchNetworkClassifier
 
 ROWS = 40
 

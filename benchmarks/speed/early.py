@@ -25,9 +25,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from usboost.datasets.sequences.read import SequenceSplit, digits_rows, iris, pendigits, ts_split
-from usboost.models.boosted_network import BoostedNetworkClassifier
-from usboost.models.early_trigger import EarlyTrigger
-from usboost.models.earlyboost import EarlyBoostClassifier
+from usboost.models.boosted.boosted_network import BoostedNetworkClassifier
+from usboost.models.boosted.early_trigger import EarlyTrigger
+from usboost.models.boosted.earlyboost import EarlyBoostClassifier
 
 CONSOLE = Console(width=130)
 

@@ -16,8 +16,8 @@ from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.tree import DecisionTreeRegressor
 
 from benchmarks.speed.census import dense, ordinal, split
+from benchmarks.speed.images import embedding
 from benchmarks.speed.literal import LiteralBoosting, gp_search, leaf_values
-from benchmarks.speed.pictures import embedding
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.loop import StagewiseLoop, advance
 from usboost.boosting.rounds import Round, Stage
@@ -30,8 +30,8 @@ from usboost.learners.trees.engines import quiet_lightgbm
 from usboost.learners.trees.learner import TreeLearner
 from usboost.losses.base import Line
 from usboost.losses.codeword import CodewordExponential
-from usboost.models.gbm import BoostedFeatures
-from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.models.networks.gbm import BoostedFeatures
 
 Figures = dict[str, Any]
 

@@ -16,11 +16,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from usboost.datasets.custom.own import OwnTable
-from usboost.datasets.custom.table import read_table
-from usboost.datasets.custom.table_spec import TableSpec
-from usboost.multimodal.models import by_name
-from usboost.multimodal.tune import tune
+from usboost.datasets.user.table import read_table
+from usboost.datasets.user.table_spec import TableSpec
+from usboost.datasets.user.user_table import OwnTable
+from usboost.multimodal.fit.build import by_name
+from usboost.multimodal.tune.tune import tune
 from usboost.tuning.search import Plan
 
 ROWS, TRIALS, ROUNDS = 40_000, 12, 100

@@ -17,9 +17,9 @@ import pandas as pd
 
 from benchmarks.study import small
 from benchmarks.study.equals import FIXED, Case, built
-from usboost.datasets.custom.own import OwnTable
-from usboost.models.paths import with_settings
-from usboost.multimodal.tune import tune
+from usboost.datasets.user.user_table import OwnTable
+from usboost.models.catalogue.parameter_paths import with_settings
+from usboost.multimodal.tune.tune import tune
 from usboost.tuning.noise import error_of_difference
 from usboost.tuning.search import Plan
 

@@ -19,10 +19,10 @@ import pandas as pd
 from benchmarks.study.equals import SPLIT, Case, built, divided
 from benchmarks.study.members import summary
 from benchmarks.study.small import larger
-from usboost.datasets.custom.own import OwnTable
-from usboost.datasets.custom.table import read_table
-from usboost.datasets.custom.table_spec import TableSpec
-from usboost.models.paths import with_settings
+from usboost.datasets.user.table import read_table
+from usboost.datasets.user.table_spec import TableSpec
+from usboost.datasets.user.user_table import OwnTable
+from usboost.models.catalogue.parameter_paths import with_settings
 
 LEAVES, HIDDEN, RATE = "learners__S__max_leaves", "learners__U__hidden", "learners__U__learning_rate"
 SETTINGS: tuple[Mapping[str, Any], ...] = (

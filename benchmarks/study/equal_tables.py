@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from usboost.models import zoo
+from usboost.models.catalogue import catalogue
 
 KEPT = Path(__file__).parent / "equal"
 """The scores of whole tables on the page and of 3,000 rows, a file a case."""
@@ -46,11 +46,11 @@ WORDS = {1: "one", 2: "two", 3: "three", 4: "four", 5: "five"}
 
 
 def kind_of(name: str) -> str:
-    return zoo.find(name).kind if name in zoo.CATALOGUE else "package"
+    return catalogue.find(name).kind if name in catalogue.CATALOGUE else "package"
 
 
 def is_ours(name: str) -> bool:
-    return name in zoo.CATALOGUE and not zoo.find(name).external
+    return name in catalogue.CATALOGUE and not catalogue.find(name).external
 
 
 def kept(path: Path) -> list[dict[str, Any]]:

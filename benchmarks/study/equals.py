@@ -22,17 +22,17 @@ from benchmarks.study.equal_tables import DRAWS_NOTHING, kept, kind_of, losses_f
 from usboost.boosting.callbacks import TimeLimit
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.datasets.census import prepare as census
-from usboost.datasets.custom.own import OwnTable
-from usboost.datasets.custom.table import read_table
-from usboost.datasets.custom.table_spec import TableSpec
+from usboost.datasets.user.table import read_table
+from usboost.datasets.user.table_spec import TableSpec
+from usboost.datasets.user.user_table import OwnTable
 from usboost.evaluation.metrics import best_threshold, f1, row_losses
 from usboost.evaluation.task import TASKS
-from usboost.models.paths import with_settings
+from usboost.models.catalogue.parameter_paths import with_settings
+from usboost.models.class_weights import fit_weighted
 from usboost.models.refit import for_all_rows
-from usboost.models.weights import fit_weighted
-from usboost.multimodal.models import Pictures, by_name
-from usboost.multimodal.tune import parts_of, tune
-from usboost.multimodal.tuned import settings_of
+from usboost.multimodal.fit.build import Pictures, by_name
+from usboost.multimodal.tune.files import settings_of
+from usboost.multimodal.tune.tune import parts_of, tune
 from usboost.tuning.search import Plan
 
 SPLIT = "split"

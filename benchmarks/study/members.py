@@ -15,7 +15,7 @@ import pandas as pd
 from benchmarks.study import small
 from benchmarks.study.equals import Case, built
 from usboost.evaluation.metrics import row_losses
-from usboost.models.selection import blended
+from usboost.models.ensembles.selection import blended
 
 FIRST = 300  # other draws than those of `small` and `all_rows`
 ALONE, FEW, MANY = ("lgbm", "crossed"), 1, 3

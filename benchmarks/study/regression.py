@@ -20,11 +20,11 @@ from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.evaluation.metrics import mae, rmse
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models import builders
 from usboost.models.baselines.estimators import LightGBMBaselineRegressor
 from usboost.models.baselines.linear import RidgeBaseline
-from usboost.models.two_weak_learner_regressor import TwoWeakLearnerRegressor
-from usboost.multimodal.models import OneComputer
+from usboost.models.boosted.two_weak_learner_regressor import TwoWeakLearnerRegressor
+from usboost.models.catalogue import build as builders
+from usboost.multimodal.fit.build import OneComputer
 
 FOLDS, ROWS = 5, 1000
 MODELS = ("crossed", "linear_trees", "2wl_ridge", "2wl_newton", "baseline", "bfv_dnn", "lgbm", "ridge")

@@ -25,11 +25,12 @@ from benchmarks.study import rows as results_rows
 from benchmarks.study.plan import EMBEDDING_SEED, HEADLINES, PAIRS, PLAN, TITLES, VARIANTS, cells
 from benchmarks.study.rows import interval
 from flows.local import runtime, workspace
-from tasks import models, settings
+from tasks import settings
+from tasks.fits import models
 from usboost.datasets.prepared import store
-from usboost.learners.networks.pretrained import save_backbone
-from usboost.models import zoo
-from usboost.reporting import paper
+from usboost.learners.networks.images.pretrained import save_backbone
+from usboost.models.catalogue import catalogue
+from usboost.reporting.papers import published as paper
 from usboost.reporting.results import dataset_name
 
 PAGE = Path("docs/results.md")
@@ -87,7 +88,7 @@ def embedding_weights(place: Path, dataset: str, out: Path) -> None:
     """Train a baseline on the training split, with a seed of its own, and keep its small CNN."""
     chosen = settings.load(place / "params.yaml")
     splits = [store.read(place / "data/prepared" / dataset, split) for split in ("train", "val")]
-    baseline = models.build(zoo.BASELINE, dataset, chosen, EMBEDDING_SEED)
+    baseline = models.build(catalogue.BASELINE, dataset, chosen, EMBEDDING_SEED)
     baseline.fit(*splits[0], validation=splits[1])
     save_backbone(baseline.network_.weights, out)
 
@@ -112,7 +113,7 @@ def read(folder: Path) -> pd.DataFrame:
             kept |= {"dataset": cell.dataset, "experiment": cell.experiment}
             kept |= {"mlflow_run": record["made"]["mlflow_run"]}
             yield {**kept, "model": cell.model + cell.suffix, **record["scores"]["test"]}
-            if cell.model not in VARIANTS and (part := zoo.find(cell.model).part) and record.get("gbm"):
+            if cell.model not in VARIANTS and (part := catalogue.find(cell.model).part) and record.get("gbm"):
                 yield {**kept, "model": part[0], **record["gbm"]["test"]}
 
     return pd.DataFrame(rows())
@@ -121,19 +122,19 @@ def read(folder: Path) -> pd.DataFrame:
 def named(model: str) -> str:
     """The model's name in a table."""
     plain, _, more = model.partition("@")
-    title = TITLES.get(plain) or zoo.title(plain)
+    title = TITLES.get(plain) or catalogue.title(plain)
     return f"{title} (embeddings)" if more else title
 
 
 def is_part(model: str) -> bool:
     """Whether a row of the tables is a part of a model, scored beside it."""
-    return zoo.whole(model) is not None
+    return catalogue.whole(model) is not None
 
 
 def ordered(models: Sequence[str]) -> list[str]:
     """The table's order, what stands on embeddings last."""
-    plain = zoo.ordered([model for model in models if "@" not in model])
-    other = zoo.ordered([model.partition("@")[0] for model in models if "@" in model])
+    plain = catalogue.ordered([model for model in models if "@" not in model])
+    other = catalogue.ordered([model.partition("@")[0] for model in models if "@" in model])
     return [*plain, *(f"{model}@embedded" for model in other)]
 
 
@@ -161,13 +162,13 @@ def scores(frame: pd.DataFrame, dataset: str) -> str:
     own = frame[frame["dataset"] == dataset]
     heads = ["model", "seeds", *METRICS.values(), "% of F1 over baseline", "paper's", "best round", "fit, s"]
     lines = ["| " + " | ".join(row) + " |" for row in (heads, ["---"] * len(heads))]
-    base = own[own["model"] == zoo.BASELINE].set_index("seed")["f1"]
+    base = own[own["model"] == catalogue.BASELINE].set_index("seed")["f1"]
     for model in ordered(list(own["model"].unique())):
         cell = own[own["model"] == model]
-        gain = 100 * paired(own, model, zoo.BASELINE, "f1") / base
+        gain = 100 * paired(own, model, catalogue.BASELINE, "f1") / base
         published = paper.improvement(dataset, model)
         row = [named(model), str(len(cell)), *(printed(cell[metric]) for metric in METRICS)]
-        row += ["0" if model == zoo.BASELINE else printed(gain, 2, sign=True)]
+        row += ["0" if model == catalogue.BASELINE else printed(gain, 2, sign=True)]
         row += ["–" if published is None else f"{published:+.2f}"]
         alone = is_part(model)  # it has no rounds and seconds of its own
         row += ["–" if alone else f"{cell['best_round'].mean():.0f}"]
@@ -239,7 +240,7 @@ def figure(frame: pd.DataFrame, path: Path, datasets: Sequence[str], score: str)
             for height, model in enumerate(order):
                 values = own[own["model"] == model][metric]
                 plain = model.partition("@")[0]
-                external = plain not in VARIANTS and zoo.find(plain).external
+                external = plain not in VARIANTS and catalogue.find(plain).external
                 style = {"color": EXTERNAL if external else OURS}
                 near, far = values[values <= edge], values[values > edge]
                 ax.plot(near, np.full(len(near), height), "o", alpha=0.45, markersize=5, **style)

@@ -20,12 +20,12 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 
 from usboost.datasets.census import prepare as census
 from usboost.datasets.covertype import raw as covertype
-from usboost.datasets.custom.own import OwnTable
-from usboost.datasets.custom.table import read_table
-from usboost.datasets.custom.table_spec import TableSpec
-from usboost.multimodal import results
-from usboost.multimodal.compare import compare
-from usboost.multimodal.models import Pictures, build
+from usboost.datasets.user.table import read_table
+from usboost.datasets.user.table_spec import TableSpec
+from usboost.datasets.user.user_table import OwnTable
+from usboost.multimodal.compare import results
+from usboost.multimodal.compare.compare import compare
+from usboost.multimodal.fit.build import Pictures, build
 
 TABLES = {"breast_cancer": load_breast_cancer, "wine": load_wine, "diabetes": load_diabetes}
 DATA = Path(__file__).parents[3] / "shared/data"

@@ -26,12 +26,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from usboost.datasets.custom.source import FrameRows
-from usboost.datasets.custom.table import read_table
-from usboost.datasets.custom.table_spec import TableSpec
-from usboost.datasets.custom.texts import COMPONENTS, TextParts
-from usboost.multimodal.compare import compare, folds_of
-from usboost.multimodal.models import build
+from usboost.datasets.user.columns.texts import COMPONENTS, TextParts
+from usboost.datasets.user.reading.source import FrameRows
+from usboost.datasets.user.table import read_table
+from usboost.datasets.user.table_spec import TableSpec
+from usboost.multimodal.compare.compare import compare, folds_of
+from usboost.multimodal.fit.build import build
 
 PACKAGES = ("numpy", "scipy", "pandas", "sklearn", "torch", "pyarrow", "rich", "pydantic")
 MODELS = ("linear_trees", "logistic", "lgbm")

@@ -16,10 +16,10 @@ from sklearn.datasets import load_breast_cancer, load_wine
 
 from benchmarks.study.equal_tables import number
 from benchmarks.study.equals import SPLIT, Case
-from usboost.datasets.custom.source import FrameRows
-from usboost.datasets.custom.table import read_table
-from usboost.datasets.custom.table_spec import TableSpec
-from usboost.multimodal.models import build
+from usboost.datasets.user.reading.source import FrameRows
+from usboost.datasets.user.table import read_table
+from usboost.datasets.user.table_spec import TableSpec
+from usboost.multimodal.fit.build import build
 
 UNSEEN = 500
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -19,9 +19,10 @@ from typing import Annotated, Any, Literal
 import typer
 import yaml as plain_yaml
 
-from flows.local import own_table, runtime
+from flows.local import runtime
+from flows.local import user_table as own_table
 from tasks import settings as params
-from usboost.datasets.custom.table_spec import TableSpec
+from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.files import write_atomically
 
@@ -271,7 +272,7 @@ def make_command(
 @app.command()
 def where() -> None:
     """Say which model is best on each dataset, where this workspace's report is, and how to open the UIs."""
-    from tasks import leaders  # here, because pandas takes a second to import
+    from tasks.pages import leaders  # here, because pandas takes a second to import
 
     def work() -> None:
         for line in leaders.lines(params.load()):

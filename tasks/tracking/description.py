@@ -20,7 +20,7 @@ from mlflow.utils.mlflow_tags import (
     MLFLOW_SOURCE_TYPE,
 )
 
-from tasks import addresses
+from tasks.pages import addresses
 from tasks.retry import away, retry
 
 CONTEXTS = {"train": "train", "val": "validation", "test": "test"}

@@ -18,7 +18,7 @@ from mlflow.types import ColSpec, Schema
 from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
 
 from tasks.retry import retry
-from usboost.multimodal.card import Card
+from usboost.multimodal.fit.card import Card
 
 _LOGGING = threading.Lock()  # MLflow keeps a model that is logged as code in a global
 
@@ -34,7 +34,7 @@ def log_model(
 
     Parameters
     ----------
-    bundle : folder, see `usboost.multimodal.bundle`.
+    bundle : folder, see `usboost.multimodal.fit.bundle`.
     card : of the bundle.
     example : rows that the model takes, if there are any.
     name, tags : of the model in MLflow; a description is added to the tags.

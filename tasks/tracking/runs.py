@@ -15,7 +15,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
 
-from tasks import page
+from tasks.pages import flow_page as page
 from tasks.retry import away, retry
 from tasks.tracking import description, names, views
 from usboost.errors import UsboostError

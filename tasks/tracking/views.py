@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from mlflow.tracking import MlflowClient
 from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
 
-from tasks.addresses import TRAINING_VIEW
+from tasks.pages.addresses import TRAINING_VIEW
 
 VIEW = "usboost"
 """The view of an experiment's runs that ours link to."""

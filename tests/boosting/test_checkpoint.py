@@ -21,16 +21,16 @@ from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.steps import Bayes
 from usboost.data.images import Images
 from usboost.errors import UsboostError
-from usboost.learners.networks.backbones import Backbone
+from usboost.learners.networks.images.backbones import Backbone
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models import persistence
-from usboost.models.bfv_network import BoostedFeatureNetworkClassifier
-from usboost.models.boosted_network import BoostedNetworkClassifier
-from usboost.models.earlyboost import EarlyBoostClassifier
-from usboost.models.paths import with_settings
-from usboost.models.two_branch import TwoBranchNetworkClassifier
-from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.models.boosted.boosted_network import BoostedNetworkClassifier
+from usboost.models.boosted.earlyboost import EarlyBoostClassifier
+from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.models.catalogue.parameter_paths import with_settings
+from usboost.models.networks.bfv_network import BoostedFeatureNetworkClassifier
+from usboost.models.networks.two_branch import TwoBranchNetworkClassifier
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -11,12 +11,12 @@ import pytest
 
 from usboost.boosting.callbacks import ShowRounds
 from usboost.boosting.code import PACKAGE, closure, code_digest, digest, modules_of
-from usboost.learners.networks.backbones import Backbone
+from usboost.learners.networks.images.backbones import Backbone
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.bfv_network import BoostedFeatureNetworkClassifier
-from usboost.models.gbm import BoostedFeatures
-from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.models.networks.bfv_network import BoostedFeatureNetworkClassifier
+from usboost.models.networks.gbm import BoostedFeatures
 
 MODEL = TwoWeakLearnerClassifier({"U": NetworkLearner(), "S": TreeLearner()})
 
@@ -111,11 +111,11 @@ def test_parts_inside_parts_are_found():
     model = TwoWeakLearnerClassifier({"U": pictured}, callbacks=[ShowRounds("")], checkpoint=Path("kept"))
     learners = "usboost.learners.networks"
     assert {name for name in modules_of(model) if name.startswith("usboost")} == {
-        "usboost.models.two_weak_learner",
+        "usboost.models.boosted.two_weak_learner",
         f"{learners}.learner",
         f"{learners}.backbones",
     }
-    assert "usboost.models.gbm" in modules_of(BoostedFeatureNetworkClassifier(BoostedFeatures()))
+    assert "usboost.models.networks.gbm" in modules_of(BoostedFeatureNetworkClassifier(BoostedFeatures()))
     assert modules_of({"a": [closure], "b": NetworkLearner}) >= {
         "usboost.boosting.code",
         f"{learners}.learner",
@@ -142,16 +142,16 @@ def test_a_persons_own_module_counts_with_what_it_imports_of_their_own(tmp_path,
 @pytest.mark.parametrize(
     ("file", "void"),
     [
-        ("learners/trees/forest.py", True),
-        ("learners/networks/training.py", True),
+        ("learners/trees/walk_many.py", True),
+        ("learners/networks/training/train.py", True),
         ("boosting/steps.py", True),
         ("losses/codeword.py", True),
         ("data/views.py", True),
         ("errors.py", True),
-        ("models/two_weak_learner.py", True),
+        ("models/boosted/two_weak_learner.py", True),
         ("cli/app.py", False),
         ("reporting/html.py", False),
-        ("multimodal/fit.py", False),
+        ("multimodal/fit/fit.py", False),
         ("models/persistence.py", False),
         ("models/baselines/estimators.py", False),
         ("models/baselines/packages.py", False),
@@ -172,14 +172,14 @@ FITS = {
     "two weak learners": """
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
 learners = {"U": NetworkLearner(hidden=(4,), device="cpu"), "S": TreeLearner()}
 model = TwoWeakLearnerClassifier(learners, target="newton", loss="cross_entropy", n_rounds=2)
 """,
     "boosted features": """
-from usboost.models.bfv_network import BoostedFeatureNetworkClassifier
-from usboost.models.gbm import BoostedFeatures
-from usboost.models.two_branch import TwoBranchNetworkClassifier
+from usboost.models.networks.bfv_network import BoostedFeatureNetworkClassifier
+from usboost.models.networks.gbm import BoostedFeatures
+from usboost.models.networks.two_branch import TwoBranchNetworkClassifier
 network = TwoBranchNetworkClassifier(dnn1=(4,), dnn2=(4,), dnn3=(4,), n_epochs=2, device="cpu")
 model = BoostedFeatureNetworkClassifier(BoostedFeatures(n_trees=3), network)
 """,

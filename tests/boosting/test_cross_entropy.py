@@ -15,7 +15,7 @@ from usboost.errors import UsboostError
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models import persistence
-from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
 
 
 def model(**changes) -> TwoWeakLearnerClassifier:

@@ -13,14 +13,14 @@ from tests.conftest import make_views
 from usboost.boosting.steps import Bayes
 from usboost.data.table import Table
 from usboost.learners.base import Target
-from usboost.learners.networks.initial_weights import initialise
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.networks.modules import table_network
+from usboost.learners.networks.training.initial_weights import initialise
 from usboost.learners.trees.learner import TreeLearner
 from usboost.losses.base import simplex_codewords
 from usboost.losses.codeword import CodewordExponential
-from usboost.models.gbm import BoostedFeatures
-from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.models.networks.gbm import BoostedFeatures
 
 
 def fixed(steps):

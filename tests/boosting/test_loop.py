@@ -18,12 +18,12 @@ from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.learners.base import Target
-from usboost.learners.networks.backbones import Backbone, embedded
+from usboost.learners.networks.images.backbones import Backbone, embedded
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
 from usboost.losses.codeword import CodewordExponential
+from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.models.persistence import load, save
-from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
 
 
 def two_views(n_classes, n=400, seed=0):

@@ -20,15 +20,15 @@ from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.learners.base import Learner, Target
-from usboost.learners.networks.backbones import Backbone
+from usboost.learners.networks.images.backbones import Backbone
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.present import PresentRows, predict, prepare, trainer, weighted_sum
 from usboost.learners.ridge import RidgeLearner
 from usboost.learners.trees.learner import TreeLearner
 from usboost.losses.codeword import CodewordExponential
-from usboost.models.inspection import view_contributions, view_importance
+from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.models.inspection.inspect import view_contributions, view_importance
 from usboost.models.persistence import load, save
-from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
 
 LEARNERS: dict[str, Learner] = {
     "ridge": RidgeLearner(),

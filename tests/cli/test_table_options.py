@@ -14,7 +14,7 @@ from tasks.settings import as_key
 from usboost.cli.app import app
 from usboost.cli.console import as_flag
 from usboost.cli.table_options import typed
-from usboost.datasets.custom.table_spec import TableSpec
+from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError, as_parameter, option, options_written
 
 LIBRARY = Path(__file__).parents[2] / "usboost"

@@ -11,8 +11,9 @@ import pandas as pd
 import pytest
 import yaml
 
-from tasks import models, settings
-from tasks.cells import devices, grid
+from tasks import settings
+from tasks.fits import models
+from tasks.fits.cells import devices, grid
 from tasks.machine import thread_share
 from tests.flows.conftest import ROOT
 from tests.flows.test_pipeline import runs

@@ -11,17 +11,17 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from tasks import inspection
+from tasks.pages import inspection
 from tests.small_models import boosting, on_features
 from usboost.data.table import Table
-from usboost.datasets.custom import demo as custom_demo
-from usboost.datasets.custom import prepare as custom
-from usboost.datasets.custom.read_prepared import ROW, read_prepared
-from usboost.datasets.custom.table_spec import TableSpec
 from usboost.datasets.prepared import store
+from usboost.datasets.user import demo as custom_demo
+from usboost.datasets.user import prepare as custom
+from usboost.datasets.user.read_prepared import ROW, read_prepared
+from usboost.datasets.user.table_spec import TableSpec
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.bfv_network import BFV
-from usboost.reporting.inspection import read
+from usboost.models.networks.bfv_network import BFV
+from usboost.reporting.inspection.page import read
 
 pytestmark = pytest.mark.slow
 

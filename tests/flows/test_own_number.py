@@ -11,14 +11,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from flows.local import own_table, workspace
+from flows.local import user_table as own_table
+from flows.local import workspace
 from tests.flows.conftest import Workspace
 from tests.warm import Warm
-from usboost.datasets.custom.demo import IMAGE, LABEL, SPLIT, write_demo
-from usboost.datasets.custom.table_spec import TableSpec
-from usboost.models import zoo
-from usboost.multimodal.bundle import load
-from usboost.multimodal.report import write_report
+from usboost.datasets.user.demo import IMAGE, LABEL, SPLIT, write_demo
+from usboost.datasets.user.table_spec import TableSpec
+from usboost.models.catalogue import catalogue
+from usboost.multimodal.fit.bundle import load
+from usboost.multimodal.report.report import write_report
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
@@ -65,7 +66,9 @@ def made(warm_flows: Warm, tmp_path_factory: pytest.TempPathFactory) -> Workspac
     changes = own_table.changes(
         place / "parts/table.csv", TableSpec("price", image=[IMAGE], split=SPLIT, drop=["line"])
     )
-    assert set(changes["run.models"]) == set(zoo.compared(one_table=False, task="regression")) >= set(RUN)
+    assert (
+        set(changes["run.models"]) == set(catalogue.compared(one_table=False, task="regression")) >= set(RUN)
+    )
     changes |= {"run.models": RUN}
     changes |= {"custom.text": ["note"], "profiles.own.data.custom": {"image_size": 24}}
     workspace.make(place / "run", profile="own", rounds=6, changes=changes)

@@ -13,7 +13,7 @@ import pytest
 
 from flows.local import runtime
 from tests.flows.own_table import asked, block, served
-from usboost.models import zoo
+from usboost.models.catalogue import catalogue
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
@@ -44,11 +44,11 @@ def test_from_the_tutorials_table_to_an_answer_with_gaps(
     assert not (workspace / "reports/paper.html").exists()
     results = pd.read_csv(workspace / "reports/results.csv")
     assert set(results["dataset"]) == {"custom"}
-    assert set(results["model"]) == set(zoo.compared(one_table=False))
+    assert set(results["model"]) == set(catalogue.compared(one_table=False))
     (best,) = re.findall(r"<li>Selected \(validation [^<]*<b>([^<]+)</b>", page)
     promoted = run(block("serving.md", "sh", "flows.promote"), workspace)
     (model,) = re.findall(r"custom (\w+) seed 0: f1", promoted)
-    assert zoo.title(model) == best
+    assert catalogue.title(model) == best
     port = runtime.free_port()
     with served(workspace, environment, port):
         answer = asked(next((tmp_path / "parts/pictures").glob("*.png")), port)

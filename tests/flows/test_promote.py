@@ -10,11 +10,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from flows.local import own_table, runtime
+from flows.local import runtime
+from flows.local import user_table as own_table
 from tests.flows.conftest import Workspace
 from tests.flows.own_table import asked, served
-from usboost.datasets.custom.demo import IMAGE, LABEL, SPLIT, write_demo
-from usboost.datasets.custom.table_spec import TableSpec
+from usboost.datasets.user.demo import IMAGE, LABEL, SPLIT, write_demo
+from usboost.datasets.user.table_spec import TableSpec
 from usboost.evaluation import selection
 from usboost.reporting.html import write_report
 from usboost.reporting.results import chosen, collect, read_cell

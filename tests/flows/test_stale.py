@@ -65,7 +65,7 @@ def test_dvc_starts_the_stages_whose_folders_of_code_have_changed(code, tmp_path
     bytecode.write_text("compiled")
     edit(code / "flows/fit.py")
     assert stale(workspace) == set()
-    comment(code / "usboost/learners/trees/forest.py")
+    comment(code / "usboost/learners/trees/walk_many.py")
     assert stale(workspace) == {"fit@ci_a", "fit@iris"}
     edit(code / "usboost/datasets/census/prepare.py")
     edit(code / "usboost/reporting/html.py")
@@ -77,7 +77,7 @@ import json, sys
 from tasks import settings
 from tasks.data import fingerprint
 from tasks.folders import raw_folder
-from tasks.identity import plan
+from tasks.fits.identity import plan
 chosen = settings.load()
 found = {name: plan("ci_a", name, 0, chosen).fingerprint for name in sys.argv[1:]}
 json.dump({**found, "data": fingerprint("ci_a", chosen, raw_folder("ci_a"))}, sys.stdout)
@@ -110,13 +110,19 @@ def test_a_fit_is_stale_by_the_code_that_it_runs_and_not_by_comments(code, tmp_p
         return {name for name in before if before[name] != known[name]}
 
     assert len(set(known.values())) == len(MODELS) + 1
-    for file in ("usboost/losses/codeword.py", "usboost/learners/trees/forest.py", "tasks/scores.py"):
+    for file in ("usboost/losses/codeword.py", "usboost/learners/trees/walk_many.py", "tasks/fits/scores.py"):
         comment(code / file)
     assert changed() == set()
     # how fits are run, shown and logged, and the command line, change no number
-    shown = ["flows/fit.py", "tasks/cells.py", "tasks/results.py", "tasks/page.py", "tasks/settings.py"]
+    shown = [
+        "flows/fit.py",
+        "tasks/fits/cells.py",
+        "tasks/fits/results.py",
+        "tasks/pages/flow_page.py",
+        "tasks/settings.py",
+    ]
     shown += [
-        "tasks/training.py",
+        "tasks/fits/fit_cell.py",
         "tasks/tracking/runs.py",
         "usboost/cli/app.py",
         "usboost/reporting/html.py",
@@ -124,8 +130,8 @@ def test_a_fit_is_stale_by_the_code_that_it_runs_and_not_by_comments(code, tmp_p
     assert changed(*shown) == set()
     edited = ("usboost/losses/codeword.py", "usboost/datasets/census/prepare.py")
     assert changed(*edited) == {"2wl", "1wl_u", "data"}
-    assert changed("usboost/learners/trees/forest.py") >= {"bfv_dnn", "2wl", "lgbm"}
-    assert changed("tasks/scores.py") == set(MODELS)
+    assert changed("usboost/learners/trees/walk_many.py") >= {"bfv_dnn", "2wl", "lgbm"}
+    assert changed("tasks/fits/scores.py") == set(MODELS)
 
 
 FIT = """
@@ -135,7 +141,7 @@ from usboost.boosting.callbacks import Callback
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
 
 class Tells(Callback):
     def on_resume(self, rounds):
@@ -157,7 +163,7 @@ def test_a_checkpoint_outlives_an_edit_of_the_command_line_but_not_of_its_learne
     assert fit().returncode == 0
     edit(code / "usboost/cli/app.py")
     edit(code / "usboost/reporting/html.py")
-    learner = code / "usboost/learners/trees/forest.py"
+    learner = code / "usboost/learners/trees/walk_many.py"
     comment(learner)
     done = fit()
     assert (done.returncode, done.stdout) == (0, "resumed 3\n"), done.stderr

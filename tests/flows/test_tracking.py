@@ -10,7 +10,8 @@ import pytest
 from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
 
-from tasks import addresses, tracking
+from tasks import tracking
+from tasks.pages import addresses
 from tasks.tracking import names, views
 from tests.conftest import make_views
 from tests.flows.conftest import Workspace
@@ -20,8 +21,8 @@ from usboost.boosting.rounds import Round
 from usboost.data.views import Views
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.colours import own_colour
-from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.models.catalogue.colours import own_colour
 
 pytestmark = pytest.mark.slow
 

@@ -14,8 +14,8 @@ import pandas as pd
 
 from usboost.data.table import Table
 from usboost.data.views import Views
-from usboost.datasets.custom.table import OwnTable
-from usboost.datasets.custom.words import is_text
+from usboost.datasets.user.columns.words import is_text
+from usboost.datasets.user.table import OwnTable
 from usboost.models.baselines.estimators import LightGBMBaseline
 
 

@@ -14,11 +14,11 @@ from tests.multimodal.conftest import numbers
 from usboost.data.encoding import TableEncoder
 from usboost.datasets.census import demo as census_demo
 from usboost.datasets.census import prepare as census
-from usboost.datasets.custom import prepare as custom
-from usboost.datasets.custom.read_prepared import read_prepared
-from usboost.datasets.custom.table import read_table
-from usboost.datasets.custom.table_spec import TableSpec
 from usboost.datasets.prepared import store
+from usboost.datasets.user import prepare as custom
+from usboost.datasets.user.read_prepared import read_prepared
+from usboost.datasets.user.table import read_table
+from usboost.datasets.user.table_spec import TableSpec
 
 HELD = ("val", "test")
 

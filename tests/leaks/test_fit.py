@@ -10,11 +10,11 @@ import pytest
 
 from tests.leaks.probes import same_start, spoiled_table, training
 from tests.multimodal.conftest import numbers
-from usboost.datasets.custom.table import OwnTable, read_table
-from usboost.datasets.custom.table_spec import TableSpec
-from usboost.multimodal.fit import fit
-from usboost.multimodal.splits import hold_out
-from usboost.multimodal.table_rows import rows_of
+from usboost.datasets.user.table import OwnTable, read_table
+from usboost.datasets.user.table_spec import TableSpec
+from usboost.multimodal.fit.fit import fit
+from usboost.multimodal.fit.splits import hold_out
+from usboost.multimodal.fit.table_rows import rows_of
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,8 @@ from sklearn.model_selection import KFold, StratifiedKFold
 
 from benchmarks.study import results as study
 from tasks import settings as reading
-from tasks import training
-from tasks.identity import plan
+from tasks.fits import fit_cell as training
+from tasks.fits.identity import plan
 from tests.leaks.probes import training as rounds_of
 from tests.leaks.probes import watched
 from usboost.boosting.checkpoint import Checkpoint
@@ -28,7 +28,7 @@ from usboost.data.views import Views
 from usboost.datasets.covertype import shapes
 from usboost.datasets.prepared import image_store, store
 from usboost.evaluation import metrics
-from usboost.learners.networks.backbones import Backbone, embedded
+from usboost.learners.networks.images.backbones import Backbone, embedded
 
 ROOT = Path(__file__).parents[2]
 PARAMS = yaml.safe_load((ROOT / "params.yaml").read_text())

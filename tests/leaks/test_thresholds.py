@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from benchmarks.study import rows as study
-from tasks import scores
+from tasks.fits import scores
 from tests.small_models import lgbm
 from usboost.data.encoding import TableEncoder
 from usboost.data.views import Views

@@ -24,7 +24,7 @@ from usboost.learners.base import Target
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
 from usboost.losses.squared import Squared
-from usboost.models.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
+from usboost.models.boosted.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
 
 
 class LeastSquares:

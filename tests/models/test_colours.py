@@ -7,19 +7,19 @@ import itertools
 import numpy as np
 import pandas as pd
 
-from usboost.models import zoo
-from usboost.models.colours import own_colour
+from usboost.models.catalogue import catalogue
+from usboost.models.catalogue.colours import own_colour
 from usboost.reporting import figures
 
 
 def test_colours_are_told_apart() -> None:
-    colours = {name: own_colour(name) for name in zoo.CATALOGUE}
+    colours = {name: own_colour(name) for name in catalogue.CATALOGUE}
     parts = {
         name: np.array([int(colour[at : at + 2], 16) for at in (1, 3, 5)])
         for name, colour in colours.items()
         if colour
     }
-    assert set(parts) == set(zoo.CATALOGUE)
+    assert set(parts) == set(catalogue.CATALOGUE)
     near = [
         pair
         for pair in itertools.combinations(parts, 2)

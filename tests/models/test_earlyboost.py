@@ -19,7 +19,7 @@ from sklearn.tree import DecisionTreeClassifier
 from usboost.boosting.callbacks import Callback
 from usboost.datasets.sequences.read import digits_rows
 from usboost.errors import UsboostError
-from usboost.models.earlyboost import EarlyBoostClassifier
+from usboost.models.boosted.earlyboost import EarlyBoostClassifier
 
 
 def sequences(

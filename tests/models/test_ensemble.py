@@ -14,13 +14,12 @@ from sklearn.datasets import load_diabetes, load_wine
 
 from usboost.boosting.callbacks import Callback, TimeLimit
 from usboost.data.table import Table
-from usboost.datasets.custom.source import FrameRows
-from usboost.datasets.custom.table import read_table
-from usboost.datasets.custom.table_spec import TableSpec
+from usboost.datasets.user.reading.source import FrameRows
+from usboost.datasets.user.table import read_table
+from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import Unsuited, UsboostError
 from usboost.evaluation.metrics import row_losses
 from usboost.models import persistence
-from usboost.models.bags import Bag, in_time
 from usboost.models.baselines.estimators import (
     ForestBaseline,
     LightGBMBaseline,
@@ -29,11 +28,12 @@ from usboost.models.baselines.estimators import (
     PriorBaselineRegressor,
 )
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
-from usboost.models.ensemble import EnsembleClassifier, EnsembleRegressor
+from usboost.models.ensembles.ensemble import EnsembleClassifier, EnsembleRegressor
+from usboost.models.ensembles.fold_fits import Bag, in_time
+from usboost.models.ensembles.selection import better_than_noise, blended, greedy_weights, without_each
 from usboost.models.refit import for_all_rows
-from usboost.models.selection import better_than_noise, blended, greedy_weights, without_each
-from usboost.multimodal.all_rows import Refit
-from usboost.multimodal.table_rows import Part
+from usboost.multimodal.fit.refit import Refit
+from usboost.multimodal.fit.table_rows import Part
 
 
 def views(x: np.ndarray) -> dict[str, Table]:
@@ -288,10 +288,10 @@ class Left(Callback):
 def test_further_fits_to_all_rows_leave_time_to_write_the_model(monkeypatch):
     """A first one is made where there is time for it, a second one where some is left then."""
     x, y = noisy()
-    monkeypatch.setattr("usboost.models.ensemble_base.SPARE", 1e6)
+    monkeypatch.setattr("usboost.models.ensembles.base.SPARE", 1e6)
     model = EnsembleClassifier(several(), folds=2, repeats=2, callbacks=[Left(100.0)]).fit(views(x), y)
     assert {name: len(fits) for name, fits in model.whole_.items()} == {"lgbm": 1, "linear": 1}
-    monkeypatch.setattr("usboost.models.ensemble_base.SPARE", 0.0)
+    monkeypatch.setattr("usboost.models.ensembles.base.SPARE", 0.0)
     model = EnsembleClassifier(several(), folds=2, repeats=2, callbacks=[Left(100.0)]).fit(views(x), y)
     assert {name: len(fits) for name, fits in model.whole_.items()} == {"lgbm": 2, "linear": 1}
 

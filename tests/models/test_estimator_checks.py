@@ -15,14 +15,14 @@ from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models.baselines.estimators import LightGBMBaseline, LightGBMBaselineRegressor
 from usboost.models.baselines.linear import RidgeBaseline
-from usboost.models.bfv_network import BoostedFeatureNetworkClassifier
-from usboost.models.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
-from usboost.models.earlyboost import EarlyBoostClassifier
-from usboost.models.gbm import BoostedFeatures
+from usboost.models.boosted.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
+from usboost.models.boosted.earlyboost import EarlyBoostClassifier
+from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.models.boosted.two_weak_learner_regressor import TwoWeakLearnerRegressor
+from usboost.models.networks.bfv_network import BoostedFeatureNetworkClassifier
+from usboost.models.networks.gbm import BoostedFeatures
+from usboost.models.networks.two_branch import TwoBranchNetworkClassifier
 from usboost.models.split_columns import SplitColumns, SplitColumnsRegressor
-from usboost.models.two_branch import TwoBranchNetworkClassifier
-from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.models.two_weak_learner_regressor import TwoWeakLearnerRegressor
 
 pytestmark = pytest.mark.slow
 

@@ -29,12 +29,12 @@ from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models import persistence
-from usboost.models.bfv_network import BoostedFeatureNetworkClassifier
-from usboost.models.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
-from usboost.models.earlyboost import EarlyBoostClassifier
-from usboost.models.gbm import BoostedFeatures
+from usboost.models.boosted.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
+from usboost.models.boosted.earlyboost import EarlyBoostClassifier
+from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.models.networks.bfv_network import BoostedFeatureNetworkClassifier
+from usboost.models.networks.gbm import BoostedFeatures
 from usboost.models.split_columns import SplitColumns
-from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
 
 
 def networks(**changes: Any) -> BoostedNetworkClassifier:

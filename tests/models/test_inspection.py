@@ -16,8 +16,9 @@ from usboost.errors import UsboostError
 from usboost.evaluation.metrics import score, score_regression
 from usboost.evaluation.task import TASKS
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models import inspection
-from usboost.models.inspection import (
+from usboost.models.boosted.two_weak_learner_regressor import TwoWeakLearnerRegressor
+from usboost.models.inspection import inspect as inspection
+from usboost.models.inspection.inspect import (
     calibration,
     expected_calibration_error,
     informative_columns,
@@ -25,7 +26,6 @@ from usboost.models.inspection import (
     view_importance,
     worst_samples,
 )
-from usboost.models.two_weak_learner_regressor import TwoWeakLearnerRegressor
 
 
 def test_contributions_are_steps_times_output_sizes(two_views):

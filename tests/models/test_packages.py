@@ -12,7 +12,7 @@ from sklearn.datasets import load_diabetes, load_wine
 from usboost.cli.compare import OUTSIDE
 from usboost.data.table import Table
 from usboost.errors import Unsuited, UsboostError
-from usboost.models import builders, persistence
+from usboost.models import persistence
 from usboost.models.baselines.estimators import (
     PackageClassifier,
     PackageRegressor,
@@ -21,8 +21,9 @@ from usboost.models.baselines.estimators import (
 )
 from usboost.models.baselines.package import Package
 from usboost.models.baselines.packages import PACKAGES, check_outside, installed, named
-from usboost.models.builders import Parts
-from usboost.models.ensemble import EnsembleClassifier
+from usboost.models.catalogue import build as builders
+from usboost.models.catalogue.build import Parts
+from usboost.models.ensembles.ensemble import EnsembleClassifier
 
 STAND_IN = """
 import numpy as np
@@ -95,7 +96,7 @@ def test_its_file_is_its_training_rows(tabicl, tmp_path, monkeypatch):
 
 
 def test_a_member_of_the_best_where_it_is_installed(tabicl, monkeypatch):
-    monkeypatch.setattr("usboost.models.builders.installed", lambda: ["tabicl"])
+    monkeypatch.setattr("usboost.models.catalogue.build.installed", lambda: ["tabicl"])
     model = builders.build("best", Parts(), 4)
     assert model.members["tabicl"].package == "tabicl" and list(model.members)[-1] == "tabicl"
     assert "tabicl" not in builders.build("good", Parts(), 4).members

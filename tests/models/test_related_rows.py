@@ -22,12 +22,12 @@ from usboost.models.baselines.estimators import (
     ScikitBaseline,
 )
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
-from usboost.models.ensemble import EnsembleClassifier, EnsembleRegressor
-from usboost.models.gbm import BoostedFeatures
+from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.models.boosted.two_weak_learner_regressor import TwoWeakLearnerRegressor
+from usboost.models.ensembles.ensemble import EnsembleClassifier, EnsembleRegressor
+from usboost.models.networks.gbm import BoostedFeatures
 from usboost.models.prediction_intervals import PredictionIntervals
 from usboost.models.refit import for_all_rows
-from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.models.two_weak_learner_regressor import TwoWeakLearnerRegressor
 
 
 class _Noting:

@@ -26,16 +26,19 @@ from usboost.models.baselines.estimators import (
     PriorBaselineRegressor,
 )
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
-from usboost.models.bfv_network import BoostedFeatureNetworkClassifier, BoostedFeatureNetworkRegressor
-from usboost.models.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
-from usboost.models.earlyboost import EarlyBoostClassifier
-from usboost.models.gbm import BoostedFeatures
+from usboost.models.boosted.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
+from usboost.models.boosted.earlyboost import EarlyBoostClassifier
+from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.models.boosted.two_weak_learner_regressor import TwoWeakLearnerRegressor
+from usboost.models.class_weights import balanced, class_factors
+from usboost.models.networks.bfv_network import (
+    BoostedFeatureNetworkClassifier,
+    BoostedFeatureNetworkRegressor,
+)
+from usboost.models.networks.gbm import BoostedFeatures
+from usboost.models.networks.two_branch import TwoBranchNetworkClassifier, TwoBranchNetworkRegressor
 from usboost.models.prediction_intervals import PredictionIntervals
 from usboost.models.split_columns import SplitColumns, SplitColumnsRegressor
-from usboost.models.two_branch import TwoBranchNetworkClassifier, TwoBranchNetworkRegressor
-from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.models.two_weak_learner_regressor import TwoWeakLearnerRegressor
-from usboost.models.weights import balanced, class_factors
 
 RNG = np.random.default_rng(0)
 N, HELD = 120, 40

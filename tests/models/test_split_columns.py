@@ -19,9 +19,9 @@ from usboost.errors import UsboostError
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models.baselines.estimators import LightGBMBaseline
+from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.models.networks.two_branch import TwoBranchNetworkClassifier
 from usboost.models.split_columns import SplitColumns
-from usboost.models.two_branch import TwoBranchNetworkClassifier
-from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
 
 
 def boosting(**changes: Any) -> TwoWeakLearnerClassifier:

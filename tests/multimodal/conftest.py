@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from usboost.cli.app import app
-from usboost.datasets.custom.demo import write_demo
+from usboost.datasets.user.demo import write_demo
 
 ROLES = ("--label", "batch", "--image", "picture", "--size", "32", "--drop", "split")
 

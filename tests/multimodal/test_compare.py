@@ -11,14 +11,14 @@ import pytest
 from rich.console import Console
 
 from tests.multimodal.conftest import ROLES, numbers, run
-from usboost.datasets.custom.table import read_table
-from usboost.datasets.custom.table_spec import TableSpec
+from usboost.datasets.user.table import read_table
+from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.evaluation.statistics import corrected_t_test
-from usboost.models import zoo
 from usboost.models.base import ViewsClassifier
-from usboost.multimodal.compare import compare, folds_of
-from usboost.multimodal.results import cells, markdown, notes, rendered
+from usboost.models.catalogue import catalogue
+from usboost.multimodal.compare.compare import compare, folds_of
+from usboost.multimodal.compare.results import cells, markdown, notes, rendered
 
 
 class Noisy(ViewsClassifier):
@@ -215,7 +215,7 @@ def test_a_terminal_shows_everything(signs, width):
 
 
 def test_the_command(demo, tmp_path):
-    models = zoo.compared(one_table=False)
+    models = catalogue.compared(one_table=False)
     result = run("compare", demo, *ROLES, "--folds", 2, "--rounds", 2, "--out", tmp_path / "out", "--jobs", 2)
     assert result.exit_code == 0, result.output
     scores = pd.read_csv(tmp_path / "out" / "comparison.csv")
@@ -246,5 +246,5 @@ def test_without_pictures_and_with_labels_that_mean_nothing(tmp_path):
     result = run("compare", tmp_path / "table.parquet", "--label", "kind", "--rounds", 3, "--folds", 3)
     assert result.exit_code == 0, result.output
     lines = [line for line in result.stdout.splitlines() if re.search(r"\d ± \d", line)]
-    assert {line.split()[0] for line in lines} == {*zoo.compared(one_table=False)} - {"lgbm_s"}
+    assert {line.split()[0] for line in lines} == {*catalogue.compared(one_table=False)} - {"lgbm_s"}
     assert all("within noise" in line for line in lines[1:])

@@ -8,9 +8,9 @@ import pytest
 
 from tests.multimodal.conftest import run
 from usboost.errors import UsboostError
-from usboost.multimodal import bundle
-from usboost.multimodal.card import Card, Pictures
-from usboost.multimodal.drift import compare
+from usboost.multimodal.fit import bundle
+from usboost.multimodal.fit.card import Card, Pictures
+from usboost.multimodal.predict.drift import compare
 
 N = 300
 

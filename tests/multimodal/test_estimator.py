@@ -19,7 +19,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from usboost import MultimodalClassifier, MultimodalRegressor, UsboostError
 from usboost.errors import option
-from usboost.multimodal import bundle
+from usboost.multimodal.fit import bundle
 
 DRAWN = {
     "check_sample_weight_equivalence_on_dense_data": "the rows for early stopping are drawn one by one, "
@@ -187,8 +187,8 @@ def test_groups_and_times_divide_the_rows(tumours):
         seen.append((rows, train, held))
         return train, held
 
-    from usboost.multimodal import fit_built as module
-    from usboost.multimodal.splits import hold_out
+    from usboost.multimodal.fit import table_fit as module
+    from usboost.multimodal.fit.splits import hold_out
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "hold_out", watch)

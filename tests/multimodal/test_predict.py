@@ -11,14 +11,14 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.multimodal.conftest import ROLES, numbers, refused, run
-from usboost.datasets.custom.source import FrameRows
-from usboost.datasets.custom.table import read_table
-from usboost.datasets.custom.table_spec import TableSpec
 from usboost.datasets.files.sampling import stratified_parts
+from usboost.datasets.user.reading.source import FrameRows
+from usboost.datasets.user.table import read_table
+from usboost.datasets.user.table_spec import TableSpec
 from usboost.evaluation.calibration import tempered
-from usboost.models import zoo
-from usboost.multimodal import bundle
-from usboost.multimodal.fit import fit
+from usboost.models.catalogue import catalogue
+from usboost.multimodal.fit import bundle
+from usboost.multimodal.fit.fit import fit
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def test_values_never_seen_and_missing_ones(plain, tmp_path):
     assert np.isfinite(found.iloc[:, 1:]).all(axis=None)
 
 
-@pytest.mark.parametrize("name", zoo.OFFERED)
+@pytest.mark.parametrize("name", catalogue.OFFERED)
 def test_every_model_comes_back_as_it_was_saved(name, demo, tmp_path):
     """The saved folder's probabilities on the validation rows give the score that the card tells."""
     table = read_table(demo, TableSpec(label="batch", image="picture", drop=["split"], size=32))

@@ -9,8 +9,8 @@ import pytest
 from tests.multimodal.conftest import numbers, refused, run
 from usboost import MultimodalClassifier, UsboostError
 from usboost.boosting.callbacks import Callback, TimeLimit
-from usboost.models import zoo
-from usboost.multimodal import bundle
+from usboost.models.catalogue import catalogue
+from usboost.multimodal.fit import bundle
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_what_cannot_be_asked_for(table, tmp_path):
     assert both == "the model lgbm and the preset good are given; leave one of them out"
     assert "lgbm is one model already" in refused(*fit, "--model", "lgbm", "--fast-predict")
     with pytest.raises(UsboostError, match="unknown preset 'slow'; choose among fast, good, best"):
-        zoo.wanted(None, "slow")
+        catalogue.wanted(None, "slow")
 
 
 def test_the_estimator_knows_them_too(table):
@@ -66,18 +66,20 @@ def test_the_estimator_knows_them_too(table):
     x, y = frame.drop(columns="kind"), frame["kind"]
     model = MultimodalClassifier(preset="good", rounds=3, time_limit=0.0).fit(x, y)
     assert model.bundle_.card.model == "good" and model.bundle_.model.n_estimators_ == 1
-    assert MultimodalClassifier(rounds=3).fit(x, y).bundle_.card.model == zoo.FAST_ALONE
-    assert zoo.wanted(None, None, limited=True, pictures=False) == zoo.PRESETS["best"] == "best"
+    assert MultimodalClassifier(rounds=3).fit(x, y).bundle_.card.model == catalogue.FAST_ALONE
+    assert catalogue.wanted(None, None, limited=True, pictures=False) == catalogue.PRESETS["best"] == "best"
 
 
 def test_the_default_follows_the_table():
-    assert zoo.wanted(None, None) == zoo.wanted(None, "fast") == zoo.PRESETS["fast"]
+    assert catalogue.wanted(None, None) == catalogue.wanted(None, "fast") == catalogue.PRESETS["fast"]
     assert (
-        zoo.wanted(None, None, pictures=False) == zoo.wanted(None, "fast", pictures=False) == zoo.FAST_ALONE
+        catalogue.wanted(None, None, pictures=False)
+        == catalogue.wanted(None, "fast", pictures=False)
+        == catalogue.FAST_ALONE
     )
-    assert zoo.wanted(None, None, pictures=False, task="regression") == zoo.PRESETS["fast"]
-    assert zoo.wanted("lgbm", None, pictures=False) == "lgbm"
-    assert zoo.wanted(None, "good", pictures=False) == "good"
+    assert catalogue.wanted(None, None, pictures=False, task="regression") == catalogue.PRESETS["fast"]
+    assert catalogue.wanted("lgbm", None, pictures=False) == "lgbm"
+    assert catalogue.wanted(None, "good", pictures=False) == "good"
 
 
 class Ended(Callback):

@@ -10,19 +10,19 @@ from tests.models.test_related_rows import NotingClassifier, leaking, noted  # n
 from tests.multimodal.conftest import numbers, run
 from usboost import MultimodalClassifier, MultimodalRegressor, UsboostError
 from usboost.boosting.checkpoint import identity_of
-from usboost.datasets.custom.source import FrameRows
-from usboost.datasets.custom.table import read_table
-from usboost.datasets.custom.table_spec import TableSpec
+from usboost.datasets.user.reading.source import FrameRows
+from usboost.datasets.user.table import read_table
+from usboost.datasets.user.table_spec import TableSpec
 from usboost.evaluation.calibration import calibrated
-from usboost.models.ensemble import EnsembleClassifier
-from usboost.multimodal import bundle
-from usboost.multimodal.compare import compare
-from usboost.multimodal.fit import fit
-from usboost.multimodal.fit_built import calibration_folds
-from usboost.multimodal.kept import table_digest
-from usboost.multimodal.splits import hold_out
-from usboost.multimodal.table_rows import arrays_of, related_of, rows_of
-from usboost.multimodal.tune import tune
+from usboost.models.ensembles.ensemble import EnsembleClassifier
+from usboost.multimodal.compare.compare import compare
+from usboost.multimodal.compare.finished_fits import table_digest
+from usboost.multimodal.fit import bundle
+from usboost.multimodal.fit.fit import fit
+from usboost.multimodal.fit.splits import hold_out
+from usboost.multimodal.fit.table_fit import calibration_folds
+from usboost.multimodal.fit.table_rows import arrays_of, related_of, rows_of
+from usboost.multimodal.tune.tune import tune
 from usboost.tuning.search import Plan
 
 N = 120

@@ -14,14 +14,14 @@ import pytest
 from PIL import Image
 
 from tests.multimodal.conftest import ROLES, numbers, refused, run
-from usboost.datasets.custom.demo import write_demo
+from usboost.datasets.user.demo import write_demo
 from usboost.evaluation.intervals import intervals
 from usboost.evaluation.metrics import score
-from usboost.models.inspection import calibration, expected_calibration_error
-from usboost.multimodal import bundle
-from usboost.multimodal.page.importance import permutation
-from usboost.multimodal.page.worst import worst
-from usboost.multimodal.scored import score_table
+from usboost.models.inspection.inspect import calibration, expected_calibration_error
+from usboost.multimodal.fit import bundle
+from usboost.multimodal.predict.scored import score_table
+from usboost.multimodal.report.importance import permutation
+from usboost.multimodal.report.worst import worst
 
 
 class Page(HTMLParser):

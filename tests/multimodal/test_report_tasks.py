@@ -21,11 +21,11 @@ from tests.multimodal.conftest import numbers, refused, run
 from tests.multimodal.test_report import Page
 from usboost.evaluation.metrics import score, score_regression
 from usboost.evaluation.names import number
-from usboost.models.permutation import Together, predictor, shuffled
-from usboost.multimodal import bundle
-from usboost.multimodal.history import MOST, history_of
-from usboost.multimodal.page.importance import permutation
-from usboost.multimodal.scored import score_table
+from usboost.models.inspection.permutation import Together, predictor, shuffled
+from usboost.multimodal.fit import bundle
+from usboost.multimodal.fit.history import MOST, history_of
+from usboost.multimodal.predict.scored import score_table
+from usboost.multimodal.report.importance import permutation
 
 
 def signed(value: float) -> str:

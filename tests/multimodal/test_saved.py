@@ -12,24 +12,24 @@ import pytest
 from mlflow.models.utils import _enforce_schema
 
 from tasks import tracking
-from tasks.served_model import ServedModel
+from tasks.serving.served_model import ServedModel
 from tests.multimodal.conftest import numbers, run
 from usboost.datasets.census import demo as census_demo
 from usboost.datasets.census import prepare as census
-from usboost.datasets.custom import demo as custom_demo
-from usboost.datasets.custom import prepare as custom
-from usboost.datasets.custom.read_prepared import read_prepared
-from usboost.datasets.custom.rows import joined
-from usboost.datasets.custom.source import FrameRows, TableFile
-from usboost.datasets.custom.table_spec import TableSpec
 from usboost.datasets.prepared import store
+from usboost.datasets.user import demo as custom_demo
+from usboost.datasets.user import prepare as custom
+from usboost.datasets.user.read_prepared import read_prepared
+from usboost.datasets.user.reading.source import FrameRows, TableFile
+from usboost.datasets.user.rows import joined
+from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.models.base import ViewsClassifier
-from usboost.multimodal import bundle
-from usboost.multimodal.fit import fit
-from usboost.multimodal.models import build
-from usboost.multimodal.prepared import bundle_of, example_of, raw_rows
-from usboost.multimodal.scored import score_table
+from usboost.multimodal.fit import bundle
+from usboost.multimodal.fit.build import build
+from usboost.multimodal.fit.fit import fit
+from usboost.multimodal.fit.prepared import bundle_of, example_of, raw_rows
+from usboost.multimodal.predict.scored import score_table
 
 SAVED = Path(__file__).parent.parent / "models" / "saved"
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.multimodal.conftest import numbers, run
 from usboost.errors import UsboostError
-from usboost.multimodal.splits import Rows, _parts, folds_of, hold_out
+from usboost.multimodal.fit.splits import Rows, _parts, folds_of, hold_out
 
 
 @st.composite

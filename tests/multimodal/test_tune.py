@@ -17,17 +17,17 @@ import pandas as pd
 import pytest
 
 from tests.multimodal.conftest import numbers, refused, run
-from usboost.datasets.custom.own import OwnTable
-from usboost.datasets.custom.table import read_table
-from usboost.datasets.custom.table_spec import TableSpec
+from usboost.datasets.user.table import read_table
+from usboost.datasets.user.table_spec import TableSpec
+from usboost.datasets.user.user_table import OwnTable
 from usboost.errors import UsboostError
-from usboost.models.settings_file import read_settings
-from usboost.multimodal import tuned
-from usboost.multimodal.fit import fit
-from usboost.multimodal.models import by_name
-from usboost.multimodal.splits import hold_out
-from usboost.multimodal.table_rows import rows_of
-from usboost.multimodal.tune import FEW, FOLDS, Scored, default_folds, part_of, parts_of, tune
+from usboost.models.catalogue.settings_file import read_settings
+from usboost.multimodal.fit.build import by_name
+from usboost.multimodal.fit.fit import fit
+from usboost.multimodal.fit.splits import hold_out
+from usboost.multimodal.fit.table_rows import rows_of
+from usboost.multimodal.tune import files as tuned
+from usboost.multimodal.tune.tune import FEW, FOLDS, Scored, default_folds, part_of, parts_of, tune
 from usboost.tuning.run import Job, Task, run_trial
 from usboost.tuning.search import Found, Plan, Searched
 from usboost.tuning.space import space_of
@@ -94,10 +94,10 @@ def test_every_model_has_as_many_trials_and_nothing_is_left_behind(table: OwnTab
 SCRIPT = """
 import sys
 from pathlib import Path
-from usboost.datasets.custom.table import read_table
-from usboost.datasets.custom.table_spec import TableSpec
-from usboost.multimodal.models import by_name
-from usboost.multimodal.tune import Scored, part_of, parts_of, tune
+from usboost.datasets.user.table import read_table
+from usboost.datasets.user.table_spec import TableSpec
+from usboost.multimodal.fit.build import by_name
+from usboost.multimodal.tune.tune import Scored, part_of, parts_of, tune
 from usboost.tuning.search import Plan
 
 table = read_table(Path(sys.argv[1]), TableSpec("kind"))

@@ -15,14 +15,14 @@ import pytest
 from tests.multimodal.conftest import numbers, run
 from usboost.boosting.callbacks import Callback
 from usboost.data.table import Table
-from usboost.datasets.custom.table import read_table
-from usboost.datasets.custom.table_spec import TableSpec
-from usboost.models import builders
+from usboost.datasets.user.table import read_table
+from usboost.datasets.user.table_spec import TableSpec
 from usboost.models.baselines.estimators import ForestBaselineRegressor, LightGBMBaseline
 from usboost.models.baselines.linear import RidgeBaseline
-from usboost.models.ensemble import EnsembleClassifier, EnsembleRegressor
-from usboost.multimodal.fit import fit
-from usboost.multimodal.unfinished import unfinished
+from usboost.models.catalogue import build as builders
+from usboost.models.ensembles.ensemble import EnsembleClassifier, EnsembleRegressor
+from usboost.multimodal.fit.fit import fit
+from usboost.multimodal.fit.unfinished import unfinished
 
 FIT = ("fit", "t.csv", "--label", "kind", "--model", "2wl", "--rounds", "60")
 

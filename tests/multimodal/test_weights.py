@@ -12,20 +12,20 @@ from sklearn.base import clone
 from typer.testing import CliRunner
 
 from usboost.cli.app import app
-from usboost.datasets.custom.source import FrameRows
-from usboost.datasets.custom.table import read_table
-from usboost.datasets.custom.table_spec import TableSpec
+from usboost.datasets.user.reading.source import FrameRows
+from usboost.datasets.user.table import read_table
+from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.evaluation.intervals import margin_of
 from usboost.evaluation.metrics import accuracy, score
-from usboost.models.weights import balanced
-from usboost.multimodal.compare import compare
-from usboost.multimodal.compare import folds_of as folds
+from usboost.models.class_weights import balanced
+from usboost.multimodal.compare.compare import compare
+from usboost.multimodal.compare.compare import folds_of as folds
 from usboost.multimodal.estimator import MultimodalClassifier, MultimodalRegressor
-from usboost.multimodal.fit import fit
-from usboost.multimodal.models import build
-from usboost.multimodal.splits import hold_out
-from usboost.multimodal.table_rows import rows_of
+from usboost.multimodal.fit.build import build
+from usboost.multimodal.fit.fit import fit
+from usboost.multimodal.fit.splits import hold_out
+from usboost.multimodal.fit.table_rows import rows_of
 
 RNG = np.random.default_rng(0)
 N = 240

@@ -10,15 +10,16 @@ import pandas as pd
 import pytest
 
 from tests.multimodal.conftest import refused, run
-from usboost.datasets.custom import prepare as custom
-from usboost.datasets.custom.own import OwnTable
-from usboost.datasets.custom.read_prepared import read_prepared
-from usboost.datasets.custom.table import read_table
-from usboost.datasets.custom.table_spec import TableSpec
 from usboost.datasets.prepared import store
-from usboost.multimodal import bundle, drift
-from usboost.multimodal.fit import fit
-from usboost.multimodal.prepared import raw_rows
+from usboost.datasets.user import prepare as custom
+from usboost.datasets.user.read_prepared import read_prepared
+from usboost.datasets.user.table import read_table
+from usboost.datasets.user.table_spec import TableSpec
+from usboost.datasets.user.user_table import OwnTable
+from usboost.multimodal.fit import bundle
+from usboost.multimodal.fit.fit import fit
+from usboost.multimodal.fit.prepared import raw_rows
+from usboost.multimodal.predict import drift
 
 N = 60
 

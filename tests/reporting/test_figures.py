@@ -10,7 +10,7 @@ import pytest
 
 from tests.reporting import MODELS, write_results
 from usboost.errors import UsboostError
-from usboost.models import zoo
+from usboost.models.catalogue import catalogue
 from usboost.reporting import figures
 from usboost.reporting.results import read_trace
 
@@ -80,7 +80,7 @@ def test_one_step_is_enough_for_the_step_figure() -> None:
 
 
 def test_no_two_models_of_a_figure_have_the_same_colour() -> None:
-    models = [*zoo.CATALOGUE, *(f"mine_{k}" for k in range(12))]
+    models = [*catalogue.CATALOGUE, *(f"mine_{k}" for k in range(12))]
     figure = figures.performance({model: _trace(0, 3) for model in models}, "CT")
     colours = [line.get_color() for line in figure.axes[0].get_lines()[::2]]
     assert len(colours) == len(models) == len(set(colours))

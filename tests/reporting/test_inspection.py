@@ -15,11 +15,11 @@ from tests.small_models import boosting, lgbm
 from usboost.errors import UsboostError
 from usboost.evaluation.names import number
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.two_weak_learner_regressor import TwoWeakLearnerRegressor
-from usboost.reporting import inspection_figures as drawn
+from usboost.models.boosted.two_weak_learner_regressor import TwoWeakLearnerRegressor
 from usboost.reporting.html import write_report
-from usboost.reporting.inspected import Inspection
-from usboost.reporting.inspection import FILE, FOLDER, inspect, read, write
+from usboost.reporting.inspection import figures as drawn
+from usboost.reporting.inspection.inspected import Inspection
+from usboost.reporting.inspection.page import FILE, FOLDER, inspect, read, write
 
 HOSTILE = ["<script>alert(1)</script>", "$x^2$ & co"]
 # one pixel

@@ -27,21 +27,21 @@ from tasks import settings
 from usboost.data.images import EncodedImages
 from usboost.datasets.census import prepare as census
 from usboost.datasets.covertype import raw as covertype
-from usboost.datasets.custom import prepare as custom
-from usboost.datasets.custom import table as custom_table
-from usboost.datasets.custom.table_spec import TableSpec
 from usboost.datasets.files import image_sources, sources
 from usboost.datasets.files.sources import sha256
-from usboost.datasets.imagenet import picture_tree
+from usboost.datasets.imagenet import image_tree as picture_tree
 from usboost.datasets.imagenet import prepare as imagenet
-from usboost.datasets.imagenet.picture_tree import open_tree
+from usboost.datasets.imagenet.image_tree import open_tree
 from usboost.datasets.prepared import store
+from usboost.datasets.user import prepare as custom
+from usboost.datasets.user import table as custom_table
+from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
-from usboost.learners.networks.backbones import Backbone
+from usboost.learners.networks.images.backbones import Backbone
 from usboost.models.persistence import load, save
 from usboost.reporting import figures
 from usboost.reporting.html import write_report
-from usboost.reporting.samples import sample_pictures
+from usboost.reporting.inspection.samples import sample_pictures
 
 OUTSIDE = (
     *("../secret.png", "pictures/../../secret.png", "/etc/secret.png", "C:\\secret.png", "\\\\host\\x.png"),

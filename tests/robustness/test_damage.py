@@ -14,13 +14,13 @@ import pytest
 
 from benchmarks.robustness import valid_inputs
 from tasks.catalog import _raw
-from tasks.features import read_features, write_features
+from tasks.fits.features import read_features, write_features
 from tests.serving import serving
 from usboost.datasets.files.sources import RemoteFile, find_source
 from usboost.datasets.prepared import store
 from usboost.errors import UsboostError
 from usboost.files import replacing
-from usboost.learners.networks.pretrained import read_weights
+from usboost.learners.networks.images.pretrained import read_weights
 from usboost.models import persistence
 from usboost.reporting.html import write_report
 

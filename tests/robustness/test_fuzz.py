@@ -17,20 +17,21 @@ from safetensors.numpy import load_file, save_file
 
 from benchmarks.robustness import fuzz, mutations, valid_inputs
 from tasks import settings
-from tasks.features import read_features
+from tasks.fits.features import read_features
 from usboost.data.encoding import TableEncoder
 from usboost.data.table import Table
 from usboost.data.views import Views
-from usboost.datasets.custom.table import read_columns
-from usboost.datasets.custom.table_spec import TableSpec
 from usboost.datasets.files import image_sources
 from usboost.datasets.imagenet import prepare as imagenet
 from usboost.datasets.prepared import store
 from usboost.datasets.sequences import read as sequences
+from usboost.datasets.user.table import read_columns
+from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
-from usboost.learners.networks.training import pick_device
-from usboost.models import gbm_files, persistence
+from usboost.learners.networks.training.train import pick_device
+from usboost.models import persistence
 from usboost.models.baselines.estimators import LightGBMBaseline
+from usboost.models.networks import gbm_files
 
 
 @pytest.mark.parametrize(("inputs", "seed"), [(3_000, 0), pytest.param(20_000, 1, marks=pytest.mark.long)])

@@ -20,24 +20,25 @@ import torch
 
 from benchmarks.robustness import valid_inputs
 from tasks import settings as settings_file
-from tasks.features import read_features
-from tasks.served_model import ServedModel
+from tasks.fits.features import read_features
+from tasks.serving.served_model import ServedModel
 from usboost.data.images import Images
 from usboost.datasets.census import prepare as census
 from usboost.datasets.covertype import raw as covertype
-from usboost.datasets.custom import prepare as custom
-from usboost.datasets.custom.table import read_columns
-from usboost.datasets.custom.table_spec import TableSpec
 from usboost.datasets.files.sources import sha256
 from usboost.datasets.imagenet import prepare as imagenet
 from usboost.datasets.prepared import store
 from usboost.datasets.sequences import read as sequences
+from usboost.datasets.user import prepare as custom
+from usboost.datasets.user.table import read_columns
+from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
-from usboost.learners.networks.backbones import Backbone
-from usboost.learners.networks.embeddings import forget
-from usboost.learners.networks.pretrained import read_weights
-from usboost.models import gbm_files, persistence
-from usboost.multimodal.prepared import bundle_of
+from usboost.learners.networks.images.backbones import Backbone
+from usboost.learners.networks.images.embeddings import forget
+from usboost.learners.networks.images.pretrained import read_weights
+from usboost.models import persistence
+from usboost.models.networks import gbm_files
+from usboost.multimodal.fit.prepared import bundle_of
 from usboost.reporting.html import write_report
 from usboost.reporting.results import read_cell, read_trace
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from benchmarks.study.plan import TITLES, VARIANTS, cells
-from tasks import models, settings
-from usboost.models import zoo
+from tasks import settings
+from tasks.fits import models
+from usboost.models.catalogue import catalogue
 
 PAPER = settings.load(Path(__file__).parents[2] / "params.yaml").model_copy(
     update={
@@ -22,7 +23,7 @@ PAPER = settings.load(Path(__file__).parents[2] / "params.yaml").model_copy(
 def test_every_model_of_the_plan_can_be_built() -> None:
     for dataset, model in {(cell.dataset, cell.model) for cell in cells()}:
         assert models.build(model, dataset, PAPER, seed=0)
-    assert set(TITLES) == set(VARIANTS) and not set(VARIANTS) & set(zoo.CATALOGUE)
+    assert set(TITLES) == set(VARIANTS) and not set(VARIANTS) & set(catalogue.CATALOGUE)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from fastapi.testclient import TestClient
 from prefect.server.api.server import create_ui_app
 from prefect.settings import PREFECT_API_URL, PREFECT_UI_URL, temporary_settings
 
-from tasks import addresses
+from tasks.pages import addresses
 
 
 def test_the_root_of_prefects_pages_leads_to_those_that_are_linked() -> None:

@@ -14,8 +14,9 @@ import pytest
 from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
 
-from tasks import results, tracking
-from tasks.cells import ARTIFACT, Cell, finished, runs_of
+from tasks import tracking
+from tasks.fits import results
+from tasks.fits.cells import ARTIFACT, Cell, finished, runs_of
 from usboost.datasets.prepared import store
 
 CELL = Cell("ci_a", "2wl", 0, "fingerprint")

@@ -7,15 +7,16 @@ import pytest
 import yaml
 from sklearn.base import clone
 
-from tasks import models, settings
+from tasks import settings
+from tasks.fits import models
 from tasks.settings import Model
 from usboost.errors import UsboostError
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models import zoo
-from usboost.models.bfv_network import BoostedFeatureNetworkClassifier
-from usboost.models.entry import TASKS
-from usboost.models.two_branch import TwoBranchNetworkClassifier
-from usboost.multimodal import models as one_computer
+from usboost.models.catalogue import catalogue
+from usboost.models.catalogue.entry import TASKS
+from usboost.models.networks.bfv_network import BoostedFeatureNetworkClassifier
+from usboost.models.networks.two_branch import TwoBranchNetworkClassifier
+from usboost.multimodal.fit import build as one_computer
 
 PARAMS = Path(__file__).parents[2] / "params.yaml"
 LOADED = settings.load(PARAMS)
@@ -170,7 +171,7 @@ def test_the_paper_profile_has_the_papers_layers_for_a_persons_table():
 
 
 @pytest.mark.parametrize(
-    ("task", "name"), [(task, name) for task in TASKS for name in zoo.compared(False, task)]
+    ("task", "name"), [(task, name) for task in TASKS for name in catalogue.compared(False, task)]
 )
 def test_a_persons_table_gets_the_command_lines_models(task, name):
     """Full size, early stopping and all; only where embeddings are kept is another place."""

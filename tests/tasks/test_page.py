@@ -11,7 +11,7 @@ import pytest
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from flows.local.runtime import free_port
-from tasks import page
+from tasks.pages import flow_page as page
 from usboost.boosting.rounds import Round
 
 

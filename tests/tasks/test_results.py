@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 import yaml
 
-from tasks import results, settings
+from tasks import settings
+from tasks.fits import results
 from usboost.datasets.prepared import store
 
 ROOT = Path(__file__).parents[2]

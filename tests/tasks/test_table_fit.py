@@ -16,16 +16,17 @@ import yaml
 from mlflow.tracking import MlflowClient
 
 from tasks import settings as reading
-from tasks import tracking, training, tuning
+from tasks import tracking, tuning
 from tasks.catalog import DATASETS
-from tasks.identity import plan
+from tasks.fits import fit_cell as training
+from tasks.fits.identity import plan
 from tests.multimodal.conftest import run
 from usboost.boosting.checkpoint import Checkpoint
-from usboost.datasets.custom.demo import write_demo
-from usboost.datasets.custom.read_prepared import read_prepared
 from usboost.datasets.prepared import store
-from usboost.multimodal import bundle
+from usboost.datasets.user.demo import write_demo
+from usboost.datasets.user.read_prepared import read_prepared
 from usboost.multimodal.estimator import MultimodalClassifier, MultimodalRegressor
+from usboost.multimodal.fit import bundle
 
 PARAMS = Path(__file__).parents[2] / "params.yaml"
 WORDS = np.array(["worn", "polished", "bent", "greased", "new", "scratched", "drilled", "painted"])

@@ -15,15 +15,16 @@ from usboost.boosting.checkpoint import described
 from usboost.errors import UsboostError
 from usboost.learners.dimensions import Choice, Integer, Real, Space
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models import builders, zoo
-from usboost.models.paths import settable, with_settings
-from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.multimodal.models import OneComputer, Pictures
+from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.models.catalogue import build as builders
+from usboost.models.catalogue import catalogue
+from usboost.models.catalogue.parameter_paths import settable, with_settings
+from usboost.multimodal.fit.build import OneComputer, Pictures
 from usboost.tuning.propose import propose
 from usboost.tuning.space import own_values, space_of
 
 SIDES = {"pictures": (OneComputer(Pictures()), ("U",)), "a table": (OneComputer(None), ())}
-OFFERED = [(name, task) for task in zoo.OFFERED_FOR for name in zoo.OFFERED_FOR[task]]
+OFFERED = [(name, task) for task in catalogue.OFFERED_FOR for name in catalogue.OFFERED_FOR[task]]
 
 
 def declared(model: Any, path: str) -> Any:
@@ -57,7 +58,7 @@ def test_every_entry_lies_in_its_space_and_every_corner_builds(side: str) -> Non
 
 def test_what_the_issue_asks_for_is_there() -> None:
     pictures, table = (
-        {name: set(space_of(builders.build(name, parts), views)) for name in zoo.OFFERED}
+        {name: set(space_of(builders.build(name, parts), views)) for name in catalogue.OFFERED}
         for parts, views in (SIDES["pictures"], SIDES["a table"])
     )
     assert {"shrinkage", "learners__S__max_depth", "learners__S__max_leaves"} <= table["crossed"]
@@ -109,7 +110,7 @@ def test_paths_of_learners_are_scikit_learns() -> None:
 )
 def test_settings_that_a_model_does_not_have(path: str, value: Any, said: str) -> None:
     with pytest.raises(UsboostError, match=said):
-        builders.build(zoo.find("crossed").changed("crossed", {}, {}, {path: value}), OneComputer(None))
+        builders.build(catalogue.find("crossed").changed("crossed", {}, {}, {path: value}), OneComputer(None))
 
 
 dimensions = st.one_of(

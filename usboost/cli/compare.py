@@ -22,11 +22,11 @@ from usboost.cli.options import (
     TablePath,
 )
 from usboost.cli.table_options import given_options, reads_table, typed
-from usboost.datasets.custom.table_spec import TableSpec
+from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.evaluation.names import METRICS_OF, RANKING, check_metric
-from usboost.models import zoo
-from usboost.models.settings_file import read_settings
+from usboost.models.catalogue import catalogue
+from usboost.models.catalogue.settings_file import read_settings
 
 OUTSIDE = ("catboost", "xgboost", "tabpfn", "tabicl")
 """Packages that `usboost.models.baselines.packages` knows, which is not imported for a help text."""
@@ -98,24 +98,24 @@ def compare(
             raise UsboostError(f"{out} is a file; name a folder for the comparison")
         own = tables.read(table, spec)
         tables.show(own)
-        names = given or zoo.compared(one_table=not spec.image, task=own.task)
+        names = given or catalogue.compared(one_table=not spec.image, task=own.task)
         if others:
             sys.path.insert(0, str(Path.cwd()))  # where a person's own class may be
             names = list(dict.fromkeys([*names, *others]))
         for name in names:
             if name not in OUTSIDE and name not in (others or ()):
-                zoo.for_table(name, own.task)
+                catalogue.for_table(name, own.task)
         check_metric(by or METRICS_OF[own.task][0], RANKING[own.task])
         # imported late, so that mistakes are reported without loading torch
         from usboost.models.baselines.packages import check_outside
-        from usboost.multimodal import results
-        from usboost.multimodal.compare import compare as compare_models
-        from usboost.multimodal.inputs import inputs
-        from usboost.multimodal.models import Pictures, by_name, limited
-        from usboost.multimodal.verdict import Commands, verdict
+        from usboost.multimodal.compare import results
+        from usboost.multimodal.compare.compare import compare as compare_models
+        from usboost.multimodal.compare.inputs import inputs
+        from usboost.multimodal.compare.summary import Commands, verdict
+        from usboost.multimodal.fit.build import Pictures, by_name, limited
 
         for name in names:
-            if name not in zoo.CATALOGUE:
+            if name not in catalogue.CATALOGUE:
                 check_outside(name, own.task)
         read = Pictures(backbone, finetune, spec.size) if spec.image else None
         views = tuple(own.pictures) or ("U",)
@@ -196,6 +196,6 @@ def parsed_names(models: str) -> list[str]:
     if not names:
         raise UsboostError(f"--models names no model; choose among {NAMES}")
     for name in names:
-        if name not in zoo.OFFERED_FOR["regression"] and name not in OUTSIDE:
-            zoo.for_table(name)
+        if name not in catalogue.OFFERED_FOR["regression"] and name not in OUTSIDE:
+            catalogue.for_table(name)
     return names

@@ -101,7 +101,7 @@ def progress(what: str) -> Iterator[Bar]:
 def fitting(what: str) -> Iterator[Bar]:
     """`progress` of fits, in which pictures that are embedded have a bar of their own."""
     # imported late, so that mistakes are reported without loading torch
-    from usboost.learners.networks import embeddings
+    from usboost.learners.networks.images import embeddings
 
     with progress(what) as show, progress("pictures") as told, embeddings.progress(told):
         yield show

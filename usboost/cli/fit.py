@@ -26,15 +26,15 @@ from usboost.cli.options import (
     import_named,
 )
 from usboost.cli.table_options import reads_table
-from usboost.datasets.custom.table_spec import TableSpec
+from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.evaluation.names import METRICS_OF, f1_of, metric_name
-from usboost.models import zoo
-from usboost.models.settings_file import parsed_settings, read_settings
+from usboost.models.catalogue import catalogue
+from usboost.models.catalogue.settings_file import parsed_settings, read_settings
 
 if TYPE_CHECKING:
-    from usboost.multimodal.card import Card
-    from usboost.multimodal.fit_built import Fitted
+    from usboost.multimodal.fit.card import Card
+    from usboost.multimodal.fit.table_fit import Fitted
 
 
 @reads_table
@@ -46,7 +46,7 @@ def fit(
         typer.Option(
             "--model",
             help=f"One of {NAMES}.",
-            show_default=f"{zoo.PRESETS['fast']}; {zoo.FAST_ALONE} for classes without pictures",
+            show_default=f"{catalogue.PRESETS['fast']}; {catalogue.FAST_ALONE} for classes without pictures",
         ),
     ] = None,
     preset: Annotated[
@@ -133,31 +133,31 @@ def fit(
     # long for its options: a parameter for each
     with exit_on_error():
         began = clock()
-        named = zoo.wanted(model, preset, time_limit is not None)
-        if named not in zoo.OFFERED_FOR["regression"]:
-            zoo.for_table(named)
-        zoo.check_options(named, fast_predict=fast_predict)
+        named = catalogue.wanted(model, preset, time_limit is not None)
+        if named not in catalogue.OFFERED_FOR["regression"]:
+            catalogue.for_table(named)
+        catalogue.check_options(named, fast_predict=fast_predict)
         cut = parsed_threshold(threshold)
         learners = chosen_learners(learner)
         chosen = parsed_settings(settings)
         from_file = {} if settings_file is None else read_settings(settings_file)
         import_named(imports)
-        from usboost.multimodal.bundle import check_place
+        from usboost.multimodal.fit.bundle import check_place
 
         check_place(out, replace=force)
         own = tables.read(table, spec)
         tables.show(own)
         limited, pictured = time_limit is not None, bool(own.pictures)
-        model = zoo.wanted(model, preset, limited, pictures=pictured, task=own.task)
-        zoo.for_table(model, own.task)
+        model = catalogue.wanted(model, preset, limited, pictures=pictured, task=own.task)
+        catalogue.for_table(model, own.task)
         if settings_file is not None and model not in from_file:
             note(f"{settings_file} has no settings of {model}, which is fitted as it is")
         chosen = {**from_file.get(model, {}), **chosen}
         # imported late, so that mistakes are reported without loading torch
         from usboost.boosting.callbacks import Interrupt, ShowRounds, TimeLimit
-        from usboost.multimodal.fit import fit as fit_table
-        from usboost.multimodal.models import Pictures
-        from usboost.multimodal.unfinished import unfinished
+        from usboost.multimodal.fit.build import Pictures
+        from usboost.multimodal.fit.fit import fit as fit_table
+        from usboost.multimodal.fit.unfinished import unfinished
 
         with unfinished(out.with_name(f"{out.name}.part"), note) as keep, fitting(model) as show:
             pressed = Interrupt(_ends_after_the_round)
@@ -229,7 +229,7 @@ def _say_answers(card: Card) -> None:
 
 def show_members(model: Any, classes: bool) -> None:
     """Say what the members of an ensemble are worth; nothing of another model."""
-    from usboost.multimodal import members
+    from usboost.multimodal.report import members
 
     rows = members.cells(model)
     if not rows:

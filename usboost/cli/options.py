@@ -10,9 +10,9 @@ import typer
 from usboost.cli.table_options import of_field
 from usboost.errors import UsboostError
 from usboost.files.parts import import_parts
-from usboost.models import zoo
+from usboost.models.catalogue import catalogue
 
-NAMES = ", ".join(zoo.OFFERED)
+NAMES = ", ".join(catalogue.OFFERED)
 DEFAULT_BACKBONE = "tf_efficientnet_lite0"
 
 TablePath = Annotated[
@@ -65,7 +65,7 @@ def import_named(modules: list[str] | None) -> None:
 def permit(text_model: str | None) -> None:
     """Let the text model that a saved model names be loaded."""
     if text_model is not None:
-        from usboost.datasets.custom.text_models import allow
+        from usboost.datasets.user.columns.text_models import allow
 
         allow(text_model)
 

@@ -36,8 +36,8 @@ def predict(
 ) -> None:
     """Write each row's label and class probabilities; the table may be larger than memory."""
     with exit_on_error():
-        from usboost.multimodal import bundle
-        from usboost.multimodal.predict import predict as predict_table
+        from usboost.multimodal.fit import bundle
+        from usboost.multimodal.predict.predict import predict as predict_table
 
         tables.check(table)
         import_named(imports)

@@ -47,13 +47,13 @@ def report(
 ) -> None:
     """Score a model on labelled rows, best on unseen ones, and write a one-page report."""
     with exit_on_error():
-        from usboost.multimodal import bundle
+        from usboost.multimodal.fit import bundle
 
         tables.check(table)
         import_named(imports)
         permit(text_model)
         loaded = bundle.load(model)
-        from usboost.multimodal.report import write_report
+        from usboost.multimodal.report.report import write_report
 
         with progress("scoring") as show, progress("covering") as looking:
             scored = write_report(

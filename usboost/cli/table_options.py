@@ -11,7 +11,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 import typer
 
 from usboost.cli.console import as_flag, exit_on_error
-from usboost.datasets.custom.table_spec import Help, Names, TableSpec
+from usboost.datasets.user.table_spec import Help, Names, TableSpec
 
 _DEFAULTS = {each.name: each.default for each in fields(TableSpec)}
 _FIELDS: dict[str, tuple[Any, Help]] = {

@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from usboost.cli.console import console, note, progress
-from usboost.datasets.custom.table_spec import TableSpec
+from usboost.datasets.user.table_spec import TableSpec
 
 if TYPE_CHECKING:
-    from usboost.datasets.custom.own import OwnTable
-    from usboost.datasets.custom.picture_paths import Paths
+    from usboost.datasets.user.images.paths import Paths
+    from usboost.datasets.user.user_table import OwnTable
 
 _SHOWN = 60  # columns of a wide table
 
 
 def read(path: Path, spec: TableSpec) -> OwnTable:
     """The whole training table; notes how many rows have no picture."""
-    from usboost.datasets.custom.table import read_table
+    from usboost.datasets.user.table import read_table
 
     with progress("reading pictures") as show:
         table = read_table(path, spec, progress=show)
@@ -34,7 +34,7 @@ def show(table: OwnTable) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from usboost.datasets.custom.schema import describe
+    from usboost.datasets.user.columns.schema import describe
 
     schema = describe(table)
     for each in (*schema.notes, *schema.warnings):
@@ -67,6 +67,6 @@ def note_missing(rows: int, without: Mapping[str, int], unreadable: int, paths: 
 
 def check(path: Path) -> None:
     """Refuse a file that is not a table, before the model is loaded."""
-    from usboost.datasets.custom.source import TableFile
+    from usboost.datasets.user.reading.source import TableFile
 
     TableFile.open(path)

@@ -27,11 +27,11 @@ from usboost.cli.options import (
     import_named,
 )
 from usboost.cli.table_options import reads_table, typed
-from usboost.datasets.custom.table_spec import TableSpec
+from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.evaluation.names import RANKING, check_metric, metric_name
-from usboost.models import zoo
-from usboost.models.settings_file import parsed_settings, read_settings
+from usboost.models.catalogue import catalogue
+from usboost.models.catalogue.settings_file import parsed_settings, read_settings
 
 
 @reads_table
@@ -112,22 +112,22 @@ def tune(
         import_named(imports)
         own = tables.read(table, spec)
         tables.show(own)
-        names = given or zoo.compared(one_table=not spec.image, task=own.task)
+        names = given or catalogue.compared(one_table=not spec.image, task=own.task)
         for name in names:
             if name not in OUTSIDE:
-                zoo.for_table(name, own.task)
+                catalogue.for_table(name, own.task)
         if by is not None:
             by = check_metric(by, RANKING[own.task])
         # imported late, so that mistakes are reported without loading torch
         from usboost.models.baselines.packages import check_outside
-        from usboost.multimodal import tuned
-        from usboost.multimodal.models import Pictures, by_name, limited
-        from usboost.multimodal.tune import DEFAULT, default_folds, fixed_of
-        from usboost.multimodal.tune import tune as tune_models
+        from usboost.multimodal.fit.build import Pictures, by_name, limited
+        from usboost.multimodal.tune import files as tuned
+        from usboost.multimodal.tune.tune import DEFAULT, default_folds, fixed_of
+        from usboost.multimodal.tune.tune import tune as tune_models
         from usboost.tuning.search import Plan
 
         for name in names:
-            if name not in zoo.CATALOGUE:
+            if name not in catalogue.CATALOGUE:
                 check_outside(name, own.task)
         read = Pictures(backbone, finetune, spec.size) if spec.image else None
         views = tuple(own.pictures) or ("U",)
@@ -161,7 +161,7 @@ def tune(
             first = tuned.ranked(found.models)[0]
             if first.chosen is None and not found.interrupted:
                 raise UsboostError(f"no trial has finished; {out / tuned.CSV} gives the reasons")
-            if first.chosen is not None and first.model in zoo.CATALOGUE:
+            if first.chosen is not None and first.model in catalogue.CATALOGUE:
                 again = typed(
                     spec,
                     backbone=backbone if backbone != DEFAULT_BACKBONE else None,

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from usboost.evaluation.further import further, further_regression
+from usboost.evaluation.extra_metrics import further, further_regression
 from usboost.evaluation.intervals import Interval, intervals, regression_intervals
 from usboost.evaluation.metrics import accuracy, f1, mae, r2, rmse, score, score_regression
 from usboost.evaluation.names import METRICS_OF

@@ -17,10 +17,10 @@ from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.intervals import conformal
 from usboost.models.base import MODELS
+from usboost.models.boosted.two_weak_learner_regressor import TwoWeakLearnerRegressor
 from usboost.models.estimator import as_views
 from usboost.models.persistence import load, save
 from usboost.models.regressor import ViewsRegressor
-from usboost.models.two_weak_learner_regressor import TwoWeakLearnerRegressor
 
 METHODS = ("quantiles", "residuals")
 

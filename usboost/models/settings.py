@@ -19,8 +19,8 @@ from usboost.models.base import MODELS
 OTHERS = Registry(
     "part of a model",
     {
-        "backbone": "usboost.learners.networks.backbones:Backbone",
-        "boosted_features": "usboost.models.gbm:BoostedFeatures",
+        "backbone": "usboost.learners.networks.images.backbones:Backbone",
+        "boosted_features": "usboost.models.networks.gbm:BoostedFeatures",
         "decision_tree_classifier": "sklearn.tree:DecisionTreeClassifier",
         "decision_tree_regressor": "sklearn.tree:DecisionTreeRegressor",
         "extra_tree_classifier": "sklearn.tree:ExtraTreeClassifier",

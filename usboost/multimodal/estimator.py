@@ -15,20 +15,20 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from usboost.boosting.callbacks import Callback, TimeLimit
-from usboost.datasets.custom import SIZE
-from usboost.datasets.custom.columns import text_of
-from usboost.datasets.custom.own import OwnTable
-from usboost.datasets.custom.source import FrameRows
-from usboost.datasets.custom.table import FEWEST, read_table
-from usboost.datasets.custom.table_spec import TableSpec
-from usboost.datasets.custom.text_models import allow
+from usboost.datasets.user import SIZE
+from usboost.datasets.user.columns.column import text_of
+from usboost.datasets.user.columns.text_models import allow
+from usboost.datasets.user.reading.source import FrameRows
+from usboost.datasets.user.table import FEWEST, read_table
+from usboost.datasets.user.table_spec import TableSpec
+from usboost.datasets.user.user_table import OwnTable
 from usboost.errors import UsboostError
-from usboost.models import zoo
-from usboost.multimodal import bundle as bundles
-from usboost.multimodal.bundle import Bundle
-from usboost.multimodal.fit import fit as fit_table
+from usboost.models.catalogue import catalogue
+from usboost.multimodal.fit import bundle as bundles
+from usboost.multimodal.fit.build import Pictures
+from usboost.multimodal.fit.bundle import Bundle
+from usboost.multimodal.fit.fit import fit as fit_table
 from usboost.multimodal.in_python import frame_of
-from usboost.multimodal.models import Pictures
 from usboost.multimodal.parameters import check_parameters, seed_of
 
 LABEL = "label"
@@ -95,7 +95,7 @@ class _Multimodal(_Fitted):
         limited, pictured = self.time_limit is not None, bool(table.pictures)
         fitted = fit_table(
             table,
-            zoo.wanted(self.model, self.preset, limited, pictures=pictured, task=table.task),
+            catalogue.wanted(self.model, self.preset, limited, pictures=pictured, task=table.task),
             seed=seed,
             rounds=self.rounds,
             pictures=pictures,
@@ -249,13 +249,13 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
 
     Parameters
     ----------
-    model : a name in `usboost.models.zoo.OFFERED`; by default linear_trees, or with `time_limit` best
+    model : a name in `models.catalogue.catalogue.OFFERED`; by default linear_trees, or with `time_limit` best
     images : column, or columns, of pictures: bytes, or paths below `images_root`
     categorical, text, drop : columns that are categories, or text, whatever they look like, and columns to
         leave out
     missing : further values that count as missing
     images_root : folder that paths of pictures are relative to
-    backbone, finetune, size : how pictures are read, see `usboost.multimodal.models.Pictures`
+    backbone, finetune, size : how pictures are read, see `usboost.multimodal.fit.build.Pictures`
     pool_images : read several columns of pictures as one, by the mean of their embeddings
     skip_unreadable : count pictures that cannot be read as missing
     rounds : boosting rounds, epochs or trees at most
@@ -264,10 +264,10 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
         the one of the best F1 on the validation rows
     positive : of two classes, the one that `threshold` is of; by default the rarer
     refit : whether the model is fitted again to all rows, for as many rounds as the held-out ones chose; by
-        default as `usboost.multimodal.fit_built.TableFit` says: if there is time
+        default as `usboost.multimodal.fit.table_fit.TableFit` says: if there is time
     device : of networks: "auto" (a GPU if there is one), "cpu" or "cuda"
     class_weight : "balanced", or a weight for each label (1 for those not in it), times the rows' own; see
-        `usboost.multimodal.fit_built.TableFit` for what it does to probabilities
+        `usboost.multimodal.fit.table_fit.TableFit` for what it does to probabilities
     preset : instead of `model`: "fast" is one model, "good" and "best" are blends of several
     time_limit : seconds; no round, or fit of a blend, begins that would end later
     fast_predict : of a blend, keep its best model alone, fitted to all rows

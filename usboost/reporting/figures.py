@@ -25,9 +25,9 @@ from matplotlib.ticker import MaxNLocator, NullFormatter, SymmetricalLogLocator
 from usboost.boosting.steps import Bayes, Newton
 from usboost.errors import UsboostError
 from usboost.evaluation.names import metric_name
-from usboost.models import zoo
-from usboost.models.colours import OTHERS
-from usboost.models.entry import Look
+from usboost.models.catalogue import catalogue
+from usboost.models.catalogue.colours import OTHERS
+from usboost.models.catalogue.entry import Look
 
 # {model: long frame as `results.read_trace` returns it}
 Traces = Mapping[str, pd.DataFrame]
@@ -251,7 +251,7 @@ def _logarithmic(ax: Axes, ends: Sequence[float]) -> bool:
 
 def _at_bound(model: str, steps: pd.Series) -> pd.Series:
     """Which steps are as long as a model's search allows, by the rules' bounds and the catalogue's."""
-    changes = zoo.CATALOGUE[model].changes if model in zoo.CATALOGUE else {}
+    changes = catalogue.CATALOGUE[model].changes if model in catalogue.CATALOGUE else {}
     longest = {Newton.limit, *Bayes.bounds}
     longest |= {changes.get("newton", {}).get("limit", 0.0), *changes.get("bayes", {}).get("bounds", ())}
     bounds = [bound * size for bound in longest - {0.0} for size in (1.0, changes.get("shrinkage", 1.0))]
@@ -329,7 +329,7 @@ def _only(traces: Traces, keep: Callable[[str], bool]) -> Traces:
 
 def _figures(model: str) -> Sequence[str]:
     """The paper's layouts that show a model; none for one of a person's own."""
-    return zoo.CATALOGUE[model].figures if model in zoo.CATALOGUE else ()
+    return catalogue.CATALOGUE[model].figures if model in catalogue.CATALOGUE else ()
 
 
 def _in_figure(name: str) -> Callable[[str], bool]:
@@ -337,7 +337,7 @@ def _in_figure(name: str) -> Callable[[str], bool]:
 
 
 def _papers_loss(model: str) -> bool:
-    return model in zoo.CATALOGUE and zoo.CATALOGUE[model].papers_loss
+    return model in catalogue.CATALOGUE and catalogue.CATALOGUE[model].papers_loss
 
 
 def _with_finite(traces: Traces, *alternatives: tuple[str, ...]) -> Traces:
@@ -349,7 +349,7 @@ def _with_finite(traces: Traces, *alternatives: tuple[str, ...]) -> Traces:
             for columns in alternatives
         )
 
-    shown = {model: traces[model] for model in zoo.ordered(traces) if usable(traces[model])}
+    shown = {model: traces[model] for model in catalogue.ordered(traces) if usable(traces[model])}
     if not shown:
         wanted = " or ".join(" and ".join(columns) for columns in alternatives)
         raise NothingToDraw(
@@ -360,11 +360,11 @@ def _with_finite(traces: Traces, *alternatives: tuple[str, ...]) -> Traces:
 
 
 def _look(model: str, shown: Traces) -> _Look:
-    looks = {name: entry.look for name in shown if (entry := zoo.CATALOGUE.get(name)) and entry.look}
+    looks = {name: entry.look for name in shown if (entry := catalogue.CATALOGUE.get(name)) and entry.look}
     if model in looks:
         return _Look.of(looks[model])
     # the same in all figures of a page, whichever models each shows
-    others = [name for name, entry in zoo.CATALOGUE.items() if not entry.look]
+    others = [name for name, entry in catalogue.CATALOGUE.items() if not entry.look]
     others += [name for name in shown if name not in looks and name not in others]
     place = others.index(model)
     if place < len(_OTHER_LOOKS):
@@ -416,7 +416,9 @@ def _legend(fig: Figure, shown: Traces, extra: Mapping[str, Line2D]) -> None:
     for model in shown:
         look = _look(model, shown)
         line = Line2D([], [], color=look.color, linewidth=1.8, marker=look.marker)
-        line.set(linestyle=look.line, markersize=5.5, markeredgecolor="white", label=_plain(zoo.title(model)))
+        line.set(
+            linestyle=look.line, markersize=5.5, markeredgecolor="white", label=_plain(catalogue.title(model))
+        )
         handles.append(line)
     for label, line in extra.items():
         line.set_label(label)

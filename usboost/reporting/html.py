@@ -12,14 +12,17 @@ import pandas as pd
 from usboost.datasets.prepared.store import task_of
 from usboost.evaluation.task import TASKS
 from usboost.files import write_atomically
-from usboost.models import zoo
-from usboost.reporting import figures, own_page, paper_page
+from usboost.models.catalogue import catalogue
+from usboost.reporting import figures
+from usboost.reporting import user_page as own_page
 from usboost.reporting.cards import read_card
-from usboost.reporting.further import further
-from usboost.reporting.inspection import FOLDER as INSPECTION
-from usboost.reporting.inspection import read as read_inspection
+from usboost.reporting.inspection.page import FOLDER as INSPECTION
+from usboost.reporting.inspection.page import read as read_inspection
+from usboost.reporting.inspection.samples import sample_pictures
 from usboost.reporting.origins import Key, Origin
 from usboost.reporting.page import DEMO, noise
+from usboost.reporting.papers import page as paper_page
+from usboost.reporting.papers.other_papers import further
 from usboost.reporting.results import (
     collect,
     dataset_name,
@@ -29,7 +32,6 @@ from usboost.reporting.results import (
     read_trace,
     write_csv,
 )
-from usboost.reporting.samples import sample_pictures
 
 OWN = "custom"
 """The dataset that is a person's table."""
@@ -116,7 +118,7 @@ def write_report(
             other_page=INDEX if own else None,
         )
     extra = [collect(results, [d], [m]) for d, m in cells if read_cell(results, d, m) is not None]
-    extra = [part[part["model"] != zoo.BASELINE] for part in extra]
+    extra = [part[part["model"] != catalogue.BASELINE] for part in extra]
     write_csv(pd.concat([frame, *extra]), out / "results.csv")
     for name, png in pngs.items():
         write_atomically(out / "figures" / name, png)
@@ -138,12 +140,14 @@ def _drawn(
     )
     found: Drawings = {}
     for dataset in datasets:
-        traces = {m: t for m in zoo.ordered(models) if (t := read_trace(results, dataset, m)) is not None}
+        traces = {
+            m: t for m in catalogue.ordered(models) if (t := read_trace(results, dataset, m)) is not None
+        }
         share, score = noise(cards.get(dataset, {})), TASKS[task_of(cards.get(dataset, {}))].chooses
         drawn = figures.draw(
             traces,
             f"{dataset_name(dataset)} · {DEMO}" if demo else dataset_name(dataset),
-            baseline=_best(traces.get(zoo.BASELINE), score),
+            baseline=_best(traces.get(catalogue.BASELINE), score),
             ceiling=1 - share if share else None,
             layouts=dataset != OWN,
             score=score,
@@ -156,7 +160,7 @@ def _drawn(
 
 def _inspections(folder: Path, models: Sequence[str]) -> dict[str, Any]:
     """The inspection of each model on a dataset, in table order."""
-    found = {model: read_inspection(folder / model / INSPECTION) for model in zoo.ordered(models)}
+    found = {model: read_inspection(folder / model / INSPECTION) for model in catalogue.ordered(models)}
     return {model: each for model, each in found.items() if each is not None}
 
 

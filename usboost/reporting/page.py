@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from usboost.models import zoo
+from usboost.models.catalogue import catalogue
 from usboost.reporting.results import dataset_name
 
 DEMO = "demo data"
@@ -26,7 +26,7 @@ def environment() -> Environment:
     )
     made.filters["data_uri"] = data_uri
     made.filters["dataset"] = dataset_name
-    made.filters["model"] = zoo.title
+    made.filters["model"] = catalogue.title
     made.filters["listed"] = listed
     return made
 

@@ -14,7 +14,7 @@ from usboost.errors import UsboostError
 from usboost.evaluation import selection
 from usboost.evaluation.names import LOWER_IS_BETTER
 from usboost.files import write_atomically
-from usboost.models import zoo
+from usboost.models.catalogue import catalogue
 
 COLUMNS = (
     "dataset",
@@ -97,7 +97,7 @@ def read_cell(results: Path, dataset: str, model: str) -> CellScores | None:
     """
     path = Path(results) / dataset / model / "scores.json"
     if not path.is_file():
-        entry = zoo.whole(model)
+        entry = catalogue.whole(model)
         return _part(model, read_cell(results, dataset, entry.name)) if entry else None
     try:
         cell = CellScores.model_validate_json(path.read_bytes())
@@ -126,13 +126,13 @@ def _part(name: str, cell: CellScores | None) -> CellScores | None:
 
 def missing(results: Path, datasets: Sequence[str], models: Sequence[str]) -> list[tuple[str, str]]:
     """The (dataset, model) cells without scores, in table order."""
-    cells = [(dataset, model) for dataset in dict.fromkeys(datasets) for model in zoo.ordered(models)]
+    cells = [(dataset, model) for dataset in dict.fromkeys(datasets) for model in catalogue.ordered(models)]
     return [(dataset, model) for dataset, model in cells if read_cell(results, dataset, model) is None]
 
 
 def profiles(results: Path, datasets: Sequence[str], models: Sequence[str]) -> set[str]:
     """The profiles, "demo", "own" or "paper", behind the cells and the baselines they are compared with."""
-    cells = (read_cell(results, d, m) for d in datasets for m in (zoo.BASELINE, *models))
+    cells = (read_cell(results, d, m) for d in datasets for m in (catalogue.BASELINE, *models))
     return {cell.profile for cell in cells if cell is not None}
 
 
@@ -150,7 +150,7 @@ def collect(results: Path, datasets: Sequence[str], models: Sequence[str]) -> pd
     Returns
     -------
     DataFrame with the columns `COLUMNS`
-        Sorted by dataset (as given), model (`zoo.ordered`), seed, split and metric.
+        Sorted by dataset (as given), model (`catalogue.ordered`), seed, split and metric.
         ``relative_improvement_pct`` is 100 · (value − baseline) / |baseline| for the same dataset,
         seed, split and metric, with the sign turned for metrics that are better when lower; NaN
         where there is no baseline or it is 0.
@@ -161,14 +161,14 @@ def collect(results: Path, datasets: Sequence[str], models: Sequence[str]) -> pd
         If no cell has scores, or a scores file cannot be read.
     """
     datasets = list(dict.fromkeys(datasets))
-    models = zoo.ordered(zoo.with_parts(models))
+    models = catalogue.ordered(catalogue.with_parts(models))
     frame = _rows(read_cell(results, d, m) for d in datasets for m in models)
     if frame.empty:
         raise UsboostError(
             f"no scores.json found under {results} for the datasets {', '.join(datasets) or '(none)'} "
             f"and the models {', '.join(models) or '(none)'}; run the training flow first"
         )
-    baselines = _rows(read_cell(results, dataset, zoo.BASELINE) for dataset in datasets)
+    baselines = _rows(read_cell(results, dataset, catalogue.BASELINE) for dataset in datasets)
     baselines = baselines[[*_KEY, "value"]].rename(columns={"value": "baseline"})
     frame = frame.merge(baselines, on=_KEY, how="left", validate="many_to_one")
     sign = np.where(frame["metric"].isin(LOWER_IS_BETTER), -1.0, 1.0)
@@ -237,7 +237,7 @@ def table3(frame: pd.DataFrame, split: str, metric: str) -> pd.DataFrame:
 
 
 def chosen(frame: pd.DataFrame, dataset: str, metric: str) -> tuple[str, int] | None:
-    """Model and seed of the dataset's best fit: its validation score chooses, as in `tasks.promotion`.
+    """Model and seed of the dataset's best fit: its validation score chooses, as in `serving.promotion`.
 
     A part that is scored beside a model is no fit of its own. None where nothing has a validation score.
 
@@ -259,7 +259,7 @@ def _fits(frame: pd.DataFrame, dataset: str) -> list[tuple[tuple[str, int], dict
     return [
         ((str(model), int(seed)), dict(zip(fit["metric"], fit["value"], strict=True)))
         for (model, seed), fit in rows.groupby(["model", "seed"], sort=False)
-        if zoo.whole(str(model)) is None
+        if catalogue.whole(str(model)) is None
     ]
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 from usboost.evaluation import selection
 from usboost.evaluation.statistics import LEVEL, Statistic, holm, paired_interval, randomization_test
 from usboost.evaluation.task import TASKS, Task
-from usboost.models import zoo
+from usboost.models.catalogue import catalogue
 from usboost.reporting.results import chosen
 from usboost.reporting.rows import read_rows
 
@@ -63,7 +63,7 @@ def standings(
     task : what is predicted.
     """
     part = frame[frame["dataset"] == dataset]
-    names = [model for model in zoo.ordered(part["model"]) if zoo.whole(model) is None]
+    names = [model for model in catalogue.ordered(part["model"]) if catalogue.whole(model) is None]
     fits = [fit for model in names if (fit := chosen(part[part["model"] == model], dataset, metric))]
     rows = {fit: read_rows(results, dataset, *fit) for fit in fits}
     found = [_standing(part, *fit, rows[fit], task) for fit in fits]

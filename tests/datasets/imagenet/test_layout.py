@@ -12,8 +12,8 @@ import pytest
 import scipy.io
 from PIL import Image
 
+from usboost.datasets.imagenet.image_tree import open_tree
 from usboost.datasets.imagenet.layout import ILSVRC, TINY, Picture, animals, training, validation
-from usboost.datasets.imagenet.picture_tree import open_tree
 from usboost.errors import UsboostError
 
 RNG = np.random.default_rng(0)

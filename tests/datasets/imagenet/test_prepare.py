@@ -19,8 +19,8 @@ from sklearn.datasets import load_digits
 from usboost.datasets.files.image_sources import load
 from usboost.datasets.imagenet import demo as imagenet_demo
 from usboost.datasets.imagenet import prepare as imagenet
+from usboost.datasets.imagenet.image_tree import open_tree
 from usboost.datasets.imagenet.layout import Picture, side
-from usboost.datasets.imagenet.picture_tree import open_tree
 from usboost.datasets.prepared import store
 from usboost.datasets.prepared.store import Prepared
 from usboost.errors import UsboostError

@@ -9,13 +9,14 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from flows.local import own_table, workspace
+from flows.local import user_table as own_table
+from flows.local import workspace
 from tasks import settings
 from tests.flows.conftest import DATA, Workspace
-from usboost.datasets.custom.demo import write_demo
-from usboost.datasets.custom.table_spec import TableSpec
+from usboost.datasets.user.demo import write_demo
+from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
-from usboost.models import zoo
+from usboost.models.catalogue import catalogue
 
 
 def test_a_paper_workspace(tmp_path):
@@ -72,7 +73,7 @@ def test_a_workspace_for_a_persons_table(tmp_path):
     assert done.exit_code == 0, done.output
     made = settings.load(tmp_path / "w/params.yaml")
     assert (made.profile, made.run.datasets, made.run.models_of) == ("own", ["custom"], {})
-    assert set(made.run.models) == set(zoo.compared(one_table=False))
+    assert set(made.run.models) == set(catalogue.compared(one_table=False))
     assert made.custom.table == str(tmp_path / "parts/table.csv")
     assert (made.custom.label, made.custom.image, made.custom.drop) == ("batch", "picture", ["line"])
     alone = own_table.changes(tmp_path / "parts/table.csv", TableSpec("batch"))
@@ -90,7 +91,7 @@ def test_a_workspace_for_a_number(tmp_path):
     assert "left out, since a number is predicted: logistic, 2wl_logistic" in done.stdout
     made = settings.load(tmp_path / "w/params.yaml")
     assert made.custom.task == "regression"
-    assert set(made.run.models) == set(zoo.compared(True, "regression")) >= {"ridge", "linear_trees"}
+    assert set(made.run.models) == set(catalogue.compared(True, "regression")) >= {"ridge", "linear_trees"}
     both = own_table.changes(tmp_path / "houses.csv", TableSpec("price"), beside=True)
     assert set(made.run.models) - set(both["run.models"]) == {"ridge"}
     classes = own_table.changes(tmp_path / "houses.csv", TableSpec("price", task="classification"))

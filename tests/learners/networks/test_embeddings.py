@@ -20,13 +20,13 @@ from tests.conftest import ROOT
 from tests.warm import Warm
 from usboost.data.images import EncodedImages, Images
 from usboost.errors import UsboostError
-from usboost.learners.networks import embeddings
 from usboost.learners.networks.architectures import split
-from usboost.learners.networks.backbones import Backbone, embedded
-from usboost.learners.networks.frozen import FrozenNetwork
-from usboost.learners.networks.image_network import ImageNetwork, LastBlock
-from usboost.learners.networks.initial_weights import initialise
-from usboost.learners.networks.pretrained import read_weights
+from usboost.learners.networks.images import embeddings
+from usboost.learners.networks.images.backbones import Backbone, embedded
+from usboost.learners.networks.images.frozen import FrozenNetwork
+from usboost.learners.networks.images.image_network import ImageNetwork, LastBlock
+from usboost.learners.networks.images.pretrained import read_weights
+from usboost.learners.networks.training.initial_weights import initialise
 
 CPU = torch.device("cpu")
 CAT, ESPRESSO, TRIPOD = 285, 967, 872  # of ImageNet's classes
@@ -194,7 +194,7 @@ import os, signal, sys
 import numpy as np, torch
 from usboost.data.images import Images
 from usboost.learners.networks import embeddings
-from usboost.learners.networks.backbones import Backbone
+from usboost.learners.networks.images.backbones import Backbone
 embeddings.SHARD = 64
 def told(done, total):
     if done >= 160:
@@ -284,7 +284,7 @@ import sys
 import numpy as np, torch
 from usboost.data.images import Images
 from usboost.learners.networks import embeddings
-from usboost.learners.networks.backbones import Backbone
+from usboost.learners.networks.images.backbones import Backbone
 embeddings.SHARD = 16
 pixels = np.random.default_rng(0).integers(0, 255, (300, 1, 12, 12), dtype=np.uint8)
 backbone = Backbone("small_cnn", False, cache=sys.argv[1], random=True)

@@ -13,13 +13,13 @@ from usboost.data.images import Images
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.learners.base import Target
-from usboost.learners.networks import embeddings
-from usboost.learners.networks.backbones import Backbone
+from usboost.learners.networks.images import embeddings
+from usboost.learners.networks.images.backbones import Backbone
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
+from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.models.networks.two_branch import TwoBranchNetworkClassifier
 from usboost.models.persistence import load, save
-from usboost.models.two_branch import TwoBranchNetworkClassifier
-from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
 
 
 def squares(n: int = 64, seed: int = 0) -> tuple[Views, np.ndarray]:
@@ -82,7 +82,7 @@ def test_a_model_predicts_where_cache_and_weights_are_gone(
     expected = model.predict_proba(views)
     shutil.rmtree(tmp_path / "cache")
     embeddings.forget()
-    monkeypatch.setattr("usboost.learners.networks.pretrained._packaged", None)
+    monkeypatch.setattr("usboost.learners.networks.images.pretrained._packaged", None)
     again = load(tmp_path / "model")
     np.testing.assert_array_equal(again.predict_proba(views), expected)
     save(again, tmp_path / "copy")

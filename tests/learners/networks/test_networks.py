@@ -18,22 +18,27 @@ from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.learners.base import Target
 from usboost.learners.networks.architectures import SmallCNN
-from usboost.learners.networks.backbones import Backbone
-from usboost.learners.networks.image_network import ImageNetwork
-from usboost.learners.networks.initial_weights import initialise
+from usboost.learners.networks.images.backbones import Backbone
+from usboost.learners.networks.images.image_network import ImageNetwork
+from usboost.learners.networks.images.pretrained import (
+    load_backbone,
+    read_weights,
+    save_backbone,
+    weights_file,
+)
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.networks.modules import TableLinear, dense_network
-from usboost.learners.networks.optimizers import make_optimizer
-from usboost.learners.networks.pretrained import load_backbone, read_weights, save_backbone, weights_file
+from usboost.learners.networks.training.initial_weights import initialise
+from usboost.learners.networks.training.optimizers import make_optimizer
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models.baselines.estimators import LightGBMBaseline
-from usboost.models.bfv_network import BoostedFeatureNetworkClassifier
-from usboost.models.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
-from usboost.models.earlyboost import EarlyBoostClassifier
-from usboost.models.gbm import BoostedFeatures
+from usboost.models.boosted.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
+from usboost.models.boosted.earlyboost import EarlyBoostClassifier
+from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.models.networks.bfv_network import BoostedFeatureNetworkClassifier
+from usboost.models.networks.gbm import BoostedFeatures
+from usboost.models.networks.two_branch import TwoBranchNetworkClassifier
 from usboost.models.persistence import load, save
-from usboost.models.two_branch import TwoBranchNetworkClassifier
-from usboost.models.two_weak_learner import TwoWeakLearnerClassifier
 
 
 def test_the_lookup_layer_is_a_dense_one_hot_layer():
@@ -247,7 +252,7 @@ def test_torchvision_weights_from_its_cache(name, tmp_path, monkeypatch):
             expected = torch.nn.Sequential(*list(whole.children())[:-1])(x).flatten(1)
     np.testing.assert_allclose(got, expected.numpy(), rtol=2e-3, atol=1e-3)
     other = "resnet50" if name == "vgg16" else "vgg16"
-    from usboost.learners.networks.image_network import ImageNetwork
+    from usboost.learners.networks.images.image_network import ImageNetwork
 
     spec = Backbone(other, False, size=32).spec(images)
     with pytest.raises(UsboostError, match=f"are not those of {other}"):

@@ -10,12 +10,13 @@ from usboost.boosting.loop import ensemble_scores
 from usboost.boosting.rounds import Stage
 from usboost.errors import UsboostError
 from usboost.learners.base import Target, sum_one_by_one, weighted_sum
-from usboost.learners.networks import stacked
 from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.trees import forest, walk
-from usboost.learners.trees.forest import Forest
+from usboost.learners.networks.training import stacked
+from usboost.learners.trees import walk
+from usboost.learners.trees import walk_many as forest
 from usboost.learners.trees.learner import TreeLearner
 from usboost.learners.trees.tree import Tree
+from usboost.learners.trees.walk_many import Forest
 
 
 def grown(n_trees, depth, n_outputs=1, engine="lightgbm", n=400):

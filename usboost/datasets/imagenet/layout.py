@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from usboost.datasets.files.image_sources import Source
-from usboost.datasets.imagenet.picture_tree import Tree, decoded
+from usboost.datasets.imagenet.image_tree import Tree, decoded
 from usboost.errors import UsboostError
 
 ILSVRC = {

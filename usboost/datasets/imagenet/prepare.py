@@ -19,8 +19,8 @@ from usboost.data.progress import Progress
 from usboost.datasets.covertype.prepare import NOISE
 from usboost.datasets.files.sampling import stratified_parts, stratified_sample, stream, switch_labels
 from usboost.datasets.files.sources import RemoteFile, sha256
+from usboost.datasets.imagenet.image_tree import open_tree
 from usboost.datasets.imagenet.layout import INDEX, Picture, animals, side, training, validation
-from usboost.datasets.imagenet.picture_tree import open_tree
 from usboost.datasets.prepared import image_store
 from usboost.datasets.prepared.image_encoding import encode_files, encoding
 from usboost.datasets.prepared.store import CLEAN, LABEL, Prepared, describe

@@ -197,7 +197,7 @@ def read(
     views: Collection[str] | None = None,
     image_budget: int = image_store.BUDGET,
 ) -> tuple[Views, np.ndarray]:
-    """One split as learners read it; not of a person's table, see `usboost.datasets.custom.read_prepared`.
+    """One split as learners read it; not of a person's table, see `usboost.datasets.user.read_prepared`.
 
     Parameters
     ----------

@@ -15,14 +15,14 @@ from torch import nn
 from usboost.data.views import View
 from usboost.errors import UsboostError
 from usboost.files.parts import Registry
-from usboost.learners.networks.batches import Batches
+from usboost.learners.networks.training.batches import Batches
 
 INPUTS = Registry(
     "view that a network reads",
     {
         "table": "usboost.learners.networks.table_input:TableInput",
-        "image": "usboost.learners.networks.image_input:ImageInput",
-        "pooled_images": "usboost.learners.networks.image_input:PooledInput",
+        "image": "usboost.learners.networks.images.image_input:ImageInput",
+        "pooled_images": "usboost.learners.networks.images.image_input:PooledInput",
     },
 )
 """By a view's `kind`, which stands as "view" in a network's specification."""

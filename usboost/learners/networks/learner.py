@@ -16,11 +16,7 @@ from usboost.data.views import View
 from usboost.errors import UsboostError
 from usboost.learners.base import FittedLearner, Target, check_outputs, sum_one_by_one
 from usboost.learners.dimensions import BATCH, FINETUNE, HIDDEN, Choice, Integer, Real, Space
-from usboost.learners.networks import stacked
-from usboost.learners.networks import written_out as by_hand
-from usboost.learners.networks.backbones import Backbone
-from usboost.learners.networks.batches import Batches, Tensors
-from usboost.learners.networks.initial_weights import initialise, reseed
+from usboost.learners.networks.images.backbones import Backbone
 from usboost.learners.networks.inputs import (
     Checked,
     Spec,
@@ -31,8 +27,12 @@ from usboost.learners.networks.inputs import (
     prepare_view,
     validated,
 )
-from usboost.learners.networks.optimizers import make_optimizer
-from usboost.learners.networks.training import pick_device, run, run_epoch
+from usboost.learners.networks.training import stacked
+from usboost.learners.networks.training import written_out as by_hand
+from usboost.learners.networks.training.batches import Batches, Tensors
+from usboost.learners.networks.training.initial_weights import initialise, reseed
+from usboost.learners.networks.training.optimizers import make_optimizer
+from usboost.learners.networks.training.train import pick_device, run, run_epoch
 
 
 @dataclass(frozen=True)

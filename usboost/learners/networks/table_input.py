@@ -10,9 +10,9 @@ from pydantic import Field
 from torch import nn
 
 from usboost.data.table import Table
-from usboost.learners.networks.batches import Resident
 from usboost.learners.networks.inputs import WIDEST, Checked, Spec, Width
 from usboost.learners.networks.modules import table_network
+from usboost.learners.networks.training.batches import Resident
 
 
 class TableSpec(Checked):

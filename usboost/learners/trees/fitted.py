@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from usboost.learners.base import check_outputs, sum_one_by_one
-from usboost.learners.trees.forest import Forest
 from usboost.learners.trees.tree import Tree
+from usboost.learners.trees.walk_many import Forest
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ from usboost.errors import UsboostError
 from usboost.evaluation.weighted import mean
 from usboost.files.arrays import read_arrays, write_arrays
 from usboost.learners.spectrum import GRID, Spectrum
+from usboost.models.baselines.multinomial import Multinomial
 from usboost.models.baselines.package import Package, Rows
 from usboost.models.baselines.wrapper import Classifier, Names, Regressor
 from usboost.models.estimator import as_views
-from usboost.models.multinomial import Multinomial
 
 WEIGHTS = "linear.safetensors"
 FOLDS = 5

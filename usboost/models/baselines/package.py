@@ -21,7 +21,7 @@ from usboost.evaluation.weighted import mean
 from usboost.files.arrays import read_arrays, write_arrays
 from usboost.learners.dimensions import Space
 from usboost.learners.trees.tree import Tree
-from usboost.models.entry import COMPONENTS
+from usboost.models.catalogue.entry import COMPONENTS
 
 ARRAYS = "package.safetensors"
 

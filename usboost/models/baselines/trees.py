@@ -17,14 +17,14 @@ from usboost.learners.trees.engines import quiet_lightgbm
 from usboost.learners.trees.fitted import FittedTrees
 from usboost.learners.trees.tree import Tree
 from usboost.models.baselines.package import Package, Rows, Stages
-from usboost.models.gbm import (
+from usboost.models.networks.gbm import (
     GradientBoostedTrees,
     initial_score,
     lightgbm_dataset,
     lightgbm_parameters,
     lightgbm_threads,
 )
-from usboost.models.gbm_files import load_gbm, save_gbm
+from usboost.models.networks.gbm_files import load_gbm, save_gbm
 
 TREES = "forest.safetensors"
 OBJECTIVES = {"squared": "regression", "absolute": "regression_l1", "huber": "huber", "quantile": "quantile"}

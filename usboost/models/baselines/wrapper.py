@@ -18,12 +18,12 @@ from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.weighted import column_moments
 from usboost.learners.dimensions import Space
-from usboost.learners.networks.backbones import Backbone
+from usboost.learners.networks.images.backbones import Backbone
 from usboost.learners.trees.tree import Tree
 from usboost.models.base import ViewsClassifier
 from usboost.models.baselines.package import Package, Rows
 from usboost.models.estimator import ViewsEstimator, as_views
-from usboost.models.reading import Reading, Wanted
+from usboost.models.inputs import Reading, Wanted
 from usboost.models.regressor import ViewsRegressor
 
 NAME = "all"

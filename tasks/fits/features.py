@@ -1,0 +1,153 @@
+"""Boosted feature vectors: a GBM per seed, its features as Parquet, its scores."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from tasks.fits import models
+from tasks.fits.scores import Scores
+from tasks.folders import features_folder, prepared_folder
+from tasks.pages import flow_page as page
+from tasks.running import waiting
+from tasks.settings import Settings
+from usboost.data.table import Table
+from usboost.datasets.prepared import store
+from usboost.errors import UsboostError
+from usboost.evaluation.task import TASKS
+from usboost.evaluation.weighted import deviation, mean
+from usboost.files import replacing
+from usboost.models.catalogue.build import boosted_features
+from usboost.models.networks.gbm import BoostedFeatures, GradientBoostedTrees
+from usboost.models.networks.gbm_files import save_gbm
+
+ROWS = 32_768
+
+
+def learner(dataset: str, seed: int, settings: Settings) -> BoostedFeatures:
+    """What fits a GBM on S and gives its boosted feature vectors, as params.yaml configures it."""
+    return boosted_features(models.parts(dataset, settings), seed)
+
+
+@task(cache_policy=NO_CACHE, task_run_name="{dataset}/features/seed-{seed}")
+def fit_features(dataset: str, seed: int, settings: Settings, fingerprint: str) -> Path:
+    """Make the BFVs of a dataset unless those that are there come from the same; their folder.
+
+    It holds the GBM in ``gbm/``, its features in ``<split>.parquet``, its scores alone in ``scores.json``,
+    and the `fingerprint` (see `tasks.fits.identity.features_fingerprint`). Others that want the same wait.
+    """
+    folder = features_folder(dataset, seed)
+    kept = folder / "fingerprint"
+    with waiting(folder.with_suffix(".lock")):
+        if not (kept.is_file() and kept.read_text() == fingerprint):
+            with replacing(folder) as fresh:
+                scores = _fit(learner(dataset, seed, settings), dataset, settings, fresh)
+                (fresh / kept.name).write_text(fingerprint)
+            page.say(f"{dataset}, seed {seed}, the GBM alone: {page.scores_in_words(scores)}")
+            rows = [{"split": split, **values} for split, values in scores.items()]
+            name = page.key("gbm", dataset, "seed", seed)
+            page.show_table(name, rows, f"The GBM on {dataset} whose features these are")
+    return folder
+
+
+def _fit(learner: BoostedFeatures, dataset: str, settings: Settings, out: Path) -> Scores:
+    """Write ``gbm/``, ``<split>.parquet`` and ``scores.json``."""
+    folder = prepared_folder(dataset)
+    task = TASKS[store.task_of(store.read_card(folder))]
+    views, y = store.read(folder, "train")
+    centre, scale = 0.0, 1.0
+    if task.name == "regression":  # the GBM is of targets that are standardised as the network's are
+        centre, scale = mean(y), deviation(y)
+        y = (y - centre) / scale
+    gbm = learner.fit(views["S"], y).gbm_
+    save_gbm(gbm, out / "gbm")
+    if settings.features.out_of_fold:
+        write_features(
+            _out_of_fold(learner, views["S"], y, gbm, settings.features.folds), out / "train.parquet"
+        )
+    else:
+        write_features(gbm.chunks(views["S"], ROWS), out / "train.parquet")
+    scores = {}
+    for split in ("val", "test"):
+        views, y = store.read(folder, split)
+        write_features(gbm.chunks(views["S"], ROWS), out / f"{split}.parquet")
+        if task.name == "regression":
+            alone = centre + scale * gbm.raw_score(views["S"])[:, 0]
+        else:
+            alone = gbm.probabilities(views["S"])
+        scores[split] = task.score(y, alone)
+    (out / "scores.json").write_text(json.dumps(scores))
+    return scores
+
+
+def _out_of_fold(
+    learner: BoostedFeatures, table: Table, y: np.ndarray, gbm: GradientBoostedTrees, folds: int
+) -> Iterator[np.ndarray]:
+    values = np.empty((len(y), gbm.n_features), dtype=np.float32)
+    for rows, block in learner.out_of_fold(table, y, folds):
+        values[rows] = block
+    for start in range(0, len(values), ROWS):
+        yield values[start : start + ROWS]
+
+
+def write_features(blocks: Iterable[np.ndarray], path: Path) -> None:
+    """Write blocks of a BFV matrix, float32 (rows, n_features), as one Parquet file.
+
+    A column has as many values as its tree has leaves, so dictionaries shrink it to a few bits a row.
+    """
+    writer: pq.ParquetWriter | None = None
+    try:
+        for block in blocks:
+            table = pa.table(
+                [pa.array(column) for column in block.T], names=[f"{j}" for j in range(block.shape[1])]
+            )
+            writer = writer or pq.ParquetWriter(
+                path, table.schema, compression="zstd", write_statistics=False
+            )
+            writer.write_table(table)
+    finally:
+        if writer is not None:
+            writer.close()
+
+
+def read_features(folder: Path, split: str, rows: int) -> Table:
+    """The BFVs of one split as a table of `rows` rows.
+
+    Raises
+    ------
+    UsboostError
+        If the file is missing or damaged, or has another number of rows than the split.
+    """
+    path = folder / f"{split}.parquet"
+    try:
+        with pq.ParquetFile(path) as file:
+            if file.metadata.num_rows != rows:
+                raise UsboostError(
+                    f"{path} has {file.metadata.num_rows} rows but the split {split!r} {rows}; "
+                    "remove its folder and fit again"
+                )
+            out = np.empty((rows, file.metadata.num_columns), dtype=np.float32)
+            start = 0
+            for group in range(file.num_row_groups):
+                table = file.read_row_group(group)
+                for j, column in enumerate(table.columns):
+                    out[start : start + len(table), j] = column.to_numpy()
+                start += len(table)
+    except FileNotFoundError:
+        raise UsboostError(f"{path} is missing; fit again") from None
+    except UsboostError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, TypeError) as error:
+        raise UsboostError(
+            f"{path} is damaged or truncated ({error}); remove its folder and fit again"
+        ) from error
+    if not np.isfinite(out).all():
+        raise UsboostError(f"{path} holds values that are not finite; remove its folder and fit again")
+    return Table.from_numeric(out)

@@ -1,0 +1,252 @@
+"""The catalogue's models as params.yaml configures them: Tables 1 and 2, a profile, own changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tasks.settings import BoostingSizes, NetworkSizes, Settings, Table1, Table2
+from usboost.datasets.user import demo as custom_demo
+from usboost.datasets.user.images.reader import PictureColumns
+from usboost.learners.networks.images.backbones import Backbone
+from usboost.models.catalogue import build as builders
+from usboost.models.catalogue.build import Parts
+from usboost.models.catalogue.entry import Entry, LearnerSpec
+from usboost.models.estimator import ViewsEstimator
+from usboost.multimodal.fit.build import OneComputer, Pictures, on_device, with_pictures
+
+OWN = "custom"
+"""A person's table among the datasets."""
+
+
+def build(
+    name: str, dataset: str, settings: Settings, seed: int, task: str = "classification"
+) -> ViewsEstimator:
+    """The model called `name` for a dataset, unfitted.
+
+    Parameters
+    ----------
+    task : of `usboost.models.catalogue.entry.TASKS`; a `ViewsRegressor` predicts a number.
+
+    Raises
+    ------
+    UsboostError
+        If there is no such model, it is not for the task, or params.yaml's tables have no such dataset.
+    """
+    found: ViewsEstimator = builders.build(
+        entry_of(name, dataset, settings), parts(dataset, settings), seed, task
+    )
+    own = settings.profile == "own" and dataset == OWN
+    return on_device(found, settings.device) if own else found
+
+
+def parts(dataset: str, settings: Settings) -> Parts:
+    """What a dataset's models are put together from: for a person's table as the command line has it."""
+    if settings.profile == "own" and dataset == OWN:
+        return own_parts(settings)
+    return FromParams(dataset, settings)
+
+
+def entry_of(name: str, dataset: str, settings: Settings) -> Entry:
+    """What a model is on a dataset: on a person's table BFV+DNN fits its GBM itself, as elsewhere.
+
+    The stage `features` knows what the papers' datasets are encoded by; of a table each fit learns that.
+    """
+    entry = settings.model(name)
+    if dataset == OWN and entry.needs_features:
+        return entry.changed(entry.name, {"features": "in_sample"})
+    return entry
+
+
+def image_views(settings: Settings) -> tuple[str, ...]:
+    """The views of a person's pictures, one for each column of them; none of a table alone."""
+    spec = settings.custom.spec(**(custom_demo.SPEC if settings.generated(OWN) else {}))
+    return tuple(PictureColumns.of(spec).names) if spec.image else ()
+
+
+class FromParams(Parts):
+    """The parts of a dataset's models; a table that has no such dataset refuses when it is asked."""
+
+    def __init__(self, dataset: str, settings: Settings) -> None:
+        self.dataset = dataset
+        self.settings = settings
+
+    @property
+    def one_table(self) -> bool:  # type: ignore[override]
+        return self.dataset == OWN and not self.has_pictures
+
+    @property
+    def has_pictures(self) -> bool:  # type: ignore[override]
+        return bool(self._image_views)
+
+    def views(self, names: Sequence[str]) -> tuple[str, ...]:
+        """All views of pictures for U."""
+        several = self.dataset == OWN and self.has_pictures
+        return with_pictures(names, self._image_views) if several else super().views(names)
+
+    def learner(self, spec: LearnerSpec, reads: tuple[str, ...]) -> dict[str, Any]:
+        """Table 2's network and tree, with what the profile and `boosting` say; others as they are."""
+        table, sizes = self._table2, self.settings.sizes.boosting
+        chosen = self.settings.boosting
+        by_kind: dict[str, dict[str, Any]] = {
+            "network": {
+                "hidden": tuple(self._head(table, sizes) or table.dnn),
+                "optimizer": sizes.optimizer or table.optimizer,
+                "learning_rate": sizes.learning_rate or table.learning_rate,
+                "batch_size": sizes.batch_size or table.batch_size,
+                "epochs": chosen.epochs_per_round,
+                "start": sizes.start or chosen.start,
+                "device": self.settings.device,
+                "backbone": self._backbone(table, sizes),
+            },
+            "tree": {"max_depth": table.tree_depth, "engine": chosen.tree_engine},
+        }
+        return by_kind.get(spec.kind, {})
+
+    def boosting(self, entry: Entry) -> dict[str, Any]:
+        """The section `boosting`, and Table 2's rounds, capped by the profile."""
+        table, chosen = self._table2, self.settings.boosting
+        second = entry.changes.get("target") == "second_order"
+        full_length = table.rounds.second if second else table.rounds.first
+        return {
+            "n_inner": table.n_inner,
+            "n_rounds": min(self.settings.sizes.boosting.rounds or full_length, full_length),
+            "shrinkage": chosen.shrinkage,
+            "sequential": chosen.sequential,
+            "step_fraction": chosen.step_fraction,
+            "trim": chosen.trim,
+            "patience": chosen.patience,
+        }
+
+    def steps(self) -> dict[str, Any]:
+        """The profile's rule for the steps that are searched, and each rule's settings."""
+        chosen = self.settings.boosting
+        return {
+            "searched": self.settings.sizes.boosting.step,
+            "fixed": {"value": chosen.fixed_step},
+            "bayes": chosen.bayes.model_dump(),
+        }
+
+    def two_branch(self) -> dict[str, Any]:
+        """Table 1: the baseline has S itself as the second branch's input, BFV+DNN its features."""
+        table, sizes = self.settings.networks_of(self.dataset), self.settings.sizes.networks
+        several = {"views": (*self._image_views, "S")} if len(self._image_views) > 1 else {}
+        return {
+            **several,
+            "dnn1": self._head(table, sizes) or table.dnn1,
+            "dnn2": table.dnn2,
+            "dnn3": table.dnn3,
+            "fusion": table.fusion,
+            "optimizer": sizes.optimizer or table.optimizer,
+            "learning_rate": sizes.learning_rate or table.learning_rate,
+            "batch_size": sizes.batch_size or table.batch_size,
+            "patience": self.settings.networks.patience,
+            "device": self.settings.device,
+            "backbone": self._backbone(table, sizes),
+            **_given({"n_epochs": sizes.epochs}),
+        }
+
+    def features(self) -> dict[str, Any]:
+        """The GBM of the section `features`, with Table 1's number of trees unless the profile has one."""
+        chosen, trees = self.settings.features, self.settings.sizes.features.trees
+        return {
+            "n_trees": trees or self.settings.networks_of(self.dataset).bfv_trees,
+            "max_depth": chosen.max_depth,
+            "learning_rate": chosen.learning_rate,
+            "engine": chosen.engine,
+        }
+
+    def lightgbm(self) -> dict[str, Any]:
+        """The section `external_baselines`; pictures as the boosting models' backbone embeds them, frozen."""
+        return {
+            **self.settings.external_baselines.model_dump(),
+            "backbone": self._backbone(self._table2, self.settings.sizes.boosting),
+            "device": self.settings.device,
+        }
+
+    def linear(self) -> dict[str, Any]:
+        """The pictures' backbone, as LightGBM has it."""
+        backbone = self._backbone(self._table2, self.settings.sizes.boosting)
+        return {"backbone": backbone, "device": self.settings.device}
+
+    def forest(self) -> dict[str, Any]:
+        """The same."""
+        return self.linear()
+
+    def boosted_network(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The section `bnn`."""
+        chosen = self.settings.bnn
+        network = {"hidden": (chosen.hidden,), "epochs": chosen.epochs, "device": self.settings.device}
+        return {"loss": chosen.loss, "n_rounds": chosen.rounds}, network
+
+    def weak_classifier(self) -> dict[str, Any]:
+        """The section `earlyboost`."""
+        chosen = self.settings.earlyboost
+        return {"estimator": chosen.estimator, "max_depth": chosen.max_depth}
+
+    @property
+    def _table2(self) -> Table2:
+        return self.settings.boosting_of(self.dataset)
+
+    @property
+    def _image_views(self) -> tuple[str, ...]:
+        if self.dataset == OWN:
+            return image_views(self.settings)
+        return () if self._table2.backbone is None else ("U",)
+
+    def _head(self, table: Table1 | Table2, sizes: NetworkSizes | BoostingSizes) -> list[int] | None:
+        """The profile's layers after a backbone."""
+        return sizes.head if table.backbone else None
+
+    def _backbone(self, table: Table1 | Table2, sizes: NetworkSizes | BoostingSizes) -> Backbone | None:
+        """The table's backbone unless `pictures` or the profile names another, which is trained; None for
+        tables."""
+        if table.backbone is None:
+            return None
+        chosen = self.settings.pictures
+        name = chosen.backbone or sizes.backbone or table.backbone
+        finetune = chosen.finetune or ("all" if sizes.backbone else table.finetune)
+        return backbone(name, table.pretrained, finetune, self.settings)
+
+
+def own_parts(settings: Settings) -> OneComputer:
+    """The command line's parts, with what `pictures` and the profile's `rounds` say."""
+    views, chosen, rounds = image_views(settings), settings.pictures, settings.sizes.rounds
+    if not views:
+        return OneComputer(None, rounds)
+    how = chosen.finetune
+    read = Pictures(chosen.backbone or Pictures.backbone, "none" if how is None or how == "head" else how)
+    return OwnPictures(read, rounds, views, settings=settings)
+
+
+@dataclass(frozen=True)
+class OwnPictures(OneComputer):
+    """The command line's parts, whose backbone has what `pictures` says besides."""
+
+    settings: Settings = field(kw_only=True)
+
+    def _reader(self) -> dict[str, Any]:
+        assert self.pictures is not None
+        return {"backbone": backbone(self.pictures.backbone, True, self.pictures.finetune, self.settings)}
+
+
+def backbone(name: str, pretrained: bool, finetune: str, settings: Settings) -> Backbone:
+    """A backbone with what the section `pictures` says."""
+    pictures = settings.pictures
+    chosen = pretrained if pictures.pretrained is None else pictures.pretrained
+    untrained = name == "small_cnn" and not isinstance(chosen, str)
+    return Backbone(
+        name,
+        pretrained=False if untrained else chosen,
+        finetune=finetune,
+        size=pictures.size,
+        augment=pictures.augment,
+        cache="data/embeddings",
+        random=untrained,  # params.yaml names it, and with it what models on embeddings read
+    )
+
+
+def _given(changes: dict[str, Any]) -> dict[str, Any]:
+    """Those that are not left open."""
+    return {name: value for name, value in changes.items() if value}

@@ -1,0 +1,126 @@
+"""A dataset's results: what its fits have left for the report and for DVC to compare.
+
+Each model has a folder with ``scores.json`` (a record for each seed), ``trace.parquet`` (the rounds of all
+seeds), ``rows.parquet`` (the test rows' predictions, see `tasks.fits.scores.test_rows`; not of folds) and
+``inspection/`` of seed 0. A record names the fingerprint of the fit it is of.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from tasks.folders import metrics_file, prepared_folder, results_folder
+from tasks.settings import Settings
+from usboost.datasets.prepared import store
+from usboost.files import replacing, write_atomically
+
+METRICS = ("f1", "log_loss", "rmse", "r2")
+COLUMNS = {"rounds": ("f1_val", "rmse_val", "risk_train", "risk_val"), "steps": ("epsilon", "delta")}
+OF_KIND = {"two_branch": ("rounds",), "bfv_network": ("rounds",), "boosting": ("rounds", "steps")}
+"""The curves of each kind of model; those of other kinds have no score of each round."""
+
+RECORD, TRACE, ROWS, INSPECTION = "record.json", "trace.parquet", "rows.parquet", "inspection"
+"""What a fit leaves."""
+
+
+def records(dataset: str, model: str) -> list[dict[str, Any]]:
+    """Of each seed of a model that there is a result of."""
+    try:
+        found = json.loads((results_folder(dataset, model) / "scores.json").read_text())
+        return [dict(record) for record in found["seeds"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
+def has(dataset: str, model: str, seed: int, fingerprint: str) -> bool:
+    """Whether the result of a fit is there."""
+    return any((r.get("seed"), r.get("fingerprint")) == (seed, fingerprint) for r in records(dataset, model))
+
+
+def add(dataset: str, model: str, seed: int, fit: Path) -> None:
+    """Put what a fit has left among the results, in place of an earlier one with the same seed."""
+    folder = results_folder(dataset, model)
+    kept = [record for record in records(dataset, model) if record["seed"] != seed]
+    kept.append(json.loads((fit / RECORD).read_text()))
+    with replacing(folder) as fresh:
+        _write_scores(fresh, dataset, model, kept)
+        for name in (TRACE, ROWS):
+            _write_table(
+                fresh / name, folder / name, {record["seed"] for record in kept} - {seed}, fit / name
+            )
+        shown = fit if seed == 0 else folder
+        if (shown / INSPECTION).is_dir():
+            shutil.copytree(shown / INSPECTION, fresh / INSPECTION)
+
+
+def keep_only(dataset: str, wanted: Collection[tuple[str, int]]) -> None:
+    """Remove all results but those of some models and seeds; others are in MLflow, and are brought back."""
+    for folder in results_folder(dataset).iterdir():
+        seeds = {seed for model, seed in wanted if model == folder.name}
+        found = records(dataset, folder.name)
+        kept = [record for record in found if record["seed"] in seeds]
+        if not kept:
+            shutil.rmtree(folder) if folder.is_dir() else folder.unlink()
+        elif len(kept) < len(found):
+            with replacing(folder) as fresh:
+                _write_scores(fresh, dataset, folder.name, kept)
+                for name in (TRACE, ROWS):
+                    _write_table(fresh / name, folder / name, {record["seed"] for record in kept})
+                if 0 in seeds and (folder / INSPECTION).is_dir():
+                    shutil.copytree(folder / INSPECTION, fresh / INSPECTION)
+
+
+def _write_scores(fresh: Path, dataset: str, model: str, kept: Sequence[Mapping[str, Any]]) -> None:
+    profile = store.read_card(prepared_folder(dataset))["profile"]
+    ordered = sorted(kept, key=lambda record: int(record["seed"]))
+    document = {"dataset": dataset, "model": model, "profile": profile, "seeds": ordered}
+    (fresh / "scores.json").write_text(json.dumps(document, indent=1) + "\n")
+
+
+def _write_table(target: Path, earlier: Path, seeds: Collection[int], fit: Path | None = None) -> None:
+    """Rows of some seeds of a table, and those of a fit; nothing where neither is there."""
+    tables = [pd.read_parquet(fit)] if fit is not None and fit.is_file() else []
+    if seeds and earlier.is_file():
+        table = pd.read_parquet(earlier)
+        tables.append(table[table["seed"].isin(seeds)])
+    if tables:
+        joined = pd.concat(tables, ignore_index=True) if len(tables) > 1 else tables[0]
+        joined.sort_values("seed", kind="stable", ignore_index=True).to_parquet(target, index=False)
+
+
+def write_metrics(dataset: str, models: Iterable[str]) -> None:
+    """Write what `dvc metrics` compares: `METRICS` of each model and split, means over the seeds."""
+    scores = {model: metrics(found) for model in models if (found := records(dataset, model))}
+    write_atomically(metrics_file(dataset), (json.dumps(scores, indent=1) + "\n").encode())
+
+
+def write_curves(folder: Path, cells: Iterable[tuple[str, str]], settings: Settings) -> None:
+    """Write what `dvc plots` draws: ``<kind of curve>/<dataset>-<model>.csv``, means over the seeds."""
+    with replacing(folder) as fresh:
+        for dataset, model in cells:
+            trace = results_folder(dataset, model) / TRACE
+            for name in OF_KIND.get(settings.model(model).kind, ()) if trace.is_file() else ():
+                (fresh / name).mkdir(exist_ok=True)
+                text = curve(pd.read_parquet(trace), COLUMNS[name])
+                (fresh / name / f"{dataset}-{model}.csv").write_text(text)
+
+
+def metrics(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+    """`METRICS` of each split, where a fit has them."""
+    found: dict[str, dict[str, float]] = {}
+    for split in records[0]["scores"]:
+        scores = pd.DataFrame([record["scores"][split] for record in records])
+        found[split] = {name: float(scores[name].mean()) for name in METRICS if name in scores}
+    return found
+
+
+def curve(trace: pd.DataFrame, columns: Sequence[str]) -> str:
+    """A row per round as CSV; a column that the fit does not have is empty."""
+    frame = trace.reindex(columns=["round", *columns]).groupby("round").mean()
+    return frame.to_csv(float_format="%.6g", lineterminator="\n")

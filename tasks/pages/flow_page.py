@@ -1,0 +1,181 @@
+"""What the page of a Prefect flow run shows: log lines, links, tables, and how far a fit is.
+
+A server that does not answer costs these and nothing else: no fit waits for it, or fails.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from contextvars import copy_context
+from typing import Any
+from uuid import UUID
+
+import httpx
+from prefect import artifacts
+from prefect.context import FlowRunContext, TaskRunContext
+from prefect.events import emit_event
+from prefect.logging.handlers import APILogHandler
+
+from usboost.boosting.callbacks import Callback
+from usboost.boosting.rounds import Round
+from usboost.evaluation.names import metric_name
+
+SECONDS = 2.0
+"""Between two updates of a progress artifact."""
+
+WAIT_SECONDS = 5.0
+"""How long a flow waits at most until something is shown."""
+
+AWAY = (httpx.HTTPError, RuntimeError)
+"""What a request raises: there is no server, or the flow run is over and its client closed."""
+
+_log = logging.getLogger("usboost.page")
+_log.propagate = False  # the terminal has its own lines
+_log.setLevel(logging.INFO)
+_log.addHandler(APILogHandler())
+
+
+def inside_a_run() -> bool:
+    """Whether there is a flow run whose page could show something."""
+    return bool(FlowRunContext.get() or TaskRunContext.get())
+
+
+def say(text: str) -> None:
+    """A log line on the page of this flow run, and of its task run."""
+    if inside_a_run():
+        _log.info(text)
+
+
+def key(*parts: object) -> str:
+    """An artifact's key as Prefect allows it: lower case, digits and single dashes."""
+    return re.sub("[^a-z0-9]+", "-", "-".join(map(str, parts)).lower()).strip("-")
+
+
+def _show(create: Callable[..., object], *given: object, **more: object) -> None:
+    """Create an artifact, if this is a flow run; a server that does not answer is asked in the background."""
+
+    def work() -> None:
+        with suppress(*AWAY):
+            create(*given, **more)
+
+    if inside_a_run():
+        thread = threading.Thread(target=copy_context().run, args=(work,), daemon=True)
+        thread.start()
+        thread.join(WAIT_SECONDS)
+
+
+def emit(event: str, dataset: str, payload: Mapping[str, Any]) -> None:
+    """An event of a dataset, which automations can wait for."""
+    emit_event(event, {"prefect.resource.id": f"usboost.dataset.{dataset}"}, payload=dict(payload))
+
+
+def show_table(name: str, rows: Sequence[Mapping[str, Any]], description: str) -> None:
+    """A table; its first row has all columns."""
+    _show(artifacts.create_table_artifact, [dict(row) for row in rows], key=name, description=description)
+
+
+def show_link(name: str, address: str, text: str, description: str) -> None:
+    """A link, with a description in Markdown."""
+    _show(artifacts.create_link_artifact, address, link_text=text, key=name, description=description)
+
+
+def show_text(name: str, text: str, description: str) -> None:
+    """A text in Markdown."""
+    _show(artifacts.create_markdown_artifact, text, key=name, description=description)
+
+
+def show_scores(name: str, records: Iterable[Mapping[str, Any]], description: str) -> None:
+    """The scores of fits, a row for each seed and split.
+
+    Parameters
+    ----------
+    records : as `tasks.fits.fit_cell.fit` returns them, with their ``model``.
+    """
+    rows = [
+        {
+            "model": record["model"],
+            "seed": record["seed"],
+            "split": split,
+            **{metric_name(metric): round(value, 4) for metric, value in values.items()},
+            "best round": record["best_round"],
+            "rounds": record["rounds"],
+            "fit, s": round(record["fit_seconds"], 1),
+        }
+        for record in records
+        for split, values in record["scores"].items()
+    ]
+    show_table(name, rows, description)
+
+
+def scores_in_words(scores: Mapping[str, Mapping[str, float]]) -> str:
+    """The scores of each split in a line."""
+    parts = []
+    for split, values in scores.items():
+        listed = ", ".join(f"{metric_name(metric)} {value:.4f}" for metric, value in values.items())
+        parts.append(f"{split}: {listed}")
+    return "; ".join(parts)
+
+
+class ShowProgress(Callback):
+    """Shows how many rounds of a fit are done as a progress artifact.
+
+    A thread of its own sends it, every `SECONDS` at most and once at the end: the fit only counts.
+
+    Parameters
+    ----------
+    what : is fitted, e.g. ``ci_a 2wl seed 0``.
+    """
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self._thread: threading.Thread | None = None
+
+    def on_fit_begin(self, fit: Any) -> None:
+        self._total, self._done, self._text = int(fit.n_rounds), 0, "begins"
+        self._ended = threading.Event()
+        if inside_a_run():
+            self._thread = threading.Thread(target=copy_context().run, args=(self._send,), daemon=True)
+            self._thread.start()
+
+    def on_round(self, round_: Round) -> bool:
+        self._done = round_.index
+        shown = {"risk": "risk_train", "validation F1": "f1_val", "validation RMSE": "rmse_val"}
+        values = [f", {n} {round_.metrics[k]:.4f}" for n, k in shown.items() if k in round_.metrics]
+        self._text = f"round {round_.index} of at most {self._total}{''.join(values)}"
+        return False
+
+    def on_fit_end(self) -> None:
+        if self._thread is None:
+            return
+        if sys.exception() is None:
+            self._text = f"ended: {self._text}"
+            self._done = self._total  # a fit that stops early is done, too
+        self._ended.set()
+        self._thread.join(WAIT_SECONDS)
+        self._thread = None
+
+    def _send(self) -> None:
+        artifact: UUID | None = None
+        sent: tuple[float, str] | None = None
+        while True:
+            last = self._ended.is_set()
+            now = (100.0 * self._done / max(self._total, 1), f"{self.what}: {self._text}")
+            if now != sent:
+                with suppress(*AWAY):  # the next look tries again
+                    if artifact is None:
+                        made = artifacts.create_progress_artifact(
+                            now[0], key=key("progress", self.what), description=now[1]
+                        )
+                        assert isinstance(made, UUID)  # no coroutine: this thread has no loop
+                        artifact = made
+                    else:
+                        artifacts.update_progress_artifact(artifact, now[0], now[1])
+                    sent = now
+            if last:
+                return
+            self._ended.wait(SECONDS)

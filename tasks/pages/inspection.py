@@ -1,0 +1,110 @@
+"""Inspection of a fitted model: kept beside its results and on its MLflow run."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from PIL import Image
+
+from tasks.folders import prepared_folder
+from usboost.data.images import EncodedImages, Images
+from usboost.data.views import Views
+from usboost.datasets.prepared import store
+from usboost.datasets.user.read_prepared import ROW
+from usboost.models.estimator import ViewsEstimator
+from usboost.models.inspection.inspect import informative_columns
+from usboost.models.networks.bfv_network import (
+    BFV,
+    BoostedFeatureNetworkClassifier,
+    BoostedFeatureNetworkRegressor,
+)
+from usboost.reporting.inspection.page import COLUMNS, FOLDER, inspect, write
+
+ROWS, PICTURES = 2000, 400  # samples on which views are shuffled
+SIDE = 128
+
+
+def keep(
+    estimator: ViewsEstimator,
+    dataset: str,
+    validation: tuple[Views, np.ndarray],
+    predicted: np.ndarray,
+    out: Path,
+) -> None:
+    """Inspect a model on the validation split; writes ``<out>/inspection``.
+
+    Parameters
+    ----------
+    predicted : the model's probabilities for the validation split, (n, M), or numbers, (n,)
+    """
+    views, y = validation
+    folder = prepared_folder(dataset)
+    card = store.read_card(folder)
+    pictured = card.get("images", {}).get("view")
+    found = inspect(
+        estimator,
+        _read(estimator, views),
+        y,
+        [str(name) for name in card["classes"]],
+        label=str(card.get("roles", {}).get("label", "the label")),
+        predicted=predicted,
+        sample=_drawn(len(y), PICTURES if pictured else ROWS),
+    )
+    shown = views[pictured] if pictured else None
+    pictures: dict[int, bytes] = {}
+    if isinstance(shown, (Images, EncodedImages)):
+        rows = found.worst["row"].tolist()
+        pictures = _pictures(
+            shown, rows if shown.absent is None else [row for row in rows if not shown.absent[row]]
+        )
+    write(found, out / FOLDER, _informative(store.read_frame(folder, "val"), card), pictures)
+
+
+def _drawn(n: int, most: int) -> np.ndarray:
+    """Positions of at most so many of n samples, the same every time."""
+    return np.sort(np.random.default_rng(0).permutation(n)[:most])
+
+
+def _read(estimator: ViewsEstimator, views: Views) -> Views:
+    """The views without the table that BFVs stand for, which the model then does not read."""
+    on_features = isinstance(estimator, BoostedFeatureNetworkClassifier | BoostedFeatureNetworkRegressor)
+    if not (on_features and BFV in views.names):
+        return views
+    return Views({name: views[name] for name in views.names if name != estimator.structured})
+
+
+def _informative(frame: pd.DataFrame, card: Mapping[str, Any]) -> pd.DataFrame:
+    """The columns to show of a sample; first, where it is known, its class before any label was switched."""
+    y = frame[store.LABEL].to_numpy()
+    raw = frame.drop(columns=[store.LABEL, store.CLEAN, ROW], errors="ignore")
+    out = raw[informative_columns(raw, y, COLUMNS)]
+    if store.CLEAN in frame:
+        names = np.asarray([str(name) for name in card["classes"]], dtype=object)
+        out.insert(0, store.CLEAN, names[frame[store.CLEAN].to_numpy()])
+    return _plain(out)
+
+
+def _plain(frame: pd.DataFrame) -> pd.DataFrame:
+    """Values as a person reads them; missing ones as a dash."""
+    return frame.astype(object).where(frame.notna(), "–")
+
+
+def _pictures(view: Images | EncodedImages, rows: Sequence[int]) -> dict[int, bytes]:
+    """PNG files of some samples of a view of pictures, enlarged without blurring."""
+    out = {}
+    for row in rows:
+        pixels = view.decode(row)[0]
+        image = Image.fromarray(pixels[0] if pixels.shape[0] == 1 else pixels.transpose(1, 2, 0))
+        scale = max(1, SIDE // max(image.size))
+        shown = image.resize((image.width * scale, image.height * scale), Image.Resampling.NEAREST)
+        if max(shown.size) > SIDE:
+            shown.thumbnail((SIDE, SIDE))
+        encoded = io.BytesIO()
+        shown.save(encoded, "PNG", optimize=True)
+        out[row] = encoded.getvalue()
+    return out

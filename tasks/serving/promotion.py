@@ -1,0 +1,157 @@
+"""Which fitted model a dataset's users get: the registry's alias, moved only to what is better."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import mlflow
+from mlflow.entities import Run
+from mlflow.entities.model_registry import ModelVersion
+from mlflow.exceptions import MlflowException
+from mlflow.tracking import MlflowClient
+
+from tasks import tracking
+from tasks.fits.cells import SUPERSEDED
+from tasks.fits.identity import task_of
+from tasks.folders import prepared_folder
+from usboost.datasets.prepared import store
+from usboost.errors import UsboostError
+from usboost.evaluation import selection
+from usboost.evaluation.names import check_metric, number
+from usboost.models.catalogue import catalogue
+
+ALIAS = "champion"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What `promote` did: the registered model, whether the alias moved, and why in a sentence."""
+
+    name: str
+    promoted: bool
+    reason: str
+
+    @property
+    def uri(self) -> str:
+        """What `mlflow models serve --model-uri` takes."""
+        return f"models:/{self.name}@{ALIAS}"
+
+
+def registered_name(dataset: str) -> str:
+    return f"usboost-{store.read_card(prepared_folder(dataset))['profile']}-{dataset}"
+
+
+def promote(dataset: str, model: str, metric: str) -> Decision:
+    """Register the best fit of a dataset and give it the alias, if it beats the model that has it.
+
+    The best is the finished run with the best validation score, as in the report
+    (`usboost.evaluation.selection`). Candidate and alias holder are compared by their validation scores, too,
+    so that the test split, which no choice has seen, says how good the champion is.
+
+    Parameters
+    ----------
+    model : only fits of this model are candidates; "" for all
+    metric : one of `names.METRICS_OF` the dataset's task, or as scikit-learn names it; "auto": F1, or RMSE of
+        a number
+
+    Raises
+    ------
+    UsboostError
+        If the metric is none of the task, or there is no finished run on the current data.
+    """
+    task = task_of(dataset)
+    metric = task.chooses if metric == "auto" else check_metric(metric, task.metrics)
+    data = tracking.digest(prepared_folder(dataset))
+    fits = _candidates(dataset, model, metric, data)
+    scored = [(run, scores_of(_scores(run), "val")) for run in fits]
+    candidate = selection.best(scored, metric)
+    if candidate is None:
+        raise UsboostError(
+            f"no fit of {dataset} has a {metric} on the validation split; choose another with --metric"
+        )
+    name, scores = registered_name(dataset), _scores(candidate)
+    holder = _holder(name)
+    outcome = (
+        f"{candidate.info.run_name}: {metric} {number(scores[f'val_{metric}'])} on the validation split, "
+        f"{number(scores[f'test_{metric}'])} on the test split"
+    )
+    tied = {run.data.tags["model"] for run in selection.tied(scored, metric)}
+    card = store.read_card(prepared_folder(dataset))
+    notes = (
+        selection.tie_note(len(tied), metric, scores[f"val_{metric}"]),
+        selection.probability_note(scores_of(scores, "val"), scores_of(scores, "test"), card),
+    )
+    noted = "".join(f". {note.removesuffix('.')}" for note in notes if note)
+    if holder is not None and holder.run_id == candidate.info.run_id:
+        return Decision(name, False, f"{outcome}; it is the {ALIAS} already{noted}")
+    if holder is not None and holder.tags.get("data") == data:
+        held = scores_of({key: float(holder.tags[key]) for key in holder.tags if key in scores}, "val")
+        if metric in held:
+            against = f"version {holder.version} ({number(held[metric])} on the validation split)"
+            if selection.best([("held", held), ("new", scores_of(scores, "val"))], metric) == "held":
+                return Decision(name, False, f"{outcome}, not better than {against}, which stays the {ALIAS}")
+            outcome += f", better than {against}"
+    elif holder is not None:
+        outcome += f"; version {holder.version} was scored on other data"
+    version = _register(name, candidate, data)
+    MlflowClient().set_registered_model_alias(name, ALIAS, version.version)
+    tracking.describe_version(version, candidate, dataset, ALIAS, outcome + noted)
+    return Decision(name, True, f"{outcome}; version {version.version} is the {ALIAS} now{noted}")
+
+
+def scores_of(metrics: Mapping[str, float], split: str) -> dict[str, float]:
+    """The scores of one split by metric, of those that MLflow has as ``val_f1`` and the like."""
+    start = f"{split}_"
+    return {name.removeprefix(start): value for name, value in metrics.items() if name.startswith(start)}
+
+
+def _candidates(dataset: str, model: str, metric: str, data: str) -> list[Run]:
+    profile = store.read_card(prepared_folder(dataset))["profile"]
+    wanted = f"attributes.status = 'FINISHED' and tags.dataset = '{dataset}'"
+    wanted += f" and tags.model = '{model}'" if model else ""
+    found = mlflow.search_runs(
+        experiment_names=[f"usboost-{profile}"], filter_string=wanted, output_format="list"
+    )
+    usable = [
+        run
+        for run in found
+        if run.data.tags.get("input.prepared") == data
+        and run.data.tags.get(SUPERSEDED) != "true"
+        and {f"val_{metric}", f"test_{metric}"} <= set(_scores(run))
+        and run.outputs
+        and run.outputs.model_outputs
+    ]
+    if not usable:
+        what = f"{model} on {dataset}" if model else dataset
+        raise UsboostError(
+            f"MLflow has no finished run of {what} on the current data; "
+            f"run `python -m flows.fit {dataset}` first"
+        )
+    order = catalogue.ordered(run.data.tags["model"] for run in usable)
+    # the tables' order, in which the report takes the first of those that are level
+    return sorted(usable, key=lambda run: (order.index(run.data.tags["model"]), int(run.data.tags["seed"])))
+
+
+def _scores(run: Run) -> dict[str, float]:
+    return tracking.scores(run.data.metrics)
+
+
+def _holder(name: str) -> ModelVersion | None:
+    try:
+        return MlflowClient().get_model_version_by_alias(name, ALIAS)
+    except MlflowException:  # no such model, or no such alias
+        return None
+
+
+def _register(name: str, run: Run, data: str) -> ModelVersion:
+    scores = {
+        key: f"{value:.17g}" for key, value in _scores(run).items() if key.startswith(("val_", "test_"))
+    }
+    kept: dict[str, str] = {
+        key: run.data.tags[key] for key in ("dataset", "model", "seed") if key in run.data.tags
+    }
+    outputs = run.outputs.model_outputs if run.outputs else []
+    tags: dict[str, Any] = {**kept, **scores, "data": data}
+    return mlflow.register_model(f"models:/{outputs[0].model_id}", name, tags=tags)

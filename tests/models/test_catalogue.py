@@ -1,0 +1,210 @@
+"""The catalogue: every entry builds from both sides, and nobody else knows a model by its name."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sklearn.base import clone
+
+from tasks import settings
+from tasks.fits import models as from_params
+from usboost.boosting.checkpoint import described
+from usboost.errors import UsboostError
+from usboost.models.base import ViewsClassifier
+from usboost.models.baselines.linear import RidgeBaseline
+from usboost.models.boosted.boosted_network import BoostedNetworkRegressor
+from usboost.models.catalogue import build as builders
+from usboost.models.catalogue import catalogue
+from usboost.models.catalogue.entry import KINDS
+from usboost.models.regressor import ViewsRegressor
+from usboost.multimodal.fit.build import OneComputer, Pictures
+
+ROOT = Path(__file__).parents[2]
+PARAMS = settings.load(ROOT / "params.yaml")
+SIDES = {
+    "params.yaml": from_params.FromParams("ct", PARAMS),
+    "one computer, pictures": OneComputer(Pictures()),
+    "one computer, a table": OneComputer(None),
+    "the classes' own": None,
+}
+FOR = {"classification": ViewsClassifier, "regression": (ViewsRegressor, BoostedNetworkRegressor)}
+
+
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize(
+    ("name", "task"), [(n, task) for n, e in catalogue.CATALOGUE.items() for task in e.tasks]
+)
+def test_every_entry_builds_from_both_sides(name: str, task: str, side: str) -> None:
+    entry = catalogue.find(name)
+    model = builders.build(entry, SIDES[side], 3, task)
+    assert isinstance(model, FOR[task])
+    assert described(clone(model)) == described(model)
+    assert model.get_params()["random_state"] == 3
+    if entry.kind == "boosting":
+        assert len(model.learners) == len(entry.learners)
+        both = ("shrinkage", "sequential", "step_fraction")
+        for key in both if task == "regression" else (*both, "target", "loss"):
+            if key in entry.changes:
+                assert model.get_params()[key] == entry.changes[key]
+
+
+def test_a_regression_has_its_own_losses_and_steps() -> None:
+    entry = catalogue.find("crossed").changed("mine", {"loss": "quantile", "quantile": 0.9, "monitor": "mae"})
+    mine = builders.build(entry, seed=1, task="regression")
+    assert (mine.loss, mine.quantile, mine.monitor, mine.step) == ("quantile", 0.9, "mae_val", "closed")
+    plain = builders.build("crossed", task="regression")
+    assert (plain.loss, plain.monitor, plain.step) == ("squared", "risk_val", "closed")
+    start = builders.build("linear_trees", task="regression").start
+    assert isinstance(start, RidgeBaseline) and start.views == ("U", "S")
+
+
+def test_a_model_for_one_task_is_refused_for_the_other() -> None:
+    with pytest.raises(UsboostError, match=r"^ridge, .*, is not for classification; it is for regression"):
+        builders.build("ridge")
+    with pytest.raises(UsboostError, match=r"^logistic, .*, is not for regression; choose among baseline"):
+        catalogue.for_table("logistic", "regression")
+    offered = catalogue.OFFERED_FOR["regression"]
+    assert "ridge" in offered and "logistic" not in offered and "ridge" not in catalogue.OFFERED
+    assert (
+        {"crossed", "linear_trees", "lgbm", "ridge"}
+        <= set(catalogue.compared(True, "regression"))
+        <= {*offered}
+    )
+
+
+def test_every_entry_has_its_title_and_its_kind() -> None:
+    titles = [entry.title for entry in catalogue.CATALOGUE.values()]
+    assert len(set(titles)) == len(titles) and all(titles)
+    assert all(entry.about and entry.kind in KINDS for entry in catalogue.CATALOGUE.values())
+    assert set(builders.BUILDERS) == set(KINDS)
+    assert {entry.twin for entry in catalogue.CATALOGUE.values()} - {None} <= set(catalogue.CATALOGUE)
+    for entry in catalogue.CATALOGUE.values():
+        assert set(entry.changes) <= set(KINDS[entry.kind].settings)
+    assert {spec.kind for e in catalogue.CATALOGUE.values() for spec in e.learners.values()} <= {
+        *builders.LEARNERS
+    }
+    assert (catalogue.title("bfv_dnn"), catalogue.title("gbm"), catalogue.title("mine")) == (
+        "BFV+DNN",
+        "GBM alone",
+        "mine",
+    )
+
+
+def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
+    for refuse in (catalogue.find, catalogue.for_table, builders.build):
+        with pytest.raises(UsboostError, match=r"^unknown model '9wl'; choose among baseline, bfv_dnn, "):
+            refuse("9wl")
+    with pytest.raises(UsboostError, match=r"^earlyboost, .*, does not read a table like this; choose among"):
+        catalogue.for_table("earlyboost")
+    assert "earlyboost" not in catalogue.OFFERED
+
+
+def test_the_order_of_tables_and_the_parts_in_them() -> None:
+    names = ["zeta", "gbm", "2wl", "eta", "baseline", "zeta"]
+    assert catalogue.ordered(names) == ["baseline", "gbm", "2wl", "zeta", "eta"]
+    assert catalogue.with_parts(["2wl", "bfv_dnn", "zeta"]) == ["2wl", "bfv_dnn", "gbm", "zeta"]
+    whole = catalogue.whole("gbm")
+    assert whole is not None and whole.name == "bfv_dnn" and catalogue.whole("bfv_dnn") is None
+
+
+def test_where_both_views_are_one_table_nothing_is_read_twice() -> None:
+    table, pictures = SIDES["one computer, a table"], SIDES["one computer, pictures"]
+    assert list(builders.build("crossed", table).learners) == ["U", "S"]
+    assert builders.build("crossed", table).learners["U"].steps == (10, 400)
+    assert builders.build("crossed", pictures).learners["U"].steps == (100, 400)
+    assert builders.build("crossed", table).learners["S"].category_l2 == 300
+    assert builders.build("crossed", table).step_settings == {"limit": 2.0}
+    assert builders.build("crossed", pictures).learners["S"].category_l2 == 30
+    chosen = catalogue.find("crossed").changed("crossed", {}, {"U": {"steps": [30, 40]}})
+    assert builders.build(chosen, table).learners["U"].steps == (30, 40)
+    assert builders.build("lgbm", table).views == ("S",)
+    assert builders.build("lgbm", pictures).views == ("U", "S")
+    assert set(catalogue.compared(one_table=False)) - set(catalogue.compared(one_table=True)) == {"lgbm_s"}
+
+
+def test_changes_of_an_entry() -> None:
+    entry = catalogue.find("crossed")
+    mine = entry.changed("mine", {"shrinkage": 0.2}, {"S": {"max_leaves": 7}, "T": {"kind": "tree"}})
+    assert (mine.name, mine.title, mine.kind) == ("mine", "mine", "boosting")
+    assert mine.changes == {**entry.changes, "shrinkage": 0.2}
+    assert list(mine.learners) == ["U", "S", "T"]
+    assert mine.learners["S"].reads == ("S", "U")
+    assert mine.learners["S"].parameters == {**entry.learners["S"].parameters, "max_leaves": 7}
+    other = entry.changed("mine", {}, {"S": {"kind": "network", "hidden": [4]}}).learners["S"]
+    assert (other.reads, other.parameters) == (("S", "U"), {"hidden": (4,)})
+    own = catalogue.find("2wl").changed("2wl", {"shrinkage": 0.2})
+    assert (own.title, own.look) == ("2WL", catalogue.find("2wl").look)
+
+
+def test_names_and_titles_import_nothing_heavy() -> None:
+    code = (
+        "import sys; from usboost.models import catalogue; catalogue.title('2wl'); "
+        "print([n for n in ('numpy', 'torch', 'sklearn', 'pandas', 'lightgbm', 'scipy') if n in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.strip() == "[]"
+
+
+COLUMN = "'best' in one"
+"""Of a trace, not the model of that name."""
+
+
+def compared_names(source: str) -> list[str]:
+    """The places where a model's name decides: compared, matched, or asked for its beginning."""
+
+    def names(node: ast.AST) -> bool:
+        """Whether the expression is a model's name, or a list of some."""
+        if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
+            return any(names(each) for each in node.elts)
+        return isinstance(node, ast.Constant) and node.value in catalogue.CATALOGUE
+
+    def beginning(node: ast.AST) -> bool:
+        texts = [n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+        return any(len(text) > 1 and name.startswith(text) for text in texts for name in catalogue.CATALOGUE)
+
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        asked = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        if isinstance(node, ast.Compare):
+            lists = [
+                each for each in node.comparators if ast.unparse(each).endswith("run.external_baselines")
+            ]
+            wrong = bool(lists) or any(names(each) for each in (node.left, *node.comparators))
+        elif asked and node.func.attr in ("startswith", "removeprefix"):
+            wrong = any(beginning(each) for each in node.args)
+        else:
+            wrong = isinstance(node, ast.MatchValue) and names(node.value)
+        if wrong and ast.unparse(node) != COLUMN:
+            found.append(ast.unparse(node))
+    return found
+
+
+@pytest.mark.parametrize("top", ["usboost", "tasks", "flows", "benchmarks"])
+def test_nobody_else_compares_a_models_name(top: str) -> None:
+    found = {
+        str(path.relative_to(ROOT)): places
+        for path in (ROOT / top).rglob("*.py")
+        if path.name != "catalogue.py" and (places := compared_names(path.read_text()))
+    }
+    assert found == {}
+    for page in (ROOT / top).rglob("*.j2"):
+        asked = re.findall(r"""["'](\w+)["'] (?:in|==|!=)|(?:==|!=) ["'](\w+)["']""", page.read_text())
+        assert not {name for pair in asked for name in pair} & set(catalogue.CATALOGUE), page
+
+
+def test_such_comparisons_are_found() -> None:
+    for line in (
+        'model == "bfv_dnn"',
+        'name in ("lgbm", "x")',
+        'name.startswith("lgbm")',
+        'm.startswith(("1wl", "2wl"))',
+        "name in settings.run.external_baselines",
+        '"bfv_dnn" in fits.models',
+    ):
+        assert compared_names(line), line
+    assert compared_names('name.startswith("/") or name == catalogue.BASELINE or kind == "network"') == []

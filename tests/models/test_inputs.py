@@ -1,0 +1,88 @@
+"""What learners read: pictures as embeddings or as their principal components, of the training rows alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from usboost.data.images import Images
+from usboost.data.table import Table
+from usboost.data.views import Views
+from usboost.errors import UsboostError
+from usboost.learners.networks.images.backbones import Backbone
+from usboost.learners.networks.learner import NetworkLearner
+from usboost.learners.trees.learner import TreeLearner
+from usboost.models.baselines.estimators import LightGBMBaseline
+from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.models.inputs import Projection, Reading, Wanted
+from usboost.models.persistence import load, save
+
+
+@pytest.fixture
+def pictures(untrained: Backbone) -> tuple[Views, np.ndarray, Backbone]:
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 200)
+    pixels = rng.integers(0, 120, (200, 1, 8, 8)).astype(np.uint8)
+    pixels[y == 1, :, :4] += 100
+    return Views(U=Images(pixels), S=Table.from_numeric(rng.normal(size=(200, 2)))), y, untrained
+
+
+def test_components_are_those_of_the_rows_fitted_to() -> None:
+    """Against the eigenvectors of the covariance."""
+    x = np.random.default_rng(0).normal(size=(60, 5)).astype(np.float32) * [5, 4, 3, 2, 1] + 7
+    projection = Projection.fit(Table.from_numeric(x), 2)
+    vectors = np.linalg.eigh(np.cov(x.T))[1][:, ::-1][:, :2]
+    expected = (x - x.mean(axis=0)) @ vectors
+    found = projection(Table.from_numeric(x)).numeric
+    np.testing.assert_allclose(np.abs(found), np.abs(expected), atol=1e-3)
+
+
+def test_what_each_learner_reads(pictures) -> None:
+    views, _, backbone = pictures
+    learners = {
+        "U": NetworkLearner(backbone=backbone),
+        "tree": TreeLearner(reads=("S", "U"), components=4),
+        "all": TreeLearner(reads=("U",)),
+    }
+    reading = Reading({name: Wanted.by(name, learner) for name, learner in learners.items()}, backbone)
+    read = reading.fit(views[:100])
+    assert isinstance(read["U"], Images)
+    assert read["tree"].numeric.shape == (100, 6) and read["all"].numeric.shape == (100, 256)
+    later = reading(views[100:])["tree"].numeric
+    embeddings = reading(views, ["all"])["all"].numeric
+    expected = Projection.fit(Table.from_numeric(embeddings[:100]), 4)(Table.from_numeric(embeddings[100:]))
+    np.testing.assert_allclose(later[:, 2:], expected.numeric, rtol=1e-4, atol=1e-4)
+
+
+def test_other_rows_leave_no_trace_in_the_components(pictures) -> None:
+    views, y, backbone = pictures
+    spoiled = Views(
+        U=Images(np.concatenate((views["U"].pixels[:150], 255 - views["U"].pixels[150:]))), S=views["S"]
+    )
+    for make in (
+        lambda: LightGBMBaseline(components=3, n_trees=5, patience=9, backbone=backbone),
+        lambda: TwoWeakLearnerClassifier(
+            {"S": TreeLearner(reads=("S", "U"), components=3)}, n_rounds=3, patience=None, backbone=backbone
+        ),
+    ):
+        one = make().fit(views[:150], y[:150], (views[150:], y[150:]))
+        other = make().fit(spoiled[:150], y[:150], (spoiled[150:], y[150:]))
+        first, second = one.reading_.projections["U", 3], other.reading_.projections["U", 3]
+        np.testing.assert_array_equal(first.axes, second.axes)
+
+
+@pytest.mark.parametrize("which", ["lightgbm", "boosting"])
+def test_saved_components(pictures, tmp_path, which: str) -> None:
+    views, y, backbone = pictures
+    if which == "lightgbm":
+        model = LightGBMBaseline(components=3, n_trees=5, backbone=backbone)
+    else:
+        learners = {"S": TreeLearner(reads=("S", "U"), components=3)}
+        model = TwoWeakLearnerClassifier(learners, n_rounds=3, backbone=backbone)
+    model.fit(views, y)
+    save(model, tmp_path / "model")
+    again = load(tmp_path / "model")
+    np.testing.assert_array_equal(again.predict_proba(views), model.predict_proba(views))
+    del again.reading_.projections["U", 3]
+    with pytest.raises(UsboostError, match="no components of view 'U'"):
+        again.predict(views)

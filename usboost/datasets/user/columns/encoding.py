@@ -1,0 +1,175 @@
+"""From a person's columns to the views that models read, as learnt from a model's training rows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from usboost.data.encoding import TableEncoder
+from usboost.data.views import View, Views
+from usboost.datasets.user.columns.dates import DateParts, dates_of
+from usboost.datasets.user.columns.text_models import text_numbers
+from usboost.datasets.user.columns.texts import TextNumbers
+from usboost.errors import UsboostError
+
+SUFFIX = "_missing"
+"""Ends the name of the column that is 1 where a number was missing."""
+
+Imputation = Mapping[str, Mapping[str, Any]]
+"""For each numeric column the ``value`` that stands for a missing one (None where none may be missing), and
+whether an ``indicator`` column marks where."""
+
+
+Parts = Mapping[str, DateParts | TextNumbers]
+"""What columns become that are several numbers, by column."""
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """From raw columns to views.
+
+    Attributes
+    ----------
+    imputation : of the numeric columns, parts of dates and texts included.
+    encoders : of the completed columns, by the view that reads them.
+    dates, texts : what columns of dates and of text become.
+    """
+
+    imputation: Imputation
+    encoders: Mapping[str, TableEncoder]
+    dates: Mapping[str, DateParts] = field(default_factory=dict)
+    texts: Mapping[str, TextNumbers] = field(default_factory=dict)
+
+    @classmethod
+    def fit(cls, features: pd.DataFrame, views: Collection[str], text_model: str | None = None) -> Encoding:
+        """Learn from the rows that a model is fitted to; each of the views reads all columns.
+
+        Parameters
+        ----------
+        text_model : of sentence-transformers, by which texts are read; by default their n-grams count.
+
+        Raises
+        ------
+        UsboostError
+            If a column has the name of one that is added.
+        """
+        dates: dict[str, DateParts] = dates_of(features)
+        texts = text_numbers(features, text_model)
+        parts: Parts = {**dates, **texts}
+        imputation = imputation_of(features, parts)
+        completed = complete(features, imputation, parts)
+        encoder = TableEncoder.fit(completed, list(completed.columns))
+        return cls(imputation, dict.fromkeys(views, encoder), dates, texts)
+
+    @property
+    def parts(self) -> Parts:
+        """What columns become that are several numbers."""
+        return {**self.dates, **self.texts}
+
+    @property
+    def names(self) -> list[str]:
+        """The encoded columns, added ones included."""
+        return list(dict.fromkeys(name for encoder in self.encoders.values() for name in encoder.names))
+
+    def views(self, features: pd.DataFrame, pictures: Mapping[str, View] | None = None) -> Views:
+        """The views of n rows: the pictures, then the tables, of which equal ones are made once.
+
+        Parameters
+        ----------
+        features : columns as `Column.feature` gives them.
+        pictures : views of the pictures by name.
+
+        Raises
+        ------
+        UsboostError
+            If a number is missing that may not be.
+        """
+        completed = complete(features, self.imputation, self.parts)
+        tables = {encoder: encoder.transform(completed) for encoder in set(self.encoders.values())}
+        return Views(
+            {**(pictures or {})} | {view: tables[encoder] for view, encoder in self.encoders.items()}
+        )
+
+
+def imputation_of(train: pd.DataFrame, parts: Parts | None = None) -> dict[str, dict[str, Any]]:
+    """The median of each numeric column's training rows (0 when all are missing, and of texts), and an
+    indicator column where any is missing; of the parts of a date or text, the first has it."""
+    parts = parts or {}
+    expanded, rules = expand(train, parts), {}
+    further = {name for column, each in parts.items() for name in each.names(column)[1:]}
+    filled = {name: each.filled for column, each in parts.items() for name in each.names(column)}
+    for name in expanded:
+        if isinstance(expanded[name].dtype, np.dtype):
+            missing, value = expanded[name].isna(), filled.get(str(name))
+            if value is None:
+                value = 0.0 if missing.all() else float(expanded[name].median())
+            rules[str(name)] = {"value": value, "indicator": bool(missing.any()) and name not in further}
+    return rules
+
+
+def expand(features: pd.DataFrame, parts: Parts) -> pd.DataFrame:
+    """The columns with the parts of dates and texts in place of these."""
+    if not parts:
+        return features
+    columns: list[pd.Series] = []
+    for name in features:
+        rule = parts.get(str(name))
+        if rule is None:
+            columns.append(features[name])
+        else:
+            columns += [part.rename(each) for each, part in rule.expand(str(name), features[name]).items()]
+    return _joined(columns)
+
+
+def added(imputation: Imputation) -> list[str]:
+    """The names of the indicator columns."""
+    return [f"{name}{SUFFIX}" for name, rule in imputation.items() if rule["indicator"]]
+
+
+def complete(features: pd.DataFrame, imputation: Imputation, parts: Parts | None = None) -> pd.DataFrame:
+    """Fill missing numbers of any rows, as in the training rows, and add the parts of dates and texts and the
+    indicator columns.
+
+    Parameters
+    ----------
+    features : columns as `Column.feature` gives them.
+
+    Returns
+    -------
+    A new frame; numbers are float64, parts of texts and indicators float32; an indicator stands after its
+    column.
+
+    Raises
+    ------
+    UsboostError
+        If a column has the name of one that is added.
+    """
+    expanded = expand(features, parts or {})
+    filled: list[pd.Series] = []
+    for name in expanded:
+        column, rule = expanded[name], imputation.get(str(name))
+        if rule is not None:
+            column = column if rule["value"] is None else column.fillna(rule["value"])
+            if column.dtype != np.float32:  # in which 20230105 and 20230106 are one: encoders centre first
+                column = column.astype(np.float64)
+        filled.append(column)
+        if rule is not None and rule["indicator"]:
+            filled.append(expanded[name].isna().astype(np.float32).rename(f"{name}{SUFFIX}"))
+    return _joined(filled)
+
+
+def _joined(columns: list[pd.Series]) -> pd.DataFrame:
+    joined = pd.concat(columns, axis=1)
+    if clash := [str(name) for name in joined.columns[joined.columns.duplicated()]]:
+        if clash[0].endswith(SUFFIX):
+            why = f"an indicator to be added, which marks where {clash[0].removesuffix(SUFFIX)!r} is missing"
+        elif "__text_" in clash[0]:
+            why = f"a component of the text {clash[0].rpartition('__text_')[0]!r} to be added"
+        else:
+            why = f"a part of the date {clash[0].rpartition('_')[0]!r} to be added"
+        raise UsboostError(f"the column {clash[0]!r} has the name of {why}; rename it")
+    return joined

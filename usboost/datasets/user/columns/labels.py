@@ -1,0 +1,258 @@
+"""A column of labels: its classes, and the split that each row is in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from usboost.datasets.user.columns.column import Column, is_date, is_text, is_usable
+from usboost.datasets.user.columns.kinds import kind_of
+from usboost.datasets.user.columns.numbers import NumberFormat
+from usboost.errors import UsboostError, option
+
+
+def classes_of(column: Column) -> tuple[np.ndarray, list[str]]:
+    """The column as labels: codes int64 of shape (n,), −1 where it is missing, and the classes' names.
+
+    Raises
+    ------
+    UsboostError
+        If all are missing, they are fractions, all of one class, or nearly all of different ones.
+    """
+    texts = column.texts()
+    present = texts.dropna()
+    if not len(present):
+        raise UsboostError(f"{column.source}: the label column {column.name!r} is empty; name another")
+    numbers = pd.to_numeric(present, errors="coerce").astype("float64")
+    if np.isinf(numbers).any():
+        raise UsboostError(
+            f"{column.source}: the label column {column.name!r} holds infinity; correct it or leave it empty"
+        )
+    if pa.types.is_floating(column.type) and (numbers % 1 != 0).any():
+        raise UsboostError(
+            f"{column.source}: the label column {column.name!r} holds continuous values, fractions, but "
+            f"classes are needed; predict the number instead ({option('task', 'regression')})"
+        )
+    distinct = present.unique().tolist()
+    if len(distinct) == 1:
+        raise UsboostError(
+            f"{column.source}: the label column {column.name!r} holds one class only, {distinct[0]!r}; "
+            "give rows of another, too"
+        )
+    if len(distinct) > max(2, len(present) / 2):
+        raise UsboostError(
+            f"{column.source}: the label column {column.name!r} has {len(distinct)} values in {len(present)} "
+            "rows, but a class needs several rows; name a column of classes"
+        )
+    classes = sorted(distinct, key=float) if numbers.notna().all() else sorted(distinct)
+    known = {value: code for code, value in enumerate(classes)}
+    return texts.map(known).fillna(-1).to_numpy(np.int64), classes
+
+
+def with_positive(
+    codes: np.ndarray, classes: list[str], positive: str | None, column: Column
+) -> tuple[np.ndarray, list[str]]:
+    """The same labels with the positive one of two classes second.
+
+    Parameters
+    ----------
+    codes, classes : as of `classes_of`; positive : its name, by default the rarer class's.
+
+    Raises
+    ------
+    UsboostError
+        If one is named of more classes than two, or there is none of that name.
+    """
+    if positive is not None and (len(classes) != 2 or positive not in classes):
+        what = f"has no such class; it has {', '.join(classes[:10])}"
+        if len(classes) != 2:
+            what = f"has {len(classes)} classes, but {option('positive')} is one of two; leave it out"
+        given = option("positive", repr(positive))
+        raise UsboostError(f"{column.source}: {given}: the label {column.name!r} {what}")
+    if len(classes) != 2:
+        return codes, classes
+    counts = np.bincount(codes[codes >= 0], minlength=2)
+    first = classes[0] == positive if positive is not None else counts[0] < counts[1]
+    return (np.where(codes < 0, codes, 1 - codes), classes[::-1]) if first else (codes, classes)
+
+
+FEW_VALUES, MANY_VALUES = 5, 20
+"""Up to so many whole numbers are taken for classes; up to so many if they follow on each other."""
+
+
+def task_of(column: Column) -> tuple[Literal["classification", "regression"], str]:
+    """What a column of labels asks for, and a sentence that says so.
+
+    Text, booleans and categories are classes. So are whole numbers if there are at most `FEW_VALUES`, or at
+    most `MANY_VALUES` of which each is the one before plus 1. All other numbers are predicted as numbers.
+    """
+    found = _label_numbers(column)
+    if found is None or pa.types.is_boolean(column.type) or column.name in column.source.declared:
+        return "classification", ""
+    values = found.to_numpy(np.float64)
+    values = np.unique(values[np.isfinite(values)])
+    whole = bool((values % 1 == 0).all())
+    follow = len(values) <= MANY_VALUES and bool((np.diff(values) == 1).all())
+    different = f"{len(values):,} different {'whole numbers' if whole else 'numbers'}"
+    if whole and (len(values) <= FEW_VALUES or follow):
+        return "classification", f"the label {column.name!r} has {different}, taken as classes"
+    return "regression", f"the label {column.name!r} has {different}, so a number is predicted"
+
+
+def has_blanks(column: Column) -> bool:
+    """Whether a string has blanks at its ends, which are no part of a label."""
+    if not is_text(column.type):
+        return False
+    texts = column.cells.cast(column.type)
+    return bool(pc.any(pc.not_equal(texts, pc.utf8_trim_whitespace(texts))).as_py())
+
+
+def targets_of(column: Column, *, several: bool = True) -> np.ndarray:
+    """The column as numbers to predict, float64 of shape (n,), NaN where it is missing.
+
+    Parameters
+    ----------
+    several : refuse a column of which all are missing or equal.
+
+    Raises
+    ------
+    UsboostError
+        If it holds anything but finite numbers.
+    """
+    found = _label_numbers(column)
+    if found is None:
+        raise UsboostError(
+            f"{column.source}: the label column {column.name!r} holds something that is no number; "
+            f"predict classes instead ({option('task', 'classification')})"
+        )
+    values = found.to_numpy(np.float64)
+    present = values[~np.isnan(values)]
+    if several and not len(present):
+        raise UsboostError(f"{column.source}: the label column {column.name!r} is empty; name another")
+    if not np.isfinite(present).all():
+        row = column.row(int(np.flatnonzero(np.isinf(values))[0]))
+        raise UsboostError(f"{row}: the label {column.name!r} is infinite; correct it or leave it empty")
+    if several and np.ptp(present) == 0:
+        raise UsboostError(
+            f"{column.source}: the label column {column.name!r} holds {present[0]:g} only, so nothing "
+            "can be learnt; name another"
+        )
+    return values
+
+
+def _label_numbers(column: Column) -> pd.Series | None:
+    """The numbers of a column that holds nothing else, however they are written; None of another."""
+    if is_date(column.type) or pa.types.is_boolean(column.type) or not is_usable(column.type):
+        return None
+    if not is_text(column.type):
+        return column.numbers()
+    try:
+        found = kind_of(column)
+    except UsboostError:
+        return None
+    if found.kind in ("number", "identifier"):
+        form = found.form if isinstance(found.form, NumberFormat) else None
+        return column.numbers(form)
+    return None
+
+
+def weights_of(column: Column) -> np.ndarray:
+    """The column as weights, float64 of shape (n,).
+
+    Raises
+    ------
+    UsboostError
+        If one is missing, negative or no number, or all are 0.
+    """
+    numbers = column.numbers()
+    values = None if numbers is None else numbers.to_numpy(np.float64)
+    if values is None or not (np.isfinite(values) & (values >= 0)).all():
+        wrong = 0 if values is None else int(np.flatnonzero(~(np.isfinite(values) & (values >= 0)))[0])
+        raise UsboostError(f"{column.row(wrong)}: the weight {column.name!r} must be a number of at least 0")
+    if not values.any():
+        raise UsboostError(f"{column.source}: all weights {column.name!r} are zero")
+    return values
+
+
+def scaled(weights: np.ndarray) -> np.ndarray:
+    """Weights (n,) divided so that those of rows that count, of a weight above 0, have a mean of 1."""
+    counted = weights[weights > 0]
+    return weights / counted.mean() if len(counted) else weights
+
+
+def groups_of(column: Column) -> np.ndarray:
+    """The column as codes of groups, int64 of shape (n,); none may be missing."""
+    return np.unique(column.filled().to_numpy(dtype=str), return_inverse=True)[1].astype(np.int64)
+
+
+def times_of(column: Column) -> np.ndarray:
+    """The column as numbers or dates that can be sorted, of shape (n,).
+
+    Raises
+    ------
+    UsboostError
+        If one is missing, or it holds neither numbers nor dates.
+    """
+    found = kind_of(column)
+    kind = "number" if found.kind == "identifier" else found.kind
+    if kind not in ("number", "date"):
+        raise UsboostError(f"{column.source}: the time column {column.name!r} must hold numbers or dates")
+    values = column.feature(kind, found.form)
+    if values.isna().any():
+        row = column.row(int(np.flatnonzero(values.isna())[0]))
+        raise UsboostError(f"{row}: the time {column.name!r} is missing; fill it or leave out the row")
+    return values.to_numpy()
+
+
+def label_kind(column: Column) -> str:
+    """What labels are in the table: "bool", "int", "float" or "str"."""
+    kind = column.type
+    if pa.types.is_boolean(kind):
+        return "bool"
+    if pa.types.is_integer(kind):
+        return "int"
+    return "float" if pa.types.is_floating(kind) else "str"
+
+
+def codes_of(column: Column, known: Mapping[str, int]) -> np.ndarray:
+    """The column as labels of known classes: their codes, int64 of shape (n,), −1 where it is missing.
+
+    Raises
+    ------
+    UsboostError
+        Naming the first row that has another.
+    """
+    texts = column.texts()
+    codes = texts.map(known)
+    unknown = codes.isna() & texts.notna()
+    if unknown.any():
+        k = int(np.flatnonzero(unknown)[0])
+        raise UsboostError(
+            f"{column.row(k)}: {column.name!r} is {texts.iloc[k]!r}, which is none of the model's "
+            f"classes {', '.join(known)}"
+        )
+    return codes.fillna(-1).to_numpy(np.int64)
+
+
+def splits_of(column: Column) -> np.ndarray:
+    """The column as names of splits, str of shape (n,).
+
+    Raises
+    ------
+    UsboostError
+        If one is missing, is none of train, val and test, or train or val is nowhere.
+    """
+    texts = column.filled().to_numpy()
+    unknown, missing = set(texts) - {"train", "val", "test"}, {"train", "val"} - set(texts)
+    if unknown or missing:
+        what = f"{min(unknown or missing)!r} is {'unknown' if unknown else 'missing'}"
+        raise UsboostError(
+            f"{column.source}: the split column {column.name!r} must hold train, val and, where rows are for "
+            f"the test, test; {what}"
+        )
+    return texts

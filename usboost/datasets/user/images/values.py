@@ -1,0 +1,149 @@
+"""What stands in a column of pictures: paths, bytes, records of both, base64."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath, PureWindowsPath
+
+import pandas as pd
+import pyarrow as pa
+
+from usboost.datasets.files.image_sources import inside, is_contained
+from usboost.datasets.user.columns.column import is_binary, is_text, plain_type
+from usboost.datasets.user.images.paths import Paths
+from usboost.datasets.user.reading.source import Source
+from usboost.errors import UsboostError, option
+
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_DATA = re.compile(r"data:[^,]*;base64,", re.IGNORECASE)  # as pages and JSON hold pictures
+NAMES = "looks like names of pictures"
+"""What to say of a column of which `are_names_of_pictures` is true."""
+
+_NAME = re.compile(r"(?i).*\.(jpe?g|png|gif|bmp|tiff?|webp)")
+_LOOKED_AT = 100  # values
+_SHOWN = 60  # characters of a value in a message
+
+
+def check_type(source: Source, column: str) -> None:
+    """Refuse a column that cannot hold pictures.
+
+    Raises
+    ------
+    UsboostError
+        If it holds anything but text, bytes, records of ``bytes`` or ``path``, and nothing.
+    """
+    kind = plain_type(source.type_of(column))
+    fields = {field.name: field.type for field in kind} if pa.types.is_struct(kind) else {}
+    holds = fields.get("bytes", pa.null())
+    is_record = bool({"bytes", "path"} & set(fields)) and (is_binary(holds) or pa.types.is_null(holds))
+    if not (is_binary(kind) or is_text(kind) or pa.types.is_null(kind) or is_record):
+        raise UsboostError(f"{source}: the image column {column!r} must hold paths or bytes, not {kind}")
+
+
+def are_names_of_pictures(values: pd.Series) -> bool:
+    """Whether a column that was not called one of pictures has their names: of the first 100 values, all.
+
+    Parameters
+    ----------
+    values : strings or categories of strings, NaN or None where missing.
+    """
+    present = values.dropna().head(_LOOKED_AT)
+    return len(present) > 0 and all(bool(_NAME.fullmatch(str(each).strip())) for each in present)
+
+
+class PictureValues:
+    """The values of a column as files or bytes.
+
+    Parameters
+    ----------
+    source : of the rows. Paths are relative to its folder, which they may not leave; without one text is
+        base64.
+    column : of pictures.
+
+    Attributes
+    ----------
+    paths : those that were read.
+    """
+
+    def __init__(self, source: Source, column: str) -> None:
+        self._source, self._column = source, column
+        self.paths = Paths(column)
+
+    def of(self, row: int, value: object) -> Path | bytes | None:
+        """The file or bytes of a row; None where there is none.
+
+        Raises
+        ------
+        UsboostError
+            Naming the row, if it has an address, a path out of the folder, or no base64 where that is needed.
+        """
+        if isinstance(value, Mapping):
+            value = value.get("bytes") or value.get("path")
+        if isinstance(value, bytes):
+            return value or None
+        if not isinstance(value, str) or not value:
+            return None
+        where = f"{self._source}, row {row + 1}"
+        if data := _DATA.match(value):
+            return self._decoded(value[data.end() :], where)
+        if _ADDRESS.match(value):
+            raise UsboostError(
+                f"{where}: column {self._column!r} holds an address, {_short(value)}; download the pictures "
+                "first and give their paths"
+            )
+        folder = self._source.folder
+        return self._decoded(value, where) if folder is None else self._file(value, folder, where)
+
+    def _decoded(self, text: str, where: str) -> bytes:
+        try:
+            return base64.b64decode("".join(text.split()), validate=True)
+        except ValueError:  # binascii.Error, and letters beyond ASCII
+            none = f" (paths need the folder in which they begin, {option('images_root')})"
+            raise UsboostError(
+                f"{where}: column {self._column!r} is not base64: {_short(text)}"
+                f"{none if self._source.folder is None else ''}"
+            ) from None
+
+    def _file(self, value: str, folder: Path, where: str) -> Path | None:
+        value = self._relative(value, folder)
+        if _is_absolute(value) and self._source.images_root is None:
+            raise UsboostError(
+                f"{where}: column {self._column!r} holds an absolute path, {_short(value)}; name the folder "
+                f"that the pictures are in with {option('images_root')}"
+            )
+        if "\\" in value and _is_missing(folder / value):
+            value = PureWindowsPath(value).as_posix()
+        # what is not there is missing; a path out of the folder is a mistake all the same
+        is_there = not (is_contained(value) and _is_missing(folder / value))
+        self.paths.add(folder / value, is_there=is_there)
+        return inside(folder, value, where) if is_there else None
+
+    def _relative(self, value: str, folder: Path) -> str:
+        """A path as one from the folder; an absolute one may be within it where its root was named."""
+        root = self._source.images_root
+        if root is None:
+            return value
+        for start in (folder, folder.absolute(), folder.resolve()):
+            if Path(value).is_relative_to(start) and Path(value) != start:
+                return str(Path(value).relative_to(start))
+        return value
+
+
+def _is_absolute(value: str) -> bool:
+    return PurePosixPath(value).is_absolute() or PureWindowsPath(value).is_absolute()
+
+
+def _is_missing(path: Path) -> bool:
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # the last of a NUL in it
+        return True
+    except OSError:  # no permission, say: told by what opens it
+        return False
+    return False
+
+
+def _short(value: str) -> str:
+    return repr(value if len(value) <= _SHOWN else f"{value[:_SHOWN]}…")

@@ -1,0 +1,135 @@
+"""Files whose columns have types: Parquet, one file or a folder of them, and Feather."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from usboost.datasets.user.reading.content import FAULTS, damaged
+from usboost.errors import UsboostError
+
+
+@dataclass(frozen=True)
+class Parquet:
+    """Parquet files that are one table, their rows one after another in the order of the files' names."""
+
+    paths: tuple[Path, ...]
+    schema: pa.Schema
+    as_text = False
+    decimal = "."
+    notes = ()
+
+    @classmethod
+    def open(cls, path: Path) -> Parquet:
+        """Find out the columns; those of a folder's files must be the same."""
+        if not path.is_dir():
+            return cls((path,), pq.read_schema(path))
+        paths = parts_of(path)
+        if not paths:
+            raise UsboostError(f"{path} is a folder without .parquet files; name a table")
+        schemas = [_schema(each) for each in paths]
+        for each, schema in zip(paths, schemas, strict=True):
+            if other := set(schema.names) ^ set(schemas[0].names):
+                raise UsboostError(
+                    f"{each} and {paths[0].name} do not have the same columns: {min(other)!r} is in one only"
+                )
+        try:
+            joined = pa.unify_schemas(schemas, promote_options="permissive")
+        except pa.ArrowException as error:
+            raise UsboostError(f"{path}: its files hold different types: {error}; write them alike") from None
+        return cls(tuple(paths), joined.with_metadata(schemas[0].metadata))
+
+    @cached_property
+    def _ends(self) -> list[int]:
+        """The position after the last row of each file."""
+        return list(itertools.accumulate(pq.read_metadata(path).num_rows for path in self.paths))
+
+    @property
+    def n_rows(self) -> int:
+        return self._ends[-1]
+
+    def pieces(self, names: list[str], most: int) -> Iterator[pa.Table]:
+        target = pa.schema([self.schema.field(name) for name in names]) if len(self.paths) > 1 else None
+        for path in self.paths:
+            # column chunks are read a page at a time, so that no row group has to fit in memory
+            with pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20) as file:
+                for batch in file.iter_batches(batch_size=most, columns=names):
+                    table = pa.Table.from_batches([batch]).select(names)
+                    # text that is not UTF-8 would be found only when a value is looked at
+                    table.validate(full=True)
+                    yield table if target is None else table.cast(target)
+
+    def line(self, row: int) -> None:
+        return None
+
+    def place(self, row: int) -> tuple[Path, int]:
+        k = bisect.bisect_right(self._ends, row)
+        return self.paths[k], row - (self._ends[k - 1] if k else 0)
+
+
+@dataclass(frozen=True)
+class Feather:
+    """Arrow's own format (Feather, version 2), as a file or a stream."""
+
+    path: Path
+    schema: pa.Schema
+    as_text = False
+    decimal = "."
+    notes = ()
+    n_rows = None
+
+    @classmethod
+    def open(cls, path: Path) -> Feather:
+        """Find out the columns."""
+        with _batches(path) as (schema, _):
+            return cls(path, schema)
+
+    def pieces(self, names: list[str], most: int) -> Iterator[pa.Table]:
+        with _batches(self.path) as (_, batches):
+            for batch in batches:
+                table = pa.Table.from_batches([batch]).select(names)
+                table.validate(full=True)
+                yield table
+
+    def line(self, row: int) -> None:
+        return None
+
+    def place(self, row: int) -> None:
+        return None
+
+
+def parts_of(folder: Path) -> list[Path]:
+    """The Parquet files of a folder in the order of their names."""
+    return sorted(
+        path
+        for path in folder.iterdir()
+        if path.suffix.lower() in (".parquet", ".pq") and not path.name.startswith((".", "_"))
+    )
+
+
+def _schema(path: Path) -> pa.Schema:
+    try:
+        return pq.read_schema(path)
+    except FAULTS as error:
+        raise damaged(path, error) from None
+
+
+@contextmanager
+def _batches(path: Path) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
+    with pa.memory_map(str(path)) as file:
+        try:
+            reader = pa.ipc.open_file(file)
+        except pa.ArrowInvalid:
+            file.seek(0)
+            stream = pa.ipc.open_stream(file)
+            yield stream.schema, iter(stream)
+            return
+        yield reader.schema, (reader.get_batch(k) for k in range(reader.num_record_batches))

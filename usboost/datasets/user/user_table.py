@@ -1,0 +1,117 @@
+"""The labelled rows of a person's table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+
+from usboost.data.images import Images
+from usboost.data.pooled_images import PooledImages
+from usboost.data.views import Views
+from usboost.datasets.user.columns.column import Format, Kind
+from usboost.datasets.user.columns.dates import is_date
+from usboost.datasets.user.columns.encoding import Encoding
+from usboost.datasets.user.columns.words import is_text
+from usboost.datasets.user.images.paths import Paths
+from usboost.datasets.user.images.reader import VIEW, PictureColumns
+from usboost.datasets.user.reading.source import Source
+from usboost.datasets.user.table_spec import TableSpec
+
+
+@dataclass(frozen=True)
+class OwnTable:
+    """The labelled rows of a table.
+
+    Attributes
+    ----------
+    file : where they are from.
+    spec : how they were read.
+    features : n rows; float64 numbers (NaN is missing), datetime64 in UTC, pandas categories of strings, and
+        strings that are text.
+    labels : codes int64 of shape (n,) of the `classes`, or the numbers to predict, float64 of shape (n,).
+    classes : names of the classes, numbers in rising order, else alphabetically; none for a regression.
+    label_kind : what the labels were: "bool", "int", "float" or "str".
+    said : why this is the task, where nobody said it.
+    stripped : whether blanks at the ends of labels were removed.
+    split : the split of each row as given, str of shape (n,), or None.
+    groups, times, weights : of each row, int64 codes, sortable, and float64 of mean 1 over the rows that
+        count, of shape (n,), or None.
+    rows : the position of each row in the file, int64 of shape (n,); rows without a label are not in it.
+    unlabelled : how many rows have no label.
+    formats : how numbers and dates are written, of the features that are text in a form of their own.
+    left_out : why columns are no features that look like some, by column.
+    pictures : the rows' pictures by view, when they were read and there are any.
+    without : how many rows have no picture, by column.
+    unreadable : how many of these could not be read.
+    paths : of pictures, by column.
+    """
+
+    file: Source
+    spec: TableSpec
+    features: pd.DataFrame
+    labels: np.ndarray
+    classes: list[str]
+    label_kind: str = "str"
+    said: str = ""
+    stripped: bool = False
+    rows: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    split: np.ndarray | None = None
+    groups: np.ndarray | None = None
+    times: np.ndarray | None = None
+    weights: np.ndarray | None = None
+    unlabelled: int = 0
+    formats: Mapping[str, Format] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    pictures: Mapping[str, Images | PooledImages] = field(default_factory=dict)
+    without: Mapping[str, int] = field(default_factory=dict)
+    unreadable: int = 0
+    paths: tuple[Paths, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def task(self) -> str:
+        """Whether classes are predicted, or a number."""
+        return "classification" if self.classes else "regression"
+
+    @property
+    def kinds(self) -> dict[str, Kind]:
+        """What each feature holds."""
+        return {str(name): _kind(self.features[name]) for name in self.features}
+
+    @property
+    def form(self) -> PictureColumns | None:
+        """What the pictures were made, if they were read."""
+        return PictureColumns.of(self.spec) if self.pictures else None
+
+    @property
+    def text_model(self) -> str | None:
+        """Of sentence-transformers, by which texts are read; None: by n-grams."""
+        return self.spec.text_model
+
+    def fit_encoding(self, rows: np.ndarray) -> Encoding:
+        """Learn from some rows how the table becomes views.
+
+        With pictures, U, all columns are S. Without, both views are the whole table, so that the network
+        and the trees of a model both read every column. (The papers' tables have two kinds of columns; a
+        table of one's own says nothing of the kind.)
+        """
+        views = ("S",) if self.pictures else (VIEW, "S")
+        return Encoding.fit(self.features.iloc[rows], views, self.text_model)
+
+    def views(self, encoding: Encoding, rows: np.ndarray) -> Views:
+        """The views of some rows, those of the pictures (or U) and S."""
+        pictures = {name: view[rows] for name, view in self.pictures.items()}
+        return encoding.views(self.features.iloc[rows], pictures)
+
+
+def _kind(column: pd.Series) -> Kind:
+    if is_date(column):
+        return "date"
+    if is_text(column):
+        return "text"
+    return "number" if isinstance(column.dtype, np.dtype) else "category"

@@ -1,0 +1,238 @@
+"""Backbones: how a network reads pictures, and what frozen ones make of them."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from torch import nn
+
+from usboost.data.images import EncodedImages, Images
+from usboost.data.pooled_images import PooledImages
+from usboost.data.table import Table
+from usboost.errors import UsboostError
+from usboost.learners.networks import architectures
+from usboost.learners.networks.architectures import DEFAULT, is_timms
+from usboost.learners.networks.images import embeddings
+from usboost.learners.networks.images.frozen import FrozenNetwork
+from usboost.learners.networks.images.image_network import AUGMENTATIONS, ImageNetwork, LastBlock
+from usboost.learners.networks.images.pretrained import load_backbone, read_weights
+from usboost.learners.networks.training.initial_weights import initialise
+
+FINETUNED = ("none", "last", "all", "head")
+"""What is trained of a backbone; "head" is the old name of "none"."""
+
+_VERSION = 1  # of what embeddings are: count it up when the same weights would give others
+
+
+class Backbone(BaseEstimator):
+    """How a network reads pictures.
+
+    Parameters
+    ----------
+    name : str
+        A name of ``timm.list_models()``, by default EfficientNet-Lite0; "vgg16" and "resnet50" are
+        torchvision's. "small_cnn" suits CPUs and has no published weights.
+    pretrained : bool or str
+        Start from ImageNet weights (True) or from a state dict in a file (a path, ``.pth`` or
+        ``.safetensors``; `save_backbone` writes one). Those of EfficientNet-Lite0 are installed with
+        usboost; others come from the cache of torch or of the Hugging Face hub, and are downloaded if
+        need be.
+    finetune : {"none", "last", "all"}
+        What is trained: "none" but the layers after it, its embeddings being computed once for each
+        picture; the "last" block, on what the frozen rest gave once; or "all" of it. "head" is an old
+        name of "none".
+    size : int or None
+        Side in pixels that pictures are resized to before the backbone; None keeps theirs where the
+        backbone reads it, else takes the least that it reads.
+    augment : {"none", "flip", "flip_shift"}
+        Of training pictures, with "all" only.
+    cache : str, False or None
+        Folder for embeddings; None: $USBOOST_CACHE, or the user's folder for caches; False or "off"
+        keeps none.
+    random : bool
+        Let a backbone with random weights be frozen: its embeddings say little of a picture.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from usboost import Backbone, Images, NetworkLearner, TwoWeakLearnerClassifier, Views
+    >>> pixels = np.random.default_rng(0).integers(0, 99, (40, 1, 8, 8)).astype(np.uint8)
+    >>> pixels[::2] += 100  # every second picture is brighter
+    >>> cnn = Backbone("small_cnn", pretrained=False, finetune="all")
+    >>> learners = {"photo": NetworkLearner((8,), batch_size=8, epochs=4, backbone=cnn, device="cpu")}
+    >>> model = TwoWeakLearnerClassifier(learners, n_rounds=3, validation_fraction=0)
+    >>> views, y = Views(photo=Images(pixels)), np.arange(40) % 2
+    >>> bool((model.fit(views, y).predict(views) == y).all())
+    True
+    """
+
+    def __init__(
+        self,
+        name: str = DEFAULT,
+        pretrained: bool | str = True,
+        finetune: str = "none",
+        size: int | None = None,
+        augment: str = "none",
+        cache: str | bool | None = None,
+        random: bool = False,
+    ) -> None:
+        self.name = name
+        self.pretrained = pretrained
+        self.finetune = finetune
+        self.size = size
+        self.augment = augment
+        self.cache = cache
+        self.random = random
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether none of it is trained."""
+        return self.finetune in ("none", "head")
+
+    def spec(self, view: Images | EncodedImages) -> dict[str, Any]:
+        """What `ImageNetwork` is built from: JSON."""
+        architectures.check_name(self.name)
+        if self.finetune not in FINETUNED:
+            raise UsboostError(f"fine-tuning is of 'none', the 'last' block or 'all', not {self.finetune!r}")
+        if self.augment not in AUGMENTATIONS:
+            raise UsboostError(f"augmentation is one of {', '.join(AUGMENTATIONS)}, not {self.augment!r}")
+        if self.name == "small_cnn" and self.pretrained is True:
+            raise UsboostError("small_cnn has no published weights; set pretrained: false, or to a file")
+        size, least = self._size(), architectures.smallest(self.name)
+        if size is None and is_timms(self.name) and min(view.height, view.width) < least:
+            size = least
+        side = size or min(view.height, view.width)
+        if side < least:
+            raise UsboostError(
+                f"{self.name} reads pictures of {least} pixels a side or more, not {side}; set size"
+            )
+        mean, deviation = architectures.normalisation(self.name, view.channels, bool(self.pretrained))
+        return {
+            "view": "image",
+            "channels": view.channels,
+            "backbone": self.name,
+            "size": size,
+            "augment": self.augment,
+            "mean": list(mean),
+            "deviation": list(deviation),
+        }
+
+    def load_weights(self, network: nn.Module) -> None:
+        """Put the pretrained weights, if any, into the backbones of a network."""
+        for part in network.modules():
+            if isinstance(part, LastBlock):
+                whole = self._whole(part.spec).backbone
+                last = architectures.split(whole, self.name)[1]
+                part.backbone.load_state_dict(last.state_dict())
+            elif isinstance(part, ImageNetwork) and self.pretrained:
+                weights = read_weights(self.name, self.pretrained)
+                load_backbone(part.backbone, self.name, weights, str(self.pretrained))
+
+    def embed(self, view: Images | EncodedImages, device: torch.device) -> np.ndarray:
+        """The frozen backbone's features of every picture: float32 (n, d), zeros where there is none.
+
+        Raises
+        ------
+        UsboostError
+            If its weights would be random and nobody asked for that.
+        """
+        return np.asarray(self._values(view, device, last=False), dtype=np.float32)
+
+    def activations(self, view: Images | EncodedImages, device: torch.device) -> np.ndarray:
+        """What the backbone without its last block makes of every picture: float16 (n, …).
+
+        Raises
+        ------
+        UsboostError
+            As `embed`, and if it is not known where the last block begins.
+        """
+        return self._values(view, device, last=True)
+
+    def _values(self, view: Images | EncodedImages, device: torch.device, last: bool) -> np.ndarray:
+        if not self.pretrained and not self.random:
+            raise UsboostError(
+                f"a frozen {self.name} with random weights sees next to nothing; set pretrained, train it "
+                "with finetune: all, or ask for that with random: true"
+            )
+        spec = self.spec(view)
+        made: list[ImageNetwork] = []
+
+        def network() -> ImageNetwork:
+            if not made:
+                made.append(self._whole(spec))
+                if last:
+                    made[0].backbone = architectures.split(made[0].backbone, self.name)[0]
+            return made[0]
+
+        folder, called = embeddings.cache_folder(self.cache), ""
+        if folder is not None or embeddings.holding():
+            side = (spec["size"],) * 2 if spec["size"] else (view.height, view.width)
+            given = (_VERSION, self.name, side, spec["mean"], spec["deviation"], device.type, last)
+            known = self._source()
+            key = None if known is None else f"{known} {view.channels} {given}"
+            if key is None or key not in _digests:
+                digest = _digest(network(), repr(given))
+                if key is not None:
+                    _digests[key] = digest
+            else:
+                digest = _digests[key]
+            called = f"{self.name}-{digest}"
+            folder = None if folder is None else folder / called
+        return embeddings.values_of(view, lambda: FrozenNetwork(network(), device), folder, called)
+
+    def _source(self) -> str | None:
+        """What says which weights it has without reading them; None where that is not certain."""
+        if isinstance(self.pretrained, str) and Path(self.pretrained).is_file():
+            about = Path(self.pretrained).stat()
+            return f"{Path(self.pretrained).resolve()} {about.st_mtime_ns} {about.st_size} {about.st_ino}"
+        return self.name if self.name == DEFAULT and self.pretrained is True else None
+
+    def _whole(self, spec: dict[str, Any]) -> ImageNetwork:
+        """The backbone without layers after it, with the weights that it starts from."""
+        network = ImageNetwork(spec, [])
+        initialise(network, 0)
+        self.load_weights(network)
+        return network
+
+    def _size(self) -> int | None:
+        """Side that pictures are resized to."""
+        only = architectures.published(self.name).side if is_timms(self.name) else None
+        if only is not None and self.size not in (None, only):
+            raise UsboostError(
+                f"{self.name} reads pictures of {only} pixels a side, not {self.size}; set size"
+            )
+        return only or self.size
+
+
+_digests: dict[str, str] = {}  # of the networks of this process, so that known pictures need none of them
+
+
+def _digest(network: ImageNetwork, given: str) -> str:
+    """Of all that decides what the network gives for a picture."""
+    digest = hashlib.sha256(given.encode())
+    for name, tensor in network.state_dict().items():
+        digest.update(name.encode())
+        digest.update(tensor.contiguous().numpy().tobytes())
+    return digest.hexdigest()[:32]
+
+
+def embedded(
+    view: Images | EncodedImages | PooledImages, backbone: Backbone | None, device: torch.device
+) -> Table:
+    """Pictures as a table of what a frozen backbone, EfficientNet-Lite0 by default, makes of them.
+
+    Of several pictures a row it is their mean. Rows without a picture are `absent`.
+    """
+    reader = backbone or Backbone()
+    if isinstance(view, PooledImages):
+        values = view.mean(reader.embed(each, device) for each in view.columns)
+    else:
+        values = reader.embed(view, device)
+    table = Table.from_numeric(values, tuple(f"embedding_{j}" for j in range(values.shape[1])))
+    return replace(table, absent=view.absent)

@@ -1,0 +1,343 @@
+"""What frozen networks make of pictures: computed once for each picture and weights, kept on disk.
+
+A folder for each network (by the digest of all that decides what it gives) holds shards of some hundred
+pictures: the pictures' digests and their values. A process that is killed loses one shard at most; two
+that compute the same write the same files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import warnings
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save
+
+from usboost.files import write_atomically
+from usboost.learners.networks.images.frozen import FrozenNetwork
+
+SHARD = 512
+"""Pictures in a shard."""
+
+LEAST = 16
+"""Fewer new pictures than this are not worth a file: they are quickly embedded again."""
+
+IN_MEMORY = 1 << 30
+"""Bytes of values that are held in memory; more lie in a temporary file that is mapped."""
+
+_TOLD = 64  # pictures after which `progress` is told
+_RECENT = 1 << 28  # bytes of the last results, kept in memory
+_LARGEST_HALF = 60_000.0  # a float16 holds no more
+
+Progress = Callable[[int, int], None]
+
+
+@contextmanager
+def progress(callback: Progress) -> Iterator[None]:
+    """Within it `callback(done, total)` is told of the pictures that are embedded, some at a time.
+
+    Those that are found on disk do not count; nothing is told where there is nothing to embed.
+    """
+    _listening.append(callback)
+    try:
+        yield
+    finally:
+        _listening.remove(callback)
+
+
+@contextmanager
+def not_kept() -> Iterator[None]:
+    """Within it nothing is written to disk: of pictures that are made for one question, say.
+
+    What is there already is read.
+    """
+    before = _writing.set(False)
+    try:
+        yield
+    finally:
+        _writing.reset(before)
+
+
+@contextmanager
+def held() -> Iterator[None]:
+    """Within it the same pictures are embedded once for several models, also without a folder."""
+    before = _holding.set(True)
+    try:
+        yield
+    finally:
+        _holding.reset(before)
+
+
+def holding() -> bool:
+    """Whether this is within `held`."""
+    return _holding.get()
+
+
+def cache_folder(chosen: str | bool | None) -> Path | None:
+    """Where embeddings are kept: the folder chosen, $USBOOST_CACHE, or the user's; None for "off"."""
+    if chosen is False or chosen == "off":
+        return None
+    if isinstance(chosen, str):
+        return Path(chosen)
+    own = os.environ.get("USBOOST_CACHE")
+    if own == "off":
+        return None
+    if own:
+        return Path(own) / "embeddings"
+    user = os.environ.get("XDG_CACHE_HOME")
+    return (Path(user) if user else Path.home() / ".cache") / "usboost" / "embeddings"
+
+
+def picture_digests(view: Any) -> np.ndarray:
+    """uint8 (n, 16): what each picture is, whatever row it stands in."""
+    if hasattr(view, "digests"):
+        found: np.ndarray = view.digests()
+        return found
+    shape = f"{view.channels} {view.height} {view.width} ".encode()
+    out = np.empty((len(view), 16), dtype=np.uint8)
+    for row in range(len(view)):
+        digest = hashlib.blake2b(shape, digest_size=16)
+        encoded = view.encoded(row) if hasattr(view, "encoded") else None
+        digest.update(view.decode(slice(row, row + 1)).tobytes() if encoded is None else encoded)
+        out[row] = np.frombuffer(digest.digest(), dtype=np.uint8)
+    return out
+
+
+def values_of(
+    view: Any, compute: Callable[[], FrozenNetwork], folder: Path | None, network: str = ""
+) -> np.ndarray:
+    """What a frozen network gives for each picture, computed if it is not in the folder.
+
+    Parameters
+    ----------
+    view : pictures; rows that its mask `absent` marks get zeros.
+    compute : makes the network, if it is needed at all.
+    folder : of this network and size alone; None keeps nothing.
+    network : what tells it from others, for `held`.
+
+    Returns
+    -------
+    float16 (n, …), or float32 where a value is beyond float16's range. Mapped from a temporary file if it
+    is large. It may be shared: do not write to it.
+    """
+    absent = getattr(view, "absent", None)
+    there = np.arange(len(view)) if absent is None else np.flatnonzero(~np.asarray(absent))
+    if len(there) == 0:
+        width = compute().shape(view)
+        return np.zeros((len(view), *width), dtype=np.float16)
+    keys = picture_digests(view)[there]
+    asked = (str(folder), network, len(view), keys.tobytes(), there.tobytes())
+    remembered = folder is not None or (holding() and bool(network))
+    if remembered and (recent := _recent.get(asked)) is not None:
+        return recent[0]
+    unique, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    store = _Store(folder)
+    while True:
+        where = store.find(unique)
+        missing = np.flatnonzero(where < 0)
+        if len(missing):
+            missing = missing[np.argsort(first[missing])]  # in the order in which they lie
+            _compute(view, there[first[missing]], unique[missing], compute(), store)
+            where = store.find(unique)
+        out = store.gathered(where[inverse.reshape(-1)], there, len(view))
+        if out is not None:  # else a shard went away meanwhile
+            break
+    if remembered:
+        _recent.put(asked, (out,))
+    return out
+
+
+def _compute(view: Any, rows: np.ndarray, keys: np.ndarray, network: FrozenNetwork, store: _Store) -> None:
+    """Values of the rows to the store, a shard at a time."""
+    for start in range(0, len(rows), SHARD):
+        shard, parts = slice(start, start + SHARD), []
+        for begin in range(start, min(start + SHARD, len(rows)), _TOLD):
+            part = slice(begin, min(begin + _TOLD, start + SHARD))
+            parts.append(network(view, rows[part]))
+            for callback in _listening:
+                callback(min(part.stop, len(rows)), len(rows))
+        values = np.concatenate(parts)
+        half = np.abs(values).max(initial=0) < _LARGEST_HALF
+        write = len(rows) >= LEAST and _writing.get()
+        store.put(keys[shard], values.astype(np.float16 if half else np.float32), write)
+
+
+class _Store:
+    """Values by picture: in the shards of a folder, and in memory where there is no file for them."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._keys: list[np.ndarray] = []
+        self._sources: list[Path | np.ndarray] = []
+        if folder is not None and folder.is_dir():
+            for path in sorted(folder.glob("*.safetensors")):
+                if (keys := _keys.get(path)) is None and (shard := _read(path)) is not None:
+                    keys = _keys[path] = shard[0]
+                if keys is not None:
+                    self._keys.append(keys)
+                    self._sources.append(path)
+
+    def find(self, keys: np.ndarray) -> np.ndarray:
+        """Where the values of pictures are: int64 (k,), -1 for those that are not there.
+
+        Parameters
+        ----------
+        keys : uint8 (k, 16).
+        """
+        where = np.full(len(keys), -1, dtype=np.int64)
+        if self._keys:
+            known = np.concatenate(self._keys)
+            heads, wanted = _head(known), _head(keys)
+            order = np.argsort(heads, kind="stable")
+            at = order[np.minimum(np.searchsorted(heads, wanted, sorter=order), len(order) - 1)]
+            found = (known[at] == keys).all(axis=1)
+            where[found] = at[found]
+        return where
+
+    def put(self, keys: np.ndarray, values: np.ndarray, write: bool) -> None:
+        """Keep values by picture: on disk, else in memory."""
+        path = _write(self._folder, keys, values) if write and self._folder is not None else None
+        self._keys.append(keys)
+        self._sources.append(values if path is None else path)
+
+    def gathered(self, where: np.ndarray, rows: np.ndarray, n: int) -> np.ndarray | None:
+        """(n, …) with the values at `where`, as `find` has it, in the given rows and zeros in others.
+
+        None if a shard cannot be read any more; it is then forgotten.
+        """
+        starts = np.cumsum([0, *map(len, self._keys)])
+        out: np.ndarray | None = None
+        for k, source in enumerate(self._sources):
+            mine = np.flatnonzero((starts[k] <= where) & (where < starts[k + 1]))
+            if not len(mine):
+                continue
+            values = _values(source) if isinstance(source, Path) else source
+            if values is None or (out is not None and values.shape[1:] != out.shape[1:]):
+                del self._keys[k], self._sources[k]
+                return None
+            if out is None:
+                out = _room((n, *values.shape[1:]), values.dtype)
+            elif values.dtype == np.float32 and out.dtype == np.float16:
+                out = out.astype(np.float32)
+            out[rows[mine]] = values[where[mine] - starts[k]]
+        return out
+
+
+class _Recent:
+    """The last results, as many as a number of bytes allows; the oldest goes first."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._held: OrderedDict[Any, tuple[np.ndarray, ...]] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, key: Any) -> tuple[np.ndarray, ...] | None:
+        with self._lock:
+            if key in self._held:
+                self._held.move_to_end(key)
+            return self._held.get(key)
+
+    def put(self, key: Any, arrays: tuple[np.ndarray, ...]) -> None:
+        size = sum(array.nbytes for array in arrays)
+        with self._lock:
+            self._held.pop(key, None)
+            if size <= self._limit:
+                self._held[key] = arrays
+            while sum(a.nbytes for held in self._held.values() for a in held) > self._limit:
+                self._held.popitem(last=False)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._held.clear()
+
+
+_recent = _Recent(_RECENT)
+_shards = _Recent(_RECENT)
+_keys: dict[Path, np.ndarray] = {}  # of the shards that were read: 16 bytes a picture
+_listening: list[Progress] = []
+_writing: ContextVar[bool] = ContextVar("writing", default=True)
+_holding: ContextVar[bool] = ContextVar("holding", default=False)
+
+
+def forget() -> None:
+    """Drop what this process holds in memory of earlier results; what is on disk stays."""
+    _recent.clear()
+    _shards.clear()
+    _keys.clear()
+
+
+def _head(keys: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(keys[:, :8]).view(np.uint64).reshape(-1)
+
+
+def _values(path: Path) -> np.ndarray | None:
+    if (shard := _shards.get(path)) is None and (shard := _read(path)) is None:
+        _keys.pop(path, None)
+        return None
+    return shard[1]
+
+
+def _read(path: Path) -> tuple[np.ndarray, np.ndarray] | None:
+    """Keys and values of a shard; None if it is damaged or gone, and it is removed."""
+    try:
+        shard = load_file(path)
+        keys, values, check = shard["keys"], shard["values"], shard["check"]
+        right = (
+            keys.dtype == np.uint8
+            and keys.shape == (len(values), 16)
+            and values.dtype in (np.float16, np.float32)
+            and int(check[0]) == _checksum(keys, values)
+        )
+    except FileNotFoundError:
+        return None
+    # numpy refuses some headers that safetensors lets pass
+    except (OSError, SafetensorError, KeyError, ValueError, TypeError, IndexError):
+        right = False
+    if not right:
+        path.unlink(missing_ok=True)
+        return None
+    _shards.put(path, (keys, values))
+    return keys, values
+
+
+def _write(folder: Path, keys: np.ndarray, values: np.ndarray) -> Path | None:
+    """Write a shard, named by what it holds; None, with a warning, where nothing can be written."""
+    check = np.asarray([_checksum(keys, values)], dtype=np.int64)
+    name = hashlib.blake2b(keys.tobytes(), digest_size=16).hexdigest()
+    path = folder / f"{name}.safetensors"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, save({"keys": keys, "values": values, "check": check}))
+    except OSError as error:
+        warnings.warn(
+            f"embeddings cannot be kept in {folder} ({error.strerror}) and are computed anew each time; "
+            "set USBOOST_CACHE to a folder or to off",
+            stacklevel=2,
+        )
+        return None
+    _keys[path] = keys
+    _shards.put(path, (keys, values))
+    return path
+
+
+def _checksum(keys: np.ndarray, values: np.ndarray) -> int:
+    return zlib.crc32(values.tobytes(), zlib.crc32(keys.tobytes()))
+
+
+def _room(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Zeros, in memory or, where they are many, in a file without a name."""
+    if int(np.prod(shape)) * np.dtype(dtype).itemsize <= IN_MEMORY:
+        return np.zeros(shape, dtype=dtype)
+    with tempfile.TemporaryFile() as file:
+        return np.memmap(file, dtype=dtype, mode="w+", shape=shape)

@@ -1,0 +1,159 @@
+"""Fully connected networks on tables, on the CPU: forward and backward pass written out.
+
+At the sizes of a weak learner (batches of 512, layers of 100 and 50) autograd costs as much as the
+arithmetic, and the gradient of a look-up more than all matrix products together. Here a batch is a
+dozen calls into BLAS and the look-up's gradient one sparse product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import nn
+
+from usboost.learners.networks.modules import Linear, TableLinear, one_hot
+from usboost.learners.networks.training.batches import Batches, Resident
+from usboost.learners.networks.training.optimizers import Optimizer
+from usboost.learners.networks.training.threads import one_thread_each
+
+PREDICTION_ROWS = 4096
+
+
+def written_out(network: nn.Module, rows: Batches) -> tuple[nn.Sequential, Resident] | None:
+    """The network and its rows if they are of the kind that is written out here, else None."""
+    if (
+        isinstance(network, nn.Sequential)
+        and isinstance(network[0], TableLinear)
+        and isinstance(rows, Resident)
+        and rows.tensors[0].device.type == "cpu"
+    ):
+        return network, rows
+    return None
+
+
+class TableNetwork:
+    """FCk1+…+km with ReLU between the layers, on numbers and codes of n rows.
+
+    Parameters
+    ----------
+    network : Sequential of TableLinear, ReLU, Linear, …, Linear
+        Its parameters are read, and their ``grad`` written, in place; their storage must stay.
+    """
+
+    def __init__(self, network: nn.Sequential) -> None:
+        first, *others = [layer for layer in network if not isinstance(layer, nn.ReLU)]
+        assert isinstance(first, TableLinear)
+        self._first = first
+        self._lookup = first.lookup.detach()
+        self._layers = [
+            _Layer(layer.weight, layer.bias)
+            for layer in (first, *others)
+            if isinstance(layer, (TableLinear, Linear))
+        ]
+
+    @property
+    def n_outputs(self) -> int:
+        return len(self._layers[-1].bias)
+
+    def forward(self, numeric: np.ndarray, codes: np.ndarray) -> list[np.ndarray]:
+        """Outputs of every layer, after its ReLU but for the last: float32 (rows, width)."""
+        first, *others = self._layers
+        if codes.shape[1]:
+            hidden = nn.functional.embedding_bag(torch.from_numpy(codes), self._lookup, mode="sum")
+            out = hidden.numpy()
+            out += first.bias
+        else:
+            out = np.repeat(first.bias[None], len(codes), axis=0)
+        if numeric.shape[1]:
+            out += numeric @ first.weight.T
+        outputs = [out]
+        for layer in others:
+            torch.relu_(torch.from_numpy(out))
+            out = out @ layer.weight.T
+            out += layer.bias
+            outputs.append(out)
+        return outputs
+
+    def backward(
+        self, numeric: np.ndarray, codes: np.ndarray, outputs: list[np.ndarray], gradient: np.ndarray
+    ) -> None:
+        """Write every parameter's ``grad``.
+
+        Parameters
+        ----------
+        outputs : what `forward` gave
+        gradient : float32 (rows, D) of the loss with respect to the last outputs
+        """
+        ones = np.ones(len(gradient), dtype=np.float32)
+        first, *others = self._layers
+        for layer, inputs in zip(reversed(others), reversed(outputs[:-1])):
+            np.dot(gradient.T, inputs, out=layer.weight_gradient)
+            np.dot(ones, gradient, out=layer.bias_gradient)
+            gradient = gradient @ layer.weight
+            passed = torch.from_numpy(gradient)
+            # relu(z) > 0 exactly where z > 0
+            torch.ops.aten.threshold_backward.grad_input(
+                passed, torch.from_numpy(inputs), 0, grad_input=passed
+            )
+        if numeric.shape[1]:
+            np.dot(gradient.T, numeric, out=first.weight_gradient)
+        np.dot(ones, gradient, out=first.bias_gradient)
+        if codes.shape[1] and self._first.lookup.grad is not None:
+            self._first.lookup.grad.numpy()[:] = one_hot(codes, self._first.n_codes) @ gradient
+
+
+class _Layer:
+    """A layer's parameters and gradients as arrays that share the tensors' memory."""
+
+    def __init__(self, weight: torch.Tensor, bias: torch.Tensor) -> None:
+        self.weight, self.bias = weight.detach().numpy(), bias.detach().numpy()
+        if weight.grad is not None and bias.grad is not None:
+            self.weight_gradient, self.bias_gradient = weight.grad.numpy(), bias.grad.numpy()
+
+
+def train_epoch(
+    network: nn.Sequential,
+    rows: Resident,
+    targets: Sequence[torch.Tensor],
+    optimizer: Optimizer,
+    batch_size: int,
+    order: torch.Tensor,
+) -> None:
+    """One pass over the rows in the given order, by (weighted) mean squared error, in a metric if given.
+
+    Parameters
+    ----------
+    network, rows : what `written_out` gave; the optimizer holds the parameters
+    targets : values (n, D), and weights (n, D) or a metric (n, D, D) if samples have them
+    """
+    by_hand = TableNetwork(network)
+    numeric, codes = (tensor.numpy() for tensor in rows.tensors)
+    values, *weights = (tensor.numpy() for tensor in targets)
+    picked = order.numpy()
+    with one_thread_each(), np.errstate(over="ignore", invalid="ignore"):  # its outputs are checked
+        for start in range(0, len(picked), batch_size):
+            batch = picked[start : start + batch_size]
+            inputs = numeric.take(batch, axis=0), codes.take(batch, axis=0)
+            outputs = by_hand.forward(*inputs)
+            gradient = outputs[-1] - values.take(batch, axis=0)
+            gradient *= 2 / gradient.size
+            if weights and weights[0].ndim == 3:
+                gradient = np.einsum("nij,nj->ni", weights[0].take(batch, axis=0), gradient)
+            elif weights:
+                gradient *= weights[0].take(batch, axis=0)
+            by_hand.backward(*inputs, outputs, gradient)
+            optimizer.step()
+
+
+def predict(network: nn.Sequential, rows: Resident) -> np.ndarray:
+    """The network's outputs on all rows, float32 (n, D)."""
+    by_hand = TableNetwork(network)
+    numeric, codes = (tensor.numpy() for tensor in rows.tensors)
+    out = np.empty((len(rows), by_hand.n_outputs), dtype=np.float32)
+    with one_thread_each(), np.errstate(over="ignore", invalid="ignore"):
+        for start in range(0, len(rows), PREDICTION_ROWS):
+            block = slice(start, start + PREDICTION_ROWS)
+            out[block] = by_hand.forward(numeric[block], codes[block])[-1]
+    return out

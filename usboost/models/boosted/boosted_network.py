@@ -1,0 +1,403 @@
+"""Boosted Neural Networks (BNN): each round a small network is fitted to what the sum still misses.
+
+Of the stagewise loop's parts: the squared loss (or another convex one), one view, −(∇²L)⁻¹∇L as the
+target, and the loss's own best step γ.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.model_selection import train_test_split
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from usboost.boosting.callbacks import Callback
+from usboost.boosting.checkpoint import Checkpoint
+from usboost.boosting.context import FitContext, Watch
+from usboost.boosting.loop import StagewiseLoop, advance, ensemble_scores, fit_error
+from usboost.boosting.rounds import Scores, Stage
+from usboost.boosting.steps import ClosedForm, Newton
+from usboost.boosting.targets import NewtonTarget
+from usboost.data.plain import VIEW, as_table, as_targets
+from usboost.data.table import Table
+from usboost.data.views import Views
+from usboost.errors import UsboostError
+from usboost.evaluation.metrics import accuracy, f1
+from usboost.learners.base import LEARNERS, Learner, Target
+from usboost.learners.networks.learner import NetworkLearner
+from usboost.learners.present import prepare
+from usboost.losses.cross_entropy import SoftmaxCrossEntropy
+from usboost.losses.squared import Squared
+from usboost.models.base import ViewsClassifier, per_class
+from usboost.models.boosted.stagewise import StagewiseModel
+from usboost.models.estimator import HELD_WEIGHT, Samples, open_checkpoint
+
+Predictor = Squared | SoftmaxCrossEntropy
+Evaluate = Callable[[np.ndarray, np.ndarray, np.ndarray | None], dict[str, float]]
+
+
+class _BoostedNetwork(StagewiseModel, BaseEstimator, ABC):
+    """What the classifier and the regressor share."""
+
+    learner: Learner | None
+    n_rounds: int
+    random_state: int
+    weighted: bool = True
+    stages_: list[Stage]
+    n_features_in_: int
+
+    holds: ClassVar[Mapping[str, Any]] = {"learner": LEARNERS}
+
+    def _learner(self) -> Learner:
+        return NetworkLearner((16,), "adam", 0.01, 32, 30) if self.learner is None else self.learner
+
+    def _weak_learners(self) -> dict[str, Any]:
+        return {VIEW: self._learner()}
+
+    def _learner_names(self, index: int) -> set[str]:
+        return {VIEW}
+
+    @abstractmethod
+    def _loss(self) -> Predictor:
+        """What the networks' sum is to make small."""
+
+    def _boost(
+        self,
+        views: Views,
+        y: np.ndarray,
+        validation: tuple[Views, np.ndarray] | None,
+        evaluate: Evaluate,
+        watch: Watch,
+        context: FitContext,
+    ) -> None:
+        weights, held_weights = context.weights, context.held_weights
+
+        def describe(
+            stage: Stage, train: Scores, targets: Sequence[Target], outputs: Sequence[np.ndarray]
+        ) -> dict[str, float]:
+            error = fit_error(targets[0], outputs[0])
+            scores = {f"{name}_train": value for name, value in evaluate(train.f, train.y, weights).items()}
+            return {"gamma": stage.steps[VIEW], "fit_error": error, **scores}
+
+        if self.n_rounds < 1:
+            raise UsboostError(f"n_rounds must be at least 1, not {self.n_rounds}")
+        loss = self._loss()
+        loop = StagewiseLoop(
+            loss=loss,
+            learners={VIEW: self._learner()},
+            target=NewtonTarget(self.weighted),
+            # γ by BNN's equation (3), for γ₀ too: its Algorithm 1 prints y − h₀ there, a misprint for y
+            step=ClosedForm() if isinstance(loss, Squared) else Newton(),
+            n_rounds=self.n_rounds,
+            evaluate=lambda f, y: evaluate(f, y, held_weights),
+            describe=describe,
+            seed=self.random_state,
+            callbacks=watch.callbacks,
+            checkpoint=context.checkpoint,
+        )
+        stages = loop.run(views, y, validation, (), weights, held_weights)
+        self.history_, self.best_round_ = watch.history, watch.best_round
+        self.stages_ = stages[: self.best_round_]
+
+    def _table(self, X: Any, reset: bool = False) -> Table:
+        """X as a table of the columns that the model was fitted to, or of those it is now fitted to."""
+        if isinstance(X, (Table, Views)):
+            table = as_table(X, None if reset else self.n_features_in_)
+            if reset:
+                self.__dict__.pop("feature_names_in_", None)
+                self.n_features_in_ = table.n_columns
+            return table
+        table = as_table(X)
+        try:
+            validate_data(self, X, reset=reset, skip_check_array=True)  # names and number of columns
+        except ValueError as error:
+            raise UsboostError(str(error)) from None
+        return table
+
+    @property
+    def gammas_(self) -> np.ndarray:
+        """γ_j of every kept round, float64."""
+        return np.array([stage.steps[VIEW] for stage in self.stages_])
+
+    def _staged_f(self, X: Any) -> Iterator[np.ndarray]:
+        table = self._table(X)
+        prepared = {VIEW: prepare(self._learner(), table)}
+        f = np.zeros((len(table), self._loss().n_outputs))
+        for stage in self.stages_:
+            advance(f, stage, prepared)
+            yield f
+
+    def _f(self, X: Any) -> np.ndarray:
+        table = self._table(X)
+        prepared = {VIEW: prepare(self._learner(), table)}
+        return ensemble_scores(self.stages_, prepared, (len(table), self._loss().n_outputs))
+
+
+class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
+    """Boosted neural networks as a classifier, on one-hot targets.
+
+    f ← f + γ_j h_j(x), where the network h_j is fitted to y − f (squared loss) or in general to
+    −(∇²L)⁻¹∇L, and γ_j is the loss's best step: by equation (3) for the squared loss, by an exact
+    convex search otherwise. Algorithm 1 of the paper computes γ_0 with y − h_0, which contradicts its
+    equation (3); y itself is right.
+
+    Parameters
+    ----------
+    loss : {"squared", "cross_entropy"}
+    learner : Learner, optional
+        Default: `NetworkLearner` with one hidden layer of 16 units, Adam at 0.01, batches of 32, 30
+        epochs a round. The paper gives none of these.
+    n_rounds : int
+        At most this many networks.
+    weighted : bool
+        Whether a network's fit counts each sample by the curvature of its loss, see `NewtonTarget`;
+        False is the paper's general form to the letter. No difference for the squared loss.
+    patience : int or None
+        Rounds without a better validation F1 before stopping; the best round is then kept.
+    validation_fraction : float
+        Share of the training samples set aside when `fit` is given no validation data. 0, the
+        paper's way, runs and keeps all rounds.
+    random_state : int
+    callbacks : sequence of Callback, optional
+    checkpoint : Checkpoint or path, optional
+        A folder to which the fit writes every round, and from which the same fit resumes.
+
+    Attributes
+    ----------
+    classes_ : array of the M labels
+    stages_ : list of Stage, up to the best round
+    gammas_ : float64, γ_j of every kept round
+    history_ : list of dicts, one a network
+        "gamma", "risk_train" (the cost C of equation (1) over n, after this network), "fit_error",
+        "accuracy_train", "f1_train", with validation data "risk_val", "accuracy_val" and "f1_val", and
+        seconds.
+    best_round_ : int
+    n_estimators_ : int, the networks kept
+    n_features_in_ : p; feature_names_in_ : its columns' names, if it was fitted to a DataFrame
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from usboost import BoostedNetworkClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = BoostedNetworkClassifier(n_rounds=2).fit(X, y)
+    >>> model.score(X, y) > 0.8, len(model.gammas_) == model.best_round_
+    (True, True)
+    """
+
+    def __init__(
+        self,
+        loss: str = "squared",
+        learner: Learner | None = None,
+        n_rounds: int = 5,
+        weighted: bool = True,
+        patience: int | None = None,
+        validation_fraction: float = 0.0,
+        random_state: int = 0,
+        callbacks: Sequence[Callback] | None = None,
+        checkpoint: Checkpoint | Path | str | None = None,
+    ) -> None:
+        self.loss = loss
+        self.learner = learner
+        self.n_rounds = n_rounds
+        self.weighted = weighted
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.random_state = random_state
+        self.callbacks = callbacks
+        self.checkpoint = checkpoint
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = True
+        return tags
+
+    def _loss(self) -> Predictor:
+        n_classes = len(self.classes_)
+        if self.loss == "squared":
+            return Squared(n_classes)
+        if self.loss == "cross_entropy":
+            # without weights only a cut keeps the worst samples from being all that is fitted
+            limit = 1e3 if self.weighted else 4.0
+            return SoftmaxCrossEntropy(n_classes, limit, per_class=per_class(self))
+        raise UsboostError(f"unknown loss {self.loss!r}; choose 'squared' or 'cross_entropy'")
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        validation: tuple[Any, ...] | None = None,
+        sample_weight: Any = None,
+        groups: Any = None,
+        times: Any = None,
+    ) -> BoostedNetworkClassifier:
+        """Fit to n samples and their labels.
+
+        Parameters
+        ----------
+        X : array or DataFrame (n, p) of finite numbers on comparable scales (standardise them, as for
+            any network), or a `Table`
+        y : (n,) labels of any type that sorts
+        validation : (X, y) or (X, y, sample_weight), optional
+        sample_weight, groups, times : as of `usboost.models.base.ViewsClassifier.fit`
+
+        Raises
+        ------
+        UsboostError
+            If X, y, a weight or a setting is not usable, or a network's outputs are all zero (it names
+            the round).
+        """
+        table = self._table(X, reset=True)
+        if validation is not None:
+            validation = {VIEW: self._table(validation[0])}, *validation[1:]
+        super().fit({VIEW: table}, y, validation, sample_weight, groups, times)
+        self.n_features_in_ = table.n_columns
+        return self
+
+    def _fit(self, views: Views, codes: np.ndarray, context: FitContext) -> None:
+        self.n_outputs_ = self._loss().n_outputs
+        n_classes = len(self.classes_)
+        unit = np.eye(n_classes)
+
+        def evaluate(f: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> dict[str, float]:
+            true, predicted = y.argmax(axis=1), self._loss().scores(f).argmax(axis=1)
+            scored = {"f1": f1(true, predicted, n_classes, weights)}
+            return scored | {"accuracy": accuracy(true, predicted, weights)}
+
+        held_out = None
+        if context.validation is not None:
+            held_out = context.validation[0], unit[context.validation[1]]
+        watch = context.watch("f1_val", self.patience)
+        self._boost(views, unit[codes], held_out, evaluate, watch, context)
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Scores, float64: (n, M), or (n,) with the margin of class 1 when M = 2."""
+        self._check_fitted()
+        scores = self._loss().scores(self._f(X))
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Class probabilities, float64 (n, M).
+
+        Cross-entropy: the softmax. Squared loss: f estimates them itself but may leave [0, 1]; given
+        is the nearest point of the simplex, which keeps the order of the classes.
+        """
+        self._check_fitted()
+        return self._loss().probabilities(self._f(X))
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The class of the largest score, (n,)."""
+        self._check_fitted()
+        return self.classes_[self._loss().scores(self._f(X)).argmax(axis=1)]
+
+    def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
+        """Predictions (n,) after each kept round."""
+        self._check_fitted()
+        for f in self._staged_f(X):
+            yield self.classes_[self._loss().scores(f).argmax(axis=1)]
+
+
+class BoostedNetworkRegressor(RegressorMixin, _BoostedNetwork):
+    """Boosted neural networks as a regressor, by squared loss; see `BoostedNetworkClassifier`.
+
+    Parameters and attributes are its, but for those below; what must improve for `patience` is the
+    validation risk.
+
+    Attributes
+    ----------
+    n_outputs_ : m
+    flat_ : bool, whether y had the shape (n,)
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from usboost import BoostedNetworkRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> BoostedNetworkRegressor(n_rounds=2).fit(X, y).predict(X[:3]).shape
+    (3,)
+    """
+
+    def __init__(
+        self,
+        learner: Learner | None = None,
+        n_rounds: int = 5,
+        patience: int | None = None,
+        validation_fraction: float = 0.0,
+        random_state: int = 0,
+        callbacks: Sequence[Callback] | None = None,
+        checkpoint: Checkpoint | Path | str | None = None,
+    ) -> None:
+        self.learner = learner
+        self.n_rounds = n_rounds
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.random_state = random_state
+        self.callbacks = callbacks
+        self.checkpoint = checkpoint
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def _loss(self) -> Squared:
+        return Squared(self.n_outputs_)
+
+    def fit(
+        self, X: Any, y: Any, validation: tuple[Any, ...] | None = None, sample_weight: Any = None
+    ) -> BoostedNetworkRegressor:
+        """Fit to n samples and their targets.
+
+        X, validation, sample_weight and the errors raised are as of `BoostedNetworkClassifier.fit`.
+
+        Parameters
+        ----------
+        y : (n,) or (n, m) finite numbers
+        """
+        table, targets = self._table(X, reset=True), as_targets(y)
+        self.flat_, self.n_outputs_ = np.asarray(y).ndim == 1, targets.shape[1]
+        if len(targets) != len(table):
+            raise UsboostError(f"X has {len(table)} rows but y has {len(targets)}")
+        train, held = Samples.counted(Views({VIEW: table}), targets, sample_weight), None
+        if validation is not None:
+            X_held, y_held, *weights = validation
+            seen = Views({VIEW: self._table(X_held)})
+            held = Samples.counted(seen, as_targets(y_held), *(weights or [None]), what=HELD_WEIGHT)
+        elif self.validation_fraction:
+            fit_rows, held_rows = train_test_split(
+                np.arange(len(train.y)), test_size=self.validation_fraction, random_state=self.random_state
+            )
+            train, held = train[fit_rows], train[held_rows]
+        samples = [each.parts for each in (train, held) if each is not None]
+        checkpoint = open_checkpoint(self.checkpoint, self, samples, self._weak_learners())
+        held_out, held_weights = (None, None) if held is None else ((held.views, held.y), held.weights)
+        context = FitContext(held_out, self.callbacks or (), checkpoint, train.weights, held_weights)
+        watch = context.watch("risk_val", self.patience)
+        self._boost(train.views, train.y, held_out, lambda f, y, weights: {}, watch, context)
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """f(x), float64 of the shape that y had: (n,) or (n, m)."""
+        self._check_fitted()
+        f = self._f(X)
+        return f[:, 0] if self.flat_ else f
+
+    def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
+        """`predict` after each kept round."""
+        self._check_fitted()
+        for f in self._staged_f(X):
+            yield f[:, 0].copy() if self.flat_ else f.copy()
+
+    def _read(self, document: Mapping[str, Any], folder: Path) -> None:
+        if not hasattr(self, "flat_"):
+            raise UsboostError("it lacks flat_; save the model again")
+        StagewiseModel._read(self, document, folder)
+
+    def _check_fitted(self) -> None:
+        check_is_fitted(self, "best_round_")

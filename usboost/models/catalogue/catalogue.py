@@ -1,0 +1,419 @@
+"""The catalogue of models: name, title, description, kind and settings of each.
+
+Data only, quick to import; `usboost.models.catalogue.build` makes estimators from it. This file holds the
+settings that define a model; all others come from the parts that it is built from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from usboost.errors import UsboostError, option
+from usboost.models.catalogue.entry import COMPONENTS, KINDS, TASKS, Entry, LearnerSpec, Look
+
+
+def _network(*reads: str, alone: Mapping[str, Any] | None = None, **parameters: Any) -> LearnerSpec:
+    return LearnerSpec("network", reads or None, parameters, alone or {})
+
+
+def _tree(*reads: str, alone: Mapping[str, Any] | None = None, **parameters: Any) -> LearnerSpec:
+    return LearnerSpec("tree", reads or None, parameters, alone or {})
+
+
+_CLASSES, _NUMBERS = ("classification",), ("regression",)
+_BOTH = {"U": _network(), "S": _tree()}
+_SHRUNK = {"step": "newton", "shrinkage": 0.3}
+_LOGISTIC = {"target": "newton", "loss": "cross_entropy", "step": "newton", "monitor": "risk"}
+_MEMBERS = {
+    "members__lgbm__feature_fraction": 0.5,
+    "members__lgbm__lambda_l2": 1.0,
+    "members__lgbm__learning_rate": 0.025,
+    "members__lgbm__num_leaves": 64,
+}
+"""What members of an ensemble have other than alone: the first two help on all tables tried, the others where
+there are many rows, see docs/results.md."""
+
+_ENTRIES = (
+    Entry(
+        "baseline",
+        "Baseline",
+        "two-branch network",
+        "two_branch",
+        compared=True,
+        external=True,
+        look=Look("#7a828e", "s"),
+    ),
+    Entry(
+        "bfv_dnn",
+        "BFV+DNN",
+        "two-branch network on boosted feature vectors",
+        "bfv_network",
+        changes={"features": "staged"},
+        compared=True,
+        part=("gbm", "GBM alone"),
+        look=Look("#cc8a00", "D"),
+    ),
+    Entry(
+        "2wl",
+        "2WL",
+        "two-weak-learner boosting",
+        "boosting",
+        _BOTH,
+        compared=True,
+        look=Look("#0072b2", "o"),
+        figures=("order", "learners", "steps"),
+    ),
+    Entry(
+        "2wl_fix",
+        "2WL_Fix",
+        "two-weak-learner boosting with fixed steps",
+        "boosting",
+        _BOTH,
+        {"step": "fixed"},
+        # a fixed-step model has a paler colour than its searched one, and the same marker
+        look=Look("#56b4e9", "o", dashed=True),
+        figures=("steps",),
+    ),
+    Entry(
+        "2wl2o",
+        "2WL2O",
+        "two-weak-learner boosting, second order as published",
+        "boosting",
+        _BOTH,
+        # its learners are ten times smaller
+        {"target": "second_order", "bayes": {"bounds": (0.0, 100.0)}},
+        tasks=_CLASSES,  # the papers' expansion is that of their exponential loss
+        look=Look("#d55e00", "^"),
+        figures=("order", "learners", "steps"),
+    ),
+    Entry(
+        "2wl2o_fix",
+        "2WL2O_Fix",
+        "the same with fixed steps",
+        "boosting",
+        _BOTH,
+        {"target": "second_order", "step": "fixed"},
+        tasks=_CLASSES,
+        look=Look("#f2a07b", "^", dashed=True),
+        figures=("steps",),
+        caveat="With both steps fixed, the published second-order target is about a tenth of the first-order "
+        "one and is then multiplied by the same step, so the model moves about ten times less per round than "
+        "2WL_Fix. So a lower score is due to the shorter step rather than to the second order.",
+    ),
+    Entry(
+        "1wl_s",
+        "1WL_S",
+        "boosted trees alone",
+        "boosting",
+        {"S": _tree()},
+        look=Look("#009e73", "v"),
+        figures=("learners",),
+    ),
+    Entry(
+        "1wl_u",
+        "1WL_U",
+        "boosted networks alone",
+        "boosting",
+        {"U": _network()},
+        look=Look("#c0669b", "d"),
+        figures=("learners",),
+    ),
+    Entry(
+        "lgbm_s",
+        "LightGBM on S",
+        "LightGBM on the structured columns",
+        "lightgbm",
+        changes={"views": ("S",)},
+        compared=True,
+        external=True,
+        twin="lgbm",
+    ),
+    Entry(
+        "lgbm",
+        "LightGBM on all",
+        "LightGBM on everything, images as frozen embeddings",
+        "lightgbm",
+        changes={"views": ("U", "S")},
+        compared=True,
+        external=True,
+    ),
+    Entry(
+        "logistic",
+        "Logistic regression",
+        "logistic regression on everything, images as frozen embeddings",
+        "linear",
+        changes={"views": ("U", "S")},
+        tasks=_CLASSES,
+        compared=True,
+        external=True,
+    ),
+    Entry(
+        "ridge",
+        "Ridge regression",
+        "ridge regression on everything, images as frozen embeddings",
+        "linear",
+        changes={"views": ("U", "S")},
+        tasks=_NUMBERS,
+        compared=True,
+        external=True,
+    ),
+    Entry(
+        "forest",
+        "Random forest",
+        "a random forest on everything, images as frozen embeddings",
+        "forest",
+        changes={"views": ("U", "S")},
+        compared=True,
+        external=True,
+    ),
+    Entry(
+        "prior",
+        "Prior",
+        "the training rows' shares of the classes, or their mean, for every row",
+        "prior",
+        compared=True,
+        external=True,
+    ),
+    # ours; see docs/methods.md and docs/results.md
+    Entry(
+        "2wl_newton",
+        "2WL-Newton",
+        "two-weak-learner boosting along the exact Newton direction",
+        "boosting",
+        _BOTH,
+        {"target": "newton", **_SHRUNK},
+    ),
+    Entry(
+        "2wl_logistic",
+        "2WL-Logistic",
+        "two-weak-learner boosting on cross-entropy",
+        "boosting",
+        _BOTH,
+        {**_LOGISTIC, "shrinkage": 0.3},
+        tasks=_CLASSES,  # with the squared loss it is `2wl_newton`
+        compared=True,
+    ),
+    Entry(
+        "3wl",
+        "3WL",
+        "two-weak-learner boosting with another tree that reads everything",
+        "boosting",
+        {**_BOTH, "both": _tree("S", "U")},
+        _SHRUNK,
+    ),
+    Entry(
+        "crossed",
+        "Crossed",
+        "a network and a leaf-wise tree that both read everything, boosted on cross-entropy",
+        "boosting",
+        {
+            # embeddings take more batches to learn from; by as many a small table is learnt by heart
+            "U": _network("U", "S", start="fresh", steps=(100, 400), alone={"steps": (10, 400)}),
+            "S": _tree(
+                *("S", "U"),
+                **{"max_depth": 12, "max_leaves": 8, "category_l2": 30.0, "feature_fraction": 0.5},
+                components=COMPONENTS,
+                alone={"max_leaves": 64, "category_l2": 300.0},
+            ),
+        },
+        # for a network that knows few rows by heart no step on them is too long
+        {**_LOGISTIC, "shrinkage": 0.05, "newton": {"limit": 2.0}, "step_fraction": "wide"},
+        longer=10,
+        compared=True,
+    ),
+    Entry(
+        "linear_trees",
+        "Linear + trees",
+        "trees on the table, boosted from a linear model of everything",
+        "boosting",
+        {"S": _tree()},
+        {**_LOGISTIC, "shrinkage": 0.3, "start": ("U", "S")},
+        longer=5,
+        compared=True,
+    ),
+    Entry(
+        "2wl_ridge",
+        "2WL-Ridge",
+        "two-weak-learner boosting of ridge regression on everything and a tree on the table",
+        "boosting",
+        {"U": LearnerSpec("ridge", ("U", "S")), "S": _tree()},
+        {**_LOGISTIC, "target": "gradient", "shrinkage": 0.3},
+        compared=True,
+    ),
+    Entry(
+        "best",
+        "Best",
+        "several models fitted to folds, their predictions weighted by what they tell of unseen rows",
+        "ensemble",
+        changes={"members": ("linear_trees", "2wl_ridge", "lgbm", "forest", "crossed"), "folds": 5}
+        | {"optional": ("catboost", "tabpfn", "tabicl")},  # where they are installed
+        settings={**_MEMBERS, "repeats": 3},
+        longer=5,
+    ),
+    Entry(
+        "good",
+        "Good",
+        "the quick ones of those models fitted to fewer folds, their predictions weighted in the same way",
+        "ensemble",
+        changes={"members": ("linear_trees", "2wl_ridge", "lgbm"), "folds": 3},
+        settings=_MEMBERS,
+    ),
+    Entry(
+        "leaf_dnn",
+        "LightGBM's leaves, embedded",
+        "two-branch network on embedded leaf numbers of a GBM",
+        "bfv_network",
+        changes={"features": "leaf_numbers"},
+        external=True,
+    ),
+    # the other two papers'
+    Entry(
+        "bnn",
+        "BNN",
+        "boosted neural networks",
+        "boosted_network",
+        {"x": _network(hidden=(16,), optimizer="adam", learning_rate=0.01, batch_size=32, epochs=30)},
+    ),
+    Entry(
+        "earlyboost",
+        "Earlyboost",
+        "boosting that can answer after any frame",
+        "earlyboost",
+        tasks=_CLASSES,
+    ),
+)
+
+CATALOGUE = {entry.name: entry for entry in _ENTRIES}
+"""Every model by name, in the order of the tables."""
+
+BASELINE = "baseline"
+"""The reference of relative improvements."""
+
+WITHOUT_PICTURES = "lgbm_s"
+"""The reference by which a person sees whether pictures help."""
+
+OFFERED_FOR = {
+    task: tuple(e.name for e in _ENTRIES if task in e.tasks and KINDS[e.kind].views) for task in TASKS
+}
+"""The models listed for a user's table, by task."""
+
+OFFERED = OFFERED_FOR["classification"]
+"""Those for labels."""
+
+PRESETS = {"fast": "linear_trees", "good": "good", "best": "best"}
+"""Models by what a person wants of them."""
+FAST_ALONE = "crossed"
+"""The fast one for classes of a table without pictures, where a linear model is no start to rely on."""
+
+_PARTS = {entry.part[0]: entry for entry in _ENTRIES if entry.part}
+_TITLES = dict(named for e in _ENTRIES for named in ((e.name, e.title), e.part) if named)
+
+
+def find(name: str) -> Entry:
+    """The entry of that name.
+
+    Raises
+    ------
+    UsboostError
+        If it is unknown.
+    """
+    if name not in CATALOGUE:
+        raise UsboostError(f"unknown model {name!r}; choose among {', '.join(CATALOGUE)}")
+    return CATALOGUE[name]
+
+
+def for_table(name: str, task: str = "classification") -> Entry:
+    """The entry of that name, if it reads a user's table and has an estimator for the task.
+
+    Raises
+    ------
+    UsboostError
+        If it is unknown, is for data of another form, or is not for this task, one of `entry.TASKS`.
+    """
+    choose = f"choose among {', '.join(OFFERED_FOR[task])}"
+    if name not in CATALOGUE:
+        raise UsboostError(f"unknown model {name!r}; {choose}")
+    if not KINDS[CATALOGUE[name].kind].views:
+        raise UsboostError(f"{name}, {CATALOGUE[name].about}, does not read a table like this; {choose}")
+    if task not in CATALOGUE[name].tasks:
+        raise UsboostError(f"{name}, {CATALOGUE[name].about}, is not for {task}; {choose}")
+    return CATALOGUE[name]
+
+
+def wanted(
+    model: str | None,
+    preset: str | None,
+    limited: bool = False,
+    *,
+    pictures: bool = True,
+    task: str = "classification",
+) -> str:
+    """The name of the model that a person has asked for in one way or another.
+
+    Parameters
+    ----------
+    model : its name; preset : of `PRESETS`.
+    limited : whether there is a limit of time, which the default model then makes the most of.
+    pictures : whether the table has any; task : of `usboost.models.catalogue.entry.TASKS`.
+
+    Raises
+    ------
+    UsboostError
+        If both are given, or there is no such preset.
+    """
+    if model is not None and preset is not None:
+        raise UsboostError(f"the model {model} and the preset {preset} are given; leave one of them out")
+    if preset is not None and preset not in PRESETS:
+        raise UsboostError(f"unknown preset {preset!r}; choose among {', '.join(PRESETS)}")
+    aim = preset or ("best" if limited else "fast")
+    alone = aim == "fast" and not pictures and task == "classification"
+    return model or (FAST_ALONE if alone else PRESETS[aim])
+
+
+def check_options(name: str, *, fast_predict: bool = False) -> None:
+    """Refuse what `usboost.multimodal.fit.table_fit.TableFit` cannot do with a model of the catalogue.
+
+    Raises
+    ------
+    UsboostError
+        If one model is to be made one.
+    """
+    several = find(name).kind == "ensemble"
+    if fast_predict and not several:
+        raise UsboostError(f"{name} is one model already; leave {option('fast_predict')} out")
+
+
+def compared(one_table: bool, task: str = "classification") -> list[str]:
+    """The default models of a comparison; without pictures, one of those that are then the same."""
+    return [e.name for e in _ENTRIES if e.compared and task in e.tasks and not (one_table and e.twin)]
+
+
+def title(name: str) -> str:
+    """The title of a model, or of a part that is scored too; its name if it is unknown."""
+    return _TITLES.get(name, name)
+
+
+def about(name: str) -> str:
+    """A short description of a model."""
+    return CATALOGUE[name].about if name in CATALOGUE else "a model"
+
+
+def whole(name: str) -> Entry | None:
+    """The model that has a part of that name."""
+    return _PARTS.get(name)
+
+
+def with_parts(names: Iterable[str]) -> list[str]:
+    """The names with those of the parts that are scored beside these models."""
+    found = []
+    for name in names:
+        entry = CATALOGUE.get(name)
+        found += [name, entry.part[0]] if entry and entry.part else [name]
+    return found
+
+
+def ordered(names: Iterable[str]) -> list[str]:
+    """Names without repetition: the known ones in the tables' order, then the others as given."""
+    given = list(dict.fromkeys(names))
+    return [name for name in _TITLES if name in given] + [name for name in given if name not in _TITLES]

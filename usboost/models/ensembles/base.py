@@ -1,0 +1,282 @@
+"""What the ensembles of classifiers and of regressors share: fits, weights, predictions, files."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from usboost.boosting.callbacks import Callback
+from usboost.boosting.context import FitContext
+from usboost.data.related import Related
+from usboost.data.views import Views
+from usboost.errors import Unsuited, UsboostError
+from usboost.evaluation.metrics import row_losses
+from usboost.evaluation.weighted import mean
+from usboost.learners.networks.images import embeddings
+from usboost.models.base import MODELS
+from usboost.models.ensembles.fold_fits import ROWS, Bag, Member, in_time, seen_by_all
+from usboost.models.ensembles.inner_fits import Asked, InnerFits
+from usboost.models.ensembles.selection import better_than_noise, blended, greedy_weights, without_each
+from usboost.models.estimator import Samples, ViewsEstimator, as_views
+from usboost.models.inputs import embed
+from usboost.models.refit import for_all_rows
+
+SPARE = 0.1
+"""Of the time that the fits took, what further fits to all rows leave: the model is still to be written."""
+
+
+class Ensemble(ViewsEstimator):
+    """What the classifier and the regressor share."""
+
+    members: Mapping[str, Any] | None
+    folds: int
+    fast_predict: bool
+    whole: bool
+    repeats: int
+    random_state: int
+
+    weights_: dict[str, float]
+    fits_: dict[str, list[Any]]
+    whole_: dict[str, list[Any]]
+    losses_: dict[str, float]
+    members_: dict[str, Member]
+    blend_loss_: float | None
+    alone_: float | None
+    bytes_: dict[str, int]
+    out_of_fold_: np.ndarray
+    _before: tuple[dict[str, Bag], InnerFits, dict[str, float]] | None = None
+
+    holds: ClassVar[Mapping[str, Any]] = {"members": MODELS}
+
+    def _splits(self, y: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Rows to fit to and rows to stop on, by fold."""
+        raise AttributeError("_splits is defined for each task")
+
+    def _of(self, model: Any, views: Views) -> np.ndarray:
+        """A member's predictions as encoded: probabilities (n, M) or numbers (n,)."""
+        raise AttributeError("_of is defined for each task")
+
+    def _learnt_as(self, y: np.ndarray) -> np.ndarray:
+        """Labels or targets as the members learn them."""
+        raise AttributeError("_learnt_as is defined for each task")
+
+    def _nothing(self, n: int) -> np.ndarray:
+        """Room for predictions of n rows."""
+        raise AttributeError("_nothing is defined for each task")
+
+    def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
+        if not self.members:
+            raise UsboostError("members is empty; give the models to combine by name")
+        samples, related = Samples(views, y, context.weights, context.related), context.related
+        splits = list(self._splits(y)) if related is None else related.folds(self.folds, y, self.random_state)
+        bags = {name: Bag(each, self._of, self._nothing(len(y))) for name, each in self.members.items()}
+        ahead = 0 if context.validation is None else len(context.validation[0])
+        if not math.isinf(_time_left(context.callbacks)):
+            # else the first fit would seem to take as long as the pictures
+            for each in (views, *(context.validation or ())[:1]):
+                _embed(self.members, each)
+
+        def left() -> float:
+            # these rows will be predicted twice: for the scores, and with other rows' pictures
+            return _time_left(context.callbacks) - 2 * ahead * sum(bag.predicting for bag in bags.values())
+
+        def left_for_folds() -> float:
+            # at least one member will be fitted to all rows
+            rows = len(y) + ahead
+            return left() - max((bag.takes_whole(rows) for bag in bags.values()), default=0.0)
+
+        inner, places = InnerFits(context.checkpoint, context.callbacks), list(bags)
+        for name, fold, seconds in in_time(bags, len(splits), left_for_folds):
+            try:
+                place = f"m{places.index(name)}-{fold}"
+                bags[name].grow(samples, splits[fold], inner, place, seconds)
+            except Unsuited as error:
+                bags[name].left_out = str(error)
+        if not any(bag.fits for bag in bags.values()):
+            raise UsboostError("; ".join(bag.left_out for bag in bags.values()))
+        without = self._weigh(bags, samples, splits)
+        if self.whole and not self.fast_predict:
+            self._complete(bags, samples, inner, left)
+        self.members_ = {
+            name: bag.about(self.weights_.get(name, 0.0), self.losses_.get(name), without.get(name))
+            for name, bag in bags.items()
+        }
+        if self.fast_predict:
+            self._keep_best(bags, samples, context.callbacks)
+        self._before = None if self.whole else (bags, inner, without)
+        self.best_round_ = sum(map(len, self.fits_.values()))
+        self.history_ = [{"round": k + 1, "loss": loss} for k, loss in enumerate(self.losses_.values())]
+
+    def add_whole(
+        self,
+        X: Views | Mapping[str, Any],
+        y: np.ndarray,
+        sample_weight: np.ndarray | None = None,
+        related: Related | None = None,
+        always: bool = False,
+    ) -> bool:
+        """Fit the members kept to these rows, too: all that there are, validation rows among them.
+
+        With `fast_predict` it is the best member, in place of the one kept. Fits to folds and weights stay.
+        To be called once, after a fit without `whole`, which is set if there is such a fit. What a callback
+        asks to stop, or has no time for, is left out.
+
+        Parameters
+        ----------
+        X, y, sample_weight : as of ``fit``
+        always : whether callbacks by which there is no time for them are not asked
+
+        Returns
+        -------
+        Whether there is such a fit now.
+        """
+        if self._before is None:
+            raise UsboostError("members are fitted to all rows already; fit the ensemble with whole=False")
+        bags, inner, without = self._before
+        views = as_views(X)
+        samples = Samples.counted(views, self._learnt_as(np.asarray(y)), sample_weight, related=related)
+        self._before = None
+        if always:
+            inner = replace(inner, callbacks=[c for c in inner.callbacks if math.isinf(c.time_left())])
+        if self.fast_predict:
+            self.whole = self._add_best(bags, samples, inner.callbacks)
+            return self.whole
+        self._complete(bags, samples, inner, lambda: _time_left(inner.callbacks))
+        self.members_ |= {
+            name: bags[name].about(self.weights_[name], self.losses_[name], without.get(name))
+            for name in self.weights_
+        }
+        self.whole = bool(self.whole_)
+        return self.whole
+
+    def _weigh(
+        self,
+        bags: Mapping[str, Bag],
+        samples: Samples,
+        splits: Sequence[tuple[np.ndarray, np.ndarray]],
+    ) -> dict[str, float]:
+        """Choose the weights; the blend's loss without each member that has one."""
+        rows, seen = seen_by_all(bags, splits)
+        y, weights = samples[rows].y, samples[rows].weights
+
+        def risk(predicted: np.ndarray) -> float:
+            return mean(row_losses(y, predicted), weights)
+
+        self.losses_ = {name: risk(each) for name, each in seen.items()}
+        best = min(self.losses_, key=self.losses_.__getitem__)
+        self.weights_ = greedy_weights(seen, y, weights)
+        if not better_than_noise(blended(seen, self.weights_), seen[best], y, weights):
+            self.weights_ = {best: 1.0}
+        blend = blended(seen, self.weights_)
+        self.blend_loss_ = risk(blend)
+        self.out_of_fold_ = np.full((len(samples.y), *blend.shape[1:]), np.nan)
+        self.out_of_fold_[rows] = blend
+        self.fits_ = {name: bags[name].fits for name in self.weights_}
+        self.whole_, self.alone_, self.bytes_ = {}, None, {}
+        return without_each(seen, y, self.weights_, weights)
+
+    def _complete(
+        self, bags: Mapping[str, Bag], samples: Samples, inner: InnerFits, left: Callable[[], float]
+    ) -> None:
+        """Fit the members kept to all rows, as often as asked and there is time for, heaviest first."""
+        heaviest = sorted(self.weights_, key=self.weights_.__getitem__, reverse=True)
+        spare = SPARE * sum(sum(bag.seconds) for bag in bags.values())
+        for turn in range(self.repeats):
+            for name in heaviest:
+                place = f"m{list(bags).index(name)}-all"
+                bags[name].complete(samples, inner, place, left() - (spare if turn else 0.0))
+        self.whole_ = {name: bags[name].whole for name in heaviest if bags[name].whole}
+
+    def _keep_best(self, bags: Mapping[str, Bag], samples: Samples, callbacks: Sequence[Callback]) -> None:
+        """Let the best member that is made for so many rows take the blend's place."""
+        for name in sorted(self.losses_, key=self.losses_.__getitem__):
+            try:
+                self._keep_one(name, bags, samples, callbacks)
+                return
+            except Unsuited as error:
+                refused = error
+        raise refused
+
+    def _add_best(self, bags: Mapping[str, Bag], samples: Samples, callbacks: Sequence[Callback]) -> bool:
+        """Fit the member that is kept to all rows, if there is time and it is made for so many."""
+        (name,) = self.weights_
+        if bags[name].takes_whole(len(samples.y)) > _time_left(callbacks):
+            return False
+        try:
+            return self._keep_one(name, bags, samples, callbacks)
+        except Unsuited:  # for more rows than the one kept had, say
+            return False
+
+    def _keep_one(
+        self, name: str, bags: Mapping[str, Bag], samples: Samples, callbacks: Sequence[Callback]
+    ) -> bool:
+        """A member, fitted to all rows as far as its fits went, takes the blend's place.
+
+        One that is kept already stays where the next is asked to stop before its end.
+        """
+        # its length is known, and time was left for it
+        asked = Asked([each for each in callbacks if math.isinf(each.time_left())])
+        model = for_all_rows(bags[name].typical()).set_params(callbacks=[asked])
+        more = {} if samples.related is None else samples.related.arguments
+        model.fit(samples.views, samples.y, None, samples.weights, **more)
+        if asked.stopped and self.alone_ is not None:
+            return False
+        began, some = time.perf_counter(), np.arange(min(len(samples.y), ROWS))
+        self._of(model, samples.views[some])
+        self.alone_ = ROWS * (time.perf_counter() - began) / len(some)
+        self.weights_, self.fits_ = {name: 1.0}, {name: [model]}
+        return True
+
+    @property
+    def n_rounds(self) -> int:
+        """Fits, under the name that callbacks know."""
+        return len(self.members or ()) * self.folds
+
+    @property
+    def n_estimators_(self) -> int:
+        """Models whose predictions are averaged."""
+        self._check_fitted()
+        return sum(map(len, [*self.fits_.values(), *self.whole_.values()]))
+
+    def _blend(self, X: Views | Mapping[str, Any]) -> np.ndarray:
+        """Σ_m w_m · (f + Σ_k g_k) / (1 + K), f the mean of its fits to folds, g its K to all rows."""
+        self._check_fitted()
+        views = as_views(X)
+        with embeddings.held():
+            means = {}
+            for name, fits in self.fits_.items():
+                folds = np.mean([self._of(each, views) for each in fits], axis=0)
+                whole = [self._of(each, views) for each in self.whole_.get(name, [])]
+                means[name] = np.mean([folds, *whole], axis=0)
+        return blended(means, self.weights_)
+
+    def _write(self, folder: Path) -> dict[str, Any]:
+        from usboost.models.ensembles import files as ensemble_files
+
+        return ensemble_files.write(self, folder)
+
+    def _read(self, document: Mapping[str, Any], folder: Path) -> None:
+        from usboost.models.ensembles import files as ensemble_files
+
+        ensemble_files.read(self, document, folder)
+
+    def _check_member(self, model: Any) -> None:
+        """Refuse a member of other classes."""
+
+
+def _time_left(callbacks: Sequence[Callback]) -> float:
+    return min((each.time_left() for each in callbacks), default=math.inf)
+
+
+def _embed(members: Mapping[str, Any], views: Views) -> None:
+    """Embed the pictures that the members read as tables."""
+    given = (member.get_params(deep=False) for member in members.values())
+    reader = next((each for each in given if each.get("backbone") is not None), None)
+    if reader is not None:
+        embed(views, reader["backbone"], reader.get("device", "auto"))

@@ -1,0 +1,216 @@
+"""The fits of an ensemble's members to folds: which there is time for, and what they tell of each member."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from usboost.boosting.callbacks import TimeLimit
+from usboost.boosting.checkpoint import described
+from usboost.data.views import Views
+from usboost.errors import Unsuited, UsboostError
+from usboost.files.store import key_of
+from usboost.models.ensembles.inner_fits import Asked, InnerFits
+from usboost.models.estimator import Samples
+from usboost.models.refit import for_all_rows
+
+ROWS = 1000
+"""Rows that a time of predicting is given for."""
+BETWEEN_SEEDS = 1000
+"""Of fits of one member to all rows."""
+
+
+@dataclass
+class Bag:
+    """A member's fits so far.
+
+    Attributes
+    ----------
+    member : unfitted; predict : what a fit of it says of views
+    seen : predictions of all rows, each by the fit whose fold holds it; without meaning before that fit
+    fits : the models, fold by fold; whole : those fitted to all rows, each with a seed of its own
+    rows : that each fit to a fold was fitted to, how many
+    seconds : of each fit and its predictions
+    predicting : seconds that one row takes, through all fits
+    cut : whether time has stopped one of the fits
+    left_out : why it cannot be fitted; "" if it can
+    settled : whether there is to be no further fit to all rows
+    """
+
+    member: Any
+    predict: Callable[[Any, Views], np.ndarray]
+    seen: np.ndarray
+    fits: list[Any] = field(default_factory=list)
+    whole: list[Any] = field(default_factory=list)
+    rows: list[int] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    predicting: float = 0.0
+    cut: bool = False
+    left_out: str = ""
+    settled: bool = False
+
+    def grow(
+        self,
+        samples: Samples,
+        split: tuple[np.ndarray, np.ndarray],
+        inner: InnerFits,
+        place: str,
+        seconds: float,
+    ) -> None:
+        """Fit once more, to the first rows of the split, for so many seconds at most; predict the others."""
+        limits = [] if math.isinf(seconds) else [TimeLimit(seconds)]
+        train, held = (samples[rows] for rows in split)
+        began = time.perf_counter()
+        limited = replace(inner, callbacks=[*inner.callbacks, *limits])
+        model = limited.fit_or_load(clone(self.member), place, train, held)
+        fitted = time.perf_counter()
+        self.seen[split[1]] = self.predict(model, held.views)
+        ended = time.perf_counter()
+        self.fits.append(model)
+        self.rows.append(len(train.y))
+        self.seconds.append(ended - began)
+        self.predicting += (ended - fitted) / len(held.y)
+        self.cut = self.cut or any(limit.reached for limit in limits)
+
+    def takes_whole(self, rows: int) -> float:
+        """Seconds that a fit to so many rows would take: all, and perhaps others with them."""
+        if self.whole:
+            return self.seconds[-1]
+        return self.seconds[-1] * rows / self.rows[-1] if self.fits else 0.0
+
+    def complete(self, samples: Samples, inner: InnerFits, place: str, left: float) -> None:
+        """Fit once more, to all rows, as far as the fits to folds went, if that ends within `left` seconds.
+
+        Each such fit has a seed of its own. A model that cannot be told how far to go, or that is not made
+        for so many rows, is not fitted again; a fit that is asked to stop before its end is left out, and so
+        is one that says the same as the one before, as it draws nothing.
+        """
+        if self.settled or self.takes_whole(len(samples.y)) > left:
+            return
+        self.settled = True  # where it ends early
+        try:
+            model = for_all_rows(self.typical())
+        except UsboostError:
+            return
+        if "random_state" in model.get_params(deep=False):
+            model.set_params(random_state=model.random_state + len(self.whole) * BETWEEN_SEEDS)
+        # folds that a time limit cut short were shorter in an earlier run of the same command
+        how_far = key_of(described(model))[:8]
+        began, asked = time.perf_counter(), Asked(inner.callbacks)
+        try:
+            model = replace(inner, callbacks=[asked]).fit_or_load(model, f"{place}-{how_far}", samples, None)
+        except Unsuited:
+            return
+        if asked.stopped:  # half a model would have half of the weight
+            return
+        some = samples.views[np.arange(min(len(samples.y), ROWS))]
+        if self.whole and np.array_equal(self.predict(model, some), self.predict(self.whole[-1], some)):
+            return
+        made = len(self.fits) + len(self.whole)
+        self.predicting *= (made + 1) / made
+        self.whole.append(model)
+        self.seconds.append(time.perf_counter() - began)
+        self.settled = False
+
+    def typical(self) -> Any:
+        """The fit of the middle length."""
+        return sorted(self.fits, key=lambda fit: fit.best_round_)[len(self.fits) // 2]
+
+    def about(self, weight: float, loss: float | None, without: float | None) -> Member:
+        """For the ensemble's files and reports."""
+        fits, seconds = len(self.fits), sum(self.seconds)
+        told = (ROWS * self.predicting, self.cut, self.left_out, len(self.whole))
+        return Member(weight, loss, without, fits, seconds, *told)
+
+
+@dataclass(frozen=True)
+class Member:
+    """What is known of a member when its ensemble is fitted.
+
+    Attributes
+    ----------
+    weight : in the blend; 0 for one that is left out
+    loss : of the rows that it was not fitted to; None if there was no time for a fit
+    without : the blend's loss without it; None where it has no weight, or is all there is
+    fits : how many were made to folds; seconds : of all its fits, that to all rows with them
+    predicting : seconds to predict `ROWS` rows
+    cut : whether time has stopped one of the fits before its end
+    left_out : why it could not be fitted; "" if it could, or was not tried
+    whole : how many further fits there are, to all rows
+    """
+
+    weight: float = 0.0
+    loss: float | None = None
+    without: float | None = None
+    fits: int = 0
+    seconds: float = 0.0
+    predicting: float = 0.0
+    cut: bool = False
+    left_out: str = ""
+    whole: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Member:
+        """What `to_json` gave.
+
+        Raises
+        ------
+        UsboostError
+            If a value is none that a member can have.
+        """
+        found = cls(**document)
+        numbers = [found.weight, found.seconds, found.predicting, float(found.fits), float(found.whole)]
+        numbers += [each for each in (found.loss, found.without) if each is not None]
+        if not all(isinstance(each, (int, float)) and math.isfinite(each) and each >= 0 for each in numbers):
+            raise UsboostError("what it says of a member is no number of at least 0")
+        return found
+
+
+def in_time(
+    bags: Mapping[str, Bag], folds: int, left: Callable[[], float]
+) -> Iterator[tuple[str, int, float]]:
+    """Member, fold and most seconds of each fit that there is time for.
+
+    The first fold of every member comes before the second of any. The very first fit is always made; another
+    member's first one has its share of the time left, and is left out where that is shorter than the quickest
+    fit so far. Of a member that has been fitted another fit begins only if it would end in time when it takes
+    as long as its last one.
+
+    Parameters
+    ----------
+    bags : by member, in the order in which they are tried; grown by the caller between two steps
+    left : seconds for further fits
+    """
+    for fold in range(folds):
+        for index, (name, bag) in enumerate(bags.items()):
+            seconds, fitted = left(), [each for each in bags.values() if each.fits]
+            if bag.left_out:
+                continue
+            if fold:
+                if len(bag.fits) < fold or bag.seconds[-1] > seconds:
+                    continue
+            elif fitted:
+                seconds /= len(bags) - index + 1  # as much as this first fit is left for further ones
+                if seconds < min(each.seconds[-1] for each in fitted):
+                    continue
+            yield name, fold, seconds
+
+
+def seen_by_all(
+    bags: Mapping[str, Bag], splits: Sequence[tuple[np.ndarray, np.ndarray]]
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Positions of the rows, in order, that every fitted member has predicted without having seen them, and
+    these predictions by member."""
+    fitted = {name: bag for name, bag in bags.items() if bag.fits}
+    depth = min(len(bag.fits) for bag in fitted.values())
+    rows = np.sort(np.concatenate([held for _, held in splits[:depth]]))
+    return rows, {name: bag.seen[rows] for name, bag in fitted.items()}

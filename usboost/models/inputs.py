@@ -1,0 +1,227 @@
+"""What learners read of the views: one as it is, or tables side by side, pictures as frozen embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from usboost.data.table import Table
+from usboost.data.views import View, Views
+from usboost.errors import UsboostError
+from usboost.files.arrays import read_arrays, write_arrays
+from usboost.learners.base import view_names
+from usboost.learners.networks.images.backbones import Backbone, embedded
+from usboost.learners.networks.training.train import pick_device
+
+FILE = "projections.safetensors"
+
+LARGEST = 1 << 26
+"""Numbers that a projection in a file may have."""
+
+
+@dataclass(frozen=True)
+class Projection:
+    """Principal components of the rows that it was fitted to.
+
+    Attributes
+    ----------
+    mean : float32 (p,); axes : float32 (p, k), the directions of greatest variance
+    """
+
+    mean: np.ndarray
+    axes: np.ndarray
+
+    @classmethod
+    def fit(cls, table: Table, n_components: int, weights: np.ndarray | None = None) -> Projection:
+        """Of a table's numeric columns and the rows that have them, at most min(n, p) components.
+
+        Parameters
+        ----------
+        weights : float64 (n,), positive, how many rows each stands for; None for 1
+        """
+        from sklearn.decomposition import PCA
+
+        rows = table.numeric if table.absent is None else table.numeric[~table.absent]
+        if not len(rows):
+            raise UsboostError("no training row has a picture, so that nothing can be learnt of them")
+        if weights is not None:
+            own = weights if table.absent is None else weights[~table.absent]
+            return cls._weighted(rows, own / own.mean(), n_components)
+        found = PCA(min(n_components, *rows.shape), random_state=0).fit(rows)
+        return cls(found.mean_.astype(np.float32), np.ascontiguousarray(found.components_.T, np.float32))
+
+    @classmethod
+    def _weighted(cls, rows: np.ndarray, weights: np.ndarray, n_components: int) -> Projection:
+        mean = np.average(rows.astype(np.float64), axis=0, weights=weights)
+        centred = (rows - mean) * np.sqrt(weights)[:, None]
+        axes = np.linalg.svd(centred, full_matrices=False)[2][: min(n_components, *rows.shape)]
+        # of the two signs of an axis that by which its largest entry is positive, as scikit-learn chooses
+        axes *= np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])[:, None]
+        return cls(mean.astype(np.float32), np.ascontiguousarray(axes.T, np.float32))
+
+    def __call__(self, table: Table) -> Table:
+        """The components of each row, called ``component_<k>``."""
+        if table.numeric.shape[1] != len(self.mean):
+            raise UsboostError(f"embeddings have {table.numeric.shape[1]} columns, not {len(self.mean)}")
+        values = (table.numeric - self.mean) @ self.axes
+        names = tuple(f"component_{k}" for k in range(values.shape[1]))
+        return replace(Table.from_numeric(values, names), absent=table.absent)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What one learner reads.
+
+    Attributes
+    ----------
+    views : several are read as tables side by side
+    components : of pictures that are read as a table, so many principal components; None: all features
+    pictures : whether it reads pictures themselves where they are all that it reads
+    filled : whether a single table, too, has 0 and a further column where its picture is missing
+    """
+
+    views: tuple[str, ...]
+    components: int | None = None
+    pictures: bool = False
+    filled: bool = False
+
+    @classmethod
+    def by(cls, name: str, learner: Any) -> Wanted:
+        """What the learner called `name` reads, as its attributes say."""
+        return cls(
+            view_names(name, learner),
+            getattr(learner, "components", None),
+            getattr(learner, "reads_pictures", False),
+        )
+
+
+class Reading:
+    """Reads views for learners; fitted to training rows, from which principal components come.
+
+    Where some training rows lacked a view, ``<view>_missing`` is a further column beside other tables, and
+    the view's own columns are 0 in such rows.
+
+    Parameters
+    ----------
+    wanted : by learner's name
+    backbone : what embeds pictures that are read as tables
+    device : where
+    qualified : whether columns of tables side by side are called ``<view>__<column>``
+    """
+
+    def __init__(
+        self,
+        wanted: Mapping[str, Wanted],
+        backbone: Backbone | None,
+        device: str = "auto",
+        qualified: bool = False,
+    ) -> None:
+        self.wanted, self.backbone, self.device, self.qualified = wanted, backbone, device, qualified
+        self.projections: dict[tuple[str, int], Projection] = {}
+        self.absent: tuple[str, ...] = ()
+
+    def fit(self, views: Views, weights: np.ndarray | None = None) -> Views:
+        """Learn from these rows, of weights (n,) if there are any, and read them."""
+        self.projections = {}
+        self.absent = tuple(name for name in views.names if np.any(_absent(views[name])))
+        return self._read(views, self.wanted, learn=True, weights=weights)
+
+    def __call__(self, views: Views, names: Iterable[str] | None = None) -> Views:
+        """What each learner reads, or those of the names given, by its name."""
+        return self._read(views, self.wanted if names is None else names, learn=False)
+
+    def _read(
+        self, views: Views, names: Iterable[str], *, learn: bool, weights: np.ndarray | None = None
+    ) -> Views:
+        tables: dict[tuple[str, int | None], Table] = {}  # a view is embedded once, whoever reads it
+
+        def table(view: str, components: int | None) -> Table:
+            if (view, components) not in tables:
+                found = self._table(views[view], view)
+                if components and _pictures(views[view]):
+                    if learn and (view, components) not in self.projections:
+                        self.projections[view, components] = Projection.fit(found, components, weights)
+                    if (view, components) not in self.projections:
+                        raise UsboostError(f"the model holds no components of view {view!r}; train it again")
+                    found = self.projections[view, components](found)
+                if self.qualified:
+                    found = replace(found, names=tuple(f"{view}__{column}" for column in found.names))
+                tables[view, components] = found
+            return tables[view, components]
+
+        out: dict[str, View] = {}
+        for name in names:
+            wanted = self.wanted[name]
+            first, *more = wanted.views
+            if more or wanted.filled:
+                parts = [(each, table(each, wanted.components)) for each in wanted.views]
+                out[name] = reduce(Table.beside, (self._filled(each, part) for each, part in parts))
+            elif _pictures(views[first]) and not wanted.pictures:
+                out[name] = table(first, wanted.components)
+            else:
+                out[name] = views[first]
+        return Views(out)
+
+    def _table(self, view: View, name: str) -> Table:
+        if isinstance(view, Table):
+            return view
+        if not _pictures(view):
+            raise UsboostError(f"view {name!r}, a {type(view).__name__}, cannot be read as a table")
+        return embedded(view, self.backbone, pick_device(self.device))  # type: ignore[arg-type]
+
+    def _filled(self, view: str, table: Table) -> Table:
+        return table.filled(f"{view}_missing" if view in self.absent else None)
+
+    def write(self, folder: Path) -> dict[str, Any]:
+        """Write the projections to `FILE`; JSON that says which there are, and what rows may lack."""
+        arrays: dict[str, np.ndarray] = {}
+        for index, projection in enumerate(self.projections.values()):
+            arrays |= {f"mean_{index}": projection.mean, f"axes_{index}": projection.axes}
+        if arrays:
+            write_arrays(arrays, folder / FILE)
+        return {"projections": [list(key) for key in self.projections], "absent": list(self.absent)}
+
+    def read(self, document: Any, folder: Path) -> None:
+        """Take back what `write` gave.
+
+        Raises
+        ------
+        UsboostError
+            If the projections are not those of what the learners read, or hold other than finite numbers.
+        """
+        wanted = {(view, w.components) for w in self.wanted.values() if w.components for view in w.views}
+        absent, projections = document["absent"], document["projections"]
+        if not isinstance(absent, list) or not all(isinstance(name, str) for name in absent):
+            raise UsboostError("the views that rows may lack are not names")
+        self.absent = tuple(absent)
+        arrays = read_arrays(folder / FILE) if projections else {}
+        for index, (view, components) in enumerate(projections):
+            mean, axes = arrays[f"mean_{index}"], arrays[f"axes_{index}"]
+            right = mean.dtype == axes.dtype == np.float32 and mean.ndim == 1 and axes.ndim == 2
+            if not right or len(mean) != len(axes) or axes.size > LARGEST or (view, components) not in wanted:
+                raise UsboostError(f"the components of view {view!r} are not those that its learners read")
+            if not (np.isfinite(mean).all() and np.isfinite(axes).all()):
+                raise UsboostError(f"the components of view {view!r} hold a number that is not finite")
+            self.projections[view, components] = Projection(mean, axes)
+
+
+def embed(views: Views, backbone: Backbone, device: str = "auto") -> None:
+    """Embed all pictures, so that what reads them next finds it done."""
+    for name in views.names:
+        if _pictures(views[name]):
+            embedded(views[name], backbone, pick_device(device))
+
+
+def _pictures(view: View) -> bool:
+    return getattr(view, "kind", None) in ("image", "pooled_images")
+
+
+def _absent(view: View) -> np.ndarray | None:
+    """The rows that a view does not have, bool (n,), or None."""
+    found: np.ndarray | None = getattr(view, "absent", None)
+    return found

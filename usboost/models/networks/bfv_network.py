@@ -1,0 +1,307 @@
+"""BFV+DNN: a two-branch network that reads boosted feature vectors in place of the table (US §3.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import clone
+
+from usboost.boosting.callbacks import Callback
+from usboost.boosting.checkpoint import Checkpoint
+from usboost.boosting.context import FitContext
+from usboost.data.table import Table
+from usboost.data.views import Views
+from usboost.errors import UsboostError
+from usboost.evaluation.weighted import column_moments
+from usboost.files.arrays import read_arrays, write_arrays
+from usboost.learners.trees.tree import Tree
+from usboost.models.base import ViewsClassifier
+from usboost.models.estimator import ViewsEstimator, as_views
+from usboost.models.networks.gbm import BoostedFeatures, GradientBoostedTrees
+from usboost.models.networks.gbm_files import load_gbm, save_gbm
+from usboost.models.networks.two_branch import TwoBranchNetworkClassifier, TwoBranchNetworkRegressor
+from usboost.models.networks.two_branch_network import FittedTwoBranch
+from usboost.models.networks.two_branch_training import WEIGHTS
+from usboost.models.regressor import ViewsRegressor
+
+BFV = "BFV"
+
+
+class _OnBoostedFeatures(ViewsEstimator):
+    """What the classifier and the regressor share."""
+
+    features: BoostedFeatures | None
+    structured: str
+    encoding: str
+    out_of_fold: bool
+    gbm: GradientBoostedTrees | None
+    random_state: int
+
+    gbm_: GradientBoostedTrees
+    network_: Any
+
+    @property
+    def n_estimators_(self) -> int:
+        """Stages of the GBM."""
+        self._check_fitted()
+        return self.gbm_.n_stages
+
+    def _trees(self) -> Iterator[tuple[str, Tree, float]]:
+        return ((self.structured, tree, 1.0) for tree in self.gbm_.trees)
+
+    def _reads(self, n_columns: int) -> Sequence[str]:
+        return *self._unfitted().views[:-1], self.structured
+
+    def _n_classes(self) -> int:
+        """M; 1 for a regression."""
+        raise AttributeError("_n_classes is defined by each model")
+
+    def _unfitted(self) -> Any:
+        """The network's settings."""
+        raise AttributeError("_unfitted is defined by each model")
+
+    def _mark_network(self, network: Any) -> None:
+        """Give the network what its own fit, or file, would have said of its targets."""
+        raise AttributeError("_mark_network is defined by each model")
+
+    def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
+        if self.encoding not in ("values", "numbers"):
+            raise UsboostError(f"encoding is 'values' or 'numbers', not {self.encoding!r}")
+        if self.encoding == "numbers" and self.out_of_fold:
+            raise UsboostError("leaf numbers cannot be out of fold: they mean other leaves in every GBM")
+        settings = clone(self.features) if self.features is not None else BoostedFeatures()
+        if self.gbm is None:
+            table = views[self.structured]
+            self.gbm_ = settings.fit(table, y, context.weights).gbm_
+            if self.out_of_fold:
+                # leaf values that have seen the row's label promise the network more than new rows keep
+                unseen = np.empty((len(y), self.gbm_.n_features), dtype=np.float32)
+                folds = settings.out_of_fold(table, y, weights=context.weights, related=context.apart)
+                for rows, block in folds:
+                    unseen[rows] = block
+                views = views.with_view(BFV, Table.from_numeric(unseen))
+        else:
+            self.gbm_ = self.gbm
+            if self.gbm.n_classes != self._n_classes():
+                raise UsboostError(
+                    f"the GBM given was fitted to {self.gbm.n_classes} classes, "
+                    f"the labels have {self._n_classes()}"
+                )
+        self.columns_ = {}
+        if self.structured in views.names:  # with a GBM and its features given it need not be
+            self.columns_ = {self.structured: views[self.structured].names}
+        values: np.ndarray | None = None
+        self.mean_ = np.zeros(self.gbm_.n_features, dtype=np.float32)
+        self.scale_ = np.ones_like(self.mean_)
+        if self.encoding == "values":
+            values = self._values(views)
+            # the network reads standardised leaf values, by the training rows' mean and deviation
+            mean, variance = column_moments(values, context.weights)
+            self.mean_, deviation = mean.astype(np.float32), np.sqrt(variance).astype(np.float32)
+            self.scale_ = np.divide(1, deviation, out=np.zeros_like(deviation), where=deviation > 0)
+        network = clone(self._unfitted())
+        network.set_params(views=(*network.views[:-1], BFV), random_state=self.random_state)
+        self._mark_network(network)
+        held_out = None
+        if context.validation is not None:
+            held_out = self._read_views(context.validation[0]), context.validation[1]
+        network._fit(self._read_views(views, values), y, replace(context, validation=held_out))
+        self.network_, self.history_, self.best_round_ = network, network.history_, network.best_round_
+
+    def _values(self, views: Views) -> np.ndarray:
+        if BFV in views.names:
+            return views[BFV].numeric
+        return self.gbm_.features(views[self.structured])
+
+    def _read_views(self, views: Views, values: np.ndarray | None = None) -> Views:
+        """The views as the network takes them."""
+        if self.encoding == "numbers":
+            return views.with_view(BFV, self.gbm_.leaf_numbers(views[self.structured]))
+        values = self._values(views) if values is None else values
+        standardised = (values - self.mean_) * self.scale_
+        return views.with_view(BFV, Table.from_numeric(standardised))
+
+    def _write(self, folder: Path) -> dict[str, Any]:
+        network = self.network_.network_
+        write_arrays({**network.weights, "bfv.mean": self.mean_, "bfv.scale": self.scale_}, folder / WEIGHTS)
+        save_gbm(self.gbm_, folder / "gbm")
+        return {"network": network.spec}
+
+    def _read(self, document: Mapping[str, Any], folder: Path) -> None:
+        arrays = read_arrays(folder / WEIGHTS)
+        self.mean_, self.scale_ = arrays.pop("bfv.mean"), arrays.pop("bfv.scale")
+        self.gbm_ = load_gbm(folder / "gbm", self._n_classes())
+        network = self._unfitted()
+        network.set_params(views=document["network"]["views"])
+        self._mark_network(network)
+        network.best_round_ = self.best_round_
+        network.network_ = FittedTwoBranch(document["network"], arrays)
+        network.network_.check(self._n_classes())
+        for array in (self.mean_, self.scale_):
+            if array.shape != (self.gbm_.n_features,) or array.dtype != np.float32:
+                raise UsboostError("the means of the boosted features are not one for each tree")
+        self.network_ = network
+
+
+class BoostedFeatureNetworkClassifier(_OnBoostedFeatures, ViewsClassifier):
+    """A GBM on the structured view, its leaf values as the second branch's input.
+
+    Parameters
+    ----------
+    features : BoostedFeatures, optional
+        The GBM's settings.
+    network : TwoBranchNetworkClassifier, optional
+        The network's settings; its second view is replaced by the BFV.
+    structured : str
+        Name of the view that the GBM reads.
+    encoding : {"values", "numbers"}
+        What the network reads of a leaf: its value (the paper's BFV), or its number as a category,
+        which the network embeds.
+    out_of_fold : bool
+        Train the network on BFVs from GBMs that never saw the row (the paper's are in-sample);
+        leaf numbers cannot be, as they mean other leaves in every GBM.
+    gbm : GradientBoostedTrees, optional
+        A GBM fitted before. A view "BFV" in the data given to `fit`, with that GBM's features of the
+        same rows, is then read instead of computing them again.
+    validation_fraction, random_state, callbacks : as in `TwoBranchNetworkClassifier`
+
+    Attributes
+    ----------
+    gbm_ : GradientBoostedTrees
+    network_ : fitted TwoBranchNetworkClassifier
+    n_estimators_ : int, the GBM's stages
+    feature_importances_, feature_names_ : of the structured view's columns, in the GBM
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from usboost import BoostedFeatureNetworkClassifier, BoostedFeatures, Table, Views
+    >>> X, y = load_iris(return_X_y=True)
+    >>> views = Views(U=Table.from_numeric(X[:, :2]), S=Table.from_numeric(X[:, 2:]))
+    >>> from usboost import TwoBranchNetworkClassifier
+    >>> network = TwoBranchNetworkClassifier(batch_size=16, n_epochs=20, device="cpu")
+    >>> model = BoostedFeatureNetworkClassifier(BoostedFeatures(n_trees=10), network).fit(views, y)
+    >>> model.score(views, y) > 0.8
+    True
+    """
+
+    holds: ClassVar[Mapping[str, Any]] = {
+        "features": ("BoostedFeatures",),
+        "network": ("TwoBranchNetworkClassifier",),
+    }
+
+    def __init__(
+        self,
+        features: BoostedFeatures | None = None,
+        network: TwoBranchNetworkClassifier | None = None,
+        structured: str = "S",
+        encoding: str = "values",
+        out_of_fold: bool = False,
+        gbm: GradientBoostedTrees | None = None,
+        validation_fraction: float = 0.1,
+        random_state: int = 0,
+        callbacks: Sequence[Callback] | None = None,
+        checkpoint: Checkpoint | Path | str | None = None,
+    ) -> None:
+        self.features = features
+        self.network = network
+        self.structured = structured
+        self.encoding = encoding
+        self.out_of_fold = out_of_fold
+        self.gbm = gbm
+        self.validation_fraction = validation_fraction
+        self.random_state = random_state
+        self.callbacks = callbacks
+        self.checkpoint = checkpoint
+
+    def _n_classes(self) -> int:
+        return len(self.classes_)
+
+    def _unfitted(self) -> TwoBranchNetworkClassifier:
+        return self.network or TwoBranchNetworkClassifier()
+
+    def _mark_network(self, network: TwoBranchNetworkClassifier) -> None:
+        network.classes_ = np.arange(len(self.classes_))  # labels are codes here
+
+    def predict_proba(self, X: Views | Mapping[str, Any]) -> np.ndarray:
+        """Class probabilities, float64 (n, M), columns as in ``classes_``."""
+        self._check_fitted()
+        return self.network_.predict_proba(self._read_views(as_views(X)))
+
+
+class BoostedFeatureNetworkRegressor(_OnBoostedFeatures, ViewsRegressor):
+    """A GBM of the squared loss on the structured view, its leaf values as the second branch's input.
+
+    Parameters
+    ----------
+    network : TwoBranchNetworkRegressor, optional
+        The network's settings; its second view is replaced by the BFV.
+    features, structured, encoding, out_of_fold, gbm, validation_fraction, random_state, callbacks, checkpoint
+        As of `BoostedFeatureNetworkClassifier`; a GBM given was fitted to targets standardised alike.
+
+    Attributes
+    ----------
+    target_centre_, target_scale_ : mean and standard deviation of the training targets
+    gbm_ : GradientBoostedTrees, of standardised targets
+    network_ : fitted TwoBranchNetworkRegressor, of standardised targets
+    history_ : as of `TwoBranchNetworkRegressor`
+    n_estimators_, feature_importances_, feature_names_ : as of `BoostedFeatureNetworkClassifier`
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from usboost import BoostedFeatureNetworkRegressor, BoostedFeatures, Table, Views
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> views = Views(U=Table.from_numeric(X[:, :5]), S=Table.from_numeric(X[:, 5:]))
+    >>> from usboost import TwoBranchNetworkRegressor
+    >>> network = TwoBranchNetworkRegressor(batch_size=32, n_epochs=10, device="cpu")
+    >>> model = BoostedFeatureNetworkRegressor(BoostedFeatures(n_trees=10), network).fit(views, y)
+    >>> model.score(views, y) > 0.3
+    True
+    """
+
+    holds: ClassVar[Mapping[str, Any]] = {
+        "features": ("BoostedFeatures",),
+        "network": ("TwoBranchNetworkRegressor",),
+    }
+
+    def __init__(
+        self,
+        features: BoostedFeatures | None = None,
+        network: TwoBranchNetworkRegressor | None = None,
+        structured: str = "S",
+        encoding: str = "values",
+        out_of_fold: bool = False,
+        gbm: GradientBoostedTrees | None = None,
+        validation_fraction: float = 0.1,
+        random_state: int = 0,
+        callbacks: Sequence[Callback] | None = None,
+        checkpoint: Checkpoint | Path | str | None = None,
+    ) -> None:
+        self.features = features
+        self.network = network
+        self.structured = structured
+        self.encoding = encoding
+        self.out_of_fold = out_of_fold
+        self.gbm = gbm
+        self.validation_fraction = validation_fraction
+        self.random_state = random_state
+        self.callbacks = callbacks
+        self.checkpoint = checkpoint
+
+    def _n_classes(self) -> int:
+        return 1
+
+    def _unfitted(self) -> TwoBranchNetworkRegressor:
+        return self.network or TwoBranchNetworkRegressor()
+
+    def _mark_network(self, network: TwoBranchNetworkRegressor) -> None:
+        # in training it scores in the units of y; what it predicts is put into them here
+        network.target_centre_, network.target_scale_ = self.target_centre_, self.target_scale_
+
+    def _predict(self, views: Views) -> np.ndarray:
+        return self.network_._predict(self._read_views(views))

@@ -1,0 +1,314 @@
+"""Models on the same folds of a user's table, with tests of their differences."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from usboost.data.progress import Progress, Running
+from usboost.datasets.user.columns.encoding import Encoding
+from usboost.datasets.user.user_table import OwnTable
+from usboost.errors import UsboostError, option
+from usboost.evaluation.floor import floor_of, floored
+from usboost.evaluation.names import LOWER_IS_BETTER, METRICS_OF, RANKING, check_metric
+from usboost.evaluation.statistics import LEVEL, corrected_t_test, holm
+from usboost.evaluation.task import TASKS
+from usboost.models.class_weights import fit_weighted
+from usboost.multimodal.compare.finished_fits import KeptFits
+from usboost.multimodal.fit.splits import Fold
+from usboost.multimodal.fit.splits import folds_of as split_into_folds
+from usboost.multimodal.fit.table_fit import check_classes
+from usboost.multimodal.fit.table_rows import counted_rows, related_of, rows_of, weights_of
+
+Build = Callable[[int], Any]
+"""An unfitted model with a seed."""
+
+Result = dict[str, float | str] | str | None
+"""Of one fit: a row of scores, the reason of its failure, or None if it was not tried."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A model beside the best.
+
+    Attributes
+    ----------
+    mean, spread : by score and for ``seconds``; the spread is the folds' standard deviation.
+    difference : the mean difference from the best, by the score that the models are ranked by.
+    p, p_holm : two-sided p-value of the corrected t-test, and Holm's over all models but the best; NaN where
+        there is one fold.
+    """
+
+    model: str
+    mean: dict[str, float]
+    spread: dict[str, float]
+    difference: float
+    p: float
+    p_holm: float
+
+    @property
+    def within_noise(self) -> bool:
+        return not self.p_holm < LEVEL
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Scores by fold, and reasons of failures.
+
+    Attributes
+    ----------
+    scores : a row per model and fold: ``model, repeat, fold, rows_train, rows_test``, the scores and the
+        fit's ``seconds``.
+    failures : reasons by model; a model that failed on one fold is not ranked.
+    by : the score that the models are ranked by.
+    classes : names of the classes; none where a number is predicted.
+    fits : how many there are in all; fewer are in `scores` and `failures` if it was interrupted.
+    interrupted : whether it was.
+    kept : how many fits were finished in an earlier run.
+    """
+
+    scores: pd.DataFrame
+    failures: dict[str, str]
+    by: str
+    classes: list[str]
+    fits: int = 0
+    interrupted: bool = False
+    kept: int = 0
+
+    @property
+    def parts(self) -> int:
+        """Folds of all repeats that models are ranked on."""
+        return len(self._ranked()[["repeat", "fold"]].drop_duplicates())
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The scores that a table shows: those of the task, and the one that ranks."""
+        shown = METRICS_OF["classification" if self.classes else "regression"]
+        return shown if self.by in shown else (self.by, *shown)
+
+    def standings(self) -> list[Standing]:
+        """The models that did not fail, best first."""
+        ranked = self._ranked()
+        if ranked.empty:
+            return []
+        sign = -1.0 if self.by in LOWER_IS_BETTER else 1.0
+        table = ranked.pivot(index=["repeat", "fold"], columns="model", values=self.by)
+        # a score that some fold does not have (AUC of one class) ranks nothing
+        order = (sign * table.mean(skipna=False)).sort_values(ascending=False, kind="stable").index
+        best = order[0]
+        ratio = float((ranked["rows_test"] / ranked["rows_train"]).mean())
+        if len(table) > 1:
+            tests = [corrected_t_test(table[best] - table[name], ratio)[1] for name in order[1:]]
+        else:  # nothing is known of how the scores vary
+            tests = [float("nan")] * (len(order) - 1)
+        adjusted = [1.0, *holm(tests)]
+        columns = [*self.metrics, "seconds"]
+        groups = ranked.groupby("model")[columns]
+        means, spreads = groups.mean(), groups.std(ddof=1)
+        return [
+            Standing(
+                str(name),
+                {column: float(means.loc[name, column]) for column in columns},
+                {column: float(spreads.loc[name, column]) for column in columns},
+                float((table[name] - table[best]).mean()),
+                1.0 if name == best else float(tests[k - 1]),
+                float(adjusted[k]),
+            )
+            for k, name in enumerate(order)
+        ]
+
+    def _ranked(self) -> pd.DataFrame:
+        """The scores of the models that did not fail; of an interrupted comparison, of the folds of all."""
+        found = self.scores[~self.scores["model"].isin(list(self.failures))]
+        if not self.interrupted:
+            return found
+        counts = found.groupby(["repeat", "fold"])["model"].transform("count")
+        return found[counts == found["model"].nunique()]
+
+
+def folds_of(table: OwnTable, folds: int, repeats: int, seed: int) -> list[Fold]:
+    """Folds of a table; of each fold's other rows 15 % are for early stopping. See `splits.folds_of`.
+
+    Raises
+    ------
+    UsboostError
+        If there are under 2 folds, or too few rows of a class, groups or times for them.
+    """
+    counted = counted_rows(table)
+    rows = rows_of(table)[counted]
+    if rows.codes is not None and rows.splits is None and folds >= 2:
+        counts = np.bincount(rows.codes, minlength=len(table.classes))
+        least = int(counts.argmin())
+        # the second term: rows of the class that remain without the largest fold
+        if counts[least] < folds or counts[least] - -(-counts[least] // folds) < 2:
+            raise UsboostError(
+                f"{table.file}: class {table.classes[least]!r} of {table.spec.label!r} has {counts[least]} "
+                f"rows, too few for {folds} folds; add rows of it, leave it out, or change {option('folds')}"
+            )
+    found = [
+        Fold(each.repeat, each.fold, counted[each.train], counted[each.val], counted[each.test])
+        for each in split_into_folds(rows, folds, repeats, seed)
+    ]
+    for fold in found:
+        check_classes(table, fold.train)
+    return found
+
+
+def compare(
+    table: OwnTable,
+    models: Mapping[str, Build],
+    *,
+    folds: int = 5,
+    repeats: int = 1,
+    seed: int = 0,
+    jobs: int = 1,
+    by: str | None = None,
+    keep: Path | None = None,
+    progress: Progress | None = None,
+    running: Callable[[Sequence[str]], None] | None = None,
+) -> Comparison:
+    """Fit every model to every fold's rows; the encoders learn from these rows only.
+
+    Where the table has weights, they count in fits and scores; rows of weight 0 take no part. An interruption
+    ends it with what is there.
+
+    Parameters
+    ----------
+    models : by name; each is built with a repeat's seed.
+    folds, repeats : of the stratified cross-validation, the same for all models.
+    jobs : fits at a time, in threads.
+    by : the score that the models are ranked by, one of `names.RANKING` or as scikit-learn names it; by
+        default accuracy, or RMSE.
+    keep : a folder for the scores of finished fits, which are not made again; see `kept.KeptFits`.
+    progress : called with (fits done, fits in all); those skipped after a failure count as done.
+    running : called with the fits that run, model and fold of each, whenever one begins or ends.
+
+    Raises
+    ------
+    UsboostError
+        As `folds_of`. A model that fails stops no other: its reason is in the answer.
+    """
+    by = check_metric(by or TASKS[table.task].first, RANKING[table.task])
+    parts = folds_of(table, folds, repeats, seed)
+    tasks = [(name, k) for k in range(len(parts)) for name in models]
+
+    @lru_cache(maxsize=2)  # learning from text takes its time, and all models of a fold read the same
+    def encoding(k: int) -> Encoding:
+        return table.fit_encoding(parts[k].train)
+
+    rows: list[dict[str, float | str]] = []
+    failures: dict[str, str] = {}
+    kept, interrupted = KeptFits(keep, table), False
+    shown = Running(running)
+
+    def work(task: tuple[str, int]) -> Result:
+        name, k = task
+        if name in failures:
+            return None
+        with shown.during(f"{name} on fold {k + 1} of {len(parts)}"):
+            return result(name, k)
+
+    def result(name: str, k: int) -> Result:
+        try:
+            fold = parts[k]
+            model = models[name](seed + fold.repeat - 1)
+            key = kept.key(model, fold)
+            found = kept.get(key)
+            row = found or _scored(table, encoding(k), model, fold)
+        # an error of one model must not lose the results of the others
+        except Exception as error:
+            kind = "" if isinstance(error, UsboostError) else f"{type(error).__name__}: "
+            return f"{kind}{error}".strip().splitlines()[0]
+        if found is None:
+            kept.add(key, name, row)
+        # the same rows may have been another fold of another comparison
+        return {"model": name, **row, "repeat": fold.repeat, "fold": fold.fold}
+
+    try:
+        for done, (index, found) in enumerate(_results(work, tasks, jobs), start=1):
+            name = tasks[index][0]
+            if isinstance(found, str):
+                failures.setdefault(name, found)
+            elif found is not None:
+                rows.append(found)
+            if progress:
+                progress(done, len(tasks))
+    except KeyboardInterrupt:
+        interrupted = True
+    scores = _ordered(rows, list(models), table.task)
+    return Comparison(scores, failures, by, table.classes, len(tasks), interrupted, kept.found)
+
+
+def _ordered(rows: Sequence[Mapping[str, float | str]], models: Sequence[str], task: str) -> pd.DataFrame:
+    """The scores of fits that end in any order, by repeat, fold and the order of the models."""
+    columns = ["model", "repeat", "fold", "rows_train", "rows_test", *RANKING[task], "seconds"]
+    scores = pd.DataFrame(rows, columns=columns)
+    scores = scores.astype(dict.fromkeys(columns[1:5], np.int64))  # kept ones are read as floats
+    order = {name: k for k, name in enumerate(models)}
+    return scores.sort_values(
+        ["repeat", "fold", "model"], key=lambda c: c.map(order) if c.name == "model" else c, ignore_index=True
+    )
+
+
+def _scored(table: OwnTable, encoding: Encoding, model: Any, fold: Fold) -> dict[str, float]:
+    """The scores of one model, fitted and scored on one fold."""
+    train, val, test = (table.views(encoding, rows) for rows in (fold.train, fold.val, fold.test))
+    started = time.perf_counter()
+    weights, held, unseen = (weights_of(table, rows) for rows in (fold.train, fold.val, fold.test))
+    fitted_to, stopping = (train, table.labels[fold.train], weights), (val, table.labels[fold.val], held)
+    fit_weighted(model, fitted_to, stopping, related_of(table, fold.train))
+    seconds = time.perf_counter() - started
+    task = TASKS[table.task]
+    predicted = task.predict(model, test)
+    if not table.classes:
+        predicted = floored(predicted, floor_of(table.labels[fold.train]))
+    scores = task.ranked(table.labels[fold.test], predicted, unseen)
+    return {
+        "repeat": fold.repeat,
+        "fold": fold.fold,
+        # validation rows take part in the fit, too
+        "rows_train": len(fold.train) + len(fold.val),
+        "rows_test": len(fold.test),
+        **scores,
+        "seconds": seconds,
+    }
+
+
+def _results(
+    work: Callable[[tuple[str, int]], Result], tasks: Sequence[tuple[str, int]], jobs: int
+) -> Iterator[tuple[int, Result]]:
+    """(position, result) of each task as they are done, in order with one job."""
+    if jobs <= 1:
+        yield from ((k, work(task)) for k, task in enumerate(tasks))
+        return
+    pool = ThreadPoolExecutor(jobs)
+    with _share_of_threads(jobs):
+        waiting: dict[Future[Result], int] = {pool.submit(work, t): k for k, t in enumerate(tasks)}
+        try:
+            while waiting:
+                done: Iterable[Future[Result]] = wait(waiting, return_when=FIRST_COMPLETED).done
+                for future in done:
+                    yield waiting.pop(future), future.result()
+        finally:  # an interruption waits for no fit
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+@contextmanager
+def _share_of_threads(jobs: int) -> Iterator[None]:
+    """torch's threads shared among the jobs."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(max(1, before // jobs))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

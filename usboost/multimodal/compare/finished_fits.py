@@ -1,0 +1,110 @@
+"""Finished fits of a comparison on disk, so that one which is killed goes on where it was."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from usboost.boosting.checkpoint import described
+from usboost.boosting.code import code_digest
+from usboost.datasets.user.user_table import OwnTable
+from usboost.errors import UsboostError, option
+from usboost.evaluation.names import RANKING
+from usboost.files.store import Store, key_of
+from usboost.learners.networks.images.embeddings import picture_digests
+from usboost.multimodal.fit.splits import Fold
+from usboost.multimodal.fit.table_rows import arrays_of, related_of
+
+FITS = "fits"
+
+# what reads rows for a fit, and scores it
+_CODE = ("usboost.multimodal.fit.table_fit", "usboost.evaluation.metrics")
+
+
+class KeptFits:
+    """Scores of finished fits in the folder `FITS` of another, each on disk before the next fit begins.
+
+    A fit is found by the table's content, the model's parameters and code, and the rows of its fold, so
+    other models, more repeats or another order of them make no fit twice.
+
+    Parameters
+    ----------
+    folder : is made if it is not there; None keeps nothing.
+
+    Raises
+    ------
+    UsboostError
+        If it cannot be made.
+    """
+
+    def __init__(self, folder: Path | None, table: OwnTable) -> None:
+        self._store = None if folder is None else Store(Path(folder) / FITS)
+        self.found, self._lock = 0, Lock()
+        if self._store is None:
+            return
+        self._table = table_digest(table)
+        self._needed = {*RANKING[table.task], "rows_train", "rows_test", "seconds"}
+        try:
+            self._store.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsboostError(
+                f"{self._store.folder} cannot be written: {error.strerror}; name another {option('out')}"
+            ) from None
+
+    def key(self, model: Any, fold: Fold) -> str:
+        """What decides a fit and its scores, "" where nothing is kept."""
+        if self._store is None:
+            return ""
+        rows = hashlib.sha256()
+        for part in (fold.train, fold.val, fold.test):
+            rows.update(np.asarray(part, dtype=np.int64).tobytes() + b"|")
+        return key_of([self._table, described(model), code_digest(model, *_CODE), rows.hexdigest()])
+
+    def get(self, key: str) -> dict[str, float] | None:
+        """The scores of a fit that was finished, or None."""
+        row = None if self._store is None else self._store.get_json(key, self._row)
+        with self._lock:
+            self.found += row is not None
+        return row
+
+    def add(self, key: str, model: str, row: dict[str, float]) -> None:
+        """Write the scores of a fit to disk.
+
+        Raises
+        ------
+        UsboostError
+            If that fails.
+        """
+        if self._store is not None:
+            self._store.put_json(key, {"model": model, "row": row})
+
+    def _row(self, document: Mapping[str, Any]) -> dict[str, float]:
+        found = {str(name): float(value) for name, value in document["row"].items()}
+        if missing := self._needed - found.keys():
+            raise UsboostError(f"it has no {', '.join(sorted(missing))}")
+        return found
+
+
+def table_digest(table: OwnTable) -> str:
+    """Of what is read of a table: its columns, labels, weights, groups or times, and pictures."""
+    found = hashlib.sha256()
+    for name, column in table.features.items():
+        found.update(f"{name} {column.dtype.kind} ".encode())
+        found.update(pd.util.hash_pandas_object(column, index=False).to_numpy().tobytes())
+    found.update((table.text_model or "").encode())
+    found.update(json.dumps(table.classes).encode() + table.labels.tobytes())
+    found.update(b"" if table.weights is None else table.weights.tobytes())
+    for array in arrays_of(related_of(table, np.arange(len(table)))):
+        found.update(array.tobytes())
+    for name, view in table.pictures.items():
+        for column in getattr(view, "columns", (view,)):
+            found.update(name.encode() + picture_digests(column).tobytes())
+            found.update(b"" if column.absent is None else np.packbits(column.absent).tobytes())
+    return found.hexdigest()

@@ -1,0 +1,76 @@
+"""What each model of a comparison reads of a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from usboost.datasets.user.user_table import OwnTable
+from usboost.models.catalogue import catalogue
+from usboost.models.catalogue.entry import COMPONENTS, KINDS, Entry
+from usboost.multimodal.fit.build import Pictures
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a model reads.
+
+    Attributes
+    ----------
+    columns : how many columns of the table.
+    images : its columns of pictures; how : as what these are read.
+    """
+
+    columns: int
+    images: tuple[str, ...] = ()
+    how: str = ""
+
+    def __str__(self) -> str:
+        if not self.columns and not self.images:
+            return "reads nothing"
+        found = [f"{self.columns:,} column{'s' * (self.columns != 1)}"] if self.columns else []
+        if self.images:
+            found.append(f"pictures in {' and '.join(self.images)} ({self.how})")
+        return f"reads {', '.join(found)}"
+
+
+def inputs(name: str, table: OwnTable, pictures: Pictures | None) -> Inputs:
+    """What a model reads of a table.
+
+    Parameters
+    ----------
+    name : of the catalogue; any other reads everything, as `models.baselines.estimators.ScikitBaseline` does.
+    pictures : how pictures are read, if there are any.
+    """
+    columns = table.features.shape[1]
+    entry = catalogue.CATALOGUE.get(name)
+    views = _views(entry)
+    if pictures is None or table.form is None:
+        return Inputs(columns if views else 0)
+    images = tuple(table.form.columns) if "U" in views else ()
+    return Inputs(columns if "S" in views else 0, images, _how(entry, pictures) if images else "")
+
+
+def _views(entry: Entry | None) -> set[str]:
+    if entry is None:
+        return {"U", "S"}
+    reads = KINDS[entry.kind].pictures
+    if reads is None:
+        return set()
+    if reads != "learners":
+        return set(entry.changes.get("views", ("U", "S")))
+    read = {view for name, spec in entry.learners.items() for view in spec.reads or (name,)}
+    return read | set(entry.changes.get("start", ()))
+
+
+def _how(entry: Entry | None, pictures: Pictures) -> str:
+    reads = "components" if entry is None else KINDS[entry.kind].pictures
+    if reads == "components":
+        return f"{COMPONENTS} components of frozen embeddings"
+    learners = {} if entry is None else entry.learners
+    network = reads == "network" or any(
+        spec.kind == "network" and "U" in (spec.reads or (name,)) for name, spec in learners.items()
+    )
+    if network and pictures.backbone == "small_cnn":
+        return "a small network that is trained"
+    trained = {"none": "", "last": "embeddings, the last block trained", "all": "a network that is trained"}
+    return (network and trained[pictures.finetune]) or "frozen embeddings"

@@ -1,0 +1,261 @@
+"""A fitted model with all that it needs to read raw rows: a folder of ``model/`` and ``card.json``, and
+``texts.safetensors`` where it reads text.
+
+The command line, the pipeline and Python write and read this one form; it is also what MLflow serves.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pydantic import ValidationError
+
+from usboost.data.encoding import TableEncoder
+from usboost.data.views import Views
+from usboost.datasets.user.columns.encoding import Encoding, added
+from usboost.datasets.user.columns.texts import TextNumbers
+from usboost.datasets.user.images.paths import Paths
+from usboost.datasets.user.reading import text_file
+from usboost.datasets.user.reading.source import FrameRows, Source
+from usboost.datasets.user.rows import RowReader
+from usboost.datasets.user.user_table import OwnTable
+from usboost.errors import UsboostError, option
+from usboost.evaluation.calibration import tempered
+from usboost.evaluation.floor import floored
+from usboost.evaluation.task import TASKS, Task
+from usboost.files import replacing
+from usboost.multimodal.fit.card import Card
+
+KIND = "usboost model of a table"
+CARD, MODEL = "card.json", "model"
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A fitted model, its card, and what its columns of text become."""
+
+    model: Any
+    card: Card
+    texts: Mapping[str, TextNumbers] = field(default_factory=dict)
+
+    @cached_property
+    def encoding(self) -> Encoding:
+        """How columns become views."""
+        imputation = {name: rule.model_dump() for name, rule in self.card.imputation.items()}
+        encoders = {
+            view: TableEncoder.from_dict(encoder.model_dump()) for view, encoder in self.card.encoders.items()
+        }
+        dates = {name: each.rule for name, each in self.card.dates.items()}
+        return Encoding(imputation, encoders, dates, self.texts)
+
+    @cached_property
+    def reader(self) -> RowReader:
+        """How rows are read."""
+        pictures = None if self.card.images is None else self.card.images.form
+        formats = {name: written.form for name, written in self.card.formats.items()}
+        return RowReader(self.card.columns, self.encoding, pictures, formats, tuple(self.card.missing))
+
+    @property
+    def task(self) -> Task:
+        """What it predicts."""
+        return TASKS[self.card.task]
+
+    def predicted(self, views: Views) -> np.ndarray:
+        """Calibrated probabilities of the classes, float64 (n, M), or numbers, float64 (n,)."""
+        found = self.task.predict(self.model, views)
+        return (
+            tempered(found, self.card.temperature) if self.card.classes else floored(found, self.card.floor)
+        )
+
+    def predicted_of(self, table: OwnTable, rows: np.ndarray) -> np.ndarray:
+        """`predicted` of some rows of a table in memory, to the bit as of a file of these rows."""
+        size = self.reader.batch()
+        parts = [rows[first : first + size] for first in range(0, len(rows), size)]
+        return np.concatenate([self.predicted(table.views(self.encoding, part)) for part in parts])
+
+    def codes(self, probabilities: np.ndarray) -> np.ndarray:
+        """The positions of the classes that are the answers, int64 (n,)."""
+        if self.card.threshold is None:
+            return probabilities.argmax(axis=1)
+        return (probabilities[:, 1] >= self.card.threshold).astype(np.int64)
+
+    def answers(self, predicted: np.ndarray) -> pd.DataFrame:
+        """Predictions as a table.
+
+        Parameters
+        ----------
+        predicted : as `predicted` gives them.
+
+        Returns
+        -------
+        ``label``, as the table had labels, and ``p_<class>`` for each class; or ``prediction``, ``low`` and
+        ``high``, ends of an interval that holds about 9 in 10 rows.
+        """
+        if not self.card.classes:
+            low, high = self.card.margin or (np.nan, np.nan)
+            ends = {"low": floored(predicted + low, self.card.floor), "high": predicted + high}
+            return pd.DataFrame({"prediction": predicted, **ends})
+        found = pd.DataFrame(predicted, columns=[f"p_{name}" for name in self.card.classes])
+        found.insert(0, "label", self.labels[self.codes(predicted)])
+        return found
+
+    @property
+    def labels(self) -> np.ndarray:
+        """The classes as the table had them: str, bool, int64 or float64 of shape (M,)."""
+        names = self.card.classes
+        if self.card.label_kind == "bool":
+            return np.array([name == "True" for name in names])
+        kinds = {"int": int, "float": float}  # int is exact, where float64 is not
+        if self.card.label_kind in kinds:
+            return np.array([kinds[self.card.label_kind](name) for name in names])
+        return np.array(names, dtype=object)
+
+    def predict(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """`answers` to raw rows.
+
+        Parameters
+        ----------
+        rows : the columns that the model was fitted to, in any order; a number may be missing where
+            one was in training or the table was a person's own. Pictures are files' bytes or base64, or
+            missing.
+
+        Raises
+        ------
+        UsboostError
+            If there is no row, a column is missing, or a value or picture cannot be read.
+        """
+        return self.answer(FrameRows(rows))
+
+    def answer(self, rows: Source) -> pd.DataFrame:
+        """`answers` to the rows of any source; as `predict`. Paths that lead to no file are warned of."""
+        parts: list[np.ndarray] = []
+        paths: tuple[Paths, ...] = ()
+        for batch in self.reader.read(rows):
+            parts.append(self.predicted(batch.views))
+            paths = batch.paths
+        if not parts:
+            raise UsboostError("no rows to predict")
+        for each in paths:
+            if each.lost:
+                warnings.warn(f"{each}; such rows count as without a picture", stacklevel=2)
+        return self.answers(np.concatenate(parts))
+
+    def save(self, folder: Path) -> None:
+        """Write the folder, whole or not at all; an earlier bundle of that name is replaced.
+
+        Raises
+        ------
+        UsboostError
+            If it cannot be written, or something other than a bundle is there.
+        """
+        from usboost.models import persistence
+
+        check_place(folder)
+        with replacing(folder) as fresh:
+            persistence.save(self.model, fresh / MODEL)
+            if self.texts:
+                (fresh / text_file.FILE).write_bytes(text_file.to_bytes(self.texts))
+            text = json.dumps(self.card.model_dump(), indent=1, ensure_ascii=False, allow_nan=False)
+            (fresh / CARD).write_text(text + "\n", encoding="utf-8")
+
+
+def check_place(folder: Path, *, replace: bool = True) -> None:
+    """Refuse to write a bundle where something else is, which would be lost.
+
+    Parameters
+    ----------
+    replace : whether an earlier bundle may be replaced.
+
+    Raises
+    ------
+    UsboostError
+        If `folder` is a file, or a folder that holds anything but a bundle, or one that may not be replaced.
+    """
+    folder = Path(folder)
+    if not replace and (folder / CARD).exists():
+        raise UsboostError(
+            f"{folder} holds a model; replace it with {option('force')}, or give another {option('out')}"
+        )
+    if folder.is_dir():
+        found = {entry.name for entry in folder.iterdir()}
+        if found - {text_file.FILE} != {CARD, MODEL} or _kind(folder / CARD) != KIND:
+            raise UsboostError(
+                f"{folder} exists and is not, or not only, a model saved by usboost fit; name another folder"
+            )
+    elif folder.exists() or folder.is_symlink():
+        raise UsboostError(f"{folder} is a file, so no model can be saved there; name another folder")
+
+
+def _kind(path: Path) -> Any:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return document.get("kind") if isinstance(document, Mapping) else None
+
+
+def load(folder: Path) -> Bundle:
+    """Read what `Bundle.save` wrote; nothing in it can run code.
+
+    Raises
+    ------
+    UsboostError
+        If a file is missing, damaged or changed, or the card does not fit the model.
+    """
+    path = Path(folder) / CARD
+    try:
+        card = Card.model_validate(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        raise UsboostError(f"{folder} is no model that usboost fit saved: {path} is missing") from None
+    except OSError as error:
+        raise UsboostError(f"{path} cannot be read: {error.strerror}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise UsboostError(f"{path}: {where}: {first['msg']}; fit the model again") from None
+    except (ValueError, RecursionError) as error:
+        raise UsboostError(f"{path} is not valid JSON ({error}); fit the model again") from None
+    # torch, which a refused card does not need
+    from usboost.models import persistence
+
+    columns = [name for name, kind in card.columns.items() if kind == "text"]
+    texts = text_file.read(Path(folder), columns, card.texts_sha256)
+    bundle = Bundle(persistence.load(Path(folder) / MODEL), card, texts)
+    _check(bundle, path)
+    return bundle
+
+
+def _check(bundle: Bundle, path: Path) -> None:
+    """Check that the card has the columns and classes of its encoders and its model."""
+    card = bundle.card
+    of_kind = {name: kind for name, kind in card.columns.items() if kind != "category"}
+    if set(card.dates) != {name for name, kind in of_kind.items() if kind == "date"}:
+        raise UsboostError(f"{path}: the dates are not the columns of dates; fit the model again")
+    parts = bundle.encoding.parts
+    numbers = [each for name in of_kind for each in (parts[name].names(name) if name in parts else [name])]
+    if sorted(card.imputation) != sorted(numbers):
+        raise UsboostError(f"{path}: the imputation is not one of the numeric columns; fit the model again")
+    encoding = bundle.encoding
+    categories = card.columns.keys() - of_kind.keys()
+    if sorted(encoding.names) != sorted([*categories, *numbers, *added(encoding.imputation)]):
+        raise UsboostError(f"{path}: the encoder is not one of the columns; fit the model again")
+    pictures = [] if card.images is None else card.images.form.names
+    if both := [name for name in pictures if name in card.encoders]:
+        raise UsboostError(f"{path}: the view {both[0]} is both pictures and a table; fit the model again")
+    if len(card.classes) != len(set(card.classes)):
+        raise UsboostError(f"{path}: two classes have the same name; fit the model again")
+    if card.task == "regression":
+        if hasattr(bundle.model, "classes_") or not hasattr(bundle.model, "predict"):
+            raise UsboostError(f"{path}: its model predicts classes, not a number; fit the model again")
+    elif list(getattr(bundle.model, "classes_", ())) != list(range(len(card.classes))):
+        raise UsboostError(f"{path}: its classes are not those of the model; fit the model again")
+    if card.prior and len(card.prior) != max(1, len(card.classes)):
+        raise UsboostError(f"{path}: the prior is not one number for each class; fit the model again")

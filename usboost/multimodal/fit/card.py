@@ -1,0 +1,210 @@
+"""What ``card.json`` of a saved model holds, and how it is made of a fit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from operator import not_
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_validator, model_validator
+
+from usboost.datasets.files.image_sources import Aspect
+from usboost.datasets.prepared.card import EncoderCard
+from usboost.datasets.user.columns.column import Kind
+from usboost.datasets.user.columns.dates import DateParts, Part
+from usboost.datasets.user.columns.encoding import Encoding
+from usboost.datasets.user.columns.numbers import Written, plain_form
+from usboost.datasets.user.images.reader import PictureColumns
+from usboost.datasets.user.reading import text_file
+from usboost.datasets.user.user_table import OwnTable
+
+_Count = Annotated[int, Field(ge=0)]
+_Ends = Annotated[list[FiniteFloat], Field(min_length=2, max_length=2)]
+_Side = Annotated[int, Field(ge=1, le=4096)]
+
+
+def _is(value: Any) -> Callable[[Any], bool]:
+    """Whether a field has its default, which cards do without."""
+    return lambda found: found is value or bool(found == value)
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+
+class Imputed(_Part):
+    """The value for a missing number (None: none may be missing), and whether a column marks where."""
+
+    value: FiniteFloat | None
+    indicator: bool
+
+
+class Pictures(_Part):
+    """How pictures are read; see `usboost.datasets.user.images.reader.PictureColumns`."""
+
+    columns: Annotated[list[str], Field(min_length=1)]
+    size: Annotated[list[_Side], Field(min_length=2, max_length=2)]
+    channels: Literal[1, 3]
+    aspect: Aspect = "crop"
+    pooled: bool = False
+
+    @property
+    def form(self) -> PictureColumns:
+        return PictureColumns(tuple(self.columns), self.size[0], self.channels, self.aspect, self.pooled)
+
+
+class Dates(_Part):
+    """What a column of dates becomes; see `usboost.datasets.user.columns.dates.DateParts`."""
+
+    reference: str
+    parts: Annotated[list[Part], Field(min_length=1)]
+
+    @field_validator("reference")
+    @classmethod
+    def _a_date(cls, found: str) -> str:
+        datetime.fromisoformat(found)
+        return found
+
+    @property
+    def rule(self) -> DateParts:
+        return DateParts(self.reference, tuple(self.parts))
+
+
+class Card(_Part):
+    """What ``card.json`` holds.
+
+    Attributes
+    ----------
+    model : the name of the model; task : what it predicts.
+    classes : the classes' names in the order of its probabilities; none where it predicts a number.
+    label_kind : what labels are in the table, and in answers.
+    temperature : by which probabilities are calibrated, see `usboost.evaluation.calibration`.
+    threshold : of two classes, the probability of the second from which it is the answer; None: the more
+        probable one is.
+    margin : of a number, what is added to a prediction for the ends of an interval that holds 9 in 10 rows.
+    floor : of a number, what no prediction is below, see `usboost.evaluation.floor`.
+    label, dropped : columns of the table that it does not read; weight : of these that of rows' weights, ""
+        without.
+    columns : what each column that it reads holds; images : the columns of pictures.
+    texts_sha256 : of the file that holds what columns of text become.
+    imputation, encoders, dates : how columns become views, see `columns.encoding.Encoding`.
+    formats : how numbers and dates that are text are written; missing : further values that count as missing.
+    rows, scores : of the training and the validation rows; the scores are of the latter. Where the model was
+        then fitted to these, too, they are counted as training rows, and none as validation rows.
+    prior : of the training rows, the shares of the classes or the mean, which any model has to beat; none of
+        a prepared dataset whose card does not say it.
+    history : of the fit's rounds, ``round`` and what was measured of training and validation rows, thinned.
+    seed, table, sha256 : of the fit; the digest is that of the table, "" where it is no single file.
+    """
+
+    format: Literal[1] = 1
+    kind: Literal["usboost model of a table"] = "usboost model of a table"
+    model: str
+    task: Literal["classification", "regression"] = Field("classification", exclude_if=_is("classification"))
+    classes: list[str]
+    label: str
+    label_kind: Literal["bool", "int", "float", "str"] = Field("str", exclude_if=_is("str"))
+    temperature: Annotated[FiniteFloat, Field(gt=0)] = Field(1.0, exclude_if=_is(1.0))
+    threshold: Annotated[FiniteFloat, Field(ge=0, le=1)] | None = Field(None, exclude_if=_is(None))
+    margin: Annotated[list[FiniteFloat], Field(min_length=2, max_length=2)] | None = Field(
+        None, exclude_if=_is(None)
+    )
+    floor: FiniteFloat | None = Field(None, exclude_if=_is(None))
+    columns: dict[str, Kind]
+    dropped: list[str]
+    weight: str = Field("", exclude_if=not_)
+    images: Pictures | None
+    imputation: dict[str, Imputed]
+    encoders: dict[str, EncoderCard]
+    dates: dict[str, Dates] = Field(default_factory=dict, exclude_if=not_)
+    texts_sha256: str = Field("", exclude_if=not_)
+    formats: dict[str, Written] = Field(default_factory=dict, exclude_if=not_)
+    missing: list[str] = Field(default_factory=list, exclude_if=not_)
+    rows: dict[str, _Count]
+    scores: dict[str, FiniteFloat | None]
+    prior: list[FiniteFloat] = Field(default_factory=list, exclude_if=not_)
+    history: dict[str, list[FiniteFloat]] = Field(default_factory=dict, exclude_if=not_)
+    seed: int
+    table: str
+    sha256: str
+
+    @model_validator(mode="after")
+    def _fits_its_task(self) -> Card:
+        if (self.task == "classification") != (len(self.classes) >= 2):
+            raise ValueError(f"a {self.task} has {len(self.classes)} classes")
+        if self.threshold is not None and len(self.classes) != 2:
+            raise ValueError("a threshold is of two classes")
+        if len({len(values) for values in self.history.values()}) > 1:
+            raise ValueError("the history has not the same rounds throughout")
+        return self
+
+
+def card_of(
+    table: OwnTable,
+    encoding: Encoding,
+    *,
+    model: str,
+    rows: tuple[int, int],
+    scores: Mapping[str, float],
+    seed: int,
+    **answers: Any,
+) -> Card:
+    """What a bundle says of a model that was fitted to a table.
+
+    Parameters
+    ----------
+    encoding : of the table's columns.
+    model : its name; rows : (training, validation); scores : of the latter; seed : of the fit.
+    answers : further fields of the card: temperature, threshold, margin, floor, prior, history.
+    """
+    others = (table.spec.group, table.spec.time, table.spec.weight, table.spec.split)
+    card = {
+        "model": model,
+        "task": table.task,
+        "classes": table.classes,
+        "label": table.spec.label,
+        "label_kind": table.label_kind if table.classes else "float",
+        **answers,
+        "columns": table.kinds,
+        "dropped": [*table.spec.drop, *table.left_out, *filter(None, others)],
+        "weight": table.spec.weight or "",
+        "images": _pictures(table),
+        "imputation": encoding.imputation,
+        "dates": {name: each.to_dict() for name, each in encoding.dates.items()},
+        "texts_sha256": text_file.digest_of(encoding.texts),
+        "formats": {name: plain_form(form) for name, form in table.formats.items()},
+        "missing": list(table.spec.missing),
+        "encoders": {view: encoder.to_dict() for view, encoder in encoding.encoders.items()},
+        "rows": {"train": rows[0], "val": rows[1]},
+        "scores": {key: value if math.isfinite(value) else None for key, value in scores.items()},
+        "seed": seed,
+        "table": getattr(getattr(table.file, "path", None), "name", str(table.file)),
+        "sha256": table.file.digest(),
+    }
+    return Card.model_validate(card)
+
+
+def prior_of(table: OwnTable, rows: np.ndarray) -> list[float]:
+    """The shares of the classes among some rows, or the rows' mean."""
+    labels, weights = table.labels[rows], None if table.weights is None else table.weights[rows]
+    if not table.classes:
+        return [float(np.average(labels, weights=weights))]
+    counts = np.bincount(labels, weights, minlength=len(table.classes))
+    found: list[float] = (counts / counts.sum()).tolist()
+    return found
+
+
+def _pictures(table: OwnTable) -> dict[str, Any] | None:
+    form = table.form
+    if form is None:
+        return None
+    return {
+        "columns": list(form.columns),
+        "size": [form.size, form.size],
+        "channels": form.channels,
+        "aspect": form.aspect,
+        "pooled": form.pooled,
+    }

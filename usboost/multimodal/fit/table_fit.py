@@ -1,0 +1,253 @@
+"""Fit a model that is built to a user's table, with validation rows for early stopping."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from usboost.boosting.callbacks import Callback
+from usboost.data.related import Split
+from usboost.data.views import Views
+from usboost.datasets.user.columns.encoding import Encoding
+from usboost.datasets.user.user_table import OwnTable
+from usboost.errors import UsboostError, option
+from usboost.evaluation.calibration import FOLDS, calibrated, tempered
+from usboost.evaluation.floor import floor_of, floored
+from usboost.evaluation.intervals import margin_of
+from usboost.evaluation.metrics import best_threshold
+from usboost.evaluation.task import TASKS
+from usboost.models.class_weights import ClassWeight, fit_weighted, times_class_weight
+from usboost.multimodal.fit.bundle import Bundle
+from usboost.multimodal.fit.card import card_of, prior_of
+from usboost.multimodal.fit.history import history_of
+from usboost.multimodal.fit.images_help import pictures_help
+from usboost.multimodal.fit.refit import Refit
+from usboost.multimodal.fit.splits import hold_out
+from usboost.multimodal.fit.table_rows import Part, arrays_of, counted_rows, related_of, rows_of, weights_of
+from usboost.multimodal.fit.unfinished import Keep
+
+
+@dataclass(frozen=True)
+class First:
+    """A fit to the training rows, and the validation rows as it read and answered them.
+
+    Attributes
+    ----------
+    model : fitted; an ensemble's members may since have been fitted to all rows.
+    views, labels : of the validation rows.
+    predicted : calibrated probabilities, float64 (n, M), or numbers, float64 (n,).
+    seconds : of the fit.
+    pictures_help : whether the validation rows are predicted better with their own pictures than with each
+        other's, by more than the standard error; None of a table without pictures.
+    """
+
+    model: Any
+    views: Views
+    labels: np.ndarray
+    predicted: np.ndarray
+    seconds: float
+    pictures_help: bool | None
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A bundle, and scores and cost of the fit.
+
+    Attributes
+    ----------
+    scores : of the validation rows: those of the task, by `names.METRICS_OF`.
+    rows : (training, validation).
+    best_round : the round, epoch or fit kept.
+    first : what the fit that did not see the validation rows has said of them.
+    again : whether the bundle's model is another fit, to all of these rows.
+    """
+
+    bundle: Bundle
+    scores: dict[str, float]
+    rows: tuple[int, int]
+    best_round: int
+    first: First
+    again: bool = False
+
+    @property
+    def seconds(self) -> float:
+        return self.first.seconds
+
+    @property
+    def pictures_help(self) -> bool | None:
+        return self.first.pictures_help
+
+
+@dataclass(frozen=True)
+class TableFit:
+    """A fit of a model to 85 % of a table's rows, of each class, stopped early on the others: `run` makes it.
+
+    How rows are divided: `splits.hold_out`. Without pictures the network (U) and the trees (S) both read the
+    whole table. Where the table has weights, they count in the fit, in early stopping, calibration and
+    scores; rows of weight 0 take no part. The columns' medians and scales are those of the rows, whatever
+    their weights.
+
+    Parameters
+    ----------
+    model : unfitted, of views as the table has them; name : what the card calls it.
+    seed : of the split.
+    callbacks : of the fit; callbacks_of_all : of that to all rows, by default the same.
+    calibrate : whether probabilities are tempered where that helps on rows that were not fitted to.
+    threshold : of two classes, from which probability of the second on it is the answer: "f1" takes the
+        one with the best F1 on the validation rows; by default the more probable class is the answer.
+    refit : whether the model is fitted again to all rows, as far as the validation rows let it go. Scores,
+        temperature, threshold and margin stay those of the first fit, which did not see the validation rows.
+        By default it is, except where a callback asks one of the two fits to stop before its end, or leaves
+        no time for the second: then the first is kept. Of an ensemble the members kept are, and the fits to
+        folds stay.
+    class_weight : "balanced", or a weight for each class by its name, times the rows' own in the fit and in
+        early stopping. Calibration, threshold and scores are without, on the classes as frequent as they
+        are; but a temperature moves no class's share, so that probabilities lean to those of large weight.
+    keep : where rounds are kept until the fit has ended, and gone on from.
+    """
+
+    table: OwnTable
+    model: Any
+    name: str
+    seed: int = 0
+    callbacks: Sequence[Callback] = ()
+    callbacks_of_all: Sequence[Callback] | None = None
+    calibrate: bool = True
+    threshold: Literal["f1"] | float | None = None
+    refit: bool | None = None
+    class_weight: ClassWeight = None
+    keep: Keep | None = None
+
+    def run(self) -> Fitted:
+        """Fit the model, and say how well it does.
+
+        Raises
+        ------
+        UsboostError
+            If the model cannot be fitted to these rows.
+        """
+        train, held = self.rows_and_weights()
+        encoding = self.table.fit_encoding(train.rows)
+        refit = Refit(self.refit, self.callbacks, self.callbacks_of_all)
+        refit.prepare(self.model)
+        first = self.first_fit(train, held, encoding)
+        first, answers = self.answered(first, train, held)
+        again = refit.fit(first.model, self.table, (train, held), encoding, first.seconds, self.keep)
+        return self.with_card(first, answers, (train, held), encoding, again)
+
+    def rows_and_weights(self) -> tuple[Part, Part]:
+        """The training and the validation rows."""
+        table = self.table
+        if self.threshold is not None and len(table.classes) != 2:
+            raise UsboostError(
+                f"a threshold is of two classes; leave {option('threshold')} {self.threshold} out"
+            )
+        counted = counted_rows(table)
+        train, held = (counted[rows] for rows in hold_out(rows_of(table)[counted], self.seed))
+        check_classes(table, train, held)
+        weighted = [(rows, weights_of(table, rows)) for rows in (train, held)]
+        in_fit = times_class_weight(
+            self.class_weight, table.classes, *((table.labels[rows], weights) for rows, weights in weighted)
+        )
+        first, second = (Part(*each, counts) for each, counts in zip(weighted, in_fit, strict=True))
+        return first, second
+
+    def first_fit(self, train: Part, held: Part, encoding: Encoding) -> First:
+        """Fit to the training rows, stop early on the others, and predict these."""
+        table, task = self.table, TASKS[self.table.task]
+        views, labels = table.views(encoding, held.rows), table.labels[held.rows]
+        started = time.perf_counter()
+        stops_on, related = (views, labels, held.in_fit), related_of(table, train.rows)
+        fitted_to = table.views(encoding, train.rows), table.labels[train.rows], train.in_fit
+        if self.keep is not None:
+            self.keep.keep(self.model, (*fitted_to, *arrays_of(related)), stops_on)
+        fit_weighted(self.model, fitted_to, stops_on, related)
+        seconds = time.perf_counter() - started
+        predicted, helps = task.predict(self.model, views), None
+        if table.pictures:
+            helps = pictures_help(self.model, task, views, labels, predicted, held.weights)
+        return First(self.model, views, labels, predicted, seconds, helps)
+
+    def answered(self, first: First, train: Part, held: Part) -> tuple[First, dict[str, Any]]:
+        """The validation rows as they are answered: tempered, or not below a floor; and what the card says.
+
+        Temperature and threshold of a classifier, floor and margin of a regressor.
+        """
+        return self._tempered(first, held) if self.table.classes else self._bounded(first, train, held)
+
+    def _tempered(self, first: First, held: Part) -> tuple[First, dict[str, Any]]:
+        temperature, threshold = 1.0, self.threshold
+        if self.calibrate:
+            folds = calibration_folds(self.table, held.rows, self.seed)
+            temperature = calibrated(first.predicted, first.labels, held.weights, seed=self.seed, folds=folds)
+        predicted = tempered(first.predicted, temperature)
+        if threshold == "f1":
+            threshold = best_threshold(first.labels, predicted[:, 1], held.weights)
+        return replace(first, predicted=predicted), {"temperature": temperature, "threshold": threshold}
+
+    def _bounded(self, first: First, train: Part, held: Part) -> tuple[First, dict[str, Any]]:
+        floor = floor_of(self.table.labels[train.rows])
+        predicted = floored(first.predicted, floor)
+        margin = margin_of(first.labels - predicted, held.weights)
+        return replace(first, predicted=predicted), {"floor": floor, "margin": list(margin)}
+
+    def with_card(
+        self,
+        first: First,
+        answers: Mapping[str, Any],
+        parts: tuple[Part, Part],
+        encoding: Encoding,
+        again: tuple[Any, Encoding] | None,
+    ) -> Fitted:
+        """The bundle of the model that is kept, the first or the one of all rows; scores are the first's."""
+        train, held = parts
+        rows = (len(train), len(held))
+        scores = TASKS[self.table.task].score(first.labels, first.predicted, held.weights)
+        model, encoding = again or (first.model, encoding)
+        card = card_of(
+            self.table,
+            encoding,
+            model=self.name,
+            rows=rows if again is None else (sum(rows), 0),
+            scores=scores,
+            seed=self.seed,
+            # of the fit that was scored, also where another to all rows is saved
+            history=history_of(first.model),
+            prior=prior_of(
+                self.table, train.rows if again is None else np.concatenate([train.rows, held.rows])
+            ),
+            **answers,
+        )
+        bundle = Bundle(model, card, encoding.texts)
+        return Fitted(bundle, scores, rows, first.model.best_round_, first, again is not None)
+
+
+def calibration_folds(table: OwnTable, held: np.ndarray, seed: int) -> list[Split] | None:
+    """How validation rows are divided to see whether a temperature helps; None: by chance."""
+    related = related_of(table, held)
+    if related is None or not related.several:
+        return None
+    return related.folds(FOLDS, np.zeros(len(held)), seed)
+
+
+def check_classes(table: OwnTable, train: np.ndarray, *others: np.ndarray) -> None:
+    """Refuse a split in which some class is not among the rows that are fitted to.
+
+    Raises
+    ------
+    UsboostError
+        Naming it.
+    """
+    if not table.classes:
+        return
+    seen = np.bincount(table.labels[train], minlength=len(table.classes)) > 0
+    if not seen.all():
+        name = table.classes[int(seen.argmin())]
+        raise UsboostError(
+            f"{table.file}: class {name!r} is not among the rows that are fitted to, as they are divided; "
+            f"divide them in another way, or leave the class out with {option('missing', repr(name))}"
+        )

@@ -1,0 +1,168 @@
+"""Whether rows that a model is asked about are like those that it was fitted to, column by column."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from usboost.data.encoding import Categorical
+from usboost.datasets.user.columns.column import Column, plain_type
+from usboost.datasets.user.images.values import check_type
+from usboost.datasets.user.reading.source import TableFile, require
+from usboost.errors import UsboostError
+from usboost.evaluation import drift
+from usboost.multimodal.fit.card import Card
+
+LEVEL = 0.01
+"""How probable one false alarm is among all columns, where nothing has drifted."""
+
+_ROWS = 65_536
+
+
+def compare(
+    card: Card,
+    train: pd.DataFrame,
+    without: Mapping[str, int],
+    table: Path,
+    *,
+    psi: float = 0.2,
+    share: float = 0.1,
+) -> pd.DataFrame:
+    """Compare the rows of a table with the training rows of a model.
+
+    Parameters
+    ----------
+    card : of the model.
+    train : its raw training rows, float64 numbers and strings, NaN or None where missing; of dates, which
+        always move on, only the missing ones are compared.
+    without : training rows without a picture, by column of pictures.
+    table : a ``.parquet`` or ``.csv`` file with the columns that the model reads. No picture is opened.
+    psi : stability index above which a column drifts.
+    share : by how much more rows may be missing, or hold unseen categories.
+
+    Returns
+    -------
+    DataFrame, a row for each column of the model, those that drift first, then by index:
+        ``column``, ``kind``; ``psi`` and, for numbers, ``ks``; ``noise``, the index that chance alone exceeds
+        with a probability of `LEVEL` among all columns; ``missing_train`` and ``missing``, shares of rows;
+        ``unseen``, the share of rows with a category that training did not have; ``drift``, what has passed
+        its limit and what chance explains, "" where nothing has.
+
+    Raises
+    ------
+    UsboostError
+        If the table has no rows, lacks a column, or holds a value of another kind.
+    """
+    file = TableFile.open(table)
+    pictures = [] if card.images is None else card.images.columns
+    require(file, [*card.columns, *pictures])
+    for name in pictures:
+        check_type(file, name)
+    found, absent = _read(file, card, pictures)
+    n = len(found)
+    if not n:
+        raise UsboostError(f"{table} has no rows")
+    level = LEVEL / (len(card.columns) + len(pictures))
+    rows: list[dict[str, Any]] = []
+    for name, kind in card.columns.items():
+        row: dict[str, Any] = {"column": name, "kind": kind}
+        row |= {
+            "missing_train": float(train[name].isna().mean()),
+            "missing": float(found[name].isna().mean()),
+        }
+        if kind == "number":
+            row |= _numbers(train[name], found[name], level)
+        elif kind == "category":
+            row |= _categories(name, train[name], found[name], level)
+        rows.append(row)
+    for name in pictures:
+        row = {"column": name, "kind": "picture", "missing_train": without[name] / len(train)}
+        rows.append({**row, "missing": absent[name] / n})
+    columns = ["column", "kind", "psi", "noise", "ks", "missing_train", "missing", "unseen"]
+    frame = pd.DataFrame(rows).reindex(columns=columns)
+    frame["drift"] = [
+        ", ".join(_passed(row, n, len(train), psi=psi, share=share, level=level))
+        for row in frame.to_dict("records")
+    ]
+    order = frame.assign(fine=frame["drift"] == "").sort_values(["fine", "psi"], ascending=[True, False])
+    shown = ["column", "drift", *columns[1:]]  # a narrow page cuts off what is last
+    return order[shown].reset_index(drop=True)
+
+
+def _read(file: TableFile, card: Card, pictures: list[str]) -> tuple[pd.DataFrame, dict[str, int]]:
+    """The columns of numbers and categories, and how many rows have no picture in each column of these."""
+    batches, absent, first = [], dict.fromkeys(pictures, 0), 0
+    formats = {name: written.form for name, written in card.formats.items()}
+    for raw in file.batches([*card.columns, *pictures], _ROWS):
+        columns = {
+            name: Column(file, name, raw[name], first, card.missing).feature(kind, formats.get(name))
+            for name, kind in card.columns.items()
+        }
+        texts = {
+            name: values.astype(object) if card.columns[name] == "category" else values
+            for name, values in columns.items()
+        }
+        batches.append(pd.DataFrame(texts, index=pd.RangeIndex(first, first + raw.num_rows)))
+        for name in pictures:
+            absent[name] += _empty(raw[name])
+        first += raw.num_rows
+    return pd.concat(batches) if batches else pd.DataFrame(columns=list(card.columns)), absent
+
+
+def _empty(cells: pa.ChunkedArray) -> int:
+    """How many cells hold no path and no bytes."""
+    plain = cells.cast(plain_type(cells.type))
+    lengths = plain if pa.types.is_null(plain.type) else pc.binary_length(plain)
+    return int(pc.sum(pc.equal(pc.fill_null(lengths, 0), 0)).as_py() or 0)
+
+
+def _numbers(train: pd.Series, found: pd.Series, level: float) -> dict[str, float]:
+    # prepared rows are float32, and a value rounded otherwise would be another one
+    reference, values = (
+        each.to_numpy(np.float64).astype(np.float32).astype(np.float64) for each in (train, found)
+    )
+    if np.isnan(reference).all() or np.isnan(values).all():
+        return {}
+    counts = drift.number_counts(reference, values)
+    return {"psi": drift.psi(*counts), "noise": _noise(counts, level), "ks": drift.ks(reference, values)}
+
+
+def _categories(name: str, train: pd.Series, found: pd.Series, level: float) -> dict[str, float]:
+    known = Categorical.fit(name, train)
+    size = len(known.values) + 1  # code 0 is of what training did not have
+    codes, present = known(found), found.notna().to_numpy()
+    unseen = float((codes[present] == 0).sum() / len(codes))
+    reference, values = (
+        np.bincount(each, minlength=size) for each in (known(train[train.notna()]), codes[present])
+    )
+    if not reference.sum() or not values.sum():
+        return {"unseen": unseen}
+    counts = reference, values
+    return {"psi": drift.psi(*counts), "noise": _noise(counts, level), "unseen": unseen}
+
+
+def _noise(counts: tuple[np.ndarray, np.ndarray], level: float) -> float:
+    reached = int(((counts[0] + counts[1]) > 0).sum())
+    return drift.noise(reached, int(counts[0].sum()), int(counts[1].sum()), level)
+
+
+def _passed(
+    row: Mapping[str, Any], n: int, n_train: int, *, psi: float, share: float, level: float
+) -> list[str]:
+    """What of a column is above its limit, and more than chance explains."""
+    passed = []
+    if row["psi"] > max(psi, row["noise"]):
+        passed.append(f"stability index {row['psi']:.2f}")
+    for what, now, before in (
+        ("missing", row["missing"], row["missing_train"]),
+        ("unseen", row["unseen"], 0.0),
+    ):
+        if now - before > share and drift.improbable(round(now * n), n, max(before, 1 / n_train), level):
+            passed.append(f"{now:.0%} {what}")
+    return passed

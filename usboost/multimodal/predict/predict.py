@@ -1,0 +1,163 @@
+"""Predictions for the rows of a table of any size, in bounded memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from usboost.data.progress import Progress
+from usboost.data.table import Table
+from usboost.data.views import Views
+from usboost.datasets.user.images.paths import Paths, check_paths
+from usboost.datasets.user.reading.source import INDEX_COLUMN, TableFile, require
+from usboost.datasets.user.rows import Rows
+from usboost.errors import UsboostError
+from usboost.multimodal.fit.bundle import Bundle
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """What was predicted.
+
+    Attributes
+    ----------
+    rows : of the table; without : how many have no picture, by column.
+    unreadable : pictures that could not be read and count as missing.
+    paths : of pictures, by column.
+    unseen : columns of categories of which no row has one that was in the training rows.
+    ignored : columns not read.
+    """
+
+    rows: int
+    without: dict[str, int]
+    unreadable: int
+    ignored: list[str]
+    paths: tuple[Paths, ...]
+    unseen: list[str]
+
+
+def predict(
+    bundle: Bundle,
+    table: Path,
+    out: Path,
+    *,
+    batch: int = 4096,
+    keep: Sequence[str] = (),
+    skip_unreadable: bool = False,
+    images_root: Path | None = None,
+    progress: Progress | None = None,
+) -> Predicted:
+    """Write `Bundle.answers` and the columns to keep, a row for each row of the table in its order.
+
+    Parameters
+    ----------
+    table : as of `usboost.datasets.user.table.read_table`; only Excel and JSON are in memory as a whole.
+    out : a ``.parquet`` or ``.csv`` file; appears when it is complete.
+    batch : rows at a time.
+    keep : columns of the table that the output holds too.
+    skip_unreadable : count pictures that cannot be read as missing, instead of refusing them.
+    images_root : see `usboost.datasets.user.reading.source.TableFile`.
+    progress : called with (rows done, 0 where their number is unknown, as in a CSV).
+
+    Raises
+    ------
+    UsboostError
+        If a column is missing, a value or picture cannot be read, no path of a column of pictures leads to
+        a file, or the output cannot be written; an earlier output stays as it was.
+    """
+    table, out = Path(table), Path(out)
+    _check_out(table, out)
+    file, needed = TableFile.open(table, images_root), bundle.reader.needed
+    require(file, [*needed, *keep])
+    answers = pa.Schema.from_pandas(bundle.answers(_none(bundle)), preserve_index=False)
+    names = answers.names
+    if clash := [name for name in keep if name in names]:
+        raise UsboostError(
+            f"{table}: column {clash[0]!r} cannot be kept, since the output has a column of that name"
+        )
+    kept = [file.schema.field(name) for name in dict.fromkeys(keep)]
+    target = pa.schema([*answers, *kept])
+    total = file.n_rows or 0
+    done = unreadable = 0
+    pictures = bundle.reader.pictures.columns if bundle.reader.pictures else ()
+    absent = np.zeros(len(pictures), dtype=np.int64)
+    paths: tuple[Paths, ...] = ()
+    seen: dict[str, bool] = {}
+    with _written(out, target) as writer:
+        more = tuple(field.name for field in kept)
+        for rows in bundle.reader.read(file, batch=batch, skip_unreadable=skip_unreadable, more=more):
+            columns = _columns(bundle, rows)
+            columns += [rows.raw[name].cast(target.field(name).type) for name in more]
+            writer.write_table(pa.table(columns, schema=target))
+            done += len(rows.views)
+            absent += rows.absent.sum(axis=1)
+            unreadable += rows.unreadable
+            paths = rows.paths
+            for name, found in _seen(rows.views):
+                seen[name] = found or seen.get(name, False)
+            if progress:
+                progress(done, total)
+        if not done:
+            raise UsboostError(f"{table} has no rows")
+        check_paths(file, paths)
+    known = {*needed, *keep, *bundle.card.dropped, bundle.card.label}
+    ignored = [name for name in file.names if name not in known and not INDEX_COLUMN.fullmatch(name)]
+    without = dict(zip(pictures, absent.tolist(), strict=True))
+    return Predicted(done, without, unreadable, ignored, paths, [name for name in seen if not seen[name]])
+
+
+def _seen(views: Views) -> Iterator[tuple[str, bool]]:
+    """The columns of categories, and whether some row has one that the encoder knows."""
+    for table in (views[name] for name in views.names):
+        if isinstance(table, Table):
+            names = table.names[table.numeric.shape[1] :]
+            for name, codes in zip(names, table.codes.T, strict=True):
+                yield name, bool((codes > 0).any())
+
+
+def _columns(bundle: Bundle, rows: Rows) -> list[pa.Array]:
+    """The answers to each row."""
+    found = bundle.answers(bundle.predicted(rows.views))
+    return [pa.array(found[name], from_pandas=False) for name in found]
+
+
+def _none(bundle: Bundle) -> np.ndarray:
+    """A prediction of some row, whose answer has the types of all."""
+    return np.full((1, len(bundle.card.classes)), 1.0) if bundle.card.classes else np.zeros(1)
+
+
+def _check_out(table: Path, out: Path) -> None:
+    if out.suffix.lower() not in (".parquet", ".pq", ".csv"):
+        raise UsboostError(f"{out} must be a .parquet or .csv file")
+    if out.is_dir():
+        raise UsboostError(f"{out} is a folder; name a file in it")
+    if out.exists() and table.exists() and out.samefile(table):
+        raise UsboostError(f"{out} is the table itself; name another file for the predictions")
+
+
+@contextmanager
+def _written(out: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter | pyarrow.csv.CSVWriter]:
+    """A writer to another name beside `out`, which gets its place when the block succeeds."""
+    partial = out.with_name(f".{out.name}.{os.getpid()}.tmp")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        writer = (
+            pyarrow.csv.CSVWriter(partial, schema)
+            if out.suffix.lower() == ".csv"
+            else pq.ParquetWriter(partial, schema)
+        )
+        with writer:
+            yield writer
+        partial.replace(out)
+    except (pa.ArrowException, OSError) as error:
+        raise UsboostError(f"{out} cannot be written: {error}") from None
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,0 +1,169 @@
+"""The pictures of some rows for the report: as they were brought, as the model reads them, where it looks."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from PIL import Image
+
+from usboost.data.images import Images
+from usboost.data.pooled_images import PooledImages
+from usboost.data.progress import Progress
+from usboost.datasets.user.images.reader import PictureColumns, PictureReader
+from usboost.learners.networks.images.backbones import Backbone
+from usboost.models.inspection.occlusion import Occlusion, occlusions
+from usboost.multimodal.fit.bundle import Bundle
+from usboost.multimodal.predict.scored import Scored
+from usboost.reporting.inspection import heat
+
+SIDE = 256  # pixels of the longer side of a picture as it was brought; a larger one is scaled to it
+
+_ASPECTS = {
+    "crop": "the largest square in its centre",
+    "pad": "all of it on a grey square",
+    "stretch": "all of it, stretched to a square",
+}
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One picture of a row on the page; pictures are data URIs, sizes "width × height".
+
+    Attributes
+    ----------
+    column : of the table; path : as it has it, None where it holds bytes.
+    brought, brought_size : as the table has it; None where the row has none.
+    read, read_size : as the model reads it; None where the row has none.
+    looked, change : the map of heat, and the changes of probability in it; None without maps.
+    """
+
+    column: str
+    path: str | None = None
+    brought: str | None = None
+    brought_size: str | None = None
+    read: str | None = None
+    read_size: str | None = None
+    looked: str | None = None
+    change: str | None = None
+
+
+def pictures_of(
+    bundle: Bundle,
+    scored: Scored,
+    rows: Sequence[int],
+    *,
+    where_it_looks: bool = False,
+    progress: Progress | None = None,
+) -> dict[int, list[Shown]]:
+    """The pictures of some rows, one for each column of pictures; empty for a model without any.
+
+    Parameters
+    ----------
+    where_it_looks : cover parts of each picture and predict again, see `usboost.models.inspection.occlusion`.
+    progress : of that, called with (covered pictures predicted, in all).
+    """
+    form = bundle.reader.pictures
+    if form is None:
+        return {}
+    found: dict[tuple[int, str, int], Occlusion] = {}
+    if where_it_looks:
+        found = occlusions(bundle.model, scored.views, rows, progress=progress)
+    out: dict[int, list[Shown]] = {row: [] for row in rows}
+    readers = form.readers(scored.file)
+    for reader, (view, k) in zip(readers, _places(form), strict=True):
+        pictures = _column(scored, view, k)
+        for row in sorted(out):  # in rising order, which a Parquet file gives in one pass
+            heat_of = found.get((row, view, k))
+            out[row].append(_shown(reader, pictures, scored, row, heat_of))
+    return out
+
+
+def about(bundle: Bundle, scored: Scored) -> dict[str, Any] | None:
+    """What the page says of all pictures; None for a model without any.
+
+    Returns
+    -------
+    side : of the square that is read, in pixels; aspect : what becomes of other proportions, in words;
+    grey : whether it is read in grey; network, network_side : what reads it, and the side it scales it to,
+    0 where it takes the square as it is; left_out : columns that the model does not read.
+    """
+    form = bundle.reader.pictures
+    if form is None:
+        return None
+    backbone = getattr(bundle.model, "backbone", None)
+    network, network_side = "", 0
+    if isinstance(backbone, Backbone):
+        side = backbone.spec(_column(scored, form.names[0], 0))["size"] or form.size
+        network, network_side = backbone.name, 0 if side == form.size else side
+    left_out = getattr(bundle.model, "left_out_", ())
+    return {
+        "side": form.size,
+        "aspect": _ASPECTS[form.aspect],
+        "grey": form.channels == 1,
+        "network": network,
+        "network_side": network_side,
+        "left_out": [
+            column for column, (view, _) in zip(form.columns, _places(form), strict=True) if view in left_out
+        ],
+    }
+
+
+def _places(form: PictureColumns) -> list[tuple[str, int]]:
+    """The view of each column of pictures, and its place there."""
+    if len(form.names) == len(form.columns):
+        return [(name, 0) for name in form.names]
+    return [(form.names[0], k) for k in range(len(form.columns))]
+
+
+def _column(scored: Scored, view: str, k: int) -> Images:
+    found = scored.views[view]
+    column = found.columns[k] if isinstance(found, PooledImages) else found
+    assert isinstance(column, Images)  # as a person's tables are read
+    return column
+
+
+def _shown(
+    reader: PictureReader, pictures: Images, scored: Scored, row: int, found: Occlusion | None
+) -> Shown:
+    cell = scored.frame[reader.column].iloc[row] if reader.needs_cells else None
+    path = cell if isinstance(cell, str) else None
+    if pictures.absent is not None and pictures.absent[row]:
+        return Shown(reader.column, path)
+    cells = pa.chunked_array([[cell]]) if reader.needs_cells else None
+    brought = reader.thumbnail(int(scored.rows[row]), cells, SIDE)
+    if brought is None:  # it went away since it was scored
+        return Shown(reader.column, path)
+    small, (width, height) = brought
+    pixels = pictures.decode(slice(row, row + 1))[0]
+    plain = Image.fromarray(pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0))
+    looked = change = None
+    if found is not None:
+        mean = found.heat()
+        looked = _uri(heat.overlay(pixels, mean), is_photo=plain.width > SIDE)
+        change = f"{_signed(-mean.max())} to {_signed(-mean.min())}"
+    return Shown(
+        reader.column,
+        path,
+        brought=_uri(small, is_photo=small.size != (width, height)),
+        brought_size=f"{width:,} × {height:,}",
+        read=_uri(plain, is_photo=plain.width > SIDE),
+        read_size=f"{plain.width:,} × {plain.height:,}",
+        looked=looked,
+        change=change,
+    )
+
+
+def _uri(picture: Image.Image, *, is_photo: bool) -> str:
+    """A picture within a page: PNG keeps each pixel, a JPEG of one with many is far smaller."""
+    kind, encoded = "jpeg" if is_photo else "png", io.BytesIO()
+    picture.save(encoded, kind.upper(), **({"quality": 85} if is_photo else {}))
+    return f"data:image/{kind};base64," + base64.b64encode(encoded.getvalue()).decode()
+
+
+def _signed(value: float) -> str:
+    return f"{value + 0.0:+.3f}".replace("-", "−")

@@ -1,0 +1,99 @@
+"""The members of an ensemble in print: weights, losses, what each adds, times, sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from usboost.evaluation.names import number
+from usboost.models.ensembles.fold_fits import ROWS, Member
+
+
+def heads(classes: bool) -> list[str]:
+    """The titles of `cells`."""
+    loss = "log-loss" if classes else "RMSE"
+    return ["member", "weight", loss, "without it", "fits", "seconds", f"{ROWS:,} rows", "size"]
+
+
+def cells(model: Any) -> list[list[str]]:
+    """A row for each member, those of weight first, and the blend; none of a model without members."""
+    members: dict[str, Member] = getattr(model, "members_", {})
+    if not members:
+        return []
+    ranked = sorted(members.items(), key=lambda item: (-item[1].weight, item[1].loss or np.inf))
+    rows = [
+        [
+            name,
+            f"{each.weight:.2f}" if each.weight else "–",
+            _loss(model, each.loss),
+            _loss(model, each.without),
+            _fits(each) if each.fits else _why(each),
+            f"{each.seconds:,.1f}",
+            _seconds(each.predicting) if each.fits else "–",
+            _size(model.bytes_.get(name, 0)),
+        ]
+        for name, each in ranked
+    ]
+    kept = [each for each in members.values() if each.weight]
+    blend = [
+        "blend",
+        f"{sum(each.weight for each in kept):.2f}",
+        _loss(model, model.blend_loss_),
+        "–",
+        f"{sum(each.fits + each.whole for each in kept)}",
+        f"{sum(each.seconds for each in members.values()):,.1f}",
+        _seconds(sum(each.predicting for each in kept)),
+        _size(sum(model.bytes_.values())) if model.alone_ is None else "–",
+    ]
+    return [*rows, blend]
+
+
+def notes(model: Any) -> list[str]:
+    """Sentences on how the table is to be read, and on what is kept."""
+    if not getattr(model, "members_", {}):
+        return []
+    lines = [
+        "Losses are of rows that a fit stopped on and was not fitted to; the blend's chose its weights. "
+        "Seconds are those of the fits on this computer, and of 1,000 rows through all fits of a member; new "
+        "pictures take theirs beside it, once for all."
+    ]
+    if any(each.whole for each in model.members_.values()):
+        lines.append("After + are fits to all rows; those to folds together have the weight of one of these.")
+    lines += [f"{name} is left out: {m.left_out}." for name, m in model.members_.items() if m.left_out]
+    weights = [each.weight for each in model.members_.values() if each.weight]
+    if len(weights) == 1:
+        lines.append("No blend was better than the best member beyond noise, so that one is all there is.")
+    if model.alone_ is not None:
+        (name,) = model.weights_
+        before = sum(each.predicting for each in model.members_.values() if each.weight)
+        lines.append(
+            f"For fast predictions {name} alone is kept, fitted once more to the rows of all folds: "
+            f"{ROWS:,} rows take {_seconds(model.alone_)} instead of {_seconds(before)}."
+        )
+    return lines
+
+
+def _fits(member: Member) -> str:
+    whole = f" + {member.whole:d}" if member.whole else ""
+    return f"{member.fits}{whole}{', cut short' if member.cut else ''}"
+
+
+def _why(member: Member) -> str:
+    return "left out" if member.left_out else "no time"
+
+
+def _loss(model: Any, loss: float | None) -> str:
+    if loss is None:
+        return "–"
+    # of numbers it is the mean square of what is left of standardised ones
+    scale = getattr(model, "target_scale_", None)
+    return number(loss if scale is None else scale * float(np.sqrt(loss)))
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.2g} s" if value < 10 else f"{value:,.0f} s"
+
+
+def _size(value: int) -> str:
+    return f"{value / 1e6:,.1f} MB" if value else "–"

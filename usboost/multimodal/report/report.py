@@ -1,0 +1,176 @@
+"""A fitted model's scores and inspection on labelled rows, as one self-contained page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from usboost.data.progress import Progress
+from usboost.errors import UsboostError, option
+from usboost.evaluation.names import METRICS_OF, f1_of, metric_name, number
+from usboost.files import write_atomically
+from usboost.models.catalogue import catalogue
+from usboost.models.inspection.inspect import calibration, expected_calibration_error
+from usboost.models.inspection.occlusion import SHARE
+from usboost.multimodal.fit.bundle import Bundle
+from usboost.multimodal.predict.scored import Scored, score_table
+from usboost.multimodal.report import importance, members
+from usboost.multimodal.report.images import about
+from usboost.multimodal.report.scores import classes_of, tiles
+from usboost.multimodal.report.worst import worst
+from usboost.reporting.confusion import confusion_rows
+from usboost.reporting.inspection import figures as drawn
+from usboost.reporting.inspection import heat, model_figures
+from usboost.reporting.inspection.model_figures import as_uri
+from usboost.reporting.inspection.of_numbers import of_numbers
+
+
+def write_report(
+    bundle: Bundle,
+    table: Path,
+    out: Path,
+    *,
+    label: str | None = None,
+    skip_unreadable: bool = False,
+    images_root: Path | None = None,
+    where_it_looks: bool = False,
+    progress: Progress | None = None,
+    looking: Progress | None = None,
+) -> Scored:
+    """Score a model on labelled rows and write the page.
+
+    Parameters
+    ----------
+    label : column of the true answers; by default that of the training table.
+    out : an ``.html`` file; appears when it is complete.
+    skip_unreadable : count pictures that cannot be read as missing, instead of refusing them.
+    images_root : see `usboost.datasets.user.reading.source.TableFile`.
+    where_it_looks : show what covering each part of the pictures of the worst rows does, which takes some
+        fifty predictions a picture.
+    progress : called with (rows done, rows).
+    looking : called with (covered pictures predicted, in all).
+
+    Returns
+    -------
+    The rows that were scored.
+
+    Raises
+    ------
+    UsboostError
+        As `score_table`; if the page cannot be written there; or if where a model looks is asked of one
+        that reads no pictures or predicts a number.
+    """
+    table, out = Path(table), Path(out)
+    if out.suffix.lower() not in (".html", ".htm") or out.is_dir():
+        raise UsboostError(f"{out} must be an .html file")
+    if where_it_looks and bundle.reader.pictures is None:
+        raise UsboostError(
+            f"the model reads no pictures, so it looks nowhere; leave out {option('where_it_looks')}"
+        )
+    if where_it_looks and not bundle.card.classes:
+        raise UsboostError(
+            "where a model looks is the change of a class's probability, but this one predicts a number; "
+            f"leave out {option('where_it_looks')}"
+        )
+    label = label or bundle.card.label
+    scored = score_table(
+        bundle, table, label, skip_unreadable=skip_unreadable, images_root=images_root, progress=progress
+    )
+    page = render(bundle, scored, table, label, where_it_looks=where_it_looks, looking=looking)
+    write_atomically(out, page.encode())
+    return scored
+
+
+def render(
+    bundle: Bundle,
+    scored: Scored,
+    table: Path,
+    label: str,
+    *,
+    where_it_looks: bool = False,
+    looking: Progress | None = None,
+) -> str:
+    """The page: HTML that loads nothing from the network and runs no script; as `write_report`."""
+    card = bundle.card
+    environment = Environment(
+        loader=PackageLoader("usboost.reporting"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    rows = importance.sample(scored, bundle)
+    views = scored.views[rows]
+    best_round = getattr(bundle.model, "best_round_", 0)
+    return environment.get_template("own.html.j2").render(
+        title=f"Predicting {label} with {catalogue.title(card.model)}",
+        card=card.model_dump(),
+        what=catalogue.about(card.model),
+        n=len(scored),
+        table=table.name,
+        same=scored.file.digest() == card.sha256,
+        tiles=tiles(bundle, scored),
+        held=", ".join(
+            f"{metric_name(name)} {number(value)}"
+            for name in METRICS_OF[card.task]
+            if (value := card.scores.get(name)) is not None
+        ),
+        prior_known=bool(card.prior),
+        label=label,
+        weight=card.weight,
+        without=_missing(scored, label),
+        classes=card.classes,
+        of=_of_classes(bundle, scored) if card.classes else _of_numbers(bundle, scored, label),
+        curve=as_uri(model_figures.learning_curve(card.history, best_round)) if card.history else None,
+        best_round=best_round,
+        permutation=importance.permutation(bundle, views, scored.labels[rows]),
+        contributions=importance.contributions(bundle, views),
+        start=getattr(bundle.model, "start_", None) is not None,
+        gains=importance.gains(bundle),
+        worst=worst(bundle, scored, where_it_looks, looking),
+        pictures=about(bundle, scored),
+        where_it_looks=where_it_looks,
+        share=SHARE,
+        heat=heat,
+        members=members.cells(bundle.model),
+        members_heads=members.heads(bool(card.classes)),
+        members_notes=members.notes(bundle.model),
+    )
+
+
+def _missing(scored: Scored, label: str) -> list[str]:
+    """What rows lack, in words."""
+    found = [f"{scored.unlabelled:,} rows have no {label} and are not scored"] if scored.unlabelled else []
+    for column, missing in scored.without.items():
+        if missing:
+            found.append(f"{missing:,} of {len(scored):,} rows have no picture in {column}")
+    return found
+
+
+def _of_classes(bundle: Bundle, scored: Scored) -> dict[str, Any]:
+    """What the page shows of predicted classes alone."""
+    classes, threshold = bundle.card.classes, bundle.card.threshold
+    bins = calibration(scored.labels, scored.predicted)
+    counts = np.bincount(scored.labels, minlength=len(classes))
+    return {
+        "f1": f1_of(classes),
+        "counts": list(zip(classes, counts.tolist(), strict=True)),
+        "threshold": None if threshold is None else f"{threshold:.4g}",
+        "confusion": confusion_rows(scored.labels, bundle.codes(scored.predicted), classes),
+        "per_class": classes_of(bundle, scored),
+        "calibration": as_uri(drawn.calibration(bins, "Reliability diagram")),
+        "calibration_error": f"{expected_calibration_error(bins):.3f}",
+    }
+
+
+def _of_numbers(bundle: Bundle, scored: Scored, label: str) -> dict[str, Any]:
+    """What the page shows of a predicted number alone."""
+    low, middle, high = np.quantile(scored.labels, [0, 0.5, 1])
+    margin = None if bundle.card.margin is None else (bundle.card.margin[0], bundle.card.margin[1])
+    return {
+        "range": f"{number(low)} to {number(high)}, median {number(middle)}",
+        **of_numbers(scored.labels, scored.predicted, margin, label),
+    }

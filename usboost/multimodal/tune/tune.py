@@ -1,0 +1,212 @@
+"""Settings for a table's models, chosen on rows that they are not fitted to."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from usboost.datasets.files.sampling import stream
+from usboost.datasets.user.user_table import OwnTable
+from usboost.errors import UsboostError, option
+from usboost.evaluation.names import RANKING, check_metric
+from usboost.evaluation.task import TASKS
+from usboost.learners.networks.images.backbones import Backbone, embedded
+from usboost.learners.networks.training.train import pick_device
+from usboost.models.catalogue.parameter_paths import with_settings
+from usboost.models.class_weights import Weighted
+from usboost.multimodal.compare.compare import Build
+from usboost.multimodal.compare.finished_fits import table_digest
+from usboost.multimodal.fit.splits import Rows, folds_of, hold_out
+from usboost.multimodal.fit.table_fit import check_classes
+from usboost.multimodal.fit.table_rows import counted_rows, related_of, rows_of, weights_of
+from usboost.tuning.noise import drawn
+from usboost.tuning.run import Part, Task
+from usboost.tuning.search import Plan, Searched, Told, search
+from usboost.tuning.space import space_of
+
+TRIALS = "trials"
+"""The folder of trials in that of a search."""
+
+FEW, FOLDS = 2000, 5
+"""Of fewer rows the 15 % that a fit holds out are too few to choose by: so many folds are the default."""
+
+_NOT_COMPARE = 1
+"""Of the seed's streams that of a search's folds: `compare` with the same seed has others."""
+
+DEFAULT = {"classification": "log_loss", "regression": "rmse"}
+"""By what settings are chosen."""
+
+
+@dataclass(frozen=True)
+class Scored:
+    """All scores of a model on some rows, and that by which settings are chosen in samples of them."""
+
+    task: str
+    by: str
+
+    def __call__(
+        self, model: Any, rows: Weighted, groups: np.ndarray | None = None, part: int = 0
+    ) -> tuple[dict[str, float], np.ndarray]:
+        views, labels, weights = rows
+        task = TASKS[self.task]
+        found = task.predict(model, views)
+
+        def score(rows: np.ndarray) -> float:
+            weight = None if weights is None else weights[rows]
+            return task.ranked(labels[rows], found[rows], weight)[self.by]
+
+        return task.ranked(labels, found, weights), drawn(score, len(labels), groups, part)
+
+
+def tune(
+    table: OwnTable,
+    models: Mapping[str, Build],
+    *,
+    out: Path,
+    folds: int | None = None,
+    by: str | None = None,
+    fixed: Mapping[str, Any] | None = None,
+    plan: Plan | None = None,
+    told: Told | None = None,
+) -> Searched:
+    """Try settings of every model, each as often, on the rows that `usboost fit` holds out.
+
+    Everything that a model does not say of itself (`space`) stays as it is. Encoders, embeddings and views
+    are made once for all trials. What is in the folder is gone on with, see `usboost.tuning.search`.
+
+    Parameters
+    ----------
+    models : by name; each is built with the plan's seed, and is the first trial as it is.
+    out : the folder of the search.
+    folds : instead of one split, a cross-validation with so many folds; 0 for none; by default
+        `default_folds`.
+    by : the score that settings are chosen by; by default log-loss, or RMSE.
+    fixed : settings by path that are not chosen; models that have no such setting go without.
+
+    Raises
+    ------
+    UsboostError
+        If the rows cannot be divided, or the folder holds another search.
+    """
+    by, plan = check_metric(by or DEFAULT[table.task], RANKING[table.task]), plan or Plan()
+    parts = parts_of(table, default_folds(table, plan.seed) if folds is None else folds, plan.seed)
+    built = {name: _with(build(plan.seed), fixed or {}) for name, build in models.items()}
+    pictures = tuple(table.pictures)
+    spaces = {name: space_of(model, pictures, fixed or ()) for name, model in built.items()}
+    _embed(table, built)
+    task = Task(built, [part_of(table, *rows) for rows in parts], Scored(table.task, by), by)
+    identity = {"table": table_digest(table), "rows": _digest(parts), "seed": plan.seed}
+    return search(task, spaces, Path(out) / TRIALS, plan, identity, told)
+
+
+def fixed_of(models: Mapping[str, Build], fixed: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """By model, those of the fixed settings that it has.
+
+    Raises
+    ------
+    UsboostError
+        If no model has some setting, or it takes no such value.
+    """
+    built = {name: build(0) for name, build in models.items()}
+    known = {name: model.get_params(deep=True).keys() for name, model in built.items()}
+    for path in fixed:
+        if not any(path in paths for paths in known.values()):
+            name, model = next(iter(built.items()))
+            with_settings(model, {path: fixed[path]}, name)  # which says what there is
+    return {name: {path: value for path, value in fixed.items() if path in known[name]} for name in models}
+
+
+Divided = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Positions of rows that are fitted to, that stop the fit, and that are scored."""
+
+
+def default_folds(table: OwnTable, seed: int) -> int:
+    """`FOLDS` of fewer than `FEW` rows that can be divided so and that no column divides; else 0."""
+    rows = rows_of(table)
+    if len(counted_rows(table)) >= FEW or rows.splits is not None or rows.times is not None:
+        return 0
+    try:
+        parts_of(table, FOLDS, seed)
+    except UsboostError:
+        return 0
+    return FOLDS
+
+
+def parts_of(table: OwnTable, folds: int, seed: int) -> list[Divided]:
+    """How a table's rows are divided for a search; of a split that the table gives, test rows are in no part.
+
+    Raises
+    ------
+    UsboostError
+        If there are too few rows of a class, groups or times for the folds.
+    """
+    counted = counted_rows(table)
+    rows = rows_of(table)[counted]
+    if not folds:
+        train, held = (counted[each] for each in hold_out(rows, seed))
+        check_classes(table, train, held)
+        return [(train, held, held)]
+    if rows.splits is not None:
+        own = np.flatnonzero(rows.splits != "test")
+        counted, rows = counted[own], replace(rows[own], splits=None)
+    _check_folds(table, rows, folds)
+    found = [
+        (counted[each.train], counted[each.val], counted[each.test])
+        for each in folds_of(rows, folds, 1, stream(seed, _NOT_COMPARE))
+    ]
+    for train, _, _ in found:
+        check_classes(table, train)
+    return found
+
+
+def _check_folds(table: OwnTable, rows: Rows, folds: int) -> None:
+    if rows.codes is not None and np.bincount(rows.codes, minlength=len(table.classes)).min() <= folds:
+        raise UsboostError(
+            f"{table.file}: some class of {table.spec.label!r} has too few rows for {folds} folds; ask for "
+            f"fewer {option('folds')}, or leave the class out"
+        )
+
+
+def part_of(table: OwnTable, train: np.ndarray, held: np.ndarray, scored: np.ndarray) -> Part:
+    """The rows as models take them; encoders learn from the training rows only."""
+    encoding = table.fit_encoding(train)
+
+    def of(rows: np.ndarray) -> Weighted:
+        return table.views(encoding, rows), table.labels[rows], weights_of(table, rows)
+
+    stopping = of(held)
+    unseen = stopping if scored is held else of(scored)
+    groups = None if table.groups is None else table.groups[scored]
+    return Part(of(train), stopping, unseen, related_of(table, train), groups)
+
+
+def _with(model: Any, fixed: Mapping[str, Any]) -> Any:
+    """The model with those of the fixed settings that it has."""
+    known = model.get_params(deep=True)
+    return with_settings(model, {path: v for path, v in fixed.items() if path in known}, type(model).__name__)
+
+
+def _embed(table: OwnTable, models: Mapping[str, Any]) -> None:
+    """Let frozen backbones embed the pictures before processes begin, which would all do it."""
+    if not table.pictures:
+        return
+    parts = [part for model in models.values() for part in model.get_params(deep=True).values()]
+    for backbone in {repr(part): part for part in parts if isinstance(part, Backbone)}.values():
+        if backbone.is_frozen:
+            for view in table.pictures.values():
+                try:
+                    embedded(view, backbone, pick_device("auto"))
+                except UsboostError:
+                    return  # the trial will say it
+
+
+def _digest(parts: Sequence[Divided]) -> str:
+    found = hashlib.sha256()
+    for rows in (each for part in parts for each in part):
+        found.update(np.asarray(rows, dtype=np.int64).tobytes() + b"|")
+    return found.hexdigest()

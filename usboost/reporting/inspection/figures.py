@@ -1,0 +1,179 @@
+"""Figures of a model's inspection, `usboost.models.inspection.inspect`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+
+from usboost.evaluation.names import LOWER_IS_BETTER, metric_name
+from usboost.reporting.figures import _STYLE, BELOW, GRID, INK, LINE, MUTED, _plain, place
+
+_VIEWS = ("#0072b2", "#d55e00", "#009e73", "#cc8a00", "#882255", "#44aa99")
+_FEW_ROUNDS = 30  # points are marked up to here
+_MOST_POINTS = 150  # of a line
+_DWARFS = 4  # times the largest round: a start that leaves the lines no room
+_LONG = 32  # letters of a view's name, beside which others find no room in the legend
+_SIZE = (5.0, 3.7)  # inches
+_LETTER = 0.085  # inches, of a tick's label
+MOST_CLASSES = 12
+"""Classes of a confusion matrix whose cells can still be read."""
+
+
+def contributions(frame: pd.DataFrame, title: str) -> Figure:
+    """|step| · size of the learner's output over the rounds, one line per view; the start at round 0.
+
+    With many rounds, means of neighbouring ones are drawn. Where the start dwarfs the rounds, the axis is
+    logarithmic.
+    """
+    with mpl.rc_context(_STYLE):
+        fig, ax = _canvas(title)
+        start, rounds = frame[frame["round"] == 0], frame[frame["round"] > 0]
+        last = int(frame["round"].max())
+        together = max(1, int(np.ceil(last / _MOST_POINTS)))
+        marker = "o" if last <= _FEW_ROUNDS else None
+        for view, size in zip(start["view"], start["contribution"]):
+            ax.plot([0], [size], color=INK, marker="D", markersize=6, linestyle="", label=_plain(str(view)))
+            ax.annotate(f"{size:.3g}", (0, size), (8, 0), textcoords="offset points", va="center", color=INK)
+        for color, (view, one) in zip(_VIEWS * 9, rounds.groupby("view", sort=False)):
+            shown = one.groupby((one["round"] - 1) // together)[["round", "contribution"]].mean()
+            ax.plot(
+                shown["round"],
+                shown["contribution"],
+                color=color,
+                linewidth=1.6,
+                marker=marker,
+                markersize=4.5,
+                label=_plain(str(view)),
+            )
+        mean = f", means of {together} rounds" if together > 1 else ""
+        ax.set(xlabel="round", ylabel=f"|step| · ‖output‖{mean}", ylim=(0, None))
+        # comparisons with what is not there are false
+        if start["contribution"].max() > _DWARFS * rounds["contribution"].max() > 0:
+            positive = frame.loc[frame["contribution"] > 0, "contribution"]
+            limits = (positive.min() / 1.5, positive.max() * 1.5)
+            ax.set(yscale="log", ylim=limits, ylabel=f"{ax.get_ylabel()} (logarithmic)")
+            ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            ax.yaxis.set_major_formatter("{x:g}")
+            ax.yaxis.set_minor_locator(NullLocator())
+        if last <= 1:
+            ax.set(xlim=(-0.5 if len(start) else 0.5, 1.5), xticks=[*range(1 - bool(len(start)), 2)])
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        names = list(dict.fromkeys(frame["view"].astype(str)))
+        columns = 3 if max(map(len, names)) < _LONG else 1
+        fig.legend(loc="lower left", ncols=columns)
+        place(fig, bottom=BELOW + LINE * math.ceil(len(names) / columns))
+    return fig
+
+
+def importance(frame: pd.DataFrame, title: str) -> Figure:
+    """How much worse scores get when a view is shuffled, with the spread over shuffles.
+
+    Two panels, of the first and the last metric in the frame: F1 and log-loss, or RMSE and R².
+    """
+    with mpl.rc_context(_STYLE):
+        fig = _figure()
+        views = list(dict.fromkeys(frame["view"]))
+        metrics = list(dict.fromkeys(frame["metric"]))
+        for ax, metric in zip(fig.subplots(1, 2, sharey=True), (metrics[0], metrics[-1])):
+            own = frame[frame["metric"] == metric].set_index("view").loc[views]
+            colors = [color for color, _ in zip(_VIEWS * 9, views)]
+            spread = own["std"].fillna(0)
+            ax.barh(range(len(views)), own["mean"], xerr=spread, color=colors, height=0.55, ecolor=INK)
+            ax.axvline(0, color=MUTED, linewidth=0.8)
+            for at, value, around in zip(range(len(views)), own["mean"], spread):
+                if not (value or around):
+                    ax.annotate(
+                        "nothing", (0, at), (5, 0), textcoords="offset points", va="center", color=MUTED
+                    )
+            ax.set_yticks(range(len(views)), [_plain(str(view)) for view in views])
+            ax.tick_params(axis="y", length=0)
+            ax.set_xlabel(
+                f"{'increase' if metric in LOWER_IS_BETTER else 'decrease'} in {metric_name(metric)}"
+            )
+            ax.xaxis.set_major_locator(MaxNLocator(4))
+            ax.grid(axis="y", visible=False)
+            ax.set_axisbelow(True)
+        fig.axes[0].invert_yaxis()  # shared by both panels
+        fig.axes[0].set_title(_plain(title), pad=9)
+        place(fig, left=_width(views))
+    return fig
+
+
+def calibration(bins: pd.DataFrame, title: str) -> Figure:
+    """Reliability diagram: predicted against observed frequency, with 95 % intervals and counts."""
+    with mpl.rc_context(_STYLE):
+        fig = _figure()
+        above, below = fig.subplots(2, 1, sharex=True, height_ratios=[3, 1])
+        above.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle=(0, (4, 2)))
+        reach = [bins["observed"] - bins["observed_low"], bins["observed_high"] - bins["observed"]]
+        above.errorbar(
+            bins["predicted"],
+            bins["observed"],
+            yerr=np.maximum(reach, 0),
+            color=_VIEWS[0],
+            marker="o",
+            markersize=4.5,
+            capsize=2.5,
+            linewidth=1.4,
+            clip_on=False,
+        )
+        above.set(xlim=(0, 1), ylim=(0, 1), ylabel="observed frequency")
+        above.set_title(_plain(title), pad=9)
+        width = (bins["high"] - bins["low"]) * 0.92
+        below.bar((bins["low"] + bins["high"]) / 2, bins["count"], width=width, color=GRID, edgecolor=MUTED)
+        below.set(xlabel="predicted probability", ylabel="samples")
+        below.set_axisbelow(True)
+        below.yaxis.set_major_locator(MaxNLocator(2, integer=True))
+    return fig
+
+
+def confusion(counts: np.ndarray, classes: Sequence[str], title: str) -> Figure:
+    """Counts, coloured by their share of the true class; for up to `MOST_CLASSES`."""
+    with mpl.rc_context(_STYLE):
+        fig, ax = _canvas(title)
+        shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+        ax.imshow(shares, cmap="Blues", vmin=0, vmax=1.25, aspect="auto")
+        for (i, j), count in np.ndenumerate(counts):
+            dark = shares[i, j] > 0.6
+            text = f"{int(count):,}\n{shares[i, j]:.0%}" if len(classes) < 7 else f"{int(count):,}"
+            # fixed colours, since the cells keep theirs on a dark page
+            ax.text(j, i, text, ha="center", va="center", color="#fefefe" if dark else "#1b2027")
+        short = [name if len(name) < 18 else f"{name[:16]}…" for name in classes]
+        names, turned = [_plain(name) for name in short], max(map(len, short)) > 8
+        slanted: dict[str, Any] = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if turned else {}
+        ax.set_xticks(range(len(names)), names, **slanted)
+        ax.set_yticks(range(len(names)), names)
+        ax.set(xlabel="predicted", ylabel="true")
+        ax.grid(visible=False)
+        ax.spines[:].set_visible(False)
+        width = _width(short)
+        place(fig, left=width + LINE, bottom=BELOW + (width / 2 if turned else 0))
+    return fig
+
+
+def _canvas(title: str) -> tuple[Figure, Axes]:
+    fig = _figure()
+    ax = fig.subplots()
+    ax.set_title(_plain(title), pad=9)
+    return fig, ax
+
+
+def _figure() -> Figure:
+    fig = Figure(figsize=_SIZE)
+    FigureCanvasAgg(fig)
+    place(fig)
+    return fig
+
+
+def _width(names: Sequence[str]) -> float:
+    """Inches that names beside an axis take."""
+    return 0.2 + _LETTER * max(map(len, map(str, names)))

@@ -1,0 +1,179 @@
+"""A fitted model's inspection: computed after the fit, kept in files, shown on the report's page."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from usboost.data.views import Views
+from usboost.errors import UsboostError
+from usboost.evaluation.metrics import confusion
+from usboost.evaluation.task import TASKS
+from usboost.models.estimator import ViewsEstimator
+from usboost.models.inspection.inspect import calibration, view_contributions, view_importance, worst_samples
+from usboost.reporting.figures import to_svg
+from usboost.reporting.inspection.inspected import TITLES, Inspection, NumberInspection
+from usboost.reporting.inspection.model_figures import drawn_rows
+
+FOLDER = "inspection"
+"""Beside a cell's scores."""
+
+FILE = "inspection.json"
+_DIGITS = "%.9g"  # an error is the difference of two numbers
+_KINDS = {"view": str, "metric": str, "round": int, "count": int, "row": int}
+COLUMNS = 8  # of a sample
+SHUFFLES = 5  # of each view
+WORST = 12
+_MOST_VIEWS = 4  # a sequence has a view a frame
+_LARGEST = 4_000_000  # bytes of a picture or a table that a page takes
+
+
+def inspect(
+    model: ViewsEstimator,
+    X: Views,
+    y: np.ndarray,
+    classes: Sequence[str],
+    *,
+    label: str = "the label",
+    predicted: np.ndarray | None = None,
+    sample: np.ndarray | None = None,
+    n_repeats: int = SHUFFLES,
+) -> Inspection | NumberInspection:
+    """Inspect a fitted model on n samples.
+
+    Parameters
+    ----------
+    y : int array of shape (n,), codes as a classifier was fitted to; or floats
+    classes : their names; none where a number is predicted
+    label : the name of that number
+    predicted : the model's probabilities for the samples, (n, M), or numbers, (n,), if known; else they are
+        computed
+    sample : positions of the samples on which views are shuffled and learners measured, which takes
+        further predictions; all by default
+    n_repeats : shuffles per view
+    """
+    from usboost.models.boosted.weak_learners import BoostedWeakLearners
+
+    if predicted is None:
+        predicted = TASKS["classification" if classes else "regression"].predict(model, X)
+    some, labels = (X, y) if sample is None else (X[sample], y[sample])
+    several = 1 < len(X.names) <= _MOST_VIEWS
+    of_views = (
+        view_contributions(model, some) if isinstance(model, BoostedWeakLearners) else pd.DataFrame(),
+        view_importance(model, some, labels, n_repeats) if several else pd.DataFrame(),
+    )
+    if classes:
+        counts = confusion(y, predicted.argmax(axis=1), len(classes))
+        bins, worst = calibration(y, predicted), worst_samples(y, predicted, WORST)
+        return Inspection(*of_views, list(classes), counts, bins, worst)
+    frame = pd.DataFrame({"row": np.arange(len(y)), "true": y, "predicted": predicted})
+    largest = np.argsort(-np.abs(predicted - y), kind="stable")[:WORST]
+    shown = frame.iloc[drawn_rows(len(y))].reset_index(drop=True)
+    return NumberInspection(*of_views, label, shown, frame.iloc[largest].reset_index(drop=True))
+
+
+def write(
+    found: Inspection | NumberInspection,
+    folder: Path,
+    rows: pd.DataFrame | None = None,
+    pictures: Mapping[int, bytes] | None = None,
+) -> None:
+    """Write tables as CSV, figures as SVG, the worst samples' pictures, and `FILE` for the report.
+
+    Parameters
+    ----------
+    rows : raw values of the samples, for those that are shown; a page shows the first columns
+    pictures : PNG files by the samples' positions
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in found.tables:
+        getattr(found, name).to_csv(folder / f"{name}.csv", index=False, float_format=_DIGITS)
+    if isinstance(found, Inspection):
+        names = pd.Index(found.classes, name="true")
+        pd.DataFrame(found.confusion, names, found.classes).to_csv(folder / "confusion.csv")
+    for name, draw in found.figures.items():
+        (folder / f"{name}.svg").write_text(to_svg(draw()))
+    shown = []
+    for place, row in enumerate(found.worst.itertuples()):
+        about: dict[str, Any] = {"values": {}, "picture": None}
+        if rows is not None:
+            values = rows.iloc[int(row.row)]
+            about["values"] = {str(name): _text(value) for name, value in values.items()}
+        if pictures and int(row.row) in pictures:
+            about["picture"] = f"worst-{place:02d}.png"
+            (folder / about["picture"]).write_bytes(pictures[int(row.row)])
+        shown.append(about)
+    document = {**found.document, "shown": shown}
+    (folder / FILE).write_text(json.dumps(document, indent=1) + "\n")
+
+
+def _text(value: Any) -> str:
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= 60 else f"{text[:59]}…"
+
+
+def read(folder: Path) -> dict[str, Any] | None:
+    """What the page shows: figures as SVG and the worst samples; None if nothing was kept.
+
+    Raises
+    ------
+    UsboostError
+        If a file there is damaged.
+    """
+    if not (folder / FILE).is_file():
+        return None
+    try:
+        document = json.loads(_bytes(folder / FILE))
+        found = _kept(document, folder)
+        worst = [
+            {
+                **found.said(row),
+                "values": [(str(k), str(v)) for k, v in about["values"].items()][:8],
+                "picture": _data_uri(folder / Path(about["picture"]).name) if about["picture"] else None,
+            }
+            for row, about in zip(found.worst.itertuples(), document["shown"], strict=True)
+        ]
+        figures = {name: _bytes(folder / f"{name}.svg").decode() for name in found.figures}
+    except UsboostError:
+        raise
+    except Exception as error:  # a damaged table can make pandas and matplotlib raise nearly anything
+        raise UsboostError(f"{folder} is damaged ({type(error).__name__}); train this model again") from error
+    return {"figures": [(TITLES[name], svg) for name, svg in figures.items()], "worst": worst}
+
+
+def _kept(document: Mapping[str, Any], folder: Path) -> Inspection | NumberInspection:
+    numbers = document.get("task") == "regression"
+    kind = NumberInspection if numbers else Inspection
+    tables = {name: _table(folder / f"{name}.csv", columns) for name, columns in kind.tables.items()}
+    if numbers:
+        return NumberInspection(label=str(document["label"]), **tables)
+    classes = [str(name) for name in document["classes"]]
+    counts = _table(folder / "confusion.csv").iloc[:, 1:].astype(np.int64).to_numpy()
+    if counts.shape != (len(classes), len(classes)):
+        raise ValueError("confusion.csv is not of these classes")
+    return Inspection(classes=classes, confusion=counts, **tables)
+
+
+def _table(path: Path, columns: Sequence[str] = ()) -> pd.DataFrame:
+    """A table with at least these columns, or an empty one."""
+    text = _bytes(path).decode()
+    if not text.strip():
+        return pd.DataFrame()
+    return pd.read_csv(io.StringIO(text)).astype({name: _KINDS.get(name, float) for name in columns})
+
+
+def _bytes(path: Path) -> bytes:
+    if path.stat().st_size > _LARGEST:
+        raise UsboostError(f"{path} is larger than anything the training flow writes; train this model again")
+    return path.read_bytes()
+
+
+def _data_uri(path: Path) -> str:
+    return "data:image/png;base64," + base64.b64encode(_bytes(path)).decode()
