@@ -8,10 +8,10 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from sklearn.base import clone
 
 from usboost import (
     NetworkLearner,
-    RidgeLearner,
     Table,
     TreeLearner,
     TwoWeakLearnerClassifier,
@@ -35,10 +35,11 @@ views = Views(
 train, test = views[:800], views[800:]
 
 # A learner reads the view of its name, or those in `reads`. Each round fits all, and steps jointly.
+network = NetworkLearner(hidden=(16,), learning_rate=0.01, batch_size=64, device="cpu")
 learners = {
-    "sound": NetworkLearner(hidden=(16,), learning_rate=0.01, batch_size=64, device="cpu"),
+    "sound": network,
     "settings": TreeLearner(max_depth=3),
-    "all": RidgeLearner(alpha=10.0, reads=("sound", "heat", "settings")),
+    "all": clone(network).set_params(reads=("sound", "heat", "settings")),
 }
 model = TwoWeakLearnerClassifier(learners, target="newton", n_rounds=60, shrinkage=0.5, monitor="risk_val")
 model.fit(train, state[:800])

@@ -22,13 +22,14 @@ from sklearn.datasets import load_digits, load_wine
 from benchmarks.study import small
 from benchmarks.study.equals import Case, built
 from benchmarks.study.rows import interval
-from usboost.datasets.custom.own import OwnTable
-from usboost.datasets.custom.table import read_own
+from usboost.datasets.user.table import read_table
+from usboost.datasets.user.table_spec import TableSpec
+from usboost.datasets.user.user_table import OwnTable
 from usboost.learners.base import FittedLearner, Target
 from usboost.learners.trees.engines import LightGBMTrainer, quiet_lightgbm
 from usboost.learners.trees.fitted import FittedTrees, PreparedTable
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.reading import embed
+from usboost.models.inputs import embed
 
 MODELS, BUNDLED = ("linear_trees", "crossed"), {"digits": load_digits, "wine": load_wine}
 
@@ -74,7 +75,7 @@ def tables(name: str, rows: int, draws: int) -> Iterator[tuple[int, OwnTable]]:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "drawn.parquet"
             small.drawn(frame, "target", rows, len(frame) - rows, seed).to_parquet(path)
-            yield seed, read_own(path, label="target", split="part")
+            yield seed, read_table(path, TableSpec(label="target", split="part"))
 
 
 def fitted(case: Case, name: str, trees: str, seed: int) -> dict[str, Any]:

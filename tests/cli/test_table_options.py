@@ -8,7 +8,6 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 
 import typer.main
-from click import Command
 
 from tasks.settings import as_key
 from usboost.cli.app import app
@@ -40,8 +39,8 @@ ALL = TableSpec(
 )
 
 
-def command(name: str) -> Command:
-    found: Command = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
+def command(name: str) -> typer.core.TyperCommand:
+    found: typer.core.TyperCommand = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
     return found
 
 
