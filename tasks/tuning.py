@@ -34,7 +34,7 @@ from usboost.models.catalogue.settings_file import read_settings
 from usboost.multimodal.tune import files as tuned
 from usboost.multimodal.tune.tune import DEFAULT, TRIALS, Scored, part_of, parts_of
 from usboost.tuning.run import Part, Task
-from usboost.tuning.search import Plan, Searched, search
+from usboost.tuning.search import Plan, SearchResult, search
 from usboost.tuning.space import space_of
 from usboost.tuning.trials import Trial
 
@@ -72,14 +72,14 @@ def tune(dataset: str, names: Sequence[str], settings: Settings, plan: Plan, by:
                 tracking.log_parameters(run_id, {**parameters, "batch": plan.batch, "prune": plan.prune})
         runs = TrialRuns(run_id, folder, f"usboost-{profile}-tuning", tags)
 
-        def told(trial: Trial, ended: int, total: int) -> None:
+        def on_trial_end(trial: Trial, ended: int, total: int) -> None:
             runs.log(trial)
             score = "–" if trial.score is None else number(trial.score)
             page.say(
                 f"{trial.model} {trial.number}: {trial.state}, {metric_name(by)} {score}; {ended} of {total}"
             )
 
-        found = search(job, spaces, folder / TRIALS, plan, identity, told)
+        found = search(job, spaces, folder / TRIALS, plan, identity, on_trial_end)
         for each in (trial for one in found.models.values() for trial in one.trials):
             runs.log(each)  # those that had ended before a kill
         _show(dataset, found, by, run_id)
@@ -195,7 +195,7 @@ def _tags(dataset: str, names: Sequence[str], profile: str, plan: Plan, by: str)
     return given | tracking.described(about, given, inputs, command, results=tuning_folder(dataset))
 
 
-def _show(dataset: str, found: Searched, by: str, run_id: str) -> None:
+def _show(dataset: str, found: SearchResult, by: str, run_id: str) -> None:
     """The best of each model, on the page of the flow run and in MLflow."""
     rows = tuned.table_rows(found.models, by)
     page.show_table(page.key("tuning", dataset), rows, f"Settings chosen for {dataset}")

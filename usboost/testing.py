@@ -28,7 +28,7 @@ from usboost.data.table import Table
 from usboost.data.views import View, Views
 from usboost.errors import UsboostError
 from usboost.files.arrays import read_arrays, write_arrays
-from usboost.learners.base import LEARNERS, Target, is_honest, kind_of, read_learner, weighted_sum
+from usboost.learners.base import LEARNERS, Target, is_leave_one_out, kind_of, read_learner, weighted_sum
 from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.models.persistence import load, save
 
@@ -98,10 +98,10 @@ def _check_trainer(learner: Any, view: View, weighted: bool) -> None:
                 f"outputs must be float32 of shape {shape}, not {output.dtype} of shape {output.shape}"
             )
             assert np.isfinite(output).all(), "outputs must be finite"
-            if is_honest(learner):
+            if is_leave_one_out(learner):
                 held = trainer.outputs(fitted)
                 assert held.shape == shape and held.dtype == np.float32 and np.isfinite(held).all(), (
-                    f"an honest learner's outputs must be finite float32 of shape {shape}"
+                    f"an leave_one_out learner's outputs must be finite float32 of shape {shape}"
                 )
             again = learner.trainer(prepared, n_outputs).fit(target, seed=3, start=None).predict(prepared)
             assert np.array_equal(again, output), "equal seeds must give equal learners"

@@ -186,7 +186,7 @@ def run(
         fixed=FIXED if table.pictures else None,
         folds=folds,
         plan=Plan(trials=trials),
-        told=lambda trial, ended, total: print(
+        on_trial_end=lambda trial, ended, total: print(
             case, f"{ended}/{total}", trial.model, trial.state, trial.score, trial.seconds, flush=True
         ),
     )

@@ -50,7 +50,7 @@ def fits(case: Case, seed: int) -> dict[str, float]:
     model.fit(table.views(encoding, case.seen), table.labels[case.seen])
     unseen, y = table.views(encoding, case.test), table.labels[case.test]
     folds = {name: [each.predict_proba(unseen) for each in fits] for name, fits in model.fits_.items()}
-    whole = {name: [each.predict_proba(unseen) for each in fits] for name, fits in model.whole_.items()}
+    whole = {name: [each.predict_proba(unseen) for each in fits] for name, fits in model.full_refits_.items()}
 
     def loss(share: float, number: int) -> float:
         means = {

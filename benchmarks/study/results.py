@@ -128,7 +128,7 @@ def named(model: str) -> str:
 
 def is_part(model: str) -> bool:
     """Whether a row of the tables is a part of a model, scored beside it."""
-    return catalogue.whole(model) is not None
+    return catalogue.model_with_part(model) is not None
 
 
 def ordered(models: Sequence[str]) -> list[str]:

@@ -113,7 +113,7 @@ def test_parts_inside_parts_are_found():
     assert {name for name in modules_of(model) if name.startswith("usboost")} == {
         "usboost.models.boosted.two_weak_learner",
         f"{learners}.learner",
-        f"{learners}.backbones",
+        f"{learners}.images.backbones",
     }
     assert "usboost.models.networks.gbm" in modules_of(BoostedFeatureNetworkClassifier(BoostedFeatures()))
     assert modules_of({"a": [closure], "b": NetworkLearner}) >= {
@@ -193,7 +193,7 @@ model = LightGBMBaseline(n_trees=3)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FITS)
 def test_all_that_a_fit_loads_is_in_its_closure(tmp_path, warm, name):
-    """Also what is imported in a function or by its name, with checkpoints kept and gone on from."""
+    """Also what is imported in a function or by its name, with checkpoints kept and resumed from."""
     code = f"""
 import sys
 import numpy as np

@@ -58,10 +58,10 @@ def test_a_learner_that_follows_noise_gets_no_step() -> None:
     """A penalty far too small: as a learner sees it a perfect fit, as it is worth nothing."""
     views, y = wide()
     steps = {}
-    for honest in (False, True):
-        learners = {"U": RidgeLearner(alpha=1e-3, honest=honest)}
+    for leave_one_out in (False, True):
+        learners = {"U": RidgeLearner(alpha=1e-3, leave_one_out=leave_one_out)}
         model = TwoWeakLearnerClassifier(learners, n_rounds=1, validation_fraction=0).fit(views, y)
-        steps[honest] = abs(model.stages_[0].steps["U"])
+        steps[leave_one_out] = abs(model.stages_[0].steps["U"])
     assert steps[False] > 1.0 > 0.2 > steps[True]
 
 
@@ -97,7 +97,7 @@ def test_a_view_of_noise_does_not_hurt() -> None:
         for name, learners in {
             "alone": trees,
             "beside": {"U": RidgeLearner(), **trees},
-            "blind": {"U": RidgeLearner(alpha=1.0, honest=False), **trees},
+            "blind": {"U": RidgeLearner(alpha=1.0, leave_one_out=False), **trees},
         }.items()
     }
     assert scores["beside"] > scores["alone"] - 0.015

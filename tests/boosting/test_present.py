@@ -99,7 +99,7 @@ def test_a_learner_is_that_of_the_rows_that_have_its_view(data: st.DataObject, n
     outputs = predict(expected, learner.prepare(rest), 2)
     np.testing.assert_array_equal(predict(fitted, prepared, 2)[~absent], outputs)
     given = [predict(fitted, prepared, 2), made.predict(fitted)]
-    if made.honest:
+    if made.leave_one_out:
         given.append(made.outputs(fitted))
         np.testing.assert_array_equal(given[-1][~absent], alone.outputs(expected))
     for found in given:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from usboost.evaluation.floor import floor_of, floored
+from usboost.evaluation.floor import clip_lower, floor_of
 
 
 @pytest.mark.parametrize(
@@ -27,5 +27,5 @@ def test_where_numbers_come_near_0_and_never_below_it_that_is_their_end(
 
 def test_nothing_is_below_the_floor() -> None:
     numbers = np.array([-2.0, 0.5, 3.0])
-    np.testing.assert_array_equal(floored(numbers, 0.0), [0, 0.5, 3])
-    assert floored(numbers, None) is numbers
+    np.testing.assert_array_equal(clip_lower(numbers, 0.0), [0, 0.5, 3])
+    assert clip_lower(numbers, None) is numbers

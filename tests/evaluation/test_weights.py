@@ -42,7 +42,7 @@ def test_moments_and_quantiles(seed: int) -> None:
         assert weighted.quantile(values, level, weights) == pytest.approx(np.quantile(whole, level))
     for equal in (np.full(31, 1e-4), np.full(31, 1.0)):
         assert weighted.quantile(values, 0.37, equal) == pytest.approx(np.quantile(values, 0.37))
-        assert weighted.worth(equal) == pytest.approx(31)
+        assert weighted.effective_sample_size(equal) == pytest.approx(31)
     mean, variance = weighted.column_moments(values[:, None], weights)
     np.testing.assert_allclose([mean[0], variance[0]], [whole.mean(), whole.var()])
     error = weighted.error_of_mean(values, weights)

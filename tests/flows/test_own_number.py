@@ -155,7 +155,8 @@ def test_its_bundle_is_the_command_lines(made: Workspace, tmp_path: Path) -> Non
 
 OF_TASK = """
 import json
-from tasks import identity, settings
+from tasks import settings
+from tasks.fits import identity
 loaded = settings.load()
 print(json.dumps(identity.of_task("custom", loaded.models_of("custom"), loaded)))
 """

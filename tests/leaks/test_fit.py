@@ -51,5 +51,5 @@ def test_rows_that_score_a_blend_do_not_choose_it(table: OwnTable) -> None:
     first, second = (each.bundle.model for each in (clean, forbidden))
     assert first.losses_ == second.losses_ and first.weights_ == second.weights_
     assert clean.bundle.card.encoders == forbidden.bundle.card.encoders
-    assert clean.bundle.card.rows == {"train": len(table), "val": 0} and first.whole_
+    assert clean.bundle.card.rows == {"train": len(table), "val": 0} and first.full_refits_
     assert clean.scores != forbidden.scores

@@ -53,7 +53,7 @@ def fit(learner: RidgeLearner, x: np.ndarray, target: Target) -> tuple[FittedRid
     return fitted, trainer.outputs(fitted), prepared
 
 
-@pytest.mark.parametrize("learner", [RidgeLearner(), RidgeLearner(alpha=3.0, honest=False)])
+@pytest.mark.parametrize("learner", [RidgeLearner(), RidgeLearner(alpha=3.0, leave_one_out=False)])
 def test_it_is_a_learner(learner: RidgeLearner) -> None:
     check_learner(learner)
     check_learner(learner, Table.from_numeric(np.random.default_rng(0).normal(size=(60, 100))))

@@ -94,7 +94,7 @@ def test_a_model_that_draws_resumes_as_if_never_killed(tmp_path):
     """What a round draws follows from its seed alone."""
     views, y = make_views(3, n=300)
     learners = {
-        "U": NetworkLearner(hidden=(8,), batch_size=32, steps=(7, 7)),
+        "U": NetworkLearner(hidden=(8,), batch_size=32, batches_per_round=(7, 7)),
         "S": TreeLearner(min_samples_leaf=3, feature_fraction=0.5),
     }
     how = {"loss": "cross_entropy", "shrinkage": 0.3, "n_rounds": 6, "validation_fraction": 0}

@@ -82,7 +82,9 @@ def test_every_entry_has_its_title_and_its_kind() -> None:
     assert len(set(titles)) == len(titles) and all(titles)
     assert all(entry.about and entry.kind in KINDS for entry in catalogue.CATALOGUE.values())
     assert set(builders.BUILDERS) == set(KINDS)
-    assert {entry.twin for entry in catalogue.CATALOGUE.values()} - {None} <= set(catalogue.CATALOGUE)
+    assert {entry.same_without_images for entry in catalogue.CATALOGUE.values()} - {None} <= set(
+        catalogue.CATALOGUE
+    )
     for entry in catalogue.CATALOGUE.values():
         assert set(entry.changes) <= set(KINDS[entry.kind].settings)
     assert {spec.kind for e in catalogue.CATALOGUE.values() for spec in e.learners.values()} <= {
@@ -108,20 +110,20 @@ def test_the_order_of_tables_and_the_parts_in_them() -> None:
     names = ["zeta", "gbm", "2wl", "eta", "baseline", "zeta"]
     assert catalogue.ordered(names) == ["baseline", "gbm", "2wl", "zeta", "eta"]
     assert catalogue.with_parts(["2wl", "bfv_dnn", "zeta"]) == ["2wl", "bfv_dnn", "gbm", "zeta"]
-    whole = catalogue.whole("gbm")
-    assert whole is not None and whole.name == "bfv_dnn" and catalogue.whole("bfv_dnn") is None
+    whole = catalogue.model_with_part("gbm")
+    assert whole is not None and whole.name == "bfv_dnn" and catalogue.model_with_part("bfv_dnn") is None
 
 
 def test_where_both_views_are_one_table_nothing_is_read_twice() -> None:
     table, pictures = SIDES["one computer, a table"], SIDES["one computer, pictures"]
     assert list(builders.build("crossed", table).learners) == ["U", "S"]
-    assert builders.build("crossed", table).learners["U"].steps == (10, 400)
-    assert builders.build("crossed", pictures).learners["U"].steps == (100, 400)
+    assert builders.build("crossed", table).learners["U"].batches_per_round == (10, 400)
+    assert builders.build("crossed", pictures).learners["U"].batches_per_round == (100, 400)
     assert builders.build("crossed", table).learners["S"].category_l2 == 300
     assert builders.build("crossed", table).step_settings == {"limit": 2.0}
     assert builders.build("crossed", pictures).learners["S"].category_l2 == 30
-    chosen = catalogue.find("crossed").changed("crossed", {}, {"U": {"steps": [30, 40]}})
-    assert builders.build(chosen, table).learners["U"].steps == (30, 40)
+    chosen = catalogue.find("crossed").changed("crossed", {}, {"U": {"batches_per_round": [30, 40]}})
+    assert builders.build(chosen, table).learners["U"].batches_per_round == (30, 40)
     assert builders.build("lgbm", table).views == ("S",)
     assert builders.build("lgbm", pictures).views == ("U", "S")
     assert set(catalogue.compared(one_table=False)) - set(catalogue.compared(one_table=True)) == {"lgbm_s"}
@@ -138,12 +140,12 @@ def test_changes_of_an_entry() -> None:
     other = entry.changed("mine", {}, {"S": {"kind": "network", "hidden": [4]}}).learners["S"]
     assert (other.reads, other.parameters) == (("S", "U"), {"hidden": (4,)})
     own = catalogue.find("2wl").changed("2wl", {"shrinkage": 0.2})
-    assert (own.title, own.look) == ("2WL", catalogue.find("2wl").look)
+    assert (own.title, own.line) == ("2WL", catalogue.find("2wl").line)
 
 
 def test_names_and_titles_import_nothing_heavy() -> None:
     code = (
-        "import sys; from usboost.models import catalogue; catalogue.title('2wl'); "
+        "import sys; from usboost.models.catalogue import catalogue; catalogue.title('2wl'); "
         "print([n for n in ('numpy', 'torch', 'sklearn', 'pandas', 'lightgbm', 'scipy') if n in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)

@@ -29,7 +29,7 @@ from usboost.models.baselines.estimators import (
 )
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
 from usboost.models.ensembles.ensemble import EnsembleClassifier, EnsembleRegressor
-from usboost.models.ensembles.fold_fits import Bag, in_time
+from usboost.models.ensembles.fold_fits import FoldFits, in_time
 from usboost.models.ensembles.selection import better_than_noise, blended, greedy_weights, without_each
 from usboost.models.refit import for_all_rows
 from usboost.multimodal.fit.refit import Refit
@@ -80,20 +80,22 @@ def test_what_each_adds_is_the_blend_without_it():
     assert without_each({"a": predicted["a"]}, y, {"a": 1.0}) == {}
 
 
-def grown(bags: dict[str, Bag], takes: dict[str, float], seconds: float, folds: int = 3) -> list[str]:
+def grown(
+    fold_fits: dict[str, FoldFits], takes: dict[str, float], seconds: float, folds: int = 3
+) -> list[str]:
     """The fits that there is time for, of members that take so many seconds each."""
     spent, order = [0.0], []
-    for name, fold, most in in_time(bags, folds, lambda: seconds - spent[0]):
-        bags[name].fits.append(name)
-        bags[name].seconds.append(min(takes[name], most) if order else takes[name])
-        spent[0] += bags[name].seconds[-1]
+    for name, fold, most in in_time(fold_fits, folds, lambda: seconds - spent[0]):
+        fold_fits[name].fits.append(name)
+        fold_fits[name].seconds.append(min(takes[name], most) if order else takes[name])
+        spent[0] += fold_fits[name].seconds[-1]
         order.append(f"{name}{fold}")
     assert order and (spent[0] <= seconds or len(order) == 1)
     return order
 
 
-def bags(names: str) -> dict[str, Bag]:
-    return {name: Bag(None, lambda model, views: np.zeros(0), np.zeros(0)) for name in names}
+def fold_fits(names: str) -> dict[str, FoldFits]:
+    return {name: FoldFits(None, lambda model, views: np.zeros(0), np.zeros(0)) for name in names}
 
 
 @pytest.mark.parametrize(
@@ -107,7 +109,7 @@ def bags(names: str) -> dict[str, Bag]:
     ],
 )
 def test_the_fits_that_there_is_time_for(seconds, order):
-    assert grown(bags("abc"), {"a": 1.0, "b": 5.0, "c": 25.0}, seconds) == order.split()
+    assert grown(fold_fits("abc"), {"a": 1.0, "b": 5.0, "c": 25.0}, seconds) == order.split()
 
 
 def test_equal_models_are_no_blend():
@@ -125,10 +127,10 @@ def test_classes(tmp_path):
     assert model.losses_["prior"] == max(model.losses_.values())
     found = model.predict_proba(views(x))
     assert np.allclose(found.sum(axis=1), 1) and (model.predict(views(x)) == names).mean() > 0.97
-    assert set(model.whole_) == set(model.weights_)
+    assert set(model.full_refits_) == set(model.weights_)
     expected = sum(
         weight * np.mean([each.predict_proba(views(x)) for each in model.fits_[name]], axis=0) / 2
-        + weight * model.whole_[name][0].predict_proba(views(x)) / 2
+        + weight * model.full_refits_[name][0].predict_proba(views(x)) / 2
         for name, weight in model.weights_.items()
     )
     np.testing.assert_allclose(found, expected)
@@ -173,7 +175,7 @@ def test_time_is_shared_and_never_overrun_by_more_than_a_round():
     short = EnsembleClassifier(quick_first, folds=5, callbacks=[TimeLimit(0)]).fit(views(x), y)
     assert short.weights_ == {"linear": 1.0} and len(short.fits_["linear"]) == 1
     assert short.members_["lgbm"].fits == 0 and short.members_["lgbm"].loss is None
-    assert not short.whole_ and set(model.whole_) <= set(model.weights_)
+    assert not short.full_refits_ and set(model.full_refits_) <= set(model.weights_)
 
 
 def test_one_model_for_fast_predictions(tmp_path):
@@ -215,9 +217,9 @@ def test_members_that_are_kept_are_fitted_to_all_rows_as_far_as_their_folds_went
         middle = sorted(each.best_round_ for each in model.fits_[name])[1]
         alone = for_all_rows(next(fit for fit in model.fits_[name] if fit.best_round_ == middle))
         expected = alone.fit(views(x), y).predict_proba(views(x))
-        (whole,) = model.whole_[name]
+        (whole,) = model.full_refits_[name]
         np.testing.assert_array_equal(whole.predict_proba(views(x)), expected)
-        assert model.members_[name].whole == 1 and model.members_[name].fits == 3
+        assert model.members_[name].full_refits == 1 and model.members_[name].fits == 3
 
 
 def several() -> dict:
@@ -240,12 +242,12 @@ def test_several_fits_to_all_rows_have_seeds_of_their_own(tmp_path):
     x, y = noisy()
     model = EnsembleClassifier(several(), folds=3, repeats=3, checkpoint=tmp_path / "kept").fit(views(x), y)
     assert set(model.weights_) == {"lgbm", "linear"}  # else this test tests nothing
-    assert {name: len(fits) for name, fits in model.whole_.items()} == {"lgbm": 3, "linear": 1}
-    assert {name: each.whole for name, each in model.members_.items()} == {"lgbm": 3, "linear": 1}
+    assert {name: len(fits) for name, fits in model.full_refits_.items()} == {"lgbm": 3, "linear": 1}
+    assert {name: each.full_refits for name, each in model.members_.items()} == {"lgbm": 3, "linear": 1}
     assert model.n_estimators_ == 3 + 3 + 3 + 1
     typical = sorted(model.fits_["lgbm"], key=lambda fit: fit.best_round_)[1]
     drawn = []
-    for k, whole in enumerate(model.whole_["lgbm"]):
+    for k, whole in enumerate(model.full_refits_["lgbm"]):
         alone = for_all_rows(typical).set_params(random_state=1000 * k).fit(views(x), y)
         drawn.append(whole.predict_proba(views(x)))
         np.testing.assert_array_equal(drawn[-1], alone.predict_proba(views(x)))
@@ -254,7 +256,7 @@ def test_several_fits_to_all_rows_have_seeds_of_their_own(tmp_path):
         "lgbm": np.mean([fit.predict_proba(views(x)) for fit in model.fits_["lgbm"]], axis=0) / 4
         + sum(drawn) / 4,
         "linear": np.mean([fit.predict_proba(views(x)) for fit in model.fits_["linear"]], axis=0) / 2
-        + model.whole_["linear"][0].predict_proba(views(x)) / 2,
+        + model.full_refits_["linear"][0].predict_proba(views(x)) / 2,
     }
     found = model.predict_proba(views(x))
     np.testing.assert_allclose(found, blended(parts, model.weights_))
@@ -272,7 +274,7 @@ def test_further_fits_to_all_rows_wait_for_the_first_of_every_member():
     x, y = noisy()
     model = EnsembleClassifier(several(), folds=2, repeats=2, callbacks=[StopLast(2 * 2 + 2)])
     model.fit(views(x), y)
-    assert {name: len(fits) for name, fits in model.whole_.items()} == {"lgbm": 1, "linear": 1}
+    assert {name: len(fits) for name, fits in model.full_refits_.items()} == {"lgbm": 1, "linear": 1}
 
 
 class Left(Callback):
@@ -290,10 +292,10 @@ def test_further_fits_to_all_rows_leave_time_to_write_the_model(monkeypatch):
     x, y = noisy()
     monkeypatch.setattr("usboost.models.ensembles.base.SPARE", 1e6)
     model = EnsembleClassifier(several(), folds=2, repeats=2, callbacks=[Left(100.0)]).fit(views(x), y)
-    assert {name: len(fits) for name, fits in model.whole_.items()} == {"lgbm": 1, "linear": 1}
+    assert {name: len(fits) for name, fits in model.full_refits_.items()} == {"lgbm": 1, "linear": 1}
     monkeypatch.setattr("usboost.models.ensembles.base.SPARE", 0.0)
     model = EnsembleClassifier(several(), folds=2, repeats=2, callbacks=[Left(100.0)]).fit(views(x), y)
-    assert {name: len(fits) for name, fits in model.whole_.items()} == {"lgbm": 2, "linear": 1}
+    assert {name: len(fits) for name, fits in model.full_refits_.items()} == {"lgbm": 2, "linear": 1}
 
 
 @pytest.mark.parametrize("gone", ["whole", "members", "bytes", "alone"])
@@ -320,8 +322,10 @@ class ForFewRows(LinearBaseline):
 
 def test_time_for_all_rows_is_by_the_rows_of_the_last_fit():
     """Of fits by time the last one has half of the rows."""
-    bag = Bag(None, None, np.zeros(1000), fits=[None] * 5, rows=[900, 800, 700, 600, 500], seconds=[1.0] * 5)
-    assert bag.takes_whole(1000) == 2.0 and Bag(None, None, np.zeros(9)).takes_whole(1000) == 0.0
+    each = FoldFits(
+        None, None, np.zeros(1000), fits=[None] * 5, rows=[900, 800, 700, 600, 500], seconds=[1.0] * 5
+    )
+    assert each.takes_whole(1000) == 2.0 and FoldFits(None, None, np.zeros(9)).takes_whole(1000) == 0.0
 
 
 def test_fewer_rows_than_folds():
@@ -339,32 +343,32 @@ def test_fits_to_other_rows_too_are_added_later(fast):
     x, y = load_wine(return_X_y=True)
     names, rows = np.array(["red", "rose", "white"])[y], np.arange(0, len(y), 2)
     given = {"folds": 3, "fast_predict": fast}
-    model = EnsembleClassifier(members(), **given, whole=False).fit(views(x[rows]), names[rows])
+    model = EnsembleClassifier(members(), **given, refit_full=False).fit(views(x[rows]), names[rows])
     weights, found = dict(model.weights_), model.predict_proba(views(x))
-    assert not model.whole_ and not any(each.whole for each in model.members_.values())
-    assert model.add_whole(views(x), names) and model.whole
+    assert not model.full_refits_ and not any(each.full_refits for each in model.members_.values())
+    assert model.add_full_refits(views(x), names) and model.refit_full
     assert model.weights_ == weights
     name = next(iter(weights))
     if fast:
         added = model.fits_[name][0]
-        assert len(model.fits_[name]) == 1 and not model.whole_
+        assert len(model.fits_[name]) == 1 and not model.full_refits_
     else:
-        assert set(model.whole_) == set(weights) and all(model.members_[m].whole for m in weights)
-        (added,) = model.whole_[name]
-        halves = sum(w * model.whole_[m][0].predict_proba(views(x)) for m, w in weights.items())
+        assert set(model.full_refits_) == set(weights) and all(model.members_[m].full_refits for m in weights)
+        (added,) = model.full_refits_[name]
+        halves = sum(w * model.full_refits_[m][0].predict_proba(views(x)) for m, w in weights.items())
         np.testing.assert_allclose(model.predict_proba(views(x)), (found + halves) / 2)
         again = for_all_rows(sorted(model.fits_[name], key=lambda fit: fit.best_round_)[1])
         again.fit(views(x), y)
         np.testing.assert_array_equal(added.predict_proba(views(x)), again.predict_proba(views(x)))
-    with pytest.raises(UsboostError, match="whole=False"):
-        model.add_whole(views(x), names)
+    with pytest.raises(UsboostError, match="refit_full=False"):
+        model.add_full_refits(views(x), names)
 
 
 def test_a_member_that_is_not_made_for_all_rows_keeps_its_folds():
     x, y = load_wine(return_X_y=True)
     model = EnsembleClassifier({"few": ForFewRows(("S",)), "prior": PriorBaseline()}, folds=3)
     model.fit(views(x), y)
-    assert not model.whole_ and model.n_estimators_ == 3 and not model.members_["few"].whole
+    assert not model.full_refits_ and model.n_estimators_ == 3 and not model.members_["few"].full_refits
 
 
 def test_for_fast_predictions_the_best_member_that_is_made_for_all_rows_is_kept():
@@ -382,9 +386,9 @@ def test_for_fast_predictions_the_best_member_that_is_made_for_all_rows_is_kept(
 def test_a_fit_to_more_rows_than_a_model_is_made_for_leaves_the_one_before():
     x, y = load_wine(return_X_y=True)
     rows = np.random.default_rng(0).permutation(len(y))[:100]
-    model = EnsembleClassifier({"few": ForFewRows(("S",))}, folds=3, fast_predict=True, whole=False)
+    model = EnsembleClassifier({"few": ForFewRows(("S",))}, folds=3, fast_predict=True, refit_full=False)
     found = model.fit(views(x[rows]), y[rows]).predict_proba(views(x))
-    assert not model.add_whole(views(x), y) and not model.whole
+    assert not model.add_full_refits(views(x), y) and not model.refit_full
     np.testing.assert_array_equal(model.predict_proba(views(x)), found)
     table = read_table(FrameRows(pd.DataFrame(x).rename(columns=str).assign(y=y)), TableSpec(label="y"))
     others = np.setdiff1d(np.arange(len(y)), rows)
@@ -413,8 +417,8 @@ def test_a_fit_to_all_rows_that_is_asked_to_stop_is_left_out():
     x, y = load_wine(return_X_y=True)
     one = {"lgbm": LightGBMBaseline(("S",), n_trees=60)}
     folds = EnsembleClassifier(one, folds=3, callbacks=[StopLast(3)]).fit(views(x), y)
-    assert not folds.whole_ and folds.n_estimators_ == 3 and not folds.members_["lgbm"].whole
-    assert EnsembleClassifier(one, folds=3, callbacks=[StopLast(4)]).fit(views(x), y).whole_
+    assert not folds.full_refits_ and folds.n_estimators_ == 3 and not folds.members_["lgbm"].full_refits
+    assert EnsembleClassifier(one, folds=3, callbacks=[StopLast(4)]).fit(views(x), y).full_refits_
 
 
 def test_a_fit_to_all_rows_chooses_nothing():

@@ -14,7 +14,7 @@ from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models.baselines.estimators import LightGBMBaseline
 from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.models.inputs import Projection, Reading, Wanted
+from usboost.models.inputs import InputReader, InputSpec, Projection
 from usboost.models.persistence import load, save
 
 
@@ -44,7 +44,7 @@ def test_what_each_learner_reads(pictures) -> None:
         "tree": TreeLearner(reads=("S", "U"), components=4),
         "all": TreeLearner(reads=("U",)),
     }
-    reading = Reading({name: Wanted.by(name, learner) for name, learner in learners.items()}, backbone)
+    reading = InputReader({name: InputSpec.by(name, learner) for name, learner in learners.items()}, backbone)
     read = reading.fit(views[:100])
     assert isinstance(read["U"], Images)
     assert read["tree"].numeric.shape == (100, 6) and read["all"].numeric.shape == (100, 256)

@@ -63,7 +63,7 @@ LABELS = np.arange(N) % 3
 
 @pytest.mark.parametrize("key", ["groups", "times"])
 def test_an_ensembles_fits_and_the_fits_inside_them(noted, key):
-    inner = EnsembleClassifier({"a": NotingClassifier()}, folds=2, whole=False)
+    inner = EnsembleClassifier({"a": NotingClassifier()}, folds=2, refit_full=False)
     members = {"one": NotingClassifier(), "two": inner}
     model = EnsembleClassifier(members, folds=4).fit(ROWS, LABELS, **{key: GROUPS})
     assert len(noted) == 12 and model.n_estimators_ in (4, 8)

@@ -227,4 +227,4 @@ def test_packages_that_may_be_installed(package, prefix, parameters, stops, tmp_
         model = outside(package, "classification", views=("S",))
         model.estimator.set_params(enable_categorical=False)
         assert model.fit(views, y).estimator_.x_.shape == (120, 2 + sum(views["S"].cardinalities))
-    monkeypatch.delitem(sys.modules, package, raising=False)
+    sys.modules.pop(package, None)

@@ -154,7 +154,7 @@ def test_its_report_shows_what_it_sees_and_where_it_looks(saved: Path, pairs: Pa
         bundle.load(saved),
         tmp_path / "t.parquet",
         tmp_path / "r.html",
-        where_it_looks=True,
+        occlusion_maps=True,
         looking=lambda done, total: told.append((done, total)),
     )
     text = (tmp_path / "r.html").read_text()
@@ -193,9 +193,9 @@ def test_a_model_without_pictures_looks_nowhere(tmp_path: Path) -> None:
     numbers(80).to_parquet(tmp_path / "t.parquet")
     words = ("--label", "kind", "--model", "lgbm", "--rounds", 2, "--out", tmp_path / "m")
     assert run("fit", tmp_path / "t.parquet", *words).exit_code == 0
-    out = ("--out", tmp_path / "r.html", "--where-it-looks")
+    out = ("--out", tmp_path / "r.html", "--occlusion-maps")
     assert refused("report", tmp_path / "m", tmp_path / "t.parquet", *out) == (
-        "the model reads no pictures, so it looks nowhere; leave out --where-it-looks"
+        "the model reads no pictures, so it looks nowhere; leave out --occlusion-maps"
     )
 
 
@@ -216,7 +216,7 @@ def test_every_model_says_where_it_looks(
     rows = pd.read_csv(demo)  # labels that no model finds, as only rows that are wrong are shown
     rows.assign(batch=rows["batch"].to_numpy()[::-1]).to_csv(tmp_path / "wrong.csv", index=False)
     words = (tmp_path / "wrong.csv", "--images-root", demo.parent, "--out", tmp_path / "r.html")
-    done = run("report", tmp_path / "m", *words, "--where-it-looks")
+    done = run("report", tmp_path / "m", *words, "--occlusion-maps")
     assert done.exit_code == 0, done.output
     assert "where the model looks in the picture of row" in (tmp_path / "r.html").read_text()
     assert set((tmp_path / "cache").rglob("*")) == kept

@@ -58,7 +58,7 @@ def test_what_cannot_be_asked_for(table, tmp_path):
     assert both == "the model lgbm and the preset good are given; leave one of them out"
     assert "lgbm is one model already" in refused(*fit, "--model", "lgbm", "--fast-predict")
     with pytest.raises(UsboostError, match="unknown preset 'slow'; choose among fast, good, best"):
-        catalogue.wanted(None, "slow")
+        catalogue.resolve_model(None, "slow")
 
 
 def test_the_estimator_knows_them_too(table):
@@ -67,19 +67,27 @@ def test_the_estimator_knows_them_too(table):
     model = MultimodalClassifier(preset="good", rounds=3, time_limit=0.0).fit(x, y)
     assert model.bundle_.card.model == "good" and model.bundle_.model.n_estimators_ == 1
     assert MultimodalClassifier(rounds=3).fit(x, y).bundle_.card.model == catalogue.FAST_ALONE
-    assert catalogue.wanted(None, None, limited=True, pictures=False) == catalogue.PRESETS["best"] == "best"
+    assert (
+        catalogue.resolve_model(None, None, limited=True, pictures=False)
+        == catalogue.PRESETS["best"]
+        == "best"
+    )
 
 
 def test_the_default_follows_the_table():
-    assert catalogue.wanted(None, None) == catalogue.wanted(None, "fast") == catalogue.PRESETS["fast"]
     assert (
-        catalogue.wanted(None, None, pictures=False)
-        == catalogue.wanted(None, "fast", pictures=False)
+        catalogue.resolve_model(None, None)
+        == catalogue.resolve_model(None, "fast")
+        == catalogue.PRESETS["fast"]
+    )
+    assert (
+        catalogue.resolve_model(None, None, pictures=False)
+        == catalogue.resolve_model(None, "fast", pictures=False)
         == catalogue.FAST_ALONE
     )
-    assert catalogue.wanted(None, None, pictures=False, task="regression") == catalogue.PRESETS["fast"]
-    assert catalogue.wanted("lgbm", None, pictures=False) == "lgbm"
-    assert catalogue.wanted(None, "good", pictures=False) == "good"
+    assert catalogue.resolve_model(None, None, pictures=False, task="regression") == catalogue.PRESETS["fast"]
+    assert catalogue.resolve_model("lgbm", None, pictures=False) == "lgbm"
+    assert catalogue.resolve_model(None, "good", pictures=False) == "good"
 
 
 class Ended(Callback):

@@ -8,7 +8,7 @@ import pandas as pd
 from usboost.multimodal.compare.compare import Comparison
 from usboost.multimodal.compare.inputs import Inputs
 from usboost.multimodal.compare.results import cells, notes
-from usboost.multimodal.compare.summary import Commands, verdict
+from usboost.multimodal.compare.summary import Commands, summary
 
 COMMANDS = Commands("usboost fit t.csv --model {} --out model".format, "usboost compare t.csv --repeats 3")
 BOTH, COLUMNS, NOTHING = Inputs(4, ("photo",), "frozen embeddings"), Inputs(4), Inputs(0)
@@ -27,7 +27,7 @@ def comparison(folds=9, **accuracies) -> Comparison:
 
 
 def said(found, inputs):
-    return "\n".join(verdict(found, inputs, COMMANDS))
+    return "\n".join(summary(found, inputs, COMMANDS))
 
 
 def test_pictures_help_and_the_best_is_named():
@@ -89,7 +89,7 @@ def test_an_interrupted_one_ranks_on_the_folds_of_all():
     assert part.standings()[0].mean["accuracy"] == expected
     begun = Comparison(whole.scores.iloc[:2], {}, "accuracy", ["a", "b"], 9, interrupted=True)
     assert [each.model for each in begun.standings()] == ["lgbm", "forest"]
-    assert verdict(Comparison(whole.scores.iloc[:0], {}, "accuracy", ["a", "b"], 9, True), {}) == []
+    assert summary(Comparison(whole.scores.iloc[:0], {}, "accuracy", ["a", "b"], 9, True), {}) == []
 
 
 def test_what_is_read_in_words():

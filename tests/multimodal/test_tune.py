@@ -29,7 +29,7 @@ from usboost.multimodal.fit.table_rows import rows_of
 from usboost.multimodal.tune import files as tuned
 from usboost.multimodal.tune.tune import FEW, FOLDS, Scored, default_folds, part_of, parts_of, tune
 from usboost.tuning.run import Job, Task, run_trial
-from usboost.tuning.search import Found, Plan, Searched
+from usboost.tuning.search import ModelTrials, Plan, SearchResult
 from usboost.tuning.space import space_of
 from usboost.tuning.trials import JOURNAL, Trial, Trials
 
@@ -50,7 +50,7 @@ def table(path: Path) -> OwnTable:
 
 def searched(
     table: OwnTable, out: Path, *names: str, plan: Plan | None = None, folds: int | None = 0, **more: Any
-) -> Searched:
+) -> SearchResult:
     models = by_name(names or ("linear_trees",), pictures=None, rounds=30, task=table.task)
     return tune(table, models, out=out, plan=plan or Plan(6, 3), folds=folds, **more)
 
@@ -98,7 +98,7 @@ from usboost.datasets.user.table import read_table
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.multimodal.fit.build import by_name
 from usboost.multimodal.tune.tune import Scored, part_of, parts_of, tune
-from usboost.tuning.search import Plan
+from usboost.tuning.search import Plan, SearchResult
 
 table = read_table(Path(sys.argv[1]), TableSpec("kind"))
 models = by_name(("linear_trees", "lgbm"), pictures=None, rounds=30, task=table.task)
@@ -192,7 +192,7 @@ def test_rows_of_the_test_split_change_nothing(path: Path, tmp_path: Path, folds
     labels[held] = (labels[held] + 1) % 3
     seen = searched(replace(table, labels=labels), tmp_path / "c", "lgbm", plan=plan, folds=folds)
 
-    def scores(found: Searched) -> list[Any]:
+    def scores(found: SearchResult) -> list[Any]:
         return [(each.settings, each.scores) for each in found.models["lgbm"].trials]
 
     assert scores(clean) == scores(spoiled) != scores(seen)
@@ -208,7 +208,7 @@ def test_what_fails_stops_nothing_and_counts_as_worst(table: OwnTable, tmp_path:
 
 
 def test_a_fit_that_ended_after_the_deadline_counts(table: OwnTable, tmp_path: Path) -> None:
-    """One round is told of after it, so it could never be gone on with."""
+    """One round is told of after it, so it could never be resumed."""
     models = {"forest": by_name(("forest",), pictures=None, task="classification")["forest"](0)}
     rows = hold_out(rows_of(table), 0)
     task = Task(models, [part_of(table, *rows, rows[1])], Scored("classification", "log_loss"), "log_loss")
@@ -228,7 +228,7 @@ def test_a_pruned_trial_that_fails_later_hides_no_other(table: OwnTable, tmp_pat
     assert (failed.state, failed.score, failed.scores) == ("failed", None, {})
     other = replace(pruned, number=2, score=0.4)
     done = replace(pruned, number=0, state="finished", score=0.5)
-    assert Found("lgbm", float, [done, failed, other]).promising is other
+    assert ModelTrials("lgbm", float, [done, failed, other]).promising is other
 
 
 def test_few_rows_are_divided_into_folds(path: Path, table: OwnTable, tmp_path: Path) -> None:
@@ -264,7 +264,7 @@ def test_parts_know_the_groups_of_their_scored_rows(path: Path, tmp_path: Path) 
 def test_a_gain_within_noise_changes_no_settings(tmp_path: Path) -> None:
     own = Trial("m", 0, {"depth": 3}, "finished", 0.5, {"log_loss": 0.5}, draws=[0.4, 0.6, 0.5])
     better = Trial("m", 1, {"depth": 6}, "finished", 0.49, {"log_loss": 0.49}, draws=[0.6, 0.4, 0.47])
-    models = {"m": Found("m", float, [own, better])}
+    models = {"m": ModelTrials("m", float, [own, better])}
     tuned.write(models, {"m": {"seen": 2}}, tmp_path, "a table")
     assert read_settings(tmp_path / tuned.SETTINGS) == {"m": {"seen": 2, "depth": 3}}
     assert list(pd.read_csv(tmp_path / tuned.CSV)["chosen"]) == [True, False]

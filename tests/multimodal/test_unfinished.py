@@ -169,9 +169,9 @@ def test_an_ensemble_goes_on_by_member_and_fold(tmp_path, task):
         assert found.weights_ == whole.weights_ and found.losses_ == whole.losses_
         np.testing.assert_array_equal(getattr(found, predict)(x), getattr(whole, predict)(x))
         finished = len(list(folder.glob("*/model.json")))
-        assert set(found.whole_) == set(whole.whole_) and found.whole_
+        assert set(found.full_refits_) == set(whole.full_refits_) and found.full_refits_
         kept = {name for name, each in members(task).items() if not hasattr(each, "checkpoint")}
-        assert finished == 2 * len(kept) + len(kept & set(found.whole_))
+        assert finished == 2 * len(kept) + len(kept & set(found.full_refits_))
         assert again.fits == counted.fits - saved
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from usboost.tuning.noise import DRAWS, drawn, error_of_difference
-from usboost.tuning.search import NOISE, Found
+from usboost.tuning.search import NOISE, ModelTrials
 from usboost.tuning.trials import State, Trial
 
 
@@ -74,7 +74,7 @@ def test_a_sample_without_a_score_is_left_out() -> None:
 
 def test_a_pruned_trial_is_compared_by_the_fold_that_it_knows() -> None:
     """The first fold may be an easy one: .3 there is no better than .5 on all five."""
-    easy = Found(
+    easy = ModelTrials(
         "m",
         lambda score: score,
         [
@@ -88,8 +88,8 @@ def test_a_pruned_trial_is_compared_by_the_fold_that_it_knows() -> None:
     assert [loss for _, loss in easy.losses()] == pytest.approx([0.5, 0.48, 0.32 + harder, 0.32 + harder])
     assert easy.promising is None
     good = Trial("m", 2, {"depth": 2}, "pruned", 0.25, folds=[0.25])
-    assert Found("m", easy.loss, [*easy.trials[:2], good]).promising is good
-    hard = Found(
+    assert ModelTrials("m", easy.loss, [*easy.trials[:2], good]).promising is good
+    hard = ModelTrials(
         "m",
         lambda score: -score,  # an AUC, say; the first fold is the hardest
         [
@@ -98,7 +98,7 @@ def test_a_pruned_trial_is_compared_by_the_fold_that_it_knows() -> None:
         ],
     )
     assert hard.promising is hard.trials[1]
-    assert Found("m", easy.loss, []).losses() == []
+    assert ModelTrials("m", easy.loss, []).losses() == []
 
 
 def of(number: int, score: float, draws: Sequence[float], state: State = "finished") -> Trial:
@@ -117,7 +117,7 @@ def test_the_best_is_taken_if_its_gain_is_beyond_noise(
     sign = -1 if higher_is_better else 1
     spread = noise * np.random.default_rng(0).standard_normal(DRAWS)
     trials = [of(0, own, [own] * DRAWS), of(1, own - sign * gain, list(own - sign * gain + spread))]
-    found = Found("m", lambda score: sign * score, trials)
+    found = ModelTrials("m", lambda score: sign * score, trials)
     beyond = gain > NOISE * error_of_difference(trials[0].draws, trials[1].draws)
     assert found.chosen is trials[int(beyond)]
     assert found.best is trials[int(gain > 0 and sign * trials[1].score < sign * own)]  # type: ignore[operator]
@@ -126,5 +126,5 @@ def test_the_best_is_taken_if_its_gain_is_beyond_noise(
 def test_without_own_settings_that_finished_the_best_is_taken() -> None:
     best = of(2, 0.3, [0.3, 0.4])
     for first in (of(0, 0.5, [], "failed"), of(0, 0.2, [0.2, 0.2], "pruned")):
-        assert Found("m", float, [first, of(1, 0.4, [0.4, 0.3]), best]).chosen is best
-    assert Found("m", float, [of(0, 0.5, [], "failed")]).chosen is None
+        assert ModelTrials("m", float, [first, of(1, 0.4, [0.4, 0.3]), best]).chosen is best
+    assert ModelTrials("m", float, [of(0, 0.5, [], "failed")]).chosen is None

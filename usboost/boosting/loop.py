@@ -65,7 +65,7 @@ class StagewiseLoop:
         are searched; 0 searches them on all samples, those that were fitted to. Steps that would
         raise the risk of all samples together by more than a tenth are halved until they do not: what
         is best for the samples drawn may send others beyond all bounds. The same holds for the steps of
-        honest learners (`usboost.learners.base.Learner`).
+        leave_one_out learners (`usboost.learners.base.Learner`).
     trim : float
         Share of the weight whose lightest holders sit a round's fits out, see
         `usboost.boosting.targets.trimmed`.

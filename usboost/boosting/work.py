@@ -39,8 +39,8 @@ class Method(Protocol):
 class Fits:
     """Learners fitted to the same scores: their targets and their outputs on the training samples.
 
-    `unseen` are the outputs that the steps are searched on: those themselves, but of honest learners what
-    they give each sample as if it had not been in the fit.
+    `unseen` are the outputs that the steps are searched on: those themselves, but of leave-one-out learners
+    what they give each sample as if it had not been in the fit.
     """
 
     learners: dict[str, FittedLearner]
@@ -140,7 +140,7 @@ class RoundWork:
             fitted = trainer.fit(target, seed=self.draws.seeds[name], start=start)
         with self.clock(f"predict_{name}"):
             output = trainer.predict(fitted)
-            unseen = trainer.outputs(fitted) if trainer.honest else output
+            unseen = trainer.outputs(fitted) if trainer.leave_one_out else output
         if not (np.isfinite(output).all() and np.isfinite(unseen).all()):
             raise UsboostError(
                 f"the weak learner of view {name!r} gives NaN or infinity; lower its learning rate"
@@ -158,8 +158,10 @@ class RoundWork:
         """f ← f + Σ_v shrinkage · step_v · learner_v; the steps as they were taken, and the risk after."""
         steps, line = self.method.shrinkage * found.steps, found.line
         with self.clock("update"):
-            honest = any(a is not b for a, b in zip(found.fits.unseen, found.fits.outputs))
-            if honest or self.draws.held_out is not None:  # the line was that of other outputs, or samples
+            leave_one_out = any(a is not b for a, b in zip(found.fits.unseen, found.fits.outputs))
+            if (
+                leave_one_out or self.draws.held_out is not None
+            ):  # the line was that of other outputs, or samples
                 line = self._line(found.fits.outputs, None)
                 steps = bounded(line, steps)
             for step, output in zip(steps, found.fits.outputs):

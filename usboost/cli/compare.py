@@ -111,7 +111,7 @@ def compare(
         from usboost.multimodal.compare import results
         from usboost.multimodal.compare.compare import compare as compare_models
         from usboost.multimodal.compare.inputs import inputs
-        from usboost.multimodal.compare.summary import Commands, verdict
+        from usboost.multimodal.compare.summary import Commands, summary
         from usboost.multimodal.fit.build import Pictures, by_name, limited
 
         for name in names:
@@ -165,7 +165,7 @@ def compare(
             return shlex.join(["usboost", "fit", *common, *most, "--model", name, "--out", "model"])
 
         once = bool(spec.time or spec.split)  # these divide the rows in one way only
-        said = verdict(
+        said = summary(
             comparison,
             found,
             Commands(

@@ -133,7 +133,7 @@ def fit(
     # long for its options: a parameter for each
     with exit_on_error():
         began = clock()
-        named = catalogue.wanted(model, preset, time_limit is not None)
+        named = catalogue.resolve_model(model, preset, time_limit is not None)
         if named not in catalogue.OFFERED_FOR["regression"]:
             catalogue.for_table(named)
         catalogue.check_options(named, fast_predict=fast_predict)
@@ -148,7 +148,7 @@ def fit(
         own = tables.read(table, spec)
         tables.show(own)
         limited, pictured = time_limit is not None, bool(own.pictures)
-        model = catalogue.wanted(model, preset, limited, pictures=pictured, task=own.task)
+        model = catalogue.resolve_model(model, preset, limited, pictures=pictured, task=own.task)
         catalogue.for_table(model, own.task)
         if settings_file is not None and model not in from_file:
             note(f"{settings_file} has no settings of {model}, which is fitted as it is")

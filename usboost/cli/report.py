@@ -36,13 +36,14 @@ def report(
     skip_unreadable: SkipUnreadable = False,
     images_root: ImagesRoot = None,
     text_model: TextModel = None,
-    where_it_looks: Annotated[
+    occlusion_maps: Annotated[
         bool,
         typer.Option(
-            "--where-it-looks",
+            "--occlusion-maps",
             help="Map where the model looks in the worst rows' pictures; slow: some 50 predictions each.",
         ),
     ] = False,
+    where_it_looks: Annotated[bool, typer.Option("--where-it-looks", hidden=True)] = False,
     imports: Import = None,
 ) -> None:
     """Score a model on labelled rows, best on unseen ones, and write a one-page report."""
@@ -63,7 +64,7 @@ def report(
                 label=label,
                 skip_unreadable=skip_unreadable,
                 images_root=images_root,
-                where_it_looks=where_it_looks,
+                occlusion_maps=occlusion_maps or where_it_looks,  # its name of before
                 progress=show,
                 looking=looking,
             )

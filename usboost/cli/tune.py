@@ -146,7 +146,7 @@ def tune(
                     by=score,
                     fixed=fixed,
                     plan=plan,
-                    told=lambda trial, ended, total: show(ended, total),
+                    on_trial_end=lambda trial, ended, total: show(ended, total),
                 )
             of_folds = f" of {parts} folds" if parts else ""
             what = f"{table.name}: {spec.label}, by {metric_name(score)}{of_folds}"

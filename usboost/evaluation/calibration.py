@@ -17,7 +17,7 @@ PRIOR_ROWS = 20
 """Rows that came out as the probabilities say, counted beside the others: few rows that are all right would
 otherwise make the model certain."""
 
-SURPRISES = 1
+PSEUDO_COUNT = 1
 """Rows that came out as any class, counted too (Platt, 1999): n rows that are all right tell of one in n + 1
 that may not be."""
 
@@ -37,7 +37,7 @@ def tempered(probabilities: np.ndarray, temperature: float) -> np.ndarray:
 
 
 def temperature_of(probabilities: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None) -> float:
-    """The T in [0.1, 10] of the lowest log-loss on these rows, `PRIOR_ROWS` as predicted and `SURPRISES`.
+    """The T in [0.1, 10] of the lowest log-loss on these rows, `PRIOR_ROWS` as predicted and `PSEUDO_COUNT`.
 
     With p_i the probabilities of row i, q_i = `tempered`(p_i, T) and n the number of rows, with weights
     (Σw)²/Σw², it is the T of the least
@@ -54,7 +54,7 @@ def temperature_of(probabilities: np.ndarray, y: np.ndarray, weight: np.ndarray 
     counts = np.ones(len(y)) if weight is None else weight
     rows = counts.sum() ** 2 / np.square(counts).sum()
     expected = np.exp(_scaled(logs, 1.0)) * (PRIOR_ROWS / rows)
-    expected += SURPRISES / rows / logs.shape[1]
+    expected += PSEUDO_COUNT / rows / logs.shape[1]
     expected[np.arange(len(y)), y] += 1.0
 
     def loss(log_temperature: float) -> float:
@@ -75,7 +75,7 @@ def calibrated(
 ) -> float:
     """The temperature of rows that the model did not see, or 1.0 if it does not help.
 
-    It helps if the rows of each of `FOLDS` parts, and `SURPRISES` among them, have a lower log-loss, on
+    It helps if the rows of each of `FOLDS` parts, and `PSEUDO_COUNT` among them, have a lower log-loss, on
     average over all rows and by more than its standard error, at the temperature of the other parts.
 
     Parameters
@@ -101,7 +101,7 @@ def calibrated(
     shares = scored / scored.sum()
     mean = float(shares @ gains)
     error = float(np.sqrt(np.square(shares) @ np.square(gains - mean)))
-    mean += SURPRISES * float(np.square(shares).sum() * (shares @ surprised))
+    mean += PSEUDO_COUNT * float(np.square(shares).sum() * (shares @ surprised))
     return temperature_of(probabilities, y, weight) if mean > max(error, _SMALLEST_GAIN) else 1.0
 
 

@@ -8,7 +8,9 @@ from usboost.evaluation.metrics import average_precision, confusion, per_class
 from usboost.evaluation.weighted import mean
 
 
-def further(y: np.ndarray, probabilities: np.ndarray, weight: np.ndarray | None = None) -> dict[str, float]:
+def extra_metrics(
+    y: np.ndarray, probabilities: np.ndarray, weight: np.ndarray | None = None
+) -> dict[str, float]:
     """Further scores of class probabilities, as scikit-learn defines them.
 
     Parameters
@@ -19,7 +21,7 @@ def further(y: np.ndarray, probabilities: np.ndarray, weight: np.ndarray | None 
 
     Returns
     -------
-    dict with the keys of `names.FURTHER`
+    dict with the keys of `names.EXTRA_METRICS`
         "precision" and "recall" are those of class 1 of two, the mean over the classes of more, and "pr_auc"
         likewise; where nothing is predicted, or there is nothing, they are 0. "balanced_accuracy" is the mean
         recall of the classes that are there, "brier" the mean of Σ_k (p_k − y_k)², half of it for two
@@ -58,7 +60,7 @@ def _correlation(counts: np.ndarray) -> float:
     return float(shared / np.sqrt(spread)) if spread > 0 else 0.0
 
 
-def further_regression(
+def extra_regression_metrics(
     y: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None = None
 ) -> dict[str, float]:
     """Further scores of predictions, as scikit-learn defines them.
@@ -70,7 +72,7 @@ def further_regression(
 
     Returns
     -------
-    dict with the keys of `names.FURTHER_REGRESSION`
+    dict with the keys of `names.EXTRA_REGRESSION_METRICS`
         "mse" is in squared units; "mape" is a share of |y|, huge where some y is 0; "explained_variance" is
         NaN where all of y are equal.
     """

@@ -18,6 +18,6 @@ def floor_of(labels: np.ndarray) -> float | None:
     return 0.0 if 0 <= labels.min() <= NEAR * np.median(labels) else None
 
 
-def floored(predicted: np.ndarray, floor: float | None) -> np.ndarray:
+def clip_lower(predicted: np.ndarray, floor: float | None) -> np.ndarray:
     """The predictions (n,), none below the floor."""
     return predicted if floor is None else np.maximum(predicted, floor)

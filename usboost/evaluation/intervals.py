@@ -8,7 +8,7 @@ import numpy as np
 
 from usboost.evaluation.metrics import score, score_answers, score_regression
 from usboost.evaluation.names import ANSWER_METRICS, METRICS, REGRESSION_METRICS
-from usboost.evaluation.weighted import worth
+from usboost.evaluation.weighted import effective_sample_size
 
 DRAWS = 500
 """Bootstrap samples of an interval; above `_LARGE` rows, where scores hardly vary, 200."""
@@ -104,11 +104,11 @@ def conformal(scores: np.ndarray, level: float, weights: np.ndarray | None = Non
     ----------
     scores : float64 (n,), of rows that were not fitted to.
     weights : float64 (n,), positive, of whatever scale; by default equal. n is then what they are worth
-        (`usboost.evaluation.weighted.worth`), and the score the first one up to which their share is
+        (`weighted.effective_sample_size`), and the score the first one up to which their share is
         ⌈(n + 1) · level⌉/n.
     """
     weights = np.ones(len(scores)) if weights is None else weights
-    n, order = worth(weights), np.argsort(scores, kind="stable")
+    n, order = effective_sample_size(weights), np.argsort(scores, kind="stable")
     place = np.ceil((n + 1) * level - 1e-9)  # .9 · 10 is a little more than 9
     if place > n + 1e-9:
         return float("inf")

@@ -53,18 +53,18 @@ ANSWER_METRICS = ("pr_auc", "balanced_accuracy", "answer_f1", "answer_accuracy")
 METRICS_OF = {"classification": METRICS, "regression": REGRESSION_METRICS}
 """The scores of each task; the pinball loss is asked for beside them, since it needs a quantile."""
 
-FURTHER = (
+EXTRA_METRICS = (
     *("balanced_accuracy", "pr_auc", "precision", "recall", "precision_macro", "recall_macro", "f1_macro"),
     *("precision_weighted", "recall_weighted", "f1_weighted", "mcc", "brier"),
 )
-"""What `further.further` gives of any classifier, beside `METRICS`."""
+"""What `extra_metrics.extra_metrics` gives of any classifier, beside `METRICS`."""
 
-FURTHER_REGRESSION = ("mse", "median_ae", "mape", "max_error", "explained_variance")
-"""What `further.further_regression` gives of any regressor, beside `REGRESSION_METRICS`."""
+EXTRA_REGRESSION_METRICS = ("mse", "median_ae", "mape", "max_error", "explained_variance")
+"""What `extra_metrics.extra_regression_metrics` gives of any regressor, beside `REGRESSION_METRICS`."""
 
 RANKING = {
-    "classification": (*METRICS, *FURTHER),
-    "regression": (*REGRESSION_METRICS, *FURTHER_REGRESSION),
+    "classification": (*METRICS, *EXTRA_METRICS),
+    "regression": (*REGRESSION_METRICS, *EXTRA_REGRESSION_METRICS),
 }
 """The scores of each task that models can be ranked by."""
 

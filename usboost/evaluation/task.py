@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from usboost.evaluation.extra_metrics import further, further_regression
+from usboost.evaluation.extra_metrics import extra_metrics, extra_regression_metrics
 from usboost.evaluation.intervals import Interval, intervals, regression_intervals
 from usboost.evaluation.metrics import accuracy, f1, mae, r2, rmse, score, score_regression
 from usboost.evaluation.names import METRICS_OF
@@ -96,7 +96,7 @@ class Classification:
     def ranked(
         self, labels: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None = None
     ) -> dict[str, float]:
-        return {**score(labels, predicted, weight), **further(labels, predicted, weight)}
+        return {**score(labels, predicted, weight), **extra_metrics(labels, predicted, weight)}
 
     def intervals(
         self, labels: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None = None
@@ -137,7 +137,7 @@ class Regression:
         self, labels: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None = None
     ) -> dict[str, float]:
         first = score_regression(labels, predicted, weight)
-        return {**first, **further_regression(labels, predicted, weight)}
+        return {**first, **extra_regression_metrics(labels, predicted, weight)}
 
     def intervals(
         self, labels: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None = None

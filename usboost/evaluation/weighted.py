@@ -17,7 +17,7 @@ def deviation(values: np.ndarray, weights: np.ndarray | None = None) -> float:
     return float(np.sqrt(mean(np.square(values - mean(values, weights)), weights)))
 
 
-def worth(weights: np.ndarray) -> float:
+def effective_sample_size(weights: np.ndarray) -> float:
     """As many rows of equal weight would give a mean as exact: Kish's (Σw)² / Σw²; at most n."""
     shares = weights / weights.sum()
     return float(1 / np.square(shares).sum())
@@ -31,7 +31,7 @@ def quantile(values: np.ndarray, level: float, weights: np.ndarray | None = None
     """
     if weights is None:
         return float(np.quantile(values, level))
-    weights = weights * max(1.0, worth(weights) / weights.sum())
+    weights = weights * max(1.0, effective_sample_size(weights) / weights.sum())
     order = np.argsort(values, kind="stable")
     ranked, ends = values[order], np.cumsum(weights[order])
     place = max(level * (ends[-1] - 1), 0.0)

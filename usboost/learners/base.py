@@ -152,7 +152,7 @@ class Trainer(Protocol):
         ...
 
 
-class HonestTrainer(Trainer, Protocol):
+class LeaveOneOutTrainer(Trainer, Protocol):
     def outputs(self, fitted: FittedLearner) -> np.ndarray:
         """What the learner fitted last gives each training row as if it had not seen it: float32 (n, D)."""
         ...
@@ -166,8 +166,8 @@ class Learner(Protocol):
     that it reads pictures themselves where they are its only view; others are given their embeddings, as a
     table, or so many principal components of them as an attribute `components` says.
 
-    An attribute `honest` that is true says that its trainers are `HonestTrainer`s: a round's steps are then
-    searched on their `outputs`. Scores, on training rows too, are what the learner predicts.
+    An attribute `leave_one_out` that is true says that its trainers are `LeaveOneOutTrainer`s: a round's
+    steps are then searched on their `outputs`. Scores, on training rows too, are what the learner predicts.
     """
 
     kind: ClassVar[str]
@@ -187,9 +187,9 @@ def view_names(name: str, learner: Any) -> tuple[str, ...]:
     return tuple(getattr(learner, "reads", None) or (name,))
 
 
-def is_honest(learner: Any) -> bool:
+def is_leave_one_out(learner: Any) -> bool:
     """Whether the learner's trainers know what it gives rows that it was not fitted to."""
-    return bool(getattr(learner, "honest", False))
+    return bool(getattr(learner, "leave_one_out", False))
 
 
 def kind_of(fitted: FittedLearner) -> str:

@@ -91,7 +91,7 @@ class PresentTrainer:
         self._some = prepared if isinstance(prepared, PresentRows) else None
         self._prepared = prepared.prepared if isinstance(prepared, PresentRows) else prepared
         self._trainer = learner.trainer(self._prepared, n_outputs)
-        self.honest = base.is_honest(learner)
+        self.leave_one_out = base.is_leave_one_out(learner)
 
     @property
     def takes_metric(self) -> bool:
@@ -111,8 +111,8 @@ class PresentTrainer:
         return self._spread(fitted.predict(self._prepared))
 
     def outputs(self, fitted: FittedLearner) -> np.ndarray:
-        """What an honest learner, fitted last, gives them unseen: float32 (n, D)."""
-        return self._spread(cast(base.HonestTrainer, self._trainer).outputs(fitted))
+        """What an leave_one_out learner, fitted last, gives them unseen: float32 (n, D)."""
+        return self._spread(cast(base.LeaveOneOutTrainer, self._trainer).outputs(fitted))
 
     def _spread(self, outputs: np.ndarray) -> np.ndarray:
         return outputs if self._some is None else self._some.spread(outputs)

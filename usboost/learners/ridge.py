@@ -111,7 +111,7 @@ class RidgeLearner(BaseEstimator):
         Penalties to choose from, in the same units; default 10⁻⁴ to 10⁵ times the mean sum of squares of
         the (centred) columns, two a decade. Infinity, the mean alone, is always among them, so that a
         view that says nothing adds nothing.
-    honest : bool
+    leave_one_out : bool
         Whether steps are searched on what the learner gives each row when it is fitted without that row. A
         view that does not help then gets a step near 0, and a learner that follows its targets too closely
         a smaller one.
@@ -136,12 +136,12 @@ class RidgeLearner(BaseEstimator):
         self,
         alpha: float | str = "loo",
         alphas: Sequence[float] | None = None,
-        honest: bool = True,
+        leave_one_out: bool = True,
         reads: tuple[str, ...] | None = None,
     ) -> None:
         self.alpha = alpha
         self.alphas = alphas
-        self.honest = honest
+        self.leave_one_out = leave_one_out
         self.reads = reads
 
     def prepare(self, view: View) -> Design:

@@ -74,7 +74,7 @@ class Projection:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class InputSpec:
     """What one learner reads.
 
     Attributes
@@ -91,7 +91,7 @@ class Wanted:
     filled: bool = False
 
     @classmethod
-    def by(cls, name: str, learner: Any) -> Wanted:
+    def by(cls, name: str, learner: Any) -> InputSpec:
         """What the learner called `name` reads, as its attributes say."""
         return cls(
             view_names(name, learner),
@@ -100,7 +100,7 @@ class Wanted:
         )
 
 
-class Reading:
+class InputReader:
     """Reads views for learners; fitted to training rows, from which principal components come.
 
     Where some training rows lacked a view, ``<view>_missing`` is a further column beside other tables, and
@@ -116,7 +116,7 @@ class Reading:
 
     def __init__(
         self,
-        wanted: Mapping[str, Wanted],
+        wanted: Mapping[str, InputSpec],
         backbone: Backbone | None,
         device: str = "auto",
         qualified: bool = False,

@@ -32,6 +32,14 @@ OTHERS = Registry(
 )
 """Estimators inside models and learners."""
 
+RENAMED = {
+    "NetworkLearner": {"steps": "batches_per_round"},
+    "RidgeLearner": {"honest": "leave_one_out"},
+    "EnsembleClassifier": {"whole": "refit_full"},
+    "EnsembleRegressor": {"whole": "refit_full"},
+}
+"""Parameters by their names in files of before; they are read for one version."""
+
 NOT_KEPT = ("callbacks", "checkpoint", "gbm")
 """Parameters that a file does not hold: they belong to a fit, or the fitted model has them."""
 
@@ -68,7 +76,10 @@ def settings_from_json(document: Mapping[str, Any]) -> Any:
         raise UsboostError(
             f"a model file names the class {document['class']!r}, which is not one of usboost's"
         )
-    parameters = {name: _estimators(value) for name, value in document["parameters"].items()}
+    renamed = RENAMED.get(document["class"], {})
+    parameters = {
+        renamed.get(name, name): _estimators(value) for name, value in document["parameters"].items()
+    }
     check_settings(cls, parameters)
     if document["class"] == "Backbone":
         parameters = contained_cache(parameters)

@@ -95,7 +95,7 @@ class _Multimodal(_Fitted):
         limited, pictured = self.time_limit is not None, bool(table.pictures)
         fitted = fit_table(
             table,
-            catalogue.wanted(self.model, self.preset, limited, pictures=pictured, task=table.task),
+            catalogue.resolve_model(self.model, self.preset, limited, pictures=pictured, task=table.task),
             seed=seed,
             rounds=self.rounds,
             pictures=pictures,

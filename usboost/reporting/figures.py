@@ -27,7 +27,7 @@ from usboost.errors import UsboostError
 from usboost.evaluation.names import metric_name
 from usboost.models.catalogue import catalogue
 from usboost.models.catalogue.colours import OTHERS
-from usboost.models.catalogue.entry import Look
+from usboost.models.catalogue.entry import LineStyle
 
 # {model: long frame as `results.read_trace` returns it}
 Traces = Mapping[str, pd.DataFrame]
@@ -88,17 +88,19 @@ _DOTTED: Line = (0, (6, 1.5, 1, 1.5))
 
 
 @dataclass(frozen=True)
-class _Look:
+class _LineStyle:
     color: str
     marker: str
     line: Line = "-"
 
     @classmethod
-    def of(cls, look: Look) -> _Look:
-        return cls(look.colour, look.marker, _DASHED if look.dashed else "-")
+    def of(cls, line: LineStyle) -> _LineStyle:
+        return cls(line.colour, line.marker, _DASHED if line.dashed else "-")
 
 
-_OTHER_LOOKS = tuple(_Look(colour, marker, _DOTTED) for colour, marker in zip(OTHERS, cycle("Xph*P<>8H")))
+_OTHER_LOOKS = tuple(
+    _LineStyle(colour, marker, _DOTTED) for colour, marker in zip(OTHERS, cycle("Xph*P<>8H"))
+)
 
 
 def first_second_order(traces: Traces, title: str, **lines: Any) -> Figure:
@@ -164,7 +166,13 @@ def performance(
                 extra[label] = line
         unit = 1 if max(trace["seconds"].max() for trace in shown.values()) < _SHORT else 60
         for model, trace in shown.items():
-            _curves(ax, trace.assign(runtime=trace["seconds"] / unit), "runtime", column, _look(model, shown))
+            _curves(
+                ax,
+                trace.assign(runtime=trace["seconds"] / unit),
+                "runtime",
+                column,
+                _line_style(model, shown),
+            )
         ax.set_xlabel("runtime, seconds" if unit == 1 else "runtime, minutes")
         ax.set_ylabel(f"{metric_name(score)}, validation")
         ends = [trace["seconds"].max() / unit for trace in shown.values()]
@@ -212,7 +220,7 @@ def _per_round(traces: Traces, title: str, panels: Mapping[str, str], *, steps: 
             ax.set_ylabel(label)
             there = {model: trace for model, trace in shown.items() if column in trace}
             for model, trace in there.items():
-                _curves(ax, trace, "round", column, _look(model, shown))
+                _curves(ax, trace, "round", column, _line_style(model, shown))
             if steps:
                 ax.axhline(0, color=MUTED, linewidth=0.8, zorder=1.5)
                 if _apart(trace[column].abs().max() for trace in there.values()):
@@ -359,18 +367,18 @@ def _with_finite(traces: Traces, *alternatives: tuple[str, ...]) -> Traces:
     return shown
 
 
-def _look(model: str, shown: Traces) -> _Look:
-    looks = {name: entry.look for name in shown if (entry := catalogue.CATALOGUE.get(name)) and entry.look}
+def _line_style(model: str, shown: Traces) -> _LineStyle:
+    looks = {name: entry.line for name in shown if (entry := catalogue.CATALOGUE.get(name)) and entry.line}
     if model in looks:
-        return _Look.of(looks[model])
+        return _LineStyle.of(looks[model])
     # the same in all figures of a page, whichever models each shows
-    others = [name for name, entry in catalogue.CATALOGUE.items() if not entry.look]
+    others = [name for name, entry in catalogue.CATALOGUE.items() if not entry.line]
     others += [name for name in shown if name not in looks and name not in others]
     place = others.index(model)
     if place < len(_OTHER_LOOKS):
         return _OTHER_LOOKS[place]
     red, green, blue = colorsys.hsv_to_rgb(place * 0.618 % 1, 0.8, 0.7)  # no hue comes twice
-    return _Look(mpl.colors.to_hex((red, green, blue)), "X", _DOTTED)
+    return _LineStyle(mpl.colors.to_hex((red, green, blue)), "X", _DOTTED)
 
 
 def _canvas(title: str, panels: int) -> tuple[Figure, list[Axes]]:
@@ -382,7 +390,7 @@ def _canvas(title: str, panels: int) -> tuple[Figure, list[Axes]]:
     return fig, axes
 
 
-def _curves(ax: Axes, trace: pd.DataFrame, x: str, y: str, look: _Look) -> None:
+def _curves(ax: Axes, trace: pd.DataFrame, x: str, y: str, look: _LineStyle) -> None:
     finite = trace[np.isfinite(trace[x]) & np.isfinite(trace[y])]
     seeds = [one for _, one in finite.groupby("seed")]
     for one in seeds:
@@ -414,7 +422,7 @@ def _thin(frame: pd.DataFrame) -> pd.DataFrame:
 def _legend(fig: Figure, shown: Traces, extra: Mapping[str, Line2D]) -> None:
     handles: list[Line2D] = []
     for model in shown:
-        look = _look(model, shown)
+        look = _line_style(model, shown)
         line = Line2D([], [], color=look.color, linewidth=1.8, marker=look.marker)
         line.set(
             linestyle=look.line, markersize=5.5, markeredgecolor="white", label=_plain(catalogue.title(model))

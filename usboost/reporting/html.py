@@ -22,7 +22,7 @@ from usboost.reporting.inspection.samples import sample_pictures
 from usboost.reporting.origins import Key, Origin
 from usboost.reporting.page import DEMO, noise
 from usboost.reporting.papers import page as paper_page
-from usboost.reporting.papers.other_papers import further
+from usboost.reporting.papers.other_papers import other_papers
 from usboost.reporting.results import (
     collect,
     dataset_name,
@@ -103,7 +103,7 @@ def write_report(
     if others or cells:
         pages[PAPER if own else INDEX] = paper_page.render(
             frame[frame["dataset"].isin(others)],
-            others=further(results, cells),
+            others=other_papers(results, cells),
             datasets=others,
             models=models,
             results=results,

@@ -97,7 +97,7 @@ def read_cell(results: Path, dataset: str, model: str) -> CellScores | None:
     """
     path = Path(results) / dataset / model / "scores.json"
     if not path.is_file():
-        entry = catalogue.whole(model)
+        entry = catalogue.model_with_part(model)
         return _part(model, read_cell(results, dataset, entry.name)) if entry else None
     try:
         cell = CellScores.model_validate_json(path.read_bytes())
@@ -259,7 +259,7 @@ def _fits(frame: pd.DataFrame, dataset: str) -> list[tuple[tuple[str, int], dict
     return [
         ((str(model), int(seed)), dict(zip(fit["metric"], fit["value"], strict=True)))
         for (model, seed), fit in rows.groupby(["model", "seed"], sort=False)
-        if catalogue.whole(str(model)) is None
+        if catalogue.model_with_part(str(model)) is None
     ]
 
 

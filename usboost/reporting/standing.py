@@ -63,7 +63,7 @@ def standings(
     task : what is predicted.
     """
     part = frame[frame["dataset"] == dataset]
-    names = [model for model in catalogue.ordered(part["model"]) if catalogue.whole(model) is None]
+    names = [model for model in catalogue.ordered(part["model"]) if catalogue.model_with_part(model) is None]
     fits = [fit for model in names if (fit := chosen(part[part["model"] == model], dataset, metric))]
     rows = {fit: read_rows(results, dataset, *fit) for fit in fits}
     found = [_standing(part, *fit, rows[fit], task) for fit in fits]

@@ -24,7 +24,7 @@ BATCH = 4
 NOISE = 1.0
 """Standard errors of the difference by which a trial has to be better than the model's own settings."""
 
-Told = Callable[[Trial, int, int], None]
+OnTrialEnd = Callable[[Trial, int, int], None]
 """Called with a trial that has ended, how many have, and how many there are in all."""
 
 
@@ -52,7 +52,7 @@ class Plan:
 
 
 @dataclass
-class Found:
+class ModelTrials:
     """The trials of a model, by number, and how to compare them."""
 
     model: str
@@ -112,10 +112,10 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Searched:
+class SearchResult:
     """What a search found, by model; `interrupted`, whether Ctrl-C or the deadline ended it."""
 
-    models: dict[str, Found]
+    models: dict[str, ModelTrials]
     interrupted: bool
 
 
@@ -125,8 +125,8 @@ def search(
     folder: Path,
     plan: Plan,
     identity: Mapping[str, Any],
-    told: Told | None = None,
-) -> Searched:
+    on_trial_end: OnTrialEnd | None = None,
+) -> SearchResult:
     """Search the spaces of all models together, batch by batch, and go on with what is in the folder.
 
     Every trial is on disk as soon as it ends, and every round of a fit that runs; equal arguments give equal
@@ -143,7 +143,7 @@ def search(
     UsboostError
         If the folder holds another search. A trial that fails stops no other.
     """
-    kept, found = dict[str, Trials](), dict[str, Found]()
+    kept, found = dict[str, Trials](), dict[str, ModelTrials]()
     for name, model in task.models.items():
         decides = {
             **identity,
@@ -156,7 +156,7 @@ def search(
             "code": code_digest(model, "usboost.tuning.search"),
         }
         kept[name] = Trials(folder / name, name, spaces[name], decides)
-        found[name] = Found(name, task.loss)
+        found[name] = ModelTrials(name, task.loss)
     total = sum(_count(spaces[name], plan) for name in task.models)
 
     def run(trials: Sequence[Trial], prune: bool) -> bool:
@@ -179,9 +179,9 @@ def search(
             late = late or trial.state == "proposed"
             if trial.state != "proposed":
                 kept[trial.model].add(trial, one.lost(trial))
-            if told is not None:
+            if on_trial_end is not None:
                 ended = sum(each.state != "proposed" for one in found.values() for each in one.trials)
-                told(trial, ended, total)
+                on_trial_end(trial, ended, total)
         return not late
 
     interrupted = False
@@ -204,14 +204,14 @@ def search(
     if not interrupted:
         for trials in kept.values():
             trials.forget_fits()
-    return Searched(found, interrupted)
+    return SearchResult(found, interrupted)
 
 
 def _count(space: Space, plan: Plan) -> int:
     return plan.trials if space else 1
 
 
-def _batch(k: int, task: Task, space: Space, found: Found, kept: Trials, plan: Plan) -> list[Trial]:
+def _batch(k: int, task: Task, space: Space, found: ModelTrials, kept: Trials, plan: Plan) -> list[Trial]:
     """Adds the trials of a batch to the model's; those of them that have not ended."""
     numbers = range(k * plan.batch, min((k + 1) * plan.batch, _count(space, plan)))
     if not numbers or (k and all(each.state == "failed" for each in found.trials)):

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from usboost.datasets.user.columns.schema import describe
-from usboost.datasets.user.columns.suspects import gives_away
+from usboost.datasets.user.columns.suspects import leaks_target
 from usboost.datasets.user.table import read_columns, read_table
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
@@ -136,13 +136,13 @@ def test_pictures_that_nobody_named(tmp_path: Path) -> None:
 def test_a_column_gives_the_label_away(values, expected: bool, share: float) -> None:
     rng = np.random.default_rng(2)
     y = (rng.random(1000) < share).astype(int)
-    assert gives_away(pd.Series(values(y, rng)), y) is expected
+    assert leaks_target(pd.Series(values(y, rng)), y) is expected
 
 
 def test_few_rows_say_nothing() -> None:
     y = np.arange(40) % 2
-    assert not gives_away(pd.Series(y.astype(float)), y)
-    assert gives_away(pd.Series(np.tile(y, 2).astype(float)), np.tile(y, 2))
+    assert not leaks_target(pd.Series(y.astype(float)), y)
+    assert leaks_target(pd.Series(np.tile(y, 2).astype(float)), np.tile(y, 2))
 
 
 def test_labels_that_differ_in_blanks_are_told(tmp_path: Path) -> None:

@@ -116,16 +116,18 @@ def test_a_round_has_so_many_batches_whatever_the_number_of_rows():
         prepared = learner.prepare(table)
         return learner.trainer(prepared, 2).fit(Target(target), seed=5).predict(prepared)
 
-    np.testing.assert_array_equal(fitted(steps=(30, 50)), fitted(epochs=3))
-    np.testing.assert_array_equal(fitted(steps=(5, 50)), fitted())
-    np.testing.assert_array_equal(fitted(steps=(5, 15), epochs=2), fitted(steps=(15, 15)))
+    np.testing.assert_array_equal(fitted(batches_per_round=(30, 50)), fitted(epochs=3))
+    np.testing.assert_array_equal(fitted(batches_per_round=(5, 50)), fitted())
+    np.testing.assert_array_equal(
+        fitted(batches_per_round=(5, 15), epochs=2), fitted(batches_per_round=(15, 15))
+    )
     first = torch.randperm(320, generator=torch.Generator().manual_seed(5))[: 4 * 32].numpy()
     changed = np.where(np.isin(np.arange(320), first)[:, None], target, 1e3)
-    np.testing.assert_array_equal(fitted(changed, steps=(0, 4)), fitted(steps=(0, 4)))
-    assert not np.array_equal(fitted(steps=(0, 4)), fitted(steps=(0, 5)))
+    np.testing.assert_array_equal(fitted(changed, batches_per_round=(0, 4)), fitted(batches_per_round=(0, 4)))
+    assert not np.array_equal(fitted(batches_per_round=(0, 4)), fitted(batches_per_round=(0, 5)))
     for steps in ((0, 0), (5, 4), (-1, 4)):
-        with pytest.raises(UsboostError, match="steps are the least and the most batches of a round, not"):
-            fitted(steps=steps)
+        with pytest.raises(UsboostError, match="batches_per_round are the least and the most, not"):
+            fitted(batches_per_round=steps)
 
 
 def test_weights_are_repetitions():

@@ -245,7 +245,7 @@ def is_contained(relative: str) -> bool:
 class ParquetReader:
     """The bytes of a Parquet column, or of records with ``bytes``.
 
-    Asked for in rising order, they take one pass and bounded memory.
+    StopRecorder for in rising order, they take one pass and bounded memory.
     """
 
     def __init__(self, path: Path, column: str) -> None:

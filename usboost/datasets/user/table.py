@@ -13,7 +13,7 @@ import pyarrow as pa
 from usboost.data.progress import Progress
 from usboost.datasets.prepared.store import CLEAN, LABEL
 from usboost.datasets.user.columns.column import Column, Format, Kind, is_text
-from usboost.datasets.user.columns.kinds import Found, kind_of
+from usboost.datasets.user.columns.kinds import ColumnKind, kind_of
 from usboost.datasets.user.columns.labels import (
     classes_of,
     groups_of,
@@ -239,7 +239,7 @@ def _check_columns(spec: TableSpec, file: Source) -> None:
             raise UsboostError(f"{file} has a column {name!r} that is not the label; rename or drop it")
 
 
-def _readable(column: Column, found: Found) -> Kind:
+def _readable(column: Column, found: ColumnKind) -> Kind:
     """The kind of a column that a model can read."""
     if found.kind == "nested" or found.kind == "name" or found.kind == "identifier":
         raise column.unusable()

@@ -131,7 +131,7 @@ class NetworkLearner(BaseEstimator):
     batch_size : int
     epochs : int
         Passes over the training rows per round (not given by the paper).
-    steps : (int, int), optional
+    batches_per_round : (int, int), optional
         At least and at most so many batches per round: of few rows more passes than `epochs`, of many only
         some of the rows, drawn anew each round.
     start : {"fresh", "warm"}
@@ -167,7 +167,7 @@ class NetworkLearner(BaseEstimator):
         "batch_size": BATCH,
         "epochs": Integer(1, 4, log=True),
         "start": Choice(("fresh", "warm")),
-        "steps": Choice((None, (10, 400), (50, 200), (100, 400), (200, 800))),
+        "batches_per_round": Choice((None, (10, 400), (50, 200), (100, 400), (200, 800))),
         "backbone__finetune": Choice(FINETUNE, where="pictures alone"),
     }
 
@@ -182,7 +182,7 @@ class NetworkLearner(BaseEstimator):
         device: str = "auto",
         backbone: Backbone | None = None,
         reads: tuple[str, ...] | None = None,
-        steps: tuple[int, int] | None = None,
+        batches_per_round: tuple[int, int] | None = None,
     ) -> None:
         self.hidden = hidden
         self.optimizer = optimizer
@@ -193,7 +193,7 @@ class NetworkLearner(BaseEstimator):
         self.device = device
         self.backbone = backbone
         self.reads = reads
-        self.steps = steps
+        self.batches_per_round = batches_per_round
 
     def prepare(self, view: View) -> PreparedView:
         device = pick_device(self.device)
@@ -203,8 +203,11 @@ class NetworkLearner(BaseEstimator):
     def trainer(self, prepared: PreparedView, n_outputs: int) -> NetworkTrainer:
         if self.start not in ("fresh", "warm"):
             raise UsboostError(f"a network starts 'fresh' or 'warm', not {self.start!r}")
-        if self.steps is not None and not 0 <= self.steps[0] <= self.steps[1] > 0:
-            raise UsboostError(f"steps are the least and the most batches of a round, not {self.steps}")
+        if (
+            self.batches_per_round is not None
+            and not 0 <= self.batches_per_round[0] <= self.batches_per_round[1] > 0
+        ):
+            raise UsboostError(f"batches_per_round are the least and the most, not {self.batches_per_round}")
         return NetworkTrainer(self, prepared, n_outputs)
 
 
@@ -249,8 +252,8 @@ class NetworkTrainer:
     def _passes(self, rows: torch.Tensor, generator: torch.Generator) -> Iterator[torch.Tensor]:
         """The rows of each pass, in an order of its own; of the last one maybe not all."""
         learner, left = self._learner, self._learner.epochs * len(rows)
-        if learner.steps is not None:
-            least, most = (steps * learner.batch_size for steps in learner.steps)
+        if learner.batches_per_round is not None:
+            least, most = (steps * learner.batch_size for steps in learner.batches_per_round)
             left = min(max(left, least), most)
         while left > 0 and len(rows):
             order = rows[torch.randperm(len(rows), generator=generator)][:left]

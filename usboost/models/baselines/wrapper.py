@@ -23,7 +23,7 @@ from usboost.learners.trees.tree import Tree
 from usboost.models.base import ViewsClassifier
 from usboost.models.baselines.package import Package, Rows
 from usboost.models.estimator import ViewsEstimator, as_views
-from usboost.models.inputs import Reading, Wanted
+from usboost.models.inputs import InputReader, InputSpec
 from usboost.models.regressor import ViewsRegressor
 
 NAME = "all"
@@ -158,13 +158,13 @@ class Wrapper(ViewsEstimator):
         """The estimator, to be fitted to rows, or to be read from a file."""
         raise AttributeError("_unfitted is defined by models of scikit-learn's interface")
 
-    def _reading(self) -> Reading:
+    def _reading(self) -> InputReader:
         if not self.views:
             raise UsboostError("views names no view; give one or more")
         components = getattr(self, "components", self._entry.components)
         several = len(self.views) > 1 or self._entry.reads != "table"
-        wanted = {NAME: Wanted(tuple(self.views), components, filled=True)}
-        return Reading(wanted, self.backbone, self.device, qualified=several)
+        wanted = {NAME: InputSpec(tuple(self.views), components, filled=True)}
+        return InputReader(wanted, self.backbone, self.device, qualified=several)
 
     def _reads(self, n_columns: int) -> Names:
         return self.views

@@ -30,7 +30,7 @@ from usboost.losses.base import Loss
 from usboost.models.boosted.linear_start import fit_start
 from usboost.models.boosted.stagewise import StagewiseModel
 from usboost.models.estimator import ViewsEstimator
-from usboost.models.inputs import Reading, Wanted
+from usboost.models.inputs import InputReader, InputSpec
 
 WIDE, FOR_STEPS = 10, 0.2
 """Samples for each column of a table, below which it is wide; the share of them for steps then."""
@@ -63,7 +63,7 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
     start_: Any
     step_fraction_: float
     left_out_: tuple[str, ...]
-    reading_: Reading
+    reading_: InputReader
 
     holds: ClassVar[Mapping[str, Any]] = {
         "learners": (LEARNERS, *RegressorLearner.holds["estimator"]),
@@ -210,14 +210,14 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
         columns = [sum(each.n_columns for each in one if isinstance(each, Table)) for one in read]
         return FOR_STEPS if len(views) < WIDE * max(columns) else 0.0
 
-    def _reading(self) -> Reading:
+    def _reading(self) -> InputReader:
         """What the learners read; `fit` learns it from its rows."""
         learners = self._learners()
         network = next((each for each in learners.values() if isinstance(each, NetworkLearner)), None)
         backbone = self.backbone or (network.backbone if network else None)
-        wanted = {name: Wanted.by(name, learner) for name, learner in learners.items()}
+        wanted = {name: InputSpec.by(name, learner) for name, learner in learners.items()}
         views = {view for each in wanted.values() for view in each.views}
-        return Reading(wanted, backbone, network.device if network else "auto", qualified=len(views) > 2)
+        return InputReader(wanted, backbone, network.device if network else "auto", qualified=len(views) > 2)
 
     def _prepare(self, views: Views) -> dict[str, Any]:
         self._check_fitted()

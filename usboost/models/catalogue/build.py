@@ -211,7 +211,7 @@ def _learners(entry: Entry, parts: Parts) -> dict[str, Learner]:
     for name, spec in entry.learners.items():
         reads = parts.views(spec.reads or (name,))
         given = parts.learner(spec, reads)
-        own = {**spec.parameters, **({} if parts.has_pictures else spec.alone)}
+        own = {**spec.parameters, **({} if parts.has_pictures else spec.without_images)}
         given = given if reads == (name,) else {**given, "reads": reads}
         found[name] = _learner(entry, name, spec.kind, given, own)
     return found

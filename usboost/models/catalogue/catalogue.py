@@ -10,15 +10,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from usboost.errors import UsboostError, option
-from usboost.models.catalogue.entry import COMPONENTS, KINDS, TASKS, Entry, LearnerSpec, Look
+from usboost.models.catalogue.entry import COMPONENTS, KINDS, TASKS, Entry, LearnerSpec, LineStyle
 
 
-def _network(*reads: str, alone: Mapping[str, Any] | None = None, **parameters: Any) -> LearnerSpec:
-    return LearnerSpec("network", reads or None, parameters, alone or {})
+def _network(*reads: str, without_images: Mapping[str, Any] | None = None, **parameters: Any) -> LearnerSpec:
+    return LearnerSpec("network", reads or None, parameters, without_images or {})
 
 
-def _tree(*reads: str, alone: Mapping[str, Any] | None = None, **parameters: Any) -> LearnerSpec:
-    return LearnerSpec("tree", reads or None, parameters, alone or {})
+def _tree(*reads: str, without_images: Mapping[str, Any] | None = None, **parameters: Any) -> LearnerSpec:
+    return LearnerSpec("tree", reads or None, parameters, without_images or {})
 
 
 _CLASSES, _NUMBERS = ("classification",), ("regression",)
@@ -42,7 +42,7 @@ _ENTRIES = (
         "two_branch",
         compared=True,
         external=True,
-        look=Look("#7a828e", "s"),
+        line=LineStyle("#7a828e", "s"),
     ),
     Entry(
         "bfv_dnn",
@@ -52,7 +52,7 @@ _ENTRIES = (
         changes={"features": "staged"},
         compared=True,
         part=("gbm", "GBM alone"),
-        look=Look("#cc8a00", "D"),
+        line=LineStyle("#cc8a00", "D"),
     ),
     Entry(
         "2wl",
@@ -61,7 +61,7 @@ _ENTRIES = (
         "boosting",
         _BOTH,
         compared=True,
-        look=Look("#0072b2", "o"),
+        line=LineStyle("#0072b2", "o"),
         figures=("order", "learners", "steps"),
     ),
     Entry(
@@ -72,7 +72,7 @@ _ENTRIES = (
         _BOTH,
         {"step": "fixed"},
         # a fixed-step model has a paler colour than its searched one, and the same marker
-        look=Look("#56b4e9", "o", dashed=True),
+        line=LineStyle("#56b4e9", "o", dashed=True),
         figures=("steps",),
     ),
     Entry(
@@ -84,7 +84,7 @@ _ENTRIES = (
         # its learners are ten times smaller
         {"target": "second_order", "bayes": {"bounds": (0.0, 100.0)}},
         tasks=_CLASSES,  # the papers' expansion is that of their exponential loss
-        look=Look("#d55e00", "^"),
+        line=LineStyle("#d55e00", "^"),
         figures=("order", "learners", "steps"),
     ),
     Entry(
@@ -95,7 +95,7 @@ _ENTRIES = (
         _BOTH,
         {"target": "second_order", "step": "fixed"},
         tasks=_CLASSES,
-        look=Look("#f2a07b", "^", dashed=True),
+        line=LineStyle("#f2a07b", "^", dashed=True),
         figures=("steps",),
         caveat="With both steps fixed, the published second-order target is about a tenth of the first-order "
         "one and is then multiplied by the same step, so the model moves about ten times less per round than "
@@ -107,7 +107,7 @@ _ENTRIES = (
         "boosted trees alone",
         "boosting",
         {"S": _tree()},
-        look=Look("#009e73", "v"),
+        line=LineStyle("#009e73", "v"),
         figures=("learners",),
     ),
     Entry(
@@ -116,7 +116,7 @@ _ENTRIES = (
         "boosted networks alone",
         "boosting",
         {"U": _network()},
-        look=Look("#c0669b", "d"),
+        line=LineStyle("#c0669b", "d"),
         figures=("learners",),
     ),
     Entry(
@@ -127,7 +127,7 @@ _ENTRIES = (
         changes={"views": ("S",)},
         compared=True,
         external=True,
-        twin="lgbm",
+        same_without_images="lgbm",
     ),
     Entry(
         "lgbm",
@@ -209,17 +209,23 @@ _ENTRIES = (
         "boosting",
         {
             # embeddings take more batches to learn from; by as many a small table is learnt by heart
-            "U": _network("U", "S", start="fresh", steps=(100, 400), alone={"steps": (10, 400)}),
+            "U": _network(
+                "U",
+                "S",
+                start="fresh",
+                batches_per_round=(100, 400),
+                without_images={"batches_per_round": (10, 400)},
+            ),
             "S": _tree(
                 *("S", "U"),
                 **{"max_depth": 12, "max_leaves": 8, "category_l2": 30.0, "feature_fraction": 0.5},
                 components=COMPONENTS,
-                alone={"max_leaves": 64, "category_l2": 300.0},
+                without_images={"max_leaves": 64, "category_l2": 300.0},
             ),
         },
         # for a network that knows few rows by heart no step on them is too long
         {**_LOGISTIC, "shrinkage": 0.05, "newton": {"limit": 2.0}, "step_fraction": "wide"},
-        longer=10,
+        rounds_factor=10,
         compared=True,
     ),
     Entry(
@@ -229,7 +235,7 @@ _ENTRIES = (
         "boosting",
         {"S": _tree()},
         {**_LOGISTIC, "shrinkage": 0.3, "start": ("U", "S")},
-        longer=5,
+        rounds_factor=5,
         compared=True,
     ),
     Entry(
@@ -249,7 +255,7 @@ _ENTRIES = (
         changes={"members": ("linear_trees", "2wl_ridge", "lgbm", "forest", "crossed"), "folds": 5}
         | {"optional": ("catboost", "tabpfn", "tabicl")},  # where they are installed
         settings={**_MEMBERS, "repeats": 3},
-        longer=5,
+        rounds_factor=5,
     ),
     Entry(
         "good",
@@ -341,7 +347,7 @@ def for_table(name: str, task: str = "classification") -> Entry:
     return CATALOGUE[name]
 
 
-def wanted(
+def resolve_model(
     model: str | None,
     preset: str | None,
     limited: bool = False,
@@ -386,7 +392,11 @@ def check_options(name: str, *, fast_predict: bool = False) -> None:
 
 def compared(one_table: bool, task: str = "classification") -> list[str]:
     """The default models of a comparison; without pictures, one of those that are then the same."""
-    return [e.name for e in _ENTRIES if e.compared and task in e.tasks and not (one_table and e.twin)]
+    return [
+        e.name
+        for e in _ENTRIES
+        if e.compared and task in e.tasks and not (one_table and e.same_without_images)
+    ]
 
 
 def title(name: str) -> str:
@@ -399,7 +409,7 @@ def about(name: str) -> str:
     return CATALOGUE[name].about if name in CATALOGUE else "a model"
 
 
-def whole(name: str) -> Entry | None:
+def model_with_part(name: str) -> Entry | None:
     """The model that has a part of that name."""
     return _PARTS.get(name)
 

@@ -22,8 +22,8 @@ def own_colour(name: str) -> str | None:
     shown, it has a lighter or darker shade.
     """
     given: dict[str, int] = {}
-    looks = {entry.name: entry.look.colour for entry in catalogue.CATALOGUE.values() if entry.look}
-    others = [entry.name for entry in catalogue.CATALOGUE.values() if not entry.look]
+    looks = {entry.name: entry.line.colour for entry in catalogue.CATALOGUE.values() if entry.line}
+    others = [entry.name for entry in catalogue.CATALOGUE.values() if not entry.line]
     looks |= {each: OTHERS[place % len(OTHERS)] for place, each in enumerate(others)}
     for each in catalogue.CATALOGUE:
         colour = looks[each]

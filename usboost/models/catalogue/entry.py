@@ -73,17 +73,17 @@ class LearnerSpec:
     reads : the views it reads, side by side in this order; None: the view of its own name. Where there are
         several views of pictures, U stands for them all.
     parameters : of its constructor, where they make the model what it is.
-    alone : of these, what differs where there are no pictures.
+    without_images : of these, what differs where there are no pictures.
     """
 
     kind: str
     reads: Names | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    alone: Mapping[str, Any] = field(default_factory=dict)
+    without_images: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Look:
+class LineStyle:
     """A model's line in figures."""
 
     colour: str
@@ -105,12 +105,12 @@ class Entry:
     learners : the weak learners by name, for models that are boosted of them.
     changes : the settings that make it what it is.
     settings : parameters of the built estimator by path, ``learners__S__max_depth`` say; set last.
-    longer : how many times the rounds of others it may need: small steps take more of them.
+    rounds_factor : how many times the rounds of others it may need: small steps take more of them.
     compared : whether a comparison that names no models has it.
     external : whether it is another's method, which ours have to beat.
-    twin : the entry that it is the same as where both views are one table.
+    same_without_images : the entry that it is the same as where both views are one table.
     part : name and title of a part of it that is scored beside it.
-    look : its line in figures; None: any that is free.
+    line : its line in figures; None: any that is free.
     figures : those of the paper's layouts that show it: "order" (Figure 3), "learners" (4), "steps" (5).
     caveat : how its scores are to be read.
     """
@@ -122,13 +122,13 @@ class Entry:
     learners: Mapping[str, LearnerSpec] = field(default_factory=dict)
     changes: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
-    longer: int = 1
+    rounds_factor: int = 1
     tasks: Names = TASKS
     compared: bool = False
     external: bool = False
-    twin: str | None = None
+    same_without_images: str | None = None
     part: tuple[str, str] | None = None
-    look: Look | None = None
+    line: LineStyle | None = None
     figures: Names = ()
     caveat: str = ""
 
@@ -193,7 +193,7 @@ class Entry:
             mine,
             merged,
             settings=paths,
-            longer=self.longer,
+            rounds_factor=self.rounds_factor,
             tasks=self.tasks,
         )
 
@@ -204,6 +204,6 @@ def _learner(old: LearnerSpec | None, given: Mapping[str, Any], where: str) -> L
     if old is None and kind is None:
         raise UsboostError(f"{where} has no kind of learner; add `kind: tree`, for example")
     if old is not None and kind in (None, old.kind):
-        alone = {key: value for key, value in old.alone.items() if key not in parameters}
-        return LearnerSpec(old.kind, reads or old.reads, {**old.parameters, **parameters}, alone)
+        without_images = {key: value for key, value in old.without_images.items() if key not in parameters}
+        return LearnerSpec(old.kind, reads or old.reads, {**old.parameters, **parameters}, without_images)
     return LearnerSpec(str(kind), reads or (old.reads if old else None), parameters)

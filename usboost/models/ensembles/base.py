@@ -20,8 +20,8 @@ from usboost.evaluation.metrics import row_losses
 from usboost.evaluation.weighted import mean
 from usboost.learners.networks.images import embeddings
 from usboost.models.base import MODELS
-from usboost.models.ensembles.fold_fits import ROWS, Bag, Member, in_time, seen_by_all
-from usboost.models.ensembles.inner_fits import Asked, InnerFits
+from usboost.models.ensembles.fold_fits import ROWS, FoldFits, Member, in_time, seen_by_all
+from usboost.models.ensembles.inner_fits import InnerFits, StopRecorder
 from usboost.models.ensembles.selection import better_than_noise, blended, greedy_weights, without_each
 from usboost.models.estimator import Samples, ViewsEstimator, as_views
 from usboost.models.inputs import embed
@@ -37,20 +37,20 @@ class Ensemble(ViewsEstimator):
     members: Mapping[str, Any] | None
     folds: int
     fast_predict: bool
-    whole: bool
+    refit_full: bool
     repeats: int
     random_state: int
 
     weights_: dict[str, float]
     fits_: dict[str, list[Any]]
-    whole_: dict[str, list[Any]]
+    full_refits_: dict[str, list[Any]]
     losses_: dict[str, float]
     members_: dict[str, Member]
     blend_loss_: float | None
     alone_: float | None
     bytes_: dict[str, int]
     out_of_fold_: np.ndarray
-    _before: tuple[dict[str, Bag], InnerFits, dict[str, float]] | None = None
+    _before: tuple[dict[str, FoldFits], InnerFits, dict[str, float]] | None = None
 
     holds: ClassVar[Mapping[str, Any]] = {"members": MODELS}
 
@@ -75,7 +75,9 @@ class Ensemble(ViewsEstimator):
             raise UsboostError("members is empty; give the models to combine by name")
         samples, related = Samples(views, y, context.weights, context.related), context.related
         splits = list(self._splits(y)) if related is None else related.folds(self.folds, y, self.random_state)
-        bags = {name: Bag(each, self._of, self._nothing(len(y))) for name, each in self.members.items()}
+        fold_fits = {
+            name: FoldFits(each, self._of, self._nothing(len(y))) for name, each in self.members.items()
+        }
         ahead = 0 if context.validation is None else len(context.validation[0])
         if not math.isinf(_time_left(context.callbacks)):
             # else the first fit would seem to take as long as the pictures
@@ -84,36 +86,38 @@ class Ensemble(ViewsEstimator):
 
         def left() -> float:
             # these rows will be predicted twice: for the scores, and with other rows' pictures
-            return _time_left(context.callbacks) - 2 * ahead * sum(bag.predicting for bag in bags.values())
+            return _time_left(context.callbacks) - 2 * ahead * sum(
+                each.predicting for each in fold_fits.values()
+            )
 
         def left_for_folds() -> float:
             # at least one member will be fitted to all rows
             rows = len(y) + ahead
-            return left() - max((bag.takes_whole(rows) for bag in bags.values()), default=0.0)
+            return left() - max((each.takes_whole(rows) for each in fold_fits.values()), default=0.0)
 
-        inner, places = InnerFits(context.checkpoint, context.callbacks), list(bags)
-        for name, fold, seconds in in_time(bags, len(splits), left_for_folds):
+        inner, places = InnerFits(context.checkpoint, context.callbacks), list(fold_fits)
+        for name, fold, seconds in in_time(fold_fits, len(splits), left_for_folds):
             try:
                 place = f"m{places.index(name)}-{fold}"
-                bags[name].grow(samples, splits[fold], inner, place, seconds)
+                fold_fits[name].grow(samples, splits[fold], inner, place, seconds)
             except Unsuited as error:
-                bags[name].left_out = str(error)
-        if not any(bag.fits for bag in bags.values()):
-            raise UsboostError("; ".join(bag.left_out for bag in bags.values()))
-        without = self._weigh(bags, samples, splits)
-        if self.whole and not self.fast_predict:
-            self._complete(bags, samples, inner, left)
+                fold_fits[name].left_out = str(error)
+        if not any(each.fits for each in fold_fits.values()):
+            raise UsboostError("; ".join(each.left_out for each in fold_fits.values()))
+        without = self._weigh(fold_fits, samples, splits)
+        if self.refit_full and not self.fast_predict:
+            self._complete(fold_fits, samples, inner, left)
         self.members_ = {
-            name: bag.about(self.weights_.get(name, 0.0), self.losses_.get(name), without.get(name))
-            for name, bag in bags.items()
+            name: each.about(self.weights_.get(name, 0.0), self.losses_.get(name), without.get(name))
+            for name, each in fold_fits.items()
         }
         if self.fast_predict:
-            self._keep_best(bags, samples, context.callbacks)
-        self._before = None if self.whole else (bags, inner, without)
+            self._keep_best(fold_fits, samples, context.callbacks)
+        self._before = None if self.refit_full else (fold_fits, inner, without)
         self.best_round_ = sum(map(len, self.fits_.values()))
         self.history_ = [{"round": k + 1, "loss": loss} for k, loss in enumerate(self.losses_.values())]
 
-    def add_whole(
+    def add_full_refits(
         self,
         X: Views | Mapping[str, Any],
         y: np.ndarray,
@@ -124,8 +128,8 @@ class Ensemble(ViewsEstimator):
         """Fit the members kept to these rows, too: all that there are, validation rows among them.
 
         With `fast_predict` it is the best member, in place of the one kept. Fits to folds and weights stay.
-        To be called once, after a fit without `whole`, which is set if there is such a fit. What a callback
-        asks to stop, or has no time for, is left out.
+        To be called once, after a fit without `refit_full`, which is set if there is such a fit. What a
+        callback asks to stop, or has no time for, is left out.
 
         Parameters
         ----------
@@ -137,32 +141,34 @@ class Ensemble(ViewsEstimator):
         Whether there is such a fit now.
         """
         if self._before is None:
-            raise UsboostError("members are fitted to all rows already; fit the ensemble with whole=False")
-        bags, inner, without = self._before
+            raise UsboostError(
+                "members are fitted to all rows already; fit the ensemble with refit_full=False"
+            )
+        fold_fits, inner, without = self._before
         views = as_views(X)
         samples = Samples.counted(views, self._learnt_as(np.asarray(y)), sample_weight, related=related)
         self._before = None
         if always:
             inner = replace(inner, callbacks=[c for c in inner.callbacks if math.isinf(c.time_left())])
         if self.fast_predict:
-            self.whole = self._add_best(bags, samples, inner.callbacks)
-            return self.whole
-        self._complete(bags, samples, inner, lambda: _time_left(inner.callbacks))
+            self.refit_full = self._add_best(fold_fits, samples, inner.callbacks)
+            return self.refit_full
+        self._complete(fold_fits, samples, inner, lambda: _time_left(inner.callbacks))
         self.members_ |= {
-            name: bags[name].about(self.weights_[name], self.losses_[name], without.get(name))
+            name: fold_fits[name].about(self.weights_[name], self.losses_[name], without.get(name))
             for name in self.weights_
         }
-        self.whole = bool(self.whole_)
-        return self.whole
+        self.refit_full = bool(self.full_refits_)
+        return self.refit_full
 
     def _weigh(
         self,
-        bags: Mapping[str, Bag],
+        fold_fits: Mapping[str, FoldFits],
         samples: Samples,
         splits: Sequence[tuple[np.ndarray, np.ndarray]],
     ) -> dict[str, float]:
         """Choose the weights; the blend's loss without each member that has one."""
-        rows, seen = seen_by_all(bags, splits)
+        rows, seen = seen_by_all(fold_fits, splits)
         y, weights = samples[rows].y, samples[rows].weights
 
         def risk(predicted: np.ndarray) -> float:
@@ -177,52 +183,58 @@ class Ensemble(ViewsEstimator):
         self.blend_loss_ = risk(blend)
         self.out_of_fold_ = np.full((len(samples.y), *blend.shape[1:]), np.nan)
         self.out_of_fold_[rows] = blend
-        self.fits_ = {name: bags[name].fits for name in self.weights_}
-        self.whole_, self.alone_, self.bytes_ = {}, None, {}
+        self.fits_ = {name: fold_fits[name].fits for name in self.weights_}
+        self.full_refits_, self.alone_, self.bytes_ = {}, None, {}
         return without_each(seen, y, self.weights_, weights)
 
     def _complete(
-        self, bags: Mapping[str, Bag], samples: Samples, inner: InnerFits, left: Callable[[], float]
+        self, fold_fits: Mapping[str, FoldFits], samples: Samples, inner: InnerFits, left: Callable[[], float]
     ) -> None:
         """Fit the members kept to all rows, as often as asked and there is time for, heaviest first."""
         heaviest = sorted(self.weights_, key=self.weights_.__getitem__, reverse=True)
-        spare = SPARE * sum(sum(bag.seconds) for bag in bags.values())
+        spare = SPARE * sum(sum(each.seconds) for each in fold_fits.values())
         for turn in range(self.repeats):
             for name in heaviest:
-                place = f"m{list(bags).index(name)}-all"
-                bags[name].complete(samples, inner, place, left() - (spare if turn else 0.0))
-        self.whole_ = {name: bags[name].whole for name in heaviest if bags[name].whole}
+                place = f"m{list(fold_fits).index(name)}-all"
+                fold_fits[name].complete(samples, inner, place, left() - (spare if turn else 0.0))
+        self.full_refits_ = {
+            name: fold_fits[name].full_refits for name in heaviest if fold_fits[name].full_refits
+        }
 
-    def _keep_best(self, bags: Mapping[str, Bag], samples: Samples, callbacks: Sequence[Callback]) -> None:
+    def _keep_best(
+        self, fold_fits: Mapping[str, FoldFits], samples: Samples, callbacks: Sequence[Callback]
+    ) -> None:
         """Let the best member that is made for so many rows take the blend's place."""
         for name in sorted(self.losses_, key=self.losses_.__getitem__):
             try:
-                self._keep_one(name, bags, samples, callbacks)
+                self._keep_one(name, fold_fits, samples, callbacks)
                 return
             except Unsuited as error:
                 refused = error
         raise refused
 
-    def _add_best(self, bags: Mapping[str, Bag], samples: Samples, callbacks: Sequence[Callback]) -> bool:
+    def _add_best(
+        self, fold_fits: Mapping[str, FoldFits], samples: Samples, callbacks: Sequence[Callback]
+    ) -> bool:
         """Fit the member that is kept to all rows, if there is time and it is made for so many."""
         (name,) = self.weights_
-        if bags[name].takes_whole(len(samples.y)) > _time_left(callbacks):
+        if fold_fits[name].takes_whole(len(samples.y)) > _time_left(callbacks):
             return False
         try:
-            return self._keep_one(name, bags, samples, callbacks)
+            return self._keep_one(name, fold_fits, samples, callbacks)
         except Unsuited:  # for more rows than the one kept had, say
             return False
 
     def _keep_one(
-        self, name: str, bags: Mapping[str, Bag], samples: Samples, callbacks: Sequence[Callback]
+        self, name: str, fold_fits: Mapping[str, FoldFits], samples: Samples, callbacks: Sequence[Callback]
     ) -> bool:
         """A member, fitted to all rows as far as its fits went, takes the blend's place.
 
         One that is kept already stays where the next is asked to stop before its end.
         """
         # its length is known, and time was left for it
-        asked = Asked([each for each in callbacks if math.isinf(each.time_left())])
-        model = for_all_rows(bags[name].typical()).set_params(callbacks=[asked])
+        asked = StopRecorder([each for each in callbacks if math.isinf(each.time_left())])
+        model = for_all_rows(fold_fits[name].typical()).set_params(callbacks=[asked])
         more = {} if samples.related is None else samples.related.arguments
         model.fit(samples.views, samples.y, None, samples.weights, **more)
         if asked.stopped and self.alone_ is not None:
@@ -242,7 +254,7 @@ class Ensemble(ViewsEstimator):
     def n_estimators_(self) -> int:
         """Models whose predictions are averaged."""
         self._check_fitted()
-        return sum(map(len, [*self.fits_.values(), *self.whole_.values()]))
+        return sum(map(len, [*self.fits_.values(), *self.full_refits_.values()]))
 
     def _blend(self, X: Views | Mapping[str, Any]) -> np.ndarray:
         """Σ_m w_m · (f + Σ_k g_k) / (1 + K), f the mean of its fits to folds, g its K to all rows."""
@@ -252,7 +264,7 @@ class Ensemble(ViewsEstimator):
             means = {}
             for name, fits in self.fits_.items():
                 folds = np.mean([self._of(each, views) for each in fits], axis=0)
-                whole = [self._of(each, views) for each in self.whole_.get(name, [])]
+                whole = [self._of(each, views) for each in self.full_refits_.get(name, [])]
                 means[name] = np.mean([folds, *whole], axis=0)
         return blended(means, self.weights_)
 

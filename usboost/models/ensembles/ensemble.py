@@ -36,7 +36,7 @@ class EnsembleClassifier(Ensemble, ViewsClassifier):
         there is where there is time for no other
     folds : how many fits of each
     fast_predict : keep one model instead of the blend: the best member, fitted once more to all rows
-    whole : whether members that are kept are fitted to all rows, too; else `add_whole` does it later
+    refit_full : whether members that are kept are fitted to all rows, too; else `add_full_refits` does it
     repeats : how many such fits of each, with other seeds; of a member that draws nothing there is one
     validation_fraction, random_state, callbacks : as everywhere; no samples need be set aside. A `TimeLimit`
         holds for all fits together, see `usboost.models.ensembles.fold_fits.in_time`
@@ -45,7 +45,7 @@ class EnsembleClassifier(Ensemble, ViewsClassifier):
     Attributes
     ----------
     weights_ : of the members kept, by name; fits_ : their fitted models, one a fold
-    whole_ : their fits to all rows by name, of those that there was time for
+    full_refits_ : their fits to all rows by name, of those that there was time for
     losses_ : log-loss of every member on the rows that its fits stopped on, and were not fitted to; where
         time was short, on the folds that all members were fitted for
     blend_loss_ : of the blend on these rows, that chose its weights
@@ -62,7 +62,7 @@ class EnsembleClassifier(Ensemble, ViewsClassifier):
         members: Mapping[str, Any] | None = None,
         folds: int = 5,
         fast_predict: bool = False,
-        whole: bool = True,
+        refit_full: bool = True,
         repeats: int = 1,
         validation_fraction: float = 0.0,
         random_state: int = 0,
@@ -72,7 +72,7 @@ class EnsembleClassifier(Ensemble, ViewsClassifier):
         self.members = members
         self.folds = folds
         self.fast_predict = fast_predict
-        self.whole = whole
+        self.refit_full = refit_full
         self.repeats = repeats
         self.validation_fraction = validation_fraction
         self.random_state = random_state
@@ -130,7 +130,7 @@ class EnsembleRegressor(Ensemble, ViewsRegressor):
         members: Mapping[str, Any] | None = None,
         folds: int = 5,
         fast_predict: bool = False,
-        whole: bool = True,
+        refit_full: bool = True,
         repeats: int = 1,
         validation_fraction: float = 0.0,
         random_state: int = 0,
@@ -140,7 +140,7 @@ class EnsembleRegressor(Ensemble, ViewsRegressor):
         self.members = members
         self.folds = folds
         self.fast_predict = fast_predict
-        self.whole = whole
+        self.refit_full = refit_full
         self.repeats = repeats
         self.validation_fraction = validation_fraction
         self.random_state = random_state

@@ -23,7 +23,7 @@ def write(model: Any, folder: Path) -> dict[str, Any]:
         "weights": model.weights_,
         "losses": model.losses_,
         "fits": {name: len(fits) for name, fits in model.fits_.items()},
-        "whole": {name: len(fits) for name, fits in model.whole_.items()},
+        "whole": {name: len(fits) for name, fits in model.full_refits_.items()},
         "blend_loss": model.blend_loss_,
         "alone": model.alone_,
         "bytes": model.bytes_,
@@ -51,7 +51,7 @@ def read(model: Any, document: Mapping[str, Any], folder: Path) -> None:
     loss, alone = document["blend_loss"], document["alone"]
     model.blend_loss_ = None if loss is None else float(loss)
     model.alone_ = None if alone is None else float(alone)
-    model.fits_, model.whole_ = {}, {}
+    model.fits_, model.full_refits_ = {}, {}
     whole = document["whole"]
     for index, name in enumerate(weights):
         count, more = int(document["fits"][name]), int(whole.get(name, 0))
@@ -60,7 +60,7 @@ def read(model: Any, document: Mapping[str, Any], folder: Path) -> None:
         fits = [_fit(model, name, folder / _place(index, k)) for k in range(count + more)]
         model.fits_[name] = fits[:count]
         if more:
-            model.whole_[name] = fits[count:]
+            model.full_refits_[name] = fits[count:]
 
 
 def _fit(model: Any, name: str, folder: Path) -> Any:
@@ -74,7 +74,7 @@ def _fit(model: Any, name: str, folder: Path) -> Any:
 def _places(model: Any) -> Iterator[tuple[str, str, Any]]:
     """Folder, member and fit of each fit; those to all rows after those to folds."""
     for index, (name, fits) in enumerate(model.fits_.items()):
-        for k, fit in enumerate([*fits, *model.whole_.get(name, [])]):
+        for k, fit in enumerate([*fits, *model.full_refits_.get(name, [])]):
             yield _place(index, k), name, fit
 
 

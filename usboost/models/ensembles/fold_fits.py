@@ -16,7 +16,7 @@ from usboost.boosting.checkpoint import described
 from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError
 from usboost.files.store import key_of
-from usboost.models.ensembles.inner_fits import Asked, InnerFits
+from usboost.models.ensembles.inner_fits import InnerFits, StopRecorder
 from usboost.models.estimator import Samples
 from usboost.models.refit import for_all_rows
 
@@ -27,14 +27,14 @@ BETWEEN_SEEDS = 1000
 
 
 @dataclass
-class Bag:
+class FoldFits:
     """A member's fits so far.
 
     Attributes
     ----------
     member : unfitted; predict : what a fit of it says of views
     seen : predictions of all rows, each by the fit whose fold holds it; without meaning before that fit
-    fits : the models, fold by fold; whole : those fitted to all rows, each with a seed of its own
+    fits : the models, fold by fold; full_refits : those fitted to all rows, each with a seed of its own
     rows : that each fit to a fold was fitted to, how many
     seconds : of each fit and its predictions
     predicting : seconds that one row takes, through all fits
@@ -47,7 +47,7 @@ class Bag:
     predict: Callable[[Any, Views], np.ndarray]
     seen: np.ndarray
     fits: list[Any] = field(default_factory=list)
-    whole: list[Any] = field(default_factory=list)
+    full_refits: list[Any] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     predicting: float = 0.0
@@ -80,7 +80,7 @@ class Bag:
 
     def takes_whole(self, rows: int) -> float:
         """Seconds that a fit to so many rows would take: all, and perhaps others with them."""
-        if self.whole:
+        if self.full_refits:
             return self.seconds[-1]
         return self.seconds[-1] * rows / self.rows[-1] if self.fits else 0.0
 
@@ -99,10 +99,10 @@ class Bag:
         except UsboostError:
             return
         if "random_state" in model.get_params(deep=False):
-            model.set_params(random_state=model.random_state + len(self.whole) * BETWEEN_SEEDS)
+            model.set_params(random_state=model.random_state + len(self.full_refits) * BETWEEN_SEEDS)
         # folds that a time limit cut short were shorter in an earlier run of the same command
         how_far = key_of(described(model))[:8]
-        began, asked = time.perf_counter(), Asked(inner.callbacks)
+        began, asked = time.perf_counter(), StopRecorder(inner.callbacks)
         try:
             model = replace(inner, callbacks=[asked]).fit_or_load(model, f"{place}-{how_far}", samples, None)
         except Unsuited:
@@ -110,11 +110,13 @@ class Bag:
         if asked.stopped:  # half a model would have half of the weight
             return
         some = samples.views[np.arange(min(len(samples.y), ROWS))]
-        if self.whole and np.array_equal(self.predict(model, some), self.predict(self.whole[-1], some)):
+        if self.full_refits and np.array_equal(
+            self.predict(model, some), self.predict(self.full_refits[-1], some)
+        ):
             return
-        made = len(self.fits) + len(self.whole)
+        made = len(self.fits) + len(self.full_refits)
         self.predicting *= (made + 1) / made
-        self.whole.append(model)
+        self.full_refits.append(model)
         self.seconds.append(time.perf_counter() - began)
         self.settled = False
 
@@ -125,7 +127,7 @@ class Bag:
     def about(self, weight: float, loss: float | None, without: float | None) -> Member:
         """For the ensemble's files and reports."""
         fits, seconds = len(self.fits), sum(self.seconds)
-        told = (ROWS * self.predicting, self.cut, self.left_out, len(self.whole))
+        told = (ROWS * self.predicting, self.cut, self.left_out, len(self.full_refits))
         return Member(weight, loss, without, fits, seconds, *told)
 
 
@@ -142,7 +144,7 @@ class Member:
     predicting : seconds to predict `ROWS` rows
     cut : whether time has stopped one of the fits before its end
     left_out : why it could not be fitted; "" if it could, or was not tried
-    whole : how many further fits there are, to all rows
+    full_refits : how many further fits there are, to all rows
     """
 
     weight: float = 0.0
@@ -153,7 +155,7 @@ class Member:
     predicting: float = 0.0
     cut: bool = False
     left_out: str = ""
-    whole: int = 0
+    full_refits: int = 0
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -168,7 +170,7 @@ class Member:
             If a value is none that a member can have.
         """
         found = cls(**document)
-        numbers = [found.weight, found.seconds, found.predicting, float(found.fits), float(found.whole)]
+        numbers = [found.weight, found.seconds, found.predicting, float(found.fits), float(found.full_refits)]
         numbers += [each for each in (found.loss, found.without) if each is not None]
         if not all(isinstance(each, (int, float)) and math.isfinite(each) and each >= 0 for each in numbers):
             raise UsboostError("what it says of a member is no number of at least 0")
@@ -176,7 +178,7 @@ class Member:
 
 
 def in_time(
-    bags: Mapping[str, Bag], folds: int, left: Callable[[], float]
+    fold_fits: Mapping[str, FoldFits], folds: int, left: Callable[[], float]
 ) -> Iterator[tuple[str, int, float]]:
     """Member, fold and most seconds of each fit that there is time for.
 
@@ -187,30 +189,30 @@ def in_time(
 
     Parameters
     ----------
-    bags : by member, in the order in which they are tried; grown by the caller between two steps
+    fold_fits : by member, in the order in which they are tried; grown by the caller between two steps
     left : seconds for further fits
     """
     for fold in range(folds):
-        for index, (name, bag) in enumerate(bags.items()):
-            seconds, fitted = left(), [each for each in bags.values() if each.fits]
-            if bag.left_out:
+        for index, (name, each) in enumerate(fold_fits.items()):
+            seconds, fitted = left(), [each for each in fold_fits.values() if each.fits]
+            if each.left_out:
                 continue
             if fold:
-                if len(bag.fits) < fold or bag.seconds[-1] > seconds:
+                if len(each.fits) < fold or each.seconds[-1] > seconds:
                     continue
             elif fitted:
-                seconds /= len(bags) - index + 1  # as much as this first fit is left for further ones
+                seconds /= len(fold_fits) - index + 1  # as much as this first fit is left for further ones
                 if seconds < min(each.seconds[-1] for each in fitted):
                     continue
             yield name, fold, seconds
 
 
 def seen_by_all(
-    bags: Mapping[str, Bag], splits: Sequence[tuple[np.ndarray, np.ndarray]]
+    fold_fits: Mapping[str, FoldFits], splits: Sequence[tuple[np.ndarray, np.ndarray]]
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Positions of the rows, in order, that every fitted member has predicted without having seen them, and
     these predictions by member."""
-    fitted = {name: bag for name, bag in bags.items() if bag.fits}
-    depth = min(len(bag.fits) for bag in fitted.values())
+    fitted = {name: each for name, each in fold_fits.items() if each.fits}
+    depth = min(len(each.fits) for each in fitted.values())
     rows = np.sort(np.concatenate([held for _, held in splits[:depth]]))
-    return rows, {name: bag.seen[rows] for name, bag in fitted.items()}
+    return rows, {name: each.seen[rows] for name, each in fitted.items()}

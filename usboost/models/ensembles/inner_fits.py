@@ -45,7 +45,7 @@ class InnerFits:
         store = Store(self.checkpoint.folder)
         if (kept := store.get(name, persistence.load)) is not None:
             return kept
-        asked = Asked(self.callbacks)
+        asked = StopRecorder(self.callbacks)
         fitted = self._fit(model, name, train, stop, [asked])
         if not asked.stopped:  # else it is not what the same command would give
             store.put(name, partial(persistence.save, fitted))
@@ -71,7 +71,7 @@ def _keeps_rounds(model: Any) -> bool:
     return "checkpoint" in model.get_params(deep=False)
 
 
-class Asked(Callback):
+class StopRecorder(Callback):
     """Several callbacks as one, which knows whether any of them asked the fit to stop before its end."""
 
     def __init__(self, callbacks: Sequence[Callback]) -> None:

@@ -19,7 +19,7 @@ from usboost.data.progress import Progress, Running
 from usboost.datasets.user.columns.encoding import Encoding
 from usboost.datasets.user.user_table import OwnTable
 from usboost.errors import UsboostError, option
-from usboost.evaluation.floor import floor_of, floored
+from usboost.evaluation.floor import clip_lower, floor_of
 from usboost.evaluation.names import LOWER_IS_BETTER, METRICS_OF, RANKING, check_metric
 from usboost.evaluation.statistics import LEVEL, corrected_t_test, holm
 from usboost.evaluation.task import TASKS
@@ -271,7 +271,7 @@ def _scored(table: OwnTable, encoding: Encoding, model: Any, fold: Fold) -> dict
     task = TASKS[table.task]
     predicted = task.predict(model, test)
     if not table.classes:
-        predicted = floored(predicted, floor_of(table.labels[fold.train]))
+        predicted = clip_lower(predicted, floor_of(table.labels[fold.train]))
     scores = task.ranked(table.labels[fold.test], predicted, unseen)
     return {
         "repeat": fold.repeat,

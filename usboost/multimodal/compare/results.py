@@ -107,9 +107,9 @@ def markdown(
     comparison: Comparison,
     title: str,
     reads: Mapping[str, str] | None = None,
-    verdict: Sequence[str] = (),
+    summary: Sequence[str] = (),
 ) -> str:
-    """The same as Markdown, and the verdict below it."""
+    """The same as Markdown, and the summary below it."""
 
     def line(values: list[str]) -> str:
         return "| " + " | ".join(value.replace("|", "\\|") for value in values) + " |"
@@ -120,7 +120,7 @@ def markdown(
     lines = [f"- {name} {each}" for name, each in (reads or {}).items()]
     paragraphs = ["\n".join(lines)] if lines else []
     return "\n".join(
-        [f"# {title}", "", *table, "", "\n\n".join([*paragraphs, *notes(comparison), *verdict]), ""]
+        [f"# {title}", "", *table, "", "\n\n".join([*paragraphs, *notes(comparison), *summary]), ""]
     )
 
 
@@ -129,12 +129,12 @@ def write(
     folder: Path,
     title: str,
     reads: Mapping[str, str] | None = None,
-    verdict: Sequence[str] = (),
+    summary: Sequence[str] = (),
 ) -> None:
     """Write ``comparison.csv`` (the scores of every fold) and ``comparison.md``, each atomically."""
     text = comparison.scores.to_csv(index=False, lineterminator="\n")
     write_atomically(folder / "comparison.csv", text.encode())
-    write_atomically(folder / "comparison.md", markdown(comparison, title, reads, verdict).encode())
+    write_atomically(folder / "comparison.md", markdown(comparison, title, reads, summary).encode())
 
 
 def _signed(value: float) -> str:

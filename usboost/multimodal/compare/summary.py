@@ -26,7 +26,7 @@ class Commands:
     repeat: str = ""
 
 
-def verdict(
+def summary(
     comparison: Comparison, inputs: Mapping[str, Inputs], commands: Commands | None = None
 ) -> list[str]:
     """Sentences on a comparison; none of one without results.

@@ -176,7 +176,7 @@ class OneComputer(Parts):
         return by_kind.get(spec.kind, {})
 
     def boosting(self, entry: Entry) -> dict[str, Any]:
-        rounds = self.rounds or BOOSTING * entry.longer
+        rounds = self.rounds or BOOSTING * entry.rounds_factor
         return {"n_rounds": rounds, "patience": PATIENCE, **self._reader()}
 
     def two_branch(self) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from usboost.datasets.user.rows import RowReader
 from usboost.datasets.user.user_table import OwnTable
 from usboost.errors import UsboostError, option
 from usboost.evaluation.calibration import tempered
-from usboost.evaluation.floor import floored
+from usboost.evaluation.floor import clip_lower
 from usboost.evaluation.task import TASKS, Task
 from usboost.files import replacing
 from usboost.multimodal.fit.card import Card
@@ -72,7 +72,9 @@ class Bundle:
         """Calibrated probabilities of the classes, float64 (n, M), or numbers, float64 (n,)."""
         found = self.task.predict(self.model, views)
         return (
-            tempered(found, self.card.temperature) if self.card.classes else floored(found, self.card.floor)
+            tempered(found, self.card.temperature)
+            if self.card.classes
+            else clip_lower(found, self.card.floor)
         )
 
     def predicted_of(self, table: OwnTable, rows: np.ndarray) -> np.ndarray:
@@ -101,7 +103,7 @@ class Bundle:
         """
         if not self.card.classes:
             low, high = self.card.margin or (np.nan, np.nan)
-            ends = {"low": floored(predicted + low, self.card.floor), "high": predicted + high}
+            ends = {"low": clip_lower(predicted + low, self.card.floor), "high": predicted + high}
             return pd.DataFrame({"prediction": predicted, **ends})
         found = pd.DataFrame(predicted, columns=[f"p_{name}" for name in self.card.classes])
         found.insert(0, "label", self.labels[self.codes(predicted)])

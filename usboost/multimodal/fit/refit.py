@@ -14,7 +14,7 @@ from usboost.datasets.user.user_table import OwnTable
 from usboost.errors import Unsuited, UsboostError
 from usboost.models.class_weights import fit_weighted
 from usboost.models.ensembles.base import Ensemble
-from usboost.models.ensembles.inner_fits import Asked
+from usboost.models.ensembles.inner_fits import StopRecorder
 from usboost.models.refit import for_all_rows
 from usboost.multimodal.fit.table_rows import Part, arrays_of, related_of
 from usboost.multimodal.fit.unfinished import Keep
@@ -39,7 +39,7 @@ class Refit:
         self.wanted = wanted
         self._callbacks = callbacks
         self._of_all = callbacks if of_all is None else of_all
-        self._asked = Asked(callbacks)
+        self._asked = StopRecorder(callbacks)
 
     def prepare(self, model: Any) -> None:
         """Give a model its callbacks, before its first fit."""
@@ -48,7 +48,7 @@ class Refit:
             # an ensemble asks each of them itself how much time its fits have
             model.set_params(callbacks=list(self._callbacks) if several else [self._asked])
         if several and self.wanted is not False:
-            model.set_params(whole=False)  # members' fits to all rows wait for the validation rows
+            model.set_params(refit_full=False)  # members' fits to all rows wait for the validation rows
 
     def fit(
         self,
@@ -100,7 +100,7 @@ class Refit:
         rows = everything.rows
         # fits to folds read rows by the encoding that they have learnt from
         views, related = table.views(encoding, rows), related_of(table, rows)
-        added = model.add_whole(
+        added = model.add_full_refits(
             views, table.labels[rows], everything.in_fit, related, always=bool(self.wanted)
         )
         return (model, encoding) if added else None
@@ -111,7 +111,7 @@ class Refit:
         """A model that knows how far to go, fitted to all rows, and their encoding."""
         # one that has to be made has a known length, and a limit of time has ended the first
         heard = [each for each in self._of_all if not self.wanted or math.isinf(each.time_left())]
-        asked = Asked(heard)
+        asked = StopRecorder(heard)
         again.set_params(callbacks=[asked])
         rows = everything.rows
         encoding, related = table.fit_encoding(rows), related_of(table, rows)

@@ -16,7 +16,7 @@ from usboost.datasets.user.columns.encoding import Encoding
 from usboost.datasets.user.user_table import OwnTable
 from usboost.errors import UsboostError, option
 from usboost.evaluation.calibration import FOLDS, calibrated, tempered
-from usboost.evaluation.floor import floor_of, floored
+from usboost.evaluation.floor import clip_lower, floor_of
 from usboost.evaluation.intervals import margin_of
 from usboost.evaluation.metrics import best_threshold
 from usboost.evaluation.task import TASKS
@@ -107,7 +107,7 @@ class TableFit:
     class_weight : "balanced", or a weight for each class by its name, times the rows' own in the fit and in
         early stopping. Calibration, threshold and scores are without, on the classes as frequent as they
         are; but a temperature moves no class's share, so that probabilities lean to those of large weight.
-    keep : where rounds are kept until the fit has ended, and gone on from.
+    keep : where rounds are kept until the fit has ended, and resumed from.
     """
 
     table: OwnTable
@@ -191,7 +191,7 @@ class TableFit:
 
     def _bounded(self, first: First, train: Part, held: Part) -> tuple[First, dict[str, Any]]:
         floor = floor_of(self.table.labels[train.rows])
-        predicted = floored(first.predicted, floor)
+        predicted = clip_lower(first.predicted, floor)
         margin = margin_of(first.labels - predicted, held.weights)
         return replace(first, predicted=predicted), {"floor": floor, "margin": list(margin)}
 

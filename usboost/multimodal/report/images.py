@@ -57,21 +57,21 @@ def pictures_of(
     scored: Scored,
     rows: Sequence[int],
     *,
-    where_it_looks: bool = False,
+    occlusion_maps: bool = False,
     progress: Progress | None = None,
 ) -> dict[int, list[Shown]]:
     """The pictures of some rows, one for each column of pictures; empty for a model without any.
 
     Parameters
     ----------
-    where_it_looks : cover parts of each picture and predict again, see `usboost.models.inspection.occlusion`.
+    occlusion_maps : cover parts of each picture and predict again, see `usboost.models.inspection.occlusion`.
     progress : of that, called with (covered pictures predicted, in all).
     """
     form = bundle.reader.pictures
     if form is None:
         return {}
     found: dict[tuple[int, str, int], Occlusion] = {}
-    if where_it_looks:
+    if occlusion_maps:
         found = occlusions(bundle.model, scored.views, rows, progress=progress)
     out: dict[int, list[Shown]] = {row: [] for row in rows}
     readers = form.readers(scored.file)

@@ -41,7 +41,7 @@ def cells(model: Any) -> list[list[str]]:
         f"{sum(each.weight for each in kept):.2f}",
         _loss(model, model.blend_loss_),
         "–",
-        f"{sum(each.fits + each.whole for each in kept)}",
+        f"{sum(each.fits + each.full_refits for each in kept)}",
         f"{sum(each.seconds for each in members.values()):,.1f}",
         _seconds(sum(each.predicting for each in kept)),
         _size(sum(model.bytes_.values())) if model.alone_ is None else "–",
@@ -58,7 +58,7 @@ def notes(model: Any) -> list[str]:
         "Seconds are those of the fits on this computer, and of 1,000 rows through all fits of a member; new "
         "pictures take theirs beside it, once for all."
     ]
-    if any(each.whole for each in model.members_.values()):
+    if any(each.full_refits for each in model.members_.values()):
         lines.append("After + are fits to all rows; those to folds together have the weight of one of these.")
     lines += [f"{name} is left out: {m.left_out}." for name, m in model.members_.items() if m.left_out]
     weights = [each.weight for each in model.members_.values() if each.weight]
@@ -75,7 +75,7 @@ def notes(model: Any) -> list[str]:
 
 
 def _fits(member: Member) -> str:
-    whole = f" + {member.whole:d}" if member.whole else ""
+    whole = f" + {member.full_refits:d}" if member.full_refits else ""
     return f"{member.fits}{whole}{', cut short' if member.cut else ''}"
 
 

@@ -36,7 +36,7 @@ def write_report(
     label: str | None = None,
     skip_unreadable: bool = False,
     images_root: Path | None = None,
-    where_it_looks: bool = False,
+    occlusion_maps: bool = False,
     progress: Progress | None = None,
     looking: Progress | None = None,
 ) -> Scored:
@@ -48,7 +48,7 @@ def write_report(
     out : an ``.html`` file; appears when it is complete.
     skip_unreadable : count pictures that cannot be read as missing, instead of refusing them.
     images_root : see `usboost.datasets.user.reading.source.TableFile`.
-    where_it_looks : show what covering each part of the pictures of the worst rows does, which takes some
+    occlusion_maps : show what covering each part of the pictures of the worst rows does, which takes some
         fifty predictions a picture.
     progress : called with (rows done, rows).
     looking : called with (covered pictures predicted, in all).
@@ -66,20 +66,20 @@ def write_report(
     table, out = Path(table), Path(out)
     if out.suffix.lower() not in (".html", ".htm") or out.is_dir():
         raise UsboostError(f"{out} must be an .html file")
-    if where_it_looks and bundle.reader.pictures is None:
+    if occlusion_maps and bundle.reader.pictures is None:
         raise UsboostError(
-            f"the model reads no pictures, so it looks nowhere; leave out {option('where_it_looks')}"
+            f"the model reads no pictures, so it looks nowhere; leave out {option('occlusion_maps')}"
         )
-    if where_it_looks and not bundle.card.classes:
+    if occlusion_maps and not bundle.card.classes:
         raise UsboostError(
             "where a model looks is the change of a class's probability, but this one predicts a number; "
-            f"leave out {option('where_it_looks')}"
+            f"leave out {option('occlusion_maps')}"
         )
     label = label or bundle.card.label
     scored = score_table(
         bundle, table, label, skip_unreadable=skip_unreadable, images_root=images_root, progress=progress
     )
-    page = render(bundle, scored, table, label, where_it_looks=where_it_looks, looking=looking)
+    page = render(bundle, scored, table, label, occlusion_maps=occlusion_maps, looking=looking)
     write_atomically(out, page.encode())
     return scored
 
@@ -90,7 +90,7 @@ def render(
     table: Path,
     label: str,
     *,
-    where_it_looks: bool = False,
+    occlusion_maps: bool = False,
     looking: Progress | None = None,
 ) -> str:
     """The page: HTML that loads nothing from the network and runs no script; as `write_report`."""
@@ -130,9 +130,9 @@ def render(
         contributions=importance.contributions(bundle, views),
         start=getattr(bundle.model, "start_", None) is not None,
         gains=importance.gains(bundle),
-        worst=worst(bundle, scored, where_it_looks, looking),
+        worst=worst(bundle, scored, occlusion_maps, looking),
         pictures=about(bundle, scored),
-        where_it_looks=where_it_looks,
+        occlusion_maps=occlusion_maps,
         share=SHARE,
         heat=heat,
         members=members.cells(bundle.model),

@@ -20,12 +20,12 @@ _VALUES = 8  # columns shown of each
 
 
 def worst(
-    bundle: Bundle, scored: Scored, where_it_looks: bool = False, looking: Progress | None = None
+    bundle: Bundle, scored: Scored, occlusion_maps: bool = False, looking: Progress | None = None
 ) -> list[dict[str, Any]]:
     """Misclassified rows whose true class got the lowest probability, or those of the largest error."""
     found = _classes(bundle, scored) if bundle.card.classes else _numbers(bundle, scored)
     pictures = pictures_of(
-        bundle, scored, [row for row, _ in found], where_it_looks=where_it_looks, progress=looking
+        bundle, scored, [row for row, _ in found], occlusion_maps=occlusion_maps, progress=looking
     )
     shown = list(bundle.card.columns)[:_VALUES]
     return [

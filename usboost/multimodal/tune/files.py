@@ -12,14 +12,14 @@ from rich.table import Table
 from usboost.evaluation.names import metric_name, number
 from usboost.files import write_atomically
 from usboost.models.catalogue.settings_file import settings_text
-from usboost.tuning.search import Found
+from usboost.tuning.search import ModelTrials
 from usboost.tuning.trials import Trial
 
 SETTINGS, CSV = "settings.yaml", "trials.csv"
 
 
 def settings_of(
-    models: Mapping[str, Found], fixed: Mapping[str, Mapping[str, Any]]
+    models: Mapping[str, ModelTrials], fixed: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, dict[str, Any]]:
     """The settings chosen for each model that finished a trial, by path, with those that were fixed."""
     return {
@@ -30,7 +30,7 @@ def settings_of(
 
 
 def write(
-    models: Mapping[str, Found], fixed: Mapping[str, Mapping[str, Any]], folder: Path, what: str
+    models: Mapping[str, ModelTrials], fixed: Mapping[str, Mapping[str, Any]], folder: Path, what: str
 ) -> list[Path]:
     """Leave `CSV`, a row a trial, in the folder, and `SETTINGS`, in the form of params.yaml's `models`, if a
     trial has finished.
@@ -70,7 +70,7 @@ def write(
     return files
 
 
-def rendered(models: Mapping[str, Found], by: str) -> Table:
+def rendered(models: Mapping[str, ModelTrials], by: str) -> Table:
     """The table of a search for a terminal: a row a model, the best score first."""
     shown = Table(box=None, pad_edge=False, header_style="bold")
     rows = table_rows(models, by)
@@ -82,7 +82,7 @@ def rendered(models: Mapping[str, Found], by: str) -> Table:
     return shown
 
 
-def table_rows(models: Mapping[str, Found], by: str) -> list[dict[str, str]]:
+def table_rows(models: Mapping[str, ModelTrials], by: str) -> list[dict[str, str]]:
     """The table of a search, cells by title: a row a model, the best score first."""
     score, rows = metric_name(by), []
     for each in ranked(models):
@@ -101,17 +101,17 @@ def table_rows(models: Mapping[str, Found], by: str) -> list[dict[str, str]]:
     return rows
 
 
-def ranked(models: Mapping[str, Found]) -> list[Found]:
+def ranked(models: Mapping[str, ModelTrials]) -> list[ModelTrials]:
     """The models, the best score first; last those without a finished trial."""
 
-    def order(each: Found) -> tuple[bool, float]:
+    def order(each: ModelTrials) -> tuple[bool, float]:
         score = each.chosen.score if each.chosen is not None else None
         return score is None, 0.0 if score is None else each.loss(score)
 
     return sorted(models.values(), key=order)
 
 
-def chosen_in_words(found: Found) -> str:
+def chosen_in_words(found: ModelTrials) -> str:
     """The settings chosen where they differ from the model's own, or why they do not."""
     chosen, best = found.chosen, found.best
     if chosen is None or best is None:

@@ -26,7 +26,7 @@ from usboost.multimodal.fit.table_fit import check_classes
 from usboost.multimodal.fit.table_rows import counted_rows, related_of, rows_of, weights_of
 from usboost.tuning.noise import drawn
 from usboost.tuning.run import Part, Task
-from usboost.tuning.search import Plan, Searched, Told, search
+from usboost.tuning.search import OnTrialEnd, Plan, SearchResult, search
 from usboost.tuning.space import space_of
 
 TRIALS = "trials"
@@ -72,12 +72,12 @@ def tune(
     by: str | None = None,
     fixed: Mapping[str, Any] | None = None,
     plan: Plan | None = None,
-    told: Told | None = None,
-) -> Searched:
+    on_trial_end: OnTrialEnd | None = None,
+) -> SearchResult:
     """Try settings of every model, each as often, on the rows that `usboost fit` holds out.
 
     Everything that a model does not say of itself (`space`) stays as it is. Encoders, embeddings and views
-    are made once for all trials. What is in the folder is gone on with, see `usboost.tuning.search`.
+    are made once for all trials. What is in the folder is resumed, see `usboost.tuning.search`.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def tune(
     _embed(table, built)
     task = Task(built, [part_of(table, *rows) for rows in parts], Scored(table.task, by), by)
     identity = {"table": table_digest(table), "rows": _digest(parts), "seed": plan.seed}
-    return search(task, spaces, Path(out) / TRIALS, plan, identity, told)
+    return search(task, spaces, Path(out) / TRIALS, plan, identity, on_trial_end)
 
 
 def fixed_of(models: Mapping[str, Build], fixed: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -21,7 +21,7 @@ METRICS = ("accuracy", "f1", "early_accuracy", "earliness", "harmonic_mean")
 
 
 @dataclass(frozen=True)
-class Further:
+class OtherPapers:
     """What the page shows: named columns, a row per cell, and figures as (title, SVG)."""
 
     columns: dict[str, str]
@@ -29,7 +29,7 @@ class Further:
     drawings: list[tuple[str, str]]
 
 
-def further(results: Path, cells: Sequence[tuple[str, str]]) -> Further:
+def other_papers(results: Path, cells: Sequence[tuple[str, str]]) -> OtherPapers:
     """Tables and figures of cells that do not run on every dataset: (dataset, model) pairs."""
     rows, drawings = [], []
     for dataset, model in cells:
@@ -45,7 +45,7 @@ def further(results: Path, cells: Sequence[tuple[str, str]]) -> Further:
         trace = read_trace(results, dataset, model)
         if trace is not None and "accuracy_test" in trace:
             drawings.append((f"Accuracy over time: {title}", to_svg(_over_time(trace, title))))
-    return Further({**{name: metric_name(name) for name in METRICS}, "seeds": "seeds"}, rows, drawings)
+    return OtherPapers({**{name: metric_name(name) for name in METRICS}, "seeds": "seeds"}, rows, drawings)
 
 
 def _summary(values: pd.Series) -> tuple[str, str]:

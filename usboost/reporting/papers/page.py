@@ -16,7 +16,7 @@ from usboost.reporting.cards import shown_card
 from usboost.reporting.origins import Key, Origin, origin_rows
 from usboost.reporting.page import DEMO, environment, noise, sign, signed, spread
 from usboost.reporting.papers import published as paper
-from usboost.reporting.papers.other_papers import Further
+from usboost.reporting.papers.other_papers import OtherPapers
 from usboost.reporting.papers.summary import same_in_both, verdicts
 from usboost.reporting.results import DATASET_ABOUT, chosen, table3
 
@@ -37,7 +37,7 @@ def render(
     title: str | None = None,
     pictures: Mapping[str, list[tuple[str, list[str]]]] | None = None,
     inspections: Mapping[str, Mapping[str, Any]] | None = None,
-    others: Further | None = None,
+    others: OtherPapers | None = None,
     origins: Mapping[Key, Origin] | None = None,
     other_page: str | None = None,
 ) -> str:
@@ -117,7 +117,7 @@ def render(
 
 def _about(model: str) -> str:
     """What a model is, in a few words; empty where the catalogue does not know it."""
-    whole = catalogue.whole(model)
+    whole = catalogue.model_with_part(model)
     return (
         f"the GBM of {whole.title} without the network"
         if whole

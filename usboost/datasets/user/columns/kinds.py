@@ -36,7 +36,7 @@ _MANY = 1000  # distinct values by which numbers and dates are ruled out
 
 
 @dataclass(frozen=True)
-class Found:
+class ColumnKind:
     """What a column is.
 
     Attributes
@@ -50,7 +50,7 @@ class Found:
     form: Format | None = None
 
 
-def kind_of(column: Column, *, nominal: bool = False, textual: bool = False) -> Found:
+def kind_of(column: Column, *, nominal: bool = False, textual: bool = False) -> ColumnKind:
     """What a column is, by all of its rows.
 
     Types decide first: booleans are categories; dates, times and durations are what they are. Text is
@@ -71,31 +71,31 @@ def kind_of(column: Column, *, nominal: bool = False, textual: bool = False) -> 
     """
     kind = column.type
     if not is_usable(kind):
-        return Found("nested")
+        return ColumnKind("nested")
     if textual:
-        return Found("text")
+        return ColumnKind("text")
     if nominal or pa.types.is_boolean(kind):
-        return Found("category")
+        return ColumnKind("category")
     if is_date(kind):
-        return Found("date")
+        return ColumnKind("date")
     if is_text(kind):
         return _kind_of_text(column)
-    return Found("identifier" if pa.types.is_integer(kind) and _counts_up(column) else "number")
+    return ColumnKind("identifier" if pa.types.is_integer(kind) and _counts_up(column) else "number")
 
 
-def _kind_of_text(column: Column) -> Found:
+def _kind_of_text(column: Column) -> ColumnKind:
     values, written = column.plain(), column.written()
     present = written.dropna()
     # a typed file says itself what is a number; text there that is plain digits was meant to be text
     as_text = column.source.as_text
     if not len(present):
-        return Found("number" if as_text else "category")
+        return ColumnKind("number" if as_text else "category")
     if not present.str.fullmatch(_CODE).any():
         if as_text and plain_numbers(present).notna().all() and not _in_groups(present, column):
-            return Found("identifier" if _counts_up(column) else "number")
+            return ColumnKind("identifier" if _counts_up(column) else "number")
         if found := _number(column, present, as_text):
             return found
-    return _date(column, present) or Found(_kind_of_strings(values.dropna(), len(values)))
+    return _date(column, present) or ColumnKind(_kind_of_strings(values.dropna(), len(values)))
 
 
 def _kind_of_strings(present: pd.Series, rows: int) -> Literal["category", "text", "name", "identifier"]:
@@ -112,7 +112,7 @@ def _kind_of_strings(present: pd.Series, rows: int) -> Literal["category", "text
     return "identifier" if distinct == 1 and len(present) == rows else "name"
 
 
-def _number(column: Column, present: pd.Series, as_text: bool) -> Found | None:
+def _number(column: Column, present: pd.Series, as_text: bool) -> ColumnKind | None:
     """Numbers as people write them; None where they are something else."""
     form, share = number_format(present, column.source.decimal)
     if share < NEARLY_ALL:
@@ -122,12 +122,12 @@ def _number(column: Column, present: pd.Series, as_text: bool) -> Found | None:
     if plain and not as_text:
         return None
     if good.all():
-        return Found("number", form)
+        return ColumnKind("number", form)
     _refuse_few(column, good, "numbers")
     return None
 
 
-def _date(column: Column, present: pd.Series) -> Found | None:
+def _date(column: Column, present: pd.Series) -> ColumnKind | None:
     distinct = pd.Series(present.unique())
     head = distinct.head(_MANY)
     shaped = head.str.fullmatch(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}.*")
@@ -146,7 +146,7 @@ def _date(column: Column, present: pd.Series) -> Found | None:
         )
     good = forms[0].dates(present).notna()
     if good.all():
-        return Found("date", forms[0])
+        return ColumnKind("date", forms[0])
     _refuse_few(column, good, "dates")
     return None
 

@@ -35,7 +35,7 @@ def warnings_of(table: OwnTable) -> Iterator[str]:
         column = table.features[name]
         if column.nunique(dropna=False) <= 1:
             yield f"column {name!r} has the same value in all rows, so it says nothing"
-        elif gives_away(column, table.labels):
+        elif leaks_target(column, table.labels):
             yield (
                 f"column {name!r} alone gives {table.spec.label!r} away; "
                 f"drop it with {option('drop', repr(name))} if it is not known before the label"
@@ -94,7 +94,7 @@ def _shared(shown: pd.DataFrame) -> Iterator[str]:
             )
 
 
-def gives_away(column: pd.Series, labels: np.ndarray) -> bool:
+def leaks_target(column: pd.Series, labels: np.ndarray) -> bool:
     """Whether one column alone predicts the label.
 
     Of a number to predict, it explains nearly all of the variance: each row is predicted by the mean of the
