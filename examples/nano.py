@@ -1,6 +1,6 @@
 """2WL, gradient boosting with two weak learners, in one page (Treviño Gavito, Klabjan and Utke, Algorithm 1).
 
-A sample has a class c and two views: U suits a network (a picture, say), S suits a tree (a table). The model
+A sample has a class c and two views: U suits a network (an image, say), S suits a tree (a table). The model
 is one function f of both. It gives each of the M classes a score, and the largest score is the answer.
 
     f = 0
@@ -115,20 +115,20 @@ def boost(U, S, c, rounds, seed=0):
         yield g, h, epsilon, delta, risk(f, c)
 
 
-# Made data. A part is photographed upright or lying, and is loose or tight: four classes. The picture shows
+# Made data. A part is photographed upright or lying, and is loose or tight: four classes. The image shows
 # the first alone, the table says the second alone, so either view by itself is right in half of the cases.
 
 
 def make_data(n, seed):
-    """U, pictures of 8 x 8 pixels as rows of 64; S, a table of 4 columns; and c, one of four classes."""
+    """U, images of 8 x 8 pixels as rows of 64; S, a table of 4 columns; and c, one of four classes."""
     rng = np.random.default_rng(seed)
     upright, loose = rng.integers(0, 2, n), rng.integers(0, 2, n)
     stripes = np.sin(np.arange(8) + rng.uniform(0, 3, (n, 1)))
     lying = np.repeat(stripes[:, :, None], 8, axis=2)
-    pictures = np.where(upright[:, None, None], lying.transpose(0, 2, 1), lying)
+    images = np.where(upright[:, None, None], lying.transpose(0, 2, 1), lying)
     table = rng.normal(size=(n, 4))
     table[:, 0] += 3 * loose * np.sign(table[:, 1])  # if loose, it is off to the side that column 1 says
-    U = (pictures + 0.3 * rng.normal(size=pictures.shape)).reshape(n, 64).astype(np.float32)
+    U = (images + 0.3 * rng.normal(size=images.shape)).reshape(n, 64).astype(np.float32)
     return U, table.astype(np.float32), 2 * upright + loose
 
 

@@ -1,6 +1,6 @@
 """Views of your own: three arrays of the same samples, and which learner reads which.
 
-A machine is recorded by a microphone (a spectrum of 40 bands) and a camera (a thermal picture, here as 5 x 5
+A machine is recorded by a microphone (a spectrum of 40 bands) and a camera (a thermal image, here as 5 x 5
 numbers), and its settings are known. It fails by what the three say together.
 """
 

@@ -34,7 +34,7 @@ curves = [MlflowClient().get_metric_history(boosted, f) for f in ("risk/train", 
 for risk, epsilon, delta in list(zip(*curves))[:5]:
     print(f"round {risk.step}: risk {risk.value:.3f}, steps {epsilon.value:.3f} and {delta.value:.3f}")
 
-# The best model as MLflow serves it: raw rows in, as numbers, text and files of pictures; answers out.
+# The best model as MLflow serves it: raw rows in, as numbers, text and files of images; answers out.
 best = f"models:/{runs[0].outputs.model_outputs[0].model_id}"
 served = mlflow.pyfunc.load_model(best)
 print(served.predict(served.metadata.load_input_example()).round(2).to_string(index=False))

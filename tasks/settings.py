@@ -84,7 +84,7 @@ def as_key(name: str, value: str = "") -> str:
     return f"custom.{key}: {value}" if value else f"custom.{key}"
 
 
-class Pictures(Section):
+class ImagesSection(Section):
     backbone: BackboneName | None = None
     finetune: Finetune | None
     pretrained: str | bool | None
@@ -289,7 +289,7 @@ class Settings(Section):
     profiles: dict[str, Profile]
     data_seed: int
     custom: Custom
-    pictures: Pictures
+    images: ImagesSection
     mi_source: Literal["auto", "ilsvrc2012", "tiny_imagenet_200"]
     table1: dict[str, Table1]
     table2: dict[str, Table2]

@@ -168,8 +168,8 @@ def _task(
         raise UsboostError(f"{dataset} has folds and no validation rows; tune a dataset with a split")
     part = _part(folder, seed)
     views = part.train[0]
-    pictures = [each for each in views.names if getattr(views[each], "kind", None) == "image"]
-    spaces = {name: space_of(model, pictures) for name, model in built.items()}
+    images = [each for each in views.names if getattr(views[each], "kind", None) == "image"]
+    spaces = {name: space_of(model, images) for name, model in built.items()}
     return Task(built, [part], Scored(task_of(dataset).name, by), by), spaces
 
 

@@ -36,7 +36,7 @@ settings.load_profile("usboost")
 
 @pytest.fixture(autouse=True, scope="session")
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Embeddings of pictures are kept beside the tests' other files, not in the user's folder."""
+    """Embeddings of images are kept beside the tests' other files, not in the user's folder."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("USBOOST_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
@@ -107,7 +107,7 @@ def warm() -> Iterator[Warm]:
 
 @pytest.fixture
 def untrained() -> Backbone:
-    """Quick to embed with: what it makes of pictures is their own, if of little use."""
+    """Quick to embed with: what it makes of images is their own, if of little use."""
     return Backbone("small_cnn", pretrained=False, random=True)
 
 

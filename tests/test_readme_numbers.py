@@ -26,10 +26,10 @@ CLAIMS = {
     ("All lesions", "logistic", "log-loss, all rows"): ".510",
     ("All products", "best", "log-loss, all rows"): ".236",
     ("All products", "xgboost, tuned", "log-loss, all rows"): ".254",
-    ("Larger tables without pictures", "crossed, the default", "census, 1,000 (3)"): ".143",
-    ("Larger tables without pictures", "crossed, the default", "covertype, 1,000 (3)"): ".703",
-    ("Larger tables without pictures", "forest", "census, 1,000 (3)"): ".153",
-    ("Larger tables without pictures", "forest", "covertype, 1,000 (3)"): ".709",
+    ("Larger tables without images", "crossed, the default", "census, 1,000 (3)"): ".143",
+    ("Larger tables without images", "crossed, the default", "covertype, 1,000 (3)"): ".703",
+    ("Larger tables without images", "forest", "census, 1,000 (3)"): ".153",
+    ("Larger tables without images", "forest", "covertype, 1,000 (3)"): ".709",
 }
 
 

@@ -47,7 +47,7 @@ def test_learners(name: str) -> None:
     check_learner(LEARNING[name])
 
 
-def test_a_network_on_pictures() -> None:
+def test_a_network_on_images() -> None:
     pixels = np.random.default_rng(0).integers(0, 255, (60, 1, 8, 8)).astype(np.uint8)
     check_learner(
         NetworkLearner(

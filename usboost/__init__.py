@@ -1,9 +1,9 @@
-"""Boosting and deep learning together, for tables with pictures.
+"""Boosting and deep learning together, for tables with images.
 
 Everything below can be imported from here, ``from usboost import TwoWeakLearnerClassifier``; a part is
 loaded when it is first asked for, so ``import usboost`` itself loads nothing.
 
-Models of a DataFrame, with columns of any kind and pictures among them
+Models of a DataFrame, with columns of any kind and images among them
     `MultimodalClassifier`, `MultimodalRegressor`
 Models: scikit-learn estimators on `Views`
     `TwoWeakLearnerClassifier` (2WL, 2WL2O), `BoostedFeatureNetworkClassifier` (BFV+DNN),
@@ -19,7 +19,7 @@ Data
     `Views` (views of the same samples, by name), `Table`, `Images`, `Sequences`
 Parts of models
     `NetworkLearner`, `RidgeLearner`, `TreeLearner` (weak learners), `Backbone` (how a network reads
-    pictures), `BoostedFeatures` (leaf values of a GBM)
+    images), `BoostedFeatures` (leaf values of a GBM)
 While a model is fitted
     `Callback`, `EarlyStopping`, `Checkpoint` (from which a killed fit resumes)
 Files

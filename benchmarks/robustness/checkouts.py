@@ -25,9 +25,9 @@ CLASSES = ("linear_trees", "crossed", "2wl", "2wl_fix", "2wl2o", "2wl2o_fix", "1
 CLASSES += ("2wl_logistic", "3wl", "2wl_ridge", "baseline", "bfv_dnn", "leaf_dnn")
 CLASSES += ("lgbm", "lgbm_s", "logistic", "forest", "prior", "best")
 NUMBERS = ("linear_trees", "crossed", "2wl", "bfv_dnn", "lgbm", "ridge", "forest", "prior", "best")
-PICTURED = ("linear_trees", "crossed", "2wl", "2wl2o", "bfv_dnn", "lgbm", "lgbm_s", "logistic")
+WITH_IMAGES = ("linear_trees", "crossed", "2wl", "2wl2o", "bfv_dnn", "lgbm", "lgbm_s", "logistic")
 
-EXTRA = {"classes": ("--weight", "weight"), "pictures": ("--image", "photo", "--size", "32"), "numbers": ()}
+EXTRA = {"classes": ("--weight", "weight"), "images": ("--image", "photo", "--size", "32"), "numbers": ()}
 """How each table is read, beside its label."""
 
 # run by a checkout with its own usboost: commands from standard input, then what has no command
@@ -66,7 +66,7 @@ for name, (model, x, y) in models.items():
 
 
 def write_tables(folder: Path) -> None:
-    """Three tables of the same rows: of classes with weights, of numbers, and of classes with pictures."""
+    """Three tables of the same rows: of classes with weights, of numbers, and of classes with images."""
     rng = np.random.default_rng(0)
     n = 500
     y = rng.integers(0, 3, n)
@@ -86,8 +86,8 @@ def write_tables(folder: Path) -> None:
         pixels[:, :, value] += 100
         names.append(f"{k}.png")
         Image.fromarray(pixels).save(folder / names[-1])
-    pictured = frame[["x0", "x3", "colour"]].head(160).assign(photo=names, label=label[:160])
-    pictured.to_csv(folder / "pictures.csv", index=False)
+    with_images = frame[["x0", "x3", "colour"]].head(160).assign(photo=names, label=label[:160])
+    with_images.to_csv(folder / "images.csv", index=False)
 
 
 def run(checkout: Path, code: str, *arguments: str, given: str = "") -> None:
@@ -128,7 +128,7 @@ def main() -> None:
     options = parser.parse_args()
     cases = [
         (table, model)
-        for table, models in (("classes", CLASSES), ("numbers", NUMBERS), ("pictures", PICTURED))
+        for table, models in (("classes", CLASSES), ("numbers", NUMBERS), ("images", WITH_IMAGES))
         for model in models
         if not options.only or model in options.only
     ]

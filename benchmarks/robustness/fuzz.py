@@ -41,7 +41,7 @@ from tasks import settings
 from tasks.fits.features import read_features, write_features
 from usboost.datasets.census import prepare as census
 from usboost.datasets.covertype import raw as covertype
-from usboost.datasets.files.image_sources import load as load_picture
+from usboost.datasets.files.image_sources import load as load_image
 from usboost.datasets.files.sources import sha256
 from usboost.datasets.imagenet import prepare as imagenet
 from usboost.datasets.prepared import store
@@ -158,7 +158,7 @@ def _column(rng: random.Random, n: int) -> pa.Array:
         [rng.choice((2**62, -(2**62), 0, 1)) for _ in range(n)],
         [rng.choice(texts) for _ in range(n)],
         [rng.choice((None, "a", "b")) for _ in range(n)],
-        [rng.choice((b"", b"\xff\xfe", valid_inputs.picture(0), None)) for _ in range(n)],
+        [rng.choice((b"", b"\xff\xfe", valid_inputs.image(0), None)) for _ in range(n)],
         [None] * n,
         [[1], *[[]] * (n - 1)][:n],
         [{"a": 1}] * n,
@@ -259,8 +259,8 @@ def targets(work: Path) -> list[Target]:
         _features(),
     ]
     found += [
-        Target(f"{kind} picture", {"i": data}, _read_picture, share=0.25)
-        for kind, data in valid_inputs.pictures().items()
+        Target(f"{kind} image", {"i": data}, _read_image, share=0.25)
+        for kind, data in valid_inputs.images().items()
     ]
     return found
 
@@ -269,8 +269,8 @@ def _read_ts(folder: Path) -> None:
     sequences.read_ts(folder / "t", "last")
 
 
-def _read_picture(folder: Path) -> None:
-    load_picture((folder / "i").read_bytes(), size=8, channels=3)
+def _read_image(folder: Path) -> None:
+    load_image((folder / "i").read_bytes(), size=8, channels=3)
 
 
 def _params() -> bytes:
@@ -309,20 +309,20 @@ def _tables(work: Path) -> Iterator[Target]:
             share=0.15,
         )
     names = [f"p{row % 4}.png" for row in range(len(frame))]
-    files = {f"p{k}.png": valid_inputs.picture(k) for k in range(4)}
-    pictured, into = TableSpec(image="picture", size=8, **roles), work / "pictures"
+    files = {f"p{k}.png": valid_inputs.image(k) for k in range(4)}
+    with_images, into = TableSpec(image="image", size=8, **roles), work / "images"
     yield Target(
         "table with paths",
-        {"t.csv": frame.assign(picture=names).to_csv(index=False).encode(), **files},
-        lambda f: custom.prepare(f / "t.csv", pictured, seed=0, work=into),
+        {"t.csv": frame.assign(image=names).to_csv(index=False).encode(), **files},
+        lambda f: custom.prepare(f / "t.csv", with_images, seed=0, work=into),
         {"t.csv": (edited,)},
         share=0.15,
     )
     encoded = [files[name] for name in names]
     yield Target(
         "table with bytes",
-        {"t.parquet": valid_inputs.parquet(frame.assign(picture=encoded))},
-        lambda f: custom.prepare(f / "t.parquet", pictured, seed=0, work=into),
+        {"t.parquet": valid_inputs.parquet(frame.assign(image=encoded))},
+        lambda f: custom.prepare(f / "t.parquet", with_images, seed=0, work=into),
         {"t.parquet": (damaged, parquet_file)},
         share=0.5,
     )
@@ -384,13 +384,13 @@ def _prepared_table() -> Iterator[Target]:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         frame = valid_inputs.frame().assign(
-            picture=[f"p{row % 4}.png" for row in range(len(valid_inputs.frame()))]
+            image=[f"p{row % 4}.png" for row in range(len(valid_inputs.frame()))]
         )
         frame.to_csv(place / "t.csv", index=False)
         for k in range(4):
-            (place / f"p{k}.png").write_bytes(valid_inputs.picture(k))
+            (place / f"p{k}.png").write_bytes(valid_inputs.image(k))
         made = custom.prepare(
-            place / "t.csv", TableSpec(label="kind", image="picture", size=8), seed=0, work=place / "w"
+            place / "t.csv", TableSpec(label="kind", image="image", size=8), seed=0, work=place / "w"
         )
         store.write(made, place / "p")
         files = _contents(place / "p")

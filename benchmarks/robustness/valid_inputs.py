@@ -55,9 +55,9 @@ def labels(n: int = ROWS, classes: int = 3) -> np.ndarray:
 
 @cache
 def models() -> dict[str, Saved]:
-    """A fitted model of every class that has a file form, and one on pictures."""
+    """A fitted model of every class that has a file form, and one on images."""
     views, y, rng = Views(U=table(0), S=table(1)), labels(), np.random.default_rng(2)
-    pictured = Views(U=Images(rng.integers(0, 255, (ROWS, 1, 12, 12), dtype=np.uint8)), S=table(1))
+    with_images = Views(U=Images(rng.integers(0, 255, (ROWS, 1, 12, 12), dtype=np.uint8)), S=table(1))
     network = NetworkLearner(hidden=(4,), device="cpu", batch_size=16)
     tree = TreeLearner(min_samples_leaf=3)
     matrix = rng.normal(size=(ROWS, 3))
@@ -66,7 +66,7 @@ def models() -> dict[str, Saved]:
     gbm = BoostedFeatures(n_trees=2, min_samples_leaf=3, num_threads=1)
     by_name: dict[str, tuple[Any, Any, Any]] = {
         "2wl": (TwoWeakLearnerClassifier(**boosted), views, y),
-        "2wl_pictures": (TwoWeakLearnerClassifier(**boosted), pictured, y),
+        "2wl_images": (TwoWeakLearnerClassifier(**boosted), with_images, y),
         "two_branch": (TwoBranchNetworkClassifier(**two), views, y),
         "bfv_dnn": (
             BoostedFeatureNetworkClassifier(gbm, TwoBranchNetworkClassifier(**two), validation_fraction=0),
@@ -127,16 +127,16 @@ TS = b"""# a comment
 """
 
 
-def picture(seed: int, size: int = 12, kind: str = "PNG") -> bytes:
+def image(seed: int, size: int = 12, kind: str = "PNG") -> bytes:
     out = io.BytesIO()
     pixels = np.random.default_rng(seed).integers(0, 255, (size, size, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(out, kind)
     return out.getvalue()
 
 
-def pictures() -> dict[str, bytes]:
-    """One picture of every format that is read."""
-    return {kind: picture(1, kind=kind) for kind in ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM")}
+def images() -> dict[str, bytes]:
+    """One image of every format that is read."""
+    return {kind: image(1, kind=kind) for kind in ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM")}
 
 
 def frame(rows: int = 24) -> pd.DataFrame:
@@ -195,16 +195,16 @@ def tiny_imagenet() -> dict[str, bytes]:
     members, annotations = {}, []
     for k, wnid in enumerate(synsets):
         for i in range(3):
-            members[f"tiny/train/{wnid}/images/{wnid}_{i}.JPEG"] = picture(10 * k + i, kind="JPEG")
+            members[f"tiny/train/{wnid}/images/{wnid}_{i}.JPEG"] = image(10 * k + i, kind="JPEG")
     for i in range(8):
-        members[f"tiny/val/images/val_{i}.JPEG"] = picture(90 + i, kind="JPEG")
+        members[f"tiny/val/images/val_{i}.JPEG"] = image(90 + i, kind="JPEG")
         annotations.append(f"val_{i}.JPEG\t{synsets[i % 2]}\t0\t0\t1\t1")
     members["tiny/val/val_annotations.txt"] = "\n".join(annotations).encode()
     return members
 
 
 def write_prepared(folder: Path, work: Path) -> None:
-    """A prepared dataset with pictures in `folder`."""
+    """A prepared dataset with images in `folder`."""
     splits = {}
     for k, split in enumerate(("train", "val", "test")):
         data = frame(12).drop(columns="ok")
@@ -213,7 +213,7 @@ def write_prepared(folder: Path, work: Path) -> None:
         splits[split] = data.drop(columns="kind")
     views = {"S": ["weight", "count", "colour"]}
     encode_files(
-        {split: [picture(i) for i in range(12)] for split in splits}, work, size=12, channels=3, shard_rows=8
+        {split: [image(i) for i in range(12)] for split in splits}, work, size=12, channels=3, shard_rows=8
     )
     card = store.describe(
         splits,

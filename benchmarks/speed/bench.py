@@ -46,7 +46,7 @@ def all_sections(wanted: list[str], rows: int | None, folder: Path, quick: bool)
         "quality": {"n_rounds": 2, "n_seeds": 2},
         "trimming": {"n_rounds": 4},
         "scaling": {"n_rounds": 4},
-        "embedding": {"n_pictures": 32, "side": 64},
+        "embedding": {"n_images": 32, "side": 64},
     }
     out: dict[str, Any] = {}
     for name in wanted:
@@ -101,10 +101,10 @@ def table_of(figures: dict[str, Any]) -> list[Row]:
         add(what, found["together"], "literal learners one by one", found["literal one by one"], "5×")
         add(what, found["together"], "our learners one by one", found["ours one by one"], "")
     if found := figures.get("embedding"):
-        what = f"embedding {found['pictures']} pictures of {found['side']} pixels"
-        ours, theirs = (found["pictures"] / found[name]["rate"] for name in ("ours", "plain"))
+        what = f"embedding {found['images']} images of {found['side']} pixels"
+        ours, theirs = (found["images"] / found[name]["rate"] for name in ("ours", "plain"))
         add(what, ours, "plain loop, batches of 32", theirs, "")
-        add(f"{what} again", found["pictures"] / found["again"]["rate"], "for the first time", ours, "")
+        add(f"{what} again", found["images"] / found["again"]["rate"], "for the first time", ours, "")
     return rows
 
 
@@ -153,7 +153,7 @@ def markdown(figures: dict[str, Any], machine: str) -> str:
         ours, plain = found["ours"], found["plain"]
         lines += [
             "",
-            f"Embedding: {ours['rate']:.0f} pictures of {found['side']} pixels a second on "
+            f"Embedding: {ours['rate']:.0f} images of {found['side']} pixels a second on "
             f"{found['threads']} threads ({ours['cpu']:.0f} in a second of CPU time) "
             f"against {plain['rate']:.0f} ({plain['cpu']:.0f}); outputs differ by "
             f"{found['difference']:.1g} of the largest.",

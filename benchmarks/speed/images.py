@@ -1,4 +1,4 @@
-"""How fast a frozen backbone reads pictures, against the loop that one would write."""
+"""How fast a frozen backbone reads images, against the loop that one would write."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ def crops(n: int, side: int) -> Images:
     photographs = [data.chelsea(), data.coffee(), data.astronaut()]
     pixels = np.empty((n, 3, side, side), dtype=np.uint8)
     for k in range(n):
-        picture = photographs[k % len(photographs)]
-        top, left = (rng.integers(0, length - side + 1) for length in picture.shape[:2])
-        pixels[k] = picture[top : top + side, left : left + side].transpose(2, 0, 1)
+        image = photographs[k % len(photographs)]
+        top, left = (rng.integers(0, length - side + 1) for length in image.shape[:2])
+        pixels[k] = image[top : top + side, left : left + side].transpose(2, 0, 1)
     return Images(pixels)
 
 
-def embedding(folder: Path, rows: int | None, n_pictures: int = 384, side: int = 128) -> dict[str, Any]:
+def embedding(folder: Path, rows: int | None, n_images: int = 384, side: int = 128) -> dict[str, Any]:
     """EfficientNet-Lite0 by a plain loop over batches of 32, as usboost runs it, and found on disk.
 
-    Pictures a second on all cores and in a second of CPU time, the best of three turns; and by how much
+    Images a second on all cores and in a second of CPU time, the best of three turns; and by how much
     the outputs differ, relative to the largest.
     """
-    view, cpu = crops(n_pictures, side), torch.device("cpu")
+    view, cpu = crops(n_images, side), torch.device("cpu")
     backbone = Backbone(cache=False)
     network = ImageNetwork(backbone.spec(view), []).eval()
     backbone.load_weights(network)
@@ -50,16 +50,16 @@ def embedding(folder: Path, rows: int | None, n_pictures: int = 384, side: int =
             return torch.cat([plain_network((part,)) for part in parts]).numpy()
 
     def ours() -> np.ndarray:
-        return frozen(view, np.arange(n_pictures))
+        return frozen(view, np.arange(n_images))
 
-    out: dict[str, Any] = {"pictures": n_pictures, "side": side, "threads": torch.get_num_threads()}
+    out: dict[str, Any] = {"images": n_images, "side": side, "threads": torch.get_num_threads()}
     found: dict[str, np.ndarray] = {}
     for _ in range(3):  # in turns, so that a busy moment meets all
         for name, run in (("plain", plain), ("ours", ours)):
             start, cpu_start = time.perf_counter(), time.process_time()
             found[name] = run()
-            rate = n_pictures / (time.perf_counter() - start)
-            per_cpu = n_pictures / (time.process_time() - cpu_start)
+            rate = n_images / (time.perf_counter() - start)
+            per_cpu = n_images / (time.process_time() - cpu_start)
             before = out.get(name, {"rate": 0.0, "cpu": 0.0})
             out[name] = {"rate": max(before["rate"], rate), "cpu": max(before["cpu"], per_cpu)}
     difference = np.abs(found["ours"] - found["plain"]).max()
@@ -70,5 +70,5 @@ def embedding(folder: Path, rows: int | None, n_pictures: int = 384, side: int =
         embeddings.forget()
         start = time.perf_counter()
         kept.embed(view, cpu)
-        out["again"] = {"rate": n_pictures / (time.perf_counter() - start)}
+        out["again"] = {"rate": n_images / (time.perf_counter() - start)}
     return out

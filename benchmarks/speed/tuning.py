@@ -41,7 +41,7 @@ def table(folder: Path, rows: int) -> OwnTable:
 
 def measured(own: OwnTable, folder: Path, name: str, **changes: object) -> float:
     """Seconds of a search, whose best scores are printed."""
-    models = by_name([name], pictures=None, rounds=ROUNDS, task=own.task)
+    models = by_name([name], images=None, rounds=ROUNDS, task=own.task)
     started = time.perf_counter()
     found = tune(own, models, out=folder, plan=Plan(TRIALS, **changes))  # type: ignore[arg-type]
     seconds = time.perf_counter() - started

@@ -1,7 +1,7 @@
 """What docs/results.md says of a fit to all rows after one that 15 % of them have stopped.
 
 ``python -m benchmarks.study.all_rows products 1000 4``: draws of rows of a table to fit to and to stop on,
-and others, which score both fits, 2,000 of a table with pictures, 20,000 of one without. Minutes on a core.
+and others, which score both fits, 2,000 of a table with images, 20,000 of one without. Minutes on a core.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from benchmarks.study import small
 from benchmarks.study.equals import Case, built
 
 MODELS, ALONE = ("linear_trees", "2wl_ridge", "crossed"), ("crossed",)
-"""With pictures, and of a table alone."""
+"""With images, and of a table alone."""
 FIRST = 100  # other draws than those of `small`
 
 
@@ -23,7 +23,7 @@ def losses(name: str, rows: int, draws: int) -> pd.DataFrame:
     """Log-loss and seconds of both fits, by model and draw."""
     found = []
     for seed, table in small.tables(name, rows, range(FIRST, FIRST + draws)):
-        for model in MODELS if name in small.WITH_PICTURES else ALONE:
+        for model in MODELS if name in small.WITH_IMAGES else ALONE:
             fits = Case(table).single(built((model,), table)[model](seed), refit=True)
             (_, (first, _)), (_, (again, _)) = fits
             found.append(

@@ -1,4 +1,4 @@
-"""What docs/results.md says of the settings of `crossed` on tables with pictures.
+"""What docs/results.md says of the settings of `crossed` on tables with images.
 
 ``python -m benchmarks.study.crossed products 1000 3 [FILE]``: draws of rows to fit to, 15 % of them to stop
 on, and all others, which score; none is a test row of `benchmarks.study.equals`. FILE holds a JSON object a

@@ -30,7 +30,7 @@ from usboost.evaluation.task import TASKS
 from usboost.models.catalogue.parameter_paths import with_settings
 from usboost.models.class_weights import fit_weighted
 from usboost.models.refit import for_all_rows
-from usboost.multimodal.fit.build import Pictures, by_name
+from usboost.multimodal.fit.build import ImageOptions, by_name
 from usboost.multimodal.tune.files import settings_of
 from usboost.multimodal.tune.tune import parts_of, tune
 from usboost.tuning.search import Plan
@@ -107,8 +107,8 @@ def _census(folder: Path) -> pd.DataFrame:
 
 
 def built(names: tuple[str, ...], table: OwnTable) -> dict[str, Callable[[int], Any]]:
-    read = Pictures(size=160) if table.pictures else None
-    return by_name(names, pictures=read, image_views=tuple(table.pictures) or ("U",))
+    read = ImageOptions(size=160) if table.images else None
+    return by_name(names, images=read, image_views=tuple(table.images) or ("U",))
 
 
 Scored = tuple[dict[str, float], np.ndarray]
@@ -183,7 +183,7 @@ def run(
         table,
         {name: make for name, make in models.items() if kind_of(name) not in NOT_TUNED},
         out=out / case,
-        fixed=FIXED if table.pictures else None,
+        fixed=FIXED if table.images else None,
         folds=folds,
         plan=Plan(trials=trials),
         on_trial_end=lambda trial, ended, total: print(

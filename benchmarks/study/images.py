@@ -1,4 +1,4 @@
-"""What docs/results.md says of real tables with real pictures: comparisons, each kept in a folder of its own.
+"""What docs/results.md says of real tables with real images: comparisons, each kept in a folder of its own.
 
 ``python -m benchmarks.study.images TABLES OUT [NAME …]``, where TABLES holds the lesions and the products;
 a comparison whose folder has its result is not made again. Hours on two cores.
@@ -17,7 +17,7 @@ from usboost.datasets.user.table_spec import TableSpec
 from usboost.models.base import ViewsClassifier
 from usboost.multimodal.compare import results
 from usboost.multimodal.compare.compare import compare
-from usboost.multimodal.fit.build import Pictures, build
+from usboost.multimodal.fit.build import ImageOptions, build
 
 TABLES = {
     "lesions": ("ham10000_lesions/lesions.parquet", "dx", ("lesion_id", "image_id")),
@@ -35,14 +35,14 @@ class Plan:
     Attributes
     ----------
     name : of its folder.
-    read : of `TableSpec`, how the pictures are read.
+    read : of `TableSpec`, how the images are read.
     components : of embeddings that trees read; 0: what the catalogue says, None: all columns.
     """
 
     name: str
     table: str
     models: tuple[str, ...]
-    pictures: Pictures = field(default_factory=Pictures)
+    images: ImageOptions = field(default_factory=ImageOptions)
     read: dict[str, Any] = field(default_factory=dict)
     components: int | None = 0
     folds: int = 5
@@ -51,19 +51,19 @@ class Plan:
 def plans() -> Iterator[Plan]:
     """In the order in which they are worth most."""
     for table in TABLES:
-        yield Plan(f"{table}-main", table, MAIN, Pictures(size=160))
+        yield Plan(f"{table}-main", table, MAIN, ImageOptions(size=160))
     for table in TABLES:
-        yield Plan(f"{table}-224", table, LINEAR, Pictures(size=224))
-    tuned = Pictures(finetune="last", size=160)
+        yield Plan(f"{table}-224", table, LINEAR, ImageOptions(size=224))
+    tuned = ImageOptions(finetune="last", size=160)
     for table in TABLES:
-        yield Plan(f"{table}-raw", table, ("lgbm", "crossed"), Pictures(size=160), components=None)
+        yield Plan(f"{table}-raw", table, ("lgbm", "crossed"), ImageOptions(size=160), components=None)
         yield Plan(f"{table}-frozen", table, ("baseline",), replace(tuned, finetune="none"))
         yield Plan(f"{table}-last", table, ("baseline", "2wl_logistic"), tuned)
     for aspect in ("pad", "stretch"):
-        yield Plan(f"products-{aspect}", "products", LINEAR, Pictures(size=160), {"aspect": aspect})
+        yield Plan(f"products-{aspect}", "products", LINEAR, ImageOptions(size=160), {"aspect": aspect})
     for size in (96, 128, 192):
         for table in TABLES:
-            yield Plan(f"{table}-{size}", table, LINEAR, Pictures(size=size))
+            yield Plan(f"{table}-{size}", table, LINEAR, ImageOptions(size=size))
 
 
 def models_of(plan: Plan) -> dict[str, Callable[[int], ViewsClassifier]]:
@@ -71,7 +71,7 @@ def models_of(plan: Plan) -> dict[str, Callable[[int], ViewsClassifier]]:
 
     def built(name: str) -> Callable[[int], ViewsClassifier]:
         def make(seed: int) -> ViewsClassifier:
-            model = build(name, pictures=plan.pictures, seed=seed)
+            model = build(name, images=plan.images, seed=seed)
             found = model.get_params(deep=True)
             changed = {key: plan.components for key in found if key.split("__")[-1] == "components"}
             return model if plan.components == 0 else model.set_params(**changed)
@@ -84,7 +84,7 @@ def models_of(plan: Plan) -> dict[str, Callable[[int], ViewsClassifier]]:
 def run(plan: Plan, tables: Path, out: Path) -> None:
     file, label, drop = TABLES[plan.table]
     table = read_table(
-        tables / file, TableSpec(label=label, image="image", drop=drop, size=plan.pictures.size, **plan.read)
+        tables / file, TableSpec(label=label, image="image", drop=drop, size=plan.images.size, **plan.read)
     )
     found = compare(table, models_of(plan), folds=plan.folds, by="log_loss")
     results.write(found, out / plan.name, plan.name)

@@ -1,7 +1,7 @@
 """What docs/results.md says of the members of `best`: their fits to all rows, and LightGBM's settings.
 
 ``python -m benchmarks.study.members products 1000 3 [600]``: draws of rows of a table to fit to, by the first
-one's seed, and others, which score, 2,000 of a table with pictures, 20,000 of one without. Minutes on a core.
+one's seed, and others, which score, 2,000 of a table with images, 20,000 of one without. Minutes on a core.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def settings(case: Case, seed: int) -> dict[str, float]:
 def fits(case: Case, seed: int) -> dict[str, float]:
     """Log-loss of the blend by what a member's mean is of: fits to folds and to all rows."""
     table, model = case.table, built(("best",), case.table)["best"](seed)
-    if not table.pictures:  # the others have next to no weight there
+    if not table.images:  # the others have next to no weight there
         model.set_params(members={name: model.members[name] for name in ALONE})
     encoding = table.fit_encoding(case.seen)
     model.fit(table.views(encoding, case.seen), table.labels[case.seen])

@@ -24,10 +24,10 @@ CENSUS: dict[str, Any] = {
     "table1.ci_a.fusion": "concat",
 }
 
-# Pictures of the paper's size, all of CT's columns and MI's balance; fewer rows, and a small CNN instead of
-# VGG16 and ResNet50: what two cores can do. An epoch on CT's pictures takes the small CNN ten times as long
+# Images of the paper's size, all of CT's columns and MI's balance; fewer rows, and a small CNN instead of
+# VGG16 and ResNet50: what two cores can do. An epoch on CT's images takes the small CNN ten times as long
 # as at 32 pixels, where all fits took 1.3 hours: 10,000 rows would now take about 13, 4,000 about 5.
-PICTURES: dict[str, Any] = {
+IMAGES: dict[str, Any] = {
     "boosting.patience": 15,
     "networks.patience": 6,
     "profiles.paper.features.trees": 200,
@@ -53,12 +53,12 @@ PICTURES: dict[str, Any] = {
     },
 }
 
-# The same pictures as frozen embeddings, for every model alike, of the small CNN inside a baseline.
-EMBEDDED = PICTURES | {
-    "pictures.finetune": "head",
-    "pictures.pretrained": "backbone.safetensors",
+# The same images as frozen embeddings, for every model alike, of the small CNN inside a baseline.
+EMBEDDED = IMAGES | {
+    "images.finetune": "head",
+    "images.pretrained": "backbone.safetensors",
     "boosting.patience": 60,
-    "profiles.paper.boosting": PICTURES["profiles.paper.boosting"] | {"rounds": 500},
+    "profiles.paper.boosting": IMAGES["profiles.paper.boosting"] | {"rounds": 500},
 }
 EMBEDDING_SEED = 100
 
@@ -104,7 +104,7 @@ class Part:
     Attributes
     ----------
     suffix : of the models' names in the tables, for models that have another part's name
-    embeds : the part whose baseline embeds this part's pictures
+    embeds : the part whose baseline embeds this part's images
     """
 
     changes: Mapping[str, Any]
@@ -120,7 +120,7 @@ class Part:
 
 
 CROSSED = ["lgbm", "2wl_shrunk", "2wl_logistic", "3wl", "crossed"]
-WITH_PICTURES = [
+WITH_IMAGES = [
     "lgbm_s",
     "baseline",
     "bfv_dnn",
@@ -156,8 +156,8 @@ PLAN: dict[str, Part] = {
         ],
         rounds=500,
     ),
-    "ct": Part(PICTURES, [Fits("main", ["ct"], WITH_PICTURES)]),
-    "mi": Part(PICTURES, [Fits("main", ["mi"], WITH_PICTURES)]),
+    "ct": Part(IMAGES, [Fits("main", ["ct"], WITH_IMAGES)]),
+    "mi": Part(IMAGES, [Fits("main", ["mi"], WITH_IMAGES)]),
     "ct-embedded": Part(EMBEDDED, [Fits("embedded", ["ct"], CROSSED)], suffix="@embedded", embeds="ct"),
     "mi-embedded": Part(EMBEDDED, [Fits("embedded", ["mi"], CROSSED)], suffix="@embedded", embeds="mi"),
 }

@@ -36,7 +36,7 @@ from usboost.reporting.results import dataset_name
 PAGE = Path("docs/results.md")
 FIGURES = {
     "docs/results.png": (("ci_a", "ci_b"), "f1_tuned"),
-    "docs/results-pictures.png": (("ct", "mi"), "f1"),
+    "docs/results-images.png": (("ct", "mi"), "f1"),
 }
 ROUNDS_FIGURE = Path("docs/results-rounds.png")
 OURS, EXTERNAL = "#1f5f8b", "#b2561a"

@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.study.small``: scikit-learn's bundled tables, five folds of each. With a name and a
 number of rows, ``python -m benchmarks.study.small products 300 3``: so many draws of rows of a larger table
-to fit to, and other rows to score, 2,000 of a table with pictures, 20,000 of one without (``census``,
+to fit to, and other rows to score, 2,000 of a table with images, 20,000 of one without (``census``,
 ``covertype``). A few minutes each on one core.
 """
 
@@ -25,29 +25,29 @@ from usboost.datasets.user.table_spec import TableSpec
 from usboost.datasets.user.user_table import OwnTable
 from usboost.multimodal.compare import results
 from usboost.multimodal.compare.compare import compare
-from usboost.multimodal.fit.build import Pictures, build
+from usboost.multimodal.fit.build import ImageOptions, build
 
 TABLES = {"breast_cancer": load_breast_cancer, "wine": load_wine, "diabetes": load_diabetes}
 DATA = Path(__file__).parents[3] / "shared/data"
-WITH_PICTURES = {
+WITH_IMAGES = {
     "products": ("fashion_products/products.parquet", "gender", ["id"]),
     "lesions": ("ham10000_lesions/lesions.parquet", "dx", ["lesion_id", "image_id"]),
 }
 MODELS = ("best", "good", "linear_trees", "2wl_ridge", "lgbm", "forest", "prior")
 LINEAR = {"classification": "logistic", "regression": "ridge"}
 UNSEEN, UNSEEN_ALONE = 2000, 20_000
-"""Rows that models of a table with and without pictures are scored on."""
+"""Rows that models of a table with and without images are scored on."""
 ALONE = ("linear_trees", "crossed", "2wl_ridge", "lgbm", "forest", "prior")
-"""Models of larger tables without pictures."""
+"""Models of larger tables without images."""
 
 
 def models_of(table: OwnTable, names: tuple[str, ...] = MODELS) -> dict[str, Callable[[int], Any]]:
     """By name, each to be built with a seed."""
-    pictures = Pictures() if table.pictures else False
-    views = tuple(table.pictures) or ("U",)
+    images = ImageOptions() if table.images else False
+    views = tuple(table.images) or ("U",)
 
     def of(name: str) -> Callable[[int], Any]:
-        return lambda seed: build(name, pictures=pictures, image_views=views, seed=seed, task=table.task)
+        return lambda seed: build(name, images=images, image_views=views, seed=seed, task=table.task)
 
     return {name: of(name) for name in (*names, LINEAR[table.task])}
 
@@ -65,8 +65,8 @@ def bundled(name: str) -> None:
 
 def larger(name: str) -> tuple[pd.DataFrame, str]:
     """A table and its label; of the census the rows of CI-A's training split."""
-    if name in WITH_PICTURES:
-        file, label, drop = WITH_PICTURES[name]
+    if name in WITH_IMAGES:
+        file, label, drop = WITH_IMAGES[name]
         return pd.read_parquet(DATA / file).drop(columns=drop), label
     if name == "covertype":
         frame, types = covertype.read(DATA / "covertype/covtype.data.gz")
@@ -92,22 +92,22 @@ def drawn(frame: pd.DataFrame, label: str, rows: int, unseen: int, seed: int) ->
 
 def tables(name: str, rows: int, seeds: range, least: int = 0) -> Iterator[tuple[int, OwnTable]]:
     """Each seed's draw of a larger table; without classes that have at most so many rows to learn from."""
-    pictures, (frame, label) = name in WITH_PICTURES, larger(name)
+    images, (frame, label) = name in WITH_IMAGES, larger(name)
     for seed in seeds:
-        found = drawn(frame, label, rows, UNSEEN if pictures else UNSEEN_ALONE, seed)
+        found = drawn(frame, label, rows, UNSEEN if images else UNSEEN_ALONE, seed)
         counts = found.loc[found["part"] != "test", label].value_counts()
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "drawn.parquet"
             found[found[label].isin(counts.index[counts > least])].to_parquet(path)
             yield (
                 seed,
-                read_table(path, TableSpec(label=label, image=["image"] if pictures else [], split="part")),
+                read_table(path, TableSpec(label=label, image=["image"] if images else [], split="part")),
             )
 
 
 def draws_of(name: str, rows: int, draws: int) -> None:
     """Mean log-losses and seconds over the draws, and how far each is from the default, with its spread."""
-    names, found = MODELS if name in WITH_PICTURES else ALONE, []
+    names, found = MODELS if name in WITH_IMAGES else ALONE, []
     for seed, table in tables(name, rows, range(draws)):
         scores = compare(table, models_of(table, names), by="log_loss", seed=seed).scores
         found.append(scores.set_index("model")[["accuracy", "log_loss", "seconds"]])

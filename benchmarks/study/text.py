@@ -115,7 +115,7 @@ def show(title: str, frame: pd.DataFrame) -> None:
     print(f"\n{title}: {len(frame):,} rows, {frame['label'].nunique()} classes")
     numbers = [name for name in frame if name not in ("text", "label")]
     models: dict[str, Any] = {
-        name: lambda seed, name=name: build(name, pictures=False, seed=seed) for name in MODELS
+        name: lambda seed, name=name: build(name, images=False, seed=seed) for name in MODELS
     }
     for what, drop in (("without text", ["text"]), ("with text", [])):
         text = [] if drop else ["text"]

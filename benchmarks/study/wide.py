@@ -1,6 +1,6 @@
 """What docs/results.md says of tables with many columns for their rows, and of classes that are easily told.
 
-``python -m benchmarks.study.wide [DRAWS]``: made tables without pictures and scikit-learn's, nothing tuned;
+``python -m benchmarks.study.wide [DRAWS]``: made tables without images and scikit-learn's, nothing tuned;
 log-loss of rows that no fit has seen, mean and standard deviation over draws of the rows. Minutes on a core.
 """
 
@@ -69,7 +69,7 @@ def losses(rows: int, frame: pd.DataFrame, y: np.ndarray, seed: int) -> dict[str
     own = read_table(FrameRows(frame.assign(label=y, **{SPLIT: part})), TableSpec(label="label", split=SPLIT))
     found = {}
     for title, (name, settings) in MODELS.items():
-        model = build(name, pictures=None, seed=seed, settings=settings)
+        model = build(name, images=None, seed=seed, settings=settings)
         ((_, (scores, _)),) = Case(own).single(model, refit=False)
         found[title] = scores["log_loss"]
     return found

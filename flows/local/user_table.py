@@ -16,7 +16,7 @@ def changes(table: Path, spec: TableSpec, *, beside: bool = False) -> dict[str, 
 
     Parameters
     ----------
-    spec : its label, task, pictures, split, categories and columns that are not used.
+    spec : its label, task, images, split, categories and columns that are not used.
     beside : whether datasets with classes run beside it, by the same models.
 
     Raises

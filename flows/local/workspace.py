@@ -152,7 +152,7 @@ def _find_files(document: dict[str, Any]) -> None:
     """Make paths of files absolute that params.yaml gives as seen from the checkout."""
     for section, key in (
         (document["custom"], "table"),
-        *((section, "pretrained") for section in (document["pictures"], *document["table1"].values())),
+        *((section, "pretrained") for section in (document["images"], *document["table1"].values())),
         *((section, "pretrained") for section in document["table2"].values()),
     ):
         if isinstance(section.get(key), str) and (ROOT / section[key]).is_file():
@@ -222,9 +222,7 @@ def make_command(
         Literal["classification", "regression"] | None,
         typer.Option(help="own: what is predicted; by default what the label looks like"),
     ] = None,
-    image: Annotated[
-        list[str] | None, typer.Option(help="own: a column of pictures; may be repeated")
-    ] = None,
+    image: Annotated[list[str] | None, typer.Option(help="own: a column of images; may be repeated")] = None,
     split: Annotated[str | None, typer.Option(help="own: column that holds train, val or test")] = None,
     categorical: Annotated[
         list[str] | None, typer.Option(help="own: a column of numbers that are categories; may be repeated")

@@ -137,10 +137,10 @@ def parts(
         "model": described(estimator),
         "seed": seed,
     }
-    weights = settings.pictures.pretrained
+    weights = settings.images.pretrained
     if isinstance(weights, str) and "images" in store.read_card(card.parent):
         if not Path(weights).is_file():
-            raise UsboostError(f"{weights}, pictures.pretrained of params.yaml, is missing")
+            raise UsboostError(f"{weights}, images.pretrained of params.yaml, is missing")
         found["weights"] = sha(Path(weights))
     if isinstance(estimator, EarlyBoostClassifier):
         found["scored"] = settings.earlyboost.model_dump()

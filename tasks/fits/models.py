@@ -8,13 +8,13 @@ from typing import Any
 
 from tasks.settings import BoostingSizes, NetworkSizes, Settings, Table1, Table2
 from usboost.datasets.user import demo as custom_demo
-from usboost.datasets.user.images.reader import PictureColumns
+from usboost.datasets.user.images.reader import ImageColumns
 from usboost.learners.networks.images.backbones import Backbone
 from usboost.models.catalogue import build as builders
 from usboost.models.catalogue.build import Parts
 from usboost.models.catalogue.entry import Entry, LearnerSpec
 from usboost.models.estimator import ViewsEstimator
-from usboost.multimodal.fit.build import OneComputer, Pictures, on_device, with_pictures
+from usboost.multimodal.fit.build import ImageOptions, OneComputer, on_device, with_images
 
 OWN = "custom"
 """A person's table among the datasets."""
@@ -60,9 +60,9 @@ def entry_of(name: str, dataset: str, settings: Settings) -> Entry:
 
 
 def image_views(settings: Settings) -> tuple[str, ...]:
-    """The views of a person's pictures, one for each column of them; none of a table alone."""
+    """The views of a person's images, one for each column of them; none of a table alone."""
     spec = settings.custom.spec(**(custom_demo.SPEC if settings.generated(OWN) else {}))
-    return tuple(PictureColumns.of(spec).names) if spec.image else ()
+    return tuple(ImageColumns.of(spec).names) if spec.image else ()
 
 
 class FromParams(Parts):
@@ -74,16 +74,16 @@ class FromParams(Parts):
 
     @property
     def one_table(self) -> bool:  # type: ignore[override]
-        return self.dataset == OWN and not self.has_pictures
+        return self.dataset == OWN and not self.has_images
 
     @property
-    def has_pictures(self) -> bool:  # type: ignore[override]
+    def has_images(self) -> bool:  # type: ignore[override]
         return bool(self._image_views)
 
     def views(self, names: Sequence[str]) -> tuple[str, ...]:
-        """All views of pictures for U."""
-        several = self.dataset == OWN and self.has_pictures
-        return with_pictures(names, self._image_views) if several else super().views(names)
+        """All views of images for U."""
+        several = self.dataset == OWN and self.has_images
+        return with_images(names, self._image_views) if several else super().views(names)
 
     def learner(self, spec: LearnerSpec, reads: tuple[str, ...]) -> dict[str, Any]:
         """Table 2's network and tree, with what the profile and `boosting` say; others as they are."""
@@ -158,7 +158,7 @@ class FromParams(Parts):
         }
 
     def lightgbm(self) -> dict[str, Any]:
-        """The section `external_baselines`; pictures as the boosting models' backbone embeds them, frozen."""
+        """The section `external_baselines`; images as the boosting models' backbone embeds them, frozen."""
         return {
             **self.settings.external_baselines.model_dump(),
             "backbone": self._backbone(self._table2, self.settings.sizes.boosting),
@@ -166,7 +166,7 @@ class FromParams(Parts):
         }
 
     def linear(self) -> dict[str, Any]:
-        """The pictures' backbone, as LightGBM has it."""
+        """The images' backbone, as LightGBM has it."""
         backbone = self._backbone(self._table2, self.settings.sizes.boosting)
         return {"backbone": backbone, "device": self.settings.device}
 
@@ -200,48 +200,50 @@ class FromParams(Parts):
         return sizes.head if table.backbone else None
 
     def _backbone(self, table: Table1 | Table2, sizes: NetworkSizes | BoostingSizes) -> Backbone | None:
-        """The table's backbone unless `pictures` or the profile names another, which is trained; None for
+        """The table's backbone unless `images` or the profile names another, which is trained; None for
         tables."""
         if table.backbone is None:
             return None
-        chosen = self.settings.pictures
+        chosen = self.settings.images
         name = chosen.backbone or sizes.backbone or table.backbone
         finetune = chosen.finetune or ("all" if sizes.backbone else table.finetune)
         return backbone(name, table.pretrained, finetune, self.settings)
 
 
 def own_parts(settings: Settings) -> OneComputer:
-    """The command line's parts, with what `pictures` and the profile's `rounds` say."""
-    views, chosen, rounds = image_views(settings), settings.pictures, settings.sizes.rounds
+    """The command line's parts, with what `images` and the profile's `rounds` say."""
+    views, chosen, rounds = image_views(settings), settings.images, settings.sizes.rounds
     if not views:
         return OneComputer(None, rounds)
     how = chosen.finetune
-    read = Pictures(chosen.backbone or Pictures.backbone, "none" if how is None or how == "head" else how)
-    return OwnPictures(read, rounds, views, settings=settings)
+    read = ImageOptions(
+        chosen.backbone or ImageOptions.backbone, "none" if how is None or how == "head" else how
+    )
+    return OwnImages(read, rounds, views, settings=settings)
 
 
 @dataclass(frozen=True)
-class OwnPictures(OneComputer):
-    """The command line's parts, whose backbone has what `pictures` says besides."""
+class OwnImages(OneComputer):
+    """The command line's parts, whose backbone has what `images` says besides."""
 
     settings: Settings = field(kw_only=True)
 
     def _reader(self) -> dict[str, Any]:
-        assert self.pictures is not None
-        return {"backbone": backbone(self.pictures.backbone, True, self.pictures.finetune, self.settings)}
+        assert self.images is not None
+        return {"backbone": backbone(self.images.backbone, True, self.images.finetune, self.settings)}
 
 
 def backbone(name: str, pretrained: bool, finetune: str, settings: Settings) -> Backbone:
-    """A backbone with what the section `pictures` says."""
-    pictures = settings.pictures
-    chosen = pretrained if pictures.pretrained is None else pictures.pretrained
+    """A backbone with what the section `images` says."""
+    images = settings.images
+    chosen = pretrained if images.pretrained is None else images.pretrained
     untrained = name == "small_cnn" and not isinstance(chosen, str)
     return Backbone(
         name,
         pretrained=False if untrained else chosen,
         finetune=finetune,
-        size=pictures.size,
-        augment=pictures.augment,
+        size=images.size,
+        augment=images.augment,
         cache="data/embeddings",
         random=untrained,  # params.yaml names it, and with it what models on embeddings read
     )

@@ -25,7 +25,7 @@ from usboost.models.networks.bfv_network import (
 )
 from usboost.reporting.inspection.page import COLUMNS, FOLDER, inspect, write
 
-ROWS, PICTURES = 2000, 400  # samples on which views are shuffled
+ROWS, IMAGES = 2000, 400  # samples on which views are shuffled
 SIDE = 128
 
 
@@ -45,7 +45,7 @@ def keep(
     views, y = validation
     folder = prepared_folder(dataset)
     card = store.read_card(folder)
-    pictured = card.get("images", {}).get("view")
+    with_images = card.get("images", {}).get("view")
     found = inspect(
         estimator,
         _read(estimator, views),
@@ -53,16 +53,16 @@ def keep(
         [str(name) for name in card["classes"]],
         label=str(card.get("roles", {}).get("label", "the label")),
         predicted=predicted,
-        sample=_drawn(len(y), PICTURES if pictured else ROWS),
+        sample=_drawn(len(y), IMAGES if with_images else ROWS),
     )
-    shown = views[pictured] if pictured else None
-    pictures: dict[int, bytes] = {}
+    shown = views[with_images] if with_images else None
+    images: dict[int, bytes] = {}
     if isinstance(shown, (Images, EncodedImages)):
         rows = found.worst["row"].tolist()
-        pictures = _pictures(
+        images = _images(
             shown, rows if shown.absent is None else [row for row in rows if not shown.absent[row]]
         )
-    write(found, out / FOLDER, _informative(store.read_frame(folder, "val"), card), pictures)
+    write(found, out / FOLDER, _informative(store.read_frame(folder, "val"), card), images)
 
 
 def _drawn(n: int, most: int) -> np.ndarray:
@@ -94,8 +94,8 @@ def _plain(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.astype(object).where(frame.notna(), "–")
 
 
-def _pictures(view: Images | EncodedImages, rows: Sequence[int]) -> dict[int, bytes]:
-    """PNG files of some samples of a view of pictures, enlarged without blurring."""
+def _images(view: Images | EncodedImages, rows: Sequence[int]) -> dict[int, bytes]:
+    """PNG files of some samples of a view of images, enlarged without blurring."""
     out = {}
     for row in rows:
         pixels = view.decode(row)[0]

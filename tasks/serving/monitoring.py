@@ -73,10 +73,10 @@ def compare(dataset: str, requests: Path, psi: float, share: float) -> Looked:
             "bring that back (`dvc checkout` of its commit), or promote a fit of these data"
         )
     card = _card(version)
-    pictures = [] if card.images is None else card.images.columns
+    images = [] if card.images is None else card.images.columns
     seen = ("train",) if card.rows["val"] else ("train", "val")  # a fit to all rows has no validation rows
     train = raw_rows(card, pd.concat([store.read_frame(folder, split) for split in seen], ignore_index=True))
-    without = dict(zip(pictures, _without(prepared, seen), strict=True))
+    without = dict(zip(images, _without(prepared, seen), strict=True))
     tags = tracking.lineage({"prepared": folder})
     tags |= {"dataset": dataset, "registered_model": name, "version": str(version.version)}
     with tracking.tracked_run(f"{name}-monitor", requests.name, tags) as run_id:
@@ -110,7 +110,7 @@ def _card(version: ModelVersion) -> Card:
 
 
 def _without(prepared: Mapping[str, Any], splits: Sequence[str]) -> list[int]:
-    """Rows of some splits without a picture, for each column of pictures."""
+    """Rows of some splits without an image, for each column of images."""
     about: dict[str, Any] = prepared.get("images") or {}
     columns = zip(*(image_store.parts(split, about) for split in splits), strict=True) if about else ()
     return [

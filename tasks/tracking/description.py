@@ -63,9 +63,9 @@ def with_scores(described: str, scores: str) -> str:
 
 def datasets(card: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     """Name and digest in MLflow of each split of a prepared dataset; nothing but its card is read."""
-    pictures = card.get("images", {}).get("splits", {})
+    images = card.get("images", {}).get("splits", {})
     digests = {
-        split: [about["sha256"], *(shard["sha256"] for shard in pictures.get(split, {}).get("shards", []))]
+        split: [about["sha256"], *(shard["sha256"] for shard in images.get(split, {}).get("shards", []))]
         for split, about in card["splits"].items()
     }
     return {

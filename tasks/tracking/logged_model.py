@@ -67,10 +67,10 @@ def log_model(
 
 def about(name: str, card: Card, uri: str) -> str:
     """The description on the model's page, in Markdown."""
-    pictures = [] if card.images is None else card.images.columns
+    images = [] if card.images is None else card.images.columns
     reads = f"{len(card.columns)} columns as the table has them, before any encoding"
-    if pictures:
-        reads += f", and pictures as PNG or JPEG bytes in {', '.join(f'`{column}`' for column in pictures)}"
+    if images:
+        reads += f", and images as PNG or JPEG bytes in {', '.join(f'`{column}`' for column in images)}"
     gives = "`prediction`, and `low` and `high`, between which 9 in 10 rows lie"
     if card.classes:
         shown = [f"`p_{each}`" for each in card.classes[:10]] + ["…"] * (len(card.classes) > 10)

@@ -67,7 +67,7 @@ def small_network(**changes):
     return NetworkLearner(**settings)
 
 
-def pictures(n, n_classes):
+def images(n, n_classes):
     rng = np.random.default_rng(0)
     views, y = make_views(n_classes, n=n)
     return views.with_view("U", Images(rng.integers(0, 255, (n, 1, 12, 12), dtype=np.uint8))), y
@@ -77,7 +77,7 @@ def learners(**changes):
     return {"U": small_network(**changes), "S": TreeLearner(min_samples_leaf=5)}
 
 
-TABLES, PICTURES = make_views(3, n=240), pictures(90, 2)
+TABLES, IMAGES = make_views(3, n=240), images(90, 2)
 PATIENT = {"n_rounds": 7, "patience": 3, "random_state": 1}
 MODELS = {
     "2wl": (TwoWeakLearnerClassifier(learners(), **PATIENT), TABLES),
@@ -96,12 +96,12 @@ MODELS = {
         TABLES,
     ),
     "warm": (TwoWeakLearnerClassifier(learners(start="warm"), **PATIENT), TABLES),
-    "warm pictures, augmented": (
+    "warm images, augmented": (
         TwoWeakLearnerClassifier(
             learners(start="warm", backbone=Backbone("small_cnn", False, "all", augment="flip_shift")),
             n_rounds=5,
         ),
-        PICTURES,
+        IMAGES,
     ),
     "bnn": (BoostedNetworkClassifier(learner=small_network(), n_rounds=5), TABLES),
     "earlyboost": (EarlyBoostClassifier(), TABLES),
@@ -109,7 +109,7 @@ MODELS = {
         TwoBranchNetworkClassifier(dnn1=(4,), dnn2=(6,), dnn3=(5,), n_epochs=6, patience=None, device="cpu"),
         TABLES,
     ),
-    "two branches, adam, pictures": (
+    "two branches, adam, images": (
         TwoBranchNetworkClassifier(
             dnn1=(4,),
             dnn2=(6,),
@@ -119,7 +119,7 @@ MODELS = {
             device="cpu",
             backbone=Backbone("small_cnn", False, "all", augment="flip"),
         ),
-        PICTURES,
+        IMAGES,
     ),
 }
 

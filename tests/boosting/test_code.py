@@ -107,8 +107,8 @@ def test_the_same_code_in_another_folder_is_the_same_and_under_another_name_anot
 
 
 def test_parts_inside_parts_are_found():
-    pictured = NetworkLearner(backbone=Backbone("small_cnn", False, "all"))
-    model = TwoWeakLearnerClassifier({"U": pictured}, callbacks=[ShowRounds("")], checkpoint=Path("kept"))
+    with_images = NetworkLearner(backbone=Backbone("small_cnn", False, "all"))
+    model = TwoWeakLearnerClassifier({"U": with_images}, callbacks=[ShowRounds("")], checkpoint=Path("kept"))
     learners = "usboost.learners.networks"
     assert {name for name in modules_of(model) if name.startswith("usboost")} == {
         "usboost.models.boosted.two_weak_learner",

@@ -318,7 +318,7 @@ def test_a_learner_that_sees_two_tables_finds_their_interaction():
         TwoWeakLearnerClassifier({"both": TreeLearner(reads=("S", "X"))}).fit(views, y)
 
 
-def test_a_tree_beside_pictures_reads_their_frozen_embeddings(tmp_path):
+def test_a_tree_beside_images_reads_their_frozen_embeddings(tmp_path):
     """The label is whether brightness and a number agree: no sum of two functions says so."""
     rng = np.random.default_rng(0)
     bright, number = rng.integers(0, 2, 600), rng.normal(size=600).astype(np.float32)

@@ -123,7 +123,7 @@ def test_a_fit_is_that_of_the_rows_that_have_the_view_where_there_is_no_other() 
     )
 
 
-def test_every_third_picture_is_missing() -> None:
+def test_every_third_image_is_missing() -> None:
     """As good as the table's part alone where there is none, and better where there is one."""
     rng = np.random.default_rng(0)
     n = 600
@@ -132,8 +132,8 @@ def test_every_third_picture_is_missing() -> None:
     pixels += (120 * bright[:, None, None, None]).astype(np.uint8)
     number = rng.normal(size=(n, 1)) + 0.5 * bright[:, None]
     absent = np.arange(n) % 3 == 0
-    pictures = Images(np.where(absent[:, None, None, None], 255, pixels).astype(np.uint8), absent=absent)
-    views = Views(U=pictures, S=Table.from_numeric(number))
+    images = Images(np.where(absent[:, None, None, None], 255, pixels).astype(np.uint8), absent=absent)
+    views = Views(U=images, S=Table.from_numeric(number))
     network = NetworkLearner((4,), batch_size=64, backbone=Backbone("small_cnn", False, "all"), device="cpu")
     fitted = model(network, n_rounds=10).fit(views[:400], bright[:400])
     table = TwoWeakLearnerClassifier({"S": TreeLearner(max_depth=2)}, n_rounds=5, patience=None)

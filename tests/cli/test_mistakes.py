@@ -74,47 +74,47 @@ def test_all_models_failing_is_a_failure(tmp_path):
     assert result.stderr.endswith("\nerror: every model failed; the table above gives the reasons\n")
 
 
-def test_pictures_that_are_not_there(demo, tmp_path):
+def test_images_that_are_not_there(demo, tmp_path):
     frame = pd.read_csv(demo)
-    shutil.copytree(demo.parent / "pictures", tmp_path / "pictures")
-    (tmp_path / "pictures/00003.png").unlink()
-    frame.loc[8, "picture"] = None
+    shutil.copytree(demo.parent / "images", tmp_path / "images")
+    (tmp_path / "images/00003.png").unlink()
+    frame.loc[8, "image"] = None
     path = written(tmp_path / "t.csv", frame)
     fit = ("fit", path, *ROLES, "--rounds", 2)
     result = run(*fit, "--out", tmp_path / "m")
     assert result.exit_code == 0, result.output
-    lost = f"1 path of pictures leads to no file in column 'picture', {tmp_path / 'pictures/00003.png'} first"
-    assert result.stderr.startswith(f"note: 2 of 120 rows have no picture\nnote: {lost}\n")
+    lost = f"1 path of images leads to no file in column 'image', {tmp_path / 'images/00003.png'} first"
+    assert result.stderr.startswith(f"note: 2 of 120 rows have no image\nnote: {lost}\n")
     assert sum(json.loads((tmp_path / "m/card.json").read_text())["rows"].values()) == 120
 
-    (tmp_path / "pictures/00005.png").write_bytes(b"no picture")
+    (tmp_path / "images/00005.png").write_bytes(b"no image")
     said = refused(*fit, "--out", tmp_path / "m2")
-    assert said.startswith(f"{path}, row 6, '00005.png' is no picture in a known format")
-    assert said.endswith("; --skip-unreadable counts such pictures as missing")
+    assert said.startswith(f"{path}, row 6, '00005.png' is no image in a known format")
+    assert said.endswith("; --skip-unreadable counts such images as missing")
     result = run(*fit, "--skip-unreadable", "--out", tmp_path / "m2")
     assert result.exit_code == 0, result.output
-    notes = ("3 of 120 rows have no picture", lost, "1 of these pictures cannot be read")
+    notes = ("3 of 120 rows have no image", lost, "1 of these images cannot be read")
     assert result.stderr.startswith("".join(f"note: {each}\n" for each in notes))
-    frame.loc[0, "picture"] = "../elsewhere.png"
+    frame.loc[0, "image"] = "../elsewhere.png"
     written(path, frame)
     assert "is not a path inside" in refused(*fit, "--skip-unreadable", "--out", tmp_path / "m3")
 
 
 @pytest.mark.parametrize("command", ["fit", "compare"])
-def test_a_table_without_any_picture(command, demo, tmp_path):
+def test_a_table_without_any_image(command, demo, tmp_path):
     frame = pd.read_csv(demo)
     path = written(tmp_path / "t.csv", frame)
     out = ("--out", tmp_path / "out")
     assert refused(command, path, *ROLES, *out) == (
-        f"{path}: column 'picture' holds no picture at all: no file {tmp_path / 'pictures/00000.png'}, "
+        f"{path}: column 'image' holds no image at all: no file {tmp_path / 'images/00000.png'}, "
         "say; correct it"
     )
-    written(path, frame.assign(picture=None))
+    written(path, frame.assign(image=None))
     assert refused(command, path, *ROLES, *out) == (
-        f"{path}: column 'picture' holds no picture at all: every row is empty; correct it"
+        f"{path}: column 'image' holds no image at all: every row is empty; correct it"
     )
-    written(path, frame.assign(picture=np.where(frame.index == 3, "pictures/", None)))
-    (tmp_path / "pictures").mkdir()
+    written(path, frame.assign(image=np.where(frame.index == 3, "images/", None)))
+    (tmp_path / "images").mkdir()
     assert "is not a file" in refused(command, path, *ROLES, *out)
 
 
@@ -147,7 +147,7 @@ def test_what_predict_cannot_read(model, demo, tmp_path):
     lacking = written(tmp_path / "lacking.csv", frame.drop(columns=["weight", "line"]))
     assert refused("predict", model, lacking, *out) == (
         f"{lacking} lacks columns 'weight', 'line' that the model was fitted to or was asked for; its "
-        "columns are picture, hardness, colour, split, batch"
+        "columns are image, hardness, colour, split, batch"
     )
     assert "lacks column 'price'" in refused("predict", model, demo, *out, "--keep", "price")
     assert "must be a .parquet or .csv file" in refused("predict", model, demo, "--out", tmp_path / "p.txt")

@@ -1,4 +1,4 @@
-"""Pictures as a view: rows as numpy cuts them, decoded bytes equal to the pixels that were encoded."""
+"""Images as a view: rows as numpy cuts them, decoded bytes equal to the pixels that were encoded."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_other_columns_are_refused() -> None:
         EncodedImages(pa.array([b"a"], pa.binary()), channels=4, height=6, width=9)
 
 
-def test_rows_without_a_picture_are_told_and_decode_to_zeros() -> None:
+def test_rows_without_a_image_are_told_and_decode_to_zeros() -> None:
     whole = ENCODED[1]
     data = [None if k in (1, 4) else whole.encoded(k) for k in range(6)]
     images = EncodedImages(pa.array(data, pa.binary()), channels=1, height=6, width=9)
@@ -176,7 +176,7 @@ def test_rows_of_images_share_their_pixels_and_digests(tmp_path: Path) -> None:
     np.testing.assert_array_equal(first, whole[[4, 4, 7]].digests())
 
 
-def test_a_digest_says_what_a_picture_is() -> None:
+def test_a_digest_says_what_a_image_is() -> None:
     pixels = np.concatenate([PIXELS[1], PIXELS[1][::-1]])
     found = Images(pixels).digests()
     assert found.shape == (100, 16) and found.dtype == np.uint8
@@ -194,7 +194,7 @@ def test_a_digest_says_what_a_picture_is() -> None:
 
 
 @given(rows=ROWS)
-def test_who_has_no_picture_is_cut_along(rows: Any) -> None:
+def test_who_has_no_image_is_cut_along(rows: Any) -> None:
     absent = np.arange(50) % 3 == 0
     np.testing.assert_array_equal(Images(PIXELS[1], absent=absent)[rows].absent, absent[rows])
     assert Images(PIXELS[1])[rows].absent is None and ENCODED[1][rows].absent is None

@@ -38,9 +38,9 @@ def test_nano(tmp_path: Path, warm: Warm) -> None:
 
 
 @pytest.mark.slow
-def test_table_with_pictures(tmp_path: Path, warm: Warm) -> None:
-    text = printed("table_with_pictures", tmp_path, warm)
-    assert numbers("with pictures: #", text)[0] > numbers("without: #", text)[0] + 0.1
+def test_table_with_images(tmp_path: Path, warm: Warm) -> None:
+    text = printed("table_with_images", tmp_path, warm)
+    assert numbers("with images: #", text)[0] > numbers("without: #", text)[0] + 0.1
     assert re.search(SAME, text)
 
 

@@ -109,7 +109,7 @@ def warm_flows() -> Iterator[Warm]:
 
 @pytest.fixture(scope="session")
 def reproduced(warm_flows, tmp_path_factory) -> Workspace:
-    """A workspace after `dvc repro` on tiny demo data: a table and one with pictures, four models.
+    """A workspace after `dvc repro` on tiny demo data: a table and one with images, four models.
 
     Made once; each test process has a copy and a home of its own.
     """

@@ -59,10 +59,10 @@ def _wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
     raise AssertionError("the model's server did not start")
 
 
-def asked(picture: Path, port: int) -> Any:
-    """The answer to the page's request, a row with gaps, with this picture."""
+def asked(image: Path, port: int) -> Any:
+    """The answer to the page's request, a row with gaps, with this image."""
     code = block("serving.md", "python", "/invocations").replace(PORT, str(port))
-    code = code.replace('"picture.png"', repr(str(picture)))
+    code = code.replace('"image.png"', repr(str(image)))
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(code, {})

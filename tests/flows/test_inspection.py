@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The demo table with pictures, prepared in an otherwise empty folder with an MLflow store."""
+    """The demo table with images, prepared in an otherwise empty folder with an MLflow store."""
     before = mlflow.get_tracking_uri()
     monkeypatch.chdir(tmp_path)
     mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/mlflow.db")
@@ -43,7 +43,7 @@ def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_worst_samples_are_the_validation_splits(prepared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inspection, "PICTURES", 10)
+    monkeypatch.setattr(inspection, "IMAGES", 10)
     own = read_prepared(prepared / "data/prepared/custom")
     train, val = (np.flatnonzero(own.split == split) for split in ("train", "val"))
     encoding = own.fit_encoding(train)

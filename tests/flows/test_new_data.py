@@ -12,13 +12,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 @pytest.fixture
 def own(workspace):
-    """A workspace with a person's table beside it, of the demo's rows and pictures."""
+    """A workspace with a person's table beside it, of the demo's rows and images."""
     raw = workspace.folder / "data/raw/custom"
     table = pd.read_csv(raw / "table.csv").drop(columns="split")
     (workspace.folder / "mine").mkdir()
-    (raw / "pictures").rename(workspace.folder / "mine/pictures")
+    (raw / "images").rename(workspace.folder / "mine/images")
     table.to_csv(workspace.folder / "mine/table.csv", index=False)
-    roles = {"table": "mine/table.csv", "label": "batch", "image": "picture"}
+    roles = {"table": "mine/table.csv", "label": "batch", "image": "image"}
 
     def mine(p):
         p["profile"] = "own"

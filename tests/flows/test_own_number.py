@@ -30,8 +30,8 @@ import sys, json, mlflow, pandas as pd
 from mlflow.tracking import MlflowClient
 model = mlflow.pyfunc.load_model("models:/usboost-own-custom@champion")
 first = pd.DataFrame(json.load(open("request.json")))
-first["picture"] = [bytes.fromhex(cell) for cell in first["picture"]]
-gaps = first.assign(weight=None, colour=None, note=None, picture=None)
+first["image"] = [bytes.fromhex(cell) for cell in first["image"]]
+gaps = first.assign(weight=None, colour=None, note=None, image=None)
 names = [column["name"] for column in model.metadata.signature.outputs.to_dict()]
 tags = MlflowClient().get_model_version_by_alias("usboost-own-custom", "champion").tags
 found = [model.predict(rows).to_dict("records") for rows in (first, gaps)]
@@ -45,7 +45,7 @@ mlflow.search_runs(experiment_names=["usboost-own"]).filter(regex="metrics|tags.
 
 
 def write_table(folder: Path) -> pd.DataFrame:
-    """The demo's parts with a note and a price that columns and pictures both tell of, some pictures gone."""
+    """The demo's parts with a note and a price that columns and images both tell of, some images gone."""
     write_demo(folder, rows_train=90, rows_test=40, seed=4)
     table, rng = pd.read_csv(folder / "table.csv"), np.random.default_rng(0)
     words = np.array(["worn", "polished", "bent", "greased", "new", "scratched", "drilled", "painted"])
@@ -125,8 +125,8 @@ def test_the_champion_has_the_lowest_rmse_and_answers_rows_with_gaps(made: Works
     assert f"custom {best} seed 0: rmse {val[best]:.4f}"[:-2] in promoted.stdout
     table = pd.read_csv(made.folder.parent / "parts/table.csv")
     row = table.query("split == 'test'").iloc[[0]]
-    picture = (made.folder.parent / "parts" / row[IMAGE].item()).read_bytes().hex()
-    row = row.assign(picture=picture).drop(columns=["price", SPLIT, "line"])
+    image = (made.folder.parent / "parts" / row[IMAGE].item()).read_bytes().hex()
+    row = row.assign(image=image).drop(columns=["price", SPLIT, "line"])
     (made.folder / "request.json").write_text(json.dumps(json.loads(row.to_json(orient="records"))))
     said = mlflow(made, ASK)
     assert said["names"] == ["prediction", "low", "high"] and said["tags"]["model"] == best

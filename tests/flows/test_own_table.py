@@ -51,5 +51,5 @@ def test_from_the_tutorials_table_to_an_answer_with_gaps(
     assert catalogue.title(model) == best
     port = runtime.free_port()
     with served(workspace, environment, port):
-        answer = asked(next((tmp_path / "parts/pictures").glob("*.png")), port)
+        answer = asked(next((tmp_path / "parts/images").glob("*.png")), port)
     assert f"p_{answer['label']}" in answer

@@ -152,15 +152,15 @@ found.filter(regex="metrics|params|version").to_json(sys.stdout, orient="records
 
 def test_a_monitor_says_whether_requests_are_like_the_training_rows(promoted: Workspace) -> None:
     rows = pd.read_csv(promoted.folder / "parts/table.csv")
-    rows.assign(picture="").to_csv(promoted.folder / "parts/blind.csv", index=False)
+    rows.assign(image="").to_csv(promoted.folder / "parts/blind.csv", index=False)
     same = promoted.flow("monitor", "custom", "parts/table.csv")
     assert "none of" in same.stdout
     blind = promoted.flow("monitor", "custom", "parts/blind.csv", check=False)
     assert blind.returncode == 1
-    assert "picture: 100% missing" in blind.stderr.splitlines()[-1]
+    assert "image: 100% missing" in blind.stderr.splitlines()[-1]
     first, second = json.loads(promoted.run(sys.executable, "-c", RECORD, **store(promoted)).stdout)
     assert (first["metrics.drifted_columns"], second["metrics.drifted_columns"]) == (0, 1)
-    assert (first["metrics.missing/picture"], second["metrics.missing/picture"]) == (0, 1)
+    assert (first["metrics.missing/image"], second["metrics.missing/image"]) == (0, 1)
     assert first["params.psi_limit"] == "0.2"
 
 
@@ -176,7 +176,7 @@ def test_the_pages_commands_serve_it_and_a_row_may_have_gaps(promoted: Workspace
         )
         with urllib.request.urlopen(request, timeout=60) as reply:
             answer = pd.DataFrame(json.load(reply)["predictions"])
-        gaps = asked(next(Path(promoted.folder / "parts/pictures").glob("*.png")), port)
+        gaps = asked(next(Path(promoted.folder / "parts/images").glob("*.png")), port)
     expected = pd.DataFrame(known["found"])
     assert answer["label"].tolist() == expected["label"].tolist()
     probabilities = [column for column in expected if column.startswith("p_")]

@@ -28,7 +28,7 @@ PREDICT = """
 import base64, json, sys
 import mlflow, pandas as pd
 rows = pd.DataFrame(json.load(open("rows.json")))
-rows["picture"] = [base64.b64decode(cell) if isinstance(cell, str) else None for cell in rows["picture"]]
+rows["image"] = [base64.b64decode(cell) if isinstance(cell, str) else None for cell in rows["image"]]
 found = mlflow.pyfunc.load_model(sys.argv[1]).predict(rows)
 found.to_json("found.json", orient="records", double_precision=15)
 """
@@ -39,18 +39,18 @@ def registered(tmp_path_factory) -> tuple[Path, dict[str, str], str]:
     """A folder with a model, and three rows: one whole, one with gaps, one with an unseen category."""
     folder = tmp_path_factory.mktemp("registered")
     write_demo(folder, rows_train=80, rows_test=20, seed=0)
-    fit = ("fit", folder / "table.csv", "--label", "batch", "--image", "picture", "--size", 32)
+    fit = ("fit", folder / "table.csv", "--label", "batch", "--image", "image", "--size", 32)
     done = run(*fit, "--drop", "split", "--rounds", 4, "--out", folder / "model")
     assert done.exit_code == 0, done.stderr
     rows = pd.read_csv(folder / "table.csv").drop(columns=["batch", "split"]).head(3)
     rows.loc[1, [name for name in rows if rows[name].dtype == float]] = np.nan
-    texts = [name for name in rows if not pd.api.types.is_numeric_dtype(rows[name]) and name != "picture"]
+    texts = [name for name in rows if not pd.api.types.is_numeric_dtype(rows[name]) and name != "image"]
     rows.loc[2, texts] = "of no training row"
-    rows.loc[1, "picture"] = None
+    rows.loc[1, "image"] = None
     rows.to_csv(folder / "rows.csv", index=False)
-    cells = [None if isinstance(cell, float) or cell is None else cell for cell in rows["picture"]]
+    cells = [None if isinstance(cell, float) or cell is None else cell for cell in rows["image"]]
     coded = [c and base64.b64encode((folder / c).read_bytes()).decode() for c in cells]
-    records = json.loads(rows.assign(picture=coded).to_json(orient="records"))
+    records = json.loads(rows.assign(image=coded).to_json(orient="records"))
     (folder / "rows.json").write_text(json.dumps(records))
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "USBOOST_HOME": str(folder / "home")}
     environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"

@@ -249,7 +249,7 @@ def test_a_run_lists_its_datasets_and_its_model(
     assert json.loads(found["test"].source) == {"uri": "data/prepared/custom/test.parquet"}
     model = client.get_logged_model(run.outputs.model_outputs[0].model_id)
     assert model.name == "custom-2wl-seed-0"
-    assert "`picture`" in model.tags["mlflow.note.content"]
+    assert "`image`" in model.tags["mlflow.note.content"]
     scores = {(each.key, each.dataset_digest): each.value for each in model.metrics}
     assert scores["test/f1", found["test"].digest] == run.data.metrics["test/f1"]
 

@@ -30,7 +30,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> OwnTable:
 
 
 def unfitted(name: str) -> ViewsClassifier:
-    return build(name, pictures=False, rounds=ROUNDS[name])
+    return build(name, images=False, rounds=ROUNDS[name])
 
 
 def everything(model: Any) -> np.ndarray:

@@ -161,7 +161,7 @@ def test_the_embeddings_network_sees_training_and_validation_rows_only(
         for k, (name, frame) in enumerate(given.items()):
             drawn, seed = frame[store.LABEL].to_numpy(), k + 9 * (name in wrong)
             shapes.generate(drawn, Path("drawn") / name, seed=seed, size=24, overwrite=True)
-        about = image_store.entry(24, 1, encoding="PNG", pictures="shapes")
+        about = image_store.entry(24, 1, encoding="PNG", images_from="shapes")
         write("ct", given, {"S": NAMES}, images=about)
         study.embedding_weights(tmp_path, "ct", tmp_path / "cnn.safetensors")
         return (tmp_path / "cnn.safetensors").read_bytes()
@@ -171,7 +171,7 @@ def test_the_embeddings_network_sees_training_and_validation_rows_only(
     assert clean != weights("train")
 
 
-def test_a_pictures_embedding_does_not_depend_on_the_others() -> None:
+def test_a_images_embedding_does_not_depend_on_the_others() -> None:
     pixels = np.random.default_rng(0).integers(0, 255, (12, 1, 16, 16), dtype=np.uint8)
     others = pixels.copy()
     others[6:] = 255

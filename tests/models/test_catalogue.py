@@ -22,13 +22,13 @@ from usboost.models.catalogue import build as builders
 from usboost.models.catalogue import catalogue
 from usboost.models.catalogue.entry import KINDS
 from usboost.models.regressor import ViewsRegressor
-from usboost.multimodal.fit.build import OneComputer, Pictures
+from usboost.multimodal.fit.build import ImageOptions, OneComputer
 
 ROOT = Path(__file__).parents[2]
 PARAMS = settings.load(ROOT / "params.yaml")
 SIDES = {
     "params.yaml": from_params.FromParams("ct", PARAMS),
-    "one computer, pictures": OneComputer(Pictures()),
+    "one computer, images": OneComputer(ImageOptions()),
     "one computer, a table": OneComputer(None),
     "the classes' own": None,
 }
@@ -115,17 +115,17 @@ def test_the_order_of_tables_and_the_parts_in_them() -> None:
 
 
 def test_where_both_views_are_one_table_nothing_is_read_twice() -> None:
-    table, pictures = SIDES["one computer, a table"], SIDES["one computer, pictures"]
+    table, images = SIDES["one computer, a table"], SIDES["one computer, images"]
     assert list(builders.build("crossed", table).learners) == ["U", "S"]
     assert builders.build("crossed", table).learners["U"].batches_per_round == (10, 400)
-    assert builders.build("crossed", pictures).learners["U"].batches_per_round == (100, 400)
+    assert builders.build("crossed", images).learners["U"].batches_per_round == (100, 400)
     assert builders.build("crossed", table).learners["S"].category_l2 == 300
     assert builders.build("crossed", table).step_settings == {"limit": 2.0}
-    assert builders.build("crossed", pictures).learners["S"].category_l2 == 30
+    assert builders.build("crossed", images).learners["S"].category_l2 == 30
     chosen = catalogue.find("crossed").changed("crossed", {}, {"U": {"batches_per_round": [30, 40]}})
     assert builders.build(chosen, table).learners["U"].batches_per_round == (30, 40)
     assert builders.build("lgbm", table).views == ("S",)
-    assert builders.build("lgbm", pictures).views == ("U", "S")
+    assert builders.build("lgbm", images).views == ("U", "S")
     assert set(catalogue.compared(one_table=False)) - set(catalogue.compared(one_table=True)) == {"lgbm_s"}
 
 

@@ -1,4 +1,4 @@
-"""What learners read: pictures as embeddings or as their principal components, of the training rows alone."""
+"""What learners read: images as embeddings or as their principal components, of the training rows alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from usboost.models.persistence import load, save
 
 
 @pytest.fixture
-def pictures(untrained: Backbone) -> tuple[Views, np.ndarray, Backbone]:
+def images(untrained: Backbone) -> tuple[Views, np.ndarray, Backbone]:
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 200)
     pixels = rng.integers(0, 120, (200, 1, 8, 8)).astype(np.uint8)
@@ -37,8 +37,8 @@ def test_components_are_those_of_the_rows_fitted_to() -> None:
     np.testing.assert_allclose(np.abs(found), np.abs(expected), atol=1e-3)
 
 
-def test_what_each_learner_reads(pictures) -> None:
-    views, _, backbone = pictures
+def test_what_each_learner_reads(images) -> None:
+    views, _, backbone = images
     learners = {
         "U": NetworkLearner(backbone=backbone),
         "tree": TreeLearner(reads=("S", "U"), components=4),
@@ -54,8 +54,8 @@ def test_what_each_learner_reads(pictures) -> None:
     np.testing.assert_allclose(later[:, 2:], expected.numeric, rtol=1e-4, atol=1e-4)
 
 
-def test_other_rows_leave_no_trace_in_the_components(pictures) -> None:
-    views, y, backbone = pictures
+def test_other_rows_leave_no_trace_in_the_components(images) -> None:
+    views, y, backbone = images
     spoiled = Views(
         U=Images(np.concatenate((views["U"].pixels[:150], 255 - views["U"].pixels[150:]))), S=views["S"]
     )
@@ -72,8 +72,8 @@ def test_other_rows_leave_no_trace_in_the_components(pictures) -> None:
 
 
 @pytest.mark.parametrize("which", ["lightgbm", "boosting"])
-def test_saved_components(pictures, tmp_path, which: str) -> None:
-    views, y, backbone = pictures
+def test_saved_components(images, tmp_path, which: str) -> None:
+    views, y, backbone = images
     if which == "lightgbm":
         model = LightGBMBaseline(components=3, n_trees=5, backbone=backbone)
     else:

@@ -145,7 +145,7 @@ def test_the_factorisation_changes_no_minimum(shape) -> None:
         )
 
 
-def pictures_beside(n: int, seed: int, helps: bool) -> tuple[Views, np.ndarray]:
+def images_beside(n: int, seed: int, helps: bool) -> tuple[Views, np.ndarray]:
     """A table that tells the class in part, and a wide view that tells the rest, or nothing."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 3, n)
@@ -158,7 +158,7 @@ def pictures_beside(n: int, seed: int, helps: bool) -> tuple[Views, np.ndarray]:
 @pytest.mark.parametrize("seed", range(4))
 def test_a_view_that_says_nothing_is_left_out(tmp_path, seed: int) -> None:
     """The model is then the table's own, to the last bit."""
-    views, y = pictures_beside(400, seed, helps=False)
+    views, y = images_beside(400, seed, helps=False)
     learners = {"U": RidgeLearner(reads=("U", "S")), "S": TreeLearner()}
     settings = {"loss": "cross_entropy", "n_rounds": 5, "random_state": seed}
     model = TwoWeakLearnerClassifier(
@@ -175,7 +175,7 @@ def test_a_view_that_says_nothing_is_left_out(tmp_path, seed: int) -> None:
 
 
 def test_a_view_that_helps_is_read() -> None:
-    views, y = pictures_beside(400, 0, helps=True)
+    views, y = images_beside(400, 0, helps=True)
     model = TwoWeakLearnerClassifier(
         {"S": TreeLearner()}, start=LinearBaseline(), optional=("U",), loss="cross_entropy", n_rounds=5
     ).fit(views, y)

@@ -1,4 +1,4 @@
-"""Maps of where a model looks in pictures."""
+"""Maps of where a model looks in images."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SIDE = 16
 
 
 class CornerClassifier:
-    """Class 1 as probable as the corner of the first picture at the lower right is bright."""
+    """Class 1 as probable as the corner of the first image at the lower right is bright."""
 
     def __init__(self, view: str = "U", column: int = 0) -> None:
         self.view, self.column = view, column
@@ -28,10 +28,10 @@ class CornerClassifier:
 
     def predict_proba(self, X: Views) -> np.ndarray:
         view = X[self.view]
-        pictures = view.columns[self.column] if isinstance(view, PooledImages) else view
-        bright = pictures.decode()[:, :, -2:, -2:].mean(axis=(1, 2, 3)) / 255
-        if pictures.absent is not None:
-            bright[pictures.absent] = 0.5
+        images = view.columns[self.column] if isinstance(view, PooledImages) else view
+        bright = images.decode()[:, :, -2:, -2:].mean(axis=(1, 2, 3)) / 255
+        if images.absent is not None:
+            bright[images.absent] = 0.5
         self.batches.append(len(X))
         p = 0.1 + 0.8 * bright + 0.0 * X["S"].numeric[:, 0]
         return np.column_stack([1 - p, p])
@@ -83,7 +83,7 @@ def test_the_heat_is_in_the_corner_that_decides_and_nowhere_else() -> None:
         assert not heat.any()
 
 
-def test_only_the_pictures_that_are_there_are_covered() -> None:
+def test_only_the_images_that_are_there_are_covered() -> None:
     first, second = made(seed=1, absent=(2,)), made(seed=2, absent=(0, 2))
     apart = Views({"U:a": first, "U:b": second, "S": table()})
     found = occlusions(CornerClassifier("U:b"), apart, [0, 1, 2])
@@ -115,7 +115,7 @@ def test_every_pixel_of_an_odd_size_is_covered() -> None:
     assert heat.shape == (11, 17) and np.isfinite(heat).all() and heat[-1, -1] > 0.2
 
 
-def test_embeddings_of_covered_pictures_are_not_kept(tmp_path: Path) -> None:
+def test_embeddings_of_covered_images_are_not_kept(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     y = np.arange(40) % 2
     pixels = rng.integers(0, 60, (40, 3, 16, 16), dtype=np.uint8)

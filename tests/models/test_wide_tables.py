@@ -58,7 +58,7 @@ def test_a_network_that_knows_rows_by_heart_leaves_the_trees_something_to_learn(
     train, held, unseen = views[:340], views[340:400], views[400:]
     losses = {}
     for share in ("wide", 0.0):
-        model = build("crossed", pictures=None, settings={"step_fraction": share})
+        model = build("crossed", images=None, settings={"step_fraction": share})
         model.fit(train, y[:340], (held, y[340:400]))
         losses[share] = row_losses(y[400:], model.predict_proba(unseen)).mean()
     assert losses["wide"] < losses[0.0] - 0.08

@@ -1,4 +1,4 @@
-"""A small table with pictures, and models fitted to it through the command line."""
+"""A small table with images, and models fitted to it through the command line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from usboost.cli.app import app
 from usboost.datasets.user.demo import write_demo
 
-ROLES = ("--label", "batch", "--image", "picture", "--size", "32", "--drop", "split")
+ROLES = ("--label", "batch", "--image", "image", "--size", "32", "--drop", "split")
 
 
 def run(*arguments: object) -> Result:
@@ -36,7 +36,7 @@ def refused(*arguments: object) -> str:
 
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory) -> Path:
-    """``table.csv`` of 120 rows of three classes, with pictures."""
+    """``table.csv`` of 120 rows of three classes, with images."""
     folder = tmp_path_factory.mktemp("demo")
     write_demo(folder, rows_train=80, rows_test=20, seed=0)
     return folder / "table.csv"
@@ -44,7 +44,7 @@ def demo(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def model(demo, tmp_path_factory) -> Path:
-    """A model of the table with pictures."""
+    """A model of the table with images."""
     out = tmp_path_factory.mktemp("model") / "model"
     result = run("fit", demo, *ROLES, "--rounds", 4, "--out", out)
     assert result.exit_code == 0, result.output
@@ -52,7 +52,7 @@ def model(demo, tmp_path_factory) -> Path:
 
 
 def numbers(n: int, seed: int = 0, classes: int = 2) -> pd.DataFrame:
-    """Rows without pictures: numbers, some missing, a category, and a label that depends on them."""
+    """Rows without images: numbers, some missing, a category, and a label that depends on them."""
     rng = np.random.default_rng(seed)
     height, colour = rng.normal(size=n), rng.choice(["red", "green", "blue"], n)
     score = height + (colour == "red") + 0.3 * rng.normal(size=n)

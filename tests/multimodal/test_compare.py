@@ -239,7 +239,7 @@ def test_the_next_command_limits_rounds_only_where_the_comparison_did(tmp_path):
         assert f"--model {name}" in command and ("--rounds 3" in command) == limited
 
 
-def test_without_pictures_and_with_labels_that_mean_nothing(tmp_path):
+def test_without_images_and_with_labels_that_mean_nothing(tmp_path):
     frame = numbers(150)
     frame["kind"] = np.random.default_rng(5).permutation(frame["kind"])
     frame.to_parquet(tmp_path / "table.parquet")

@@ -9,7 +9,7 @@ import pytest
 from tests.multimodal.conftest import run
 from usboost.errors import UsboostError
 from usboost.multimodal.fit import bundle
-from usboost.multimodal.fit.card import Card, Pictures
+from usboost.multimodal.fit.card import Card, ImagesEntry
 from usboost.multimodal.predict.drift import compare
 
 N = 300
@@ -76,14 +76,14 @@ def test_what_has_changed_comes_first_and_says_how(card, tmp_path, column, chang
     assert looked_at(card, change, tmp_path, psi=99, share=1)["drift"].tolist() == ["", ""]
 
 
-@pytest.mark.parametrize("picture", ["a.png", b"bytes"])
-def test_missing_pictures_are_counted(card, tmp_path, picture):
-    images = Pictures(columns=["front", "back"], size=[8, 8], channels=3)
-    pictured = card.model_copy(update={"images": images})
-    found = rows(200, 1).assign(front=[picture] * 100 + [None] * 100, back=[picture] * 200)
+@pytest.mark.parametrize("image", ["a.png", b"bytes"])
+def test_missing_images_are_counted(card, tmp_path, image):
+    images = ImagesEntry(columns=["front", "back"], size=[8, 8], channels=3)
+    with_images = card.model_copy(update={"images": images})
+    found = rows(200, 1).assign(front=[image] * 100 + [None] * 100, back=[image] * 200)
     found.to_parquet(tmp_path / "requests.parquet")
     without = {"front": 30, "back": 0}
-    frame = compare(pictured, rows(N, 0), without, tmp_path / "requests.parquet").set_index("column")
+    frame = compare(with_images, rows(N, 0), without, tmp_path / "requests.parquet").set_index("column")
     assert frame.loc["front", ["missing_train", "missing", "drift"]].tolist() == [0.1, 0.5, "50% missing"]
     assert frame.loc["back", ["missing_train", "missing", "drift"]].tolist() == [0, 0, ""]
 

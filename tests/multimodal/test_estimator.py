@@ -249,7 +249,7 @@ def test_messages_name_parameters_not_options():
     assert named == ("`missing='x'`", "`pool_images`", "`images`")
 
 
-def test_paths_of_pictures_need_their_folder(tmp_path):
+def test_paths_of_images_need_their_folder(tmp_path):
     rng = np.random.default_rng(0)
     names = []
     for k in range(60):
@@ -266,7 +266,7 @@ def test_paths_of_pictures_need_their_folder(tmp_path):
     loaded = MultimodalClassifier.load(tmp_path / "model", images_root=tmp_path)
     np.testing.assert_array_equal(loaded.predict_proba(frame), model.predict_proba(frame))
     (tmp_path / "1.png").write_bytes(b"none")
-    with pytest.raises(UsboostError, match=r"'1\.png' is no picture.*; `skip_unreadable` counts"):
+    with pytest.raises(UsboostError, match=r"'1\.png' is no image.*; `skip_unreadable` counts"):
         MultimodalClassifier(**settings, images_root=tmp_path).fit(frame, y)
 
 

@@ -104,7 +104,7 @@ def test_a_kept_fit_is_of_the_same_table_model_and_rows(tmp_path):
     def made(own, name="prior", folder="out", **settings):
         found = compare(
             own,
-            {name: lambda seed: build(name, pictures=False, seed=seed)},
+            {name: lambda seed: build(name, images=False, seed=seed)},
             keep=tmp_path / folder,
             **settings,
         )
@@ -125,7 +125,7 @@ def test_a_kept_fit_is_of_the_same_table_model_and_rows(tmp_path):
 def test_damaged_files_are_fits_to_make_again(tmp_path):
     numbers(60).to_csv(tmp_path / "t.csv", index=False)
     table = read_table(tmp_path / "t.csv", TableSpec(label="kind"))
-    model, fold = build("prior", pictures=False), folds_of(table, 3, 1, 0)[0]
+    model, fold = build("prior", images=False), folds_of(table, 3, 1, 0)[0]
     kept = KeptFits(tmp_path, table)
     row = dict.fromkeys((*RANKING["classification"], "rows_train", "rows_test", "seconds"), 0.5)
     key = kept.key(model, fold)

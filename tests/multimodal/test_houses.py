@@ -1,4 +1,4 @@
-"""A table of houses: the price, a number, from columns and a picture; through the command and in Python."""
+"""A table of houses: the price, a number, from columns and an image; through the command and in Python."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ N, SIDE = 240, 48
 
 @pytest.fixture(scope="module")
 def houses(tmp_path_factory) -> Path:
-    """Houses whose price depends on area and town, and on how many storeys the picture shows."""
+    """Houses whose price depends on area and town, and on how many storeys the image shows."""
     folder, rng = tmp_path_factory.mktemp("houses"), np.random.default_rng(0)
     storeys, area = rng.integers(1, 6, N), rng.uniform(50, 250, N).round()
     town = rng.choice(["Oslo", "Rome", "Wien"], N)
     price = 2_000 * area + 60_000 * storeys + 90_000 * (town == "Oslo") + rng.normal(0, 20_000, N)
     (folder / "photos").mkdir()
     for k, levels in enumerate(storeys):
-        picture = Image.new("RGB", (SIDE, SIDE), (135, 190, 235))
-        draw = ImageDraw.Draw(picture)
+        image = Image.new("RGB", (SIDE, SIDE), (135, 190, 235))
+        draw = ImageDraw.Draw(image)
         left, top = int(rng.integers(6, 14)), SIDE - 4 - 8 * int(levels)
         draw.rectangle((left, top, left + 24, SIDE - 4), fill=(180, 60, 40))
         for level in range(int(levels)):
             for x in (left + 4, left + 14):
                 draw.rectangle((x, top + 2 + 8 * level, x + 5, top + 6 + 8 * level), fill=(250, 240, 200))
-        picture.save(folder / f"photos/{k}.png")
+        image.save(folder / f"photos/{k}.png")
     written = [f"{value:,.0f} €" for value in price]
     frame = pd.DataFrame({"area": area, "town": town, "photo": [f"photos/{k}.png" for k in range(N)]})
     frame.loc[::9, "area"] = np.nan
@@ -59,7 +59,7 @@ def test_a_price_is_never_a_class(houses, tmp_path):
     assert ((found["low"] <= price) & (price <= found["high"])).mean() > 0.85
 
 
-def test_the_picture_tells_what_the_columns_do_not(houses):
+def test_the_image_tells_what_the_columns_do_not(houses):
     frame = pd.read_parquet(houses / "houses.parquet")
     train, test = frame.iloc[:180], frame.iloc[180:]
     y = test["price"].to_numpy()
@@ -71,4 +71,4 @@ def test_the_picture_tells_what_the_columns_do_not(houses):
         for model in (both, alone)
     ]
     assert errors[0] < 0.7 * errors[1]
-    assert both.pictures_help_
+    assert both.images_help_

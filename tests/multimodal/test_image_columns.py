@@ -1,4 +1,4 @@
-"""A bundle that reads several columns of pictures, of which any row may lack some."""
+"""A bundle that reads several columns of images, of which any row may lack some."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from usboost.learners.trees.learner import TreeLearner
 from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.models.persistence import load, save
 from usboost.multimodal.fit import bundle
-from usboost.multimodal.fit.build import Pictures, build
+from usboost.multimodal.fit.build import ImageOptions, build
 from usboost.multimodal.fit.bundle import Bundle
 from usboost.multimodal.fit.card import card_of
 from usboost.multimodal.fit.fit import fit
@@ -40,7 +40,7 @@ def pairs(demo: Path, tmp_path_factory) -> Path:
     """Bytes in columns front and back; every third back is missing, and of row 7 both are."""
     folder = tmp_path_factory.mktemp("pairs")
     table = pd.read_csv(demo).drop(columns="split")
-    data = [(demo.parent / path).read_bytes() for path in table.pop("picture")]
+    data = [(demo.parent / path).read_bytes() for path in table.pop("image")]
     table["front"] = [None if k == 7 else each for k, each in enumerate(data)]
     table["back"] = [None if k % 3 == 1 else each for k, each in enumerate(data[::-1])]
     table.to_parquet(folder / "pairs.parquet", row_group_size=50)
@@ -54,11 +54,11 @@ def own(pairs: Path) -> OwnTable:
 
 @pytest.fixture(scope="module")
 def saved(own: OwnTable, tmp_path_factory) -> Path:
-    """A model with a network for each of the two views of pictures, and trees."""
+    """A model with a network for each of the two views of images, and trees."""
     rows = np.arange(len(own))
     encoding = own.fit_encoding(rows)
     learners = {
-        **{f"g{k}": NetworkLearner(hidden=(8,), reads=(view,)) for k, view in enumerate(own.pictures)},
+        **{f"g{k}": NetworkLearner(hidden=(8,), reads=(view,)) for k, view in enumerate(own.images)},
         "S": TreeLearner(max_depth=2),
     }
     model = TwoWeakLearnerClassifier(learners=learners, n_rounds=2, random_state=0)
@@ -83,8 +83,8 @@ def test_a_bundle_reads_all_columns(saved: Path, own: OwnTable, pairs: Path, tmp
     done = run("predict", saved, pairs, "--out", tmp_path / "p.parquet", "--batch", 50)
     assert done.exit_code == 0, done.output
     assert done.stderr == (
-        "note: 1 of 120 rows have no picture in column 'front'\n"
-        "note: 40 of 120 rows have no picture in column 'back'\n"
+        "note: 1 of 120 rows have no image in column 'front'\n"
+        "note: 40 of 120 rows have no image in column 'back'\n"
     )
     found = pd.read_parquet(tmp_path / "p.parquet")
     np.testing.assert_allclose(found.iloc[:, 1:], expected, rtol=0, atol=1e-6)
@@ -121,7 +121,7 @@ def test_the_pipelines_model_of_several_columns_reads_the_table(pairs: Path, tmp
     for split, of_split in zip(SPLITS, rows):
         assert (own.split[of_split] == split).all()
     np.testing.assert_allclose(found, loaded.predicted_of(own, np.arange(120)), rtol=0, atol=1e-6)
-    # raw rows with both pictures, as the pipeline's example has them
+    # raw rows with both images, as the pipeline's example has them
     frame, table = store.read_frame(tmp_path / "prepared", "val"), pd.read_parquet(pairs).iloc[rows[1]]
     example = raw_rows(loaded.card, frame, table["front"].tolist(), table["back"].tolist())
     np.testing.assert_allclose(loaded.predict(example).iloc[:, 1:], found.iloc[rows[1]], rtol=0, atol=1e-6)
@@ -131,9 +131,9 @@ def test_its_report_names_them(saved: Path, pairs: Path, tmp_path: Path) -> None
     scored = write_report(bundle.load(saved), pairs, tmp_path / "r.html")
     assert scored.without == {"front": 1, "back": 40}
     text = (tmp_path / "r.html").read_text()
-    assert "the pictures in front, back, at 32 pixels" in text
-    assert "40 of 120 rows have no picture in back" in text
-    assert "pictures (front)" in text and "pictures (back)" in text
+    assert "the images in front, back, at 32 pixels" in text
+    assert "40 of 120 rows have no image in back" in text
+    assert "images (front)" in text and "images (back)" in text
 
 
 def test_a_lacking_column_is_named(saved: Path, pairs: Path, tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_a_lacking_column_is_named(saved: Path, pairs: Path, tmp_path: Path) -> 
 
 
 def test_its_report_shows_what_it_sees_and_where_it_looks(saved: Path, pairs: Path, tmp_path: Path) -> None:
-    """Sizes and missing pictures against the table."""
+    """Sizes and missing images against the table."""
     frame = pd.read_parquet(pairs).head(12)
     classes = sorted(frame["batch"].unique())
     frame["batch"] = frame["batch"].map(dict(zip(classes, classes[1:] + classes[:1], strict=True)))
@@ -166,7 +166,7 @@ def test_its_report_shows_what_it_sees_and_where_it_looks(saved: Path, pairs: Pa
         for column in ("front", "back"):
             data = frame[column][row]
             missing = data is None
-            assert (f'<p class="column">{column}: no picture</p>' in item) == missing
+            assert (f'<p class="column">{column}: no image</p>' in item) == missing
             if not missing:
                 width, height = (
                     Image.open(io.BytesIO(data)).size if row != 2 or column == "back" else (40, 90)
@@ -189,13 +189,13 @@ def _lying(width: int, height: int) -> bytes:
     return out.getvalue()
 
 
-def test_a_model_without_pictures_looks_nowhere(tmp_path: Path) -> None:
+def test_a_model_without_images_looks_nowhere(tmp_path: Path) -> None:
     numbers(80).to_parquet(tmp_path / "t.parquet")
     words = ("--label", "kind", "--model", "lgbm", "--rounds", 2, "--out", tmp_path / "m")
     assert run("fit", tmp_path / "t.parquet", *words).exit_code == 0
     out = ("--out", tmp_path / "r.html", "--occlusion-maps")
     assert refused("report", tmp_path / "m", tmp_path / "t.parquet", *out) == (
-        "the model reads no pictures, so it looks nowhere; leave out --occlusion-maps"
+        "the model reads no images, so it looks nowhere; leave out --occlusion-maps"
     )
 
 
@@ -218,7 +218,7 @@ def test_every_model_says_where_it_looks(
     words = (tmp_path / "wrong.csv", "--images-root", demo.parent, "--out", tmp_path / "r.html")
     done = run("report", tmp_path / "m", *words, "--occlusion-maps")
     assert done.exit_code == 0, done.output
-    assert "where the model looks in the picture of row" in (tmp_path / "r.html").read_text()
+    assert "where the model looks in the image of row" in (tmp_path / "r.html").read_text()
     assert set((tmp_path / "cache").rglob("*")) == kept
 
 
@@ -226,11 +226,11 @@ def test_every_model_says_where_it_looks(
 def test_two_branch_networks_read_all_columns(name: str, own: OwnTable, tmp_path: Path) -> None:
     rows = np.arange(len(own))
     views = own.views(own.fit_encoding(rows), rows)
-    pictures = tuple(own.pictures)
-    small = Pictures("small_cnn", "all", 32)
-    model = build(name, pictures=small, image_views=pictures, rounds=2).fit(views, own.labels)
+    images = tuple(own.images)
+    small = ImageOptions("small_cnn", "all", 32)
+    model = build(name, images=small, image_views=images, rounds=2).fit(views, own.labels)
     expected = model.predict_proba(views)
-    for each in pictures:
+    for each in images:
         other = model.predict_proba(views.with_view(each, views[each][rows[::-1]]))
         assert np.abs(other - expected).max() > 1e-4
     save(model, tmp_path / "model")

@@ -23,7 +23,7 @@ from usboost.multimodal.fit.fit import fit
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory):
-    """A model of 150 rows without pictures, and their table."""
+    """A model of 150 rows without images, and their table."""
     folder = tmp_path_factory.mktemp("plain")
     table = folder / "table.parquet"
     numbers(150, classes=3).to_parquet(table)
@@ -74,9 +74,9 @@ def test_csv_and_parquet_say_the_same(plain, tmp_path):
     assert np.allclose(as_csv["height"], frame["height"], equal_nan=True)
 
 
-def test_pictures_as_bytes_are_the_pictures_as_paths(model, demo, tmp_path):
+def test_images_as_bytes_are_the_images_as_paths(model, demo, tmp_path):
     frame = pd.read_csv(demo)
-    frame["picture"] = [(demo.parent / path).read_bytes() for path in frame["picture"]]
+    frame["image"] = [(demo.parent / path).read_bytes() for path in frame["image"]]
     frame.to_parquet(tmp_path / "bytes.parquet", row_group_size=50)
     paths = predicted(model, demo, tmp_path / "a.parquet")
     in_table = predicted(model, tmp_path / "bytes.parquet", tmp_path / "b.parquet", "--batch", 33)
@@ -112,7 +112,7 @@ def test_values_never_seen_and_missing_ones(plain, tmp_path):
 @pytest.mark.parametrize("name", catalogue.OFFERED)
 def test_every_model_comes_back_as_it_was_saved(name, demo, tmp_path):
     """The saved folder's probabilities on the validation rows give the score that the card tells."""
-    table = read_table(demo, TableSpec(label="batch", image="picture", drop=["split"], size=32))
+    table = read_table(demo, TableSpec(label="batch", image="image", drop=["split"], size=32))
     fitted = fit(table, name, rounds=2, seed=3, calibrate=False, refit=False)
     fitted.bundle.save(tmp_path / "model")
     found = predicted(tmp_path / "model", demo, tmp_path / "p.parquet", "--batch", 50)
@@ -153,20 +153,20 @@ def test_an_empty_table_is_called_empty(plain, tmp_path):
     assert refused("predict", plain[0], path, "--out", tmp_path / "p.csv") == f"{path} is empty"
 
 
-def test_a_row_without_picture(model, demo, tmp_path):
+def test_a_row_without_image(model, demo, tmp_path):
     frame = pd.read_csv(demo).head(6)
-    frame.loc[2, "picture"] = None
-    frame.loc[4, "picture"] = "pictures/gone.png"
-    (tmp_path / "pictures").symlink_to(demo.parent / "pictures")
+    frame.loc[2, "image"] = None
+    frame.loc[4, "image"] = "images/gone.png"
+    (tmp_path / "images").symlink_to(demo.parent / "images")
     table = tmp_path / "table.csv"
     frame.to_csv(table, index=False)
     assert "is a link that leads out of" in refused("predict", model, table, "--out", tmp_path / "p.parquet")
-    (tmp_path / "pictures").unlink()
-    (tmp_path / "pictures").mkdir()
+    (tmp_path / "images").unlink()
+    (tmp_path / "images").mkdir()
     for k in range(6):
-        (tmp_path / f"pictures/{k:05d}.png").write_bytes((demo.parent / f"pictures/{k:05d}.png").read_bytes())
-    gone = f"1 path of pictures leads to no file in column 'picture', {tmp_path / 'pictures/gone.png'} first"
-    notes = f"note: 2 of 6 rows have no picture\nnote: {gone}\n"
+        (tmp_path / f"images/{k:05d}.png").write_bytes((demo.parent / f"images/{k:05d}.png").read_bytes())
+    gone = f"1 path of images leads to no file in column 'image', {tmp_path / 'images/gone.png'} first"
+    notes = f"note: 2 of 6 rows have no image\nnote: {gone}\n"
     for options in ((), ("--batch", 4), ("--batch", 1)):
         result = run("predict", model, table, "--out", tmp_path / "p.parquet", *options)
         assert result.stderr == notes
@@ -175,18 +175,18 @@ def test_a_row_without_picture(model, demo, tmp_path):
         whole = predicted(model, demo, tmp_path / "q.parquet").head(6)
         kept = [0, 1, 3, 5]
         assert np.allclose(found.iloc[kept, 1:], whole.iloc[kept, 1:], rtol=0, atol=1e-6)
-    (tmp_path / "pictures/00001.png").write_bytes(b"no picture")
+    (tmp_path / "images/00001.png").write_bytes(b"no image")
     said = refused("predict", model, table, "--out", tmp_path / "p.parquet")
-    assert said.startswith(f"{table}, row 2, '00001.png' is no picture in a known format (JPEG, PNG")
-    assert said.endswith("; --skip-unreadable counts such pictures as missing")
+    assert said.startswith(f"{table}, row 2, '00001.png' is no image in a known format (JPEG, PNG")
+    assert said.endswith("; --skip-unreadable counts such images as missing")
     result = run("predict", model, table, "--out", tmp_path / "p.parquet", "--skip-unreadable")
-    assert result.stderr == f"{notes.replace('2 of', '3 of')}note: 1 of these pictures cannot be read\n"
+    assert result.stderr == f"{notes.replace('2 of', '3 of')}note: 1 of these images cannot be read\n"
     assert pd.read_parquet(tmp_path / "p.parquet").notna().all(axis=None)
 
 
 def test_paths_that_all_lead_nowhere_are_refused_and_the_earlier_file_stays(model, demo, tmp_path):
     frame = pd.read_csv(demo).head(6)
-    frame.loc[2, "picture"] = None
+    frame.loc[2, "image"] = None
     table, out = tmp_path / "table.csv", tmp_path / "p.parquet"
     frame.to_csv(table, index=False)
     predicted(model, demo, out)
@@ -194,15 +194,15 @@ def test_paths_that_all_lead_nowhere_are_refused_and_the_earlier_file_stays(mode
     for batch in (6, 2):
         said = refused("predict", model, table, "--out", out, "--batch", batch)
         assert said == (
-            f"{table}: no path in column 'picture' leads to a file: no {tmp_path / 'pictures/00000.png'}, "
-            "say; correct them, name the pictures' folder (--images-root), or leave the column empty"
+            f"{table}: no path in column 'image' leads to a file: no {tmp_path / 'images/00000.png'}, "
+            "say; correct them, name the images' folder (--images-root), or leave the column empty"
         )
     assert out.read_bytes() == before
-    assert "no path in column 'picture' leads" in refused(
+    assert "no path in column 'image' leads" in refused(
         "report", model, table, "--out", tmp_path / "r.html", "--label", "batch"
     )
     assert run("predict", model, table, "--out", out, "--images-root", demo.parent).exit_code == 0
-    with pytest.warns(UserWarning, match="5 paths of pictures lead to no file in column 'picture', .*0.png"):
+    with pytest.warns(UserWarning, match="5 paths of images lead to no file in column 'image', .*0.png"):
         bundle.load(model).answer(FrameRows(frame, tmp_path))
 
 

@@ -68,9 +68,7 @@ def test_the_estimator_knows_them_too(table):
     assert model.bundle_.card.model == "good" and model.bundle_.model.n_estimators_ == 1
     assert MultimodalClassifier(rounds=3).fit(x, y).bundle_.card.model == catalogue.FAST_ALONE
     assert (
-        catalogue.resolve_model(None, None, limited=True, pictures=False)
-        == catalogue.PRESETS["best"]
-        == "best"
+        catalogue.resolve_model(None, None, limited=True, images=False) == catalogue.PRESETS["best"] == "best"
     )
 
 
@@ -81,13 +79,13 @@ def test_the_default_follows_the_table():
         == catalogue.PRESETS["fast"]
     )
     assert (
-        catalogue.resolve_model(None, None, pictures=False)
-        == catalogue.resolve_model(None, "fast", pictures=False)
+        catalogue.resolve_model(None, None, images=False)
+        == catalogue.resolve_model(None, "fast", images=False)
         == catalogue.FAST_ALONE
     )
-    assert catalogue.resolve_model(None, None, pictures=False, task="regression") == catalogue.PRESETS["fast"]
-    assert catalogue.resolve_model("lgbm", None, pictures=False) == "lgbm"
-    assert catalogue.resolve_model(None, "good", pictures=False) == "good"
+    assert catalogue.resolve_model(None, None, images=False, task="regression") == catalogue.PRESETS["fast"]
+    assert catalogue.resolve_model("lgbm", None, images=False) == "lgbm"
+    assert catalogue.resolve_model(None, "good", images=False) == "good"
 
 
 class Ended(Callback):

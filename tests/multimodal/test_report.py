@@ -66,7 +66,7 @@ def test_fit_predict_report_agree(model, fresh, tmp_path):
     assert "the table that the model was trained on" not in page.text
 
 
-def test_the_worst_rows_are_shown_with_their_pictures(model, fresh, tmp_path):
+def test_the_worst_rows_are_shown_with_their_images(model, fresh, tmp_path):
     run("report", model, fresh, "--out", tmp_path / "r.html")
     text = (tmp_path / "r.html").read_text()
     scored = score_table(bundle.load(model), fresh, "batch")
@@ -76,13 +76,13 @@ def test_the_worst_rows_are_shown_with_their_pictures(model, fresh, tmp_path):
     first = re.search(r"<dt>row</dt><dd>(\d+)</dd><dt>weight</dt><dd>(.*?)</dd>", text)
     table = pd.read_csv(fresh, dtype=str, keep_default_na=False)
     assert first.groups() == (str(worst + 1), table["weight"][worst])
-    shown = re.findall(r'<img src="data:image/png;base64,([^"]+)" alt="picture of row (\d+) in picture', text)
+    shown = re.findall(r'<img src="data:image/png;base64,([^"]+)" alt="image of row (\d+) in image', text)
     assert [int(row) for _, row in shown[:2]] == [worst + 1] * 2
     brought, read = (Image.open(io.BytesIO(base64.b64decode(encoded))) for encoded, _ in shown[:2])
-    original = Image.open(fresh.parent / table["picture"][worst])
+    original = Image.open(fresh.parent / table["image"][worst])
     assert np.array_equal(np.asarray(brought), np.asarray(original.convert(brought.mode)))
     assert np.array_equal(np.asarray(read).transpose(2, 0, 1), scored.views["U"].pixels[worst])
-    assert f'<p class="column">{table["picture"][worst]}</p>' in text
+    assert f'<p class="column">{table["image"][worst]}</p>' in text
     captions = re.findall(r"<figcaption>(.*?)</figcaption>", text)
     width, height = original.size
     assert captions[:2] == [f"as brought, {width} × {height}", "as read, 32 × 32"]
@@ -145,24 +145,24 @@ def test_rows_without_a_label_are_left_out(model, fresh, tmp_path):
     np.testing.assert_allclose(found.predicted, expected.predicted, rtol=0, atol=1e-6)
     pd.testing.assert_frame_equal(found.frame, expected.frame)
     assert "3 rows have no batch and are not scored" in Page((tmp_path / "a.html").read_text()).text
-    # the worst rows are those of the file, with their own pictures
+    # the worst rows are those of the file, with their own images
     loaded = bundle.load(model)
     for one, other in zip(worst(loaded, found), worst(loaded, expected), strict=True):
         assert one["number"] == found.rows[other["number"] - 1] + 1
-        assert one["pictures"] == other["pictures"] and one["columns"] == other["columns"]
+        assert one["images"] == other["images"] and one["columns"] == other["columns"]
 
 
-def test_rows_without_a_picture_are_counted(model, fresh, tmp_path):
+def test_rows_without_a_image_are_counted(model, fresh, tmp_path):
     frame = pd.read_csv(fresh)
-    frame.loc[[2, 9], "picture"] = None
+    frame.loc[[2, 9], "image"] = None
     path = fresh.parent / "gaps.csv"
     frame.to_csv(path, index=False)
     result = run("report", model, path, "--out", tmp_path / "r.html")
     assert "written" in result.stdout and "60 rows" in result.stdout
-    assert result.stderr == "note: 2 of 60 rows have no picture\n"
-    assert "2 of 60 rows have no picture in picture" in Page((tmp_path / "r.html").read_text()).text
+    assert result.stderr == "note: 2 of 60 rows have no image\n"
+    assert "2 of 60 rows have no image in image" in Page((tmp_path / "r.html").read_text()).text
     scored = score_table(bundle.load(model), path, "batch")
-    assert scored.without == {"picture": 2}
+    assert scored.without == {"image": 2}
     assert np.flatnonzero(scored.views["U"].absent).tolist() == [2, 9]
     whole = score_table(bundle.load(model), fresh, "batch")
     assert whole.views["U"].absent is None
@@ -202,7 +202,7 @@ def test_the_card_describes_the_model(model, demo):
     }
     assert card["rows"] == {"train": 120, "val": 0} and card["table"] == demo.name
     assert card["images"] == {
-        "columns": ["picture"],
+        "columns": ["image"],
         "size": [32, 32],
         "channels": 3,
         "aspect": "crop",
@@ -216,7 +216,7 @@ def test_importance_and_calibration(model, fresh, tmp_path):
     loaded = bundle.load(model)
     scored = score_table(loaded, fresh, "batch")
     found = permutation(loaded, scored.views, scored.labels)
-    assert [row["name"] for row in found["rows"][:2]] == ["pictures (picture)", "all 4 columns"]
+    assert [row["name"] for row in found["rows"][:2]] == ["images (image)", "all 4 columns"]
     assert {row["name"] for row in found["rows"][2:]} == set(loaded.card.columns)
     for row in found["rows"]:
         assert "".join(change + spread for change, spread in row["changes"]) in page.text
@@ -230,17 +230,17 @@ def test_importance_and_calibration(model, fresh, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "pictures", "expected"),
+    ("name", "images", "expected"),
     [
-        ("lgbm", True, ["pictures (embeddings)", "all 4 columns", "Split gain"]),
-        ("1wl_u", True, ["pictures (picture)"]),
+        ("lgbm", True, ["images (embeddings)", "all 4 columns", "Split gain"]),
+        ("1wl_u", True, ["images (image)"]),
         ("bfv_dnn", False, ["Each column’s share", "height_missing"]),
         ("2wl", False, ["Each column’s share"]),
         ("baseline", False, []),
     ],
 )
-def test_every_kind_of_model(name, pictures, expected, demo, tmp_path):
-    if pictures:
+def test_every_kind_of_model(name, images, expected, demo, tmp_path):
+    if images:
         table, roles = demo, ROLES
     else:
         table, roles = tmp_path / "t.parquet", ("--label", "kind")
@@ -258,8 +258,8 @@ def test_every_kind_of_model(name, pictures, expected, demo, tmp_path):
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("2wl_logistic", {"networks (pictures)", "trees (table)"}),
-        ("crossed", {"networks (pictures and table)", "trees (table and pictures)"}),
+        ("2wl_logistic", {"networks (images)", "trees (table)"}),
+        ("crossed", {"networks (images and table)", "trees (table and images)"}),
     ],
 )
 def test_every_learner_is_in_the_figure_of_the_learners(name, expected, demo, tmp_path):

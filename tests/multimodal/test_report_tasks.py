@@ -146,7 +146,7 @@ def test_two_classes_at_the_threshold(tmp_path):
 def test_a_sum_with_a_start_is_shuffled_as_the_model_would_be(name, demo, model, tmp_path):
     folder = model
     if name != "linear_trees":
-        roles = ("--label", "batch", "--image", "picture", "--size", "32", "--drop", "split")
+        roles = ("--label", "batch", "--image", "image", "--size", "32", "--drop", "split")
         assert (
             run("fit", demo, *roles, "--model", name, "--rounds", 2, "--out", tmp_path / "m").exit_code == 0
         )

@@ -55,7 +55,7 @@ def fitted(folder: Path) -> tuple[ViewsClassifier, dict[str, float]]:
     """A small model of a prepared dataset, as the pipeline fits it."""
     (train, y), val = store.read(folder, "train"), store.read(folder, "val")
     card = store.read_card(folder)
-    model = build("2wl", pictures="images" in card, rounds=3).fit(train, y, val)
+    model = build("2wl", images="images" in card, rounds=3).fit(train, y, val)
     return model, {"accuracy": float((model.predict(val[0]) == val[1]).mean())}
 
 
@@ -79,7 +79,7 @@ def said_of(folder: Path, split: str) -> np.ndarray:
 
 
 def test_the_pipelines_model_of_a_table_reads_the_table(own, tmp_path):
-    """Gaps in numbers, categories and pictures as files: as the prepared rows, through the command line."""
+    """Gaps in numbers, categories and images as files: as the prepared rows, through the command line."""
     table = pd.read_csv(own / "table.csv")
     assert table.loc[table["split"] == "val", "weight"].isna().any()
     done = run("predict", own / "bundle", own / "table.csv", "--out", tmp_path / "p.parquet", "--batch", 7)
@@ -99,7 +99,7 @@ def test_the_pipelines_model_of_a_table_reads_the_table(own, tmp_path):
 
 
 def test_served_rows_are_those_of_the_table(own):
-    """As MLflow hands them over: numbers with gaps, strings, and pictures as bytes or base64."""
+    """As MLflow hands them over: numbers with gaps, strings, and images as bytes or base64."""
 
     class Context:
         artifacts = {"bundle": str(own / "bundle")}  # noqa: RUF012
@@ -107,30 +107,30 @@ def test_served_rows_are_those_of_the_table(own):
     served = ServedModel()
     served.load_context(Context())
     table = pd.read_csv(own / "table.csv").query("split == 'val'")
-    pictures = [(own / path).read_bytes() for path in table["picture"]]
+    images = [(own / path).read_bytes() for path in table["image"]]
     expected = said_of(own, "val")
-    for given in (pictures, [base64.encodebytes(picture).decode() for picture in pictures]):
-        rows = table.assign(picture=given)[["picture", "line", "colour", "weight", "hardness"]]
+    for given in (images, [base64.encodebytes(image).decode() for image in images]):
+        rows = table.assign(image=given)[["image", "line", "colour", "weight", "hardness"]]
         found = served.predict(Context(), rows)
         np.testing.assert_allclose(found.iloc[:, 1:], expected, rtol=0, atol=1e-6)
     one = served.predict(Context(), rows.head(1).assign(weight=None, colour="unheard of"))
     assert np.isfinite(one.iloc[:, 1:]).all(axis=None)
-    some = served.predict(Context(), rows.assign(picture=[None, *rows["picture"][1:]]))
+    some = served.predict(Context(), rows.assign(image=[None, *rows["image"][1:]]))
     np.testing.assert_allclose(some.iloc[1:, 1:], expected[1:], rtol=0, atol=1e-6)
-    none = served.predict(Context(), rows.assign(picture=None))
+    none = served.predict(Context(), rows.assign(image=None))
     np.testing.assert_allclose(none.iloc[:1, 1:], some.iloc[:1, 1:], rtol=0, atol=1e-6)
     for wrong, message in (
         (rows.drop(columns="weight"), "the input lacks column 'weight' that the model was fitted to"),
         (rows.assign(weight="heavy"), "the input: column 'weight' held numbers when the model was fitted"),
         (rows.assign(hardness=np.inf), "the input, row 1: column 'hardness' holds infinity"),
-        (rows.assign(picture=table["picture"]), "the input, row 1: column 'picture' is not base64"),
+        (rows.assign(image=table["image"]), "the input, row 1: column 'image' is not base64"),
         (
-            rows.assign(picture=[b"no picture"] * len(rows)),
-            "the input, row 1, column 'picture' is no picture",
+            rows.assign(image=[b"no image"] * len(rows)),
+            "the input, row 1, column 'image' is no image",
         ),
-        (rows.assign(picture=1), "the image column 'picture' must hold paths or bytes, not int64"),
+        (rows.assign(image=1), "the image column 'image' must hold paths or bytes, not int64"),
         (rows.assign(line=[["a"], 1] * 15), "the input: column 'line' holds values of several types"),
-        (rows.head(0).astype({"picture": "str"}), "no rows to predict"),
+        (rows.head(0).astype({"image": "str"}), "no rows to predict"),
     ):
         with pytest.raises(UsboostError, match=message):
             served.predict(Context(), wrong)
@@ -142,13 +142,13 @@ def test_the_example_is_a_row_of_the_table(own):
     frame = store.read_frame(own / "prepared", "val")
     assert frame["weight"].isna().any()
     table = pd.read_csv(own / "table.csv").query("split == 'val'")
-    rows = raw_rows(loaded.card, frame, [(own / path).read_bytes() for path in table["picture"]])
-    assert list(rows) == ["weight", "hardness", "colour", "line", "picture"]
+    rows = raw_rows(loaded.card, frame, [(own / path).read_bytes() for path in table["image"]])
+    assert list(rows) == ["weight", "hardness", "colour", "line", "image"]
     np.testing.assert_array_equal(rows["weight"].isna(), table["weight"].isna())
     found = loaded.predict(rows).iloc[:, 1:]
     np.testing.assert_allclose(found, said_of(own, "val"), rtol=0, atol=1e-6)
     example = example_of(loaded.card, own / "prepared")
-    pd.testing.assert_frame_equal(example.drop(columns="picture"), rows.head(2).drop(columns="picture"))
+    pd.testing.assert_frame_equal(example.drop(columns="image"), rows.head(2).drop(columns="image"))
     np.testing.assert_allclose(loaded.predict(example).iloc[:, 1:], found[:2], rtol=0, atol=1e-6)
     signature = tracking.signature(loaded.card)
     assert signature.inputs.input_names() == list(rows)

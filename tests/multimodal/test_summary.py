@@ -30,7 +30,7 @@ def said(found, inputs):
     return "\n".join(summary(found, inputs, COMMANDS))
 
 
-def test_pictures_help_and_the_best_is_named():
+def test_images_help_and_the_best_is_named():
     found = comparison(crossed=0.95, logistic=0.949, lgbm=0.90, lgbm_s=0.70, prior=0.5)
     inputs = {"crossed": BOTH, "logistic": BOTH, "lgbm": BOTH, "lgbm_s": COLUMNS, "prior": NOTHING}
     text = said(found, inputs)
@@ -38,7 +38,7 @@ def test_pictures_help_and_the_best_is_named():
     assert {best, close} == {"crossed", "logistic"}
     assert text.startswith(f"{best} is best, accuracy 0.95")
     assert "better than lgbm, lgbm_s and prior beyond noise" in text
-    assert f"Pictures help: {best}, the best that reads them" in text
+    assert f"Images help: {best}, the best that reads them" in text
     assert "lgbm_s, the best of the columns alone, 0.7" in text
     assert "to tell close models apart: usboost compare t.csv --repeats 3" in text
     assert f"to fit and save {best}: usboost fit t.csv --model {best} --out model" in text
@@ -47,12 +47,12 @@ def test_pictures_help_and_the_best_is_named():
     )
 
 
-def test_pictures_that_make_no_difference_and_those_that_do_harm():
+def test_images_that_make_no_difference_and_those_that_do_harm():
     inputs = {"lgbm": BOTH, "lgbm_s": COLUMNS}
-    assert "Pictures: no difference beyond noise" in said(comparison(lgbm=0.8, lgbm_s=0.8), inputs)
-    assert "Pictures do harm" in said(comparison(lgbm=0.7, lgbm_s=0.8), inputs)
+    assert "Images: no difference beyond noise" in said(comparison(lgbm=0.8, lgbm_s=0.8), inputs)
+    assert "Images do harm" in said(comparison(lgbm=0.7, lgbm_s=0.8), inputs)
     alone = said(comparison(lgbm=0.7, forest=0.8), {"lgbm": COLUMNS, "forest": COLUMNS})
-    assert "Pictures" not in alone
+    assert "Images" not in alone
 
 
 def test_nothing_is_better_than_the_prior():
@@ -93,5 +93,5 @@ def test_an_interrupted_one_ranks_on_the_folds_of_all():
 
 
 def test_what_is_read_in_words():
-    assert str(BOTH) == "reads 4 columns, pictures in photo (frozen embeddings)"
+    assert str(BOTH) == "reads 4 columns, images in photo (frozen embeddings)"
     assert str(Inputs(1)) == "reads 1 column" and str(NOTHING) == "reads nothing"

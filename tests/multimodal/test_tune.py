@@ -51,13 +51,13 @@ def table(path: Path) -> OwnTable:
 def searched(
     table: OwnTable, out: Path, *names: str, plan: Plan | None = None, folds: int | None = 0, **more: Any
 ) -> SearchResult:
-    models = by_name(names or ("linear_trees",), pictures=None, rounds=30, task=table.task)
+    models = by_name(names or ("linear_trees",), images=None, rounds=30, task=table.task)
     return tune(table, models, out=out, plan=plan or Plan(6, 3), folds=folds, **more)
 
 
 def trials_of(out: Path, table: OwnTable, name: str) -> list[Trial]:
     """What a search has kept of a model."""
-    model = by_name((name,), pictures=None, rounds=30, task=table.task)[name](0)
+    model = by_name((name,), images=None, rounds=30, task=table.task)[name](0)
     folder = out / "trials" / name
     lines = [json.loads(line) for line in (folder / JOURNAL).read_text().splitlines()]
     (identity,) = (each["user_attr"]["search"] for each in lines if "user_attr" in each)
@@ -101,7 +101,7 @@ from usboost.multimodal.tune.tune import Scored, part_of, parts_of, tune
 from usboost.tuning.search import Plan, SearchResult
 
 table = read_table(Path(sys.argv[1]), TableSpec("kind"))
-models = by_name(("linear_trees", "lgbm"), pictures=None, rounds=30, task=table.task)
+models = by_name(("linear_trees", "lgbm"), images=None, rounds=30, task=table.task)
 tune(table, models, out=Path(sys.argv[2]), folds=0, plan=Plan(6, 3))
 """
 
@@ -153,7 +153,7 @@ def test_a_pruned_fit_that_is_best_in_the_end_goes_on(table: OwnTable, tmp_path:
 
 def test_a_pruned_fits_rounds_are_not_fitted_again(table: OwnTable, tmp_path: Path) -> None:
     (rows,) = parts_of(table, 0, 0)
-    model = by_name(("linear_trees",), pictures=None, rounds=30, task="classification")["linear_trees"](0)
+    model = by_name(("linear_trees",), images=None, rounds=30, task="classification")["linear_trees"](0)
     task = Task({"m": model}, [part_of(table, *rows)], Scored("classification", "log_loss"), "log_loss")
     own = Trial("m", 0, {"shrinkage": 0.1})
     best = Trial("m", 0, {}, "finished", risks={8: 0.0}, end=0.0, rounds=8)
@@ -199,7 +199,7 @@ def test_rows_of_the_test_split_change_nothing(path: Path, tmp_path: Path, folds
 
 
 def test_what_fails_stops_nothing_and_counts_as_worst(table: OwnTable, tmp_path: Path) -> None:
-    models = by_name(("lgbm",), pictures=None, task="classification")
+    models = by_name(("lgbm",), images=None, task="classification")
     models["wrong"] = lambda seed: models["lgbm"](seed).set_params(views=("V",))
     found = tune(table, models, out=tmp_path, folds=0, plan=Plan(4, 2)).models
     assert found["lgbm"].best is not None and found["wrong"].best is None
@@ -209,7 +209,7 @@ def test_what_fails_stops_nothing_and_counts_as_worst(table: OwnTable, tmp_path:
 
 def test_a_fit_that_ended_after_the_deadline_counts(table: OwnTable, tmp_path: Path) -> None:
     """One round is told of after it, so it could never be resumed."""
-    models = {"forest": by_name(("forest",), pictures=None, task="classification")["forest"](0)}
+    models = {"forest": by_name(("forest",), images=None, task="classification")["forest"](0)}
     rows = hold_out(rows_of(table), 0)
     task = Task(models, [part_of(table, *rows, rows[1])], Scored("classification", "log_loss"), "log_loss")
     trial = Trial("forest", 0, {"leaf_sizes": (1,)})
@@ -220,7 +220,7 @@ def test_a_fit_that_ended_after_the_deadline_counts(table: OwnTable, tmp_path: P
 
 
 def test_a_pruned_trial_that_fails_later_hides_no_other(table: OwnTable, tmp_path: Path) -> None:
-    models = {"lgbm": by_name(("lgbm",), pictures=None, task="classification")["lgbm"](0)}
+    models = {"lgbm": by_name(("lgbm",), images=None, task="classification")["lgbm"](0)}
     rows = hold_out(rows_of(table), 0)
     task = Task(models, [part_of(table, *rows, rows[1])], Scored("classification", "log_loss"), "log_loss")
     pruned = Trial("lgbm", 1, {"num_leaves": -1}, state="pruned", score=0.3, scores={"log_loss": 0.3})

@@ -90,7 +90,7 @@ def test_class_weights_are_weights() -> None:
 
 
 def test_comparisons_weigh_fits_and_scores() -> None:
-    own, views = table(weight="w"), lambda name: lambda seed: build(name, pictures=False, seed=seed)
+    own, views = table(weight="w"), lambda name: lambda seed: build(name, images=False, seed=seed)
     found = compare(own, {"prior": views("prior")}, folds=3).scores
     for fold, row in zip(folds(own, 3, 1, 0), found.itertuples()):
         assert (own.weights[np.concatenate([fold.train, fold.val, fold.test])] > 0).all()

@@ -55,8 +55,8 @@ def test_what_is_written_is_what_is_shown(kept: Path) -> None:
         *("contributions.svg", "importance.svg", "calibration.svg", "confusion.svg", "worst-00.png")
     }
     first, *others = page["worst"]
-    assert first["picture"].startswith("data:image/png;base64,")
-    assert all(other["picture"] is None for other in others)
+    assert first["image"].startswith("data:image/png;base64,")
+    assert all(other["image"] is None for other in others)
     assert {first["true"], first["predicted"]} == set(HOSTILE)
     assert max(len(text) for _, text in first["values"]) == 60
     counts = pd.read_csv(kept / "confusion.csv")
@@ -92,7 +92,7 @@ def test_of_a_number_what_is_written_is_what_is_shown(tmp_path: Path) -> None:
     }
     first = page["worst"][0]
     assert (first["values"], first["true"], first["p_true"]) == ([("age", "7")], number(y[7]), "")
-    assert first["p_predicted"] == f"+{number(predicted[7] - y[7])}" and first["picture"]
+    assert first["p_predicted"] == f"+{number(predicted[7] - y[7])}" and first["image"]
     errors = np.abs(pd.read_csv(tmp_path / "worst.csv").eval("predicted - true"))
     np.testing.assert_allclose(errors, np.sort(np.abs(predicted - y))[::-1][:12], rtol=1e-3)
     (tmp_path / "predicted.csv").write_text("row\n1\n")
@@ -127,7 +127,7 @@ def test_a_damaged_file_gets_one_sentence(kept: Path, name: str, content: bytes 
 def test_a_path_cannot_leave_the_folder(kept: Path, tmp_path: Path) -> None:
     (tmp_path / "secret.png").write_bytes(b"secret")
     document = json.loads((kept / FILE).read_text())
-    document["shown"][0]["picture"] = "../secret.png"
+    document["shown"][0]["image"] = "../secret.png"
     (kept / FILE).write_text(json.dumps(document))
     with pytest.raises(UsboostError, match="is damaged"):
         read(kept)

@@ -29,7 +29,7 @@ from usboost.datasets.census import prepare as census
 from usboost.datasets.covertype import raw as covertype
 from usboost.datasets.files import image_sources, sources
 from usboost.datasets.files.sources import sha256
-from usboost.datasets.imagenet import image_tree as picture_tree
+from usboost.datasets.imagenet import image_tree as image_tree
 from usboost.datasets.imagenet import prepare as imagenet
 from usboost.datasets.imagenet.image_tree import open_tree
 from usboost.datasets.prepared import store
@@ -41,37 +41,37 @@ from usboost.learners.networks.images.backbones import Backbone
 from usboost.models.persistence import load, save
 from usboost.reporting import figures
 from usboost.reporting.html import write_report
-from usboost.reporting.inspection.samples import sample_pictures
+from usboost.reporting.inspection.samples import sample_images
 
 OUTSIDE = (
-    *("../secret.png", "pictures/../../secret.png", "/etc/secret.png", "C:\\secret.png", "\\\\host\\x.png"),
-    *("..\\secret.png", "\\secret.png", "pictures/../../../secret.png"),
+    *("../secret.png", "images/../../secret.png", "/etc/secret.png", "C:\\secret.png", "\\\\host\\x.png"),
+    *("..\\secret.png", "\\secret.png", "images/../../../secret.png"),
 )
 
 
 def table(folder: Path, paths: list[str]) -> Path:
     folder.mkdir(exist_ok=True)
     frame = pd.DataFrame(
-        {"x": range(12), "y": ["a", "b"] * 6, "picture": [paths[k % len(paths)] for k in range(12)]}
+        {"x": range(12), "y": ["a", "b"] * 6, "image": [paths[k % len(paths)] for k in range(12)]}
     )
     frame.to_csv(folder / "t.csv", index=False)
     return folder / "t.csv"
 
 
 def prepare(path: Path, tmp_path: Path) -> object:
-    return custom.prepare(path, TableSpec(label="y", image="picture", size=8), seed=0, work=tmp_path / "work")
+    return custom.prepare(path, TableSpec(label="y", image="image", size=8), seed=0, work=tmp_path / "work")
 
 
 @pytest.mark.parametrize("outside", OUTSIDE)
-def test_a_picture_path_cannot_leave_the_tables_folder(tmp_path: Path, outside: str) -> None:
-    (tmp_path / "secret.png").write_bytes(valid_inputs.picture(0))
+def test_a_image_path_cannot_leave_the_tables_folder(tmp_path: Path, outside: str) -> None:
+    (tmp_path / "secret.png").write_bytes(valid_inputs.image(0))
     with pytest.raises(UsboostError, match=r"is not a path inside|holds an absolute path"):
         prepare(table(tmp_path / "own", [outside]), tmp_path)
     assert not (tmp_path / "work").exists()
 
 
 def test_a_link_cannot_lead_out_of_the_tables_folder(tmp_path: Path) -> None:
-    (tmp_path / "secret.png").write_bytes(valid_inputs.picture(0))
+    (tmp_path / "secret.png").write_bytes(valid_inputs.image(0))
     path = table(tmp_path / "own", ["link.png"])
     (tmp_path / "own" / "link.png").symlink_to(tmp_path / "secret.png")
     with pytest.raises(UsboostError, match="is a link that leads out of"):
@@ -81,7 +81,7 @@ def test_a_link_cannot_lead_out_of_the_tables_folder(tmp_path: Path) -> None:
         prepare(table(tmp_path / "own", ["folder/secret.png"]), tmp_path)
 
 
-def picture_tree_of(folder: Path) -> Path:
+def image_tree_of(folder: Path) -> Path:
     for name, data in valid_inputs.tiny_imagenet().items():
         path = folder / name.removeprefix("tiny/")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -89,9 +89,9 @@ def picture_tree_of(folder: Path) -> Path:
     return folder
 
 
-def test_links_in_folders_of_pictures_cannot_leave_them(tmp_path: Path) -> None:
-    raw, secret = picture_tree_of(tmp_path / "raw"), tmp_path / "secret.JPEG"
-    secret.write_bytes(valid_inputs.picture(0, kind="JPEG"))
+def test_links_in_folders_of_images_cannot_leave_them(tmp_path: Path) -> None:
+    raw, secret = image_tree_of(tmp_path / "raw"), tmp_path / "secret.JPEG"
+    secret.write_bytes(valid_inputs.image(0, kind="JPEG"))
     imagenet.prepare(raw, seed=0, profile="demo", size=8, work=tmp_path / "work")
     for place in ("train/n02085620/images/x.JPEG", "val/images/x.JPEG"):
         (raw / place).symlink_to(secret)
@@ -105,7 +105,7 @@ def test_links_in_folders_of_pictures_cannot_leave_them(tmp_path: Path) -> None:
 
 
 def test_train_itself_may_lie_on_another_disk(tmp_path: Path) -> None:
-    raw = picture_tree_of(tmp_path / "raw")
+    raw = image_tree_of(tmp_path / "raw")
     (raw / "train").rename(tmp_path / "disk")
     (raw / "train").symlink_to(tmp_path / "disk")
     inside = raw / "train" / "n02085620" / "images"
@@ -129,7 +129,7 @@ def test_a_link_in_a_zip_is_only_a_short_file(tmp_path: Path) -> None:
         for name, data in members.items():
             archive.writestr(name, data)
         archive.writestr(link, "/etc/passwd")
-    with pytest.raises(UsboostError, match=r"link\.JPEG .* is no picture in a known format"):
+    with pytest.raises(UsboostError, match=r"link\.JPEG .* is no image in a known format"):
         imagenet.prepare(tmp_path / "t.zip", seed=0, profile="demo", size=8, work=tmp_path / "work")
 
 
@@ -163,7 +163,7 @@ def test_a_model_cannot_name_a_file_elsewhere(tmp_path: Path, name: str) -> None
 
 @pytest.mark.parametrize("cache", ["/somewhere", "../somewhere", "data/../../x"])
 def test_a_model_cannot_choose_where_embeddings_are_written(tmp_path: Path, cache: str) -> None:
-    model = valid_inputs.models()["2wl_pictures"][0]
+    model = valid_inputs.models()["2wl_images"][0]
     model.learners["U"].backbone = Backbone(cache=cache)
     try:
         save(model, tmp_path / "model")
@@ -210,31 +210,29 @@ def png(width: int, height: int, body: bytes = b"") -> bytes:
 
 
 @pytest.mark.parametrize(("width", "height"), [(30_000, 30_000), (2**31 - 1, 2**31 - 1), (100_000_000, 1)])
-def test_a_picture_of_gigantic_size(width: int, height: int) -> None:
+def test_a_image_of_gigantic_size(width: int, height: int) -> None:
     def read() -> None:
-        with pytest.raises(
-            UsboostError, match=r"has more than 89,478,485 pixels|cannot be read as a picture"
-        ):
+        with pytest.raises(UsboostError, match=r"has more than 89,478,485 pixels|cannot be read as an image"):
             image_sources.load(png(width, height, zlib.compress(b"\0" * 1000)), size=8, channels=3)
 
     assert peak(read) < 1 << 22
 
 
-def test_a_picture_with_a_compressed_comment(tmp_path: Path) -> None:
+def test_a_image_with_a_compressed_comment(tmp_path: Path) -> None:
     comment = b"x\0\0" + zlib.compress(b"0" * (1 << 26))
     chunk = struct.pack(">I", len(comment)) + b"zTXt" + comment
     chunk += struct.pack(">I", zlib.crc32(b"zTXt" + comment))
-    whole = valid_inputs.picture(0)
+    whole = valid_inputs.image(0)
     bomb = whole[:33] + chunk + whole[33:]
 
     def read() -> None:
-        with pytest.raises(UsboostError, match="cannot be read as a picture"):
+        with pytest.raises(UsboostError, match="cannot be read as an image"):
             image_sources.load(bomb, size=8, channels=3)
 
     assert peak(read) < 1 << 24
 
 
-def test_a_prepared_picture_of_gigantic_size(tmp_path: Path) -> None:
+def test_a_prepared_image_of_gigantic_size(tmp_path: Path) -> None:
     images = EncodedImages(pa.array([png(20_000, 20_000)]), channels=1, height=8, width=8)
 
     def read() -> None:
@@ -255,7 +253,7 @@ def test_a_zip_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             imagenet.prepare(tmp_path / "t.zip", seed=0, profile="demo", size=8, work=tmp_path / "work")
 
     assert peak(read) < 1 << 24
-    monkeypatch.setattr(picture_tree, "LARGEST_TEXT", 1 << 20)
+    monkeypatch.setattr(image_tree, "LARGEST_TEXT", 1 << 20)
     (tmp_path / "u.zip").write_bytes(
         valid_inputs.zipped({**members, "tiny/val/val_annotations.txt": b"\0" * (1 << 26)})
     )
@@ -404,21 +402,21 @@ def test_a_drawing_of_hostile_names_is_an_image(tmp_path: Path) -> None:
             )
 
 
-def test_sample_pictures_that_are_no_pictures_are_left_out(tmp_path: Path) -> None:
+def test_sample_images_that_are_no_images_are_left_out(tmp_path: Path) -> None:
     valid_inputs.write_prepared(tmp_path / "toy", tmp_path / "work")
     card = json.loads((tmp_path / "toy" / "card.json").read_text())
-    assert [len(shown) for _, shown in sample_pictures(tmp_path / "toy", card)] == [4, 4]
+    assert [len(shown) for _, shown in sample_images(tmp_path / "toy", card)] == [4, 4]
     shard = tmp_path / "toy" / "images" / "train" / "images-00000.parquet"
     for data in (b"", b"GIF89a", png(20_000, 20_000, zlib.compress(b"\0"))):
         shard.unlink(missing_ok=True)
         pq.write_table(pa.table({"row": range(8), "image": [data] * 8}), shard)
-        assert sample_pictures(tmp_path / "toy", card) == []
+        assert sample_images(tmp_path / "toy", card) == []
     card["images"]["splits"]["train"]["shards"][0]["file"] = "../../../x.parquet"
-    assert sample_pictures(tmp_path / "toy", card) == []
+    assert sample_images(tmp_path / "toy", card) == []
 
 
 def test_pillow_reads_no_format_that_starts_a_program(tmp_path: Path) -> None:
     out = io.BytesIO()
     Image.new("RGB", (4, 4)).save(out, "EPS")
-    with pytest.raises(UsboostError, match="no picture in a known format"):
+    with pytest.raises(UsboostError, match="no image in a known format"):
         image_sources.load(out.getvalue(), size=8, channels=3)

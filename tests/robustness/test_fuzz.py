@@ -117,11 +117,11 @@ MODELS: dict[str, tuple[str, Callable[[dict], None]]] = {
     "cardinalities are a number": ("2wl", _set(*LEARNER, "meta", "spec", "input", "cardinalities", value=1)),
     "unknown view": ("2wl", _set(*LEARNER, "meta", "spec", "input", "view", value="sound")),
     "backbone of another shape": (
-        "2wl_pictures",
+        "2wl_images",
         _set(*LEARNER, "meta", "spec", "input", "backbone", value="resnet50"),
     ),
-    "pictures of one pixel": (
-        "2wl_pictures",
+    "images of one pixel": (
+        "2wl_images",
         _set(*LEARNER, "meta", "spec", "input", "size", value=1),
     ),
     "a regressor that does not say its shape": (
@@ -338,18 +338,18 @@ def test_prepared_shards(tmp_path: Path, table: dict[str, Any]) -> None:
         store.read(tmp_path / "toy", "train")
 
 
-def test_pictures_in_a_table_whose_pages_are_damaged(tmp_path: Path) -> None:
+def test_images_in_a_table_whose_pages_are_damaged(tmp_path: Path) -> None:
     from usboost.datasets.files.image_sources import ParquetReader
 
-    frame = pd.DataFrame({"picture": [valid_inputs.picture(k) for k in range(40)]})
+    frame = pd.DataFrame({"image": [valid_inputs.image(k) for k in range(40)]})
     data = valid_inputs.parquet(frame)
     path = tmp_path / "t.parquet"
     path.write_bytes(data[:4] + b"\xff" * 200 + data[204:])
-    with pytest.raises(UsboostError, match="column 'picture' is damaged"):
-        ParquetReader(path, "picture")(0)
+    with pytest.raises(UsboostError, match="column 'image' is damaged"):
+        ParquetReader(path, "image")(0)
     path.write_bytes(data)
     with pytest.raises(UsboostError, match="has no row 100"):
-        ParquetReader(path, "picture")(99)
+        ParquetReader(path, "image")(99)
 
 
 def test_a_device_a_list_of_views_and_a_category_that_are_none() -> None:

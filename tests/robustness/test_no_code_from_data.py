@@ -169,12 +169,12 @@ def test_a_prepared_dataset_whose_card_vouches_for_the_bomb(tmp_path: Path, bomb
         path.write_bytes(kept)
 
 
-def test_a_picture_that_is_a_bomb(tmp_path: Path, bombs: list[bytes]) -> None:
-    table = pd.DataFrame({"x": range(12), "y": ["a", "b"] * 6, "picture": [bombs[1]] * 12})
+def test_a_image_that_is_a_bomb(tmp_path: Path, bombs: list[bytes]) -> None:
+    table = pd.DataFrame({"x": range(12), "y": ["a", "b"] * 6, "image": [bombs[1]] * 12})
     (tmp_path / "t.parquet").write_bytes(valid_inputs.parquet(table))
-    with pytest.raises(UsboostError, match="no picture in a known format"):
+    with pytest.raises(UsboostError, match="no image in a known format"):
         custom.prepare(
-            tmp_path / "t.parquet", TableSpec(label="y", image="picture", size=8), seed=0, work=tmp_path / "w"
+            tmp_path / "t.parquet", TableSpec(label="y", image="image", size=8), seed=0, work=tmp_path / "w"
         )
 
 

@@ -138,23 +138,23 @@ def test_variants_of_boosted_features():
     assert (plain.encoding, plain.out_of_fold) == ("values", False)
 
 
-def test_pictures_pretrained_may_be_a_file_for_the_small_cnn():
-    pictures = LOADED.pictures.model_copy(update={"pretrained": "weights.safetensors"})
-    model = models.build("crossed", "ct", LOADED.model_copy(update={"pictures": pictures}), seed=0)
+def test_images_pretrained_may_be_a_file_for_the_small_cnn():
+    images = LOADED.images.model_copy(update={"pretrained": "weights.safetensors"})
+    model = models.build("crossed", "ct", LOADED.model_copy(update={"images": images}), seed=0)
     assert model.learners["U"].backbone.pretrained == "weights.safetensors"
     assert models.build("crossed", "ct", LOADED, seed=0).learners["U"].backbone.pretrained is False
 
 
-def own_table(profile: str = "own", **pictures):
+def own_table(profile: str = "own", **images):
     """params.yaml for a person's own table."""
     document = yaml.safe_load(PARAMS.read_text()) | {"profile": profile}
     document["custom"] |= {"table": "parts.csv", "image": "photo"}
-    document["pictures"] |= pictures
+    document["images"] |= images
     return settings.parse(document)
 
 
 @pytest.mark.parametrize("profile", ["own", "paper"])
-def test_a_persons_pictures_are_read_by_the_packaged_backbone_frozen(profile):
+def test_a_persons_images_are_read_by_the_packaged_backbone_frozen(profile):
     loaded = own_table(profile)
     for name in ("baseline", "2wl", "crossed", "lgbm", "logistic"):
         built = models.build(name, "custom", loaded, seed=0)
@@ -183,7 +183,7 @@ def test_a_persons_table_gets_the_command_lines_models(task, name):
         return {key: repr(value) for key, value in found.items() if not key.endswith("backbone__cache")}
 
     mine = models.build(name, "custom", own_table(), 3, task)
-    theirs = one_computer.build(name, pictures=True, seed=3, task=task)
+    theirs = one_computer.build(name, images=True, seed=3, task=task)
     assert type(mine) is type(theirs)
     assert "data/embeddings" in repr(mine.get_params()) or name == "prior"
     without = {key: text.replace("cache='data/embeddings'", "") for key, text in parameters(mine).items()}
@@ -209,7 +209,7 @@ def test_params_yaml_can_change_them():
     document = yaml.safe_load(PARAMS.read_text()) | {"profile": "own", "device": "cpu"}
     document["custom"] |= {"table": "parts.csv", "image": "photo"}
     document["profiles"]["own"]["rounds"] = 7
-    document["pictures"] |= {"backbone": "resnet50", "finetune": "last", "size": 64}
+    document["images"] |= {"backbone": "resnet50", "finetune": "last", "size": 64}
     document["models"]["2wl"] = {"shrinkage": 0.2, "learners": {"U": {"hidden": [9]}}}
     document["models"]["lgbm"] = {"set": {"learning_rate": 0.3}}
     changed = settings.parse(document)

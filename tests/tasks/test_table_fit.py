@@ -35,18 +35,18 @@ ROWS, SIZE, SEED = (90, 40), 80, 1
 
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The demo's table and pictures, with gaps in both, a date, a text, another picture, a number to predict,
+    """The demo's table and images, with gaps in both, a date, a text, another image, a number to predict,
     an identifier, and a row without labels; `split` divides it, in no order."""
     folder = tmp_path_factory.mktemp("parts")
     write_demo(folder, rows_train=ROWS[0], rows_test=ROWS[1], seed=4)
     table, rng = pd.read_csv(folder / "table.csv"), np.random.default_rng(0)
     n = len(table)
-    table["back"] = table["picture"].to_numpy()[::-1]
+    table["back"] = table["image"].to_numpy()[::-1]
     table["seen"] = pd.date_range("2021-03-01", periods=n, freq="31h").strftime("%d/%m/%Y %H:%M")
     table["note"] = [" ".join(rng.choice(WORDS, rng.integers(3, 7))) for _ in range(n)]
     table["price"] = 1000 + table["hardness"] * 5 + rng.normal(0, 2, n)
     table["id"] = [f"part-{k:04d}-{k * 7919 % 1000}" for k in range(n)]
-    for step, name in ((9, "picture"), (7, "back"), (11, "seen"), (13, "note"), (17, "colour")):
+    for step, name in ((9, "image"), (7, "back"), (11, "seen"), (13, "note"), (17, "colour")):
         table.loc[table.index % step == 3, name] = None
     table.loc[5, ["batch", "price"]] = None
     table = table.sample(frac=1, random_state=1)
@@ -107,7 +107,7 @@ def fitted(model: str, settings: reading.Settings, kept: Checkpoint | None = Non
     }
 
 
-PICTURES = {"without": [], "one": ["picture"], "two": ["picture", "back"]}
+IMAGES = {"without": [], "one": ["image"], "two": ["image", "back"]}
 CASES = [
     ("batch", "without", "2wl"),
     ("batch", "without", "crossed"),
@@ -120,12 +120,10 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("label", "pictures", "model"), CASES)
-def test_all_ways_predict_the_same(
-    parts: Path, workspace: Path, label: str, pictures: str, model: str
-) -> None:
-    images = PICTURES[pictures]
-    drop = [*({"batch", "price"} - {label}), *({"picture", "back"} - set(images))]
+@pytest.mark.parametrize(("label", "images", "model"), CASES)
+def test_all_ways_predict_the_same(parts: Path, workspace: Path, label: str, images: str, model: str) -> None:
+    images = IMAGES[images]
+    drop = [*({"batch", "price"} - {label}), *({"image", "back"} - set(images))]
     settings = settings_of(parts / "table.csv", label, images, drop)
     prepared(settings)
     pipeline = fitted(model, settings)
@@ -180,7 +178,7 @@ def run_bundle(found: bundle.Bundle, workspace: Path, table: Path) -> pd.DataFra
 
 def test_a_split_that_is_drawn_is_the_tables(parts: Path, workspace: Path) -> None:
     """The command line gives the same, told that split by a column."""
-    drop = ["price", "picture", "back", "split"]
+    drop = ["price", "image", "back", "split"]
     settings = settings_of(parts / "table.csv", "batch", [], drop, split_column=None)
     own = read_prepared(prepared(settings))
     assert {split: (own.split == split).sum() for split in ("train", "val", "test")} == {
@@ -192,7 +190,7 @@ def test_a_split_that_is_drawn_is_the_tables(parts: Path, workspace: Path) -> No
     )
     assert own.rows.tolist() == np.flatnonzero(pd.read_csv(parts / "table.csv")["batch"].notna()).tolist()
     table.assign(part=own.split).to_csv("split.csv", index=False)
-    words = ["--drop", "price", "--drop", "picture", "--drop", "back", "--rounds", 4, "--text", "note"]
+    words = ["--drop", "price", "--drop", "image", "--drop", "back", "--rounds", 4, "--text", "note"]
     done = run(
         *("fit", workspace / "split.csv", "--label", "batch", "--model", "crossed", "--seed", SEED),
         *(*words, "--split", "part", "--device", "cpu", "--out", workspace / "model"),
@@ -205,7 +203,7 @@ def test_a_split_that_is_drawn_is_the_tables(parts: Path, workspace: Path) -> No
     assert mine.card.rows == {"train": 118 + 26, "val": 0}
 
 
-DROP = ["price", "picture", "back"]
+DROP = ["price", "image", "back"]
 
 
 def test_test_rows_are_in_the_scores_only(parts: Path, workspace: Path) -> None:
@@ -260,18 +258,18 @@ def test_a_fit_that_was_stopped_goes_on(
 
 
 def test_a_search_reads_training_and_validation_rows(parts: Path, workspace: Path) -> None:
-    settings = settings_of(parts / "table.csv", "batch", ["picture", "back"], ["price"])
+    settings = settings_of(parts / "table.csv", "batch", ["image", "back"], ["price"])
     own = read_prepared(prepared(settings))
     task, spaces = tuning._task("custom", ["2wl", "bfv_dnn"], settings, 0, "log_loss")
     assert set(spaces) == {"2wl", "bfv_dnn"}  # which fits its GBM itself, so that its settings are its own
     (part,) = task.parts
-    assert part.train[0].names == part.scored[0].names == ("U:picture", "U:back", "S")
+    assert part.train[0].names == part.scored[0].names == ("U:image", "U:back", "S")
     for split, (_, y, _) in (("train", part.train), ("val", part.held), ("val", part.scored)):
         np.testing.assert_array_equal(y, own.labels[own.split == split])
 
 
 def test_what_is_inspected_are_rows_as_they_were(parts: Path, workspace: Path) -> None:
-    settings = settings_of(parts / "table.csv", "batch", ["picture", "back"], ["price"])
+    settings = settings_of(parts / "table.csv", "batch", ["image", "back"], ["price"])
     prepared(settings)
     monkeyed = plan("custom", "1wl_s", 0, settings)
     experiment = mlflow.create_experiment("inspected", Path("runs").resolve().as_uri())

@@ -19,11 +19,11 @@ from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.models.catalogue import build as builders
 from usboost.models.catalogue import catalogue
 from usboost.models.catalogue.parameter_paths import settable, with_settings
-from usboost.multimodal.fit.build import OneComputer, Pictures
+from usboost.multimodal.fit.build import ImageOptions, OneComputer
 from usboost.tuning.propose import propose
 from usboost.tuning.space import own_values, space_of
 
-SIDES = {"pictures": (OneComputer(Pictures()), ("U",)), "a table": (OneComputer(None), ())}
+SIDES = {"images": (OneComputer(ImageOptions()), ("U",)), "a table": (OneComputer(None), ())}
 OFFERED = [(name, task) for task in catalogue.OFFERED_FOR for name in catalogue.OFFERED_FOR[task]]
 
 
@@ -40,10 +40,10 @@ def declared(model: Any, path: str) -> Any:
 
 @pytest.mark.parametrize("side", SIDES)
 def test_every_entry_lies_in_its_space_and_every_corner_builds(side: str) -> None:
-    parts, pictures = SIDES[side]
+    parts, images = SIDES[side]
     for name, task in OFFERED:
         model = builders.build(name, parts, 3, task)
-        space = space_of(model, pictures)
+        space = space_of(model, images)
         own = own_values(model, space)
         for path, dimension in space.items():
             # no limit on leaves is kept by the models that have none, and offered to no other
@@ -57,16 +57,16 @@ def test_every_entry_lies_in_its_space_and_every_corner_builds(side: str) -> Non
 
 
 def test_what_the_issue_asks_for_is_there() -> None:
-    pictures, table = (
+    images, table = (
         {name: set(space_of(builders.build(name, parts), views)) for name in catalogue.OFFERED}
-        for parts, views in (SIDES["pictures"], SIDES["a table"])
+        for parts, views in (SIDES["images"], SIDES["a table"])
     )
     assert {"shrinkage", "learners__S__max_depth", "learners__S__max_leaves"} <= table["crossed"]
     assert {"learners__S__category_l2", "learners__U__hidden", "learners__U__batch_size"} <= table["crossed"]
-    assert pictures["crossed"] - table["crossed"] == {"learners__S__components"}
-    assert pictures["1wl_u"] - table["1wl_u"] == {"learners__U__backbone__finetune"}
-    assert "backbone__finetune" in pictures["baseline"] and "components" in pictures["lgbm"]
-    assert "components" not in pictures["lgbm_s"] | table["lgbm"]
+    assert images["crossed"] - table["crossed"] == {"learners__S__components"}
+    assert images["1wl_u"] - table["1wl_u"] == {"learners__U__backbone__finetune"}
+    assert "backbone__finetune" in images["baseline"] and "components" in images["lgbm"]
+    assert "components" not in images["lgbm_s"] | table["lgbm"]
     assert table["prior"] == table["logistic"] == set()
 
 

@@ -23,8 +23,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Boosting and deep learning for a table with pictures: a file with a label column, "
-    "numbers, categories and perhaps columns of picture paths (relative to the table) or bytes.",
+    help="Boosting and deep learning for a table with images: a file with a label column, "
+    "numbers, categories and perhaps columns of image paths (relative to the table) or bytes.",
 )
 
 

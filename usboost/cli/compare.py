@@ -112,16 +112,16 @@ def compare(
         from usboost.multimodal.compare.compare import compare as compare_models
         from usboost.multimodal.compare.inputs import inputs
         from usboost.multimodal.compare.summary import Commands, summary
-        from usboost.multimodal.fit.build import Pictures, by_name, limited
+        from usboost.multimodal.fit.build import ImageOptions, by_name, limited
 
         for name in names:
             if name not in catalogue.CATALOGUE:
                 check_outside(name, own.task)
-        read = Pictures(backbone, finetune, spec.size) if spec.image else None
-        views = tuple(own.pictures) or ("U",)
+        read = ImageOptions(backbone, finetune, spec.size) if spec.image else None
+        views = tuple(own.images) or ("U",)
 
         models_to_fit = by_name(
-            names, pictures=read, image_views=views, rounds=rounds, settings=chosen, task=own.task
+            names, images=read, image_views=views, rounds=rounds, settings=chosen, task=own.task
         )
         with fitting("comparing") as show:
             comparison = compare_models(

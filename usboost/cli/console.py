@@ -78,7 +78,7 @@ class Bar:
 def progress(what: str) -> Iterator[Bar]:
     """A progress bar on stderr while the block runs, on a terminal only; removed at the end.
 
-    One within another, such as of pictures that are embedded while a model is fitted, is a second bar; it
+    One within another, such as of images that are embedded while a model is fitted, is a second bar; it
     is there from the first call until all is done.
     """
     from rich.progress import MofNCompleteColumn, TimeRemainingColumn
@@ -99,11 +99,11 @@ def progress(what: str) -> Iterator[Bar]:
 
 @contextmanager
 def fitting(what: str) -> Iterator[Bar]:
-    """`progress` of fits, in which pictures that are embedded have a bar of their own."""
+    """`progress` of fits, in which images that are embedded have a bar of their own."""
     # imported late, so that mistakes are reported without loading torch
     from usboost.learners.networks.images import embeddings
 
-    with progress(what) as show, progress("pictures") as told, embeddings.progress(told):
+    with progress(what) as show, progress("images") as told, embeddings.progress(told):
         yield show
 
 

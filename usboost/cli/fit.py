@@ -46,7 +46,7 @@ def fit(
         typer.Option(
             "--model",
             help=f"One of {NAMES}.",
-            show_default=f"{catalogue.PRESETS['fast']}; {catalogue.FAST_ALONE} for classes without pictures",
+            show_default=f"{catalogue.PRESETS['fast']}; {catalogue.FAST_ALONE} for classes without images",
         ),
     ] = None,
     preset: Annotated[
@@ -126,7 +126,7 @@ def fit(
 ) -> None:
     """Fit a model to a table and save it.
 
-    Trains on 85 % of each class's rows; early stops on the others and scores them. Without pictures the
+    Trains on 85 % of each class's rows; early stops on the others and scores them. Without images the
     network and the trees of a model both read the whole table. Ctrl-C ends the fit and keeps the best round
     so far. A fit that is killed has its rounds in a folder beside --out, and the same command goes on.
     """
@@ -147,15 +147,15 @@ def fit(
         check_place(out, replace=force)
         own = tables.read(table, spec)
         tables.show(own)
-        limited, pictured = time_limit is not None, bool(own.pictures)
-        model = catalogue.resolve_model(model, preset, limited, pictures=pictured, task=own.task)
+        limited, with_images = time_limit is not None, bool(own.images)
+        model = catalogue.resolve_model(model, preset, limited, images=with_images, task=own.task)
         catalogue.for_table(model, own.task)
         if settings_file is not None and model not in from_file:
             note(f"{settings_file} has no settings of {model}, which is fitted as it is")
         chosen = {**from_file.get(model, {}), **chosen}
         # imported late, so that mistakes are reported without loading torch
         from usboost.boosting.callbacks import Interrupt, ShowRounds, TimeLimit
-        from usboost.multimodal.fit.build import Pictures
+        from usboost.multimodal.fit.build import ImageOptions
         from usboost.multimodal.fit.fit import fit as fit_table
         from usboost.multimodal.fit.unfinished import unfinished
 
@@ -171,7 +171,7 @@ def fit(
                 rounds=rounds,
                 learners=learners,
                 settings=chosen,
-                pictures=Pictures(backbone, finetune, spec.size),
+                images=ImageOptions(backbone, finetune, spec.size),
                 callbacks=callbacks,
                 calibrate=calibrate,
                 threshold=cut,
@@ -191,10 +191,10 @@ def fit(
 def _say_result(model: str, fitted: Fitted) -> None:
     """How well a model predicts the validation rows, and what is kept of it."""
     card, kept = fitted.bundle.card, fitted.bundle.model
-    if fitted.pictures_help is False:
+    if fitted.images_help is False:
         left_out = getattr(kept, "left_out_", ())
         what = "are not read: they do not help on rows that were not fitted to"
-        note(f"the pictures {what if left_out else 'do not help on the validation rows'}")
+        note(f"the images {what if left_out else 'do not help on the validation rows'}")
     _say_scores(model, fitted)
     show_members(kept, bool(card.classes))
     _say_answers(card)

@@ -26,7 +26,7 @@ ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder that 
 
 
 BackboneName = Annotated[
-    str, typer.Option("--backbone", help="Network that reads the pictures, by its name in timm.")
+    str, typer.Option("--backbone", help="Network that reads the images, by its name in timm.")
 ]
 Finetune = Annotated[
     Literal["none", "last", "all"],

@@ -40,7 +40,7 @@ def report(
         bool,
         typer.Option(
             "--occlusion-maps",
-            help="Map where the model looks in the worst rows' pictures; slow: some 50 predictions each.",
+            help="Map where the model looks in the worst rows' images; slow: some 50 predictions each.",
         ),
     ] = False,
     where_it_looks: Annotated[bool, typer.Option("--where-it-looks", hidden=True)] = False,

@@ -20,10 +20,10 @@ _SHOWN = 60  # columns of a wide table
 
 
 def read(path: Path, spec: TableSpec) -> OwnTable:
-    """The whole training table; notes how many rows have no picture."""
+    """The whole training table; notes how many rows have no image."""
     from usboost.datasets.user.table import read_table
 
-    with progress("reading pictures") as show:
+    with progress("reading images") as show:
         table = read_table(path, spec, progress=show)
     note_missing(len(table), table.without, table.unreadable, table.paths)
     return table
@@ -53,16 +53,16 @@ def show(table: OwnTable) -> None:
 
 
 def note_missing(rows: int, without: Mapping[str, int], unreadable: int, paths: Iterable[Paths] = ()) -> None:
-    """Say how many rows have no picture, by column, how many paths led nowhere, and what cannot be read."""
+    """Say how many rows have no image, by column, how many paths led nowhere, and what cannot be read."""
     for column, missing in without.items():
         if missing:
             where = f" in column {column!r}" if len(without) > 1 else ""
-            note(f"{missing:,} of {rows:,} rows have no picture{where}")
+            note(f"{missing:,} of {rows:,} rows have no image{where}")
     for each in paths:
         if each.lost:
             note(str(each))
     if unreadable:
-        note(f"{unreadable:,} of these pictures cannot be read")
+        note(f"{unreadable:,} of these images cannot be read")
 
 
 def check(path: Path) -> None:

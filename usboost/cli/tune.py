@@ -120,7 +120,7 @@ def tune(
             by = check_metric(by, RANKING[own.task])
         # imported late, so that mistakes are reported without loading torch
         from usboost.models.baselines.packages import check_outside
-        from usboost.multimodal.fit.build import Pictures, by_name, limited
+        from usboost.multimodal.fit.build import ImageOptions, by_name, limited
         from usboost.multimodal.tune import files as tuned
         from usboost.multimodal.tune.tune import DEFAULT, default_folds, fixed_of
         from usboost.multimodal.tune.tune import tune as tune_models
@@ -129,9 +129,9 @@ def tune(
         for name in names:
             if name not in catalogue.CATALOGUE:
                 check_outside(name, own.task)
-        read = Pictures(backbone, finetune, spec.size) if spec.image else None
-        views = tuple(own.pictures) or ("U",)
-        build = by_name(names, pictures=read, image_views=views, rounds=rounds, settings=begin, task=own.task)
+        read = ImageOptions(backbone, finetune, spec.size) if spec.image else None
+        views = tuple(own.images) or ("U",)
+        build = by_name(names, images=read, image_views=views, rounds=rounds, settings=begin, task=own.task)
         always = {name: {**begin.get(name, {}), **each} for name, each in fixed_of(build, fixed).items()}
         plan = Plan(trials, batch, seed, prune, jobs or min(batch, os.cpu_count() or 1), deadline)
         score = by or DEFAULT[own.task]

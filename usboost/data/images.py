@@ -1,4 +1,4 @@
-"""Pictures as a view: decoded in memory where they fit, else encoded and decoded on demand."""
+"""Images as a view: decoded in memory where they fit, else encoded and decoded on demand."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ MODES = {1: "L", 3: "RGB"}
 """Pillow's mode of the images by number of channels."""
 
 DIGEST = 16
-"""Bytes that say what a picture is."""
+"""Bytes that say what an image is."""
 
 _BLOCK = 16  # images a thread decodes at a time; fewer than two blocks are not worth a thread
 
 
 class Images:
-    """n pictures of one size as pixels, in memory or in a memory-mapped file.
+    """n images of one size as pixels, in memory or in a memory-mapped file.
 
     Rows of it, ``images[rows]``, are another view of the same pixels: only `decode` copies them.
 
@@ -34,8 +34,8 @@ class Images:
     ----------
     pixels : uint8 array of shape (N, C, H, W), C being 1 (grey) or 3 (red, green, blue); may be a
         `numpy.memmap`.
-    absent : bool array of shape (N,), True where a row has no picture; None where all have one.
-    rows : positions in `pixels` of the n pictures, int64 of shape (n,); all of them by default.
+    absent : bool array of shape (N,), True where a row has no image; None where all have one.
+    rows : positions in `pixels` of the n images, int64 of shape (n,); all of them by default.
 
     Raises
     ------
@@ -46,8 +46,8 @@ class Images:
     --------
     >>> import numpy as np
     >>> from usboost import Images
-    >>> pictures = Images(np.zeros((4, 3, 8, 8), dtype=np.uint8))
-    >>> len(pictures[1:3])
+    >>> images = Images(np.zeros((4, 3, 8, 8), dtype=np.uint8))
+    >>> len(images[1:3])
     2
     """
 
@@ -93,7 +93,7 @@ class Images:
 
     @property
     def absent(self) -> np.ndarray | None:
-        """Bool of shape (n,), True where a row has no picture; None where all have one."""
+        """Bool of shape (n,), True where a row has no image; None where all have one."""
         return self._absent if self._absent is None or self._rows is None else self._absent[self._rows]
 
     @property
@@ -108,14 +108,14 @@ class Images:
         return self._pixels[self._positions(rows)]
 
     def digests(self) -> np.ndarray:
-        """What each picture is, uint8 (n, 16): BLAKE2b of shape and pixels, made once for all selections."""
+        """What each image is, uint8 (n, 16): BLAKE2b of shape and pixels, made once for all selections."""
         shape = str(self._pixels.shape[1:]).encode()
         return self._digests.of(
             self._positions(), lambda row: [shape, np.ascontiguousarray(self._pixels[row])]
         )
 
     def update_digest(self, digest: Any) -> None:
-        """Feed what the pictures are to a hash of `hashlib`."""
+        """Feed what the images are to a hash of `hashlib`."""
         digest.update(self.digests().tobytes())
         digest.update(b"" if self.absent is None else self.absent.tobytes())
 
@@ -125,12 +125,12 @@ class Images:
 
 
 class EncodedImages:
-    """n pictures of one size as PNG or JPEG bytes, decoded when they are asked for.
+    """n images of one size as PNG or JPEG bytes, decoded when they are asked for.
 
     Parameters
     ----------
     column : binary Arrow array of N >= n encoded images, in memory or memory-mapped; null where a row has
-        no picture.
+        no image.
     channels, height, width : of every image; C is 1 or 3.
     rows : positions in `column` of the n images, int64 of shape (n,); all of them by default.
 
@@ -171,24 +171,24 @@ class EncodedImages:
 
     @property
     def absent(self) -> np.ndarray | None:
-        """Bool of shape (n,), True where a row has no picture; None where all of the N have one."""
+        """Bool of shape (n,), True where a row has no image; None where all of the N have one."""
         return None if self._absent is None else self._absent[self._rows]
 
     def encoded(self, row: int) -> bytes:
-        """The PNG or JPEG bytes of one row, none of them where it has no picture."""
+        """The PNG or JPEG bytes of one row, none of them where it has no image."""
         return self._bytes(int(self._rows[row]))
 
     def update_digest(self, digest: Any) -> None:
-        """Feed what the pictures are to a hash of `hashlib`."""
+        """Feed what the images are to a hash of `hashlib`."""
         digest.update(self.digests().tobytes())
         digest.update(b"" if self.absent is None else self.absent.tobytes())
 
     def digests(self) -> np.ndarray:
-        """What each picture is, uint8 (n, 16): BLAKE2b of its bytes, made once for all selections."""
+        """What each image is, uint8 (n, 16): BLAKE2b of its bytes, made once for all selections."""
         return self._digests.of(self._rows, lambda row: [self._bytes(row)])
 
     def decode(self, rows: Any = None, *, threads: int | None = None) -> np.ndarray:
-        """The pixels of some rows (all by default), zeros where there is no picture.
+        """The pixels of some rows (all by default), zeros where there is no image.
 
         Parameters
         ----------
@@ -250,7 +250,7 @@ class EncodedImages:
 
 
 class _Digests:
-    """Digests of N pictures, each made when it is first asked for.
+    """Digests of N images, each made when it is first asked for.
 
     Threads may ask at once: then they write the same bytes.
     """
@@ -260,7 +260,7 @@ class _Digests:
         self._known = np.zeros(n, dtype=bool)
 
     def of(self, rows: np.ndarray, parts: Callable[[int], list[Any]]) -> np.ndarray:
-        """Those of some rows, uint8 (k, 16); `parts` gives the bytes of a picture."""
+        """Those of some rows, uint8 (k, 16); `parts` gives the bytes of an image."""
         for row in np.unique(rows[~self._known[rows]]):
             digest = hashlib.blake2b(digest_size=DIGEST)
             for part in parts(int(row)):

@@ -1,4 +1,4 @@
-"""Several pictures a row as one view."""
+"""Several images a row as one view."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from usboost.errors import UsboostError
 
 
 class PooledImages:
-    """Several pictures a row, such as a house from four sides, which a learner sees as one: as their mean.
+    """Several images a row, such as a house from four sides, which a learner sees as one: as their mean.
 
     Parameters
     ----------
-    columns : the first, second, ... picture of the same n rows, of equal size.
+    columns : the first, second, ... image of the same n rows, of equal size.
 
     Raises
     ------
@@ -52,13 +52,13 @@ class PooledImages:
 
     @property
     def absent(self) -> np.ndarray | None:
-        """Bool of shape (n,), True where a row has no picture at all; None where all have one."""
+        """Bool of shape (n,), True where a row has no image at all; None where all have one."""
         found = (self.weights == 0).all(axis=1)
         return found if found.any() else None
 
     @property
     def weights(self) -> np.ndarray:
-        """What each picture counts in its row's mean, float32 (n, columns): 1 / (pictures there), else 0."""
+        """What each image counts in its row's mean, float32 (n, columns): 1 / (images there), else 0."""
         there = np.ones((len(self), len(self.columns)), dtype=np.float32)
         for k, each in enumerate(self.columns):
             if each.absent is not None:
@@ -66,17 +66,17 @@ class PooledImages:
         return there / np.maximum(there.sum(axis=1, keepdims=True), 1)
 
     def mean(self, values: Iterable[np.ndarray]) -> np.ndarray:
-        """Each row's mean over its pictures, float32 (n, d); zeros where it has none.
+        """Each row's mean over its images, float32 (n, d); zeros where it has none.
 
         Parameters
         ----------
-        values : of the pictures of each column, such as embeddings: arrays of shape (n, d).
+        values : of the images of each column, such as embeddings: arrays of shape (n, d).
         """
         weights = self.weights
         parts = (weight[:, None] * each for weight, each in zip(weights.T, values, strict=True))
         return reduce(np.add, parts).astype(np.float32, copy=False)
 
     def update_digest(self, digest: Any) -> None:
-        """Feed what the pictures are to a hash of `hashlib`."""
+        """Feed what the images are to a hash of `hashlib`."""
         for each in self.columns:
             each.update_digest(digest)

@@ -24,7 +24,7 @@ class Table:
         Number of codes of each categorical column, code 0 included.
     names : tuple of p + q column names, numeric first.
     absent : bool array of shape (n,), or None
-        Rows that have none of it, such as embeddings of pictures that are missing: a learner of this table
+        Rows that have none of it, such as embeddings of images that are missing: a learner of this table
         adds 0 to them, whatever the columns hold.
 
     Examples

@@ -162,8 +162,8 @@ class Learner(Protocol):
     """Settings of a weak learner; stateless, so one object serves every round and fit.
 
     An attribute `reads`, a tuple of view names, lists what it reads: the view with the learner's own name
-    if it is absent or None, one view, or several side by side. An attribute ``reads_pictures = True`` says
-    that it reads pictures themselves where they are its only view; others are given their embeddings, as a
+    if it is absent or None, one view, or several side by side. An attribute ``reads_images = True`` says
+    that it reads images themselves where they are its only view; others are given their embeddings, as a
     table, or so many principal components of them as an attribute `components` says.
 
     An attribute `leave_one_out` that is true says that its trainers are `LeaveOneOutTrainer`s: a round's

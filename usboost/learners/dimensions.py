@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-Where = Literal["everywhere", "pictures", "pictures alone"]
-"""Where a parameter does something: on any rows, where its owner reads pictures, or where it reads nothing
-else and so reads them as pictures."""
+Where = Literal["everywhere", "images", "images alone"]
+"""Where a parameter does something: on any rows, where its owner reads images, or where it reads nothing
+else and so reads them as images."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,8 @@ BATCH = Choice((32, 64, 128, 256, 512), ordered=True)
 FINETUNE = ("none", "last")
 """What of a backbone is trained, among what a person can wait for."""
 
-COMPONENTS = Choice((16, 32, 64, 128, 256, None), ordered=True, where="pictures")
-"""Principal components of pictures' embeddings that trees read; None: as all features."""
+COMPONENTS = Choice((16, 32, 64, 128, 256, None), ordered=True, where="images")
+"""Principal components of images' embeddings that trees read; None: as all features."""
 
 
 def _number(value: Any) -> bool:

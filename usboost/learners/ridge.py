@@ -1,4 +1,4 @@
-"""Ridge regression as a weak learner: for embeddings of pictures and other wide views of numbers."""
+"""Ridge regression as a weak learner: for embeddings of images and other wide views of numbers."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _product(prepared: Design, coefficients: np.ndarray) -> np.ndarray:
 class RidgeLearner(BaseEstimator):
     """Ridge regression on a table: numbers as they are, categories as columns of 0 and 1.
 
-    For wide views, such as frozen embeddings of pictures, where it is better than a network and costs a
+    For wide views, such as frozen embeddings of images, where it is better than a network and costs a
     matrix product a round: targets without weights (target "gradient") share one eigendecomposition.
     It minimises Σ_i w_i ‖y_i − x_i W − b‖² + α ‖W‖², with the weights scaled to a mean of 1 and b free. A
     sample of sample weight 2 is two of them, which are left out together.

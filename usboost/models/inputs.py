@@ -1,4 +1,4 @@
-"""What learners read of the views: one as it is, or tables side by side, pictures as frozen embeddings."""
+"""What learners read of the views: one as it is, or tables side by side, images as frozen embeddings."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Projection:
 
         rows = table.numeric if table.absent is None else table.numeric[~table.absent]
         if not len(rows):
-            raise UsboostError("no training row has a picture, so that nothing can be learnt of them")
+            raise UsboostError("no training row has an image, so that nothing can be learnt of them")
         if weights is not None:
             own = weights if table.absent is None else weights[~table.absent]
             return cls._weighted(rows, own / own.mean(), n_components)
@@ -80,14 +80,14 @@ class InputSpec:
     Attributes
     ----------
     views : several are read as tables side by side
-    components : of pictures that are read as a table, so many principal components; None: all features
-    pictures : whether it reads pictures themselves where they are all that it reads
-    filled : whether a single table, too, has 0 and a further column where its picture is missing
+    components : of images that are read as a table, so many principal components; None: all features
+    images : whether it reads images themselves where they are all that it reads
+    filled : whether a single table, too, has 0 and a further column where its image is missing
     """
 
     views: tuple[str, ...]
     components: int | None = None
-    pictures: bool = False
+    images: bool = False
     filled: bool = False
 
     @classmethod
@@ -96,7 +96,7 @@ class InputSpec:
         return cls(
             view_names(name, learner),
             getattr(learner, "components", None),
-            getattr(learner, "reads_pictures", False),
+            getattr(learner, "reads_images", False),
         )
 
 
@@ -109,7 +109,7 @@ class InputReader:
     Parameters
     ----------
     wanted : by learner's name
-    backbone : what embeds pictures that are read as tables
+    backbone : what embeds images that are read as tables
     device : where
     qualified : whether columns of tables side by side are called ``<view>__<column>``
     """
@@ -143,7 +143,7 @@ class InputReader:
         def table(view: str, components: int | None) -> Table:
             if (view, components) not in tables:
                 found = self._table(views[view], view)
-                if components and _pictures(views[view]):
+                if components and _images(views[view]):
                     if learn and (view, components) not in self.projections:
                         self.projections[view, components] = Projection.fit(found, components, weights)
                     if (view, components) not in self.projections:
@@ -161,7 +161,7 @@ class InputReader:
             if more or wanted.filled:
                 parts = [(each, table(each, wanted.components)) for each in wanted.views]
                 out[name] = reduce(Table.beside, (self._filled(each, part) for each, part in parts))
-            elif _pictures(views[first]) and not wanted.pictures:
+            elif _images(views[first]) and not wanted.images:
                 out[name] = table(first, wanted.components)
             else:
                 out[name] = views[first]
@@ -170,7 +170,7 @@ class InputReader:
     def _table(self, view: View, name: str) -> Table:
         if isinstance(view, Table):
             return view
-        if not _pictures(view):
+        if not _images(view):
             raise UsboostError(f"view {name!r}, a {type(view).__name__}, cannot be read as a table")
         return embedded(view, self.backbone, pick_device(self.device))  # type: ignore[arg-type]
 
@@ -211,13 +211,13 @@ class InputReader:
 
 
 def embed(views: Views, backbone: Backbone, device: str = "auto") -> None:
-    """Embed all pictures, so that what reads them next finds it done."""
+    """Embed all images, so that what reads them next finds it done."""
     for name in views.names:
-        if _pictures(views[name]):
+        if _images(views[name]):
             embedded(views[name], backbone, pick_device(device))
 
 
-def _pictures(view: View) -> bool:
+def _images(view: View) -> bool:
     return getattr(view, "kind", None) in ("image", "pooled_images")
 
 

@@ -1,4 +1,4 @@
-"""scikit-learn estimators for DataFrames with columns of any kind, pictures among them."""
+"""scikit-learn estimators for DataFrames with columns of any kind, images among them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from usboost.datasets.user.user_table import OwnTable
 from usboost.errors import UsboostError
 from usboost.models.catalogue import catalogue
 from usboost.multimodal.fit import bundle as bundles
-from usboost.multimodal.fit.build import Pictures
+from usboost.multimodal.fit.build import ImageOptions
 from usboost.multimodal.fit.bundle import Bundle
 from usboost.multimodal.fit.fit import fit as fit_table
 from usboost.multimodal.in_python import frame_of
@@ -43,7 +43,7 @@ class _Fitted(BaseEstimator):
     bundle_: Bundle
     scores_: dict[str, float]
     best_round_: int
-    pictures_help_: bool | None
+    images_help_: bool | None
     feature_names_in_: np.ndarray
     n_features_in_: int
 
@@ -91,14 +91,14 @@ class _Multimodal(_Fitted):
             rows = "1 sample" if len(frame) == 1 else f"{len(frame)} samples"
             raise UsboostError(f"X has {rows}; {FEWEST} or more are needed to learn from")
         table = self._table(frame, y, groups, times, weights)
-        pictures = Pictures(self.backbone, self.finetune, self.size) if table.pictures else None
-        limited, pictured = self.time_limit is not None, bool(table.pictures)
+        options = ImageOptions(self.backbone, self.finetune, self.size) if table.images else None
+        limited, with_images = self.time_limit is not None, bool(table.images)
         fitted = fit_table(
             table,
-            catalogue.resolve_model(self.model, self.preset, limited, pictures=pictured, task=table.task),
+            catalogue.resolve_model(self.model, self.preset, limited, images=with_images, task=table.task),
             seed=seed,
             rounds=self.rounds,
-            pictures=pictures,
+            images=options,
             callbacks=[*(self.callbacks or ()), *limit],
             refit=self.refit,
             device=self.device,
@@ -106,7 +106,7 @@ class _Multimodal(_Fitted):
             **answers,
         )
         self.bundle_, self.scores_ = fitted.bundle, fitted.scores
-        self.best_round_, self.pictures_help_ = fitted.best_round, fitted.pictures_help
+        self.best_round_, self.images_help_ = fitted.best_round, fitted.images_help
         return self
 
     def _table(self, frame: pd.DataFrame, y: Any, groups: Any, times: Any, weights: Any) -> OwnTable:
@@ -198,7 +198,7 @@ class _Multimodal(_Fitted):
         ----------
         text_model : the model of sentence-transformers that reads its texts, if there is one: it may then be
             loaded, which what a file names may not.
-        images_root : folder that paths of pictures are relative to.
+        images_root : folder that paths of images are relative to.
 
         Raises
         ------
@@ -209,19 +209,19 @@ class _Multimodal(_Fitted):
         card = found.card
         if card.task != cls.task:
             raise UsboostError(f"{folder} holds a model for {card.task}; load it with the other class")
-        pictures = card.images
-        made = cls(model=card.model, images=pictures.columns if pictures else None, random_state=card.seed)
+        images = card.images
+        made = cls(model=card.model, images=images.columns if images else None, random_state=card.seed)
         made.set_params(images_root=images_root)
         if text_model is not None:
             allow(text_model)
             made.set_params(text_model=text_model)
-        if pictures:
-            made.set_params(size=pictures.size[0], pool_images=pictures.pooled)
+        if images:
+            made.set_params(size=images.size[0], pool_images=images.pooled)
         made.bundle_, made.scores_ = (
             found,
             {key: value for key, value in card.scores.items() if value is not None},
         )
-        names = [*card.columns, *(pictures.columns if pictures else ()), *card.dropped]
+        names = [*card.columns, *(images.columns if images else ()), *card.dropped]
         made.feature_names_in_, made.n_features_in_ = np.asarray(names, dtype=object), len(names)
         made._loaded()
         return made
@@ -242,22 +242,22 @@ class _Multimodal(_Fitted):
 
 @dataclass(eq=False, repr=False)
 class MultimodalClassifier(ClassifierMixin, _Multimodal):
-    """Predicts the classes of a DataFrame's rows: numbers, categories, dates, texts, pictures.
+    """Predicts the classes of a DataFrame's rows: numbers, categories, dates, texts, images.
 
     Columns are read as `usboost fit` reads those of a file: gaps, categories that training did not have and
-    rows without a picture are no error.
+    rows without an image are no error.
 
     Parameters
     ----------
     model : a name in `models.catalogue.catalogue.OFFERED`; by default linear_trees, or with `time_limit` best
-    images : column, or columns, of pictures: bytes, or paths below `images_root`
+    images : column, or columns, of images: bytes, or paths below `images_root`
     categorical, text, drop : columns that are categories, or text, whatever they look like, and columns to
         leave out
     missing : further values that count as missing
-    images_root : folder that paths of pictures are relative to
-    backbone, finetune, size : how pictures are read, see `usboost.multimodal.fit.build.Pictures`
-    pool_images : read several columns of pictures as one, by the mean of their embeddings
-    skip_unreadable : count pictures that cannot be read as missing
+    images_root : folder that paths of images are relative to
+    backbone, finetune, size : how images are read, see `usboost.multimodal.fit.build.ImageOptions`
+    pool_images : read several columns of images as one, by the mean of their embeddings
+    skip_unreadable : count images that cannot be read as missing
     rounds : boosting rounds, epochs or trees at most
     calibrate : whether probabilities are tempered where that helps on rows that were not fitted to
     threshold : of two classes, the probability of the positive one from which it is the answer; "f1" takes
@@ -285,14 +285,14 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
     classes_ : labels, sorted; columns of `predict_proba`
     bundle_ : the fitted `Bundle`
     scores_ : of the rows for early stopping, hence optimistic
-    best_round_ ; pictures_help_ ; feature_names_in_ ; n_features_in_
+    best_round_ ; images_help_ ; feature_names_in_ ; n_features_in_
 
     Examples
     --------
     >>> from sklearn.datasets import load_iris
     >>> from usboost import MultimodalClassifier
     >>> table, y = load_iris(as_frame=True, return_X_y=True)
-    >>> model = MultimodalClassifier(model="logistic").fit(table, y)  # images="photo": a column of pictures
+    >>> model = MultimodalClassifier(model="logistic").fit(table, y)  # images="photo": a column of images
     >>> list(model.predict_frame(table.head(2)))
     ['label', 'p_0', 'p_1', 'p_2']
     """
@@ -351,7 +351,7 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
 
 @dataclass(eq=False, repr=False)
 class MultimodalRegressor(RegressorMixin, _Multimodal):
-    """Predicts a number for each row of a DataFrame: from numbers, categories, dates, texts, pictures.
+    """Predicts a number for each row of a DataFrame: from numbers, categories, dates, texts, images.
 
     Parameters
     ----------
@@ -359,7 +359,7 @@ class MultimodalRegressor(RegressorMixin, _Multimodal):
 
     Attributes
     ----------
-    bundle_, scores_, best_round_, pictures_help_, feature_names_in_, n_features_in_
+    bundle_, scores_, best_round_, images_help_, feature_names_in_, n_features_in_
         As of `MultimodalClassifier`.
 
     Examples

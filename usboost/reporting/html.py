@@ -18,7 +18,7 @@ from usboost.reporting import user_page as own_page
 from usboost.reporting.cards import read_card
 from usboost.reporting.inspection.page import FOLDER as INSPECTION
 from usboost.reporting.inspection.page import read as read_inspection
-from usboost.reporting.inspection.samples import sample_pictures
+from usboost.reporting.inspection.samples import sample_images
 from usboost.reporting.origins import Key, Origin
 from usboost.reporting.page import DEMO, noise
 from usboost.reporting.papers import page as paper_page
@@ -84,7 +84,7 @@ def write_report(
     for d, m in cells:
         trained.setdefault(d, []).append(m)
     inspections = {d: found for d, ms in trained.items() if (found := _inspections(results / d, ms))}
-    pictures = {d: shown for d, card in cards.items() if (shown := sample_pictures(prepared / d, card))}
+    images = {d: shown for d, card in cards.items() if (shown := sample_images(prepared / d, card))}
     origins, pngs, pages = origins or {}, dict[str, bytes](), dict[str, str]()
     own, others = [d for d in datasets if d == OWN], [d for d in datasets if d != OWN]
     if own:
@@ -95,7 +95,7 @@ def write_report(
             card=cards.get(OWN, {}),
             absent=[m for _, m in missing(results, own, models)],
             drawings=_drawn(results, own, models, cards, pngs),
-            pictures=pictures.get(OWN, []),
+            images=images.get(OWN, []),
             inspections=inspections.get(OWN),
             origins={key: origin for key, origin in origins.items() if key[0] == OWN},
             other_page=PAPER if others or cells else None,
@@ -113,7 +113,7 @@ def write_report(
             drawings=_drawn(results, others, models, cards, pngs),
             title=title,
             inspections={d: found for d, found in inspections.items() if d != OWN},
-            pictures={d: shown for d, shown in pictures.items() if d != OWN},
+            images={d: shown for d, shown in images.items() if d != OWN},
             origins={key: origin for key, origin in origins.items() if key[0] != OWN},
             other_page=INDEX if own else None,
         )

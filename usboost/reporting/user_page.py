@@ -33,7 +33,7 @@ def render(
     card: Mapping[str, Any],
     absent: Sequence[str] = (),
     drawings: Mapping[str, Mapping[str, str]] | None = None,
-    pictures: Sequence[tuple[str, list[str]]] = (),
+    images: Sequence[tuple[str, list[str]]] = (),
     inspections: Mapping[str, Any] | None = None,
     origins: Mapping[Key, Origin] | None = None,
     other_page: str | None = None,
@@ -46,7 +46,7 @@ def render(
     results : folder with the test rows of each fit.
     card : of the dataset.
     absent : models without scores.
-    drawings, pictures, inspections, origins : as in `paper_page.render`, of this dataset.
+    drawings, images, inspections, origins : as in `paper_page.render`, of this dataset.
     other_page : the file of the report on the paper's datasets, if there is one.
     """
     task = TASKS[task_of(card)]
@@ -115,7 +115,7 @@ def render(
         whose=f"{catalogue.title(best.model)} on the test rows." if best else "",
         drawings=drawings or {},
         noisy=False,
-        pictures={dataset: pictures} if pictures else {},
+        images={dataset: images} if images else {},
         inspections={dataset: inspections} if inspections else {},
         cards={dataset: shown_card(card) if card else None},
         datasets=[dataset],
@@ -176,7 +176,7 @@ def _p(p: float | None) -> str:
 
 def _alone(found: Sequence[Standing], shown: Sequence[str]) -> dict[str, Any] | None:
     """LightGBM on the columns alone, by which a person sees whether images help."""
-    each = next((each for each in found[1:] if each.model == catalogue.WITHOUT_PICTURES), None)
+    each = next((each for each in found[1:] if each.model == catalogue.WITHOUT_IMAGES), None)
     return _shown(each, shown) if each is not None and each.difference else None
 
 

@@ -10,7 +10,7 @@ from usboost.learners.dimensions import Dimension, Space
 from usboost.models.estimator import ViewsEstimator
 
 
-def space_of(model: Any, pictures: Collection[str] = (), fixed: Collection[str] = ()) -> dict[str, Dimension]:
+def space_of(model: Any, images: Collection[str] = (), fixed: Collection[str] = ()) -> dict[str, Dimension]:
     """The dimensions of a model by parameter path, each with the model's own value in it.
 
     Left out are parameters whose value is of another kind than their dimension ("loo" for a penalty, say),
@@ -18,11 +18,11 @@ def space_of(model: Any, pictures: Collection[str] = (), fixed: Collection[str] 
 
     Parameters
     ----------
-    pictures : the names of the views that hold pictures.
+    images : the names of the views that hold images.
     fixed : paths that are not to be chosen.
     """
     values, found = model.get_params(deep=True), dict[str, Dimension]()
-    for path, dimension in _joined(model, "", _views(model), set(pictures)):
+    for path, dimension in _joined(model, "", _views(model), set(images)):
         if path in values and path not in fixed:
             wide = dimension.widened(values[path])
             if wide is not None:
@@ -36,13 +36,13 @@ def own_values(model: Any, space: Space) -> dict[str, Any]:
     return {path: tuple(v) if isinstance(v := values[path], list) else v for path in space}
 
 
-def _joined(part: Any, prefix: str, reads: set[str], pictures: set[str]) -> Iterator[tuple[str, Dimension]]:
+def _joined(part: Any, prefix: str, reads: set[str], images: set[str]) -> Iterator[tuple[str, Dimension]]:
     for name, dimension in getattr(part, "space", {}).items():
-        somewhere = bool(reads & pictures)
+        somewhere = bool(reads & images)
         matters = {
             "everywhere": True,
-            "pictures": somewhere,
-            "pictures alone": somewhere and reads <= pictures,
+            "images": somewhere,
+            "images alone": somewhere and reads <= images,
         }
         if matters[dimension.where]:
             yield prefix + name, dimension
@@ -53,9 +53,9 @@ def _joined(part: Any, prefix: str, reads: set[str], pictures: set[str]) -> Iter
                     views = (
                         _views(inner) if isinstance(inner, ViewsEstimator) else set(view_names(key, inner))
                     )
-                    yield from _joined(inner, f"{prefix}{name}__{key}__", views, pictures)
+                    yield from _joined(inner, f"{prefix}{name}__{key}__", views, images)
         elif hasattr(value, "get_params") and not isinstance(value, type):
-            yield from _joined(value, f"{prefix}{name}__", _views(value), pictures)
+            yield from _joined(value, f"{prefix}{name}__", _views(value), images)
 
 
 def _views(part: Any) -> set[str]:

@@ -1,4 +1,4 @@
-"""CT: three classes, a picture of the clean class for each row, 9 % of the labels switched."""
+"""CT: three classes, an image of the clean class for each row, 9 % of the labels switched."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_nine_in_a_hundred_labels_of_each_split_are_switched(made: Prepared) -> 
         assert set(frame["label"]) == {0, 1, 2}
 
 
-def test_each_picture_is_drawn_for_the_clean_class(made: Prepared, tmp_path: Path) -> None:
+def test_each_image_is_drawn_for_the_clean_class(made: Prepared, tmp_path: Path) -> None:
     store.write(made, tmp_path / "ct")
     for k, split in enumerate(("train", "val", "test")):
         views, y = store.read(tmp_path / "ct", split)

@@ -1,4 +1,4 @@
-"""Every kind of picture people have becomes the square that is meant, or is refused by name."""
+"""Every kind of image people have becomes the square that is meant, or is refused by name."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_transparency_is_laid_on_white() -> None:
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_pictures_stand_upright(orientation: int) -> None:
+def test_images_stand_upright(orientation: int) -> None:
     turns = {1: 0, 2: 0, 3: 2, 4: 2, 5: 1, 6: 3, 7: 3, 8: 1}
     expected = np.rot90(GREY[:, ::-1] if orientation in (2, 4, 5, 7) else GREY, turns[orientation])
     exif = Image.Exif()
@@ -154,19 +154,19 @@ def test_an_animation_gives_its_first_frame() -> None:
     ("content", "message"),
     [
         (b"", "bad is empty"),
-        (b"just text", "bad is no picture in a known format"),
-        (saved(COLOUR, "JPEG")[:300], "bad cannot be read as a picture"),
-        (saved(COLOUR)[:600], "bad cannot be read as a picture"),
+        (b"just text", "bad is no image in a known format"),
+        (saved(COLOUR, "JPEG")[:300], "bad cannot be read as an image"),
+        (saved(COLOUR)[:600], "bad cannot be read as an image"),
         (saved(COLOUR)[:20], "bad"),
         (saved(np.ones((5, 5), np.float32), "TIFF"), "bad has 32-bit pixels"),
         (saved(np.ones((5, 5), np.int32), "TIFF"), "bad has 32-bit pixels"),
         (
             b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n",
-            "bad is no picture in a known format",
+            "bad is no image in a known format",
         ),
     ],
 )
-def test_what_is_no_picture_is_named(tmp_path: Path, content: bytes, message: str) -> None:
+def test_what_is_no_image_is_named(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "bad").write_bytes(content)
     with pytest.raises(UsboostError, match=message):
         load(tmp_path / "bad", size=20, channels=3)
@@ -182,7 +182,7 @@ def test_a_damaged_file_never_passes_another_error(flip: int) -> None:
         try:
             assert load(bytes(data), size=8, channels=3).shape == (3, 8, 8)
         except UsboostError as error:
-            assert "a picture" in str(error)
+            assert "an image" in str(error)
 
 
 @pytest.mark.parametrize("side", [400, 700])
@@ -211,23 +211,23 @@ def test_files_that_are_not_there_or_too_large_are_named(
 
 
 def test_members_of_archives_are_read_and_the_damaged_named(tmp_path: Path) -> None:
-    path, data = tmp_path / "pictures.zip", saved(GREY)
+    path, data = tmp_path / "images.zip", saved(GREY)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("a/b.png", data)
     np.testing.assert_array_equal(load((path, "a/b.png"), size=20, channels=1)[0], GREY)
-    with pytest.raises(UsboostError, match=r"pictures\.zip holds no file c\.png"):
+    with pytest.raises(UsboostError, match=r"images\.zip holds no file c\.png"):
         read((path, "c.png"))
     content = bytearray(path.read_bytes())
     content[content.index(data) + 60] ^= 0xFF
     path.write_bytes(content)
-    with pytest.raises(UsboostError, match=r"a/b\.png in .*pictures\.zip cannot be unzipped"):
+    with pytest.raises(UsboostError, match=r"a/b\.png in .*images\.zip cannot be unzipped"):
         read((path, "a/b.png"))
     path.write_bytes(content[:100])
-    with pytest.raises(UsboostError, match=r"pictures\.zip cannot be opened as a zip archive"):
+    with pytest.raises(UsboostError, match=r"images\.zip cannot be opened as a zip archive"):
         read((path, "a/b.png"))
 
 
-def test_identity_changes_with_the_picture(tmp_path: Path) -> None:
+def test_identity_changes_with_the_image(tmp_path: Path) -> None:
     file, archive = tmp_path / "a.png", tmp_path / "a.zip"
 
     def write(content: bytes) -> list[str]:
@@ -299,9 +299,9 @@ def test_rows_of_a_table_are_read_in_one_pass_and_again(tmp_path: Path) -> None:
 def test_a_thumbnail_is_upright_and_whole_and_says_the_files_size(kind: str, orientation: int) -> None:
     exif, out = Image.Exif(), io.BytesIO()
     exif[ExifTags.Base.Orientation] = orientation
-    picture = Image.new("RGB", (300, 120), "white")
-    picture.paste("black", (0, 0, 60, 120))  # its left fifth, which turning moves
-    picture.save(out, kind, exif=exif)
+    image = Image.new("RGB", (300, 120), "white")
+    image.paste("black", (0, 0, 60, 120))  # its left fifth, which turning moves
+    image.save(out, kind, exif=exif)
     small, size = thumbnail(out.getvalue(), "it", 64)
     upright = orientation in (1, 3)
     assert size == ((300, 120) if upright else (120, 300))
@@ -318,6 +318,6 @@ def test_a_small_thumbnail_keeps_its_pixels_and_a_damaged_one_is_named() -> None
     Image.fromarray(pixels).save(out, "PNG")
     small, size = thumbnail(out.getvalue(), "it", 64)
     assert size == (30, 20) and np.array_equal(np.asarray(small), pixels)
-    for data in (out.getvalue()[:200], b"no picture"):
+    for data in (out.getvalue()[:200], b"no image"):
         with pytest.raises(UsboostError, match="row 7"):
             thumbnail(data, "row 7", 64)

@@ -1,4 +1,4 @@
-"""Which pictures ILSVRC2012 and Tiny ImageNet hold, in each of the layouts in which people have them."""
+"""Which images ILSVRC2012 and Tiny ImageNet hold, in each of the layouts in which people have them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import scipy.io
 from PIL import Image
 
 from usboost.datasets.imagenet.image_tree import open_tree
-from usboost.datasets.imagenet.layout import ILSVRC, TINY, Picture, animals, training, validation
+from usboost.datasets.imagenet.layout import ILSVRC, TINY, LabelledImage, animals, training, validation
 from usboost.errors import UsboostError
 
 RNG = np.random.default_rng(0)
@@ -23,7 +23,7 @@ IDS = RNG.permutation(1000) + 1
 
 DOG, CAT, FROG = 200, 285, 30
 VAL = {f"ILSVRC2012_val_{k:08d}": WNIDS[k % 400] for k in range(1, 801)}
-"""The synset of each of 800 validation pictures."""
+"""The synset of each of 800 validation images."""
 
 
 def jpeg(value: int = 0) -> bytes:
@@ -33,7 +33,7 @@ def jpeg(value: int = 0) -> bytes:
 
 
 def ilsvrc(folder: Path, *, folders: int = 1000) -> Path:
-    """A training folder with pictures of a few synsets."""
+    """A training folder with images of a few synsets."""
     for wnid in WNIDS[:folders]:
         (folder / "train" / wnid).mkdir(parents=True)
     for k in (DOG, CAT, FROG):
@@ -66,8 +66,8 @@ def truth(path: Path) -> None:
     path.write_text("".join(f"{numbers[VAL[name]]}\n" for name in sorted(VAL)))
 
 
-def seen(pictures: list[Picture]) -> list[tuple[str, str]]:
-    return [(picture.wnid, picture.file.rpartition("/")[2]) for picture in pictures]
+def seen(images: list[LabelledImage]) -> list[tuple[str, str]]:
+    return [(image.wnid, image.file.rpartition("/")[2]) for image in images]
 
 
 def test_the_groups_have_the_papers_sizes() -> None:
@@ -126,7 +126,7 @@ def test_every_validation_layout_is_read_alike(tmp_path: Path) -> None:
     groups, _ = animals(tree, folder)
     expected = sorted((wnid, f"{name}.JPEG") for name, wnid in VAL.items() if wnid in groups)
     assert len(expected) > 300
-    with pytest.raises(UsboostError, match="has no pictures in val"):
+    with pytest.raises(UsboostError, match="has no images in val"):
         validation(tree, folder, groups)
 
     for name, wnid in VAL.items():
@@ -136,7 +136,7 @@ def test_every_validation_layout_is_read_alike(tmp_path: Path) -> None:
 
     shutil.rmtree(folder / "val")
     flat(folder)
-    with pytest.raises(UsboostError, match=r"no labels found for the pictures in .*val:"):
+    with pytest.raises(UsboostError, match=r"no labels found for the images in .*val:"):
         validation(tree, folder, groups)
 
     truth(folder / "ILSVRC2012_validation_ground_truth.txt")
@@ -206,18 +206,18 @@ def test_tiny_is_read_alike_from_folder_and_zip(tmp_path: Path, top: str) -> Non
     held = [("n02085620", "val_0.JPEG"), ("n02085620", "val_1.JPEG")]
     for tree in trees:
         assert animals(tree, tmp_path) == (groups, origin)
-        pictures = training(tree, groups)
-        assert [p.file for p in pictures][:2] == [
+        images = training(tree, groups)
+        assert [p.file for p in images][:2] == [
             f"train/n02085620/images/n02085620_{number}.JPEG" for number in (0, 1)
         ]
-        assert len(pictures) == 8
+        assert len(images) == 8
         assert seen(validation(tree, tmp_path, groups))[:2] == held
     assert trees[1].digest() == trees[2].digest() != trees[0].digest()
     source = training(trees[1], groups)[0].source
     assert source == (path, f"{top}train/n02085620/images/n02085620_0.JPEG")
 
 
-def test_an_index_labels_validation_pictures_too(tmp_path: Path) -> None:
+def test_an_index_labels_validation_images_too(tmp_path: Path) -> None:
     folder = tiny(tmp_path / "tiny", annotations=False)
     rows = ["split,wnid,group,file\n"]
     rows += [

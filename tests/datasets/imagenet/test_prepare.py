@@ -1,4 +1,4 @@
-"""MI: the 500 numbers on their side of the plane, the switched labels, the pictures in their rows."""
+"""MI: the 500 numbers on their side of the plane, the switched labels, the images in their rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from usboost.datasets.files.image_sources import load
 from usboost.datasets.imagenet import demo as imagenet_demo
 from usboost.datasets.imagenet import prepare as imagenet
 from usboost.datasets.imagenet.image_tree import open_tree
-from usboost.datasets.imagenet.layout import Picture, side
+from usboost.datasets.imagenet.layout import LabelledImage, side
 from usboost.datasets.prepared import store
 from usboost.datasets.prepared.store import Prepared
 from usboost.errors import UsboostError
@@ -105,7 +105,7 @@ def test_more_digits_than_there_are_become_all(tmp_path: Path) -> None:
 
 
 def test_the_card_says_what_stands_in(made: Prepared) -> None:
-    assert made.card["pictures"] == "scikit-learn digits stand in for ImageNet"
+    assert made.card["images_from"] == "scikit-learn digits stand in for ImageNet"
     assert made.classes == ["digit 0 to 4", "digit 5 to 9"]
     assert set(made.card["sources"]) == {"tiny-imagenet-200.zip", "index.csv"}
 
@@ -131,7 +131,7 @@ def test_splits_labels_and_numbers_follow_the_paper(made: Prepared) -> None:
     assert (counts[0] - counts[1]).abs().max() <= 2
 
 
-def test_each_row_has_its_picture(raw: Path, made: Prepared, tmp_path: Path) -> None:
+def test_each_row_has_its_image(raw: Path, made: Prepared, tmp_path: Path) -> None:
     store.write(made, tmp_path / "mi")
     for split, frame in made.splits.items():
         views, y = store.read(tmp_path / "mi", split)
@@ -172,8 +172,8 @@ def test_limits_keep_the_shares(raw: Path, tmp_path: Path) -> None:
         prepare(raw, tmp_path, limits={"dev": 3})
 
 
-def pictures_of(counts: dict[str, int]) -> list[Picture]:
-    return [Picture(f"{wnid}/{k}", wnid, Path(wnid)) for wnid, n in counts.items() for k in range(n)]
+def images_of(counts: dict[str, int]) -> list[LabelledImage]:
+    return [LabelledImage(f"{wnid}/{k}", wnid, Path(wnid)) for wnid, n in counts.items() for k in range(n)]
 
 
 @settings(max_examples=60)
@@ -184,10 +184,10 @@ def pictures_of(counts: dict[str, int]) -> list[Picture]:
 )
 def test_the_larger_class_is_cut_to_the_share(counts: list[int], share: float, seed: int) -> None:
     class_of = {"a": 0, "b": 0, "c": 1, "d": 1}
-    every = pictures_of(dict(zip("abcd", counts)))
+    every = images_of(dict(zip("abcd", counts)))
     kept = imagenet.balanced(every, class_of, share, seed)
-    assert kept == [picture for picture in every if picture in set(kept)]
-    found = {wnid: sum(picture.wnid == wnid for picture in kept) for wnid in "abcd"}
+    assert kept == [image for image in every if image in set(kept)]
+    found = {wnid: sum(image.wnid == wnid for image in kept) for wnid in "abcd"}
     n = found["a"] + found["b"], found["c"] + found["d"]
     before = counts[0] + counts[1], counts[2] + counts[3]
     if abs(before[0] / sum(before) - share) <= 0.01:
@@ -204,9 +204,9 @@ def test_the_larger_class_is_cut_to_the_share(counts: list[int], share: float, s
 
 
 def test_ilsvrc2012s_own_share_is_the_papers_and_stays() -> None:
-    # its validation pictures of the groups: 118 and 128 synsets of 50
+    # its validation images of the groups: 118 and 128 synsets of 50
     class_of = {"dog": 0, "other": 1}
-    every = pictures_of({"dog": 118 * 50, "other": 128 * 50})
+    every = images_of({"dog": 118 * 50, "other": 128 * 50})
     assert imagenet.balanced(every, class_of, 0.47, 0) == every
 
 
@@ -221,7 +221,7 @@ def test_the_card_says_what_the_share_left_out(raw: Path, made: Prepared, tmp_pa
         assert kept[high] == found[high] and kept[low] == round(found[high] * 3 / 7) < found[low]
         assert abs((frame["clean_label"] == 0).mean() - 0.3) < 0.03
     assert balance["share"] == 0.3 and cut.card["rows"]["taken"]["train"] == 50
-    # the same pictures stay in the same split
+    # the same images stay in the same split
     for split in ("val", "test"):
         assert set(cut.splits[split]["file"]) < set(made.splits[split]["file"])
     with pytest.raises(UsboostError, match="dog_share is 1, but must be between 0 and 1"):
@@ -249,7 +249,7 @@ def test_ilsvrc2012_is_prepared_from_its_folders(tmp_path: Path) -> None:
     made = prepare(folder, tmp_path / "w", size=20)
     assert [len(frame) for frame in made.splits.values()] == [24, 6, 6]
     assert made.classes == list(imagenet.CLASSES)
-    assert made.card["pictures"] == "ImageNet; groups: ILSVRC2012 indices"
+    assert made.card["images_from"] == "ImageNet; groups: ILSVRC2012 indices"
     for frame in made.splits.values():
         found = frame["wnid"].astype(str).map(lambda wnid: groups[wnids.index(wnid)])
         assert found.tolist() == frame["clean_label"].tolist()
@@ -259,7 +259,7 @@ def test_ilsvrc2012_is_prepared_from_its_folders(tmp_path: Path) -> None:
         np.testing.assert_array_equal(pixels[row], load(folder / file, size=20, channels=3))
 
 
-def test_a_class_without_pictures_is_named(tmp_path: Path) -> None:
+def test_a_class_without_images_is_named(tmp_path: Path) -> None:
     imagenet_demo.write_demo(tmp_path, rows_train=50, rows_test=20, seed=1)
     index = tmp_path / "index.csv"
     index.write_text(index.read_text().replace("digit 5 to 9", "amphibian"))
@@ -270,7 +270,7 @@ def test_a_class_without_pictures_is_named(tmp_path: Path) -> None:
         prepare(tmp_path, tmp_path / "w")
 
 
-def test_a_damaged_picture_is_named(tmp_path: Path) -> None:
+def test_a_damaged_image_is_named(tmp_path: Path) -> None:
     imagenet_demo.write_demo(tmp_path / "a", rows_train=50, rows_test=20, seed=1)
     (tmp_path / "b").mkdir()
     name = "tiny-imagenet-200.zip"
@@ -280,14 +280,14 @@ def test_a_damaged_picture_is_named(tmp_path: Path) -> None:
             new.writestr(member, old.read(member)[: 200 if member == members[7] else None])
     (tmp_path / "b" / "index.csv").write_bytes((tmp_path / "a" / "index.csv").read_bytes())
     with pytest.raises(
-        UsboostError, match=rf"{members[7].rpartition('/')[2]} in .*cannot be read as a picture"
+        UsboostError, match=rf"{members[7].rpartition('/')[2]} in .*cannot be read as an image"
     ):
         prepare(tmp_path / "b", tmp_path / "w")
 
 
 @pytest.fixture(scope="module")
 def real() -> Path:
-    """The folder of the published pictures."""
+    """The folder of the published images."""
     beside = Path(__file__).parents[4] / "shared" / "data"
     folder = Path(os.environ.get("USBOOST_DATA", beside)) / imagenet.SOURCE
     path = folder / "tiny-imagenet-200.zip"
@@ -321,7 +321,7 @@ def test_the_real_animals_are_counted(real: Path, tmp_path: Path) -> None:
     )
 
 
-def test_the_real_grey_pictures_become_colour(real: Path, tmp_path: Path) -> None:
+def test_the_real_grey_images_become_colour(real: Path, tmp_path: Path) -> None:
     index = pd.read_csv(real / "index.csv")
     grey = index.loc[index["mode"] == "L", "file"]
     assert len(grey) == 123

@@ -1,4 +1,4 @@
-"""Shards of pictures: the same bytes however they are made, resumable, and bad pictures named."""
+"""Shards of images: the same bytes however they are made, resumable, and bad images named."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from usboost.errors import UsboostError
 N = 150
 
 
-def picture(k: int) -> bytes:
-    """Pictures of several modes, sizes and formats."""
+def image(k: int) -> bytes:
+    """Images of several modes, sizes and formats."""
     pixels = np.random.default_rng(k).integers(0, 256, (12 + k % 5, 15, 3), dtype=np.uint8)
     out = io.BytesIO()
     image = Image.fromarray(pixels).convert(("RGB", "L", "CMYK")[k % 3])
@@ -38,11 +38,11 @@ def picture(k: int) -> bytes:
 
 @pytest.fixture
 def files(tmp_path: Path) -> list[Path]:
-    folder = tmp_path / "pictures"
+    folder = tmp_path / "images"
     folder.mkdir()
     paths = [folder / f"{k:03d}.img" for k in range(N)]
     for k, path in enumerate(paths):
-        path.write_bytes(picture(k))
+        path.write_bytes(image(k))
     return paths
 
 
@@ -56,7 +56,7 @@ def pixels(paths: list[Path], channels: int, size: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_shards_hold_each_row_once_and_small_pictures_without_loss(
+def test_shards_hold_each_row_once_and_small_images_without_loss(
     tmp_path: Path, files: list[Path], channels: int
 ) -> None:
     made = encode_files({"train": files}, tmp_path / "w", size=16, channels=channels, shard_rows=40)["train"]
@@ -69,7 +69,7 @@ def test_shards_hold_each_row_once_and_small_pictures_without_loss(
     np.testing.assert_array_equal(pixels(made, channels, 16), expected)
 
 
-def test_missing_and_skipped_pictures_are_null(tmp_path: Path, files: list[Path]) -> None:
+def test_missing_and_skipped_images_are_null(tmp_path: Path, files: list[Path]) -> None:
     items: list[Source | None] = list(files[:20])
     items[3] = None
     options: dict[str, Any] = {"size": 8, "channels": 3, "shard_rows": 8}
@@ -80,18 +80,18 @@ def test_missing_and_skipped_pictures_are_null(tmp_path: Path, files: list[Path]
     expected = np.stack([load(files[k], size=8, channels=3) for k in rows])
     np.testing.assert_array_equal(pixels(made, 3, 8)[rows], expected)
 
-    files[10].write_bytes(b"no picture")
-    with pytest.raises(UsboostError, match=r"010\.img is no picture"):
+    files[10].write_bytes(b"no image")
+    with pytest.raises(UsboostError, match=r"010\.img is no image"):
         encode_files({"train": items}, tmp_path / "w", **options)
     made = encode_files({"train": items}, tmp_path / "w", skip_unreadable=True, **options)["train"]
     nulls = [pq.read_table(path)["image"].null_count for path in made]
     assert nulls == [1, 1, 0]
     # what was skipped is not taken for whole afterwards
-    with pytest.raises(UsboostError, match=r"010\.img is no picture"):
+    with pytest.raises(UsboostError, match=r"010\.img is no image"):
         encode_files({"train": items}, tmp_path / "w", **options)
 
 
-def test_larger_pictures_are_jpeg_and_close(tmp_path: Path) -> None:
+def test_larger_images_are_jpeg_and_close(tmp_path: Path) -> None:
     rows, columns = np.mgrid[:130, :130]
     smooth = np.stack([rows, columns, rows + columns - 120], axis=2).clip(0, 255).astype(np.uint8)
     Image.fromarray(smooth).save(tmp_path / "a.png")
@@ -156,7 +156,7 @@ def test_what_is_there_is_kept_and_what_changed_is_made_again(tmp_path: Path, fi
     assert calls[0] == (60, N) and contents(work) == whole
     assert {path: path.stat().st_mtime_ns for path in made[3:]} == {path: times[path] for path in made[3:]}
 
-    files[100].write_bytes(picture(1000))
+    files[100].write_bytes(image(1000))
     calls.clear()
     encode_files({"train": files}, work, progress=lambda *c: calls.append(c), **options)
     assert calls[0] == (120, N)
@@ -182,7 +182,7 @@ from usboost.datasets.prepared import image_encoding
 if __name__ == "__main__":
     image_encoding._PROCESS = 1
     folder = Path(sys.argv[1])
-    files = sorted((folder / "pictures").iterdir())
+    files = sorted((folder / "images").iterdir())
     image_encoding.encode_files(
         {"train": files * 6}, folder / "w", size=64, channels=3, workers=int(sys.argv[2]), shard_rows=24
     )
@@ -222,7 +222,7 @@ def test_a_killed_preparation_resumes_to_the_same_bytes(
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_bad_pictures_are_named_and_the_others_not_lost(
+def test_bad_images_are_named_and_the_others_not_lost(
     tmp_path: Path, files: list[Path], monkeypatch: pytest.MonkeyPatch, workers: int
 ) -> None:
     monkeypatch.setattr(image_encoding, "_PROCESS", 1)
@@ -232,13 +232,13 @@ def test_bad_pictures_are_named_and_the_others_not_lost(
     with pytest.raises(UsboostError, match=r"^\S*041\.img is empty"):
         encode_files({"train": files}, tmp_path / "w", **options)
     files[40].write_bytes(good[40][:100])
-    files[100].write_bytes(b"no picture")
+    files[100].write_bytes(b"no image")
     with pytest.raises(UsboostError) as caught:
         encode_files({"train": files}, tmp_path / "w", **options)
     message = str(caught.value)
-    assert message.startswith("3 pictures cannot be used")
+    assert message.startswith("3 images cannot be used")
     assert message.index("040.img") < message.index("041.img is empty") < message.index("100.img")
-    # Shard 3 was whole after the first attempt and is not any more, since a picture of it has changed.
+    # Shard 3 was whole after the first attempt and is not any more, since an image of it has changed.
     assert sorted(path.stem[-1] for path in (tmp_path / "w" / "train").glob("*.key")) == ["0", "2", "3", "4"]
 
     for k, data in good.items():
@@ -248,9 +248,9 @@ def test_bad_pictures_are_named_and_the_others_not_lost(
     assert contents(tmp_path / "w") == contents(tmp_path / "fresh")
 
 
-def test_a_wrong_folder_of_pictures_is_soon_given_up(tmp_path: Path) -> None:
+def test_a_wrong_folder_of_images_is_soon_given_up(tmp_path: Path) -> None:
     calls: list[tuple[int, int]] = []
-    with pytest.raises(UsboostError, match="or more pictures cannot be used"):
+    with pytest.raises(UsboostError, match="or more images cannot be used"):
         encode_files(
             {"train": [b"text"] * 5000}, tmp_path, size=8, channels=3, progress=lambda *c: calls.append(c)
         )
@@ -259,7 +259,7 @@ def test_a_wrong_folder_of_pictures_is_soon_given_up(tmp_path: Path) -> None:
 
 def test_missing_values_in_a_table_are_named(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
-    pq.write_table(pa.table({"image": pa.array([picture(0), None], pa.binary())}), path)
+    pq.write_table(pa.table({"image": pa.array([image(0), None], pa.binary())}), path)
     rows = [ParquetRow(path, "image", k) for k in range(2)]
     with pytest.raises(UsboostError, match=r"t\.parquet, row 2, column 'image' is empty"):
         encode_files({"train": rows}, tmp_path / "w", size=8, channels=3)
@@ -272,7 +272,7 @@ def test_missing_values_in_a_table_are_named(tmp_path: Path) -> None:
         ({"channels": 2}, "channels 1 or 3, not 2"),
         ({"workers": 0}, "workers 0"),
         ({"shard_rows": 0}, "shard_rows 0"),
-        ({"items": {"train": []}}, "split 'train' has no pictures"),
+        ({"items": {"train": []}}, "split 'train' has no images"),
         ({"items": {"train": [Path("absent.png")]}}, r"absent\.png cannot be read"),
     ],
 )
@@ -284,5 +284,5 @@ def test_wrong_parameters_are_refused(tmp_path: Path, options: dict[str, Any], m
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "train").write_text("precious")
     with pytest.raises(UsboostError, match="train is a file"):
-        encode_files({"train": [picture(0)]}, tmp_path, size=8, channels=3)
+        encode_files({"train": [image(0)]}, tmp_path, size=8, channels=3)
     assert (tmp_path / "train").read_text() == "precious"

@@ -25,7 +25,7 @@ SIZE = 24
 
 
 def prepared(work: Path) -> Prepared:
-    """A toy dataset whose pictures are drawn in shards of 20 rows."""
+    """A toy dataset whose images are drawn in shards of 20 rows."""
     splits = {}
     for k, (split, n) in enumerate(ROWS.items()):
         y = np.arange(n) % 3
@@ -108,7 +108,7 @@ def test_a_budget_decides_where_images_live(folder: Path, budget: int, kind: typ
 
 
 @pytest.mark.parametrize("budget", [image_store.BUDGET, 0])
-def test_several_pictures_a_row_and_rows_without(tmp_path: Path, work: Path, budget: int) -> None:
+def test_several_images_a_row_and_rows_without(tmp_path: Path, work: Path, budget: int) -> None:
     made = prepared(work)
     about = image_store.entry(SIZE, 1, encoding="PNG", columns=["front", "back"])
     for k, (split, n) in enumerate(ROWS.items()):

@@ -1,4 +1,4 @@
-"""Pictures of a person's table: every kind of file, rows without one, several columns, room on the disk."""
+"""Images of a person's table: every kind of file, rows without one, several columns, room on the disk."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RED, BLUE = (200, 30, 40), (20, 40, 220)
 
 
 def drawn(k: int, side: int = 8) -> Image.Image:
-    """A picture that says its number in its colour."""
+    """An image that says its number in its colour."""
     return Image.new("RGB", (side, side), (k % 256, k // 256 % 256, 77))
 
 
@@ -97,7 +97,7 @@ def test_every_kind_of_file_shows_what_it_shows(tmp_path: Path, as_bytes: bool) 
             (tmp_path / name).write_bytes(data)
         table.assign(photo=list(files)).to_csv(path, index=False)
     found = read(path)
-    view = found.pictures["U"]
+    view = found.images["U"]
     assert isinstance(view, Images) and view.absent is None and found.without == {"photo": 0}
     shown = dict(zip(files, view.decode().transpose(0, 2, 3, 1).astype(int), strict=True))
     for name in KINDS:
@@ -105,10 +105,10 @@ def test_every_kind_of_file_shows_what_it_shows(tmp_path: Path, as_bytes: bool) 
         assert np.abs(shown[name][13, 8] - BLUE).max() < 12, name
     assert (shown["grey.png"] == 90).all() and (shown["clear.png"] == 255).all()
     assert (shown["one.png"] == RED).all()
-    assert read(path, grey=True).pictures["U"].decode().shape == (len(files), 1, SIZE, SIZE)
+    assert read(path, grey=True).images["U"].decode().shape == (len(files), 1, SIZE, SIZE)
 
 
-def test_a_thousand_rows_of_which_every_third_has_no_picture(tmp_path: Path) -> None:
+def test_a_thousand_rows_of_which_every_third_has_no_image(tmp_path: Path) -> None:
     """Empty, null, or a path that leads nowhere: the rows stay, in their order."""
     n = 1000
     none = np.arange(n) % 3 == 2
@@ -123,7 +123,7 @@ def test_a_thousand_rows_of_which_every_third_has_no_picture(tmp_path: Path) -> 
     by_path = read(tmp_path / "paths.csv", progress=lambda *done: told.append(done))
     assert told[-1] == (n, n) and len(told) >= 4 and told == sorted(told)
     for table in (by_path, read(tmp_path / "bytes.parquet")):
-        view = table.pictures["U"]
+        view = table.images["U"]
         assert len(table) == len(view) == n and table.without == {"photo": 333} and table.unreadable == 0
         np.testing.assert_array_equal(view.absent, none)
         decoded = view.decode()
@@ -133,7 +133,7 @@ def test_a_thousand_rows_of_which_every_third_has_no_picture(tmp_path: Path) -> 
         np.testing.assert_array_equal(table.features["x"], frame(n)["x"])
     rows = np.arange(n)[::-7]
     views = by_path.views(by_path.fit_encoding(rows), rows)
-    assert views["U"]._pixels is by_path.pictures["U"]._pixels
+    assert views["U"]._pixels is by_path.images["U"]._pixels
     np.testing.assert_array_equal(views["U"].absent, none[rows])
     np.testing.assert_array_equal(views["U"].decode(slice(0, 9)), decoded[rows[:9]])
 
@@ -145,7 +145,7 @@ def broken() -> dict[str, bytes]:
         "cut.png": saved(whole)[:3000],
         "cut.jpg": saved(whole, "JPEG")[:900],
         "empty.png": b"",
-        "text.png": b"no picture",
+        "text.png": b"no image",
     }
 
 
@@ -161,10 +161,10 @@ def test_an_unreadable_file_is_named_or_counts_as_missing(tmp_path: Path, name: 
     with pytest.raises(UsboostError) as told:
         read(path)
     assert str(told.value).startswith(f"{path}, row 5, {name!r} ")
-    assert str(told.value).endswith("; `skip_unreadable` counts such pictures as missing")
+    assert str(told.value).endswith("; `skip_unreadable` counts such images as missing")
     table = read(path, skip_unreadable=True)
     assert (table.without, table.unreadable) == ({"photo": 2}, 1)
-    view = table.pictures["U"]
+    view = table.images["U"]
     assert view.absent is not None and np.flatnonzero(view.absent).tolist() == [4, 7]
     assert (view.decode([4, 7]) == 0).all() and (view.decode(5)[0, 2] == 77).all()
 
@@ -196,7 +196,7 @@ SIDES = ["front", "back", "left", "right"]
 
 @pytest.fixture
 def houses(tmp_path: Path) -> Path:
-    """40 rows of four pictures; of column j every (j + 2)nd is missing, of row 30 all."""
+    """40 rows of four images; of column j every (j + 2)nd is missing, of row 30 all."""
     columns = {
         side: [None if k % (j + 2) == 0 or k == 30 else saved(drawn(k + 40 * j)) for k in range(40)]
         for j, side in enumerate(SIDES)
@@ -207,7 +207,7 @@ def houses(tmp_path: Path) -> Path:
 
 def test_four_columns_are_four_views(houses: Path) -> None:
     table = read(houses, image=SIDES)
-    assert list(table.pictures) == ["U:front", "U:back", "U:left", "U:right"]
+    assert list(table.images) == ["U:front", "U:back", "U:left", "U:right"]
     views = table.views(table.fit_encoding(np.arange(40)), np.arange(5, 40))
     assert views.names == ("U:front", "U:back", "U:left", "U:right", "S")
     for j, side in enumerate(SIDES):
@@ -221,9 +221,9 @@ def test_four_columns_are_four_views(houses: Path) -> None:
 
 def test_four_columns_are_one_view_when_pooled(houses: Path) -> None:
     table = read(houses, image=SIDES, pool_images=True)
-    view = table.pictures["U"]
-    assert list(table.pictures) == ["U"] and isinstance(view, PooledImages)
-    own = read(houses, image=SIDES).pictures
+    view = table.images["U"]
+    assert list(table.images) == ["U"] and isinstance(view, PooledImages)
+    own = read(houses, image=SIDES).images
     for pooled, alone in zip(view.columns, own.values(), strict=True):
         np.testing.assert_array_equal(pooled.decode(), alone.decode())
     assert view.absent is not None and set(np.flatnonzero(view.absent)) == {0, 30}
@@ -231,30 +231,30 @@ def test_four_columns_are_one_view_when_pooled(houses: Path) -> None:
     np.testing.assert_allclose(some.weights[0], 0)
     np.testing.assert_allclose(some.weights[1], 0.25)
     np.testing.assert_allclose(some.weights[2], [0, 0, 0.5, 0.5])
-    one = read(houses, image=["back"], drop=["front", "left", "right"], pool_images=True).pictures["U"]
+    one = read(houses, image=["back"], drop=["front", "left", "right"], pool_images=True).images["U"]
     assert isinstance(one, Images)
 
 
-def test_roles_of_pictures(houses: Path) -> None:
+def test_roles_of_images(houses: Path) -> None:
     assert TableSpec("kind", "front").image == ("front",)  # type: ignore[arg-type]
     with pytest.raises(UsboostError, match="column 'front' cannot have two roles"):
         read(houses, image=["front", "front"])
     with pytest.raises(UsboostError, match="has no column 'roof'"):
         read(houses, image=["front", "roof"])
     pd.read_parquet(houses).assign(right=[b""] * 40).to_parquet(houses)
-    with pytest.raises(UsboostError, match="column 'right' holds no picture at all: every row is empty"):
+    with pytest.raises(UsboostError, match="column 'right' holds no image at all: every row is empty"):
         read(houses, image=SIDES)
 
 
 def test_many_pixels_lie_in_a_file_without_a_name(
     houses: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    in_memory = read(houses, image=SIDES).pictures
+    in_memory = read(houses, image=SIDES).images
     folder = tmp_path / "room"
     folder.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder))
     monkeypatch.setattr(pixels, "IN_MEMORY", 40 * 4 * 3 * SIZE**2 - 1)
-    on_disk = read(houses, image=SIDES).pictures
+    on_disk = read(houses, image=SIDES).images
     assert list(folder.iterdir()) == []
     for name, view in on_disk.items():
         assert isinstance(view, Images) and isinstance(view._pixels, np.memmap)
@@ -264,7 +264,7 @@ def test_many_pixels_lie_in_a_file_without_a_name(
 
 
 def test_a_disk_without_room_is_told() -> None:
-    with pytest.raises(UsboostError, match=r"^t\.csv: the pictures take 3,145,728\.0 GB on the disk, more"):
+    with pytest.raises(UsboostError, match=r"^t\.csv: the images take 3,145,728\.0 GB on the disk, more"):
         room((10**9, 3, 1024, 1024), "t.csv")
 
 
@@ -277,7 +277,7 @@ def test_a_disk_without_room_is_told() -> None:
     mode=st.sampled_from(["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "I;16"]),
     channels=st.sampled_from([1, 3]),
 )
-def test_any_picture_becomes_a_square(
+def test_any_image_becomes_a_square(
     width: int, height: int, size: int, aspect: Any, mode: str, channels: int
 ) -> None:
     values = np.random.default_rng(width).integers(0, 256, (height, width, 3), dtype=np.uint8)
@@ -312,7 +312,7 @@ def test_records_of_bytes_and_paths(tmp_path: Path) -> None:
     table.to_feather(tmp_path / "parts" / "t.feather")
     for path in (tmp_path / "parts", tmp_path / "parts" / "t.feather"):
         own = read(path)
-        pixels = own.pictures["U"].decode(slice(None))
+        pixels = own.images["U"].decode(slice(None))
         assert own.without == {"photo": 1}
         for k in range(40):
             np.testing.assert_array_equal(pixels[k, 0], 0 if k == 9 else k)
@@ -323,23 +323,23 @@ def test_records_of_bytes_and_paths(tmp_path: Path) -> None:
         assert sum(made.card["images"]["without"].values()) == 1
 
 
-def test_rows_without_a_label_have_no_picture_read(tmp_path: Path) -> None:
+def test_rows_without_a_label_have_no_image_read(tmp_path: Path) -> None:
     n = 600
     table = frame(n).astype({"kind": object}).assign(photo=[f"{k}.png" for k in range(n)])
     table.loc[table.index % 3 == 0, "kind"] = None
     for k in range(n):
-        (tmp_path / f"{k}.png").write_bytes(b"no picture" if k % 3 == 0 else saved(drawn(k)))
+        (tmp_path / f"{k}.png").write_bytes(b"no image" if k % 3 == 0 else saved(drawn(k)))
     table.to_csv(tmp_path / "t.csv", index=False)
     own = read(tmp_path / "t.csv")
     assert (len(own), own.unlabelled) == (400, 200)
-    pixels, rows = own.pictures["U"].decode(slice(None)), np.flatnonzero(np.arange(n) % 3)
+    pixels, rows = own.images["U"].decode(slice(None)), np.flatnonzero(np.arange(n) % 3)
     np.testing.assert_array_equal(own.rows, rows)
     np.testing.assert_array_equal(pixels[:, 0, 0, 0], rows % 256)
     np.testing.assert_array_equal(own.features["x"], frame(n)["x"].to_numpy()[rows])
 
 
-def test_the_root_of_the_pictures(tmp_path: Path) -> None:
-    root = tmp_path / "pictures"
+def test_the_root_of_the_images(tmp_path: Path) -> None:
+    root = tmp_path / "images"
     (root / "a").mkdir(parents=True)
     (tmp_path / "tables").mkdir()
     for k in range(20):
@@ -353,14 +353,14 @@ def test_the_root_of_the_pictures(tmp_path: Path) -> None:
 
     absolute, relative = [root / "a" / f"{k}.png" for k in range(20)], [f"a/{k}.png" for k in range(20)]
     for paths in (absolute, relative):
-        pixels = read(written(*paths), images_root=root).pictures["U"].decode(slice(None))
+        pixels = read(written(*paths), images_root=root).images["U"].decode(slice(None))
         np.testing.assert_array_equal(pixels[:, 0, 0, 0], range(20))
     for outside in (tmp_path / "secret.png", "../secret.png", "a/../../secret.png", f"{root}/../secret.png"):
         with pytest.raises(UsboostError, match="is not a path inside"):
             read(written(outside, *relative[1:]), images_root=root)
     with pytest.raises(UsboostError, match=r"row 1: .* an absolute path, .* with `images_root`"):
         read(written(*absolute))
-    with pytest.raises(UsboostError, match=r"the folder of the pictures, .* does not exist"):
+    with pytest.raises(UsboostError, match=r"the folder of the images, .* does not exist"):
         read(path, images_root=tmp_path / "gone")
 
 
@@ -369,12 +369,12 @@ def test_addresses_are_refused(tmp_path: Path, address: str) -> None:
     (tmp_path / "0.png").write_bytes(saved(drawn(0)))
     frame(20).assign(photo=["0.png", address] * 10).to_csv(tmp_path / "t.csv", index=False)
     with pytest.raises(
-        UsboostError, match=r"row 2: column 'photo' holds an address, .*; download the pictures"
+        UsboostError, match=r"row 2: column 'photo' holds an address, .*; download the images"
     ):
         read(tmp_path / "t.csv")
 
 
-def test_a_path_to_a_folder_is_an_unreadable_picture(tmp_path: Path) -> None:
+def test_a_path_to_a_folder_is_an_unreadable_image(tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     drawn(1).save(tmp_path / "photos" / "1.png")
     path = tmp_path / "t.csv"
@@ -393,17 +393,17 @@ def test_paths_of_windows_lead_to_files_elsewhere(tmp_path: Path) -> None:
     paths = [f"photos\\{k}.png" for k in range(19)] + ["photos/own\\name.png"]
     frame(20).assign(photo=paths).to_csv(tmp_path / "t.csv", index=False)
     own = read(tmp_path / "t.csv")
-    assert own.pictures["U"].decode()[:, 0, 0, 0].tolist() == [*range(19), 99]
+    assert own.images["U"].decode()[:, 0, 0, 0].tolist() == [*range(19), 99]
     assert own.paths[0].lost == 0
 
 
-def test_data_in_an_address_is_the_picture(tmp_path: Path) -> None:
+def test_data_in_an_address_is_the_image(tmp_path: Path) -> None:
     coded = [f"data:image/png;base64,{base64.b64encode(saved(drawn(k))).decode()}" for k in range(20)]
     table = frame(20).assign(photo=coded)
     table.to_parquet(tmp_path / "t.parquet")
     table.to_csv(tmp_path / "t.csv", index=False)
     for path in (tmp_path / "t.csv", tmp_path / "t.parquet", FrameRows(table)):
-        assert read(path).pictures["U"].decode()[:, 0, 0, 0].tolist() == list(range(20))
+        assert read(path).images["U"].decode()[:, 0, 0, 0].tolist() == list(range(20))
     prepare(
         tmp_path / "t.parquet",
         TableSpec(label="kind", image="photo", size=SIZE),
@@ -432,7 +432,7 @@ def test_paths_in_a_frame(tmp_path: Path) -> None:
         table = frame(20).assign(photo=photo)
         own = read(FrameRows(table, tmp_path))
         first = 1 if photo[0] is None else 0
-        assert own.pictures["U"].decode()[first:, 0, 0, 0].tolist() == list(range(first, 20))
+        assert own.images["U"].decode()[first:, 0, 0, 0].tolist() == list(range(first, 20))
         with pytest.raises(UsboostError, match=r"is not base64: '.*png' .*begin, `images_root`"):
             read(FrameRows(table))
     with pytest.raises(UsboostError, match=r"row 1: column 'photo' is not base64: 'é0\.png'"):

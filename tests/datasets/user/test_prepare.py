@@ -1,4 +1,4 @@
-"""A person's own table with pictures: splits, missing values, views, and paths that equal bytes."""
+"""A person's own table with images: splits, missing values, views, and paths that equal bytes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from usboost.errors import UsboostError
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.reporting.inspection.samples import PER_CLASS, sample_pictures
+from usboost.reporting.inspection.samples import PER_CLASS, sample_images
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def prepare(table: Path, work: Path | None, progress: Any = None, **options: Any
     return custom.prepare(table, spec, seed=0, work=work, progress=progress)
 
 
-def test_the_demo_is_prepared_with_its_pictures(demo: Path, tmp_path: Path) -> None:
+def test_the_demo_is_prepared_with_its_images(demo: Path, tmp_path: Path) -> None:
     calls: list[tuple[int, int]] = []
     made = prepare(demo / "table.csv", tmp_path / "w", progress=lambda *c: calls.append(c))
     store.write(made, tmp_path / "custom")
@@ -57,8 +57,8 @@ def test_the_demo_is_prepared_with_its_pictures(demo: Path, tmp_path: Path) -> N
     assert list(own.features) == ["weight", "hardness", "colour", "line"]
     np.testing.assert_array_equal(own.features["weight"], table["weight"])
     for k in (0, 70, 179):
-        expected = load(demo / table["picture"].iloc[k], size=24, channels=1)
-        np.testing.assert_array_equal(own.pictures["U"].pixels[k], expected)
+        expected = load(demo / table["image"].iloc[k], size=24, channels=1)
+        np.testing.assert_array_equal(own.images["U"].pixels[k], expected)
     with pytest.raises(UsboostError, match="holds a table as it was read"):
         store.read(tmp_path / "custom", "train")
 
@@ -73,12 +73,12 @@ def test_it_is_read_again_as_the_file_is(demo: Path, tmp_path: Path, size: int) 
     table["name"] = [f"n-{k * 7919}" for k in range(180)]
     table.iloc[4, table.columns.get_loc("batch")] = None
     table.iloc[4, table.columns.get_loc("colour")] = "of no other"
-    table.iloc[9, table.columns.get_loc("picture")] = None
-    table["back"] = table["picture"].to_numpy()[::-1]
+    table.iloc[9, table.columns.get_loc("image")] = None
+    table["back"] = table["image"].to_numpy()[::-1]
     (tmp_path / "t").mkdir()
-    (tmp_path / "t/pictures").symlink_to(demo / "pictures")
+    (tmp_path / "t/images").symlink_to(demo / "images")
     table.to_csv(tmp_path / "t/table.csv", index=False)
-    roles = {"label": "batch", "image": ["picture", "back"], "text": ["note"], "missing": ["nothing"]}
+    roles = {"label": "batch", "image": ["image", "back"], "text": ["note"], "missing": ["nothing"]}
     roles |= {"drop": ["hardness"], "categorical": ["line"], "images_root": demo}
     read = read_table(tmp_path / "t/table.csv", TableSpec(**roles, split="split", size=size))
     made = custom.prepare(
@@ -96,10 +96,10 @@ def test_it_is_read_again_as_the_file_is(demo: Path, tmp_path: Path, size: int) 
     for name in ("classes", "label_kind", "unlabelled", "formats", "left_out", "form", "without"):
         assert getattr(again, name) == getattr(read, name), name
     assert again.formats and again.left_out and again.unlabelled == 1
-    assert list(again.pictures) == list(read.pictures) == ["U:picture", "U:back"]
-    for name, view in read.pictures.items():
-        np.testing.assert_array_equal(again.pictures[name].pixels, view.pixels)
-        np.testing.assert_array_equal(again.pictures[name].absent, view.absent)
+    assert list(again.images) == list(read.images) == ["U:image", "U:back"]
+    for name, view in read.images.items():
+        np.testing.assert_array_equal(again.images[name].pixels, view.pixels)
+        np.testing.assert_array_equal(again.images[name].absent, view.absent)
     assert (again.file.digest(), again.file.path.name) == (read.file.digest(), "table.csv")
 
 
@@ -124,8 +124,8 @@ def test_a_changed_card_is_refused(tmp_path: Path, change: Any, said: str) -> No
 
 def test_paths_and_bytes_give_the_same_rows_and_model(demo: Path, tmp_path: Path) -> None:
     table = pd.read_csv(demo / "table.csv")
-    pictures = [(demo / path).read_bytes() for path in table["picture"]]
-    table.assign(picture=pictures).to_parquet(tmp_path / "table.parquet", row_group_size=50)
+    images = [(demo / path).read_bytes() for path in table["image"]]
+    table.assign(image=images).to_parquet(tmp_path / "table.parquet", row_group_size=50)
     for number, source in enumerate((demo / "table.csv", tmp_path / "table.parquet")):
         store.write(prepare(source, tmp_path / f"w{number}"), tmp_path / f"p{number}")
     files = sorted(path.relative_to(tmp_path / "p0") for path in (tmp_path / "p0").rglob("*.parquet"))
@@ -153,51 +153,51 @@ def views_of(folder: Path, split: str) -> tuple[Views, np.ndarray]:
 
 
 def with_gaps(demo: Path, folder: Path, kind: str) -> tuple[Path, pd.DataFrame]:
-    """The demo with a second column of pictures, gaps in both, and one file that is no picture (row 8)."""
+    """The demo with a second column of images, gaps in both, and one file that is no image (row 8)."""
     table = pd.read_csv(demo / "table.csv")
-    table["back"] = table["picture"].to_numpy()[::-1]
-    for row, name in ((0, "picture"), (3, "back"), (5, "picture"), (5, "back"), (150, "picture")):
+    table["back"] = table["image"].to_numpy()[::-1]
+    for row, name in ((0, "image"), (3, "back"), (5, "image"), (5, "back"), (150, "image")):
         table.loc[row, name] = None
     folder.mkdir()
     if kind == "parquet":
-        for name in ("picture", "back"):
+        for name in ("image", "back"):
             data = [
                 None if path is None or path != path else (demo / path).read_bytes() for path in table[name]
             ]
             table[name] = data
         table.loc[3, "back"] = b""
-        table.loc[8, "picture"] = b"damaged"
+        table.loc[8, "image"] = b"damaged"
         table.to_parquet(folder / "t.parquet", row_group_size=50)
         return folder / "t.parquet", table
-    (folder / "pictures").mkdir()
-    for path in (demo / "pictures").iterdir():
-        (folder / "pictures" / path.name).write_bytes(path.read_bytes())
-    table.loc[3, "back"] = "pictures/nowhere.png"
-    table.loc[8, "picture"] = "damaged.png"
+    (folder / "images").mkdir()
+    for path in (demo / "images").iterdir():
+        (folder / "images" / path.name).write_bytes(path.read_bytes())
+    table.loc[3, "back"] = "images/nowhere.png"
+    table.loc[8, "image"] = "damaged.png"
     (folder / "damaged.png").write_bytes(b"damaged")
     table.to_csv(folder / "t.csv", index=False)
     return folder / "t.csv", table
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_rows_may_lack_pictures_and_have_several(demo: Path, tmp_path: Path, kind: str) -> None:
+def test_rows_may_lack_images_and_have_several(demo: Path, tmp_path: Path, kind: str) -> None:
     path, _ = with_gaps(demo, tmp_path / "t", kind)
-    columns = {"image": ["picture", "back"]}
-    with pytest.raises(UsboostError, match="is no picture in a known format"):
+    columns = {"image": ["image", "back"]}
+    with pytest.raises(UsboostError, match="is no image in a known format"):
         prepare(path, tmp_path / "w", **columns)
     made = prepare(path, tmp_path / "w", **columns, skip_unreadable=True)
     about = made.card["images"]
-    assert about["columns"] == ["picture", "back"] and about["unreadable"] == 1
+    assert about["columns"] == ["image", "back"] and about["unreadable"] == 1
     assert about["without"] == {
         **{"train": 2, "val": 0, "test": 1},
         **{"train-2": 2, "val-2": 0, "test-2": 0},
     }
     store.write(made, tmp_path / "p")
-    plain = pd.read_csv(demo / "table.csv")["picture"].to_numpy()
+    plain = pd.read_csv(demo / "table.csv")["image"].to_numpy()
     own = read_prepared(tmp_path / "p")
-    assert list(own.pictures) == ["U:picture", "U:back"]
+    assert list(own.images) == ["U:image", "U:back"]
     gaps = ({0, 5, 8, 150}, {3, 5})
-    for view, missing, paths in zip(own.pictures.values(), gaps, (plain, plain[::-1])):
+    for view, missing, paths in zip(own.images.values(), gaps, (plain, plain[::-1])):
         expected = np.stack([load(demo / name, size=24, channels=1) for name in paths])
         absent = np.isin(np.arange(len(own)), list(missing))
         expected[absent] = 0
@@ -206,17 +206,17 @@ def test_rows_may_lack_pictures_and_have_several(demo: Path, tmp_path: Path, kin
     # one column alone is a view of its own, as before
     one = prepare(path, tmp_path / "w1", skip_unreadable=True, drop=["back"])
     store.write(one, tmp_path / "p1")
-    alone = read_prepared(tmp_path / "p1").pictures
+    alone = read_prepared(tmp_path / "p1").images
     assert list(alone) == ["U"] and np.flatnonzero(alone["U"].absent).tolist() == [0, 5, 8, 150]
     # the report's samples are of rows that have one; rows 0, 5 and 8 are the first of their classes
-    shown = sample_pictures(tmp_path / "p1", store.read_card(tmp_path / "p1"))
+    shown = sample_images(tmp_path / "p1", store.read_card(tmp_path / "p1"))
     assert [name for name, _ in shown] == one.classes and {len(samples) for _, samples in shown} == {
         PER_CLASS
     }
 
 
-def test_a_model_adds_nothing_for_a_missing_picture(demo: Path, tmp_path: Path) -> None:
-    """Prepared, written and read, rows that lack a picture get no part of the learner of pictures."""
+def test_a_model_adds_nothing_for_a_missing_image(demo: Path, tmp_path: Path) -> None:
+    """Prepared, written and read, rows that lack an image get no part of the learner of images."""
     path, _ = with_gaps(demo, tmp_path / "t", "csv")
     store.write(prepare(path, tmp_path / "w", skip_unreadable=True, drop=["back"]), tmp_path / "p")
     train, y = views_of(tmp_path / "p", "train")
@@ -236,7 +236,7 @@ def test_equal_arguments_write_equal_demos(demo: Path, tmp_path: Path) -> None:
     files = sorted(path.relative_to(demo) for path in demo.rglob("*.*"))
     assert len(files) == 181
     assert all((demo / file).read_bytes() == (tmp_path / file).read_bytes() for file in files)
-    assert shapes.decode((demo / "pictures" / "00000.png").read_bytes()).shape == (48, 48)
+    assert shapes.decode((demo / "images" / "00000.png").read_bytes()).shape == (48, 48)
     with pytest.raises(UsboostError, match="must be 3 or more"):
         custom_demo.write_demo(tmp_path, rows_train=2, rows_test=30, seed=2)
 
@@ -245,7 +245,7 @@ GAPS = np.where(np.arange(200) % 10 == 0, np.nan, np.arange(200.0))
 
 
 def plain(folder: Path, n: int = 200, **columns: Any) -> Path:
-    """A table without pictures."""
+    """A table without images."""
     rng = np.random.default_rng(n)
     frame = pd.DataFrame(
         {
@@ -281,7 +281,7 @@ def test_a_split_that_is_made_is_stratified(tmp_path_factory, counts: list[int],
     assert set(made.splits["train"]["label"]) == set(range(len(counts)))
 
 
-def test_without_pictures_both_views_are_the_whole_table(tmp_path: Path) -> None:
+def test_without_images_both_views_are_the_whole_table(tmp_path: Path) -> None:
     store.write(custom.prepare(plain(tmp_path, age=GAPS), TableSpec(label="y"), seed=0), tmp_path / "p")
     views, _ = views_of(tmp_path / "p", "train")
     assert views.names == ("U", "S") and views["U"] is views["S"]
@@ -395,37 +395,37 @@ def test_a_given_split_of_a_number(tmp_path: Path) -> None:
         custom.prepare(alike, TableSpec(label="y", split="part"), seed=0)
 
 
-def test_wrong_pictures_are_named(demo: Path, tmp_path: Path) -> None:
+def test_wrong_images_are_named(demo: Path, tmp_path: Path) -> None:
     table = pd.read_csv(demo / "table.csv")
     folder = tmp_path / "t"
-    (folder / "pictures").mkdir(parents=True)
-    for path in table["picture"]:
+    (folder / "images").mkdir(parents=True)
+    for path in table["image"]:
         (folder / path).write_bytes((demo / path).read_bytes())
-    (tmp_path / "secret.png").write_bytes((demo / "pictures" / "00000.png").read_bytes())
+    (tmp_path / "secret.png").write_bytes((demo / "images" / "00000.png").read_bytes())
     (folder / "link.png").symlink_to(tmp_path / "secret.png")
     (folder / "empty.png").write_bytes(b"")
-    (folder / "cut.png").write_bytes((demo / "pictures" / "00000.png").read_bytes()[:80])
+    (folder / "cut.png").write_bytes((demo / "images" / "00000.png").read_bytes()[:80])
     for value, message in (
         ("../secret.png", r"table\.csv, row 5: '\.\./secret\.png' is not a path inside"),
         (str(tmp_path / "secret.png"), "row 5: .* holds an absolute path"),
         ("link.png", "row 5: 'link.png' is a link that leads out of"),
-        ("pictures", "pictures is not a file"),
+        ("images", "images is not a file"),
         ("empty.png", r"empty\.png is empty"),
-        ("cut.png", r"cut\.png cannot be read as a picture"),
-        ("table.csv", r"table\.csv is no picture"),
+        ("cut.png", r"cut\.png cannot be read as an image"),
+        ("table.csv", r"table\.csv is no image"),
     ):
         changed = table.copy()
-        changed.loc[4, "picture"] = value
+        changed.loc[4, "image"] = value
         changed.to_csv(folder / "table.csv", index=False)
         with pytest.raises(UsboostError, match=message):
             prepare(folder / "table.csv", tmp_path / "w")
-    changed["picture"] = "pictures/nowhere.png"
+    changed["image"] = "images/nowhere.png"
     changed.to_csv(folder / "table.csv", index=False)
-    with pytest.raises(UsboostError, match=r"'picture' holds no picture at all: no file .*nowhere\.png, say"):
+    with pytest.raises(UsboostError, match=r"'image' holds no image at all: no file .*nowhere\.png, say"):
         prepare(folder / "table.csv", tmp_path / "w")
-    changed["picture"] = table["picture"].mask(table["split"] == "train")
+    changed["image"] = table["image"].mask(table["split"] == "train")
     changed.to_csv(folder / "table.csv", index=False)
-    with pytest.raises(UsboostError, match="column 'picture' holds no picture in the training rows"):
+    with pytest.raises(UsboostError, match="column 'image' holds no image in the training rows"):
         prepare(folder / "table.csv", tmp_path / "w")
     changed = table.assign(split=table["split"].replace("test", "val"))
     changed.to_csv(folder / "table.csv", index=False)
@@ -435,7 +435,7 @@ def test_wrong_pictures_are_named(demo: Path, tmp_path: Path) -> None:
         prepare(demo / "table.csv", None)
     with pytest.raises(
         UsboostError,
-        match="has no column to learn from beside batch, weight, hardness, colour, line, picture",
+        match="has no column to learn from beside batch, weight, hardness, colour, line, image",
     ):
         prepare(demo / "table.csv", tmp_path / "w", drop=["weight", "hardness", "colour", "line"])
 

@@ -37,7 +37,7 @@ def test_each_column_is_described(tmp_path: Path) -> None:
         "i": ("", None, None, "left out: each row has its own value"),
         "day": ("date", 2, N - 2, "4 numbers: month, weekday, yearday, days; constant: year, hour"),
         "z": ("number", 0, 1, "number"),
-        "f": ("picture", None, None, "picture"),
+        "f": ("image", None, None, "image"),
         "s": ("", None, None, "dropped"),
     }
     assert schema.rows == N
@@ -65,8 +65,8 @@ def test_what_looks_like_a_mistake(tmp_path: Path) -> None:
     )
 
 
-def pictured(folder: Path, names: list[str | None], **columns: object) -> Path:
-    """Twenty pictures, 0.png to 19.png, and a table that names some."""
+def with_images(folder: Path, names: list[str | None], **columns: object) -> Path:
+    """Twenty images, 0.png to 19.png, and a table that names some."""
     for k in range(20):
         Image.new("RGB", (8, 8), (k, 2 * k, 77)).save(folder / f"{k}.png")
     n = len(names)
@@ -76,47 +76,47 @@ def pictured(folder: Path, names: list[str | None], **columns: object) -> Path:
     return folder / "p.csv"
 
 
-def test_mistakes_in_columns_of_pictures(tmp_path: Path) -> None:
+def test_mistakes_in_columns_of_images(tmp_path: Path) -> None:
     def warned(path: Path, *image: str, **options: object) -> tuple[str, ...]:
         return describe(read_table(path, TableSpec(label="y", image=image, size=16, **options))).warnings
 
     several = [f"{k % 20}.png" for k in range(40)]
     x = np.arange(40) / 7
-    assert warned(pictured(tmp_path, several, x=x), "photo") == ()  # shared on purpose
+    assert warned(with_images(tmp_path, several, x=x), "photo") == ()  # shared on purpose
     names: list[str | None] = [f"{k}.png" for k in range(20)]
-    path = pictured(tmp_path, [*names, *names[:2]], x=np.arange(22) / 7)
-    once = "column 'photo': 2 rows have the picture of an earlier one; `group` keeps together"
+    path = with_images(tmp_path, [*names, *names[:2]], x=np.arange(22) / 7)
+    once = "column 'photo': 2 rows have the image of an earlier one; `group` keeps together"
     assert [each.startswith(once) for each in warned(path, "photo")] == [True]
-    path = pictured(tmp_path, [*names, *names[:2]], x=np.arange(22) / 7, g=[*range(20), 0, 1])
+    path = with_images(tmp_path, [*names, *names[:2]], x=np.arange(22) / 7, g=[*range(20), 0, 1])
     assert warned(path, "photo", group="g") == ()
-    path = pictured(tmp_path, names, x=1.5, b=names, c="3.png", d=[None, *names[1:]])
-    equal, says = "holds the same pictures as 'photo'; leave one of them out", "so it says nothing"
+    path = with_images(tmp_path, names, x=1.5, b=names, c="3.png", d=[None, *names[1:]])
+    equal, says = "holds the same images as 'photo'; leave one of them out", "so it says nothing"
     for pool in (False, True):
         assert warned(path, "photo", "b", "c", "d", pool_images=pool) == (
             f"column 'x' has the same value in all rows, {says}",
             f"column 'b' {equal}",
-            f"column 'c' has the same picture in all rows, {says}",
+            f"column 'c' has the same image in all rows, {says}",
         )
-    path = pictured(tmp_path, [None, *names[1:]])
+    path = with_images(tmp_path, [None, *names[1:]])
     twice = pd.concat([pd.read_csv(path)] * 2)
-    twice.iloc[30, 0] += 5  # differs in x, and the next one in its picture
+    twice.iloc[30, 0] += 5  # differs in x, and the next one in its image
     twice.iloc[31, 1] = "12.png"
     twice.to_csv(path, index=False)
     assert warned(path, "photo") == ("18 rows are equal to an earlier one",)
     assert describe(read_columns(path, TableSpec(label="y", image="photo"))).warnings == ()  # not read
 
 
-def test_pictures_that_nobody_named(tmp_path: Path) -> None:
+def test_images_that_nobody_named(tmp_path: Path) -> None:
     names: list[str | None] = [f"{k}.png" for k in range(20)]
-    said = "looks like names of pictures; `images` reads these"
-    found = describe(read_columns(pictured(tmp_path, names), TableSpec(label="y")))
+    said = "looks like names of images; `images` reads these"
+    found = describe(read_columns(with_images(tmp_path, names), TableSpec(label="y")))
     assert f"column 'photo' is left out: it {said}" in found.notes
-    path = pictured(tmp_path, [None, *names[:9]] * 4)
+    path = with_images(tmp_path, [None, *names[:9]] * 4)
     assert f"column 'photo' {said}" in describe(read_columns(path, TableSpec(label="y"))).warnings
     frame = pd.read_csv(path)
     for column in ([b"x"] * 40, [{"bytes": b"x", "path": "0.png"}] * 40):
         frame.assign(photo=column).to_parquet(tmp_path / "b.parquet")
-        with pytest.raises(UsboostError, match="name it with `images` if it holds pictures, or drop it"):
+        with pytest.raises(UsboostError, match="name it with `images` if it holds images, or drop it"):
             read_columns(tmp_path / "b.parquet", TableSpec(label="y"))
 
 

@@ -157,7 +157,7 @@ def test_kept_fits_are_of_one_text_model(package: None, tmp_path: Path) -> None:
 
     def kept(text_model: str | None) -> int:
         own = read_table(FrameRows(table()), TableSpec(label="kind", text=["said"], text_model=text_model))
-        models = {"logistic": lambda seed: build("logistic", pictures=False, seed=seed)}
+        models = {"logistic": lambda seed: build("logistic", images=False, seed=seed)}
         found = compare(own, models, folds=2, keep=tmp_path / "kept")
         assert not found.failures
         return found.kept

@@ -68,14 +68,14 @@ def test_a_workspace_for_a_persons_table(tmp_path):
     """The models that `usboost compare` offers, and nothing of the papers' data."""
     write_demo(tmp_path / "parts", rows_train=9, rows_test=3, seed=0)
     words = ["make", str(tmp_path / "w"), "--profile", "own", "--table", str(tmp_path / "parts/table.csv")]
-    words += ["--label", "batch", "--image", "picture", "--split", "split", "--drop", "line"]
+    words += ["--label", "batch", "--image", "image", "--split", "split", "--drop", "line"]
     done = CliRunner().invoke(workspace.app, words)
     assert done.exit_code == 0, done.output
     made = settings.load(tmp_path / "w/params.yaml")
     assert (made.profile, made.run.datasets, made.run.models_of) == ("own", ["custom"], {})
     assert set(made.run.models) == set(catalogue.compared(one_table=False))
     assert made.custom.table == str(tmp_path / "parts/table.csv")
-    assert (made.custom.label, made.custom.image, made.custom.drop) == ("batch", "picture", ["line"])
+    assert (made.custom.label, made.custom.image, made.custom.drop) == ("batch", "image", ["line"])
     alone = own_table.changes(tmp_path / "parts/table.csv", TableSpec("batch"))
     assert "lgbm_s" not in alone["run.models"] and alone["custom.image"] is None
     assert alone["custom.task"] == "classification"
@@ -154,11 +154,11 @@ def test_files_are_found_from_a_workspace(tmp_path, monkeypatch):
     for name in workspace.CODE:
         (tmp_path / "code" / name).mkdir()
     monkeypatch.setattr(workspace, "ROOT", tmp_path / "code")
-    changes = {"custom.table": "table.csv", "pictures.pretrained": "elsewhere.pth", "imports": ["mine.parts"]}
+    changes = {"custom.table": "table.csv", "images.pretrained": "elsewhere.pth", "imports": ["mine.parts"]}
     folder = workspace.make(tmp_path / "w", profile="own", changes=changes)
     made = yaml.safe_load((folder / "params.yaml").read_text())
     assert made["custom"]["table"] == str(tmp_path / "code/table.csv")
-    assert made["pictures"]["pretrained"] == "elsewhere.pth"
+    assert made["images"]["pretrained"] == "elsewhere.pth"
     assert (folder / "mine.py").resolve() == tmp_path / "code/mine.py"
     status = ["git", "status", "--porcelain", "--untracked-files=all"]
     assert subprocess.run(status, cwd=folder, capture_output=True, text=True).stdout == ""

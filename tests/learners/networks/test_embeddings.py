@@ -1,4 +1,4 @@
-"""Embeddings: of real pictures, computed once, found again after a kill, by whatever process."""
+"""Embeddings: of real images, computed once, found again after a kill, by whatever process."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _forgotten() -> None:
 
 @dataclass
 class Count:
-    """How many pictures are embedded within it."""
+    """How many images are embedded within it."""
 
     done: int = 0
 
@@ -58,7 +58,7 @@ class Count:
 
 
 def counted(backbone: Backbone, view: Images) -> tuple[np.ndarray, int]:
-    """What it makes of pictures, and of how many it had to be computed; nothing is held in memory."""
+    """What it makes of images, and of how many it had to be computed; nothing is held in memory."""
     embeddings.forget()
     count = Count()
     with embeddings.progress(count):
@@ -67,14 +67,14 @@ def counted(backbone: Backbone, view: Images) -> tuple[np.ndarray, int]:
 
 def photographs(side: int = 224) -> Images:
     """scikit-image's cat, espresso and tripod: the middle square."""
-    pictures = []
+    images = []
     for pixels in (data.chelsea(), data.coffee(), data.camera()):
         image = Image.fromarray(pixels).convert("RGB")
         k = min(image.size)
         left, top = (image.width - k) // 2, (image.height - k) // 2
         square = image.crop((left, top, left + k, top + k)).resize((side, side), Image.Resampling.BICUBIC)
-        pictures.append(np.asarray(square).transpose(2, 0, 1))
-    return Images(np.stack(pictures))
+        images.append(np.asarray(square).transpose(2, 0, 1))
+    return Images(np.stack(images))
 
 
 def test_the_packaged_weights_know_a_cat_an_espresso_and_a_tripod(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_the_packaged_weights_know_a_cat_an_espresso_and_a_tripod(tmp_path: Path
     assert scores.argmax() == TRIPOD
 
 
-def test_frozen_networks_give_what_the_plain_network_gives_however_pictures_are_cut() -> None:
+def test_frozen_networks_give_what_the_plain_network_gives_however_images_are_cut() -> None:
     view = Images(np.concatenate([photographs(64).pixels, photographs(64).pixels[:, :, ::-1]] * 6))
     backbone = Backbone(cache=False)
     network = ImageNetwork(backbone.spec(view), []).eval()
@@ -105,7 +105,7 @@ def test_frozen_networks_give_what_the_plain_network_gives_however_pictures_are_
     assert np.abs(together - apart).max() < 1e-4 * scale
 
 
-def test_each_picture_is_embedded_once(tmp_path: Path) -> None:
+def test_each_image_is_embedded_once(tmp_path: Path) -> None:
     view, backbone = noise(), small(tmp_path)
     fresh = small(False).embed(view, CPU)
     first, done = counted(backbone, view)
@@ -138,7 +138,7 @@ def test_damaged_shards_are_made_again(tmp_path: Path) -> None:
     np.testing.assert_array_equal(counted(backbone, view)[0], fresh)
 
 
-def test_rows_without_a_picture_are_zeros(tmp_path: Path) -> None:
+def test_rows_without_a_image_are_zeros(tmp_path: Path) -> None:
     pixels, absent = noise().pixels, np.arange(40) % 3 == 0
     values, done = counted(small(tmp_path), Images(pixels, absent=absent))
     assert done == 26
@@ -163,7 +163,7 @@ def test_without_a_cache_nothing_is_written(
     assert embeddings.cache_folder(None) == tmp_path / "user" / "usboost" / "embeddings"
 
 
-def test_several_models_embed_pictures_once_without_a_cache() -> None:
+def test_several_models_embed_images_once_without_a_cache() -> None:
     view, seen = noise(), []
     expected, other = (small(False, size=side).embed(view, CPU) for side in (12, 8))
     with embeddings.progress(lambda done, total: seen.append(total)):
@@ -224,7 +224,7 @@ def test_frozen_random_weights_are_asked_for() -> None:
         embedded(view, Backbone("small_cnn"), CPU)
 
 
-def test_small_pictures_are_enlarged_for_backbones_of_timm() -> None:
+def test_small_images_are_enlarged_for_backbones_of_timm() -> None:
     assert Backbone().spec(noise())["size"] == 32
     assert Backbone("vit_tiny_patch16_224").spec(noise())["size"] == 224
     assert Backbone().spec(photographs(64))["size"] is None
@@ -266,11 +266,11 @@ def test_other_families_have_no_last_block(name: str) -> None:
         Backbone(name, False, "last", random=True, cache=False).activations(photographs(64), CPU)
 
 
-def test_encoded_pictures_are_embedded_as_decoded_ones(tmp_path: Path) -> None:
+def test_encoded_images_are_embedded_as_decoded_ones(tmp_path: Path) -> None:
     view, encoded = noise(), []
-    for picture in view.pixels[:, 0]:
+    for image in view.pixels[:, 0]:
         out = io.BytesIO()
-        Image.fromarray(picture).save(out, "PNG")
+        Image.fromarray(image).save(out, "PNG")
         encoded.append(out.getvalue())
     streamed = EncodedImages(pa.array(encoded, pa.binary()), channels=1, height=12, width=12)
     values, done = counted(small(tmp_path), streamed)

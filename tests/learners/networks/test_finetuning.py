@@ -1,4 +1,4 @@
-"""A backbone's last block trained on what the frozen rest gave once; rows without a picture."""
+"""A backbone's last block trained on what the frozen rest gave once; rows without an image."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from usboost.models.persistence import load, save
 
 
 def squares(n: int = 64, seed: int = 0) -> tuple[Views, np.ndarray]:
-    """Pictures with a bright square on the left or on the right, beside a table of noise."""
+    """Images with a bright square on the left or on the right, beside a table of noise."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 2, n)
     pixels = rng.integers(0, 80, (n, 3, 32, 32)).astype(np.uint8)
@@ -89,7 +89,7 @@ def test_a_model_predicts_where_cache_and_weights_are_gone(
     assert len(list((tmp_path / "copy").glob("backbone-*"))) == 1
 
 
-def test_sums_of_networks_on_pictures_are_those_of_each() -> None:
+def test_sums_of_networks_on_images_are_those_of_each() -> None:
     views, y = squares(32)
     learner = NetworkLearner((4,), batch_size=16, backbone=last(), device="cpu")
     prepared = learner.prepare(views["U"])
@@ -100,14 +100,14 @@ def test_sums_of_networks_on_pictures_are_those_of_each() -> None:
 
 
 @pytest.mark.parametrize("finetune", ["none", "last", "all"])
-def test_a_vector_is_learned_for_missing_pictures(finetune: str, tmp_path: Path) -> None:
-    """Where the picture is missing the label is in the table, so only a mask can tell which to read."""
+def test_a_vector_is_learned_for_missing_images(finetune: str, tmp_path: Path) -> None:
+    """Where the image is missing the label is in the table, so only a mask can tell which to read."""
     views, y = squares(96)
     absent = np.arange(96) % 3 == 0
     pixels = np.where(absent[:, None, None, None], 0, views["U"].pixels).astype(np.uint8)
-    pictures = Images(pixels, absent=absent)
+    images = Images(pixels, absent=absent)
     table = Table.from_numeric(np.where(absent, 2.0 * y - 1, 0).astype(np.float32)[:, None])
-    views = Views(U=pictures, S=table)
+    views = Views(U=images, S=table)
     backbone = Backbone(finetune=finetune, size=64, cache=str(tmp_path))
     if finetune == "all":
         backbone = Backbone("small_cnn", False, "all")

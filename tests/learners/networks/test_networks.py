@@ -1,4 +1,4 @@
-"""Networks: the look-up layer, optimizers, two branches, pictures, and models to files and back."""
+"""Networks: the look-up layer, optimizers, two branches, images, and models to files and back."""
 
 import json
 import pickle
@@ -191,7 +191,7 @@ def test_a_diverging_network_is_an_error():
         TwoBranchNetworkClassifier(optimizer="sgd", learning_rate=1e30, n_epochs=5).fit(views, y)
 
 
-def pictures(n=60, channels=1, seed=0):
+def made_images(n=60, channels=1, seed=0):
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 2, n)
     pixels = rng.integers(0, 120, (n, channels, 24, 24)).astype(np.uint8)
@@ -199,17 +199,17 @@ def pictures(n=60, channels=1, seed=0):
     return Images(pixels), y
 
 
-def test_streamed_pictures_train_the_same_network():
+def test_streamed_images_train_the_same_network():
     import io
 
     import pyarrow as pa
     from PIL import Image
 
-    images, y = pictures()
+    images, y = made_images()
     encoded = []
-    for picture in images.pixels[:, 0]:
+    for image in images.pixels[:, 0]:
         out = io.BytesIO()
-        Image.fromarray(picture).save(out, "PNG")
+        Image.fromarray(image).save(out, "PNG")
         encoded.append(out.getvalue())
     streamed = EncodedImages(pa.array(encoded, pa.binary()), channels=1, height=24, width=24)
     learner = NetworkLearner(hidden=(4,), batch_size=16, device="cpu")
@@ -239,7 +239,7 @@ def test_torchvision_weights_from_its_cache(name, tmp_path, monkeypatch):
     path = weights_file(name)[0]
     path.parent.mkdir(parents=True, exist_ok=True)
     torch.save(whole.state_dict(), path)
-    images, _ = pictures(n=2, channels=3)
+    images, _ = made_images(n=2, channels=3)
     backbone = Backbone(name, pretrained=True, finetune="none", size=64)
     got = backbone.embed(images, torch.device("cpu"))
     mean, deviation = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
@@ -328,8 +328,8 @@ def test_a_regressor_comes_back(tmp_path):
     np.testing.assert_array_equal(load(tmp_path / "model").predict(x), model.predict(x))
 
 
-def test_pictures_and_a_table_come_back(tmp_path):
-    images, y = pictures(n=80)
+def test_images_and_a_table_come_back(tmp_path):
+    images, y = made_images(n=80)
     views = Views(U=images, S=make_views(n=80)[0]["S"])
     model = TwoWeakLearnerClassifier(
         {
@@ -400,7 +400,7 @@ def test_a_failing_save_keeps_the_earlier_model(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("side", "size"), [(7, None), (40, 4)])
-def test_pictures_that_are_too_small_are_refused(side, size):
+def test_images_that_are_too_small_are_refused(side, size):
     view = Images(np.zeros((3, 1, side, side), dtype=np.uint8))
     with pytest.raises(UsboostError, match="8 pixels a side or more"):
         Backbone("small_cnn", False, size=size).spec(view)
@@ -408,7 +408,7 @@ def test_pictures_that_are_too_small_are_refused(side, size):
 
 
 def test_a_small_cnn_starts_from_the_weights_of_another_network(tmp_path):
-    images, y = pictures()
+    images, y = made_images()
     learner = NetworkLearner((4,), epochs=3, device="cpu")
     prepared = learner.prepare(images)
     fitted = learner.trainer(prepared, 1).fit(Target(y[:, None].astype(float)), seed=0)
@@ -433,8 +433,8 @@ def test_a_small_cnn_starts_from_the_weights_of_another_network(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["lgbm", "joined", "head"])
-def test_a_model_on_frozen_pictures_keeps_the_weights_it_was_fitted_with(kind, tmp_path):
-    images, y = pictures()
+def test_a_model_on_frozen_images_keeps_the_weights_it_was_fitted_with(kind, tmp_path):
+    images, y = made_images()
     learner = NetworkLearner((4,), epochs=1, device="cpu")
     fitted = learner.trainer(learner.prepare(images), 1).fit(Target(y[:, None].astype(float)), seed=0)
     weights = tmp_path / "somewhere" / "small.safetensors"
@@ -465,7 +465,7 @@ def test_a_model_on_frozen_pictures_keeps_the_weights_it_was_fitted_with(kind, t
 @pytest.mark.parametrize("there", [True, False])
 def test_a_trained_model_is_saved_whatever_its_first_weights_are(there, tmp_path):
     """A file of bfloat16, or none any more: the network's own weights count."""
-    images, y = pictures()
+    images, y = made_images()
     weights = {name: tensor.bfloat16() for name, tensor in SmallCNN(1).state_dict().items()}
     first = tmp_path / "first.pth"
     torch.save(weights, first)

@@ -1,6 +1,6 @@
-"""CT: Covertype's three largest classes, a picture of drawn shapes for each row (US section 4.1).
+"""CT: Covertype's three largest classes, an image of drawn shapes for each row (US section 4.1).
 
-The picture is drawn for the clean class; then 9 % of the labels of each split are switched, and the clean
+The image is drawn for the clean class; then 9 % of the labels of each split are switched, and the clean
 ones kept as the column `CLEAN`.
 """
 
@@ -31,12 +31,12 @@ FILES = (
 )
 
 SIZE = 128
-"""Height and width of the paper's pictures in pixels."""
+"""Height and width of the paper's images in pixels."""
 
 NOISE = 0.09
 """Share of the labels switched in each split."""
 
-_PROCESS = 2048  # fewer pictures than this are not worth starting one more process
+_PROCESS = 2048  # fewer images than this are not worth starting one more process
 
 
 def write_demo(folder: Path, *, rows_train: int, rows_test: int, seed: int) -> None:
@@ -63,15 +63,15 @@ def prepare(
     Parameters
     ----------
     raw : ``covtype.data``, gzipped or not, or a folder that holds it (or ``covtype.data.gz``).
-    seed : of the rows, the splits, the pictures and the switched labels, each from its own stream.
+    seed : of the rows, the splits, the images and the switched labels, each from its own stream.
     profile : "demo" or "paper"; only noted in the card.
     rows : how many rows of the three classes to take at random, with the classes' shares; all when None.
-    image_size : height and width of the pictures in pixels, at least 24; the paper's are 128.
+    image_size : height and width of the images in pixels, at least 24; the paper's are 128.
     work : folder for the shards of images. What is there is used again when it fits and replaced when
         not, so an interrupted preparation resumes. `store.write` links them from there.
-    workers : processes that draw, at most one for every 2048 pictures of a split; the pictures are the
+    workers : processes that draw, at most one for every 2048 images of a split; the images are the
         same for any number.
-    progress : called with (pictures done, pictures in all).
+    progress : called with (images done, images in all).
 
     Returns
     -------
@@ -112,11 +112,11 @@ def prepare(
             image_size,
             1,
             encoding="PNG",
-            pictures="shapes drawn with scikit-image for the clean class: mixed, triangles, rectangles",
+            images_from="shapes drawn with scikit-image for the clean class: mixed, triangles, rectangles",
         ),
         noise={
             "rate": NOISE,
-            "why": "labels switched at random in each split, after the pictures were drawn",
+            "why": "labels switched at random in each split, after the images were drawn",
         },
         rows={"three largest classes": len(frame), "taken": len(y)},
     )
@@ -131,7 +131,7 @@ def _draw(
     workers: int,
     progress: Progress | None,
 ) -> None:
-    """Draw a picture for each row of each split, by its clean class."""
+    """Draw an image for each row of each split, by its clean class."""
     done, total = 0, sum(map(len, clean.values()))
     for k, (split, drawn) in enumerate(clean.items()):
         shapes.generate(

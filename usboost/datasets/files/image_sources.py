@@ -1,11 +1,11 @@
-"""Pictures as people have them: read from a file, a zip, a table or memory, and made uniform.
+"""Images as people have them: read from a file, a zip, a table or memory, and made uniform.
 
-Every picture becomes an 8-bit square, grey or red-green-blue:
+Every image becomes an 8-bit square, grey or red-green-blue:
 
 - turned upright as its EXIF orientation says; of an animation the first frame;
 - transparency is laid on white; CMYK and the like become RGB; 16-bit values are divided by 257;
 - it is scaled (bilinear, antialiased) to the size asked for: "crop" takes the largest square in its centre,
-  "pad" lays all of it on a grey square, "stretch" changes its proportions; a square picture that has the
+  "pad" lays all of it on a grey square, "stretch" changes its proportions; a square image that has the
   size already keeps its pixels.
 """
 
@@ -37,13 +37,13 @@ FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
 """What is read; Pillow knows more formats, some of which start other programs."""
 
 Aspect = Literal["crop", "pad", "stretch"]
-"""How a picture of any proportions becomes a square."""
+"""How an image of any proportions becomes a square."""
 
 PADDING = 127
-"""The grey beside a padded picture."""
+"""The grey beside a padded image."""
 
 LARGEST_FILE = 1 << 28
-"""Bytes of a picture's file above which it is refused, before it is read or unzipped."""
+"""Bytes of an image's file above which it is refused, before it is read or unzipped."""
 
 
 @dataclass(frozen=True)
@@ -56,20 +56,20 @@ class ParquetRow:
 
 
 Source = Path | tuple[Path, str] | ParquetRow | bytes
-"""A picture: a file, a member of a zip archive, a row of a Parquet file, or its bytes."""
+"""An image: a file, a member of a zip archive, a row of a Parquet file, or its bytes."""
 
 
 def name_of(source: Source) -> str:
-    """What a person knows the picture as."""
+    """What a person knows the image as."""
     if isinstance(source, Path):
         return str(source)
     if isinstance(source, ParquetRow):
         return f"{source.path}, row {source.row + 1}, column {source.column!r}"
-    return "a picture" if isinstance(source, bytes) else f"{source[1]} in {source[0]}"
+    return "an image" if isinstance(source, bytes) else f"{source[1]} in {source[0]}"
 
 
 def identity(source: Source) -> str:
-    """A text that changes when the picture does: name, size and time of a file, checksum in a zip.
+    """A text that changes when the image does: name, size and time of a file, checksum in a zip.
 
     Raises
     ------
@@ -88,7 +88,7 @@ def identity(source: Source) -> str:
 
 
 def read(source: Path | tuple[Path, str] | bytes, name: str | None = None) -> bytes:
-    """The bytes of a picture, called `name` in errors.
+    """The bytes of an image, called `name` in errors.
 
     Raises
     ------
@@ -116,23 +116,23 @@ def read(source: Path | tuple[Path, str] | bytes, name: str | None = None) -> by
         except OSError as error:
             raise UsboostError(f"{name} cannot be read: {error.strerror}") from None
     if size > LARGEST_FILE:
-        raise UsboostError(f"{name} has {size:,} bytes, more than the {LARGEST_FILE:,} a picture may have")
+        raise UsboostError(f"{name} has {size:,} bytes, more than the {LARGEST_FILE:,} an image may have")
     if not data:
-        raise UsboostError(f"{name} is empty; replace or leave out this picture")
+        raise UsboostError(f"{name} is empty; replace or leave out this image")
     return data
 
 
 def load(
     source: Path | tuple[Path, str] | bytes, *, size: int, channels: int, aspect: Aspect = "crop"
 ) -> np.ndarray:
-    """A picture as the networks see it.
+    """An image as the networks see it.
 
     Parameters
     ----------
     source : file, (zip archive, member) or bytes.
     size : height and width in pixels.
     channels : 1 (grey) or 3 (red, green, blue).
-    aspect : what becomes of pictures that are not square.
+    aspect : what becomes of images that are not square.
 
     Returns
     -------
@@ -144,13 +144,13 @@ def load(
         If it cannot be read (see `read`), is damaged or cut short, is of no format in `FORMATS`, has
         32-bit or floating-point pixels, or has more pixels than ``PIL.Image.MAX_IMAGE_PIXELS``.
     """
-    picture = square(read(source), name_of(source), size=size, channels=channels, aspect=aspect)
-    pixels = np.asarray(picture)
+    image = square(read(source), name_of(source), size=size, channels=channels, aspect=aspect)
+    pixels = np.asarray(image)
     return pixels[None].copy() if channels == 1 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
 
 def square(data: bytes, name: str, *, size: int, channels: int, aspect: Aspect = "crop") -> Image.Image:
-    """The picture in `data` as a square 8-bit image; errors as `load`, naming it `name`."""
+    """The image in `data` as a square 8-bit image; errors as `load`, naming it `name`."""
     with _telling(name), Image.open(io.BytesIO(data), formats=FORMATS) as image:
         # A JPEG much larger than needed is decoded at a half, quarter or eighth of its size.
         image.draft(None, (2 * size, 2 * size))
@@ -159,7 +159,7 @@ def square(data: bytes, name: str, *, size: int, channels: int, aspect: Aspect =
 
 
 def thumbnail(data: bytes, name: str, most: int) -> tuple[Image.Image, tuple[int, int]]:
-    """The whole picture in `data`, upright, in mode L or RGB; errors as `load`, naming it `name`.
+    """The whole image in `data`, upright, in mode L or RGB; errors as `load`, naming it `name`.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ def thumbnail(data: bytes, name: str, most: int) -> tuple[Image.Image, tuple[int
 
     Returns
     -------
-    The picture, and the width and height that it has in the file.
+    The image, and the width and height that it has in the file.
     """
     with _telling(name), Image.open(io.BytesIO(data), formats=FORMATS) as image:
         width, height = image.size
@@ -181,7 +181,7 @@ def thumbnail(data: bytes, name: str, most: int) -> tuple[Image.Image, tuple[int
 
 @contextmanager
 def _telling(name: str) -> Iterator[None]:
-    """What Pillow raises within, of a picture called `name`, as errors that say what to do."""
+    """What Pillow raises within, of an image called `name`, as errors that say what to do."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -194,12 +194,10 @@ def _telling(name: str) -> Iterator[None]:
             f"{name} has more than {Image.MAX_IMAGE_PIXELS:,} pixels; make it smaller or leave it out"
         ) from None
     except Image.UnidentifiedImageError:
-        raise UsboostError(f"{name} is no picture in a known format ({', '.join(FORMATS)})") from None
+        raise UsboostError(f"{name} is no image in a known format ({', '.join(FORMATS)})") from None
     # A damaged file can make Pillow's decoders raise nearly anything.
     except Exception as error:
-        raise UsboostError(
-            f"{name} cannot be read as a picture ({error}); replace or leave it out"
-        ) from error
+        raise UsboostError(f"{name} cannot be read as an image ({error}); replace or leave it out") from error
 
 
 def inside(folder: Path, relative: str, name: str) -> Path:

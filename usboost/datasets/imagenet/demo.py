@@ -16,7 +16,7 @@ from usboost.datasets.imagenet.prepare import DIGITS, FILES
 from usboost.errors import UsboostError
 
 SIDE = 32
-"""Height and width of a picture in pixels: the digits' 8 x 8, each a block of 4 x 4."""
+"""Height and width of an image in pixels: the digits' 8 x 8, each a block of 4 x 4."""
 
 _TOP = "tiny-imagenet-200"
 
@@ -29,14 +29,14 @@ def write_demo(folder: Path, *, rows_train: int, rows_test: int, seed: int) -> N
 
     Parameters
     ----------
-    rows_train : pictures in the training folder.
-    rows_test : pictures in each of the validation and the test split, so the validation folder has twice
+    rows_train : images in the training folder.
+    rows_test : images in each of the validation and the test split, so the validation folder has twice
         as many.
 
     Raises
     ------
     UsboostError
-        If fewer than 20 pictures of a split are asked for, which would leave out digits.
+        If fewer than 20 images of a split are asked for, which would leave out digits.
     """
     if min(rows_train, rows_test) < 20:
         raise UsboostError(f"rows_train {rows_train} and rows_test {rows_test} must be 20 or more")

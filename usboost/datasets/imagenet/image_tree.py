@@ -1,4 +1,4 @@
-"""Folders of pictures, on disk or in a zip archive, read alike."""
+"""Folders of images, on disk or in a zip archive, read alike."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LARGEST_TEXT = 1 << 28
 
 
 class Tree(Protocol):
-    """Folders of pictures, on disk or in a zip; paths are relative, with slashes, "" the top."""
+    """Folders of images, on disk or in a zip; paths are relative, with slashes, "" the top."""
 
     path: Path
 
@@ -54,7 +54,7 @@ class Folder:
         return self.path / path
 
     def digest(self) -> str:
-        """Of the names of folders and validation files; hashing all pictures would read 150 GB."""
+        """Of the names of folders and validation files; hashing all images would read 150 GB."""
         names = [self.folders("train"), self.folders("val"), self.files("val")]
         return hashlib.sha256(repr(names).encode()).hexdigest()
 

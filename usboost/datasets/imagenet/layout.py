@@ -1,4 +1,4 @@
-"""How ILSVRC2012 and Tiny ImageNet are laid out: which pictures there are and what animals they show."""
+"""How ILSVRC2012 and Tiny ImageNet are laid out: which images there are and what animals they show."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ _ENDINGS = (".jpeg", ".jpg", ".png")
 _WNID = re.compile(r"n\d{8}")
 
 
-class Picture(NamedTuple):
-    """One picture: its name within the archive or folder, its synset, and where it is."""
+class LabelledImage(NamedTuple):
+    """One image: its name within the archive or folder, its synset, and where it is."""
 
     file: str
     wnid: str
@@ -54,7 +54,7 @@ class Picture(NamedTuple):
 
 
 def animals(tree: Tree, beside: Path) -> tuple[dict[str, str], str]:
-    """The group of each synset that has training pictures, and where the groups are from.
+    """The group of each synset that has training images, and where the groups are from.
 
     In this order: the columns ``wnid, group`` of an ``index.csv`` beside the zip or folder; the places of
     the synsets among the sorted 1000 of ILSVRC2012, which are the folders of ``train/`` if it has as many,
@@ -87,21 +87,21 @@ def animals(tree: Tree, beside: Path) -> tuple[dict[str, str], str]:
 
 
 def side(tree: Tree) -> int:
-    """Pixels a side of the source's pictures: Tiny ImageNet's own 64, or 224, to which ILSVRC2012's are
+    """Pixels a side of the source's images: Tiny ImageNet's own 64, or 224, to which ILSVRC2012's are
     cropped for the networks that are trained on them."""
     found = (wnid for wnid in tree.folders("train") if _WNID.fullmatch(wnid))
     return 64 if any("images" in tree.folders(f"train/{wnid}") for wnid in found) else 224
 
 
-def training(tree: Tree, wnids: Mapping[str, object]) -> list[Picture]:
-    """The training pictures of some synsets, sorted by synset and name."""
-    return [picture for wnid in sorted(wnids) for picture in _of_synset(tree, f"train/{wnid}", wnid)]
+def training(tree: Tree, wnids: Mapping[str, object]) -> list[LabelledImage]:
+    """The training images of some synsets, sorted by synset and name."""
+    return [image for wnid in sorted(wnids) for image in _of_synset(tree, f"train/{wnid}", wnid)]
 
 
-def validation(tree: Tree, beside: Path, wnids: Mapping[str, object]) -> list[Picture]:
-    """The validation pictures of some synsets, sorted by synset and name.
+def validation(tree: Tree, beside: Path, wnids: Mapping[str, object]) -> list[LabelledImage]:
+    """The validation images of some synsets, sorted by synset and name.
 
-    Folders ``val/<wnid>/`` say what their pictures show; for pictures in one folder, ``val/`` or
+    Folders ``val/<wnid>/`` say what their images show; for images in one folder, ``val/`` or
     ``val/images/``, one of these files does, in it or beside: ``val_annotations.txt`` (Tiny ImageNet),
     ``LOC_val_solution.csv`` (Kaggle), ``ILSVRC2012_validation_ground_truth.txt`` with ``meta.mat`` (the
     devkit, whose numbers are **not** the sorted order of the synsets), or ``index.csv``.
@@ -109,29 +109,30 @@ def validation(tree: Tree, beside: Path, wnids: Mapping[str, object]) -> list[Pi
     Raises
     ------
     UsboostError
-        If there are no pictures, none of these files is there, or a picture is not in it.
+        If there are no images, none of these files is there, or an image is not in it.
     """
     if any(_WNID.fullmatch(name) for name in tree.folders("val")):
-        return [picture for wnid in sorted(wnids) for picture in _of_synset(tree, f"val/{wnid}", wnid)]
+        return [image for wnid in sorted(wnids) for image in _of_synset(tree, f"val/{wnid}", wnid)]
     folder = "val/images" if "images" in tree.folders("val") else "val"
-    names = _pictures(tree, folder)
+    names = _images(tree, folder)
     if not names:
-        raise UsboostError(f"{tree.path} has no pictures in {folder}; the validation set is needed too")
+        raise UsboostError(f"{tree.path} has no images in {folder}; the validation set is needed too")
     labels, file = _flat_labels(tree, beside)
     if unknown := [name for name in names if _stem(name) not in labels]:
         raise UsboostError(f"{folder}/{unknown[0]} in {tree.path} has no label in {file}; add it there")
     chosen = sorted((labels[_stem(name)], name) for name in names if labels[_stem(name)] in wnids)
-    return [Picture(f"{folder}/{name}", wnid, tree.source(f"{folder}/{name}")) for wnid, name in chosen]
+    return [LabelledImage(f"{folder}/{name}", wnid, tree.source(f"{folder}/{name}")) for wnid, name in chosen]
 
 
-def _of_synset(tree: Tree, folder: str, wnid: str) -> list[Picture]:
+def _of_synset(tree: Tree, folder: str, wnid: str) -> list[LabelledImage]:
     folder = f"{folder}/images" if "images" in tree.folders(folder) else folder
     return [
-        Picture(f"{folder}/{name}", wnid, tree.source(f"{folder}/{name}")) for name in _pictures(tree, folder)
+        LabelledImage(f"{folder}/{name}", wnid, tree.source(f"{folder}/{name}"))
+        for name in _images(tree, folder)
     ]
 
 
-def _pictures(tree: Tree, folder: str) -> list[str]:
+def _images(tree: Tree, folder: str) -> list[str]:
     return [name for name in tree.files(folder) if name.lower().endswith(_ENDINGS) and name[0] != "."]
 
 
@@ -140,7 +141,7 @@ def _stem(name: str) -> str:
 
 
 def _flat_labels(tree: Tree, beside: Path) -> tuple[dict[str, str], str]:
-    """The synset of each validation picture by name without ending, and the file that says so."""
+    """The synset of each validation image by name without ending, and the file that says so."""
     if (text := tree.text(f"val/{ANNOTATIONS}")) is not None:
         fields = [line.split("\t") for line in text.splitlines() if line.strip()]
         return {_stem(row[0]): row[1] for row in fields if len(row) > 1}, ANNOTATIONS
@@ -169,13 +170,13 @@ def _flat_labels(tree: Tree, beside: Path) -> tuple[dict[str, str], str]:
         rows_of_val = [row for row in _index(beside, ("file", "wnid")) if "val" in row["file"].split("/")]
         return {_stem(row["file"]): row["wnid"] for row in rows_of_val}, INDEX
     raise UsboostError(
-        f"no labels found for the pictures in {tree.path}/val: sort them into folders val/<wnid>/, or put "
+        f"no labels found for the images in {tree.path}/val: sort them into folders val/<wnid>/, or put "
         f"{ANNOTATIONS}, {SOLUTION}, or {TRUTH} with {META} there"
     )
 
 
 def _sorted_1000(beside: Path) -> list[str]:
-    """The synsets of ILSVRC2012 sorted by wnid, from a list beside the pictures, or none."""
+    """The synsets of ILSVRC2012 sorted by wnid, from a list beside the images, or none."""
     if (file := _beside(beside, MAPPING)) is not None:
         lines = decoded(file.read_bytes(), str(file)).splitlines()
         return sorted(line.split()[0] for line in lines if line.strip())

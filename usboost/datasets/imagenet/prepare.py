@@ -1,6 +1,6 @@
-"""MI: dogs against other animals of ImageNet, with 500 made numbers for each picture (US section 4.1).
+"""MI: dogs against other animals of ImageNet, with 500 made numbers for each image (US section 4.1).
 
-Class 0 are the dogs; class 1 the felines, primates, reptiles and birds. The numbers x_S of a picture are
+Class 0 are the dogs; class 1 the felines, primates, reptiles and birds. The numbers x_S of an image are
 random but for wᵀx_S > 0 in class 0 and wᵀx_S < 0 in class 1, for one fixed w. Then 9 % of the labels of
 each split are switched, and the clean ones kept as the column `CLEAN`.
 """
@@ -20,7 +20,7 @@ from usboost.datasets.covertype.prepare import NOISE
 from usboost.datasets.files.sampling import stratified_parts, stratified_sample, stream, switch_labels
 from usboost.datasets.files.sources import RemoteFile, sha256
 from usboost.datasets.imagenet.image_tree import open_tree
-from usboost.datasets.imagenet.layout import INDEX, Picture, animals, side, training, validation
+from usboost.datasets.imagenet.layout import INDEX, LabelledImage, animals, side, training, validation
 from usboost.datasets.prepared import image_store
 from usboost.datasets.prepared.image_encoding import encode_files, encoding
 from usboost.datasets.prepared.store import CLEAN, LABEL, Prepared, describe
@@ -37,7 +37,7 @@ GROUPS = {"dog": 0, "feline": 1, "primate": 1, "reptile": 1, "bird": 1}
 CLASSES = ("dog", "feline, primate, reptile or bird")
 
 DIGITS = {"digit 0 to 4": 0, "digit 5 to 9": 1}
-"""The groups of the demo's pictures (see `imagenet_demo`), which stand in for the animals."""
+"""The groups of the demo's images (see `imagenet_demo`), which stand in for the animals."""
 
 NUMBERS = 500
 """How many numbers x_S has."""
@@ -65,8 +65,8 @@ def prepare(
 
     The training folder is the training split. The paper had no test set beside the validation folder; here
     one half of it, chosen at random within each synset, is the validation split, the other the test split.
-    The paper's dogs are 47 % of the pictures. ILSVRC2012's are that by themselves, Tiny ImageNet's three in
-    ten: `dog_share` then leaves out pictures of the larger class.
+    The paper's dogs are 47 % of the images. ILSVRC2012's are that by themselves, Tiny ImageNet's three in
+    ten: `dog_share` then leaves out images of the larger class.
 
     Parameters
     ----------
@@ -74,13 +74,13 @@ def prepare(
         `imagenet_layout.animals` and `imagenet_layout.validation` for what else is needed.
     seed : of the halves, the numbers, the switched labels and the rows taken, each from its own stream.
     profile : "demo" or "paper"; only noted in the card.
-    size : height and width of the pictures in pixels; by default the source's own, see `layout.side`.
+    size : height and width of the images in pixels; by default the source's own, see `layout.side`.
     dog_share : the share of class 0 in each split. A split that is over a hundredth away from it loses rows
         of the class that it has too many of, at random with its synsets' shares. By default all are taken.
     limits : how many of these rows of a split to take at random, with the synsets' shares; all by default.
     work : folder for the shards of images; an interrupted preparation resumes there.
-    workers : processes that decode and encode pictures.
-    progress : called with (pictures done, pictures in all).
+    workers : processes that decode and encode images.
+    progress : called with (images done, images in all).
 
     Returns
     -------
@@ -90,8 +90,8 @@ def prepare(
     Raises
     ------
     UsboostError
-        If the synsets' groups or the validation labels are not known, a class has no pictures, the share is
-        not between 0 and 1, or a picture cannot be read.
+        If the synsets' groups or the validation labels are not known, a class has no images, the share is
+        not between 0 and 1, or an image cannot be read.
     """
     if dog_share is not None and not 0 < dog_share < 1:
         raise UsboostError(f"dog_share is {dog_share}, but must be between 0 and 1")
@@ -102,23 +102,21 @@ def prepare(
     groups, origin = animals(tree, beside)
     class_of, digits = _classes(groups, tree.path)
 
-    pictures = {"train": training(tree, class_of), **_halves(validation(tree, beside, class_of), seed)}
-    found = {split: len(of_split) for split, of_split in pictures.items()}
+    images = {"train": training(tree, class_of), **_halves(validation(tree, beside, class_of), seed)}
+    found = {split: len(of_split) for split, of_split in images.items()}
     names = list(DIGITS) if digits else list(CLASSES)
-    pictures, balance = _taken(pictures, class_of, names, dog_share, limits or {}, seed)
-    for split, of_split in pictures.items():
-        classes = {class_of[picture.wnid] for picture in of_split}
+    images, balance = _taken(images, class_of, names, dog_share, limits or {}, seed)
+    for split, of_split in images.items():
+        classes = {class_of[image.wnid] for image in of_split}
         if classes != {0, 1}:
-            raise UsboostError(
-                f"{tree.path}: split {split!r} has pictures of {len(classes)} classes, not two"
-            )
+            raise UsboostError(f"{tree.path}: split {split!r} has images of {len(classes)} classes, not two")
 
     w = hyperplane(seed)
     splits = {
         split: _frame(of_split, class_of, w, stream(seed, 2, k), stream(seed, 3, k))
-        for k, (split, of_split) in enumerate(pictures.items())
+        for k, (split, of_split) in enumerate(images.items())
     }
-    sources = {split: [picture.source for picture in of_split] for split, of_split in pictures.items()}
+    sources = {split: [image.source for image in of_split] for split, of_split in images.items()}
     encode_files(sources, work, size=size, channels=3, workers=workers, progress=progress)
 
     views = {"S": list(COLUMNS)}
@@ -135,7 +133,7 @@ def prepare(
         images=image_store.entry(
             size, 3, encoding=encoding(size), how="shorter side scaled to the size, centre cropped"
         ),
-        pictures="scikit-learn digits stand in for ImageNet" if digits else f"ImageNet; groups: {origin}",
+        images_from="scikit-learn digits stand in for ImageNet" if digits else f"ImageNet; groups: {origin}",
         synsets=groups,
         halves="val and test are halves of the validation folder, since the paper had no test set beside it",
         structured={"rule": "w·x > 0 in class 0, < 0 in class 1", "w": w.tolist()},
@@ -146,25 +144,25 @@ def prepare(
     return Prepared(splits, views, names, card, images=Path(work))
 
 
-def _halves(held: Sequence[Picture], seed: int) -> dict[str, list[Picture]]:
+def _halves(held: Sequence[LabelledImage], seed: int) -> dict[str, list[LabelledImage]]:
     """The validation folder as validation and test split, each synset in halves."""
-    halves = stratified_parts([picture.wnid for picture in held], (0.5, 0.5), stream(seed, 0))
+    halves = stratified_parts([image.wnid for image in held], (0.5, 0.5), stream(seed, 0))
     return {split: [held[row] for row in rows] for split, rows in zip(("val", "test"), halves)}
 
 
 def _taken(
-    pictures: Mapping[str, list[Picture]],
+    images: Mapping[str, list[LabelledImage]],
     class_of: Mapping[str, int],
     names: list[str],
     dog_share: float | None,
     limits: Mapping[str, int],
     seed: int,
-) -> tuple[dict[str, list[Picture]], dict[str, Any]]:
-    """The pictures of each split, with the share of dogs and as many as asked; the share for the card."""
-    if unknown := [split for split in limits if split not in pictures]:
-        raise UsboostError(f"limits names {unknown[0]!r}, but the splits are {', '.join(pictures)}")
-    taken, balance = dict[str, list[Picture]](), dict[str, Any](share=dog_share, found={}, kept={})
-    for k, (split, of_split) in enumerate(pictures.items()):
+) -> tuple[dict[str, list[LabelledImage]], dict[str, Any]]:
+    """The images of each split, with the share of dogs and as many as asked; the share for the card."""
+    if unknown := [split for split in limits if split not in images]:
+        raise UsboostError(f"limits names {unknown[0]!r}, but the splits are {', '.join(images)}")
+    taken, balance = dict[str, list[LabelledImage]](), dict[str, Any](share=dog_share, found={}, kept={})
+    for k, (split, of_split) in enumerate(images.items()):
         if dog_share is not None:
             balance["found"][split] = _counts(of_split, class_of, names)
             of_split = balanced(of_split, class_of, dog_share, stream(seed, 5, k))
@@ -178,17 +176,17 @@ def _columns() -> dict[str, dict[str, Any]]:
     """What the card says of each column."""
     return {
         **{name: {"view": "S", "kind": "continuous", "why": "see structured"} for name in COLUMNS},
-        "wnid": {"view": None, "kind": "nominal", "why": "synset of the picture"},
-        "file": {"view": None, "kind": "text", "why": "where the picture is from"},
+        "wnid": {"view": None, "kind": "nominal", "why": "synset of the image"},
+        "file": {"view": None, "kind": "text", "why": "where the image is from"},
         LABEL: {"view": None, "kind": "label", "why": f"what is predicted; {NOISE:.0%} switched"},
         CLEAN: {"view": None, "kind": "label", "why": "the class before any label was switched"},
     }
 
 
 def balanced(
-    pictures: Sequence[Picture], class_of: Mapping[str, int], share: float, seed: int
-) -> list[Picture]:
-    """The pictures, in their order, of which class 0 has a share.
+    images: Sequence[LabelledImage], class_of: Mapping[str, int], share: float, seed: int
+) -> list[LabelledImage]:
+    """The images, in their order, of which class 0 has a share.
 
     All of them if it is within a hundredth of the share already; else those of the class that has too many
     are a random sample with the shares of its synsets.
@@ -198,20 +196,20 @@ def balanced(
     class_of : class 0 or 1 of each synset.
     share : in (0, 1).
     """
-    codes = np.array([class_of[picture.wnid] for picture in pictures], dtype=int)
+    codes = np.array([class_of[image.wnid] for image in images], dtype=int)
     counts = np.bincount(codes, minlength=2)
     if not counts.all() or abs(counts[0] / len(codes) - share) <= _SHARE_AS_IT_IS:
-        return list(pictures)
+        return list(images)
     larger = int(counts[0] < share * len(codes))  # the class that has more than its share
     rest = (1 - share) / share if larger else share / (1 - share)
     among = np.flatnonzero(codes == larger)
     wanted = max(1, round(rest * counts[1 - larger]))
-    chosen = among[stratified_sample([pictures[k].wnid for k in among.tolist()], wanted, seed)]
-    return [pictures[k] for k in np.union1d(np.flatnonzero(codes != larger), chosen).tolist()]
+    chosen = among[stratified_sample([images[k].wnid for k in among.tolist()], wanted, seed)]
+    return [images[k] for k in np.union1d(np.flatnonzero(codes != larger), chosen).tolist()]
 
 
-def _counts(pictures: Sequence[Picture], class_of: Mapping[str, int], names: list[str]) -> dict[str, int]:
-    counts = np.bincount([class_of[picture.wnid] for picture in pictures], minlength=2)
+def _counts(images: Sequence[LabelledImage], class_of: Mapping[str, int], names: list[str]) -> dict[str, int]:
+    counts = np.bincount([class_of[image.wnid] for image in images], minlength=2)
     return dict(zip(names, counts.tolist(), strict=True))
 
 
@@ -260,15 +258,15 @@ def _classes(groups: Mapping[str, str], path: Path) -> tuple[dict[str, int], boo
 
 
 def _frame(
-    pictures: list[Picture], class_of: Mapping[str, int], w: np.ndarray, seed_x: int, seed_noise: int
+    images: list[LabelledImage], class_of: Mapping[str, int], w: np.ndarray, seed_x: int, seed_noise: int
 ) -> pd.DataFrame:
-    clean = np.array([class_of[picture.wnid] for picture in pictures])
+    clean = np.array([class_of[image.wnid] for image in images])
     frame = pd.DataFrame(structured(clean, w, seed_x), columns=list(COLUMNS), copy=False)
-    wnids = pd.Categorical([picture.wnid for picture in pictures])
+    wnids = pd.Categorical([image.wnid for image in images])
     rest = pd.DataFrame(
         {
             "wnid": wnids,
-            "file": [picture.file for picture in pictures],
+            "file": [image.file for image in images],
             LABEL: switch_labels(clean, NOISE, n_classes=2, seed=seed_noise).astype(np.int8),
             CLEAN: clean.astype(np.int8),
         }

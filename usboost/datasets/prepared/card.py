@@ -64,7 +64,7 @@ class _Shards(_Part):
     shards: list[_Shard]
 
 
-class Pictures(_Part):
+class ImagesEntry(_Part):
     """The entry ``images``; a shard's name is a name, not a path out of the folder."""
 
     view: str

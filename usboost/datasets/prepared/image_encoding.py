@@ -1,4 +1,4 @@
-"""Pictures made uniform and written as Parquet shards, in parallel, resumable, in bounded memory."""
+"""Images made uniform and written as Parquet shards, in parallel, resumable, in bounded memory."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ LARGEST_PNG = 64
 
 QUALITY = 95
 
-_JOB = 32  # pictures a worker takes at a time
-_PROCESS = 4096  # fewer pictures than this are not worth starting one more process
+_JOB = 32  # images a worker takes at a time
+_PROCESS = 4096  # fewer images than this are not worth starting one more process
 _MOST_FAILURES = 20
-_ENCODING = 1  # raise when the same picture is encoded to other bytes
+_ENCODING = 1  # raise when the same image is encoded to other bytes
 
 
 def encoding(size: int, *, lossless: bool = False) -> str:
-    """How pictures of a size are encoded, in words for the card."""
+    """How images of a size are encoded, in words for the card."""
     return "PNG" if lossless or size <= LARGEST_PNG else f"JPEG of quality {QUALITY}"
 
 
@@ -58,23 +58,23 @@ def encode_files(
     shard_rows: int = 1024,
     progress: Progress | None = None,
 ) -> dict[str, list[Path]]:
-    """Make the pictures of each split uniform and write them as shards.
+    """Make the images of each split uniform and write them as shards.
 
-    Bytes of a shard depend on its pictures, `size` and `channels` (and on the version of Pillow), not on
+    Bytes of a shard depend on its images, `size` and `channels` (and on the version of Pillow), not on
     `workers`. A shard gets its name when it is complete and has beside it, as ``images-00000.key``, what
     it was made from: whatever stops the work, calling again makes only the shards that are missing or
-    whose pictures have changed. Other shards of these splits are removed.
+    whose images have changed. Other shards of these splits are removed.
 
     Parameters
     ----------
-    items : the pictures of each split in the order of the rows, None where there is none; rows of one
+    items : the images of each split in the order of the rows, None where there is none; rows of one
         Parquet file ascending.
     folder : gets a folder of shards for each split; nothing else may keep shards there.
     size : height and width of the images in pixels; see `image_sources` for how they get it.
     channels : 1 (grey) or 3 (red, green, blue).
     lossless : keep every pixel, whatever the size.
-    skip_unreadable : write nothing in place of pictures that cannot be used, instead of refusing them.
-    workers : processes, at most one for every 4096 pictures; see `processes.spread`. One holds 32 pictures
+    skip_unreadable : write nothing in place of images that cannot be used, instead of refusing them.
+    workers : processes, at most one for every 4096 images; see `processes.spread`. One holds 32 images
         at a time.
     shard_rows : images per shard.
     progress : called with (images done, images in all), first with those found in the folder.
@@ -86,8 +86,8 @@ def encode_files(
     Raises
     ------
     UsboostError
-        If a parameter is wrong, or pictures cannot be used: it names the first ones. Shards without such
-        pictures are written all the same.
+        If a parameter is wrong, or images cannot be used: it names the first ones. Shards without such
+        images are written all the same.
     """
     if size < 1 or shard_rows < 1 or workers < 1 or channels not in MODES:
         raise UsboostError(
@@ -136,18 +136,18 @@ def _shards(items: Mapping[str, Sequence[Source | None]], folder: Path, rows: in
     }
     for split, of_split in shards.items():
         if not of_split:
-            raise UsboostError(f"split {split!r} has no pictures to encode")
+            raise UsboostError(f"split {split!r} has no images to encode")
         _clear(folder / split, of_split)
     return shards
 
 
 def _check(failures: Sequence[str]) -> None:
-    """Refuse pictures that cannot be used."""
+    """Refuse images that cannot be used."""
     if len(failures) == 1:
         raise UsboostError(failures[0])
     if failures:
         count = f"{len(failures)} or more" if len(failures) >= _MOST_FAILURES else len(failures)
-        raise UsboostError(f"{count} pictures cannot be used, the first of them: {'; '.join(failures[:3])}")
+        raise UsboostError(f"{count} images cannot be used, the first of them: {'; '.join(failures[:3])}")
 
 
 def _clear(folder: Path, shards: Sequence[_Shard]) -> None:
@@ -199,7 +199,7 @@ Job = list[tuple[str, Path | tuple[Path, str] | bytes] | None]
 
 
 def _jobs(shards: Iterable[_Shard]) -> Iterator[Job]:
-    """The pictures in parts for the workers; rows of a table are read here, in one pass."""
+    """The images in parts for the workers; rows of a table are read here, in one pass."""
     readers: dict[tuple[Path, str], ParquetReader] = {}
     for shard in shards:
         for first in range(0, len(shard.items), _JOB):
@@ -217,7 +217,7 @@ def _jobs(shards: Iterable[_Shard]) -> Iterator[Job]:
 
 
 def _encode(job: Job, *, size: int, channels: int, png: bool) -> list[bytes | str | None]:
-    """The encoded pictures, None where there is none; for one that cannot be used, why."""
+    """The encoded images, None where there is none; for one that cannot be used, why."""
     encoded: list[bytes | str | None] = []
     for item in job:
         if item is None:

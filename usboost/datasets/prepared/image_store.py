@@ -1,8 +1,8 @@
-"""The images of a prepared dataset: Parquet shards of encoded pictures, taken in and read.
+"""The images of a prepared dataset: Parquet shards of encoded images, taken in and read.
 
 A split's shards ``images/<split>/images-00000.parquet``, ... have the columns ``row`` (int64, counted on
-from shard to shard) and ``image`` (PNG or JPEG bytes of one size; null where a row has no picture).
-`image_encoding` makes them of pictures, `shapes` draws them. Where rows have several pictures, the second
+from shard to shard) and ``image`` (PNG or JPEG bytes of one size; null where a row has no image).
+`image_encoding` makes them of images, `shapes` draws them. Where rows have several images, the second
 ones are in ``images/<split>-2/`` and so on (see `parts`).
 """
 
@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from usboost.data.images import EncodedImages, Images
 from usboost.datasets.files.sources import sha256
-from usboost.datasets.prepared.card import Pictures
+from usboost.datasets.prepared.card import ImagesEntry
 from usboost.errors import UsboostError
 
 FOLDER = "images"
@@ -35,13 +35,13 @@ BUDGET = 4 << 30
 def entry(size: int, channels: int, *, encoding: str, **more: Any) -> dict[str, Any]:
     """What the card says about the images; `store.write` adds the ``splits``.
 
-    Several pictures a row, in ``columns``, are a view each, of which ``view`` is the first.
+    Several images a row, in ``columns``, are a view each, of which ``view`` is the first.
     """
     return {"view": "U", "size": [size, size], "channels": channels, "encoding": encoding, **more}
 
 
 def parts(split: str, about: Mapping[str, Any]) -> list[str]:
-    """The names of the folders of a split's first, second, ... pictures, by the card's ``columns``."""
+    """The names of the folders of a split's first, second, ... images, by the card's ``columns``."""
     return [split, *(f"{split}-{k}" for k in range(2, 1 + len(about.get("columns", "-"))))]
 
 
@@ -62,7 +62,7 @@ def place(images: Path, about: Mapping[str, Any], rows: Mapping[str, int], folde
     -------
     The entry with ``splits``: for each the ``rows``, ``bytes``, ``digest`` (SHA-256 over those of its
     shards) and ``shards`` with ``file, rows, absent, bytes, sha256``, where ``absent`` counts the rows
-    without a picture. Several pictures a row are one more of these each, under the names of `parts`.
+    without an image. Several images a row are one more of these each, under the names of `parts`.
 
     Raises
     ------
@@ -119,7 +119,7 @@ def read_view(
     ----------
     folder : the prepared folder.
     about : the card's entry.
-    split : or another name of `parts`, for the second, third, ... pictures of its rows.
+    split : or another name of `parts`, for the second, third, ... images of its rows.
     budget : bytes; within it the pixels are held in memory. Otherwise the encoded images are, and when
         these exceed it too they are mapped from a temporary file, deleted with the view.
 
@@ -158,9 +158,9 @@ def _pieces(shards: Shards, shape: Mapping[str, Any]) -> Iterator[EncodedImages]
 
 
 def _described(folder: Path, about: Mapping[str, Any], split: str, n: int) -> tuple[dict[str, Any], Shards]:
-    """What pictures of one split, one a row, are, and the shards that hold them."""
+    """What images of one split, one a row, are, and the shards that hold them."""
     try:
-        height, width = Pictures.model_validate(about).size
+        height, width = ImagesEntry.model_validate(about).size
         shape = {"channels": about["channels"], "height": height, "width": width}
         promised = about["splits"][split]["shards"]
         shards = [(folder / FOLDER / split / shard["file"], shard) for shard in promised]
@@ -207,7 +207,7 @@ def _columns(shards: Sequence[tuple[Path, Mapping[str, Any]]]) -> Iterator[pa.Ch
         absent = promised["absent"]
         if column.null_count != absent:
             raise UsboostError(
-                f"{path} lacks {column.null_count} pictures, not {absent}; prepare the dataset again"
+                f"{path} lacks {column.null_count} images, not {absent}; prepare the dataset again"
             )
         yield column
 

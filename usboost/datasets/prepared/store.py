@@ -41,7 +41,7 @@ class Prepared:
     views : names of the columns of each view.
     classes : class names by code; none where a number is predicted.
     card : what there is to know about the dataset, as JSON holds it (see `describe`). Its entry ``images``,
-        of a dataset with pictures, is one of `image_store.entry`.
+        of a dataset with images, is one of `image_store.entry`.
     images : folder with a folder of image shards for each split, or None.
     """
 
@@ -201,7 +201,7 @@ def read(
 
     Parameters
     ----------
-    views : names of the views wanted, all by default; a tree needs no pictures read.
+    views : names of the views wanted, all by default; a tree needs no images read.
     image_budget : bytes of pixels up to which images are decoded into memory (see
         `image_store.read_view`).
 
@@ -223,16 +223,16 @@ def read(
             f"{folder} holds a table as it was read; what is learnt of its rows makes views of it"
         )
     frame = _load(folder, card, split)
-    pictures = card.get("images")
-    names = [*([pictures["view"]] if pictures else []), *card["views"]]
+    about = card.get("images")
+    names = [*([about["view"]] if about else []), *card["views"]]
     if unknown := [view for view in views or () if view not in names]:
         raise UsboostError(f"{folder} has no view {unknown[0]!r}; its views are {', '.join(names)}")
     found: dict[str, View] = {}
     for view in names:
         if views is not None and view not in views:
             continue
-        if pictures and view == pictures["view"]:
-            found[view] = image_store.read_view(folder, pictures, split, len(frame), budget=image_budget)
+        if about and view == about["view"]:
+            found[view] = image_store.read_view(folder, about, split, len(frame), budget=image_budget)
             continue
         if view not in card["encoders"]:
             raise UsboostError(f"{folder / 'card.json'} has no encoder for view {view!r}; prepare again")

@@ -1,4 +1,4 @@
-"""A small table with pictures, as a person might have it: machine parts photographed on white."""
+"""A small table with images, as a person might have it: machine parts photographed on white."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from usboost.datasets.files.sampling import stream
 from usboost.errors import UsboostError
 
 TABLE = "table.csv"
-LABEL, IMAGE, SPLIT = "batch", "picture", "split"
+LABEL, IMAGE, SPLIT = "batch", "image", "split"
 SPEC = {"label": LABEL, "task": None, "image": IMAGE, "split": SPLIT}
 """Of its `TableSpec`."""
 
@@ -22,11 +22,11 @@ _SIDE = 48
 
 
 def write_demo(folder: Path, *, rows_train: int, rows_test: int, seed: int) -> None:
-    """Write ``table.csv`` and a folder ``pictures`` of PNG files.
+    """Write ``table.csv`` and a folder ``images`` of PNG files.
 
     The table has the columns ``weight`` and ``hardness`` (numbers, some missing), ``colour`` and ``line``
-    (categories, some missing), ``picture`` (path), ``split`` and ``batch``, the label: which of three
-    kinds of shapes the picture shows. Equal arguments write equal bytes.
+    (categories, some missing), ``image`` (path), ``split`` and ``batch``, the label: which of three
+    kinds of shapes the image shows. Equal arguments write equal bytes.
 
     Parameters
     ----------
@@ -49,10 +49,10 @@ def write_demo(folder: Path, *, rows_train: int, rows_test: int, seed: int) -> N
     colour = np.where(
         rng.random(n) < 0.45, np.array(["grey", "red", "blue"])[k], rng.choice(["grey", "red"], n)
     )
-    paths = [f"pictures/{row:05d}.png" for row in range(n)]
+    paths = [f"images/{row:05d}.png" for row in range(n)]
 
     folder = Path(folder)
-    (folder / "pictures").mkdir(parents=True, exist_ok=True)
+    (folder / "images").mkdir(parents=True, exist_ok=True)
     for row, path in enumerate(paths):
         drawn = shapes.draw(int(k[row]), shapes.image_rng(stream(seed, 1), row), _SIDE)
         (folder / path).write_bytes(shapes.encode(drawn))

@@ -11,14 +11,14 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from usboost.data.progress import Progress
-from usboost.datasets.files.image_sources import Source as Picture
+from usboost.datasets.files.image_sources import Source as Image
 from usboost.datasets.files.sampling import random_parts, stratified_parts, stream
 from usboost.datasets.prepared import image_store
 from usboost.datasets.prepared.image_encoding import encode_files, encoding
 from usboost.datasets.prepared.store import LABEL, Prepared, describe
 from usboost.datasets.user.columns.numbers import plain_form
-from usboost.datasets.user.images.reader import PictureColumns
-from usboost.datasets.user.images.table_images import picture_sources
+from usboost.datasets.user.images.reader import ImageColumns
+from usboost.datasets.user.images.table_images import image_sources
 from usboost.datasets.user.read_prepared import ROW, SPLITS
 from usboost.datasets.user.table import check_learnable, read_columns
 from usboost.datasets.user.table_spec import TableSpec
@@ -44,32 +44,32 @@ def prepare(
     """Make a dataset of a person's own table, which `read_prepared.read_prepared` reads again.
 
     Its rows are as `table.read_table` gives them: nothing is imputed, encoded or pooled, since what a fit
-    learns of its rows is that fit's business. A row may lack pictures: where the column is empty, or its
+    learns of its rows is that fit's business. A row may lack images: where the column is empty, or its
     path leads to no file.
 
     Parameters
     ----------
     table : as of `table.read_table`.
-    spec : without groups, times, weights and pooled pictures, of which a dataset keeps nothing. A label that
+    spec : without groups, times, weights and pooled images, of which a dataset keeps nothing. A label that
         is named among the categories is one of classes; where no split is named, one is made at random,
         70/15/15, within each class if there are classes.
     seed : of the split.
     profile : "demo", "own" or "paper"; only noted in the card.
-    work : folder for the shards of images, needed with pictures; an interrupted preparation resumes
+    work : folder for the shards of images, needed with images; an interrupted preparation resumes
         there.
-    workers : processes that decode and encode pictures.
-    progress : called with (pictures done, pictures in all).
+    workers : processes that decode and encode images.
+    progress : called with (images done, images in all).
 
     Returns
     -------
     The splits train, val and test, rows in the table's order: a column for each feature, `LABEL`, and
-    `read_prepared.ROW`. Pictures are PNG, so that they keep every pixel.
+    `read_prepared.ROW`. Images are PNG, so that they keep every pixel.
 
     Raises
     ------
     UsboostError
         As `read_table`; or if a class is in val or test but not in train, the training rows have one label
-        only, a column holds no picture in the training rows, or these cannot be encoded.
+        only, a column holds no image in the training rows, or these cannot be encoded.
     """
     table, label = Path(table), spec.label
     categorical = spec.categorical
@@ -79,7 +79,7 @@ def prepare(
     raw = read_columns(table, spec)
     images = spec.image
     if images and work is None:
-        raise UsboostError("pictures are prepared in a work folder; name one with work")
+        raise UsboostError("images are prepared in a work folder; name one with work")
     check_learnable(raw)
     rows = _split(raw, stream(seed, 0))
     raw.fit_encoding(rows["train"])  # what no fit could learn from is said before any begins
@@ -164,8 +164,8 @@ def _encode(
     workers: int,
     progress: Progress | None,
 ) -> dict[str, Any]:
-    """Write the pictures as shards; what the card says about them, also how many rows have none."""
-    form, skip_unreadable = PictureColumns.of(raw.spec), raw.spec.skip_unreadable
+    """Write the images as shards; what the card says about them, also how many rows have none."""
+    form, skip_unreadable = ImageColumns.of(raw.spec), raw.spec.skip_unreadable
     about = image_store.entry(
         form.size,
         form.channels,
@@ -174,13 +174,11 @@ def _encode(
         view=form.names[0],
         columns=list(form.columns),
     )
-    items: dict[str, list[Picture | None]] = {}
-    for k, sources in enumerate(picture_sources(raw, form)):
+    items: dict[str, list[Image | None]] = {}
+    for k, sources in enumerate(image_sources(raw, form)):
         if all(sources[row] is None for row in rows["train"]):
             column = form.columns[k]
-            raise UsboostError(
-                f"{raw.file}: column {column!r} holds no picture in the training rows; add some"
-            )
+            raise UsboostError(f"{raw.file}: column {column!r} holds no image in the training rows; add some")
         for split, of_split in rows.items():
             items[image_store.parts(split, about)[k]] = [sources[row] for row in of_split]
     shards = encode_files(
@@ -201,5 +199,5 @@ def _encode(
 
 
 def _absent(shard: Path) -> int:
-    """How many rows of a shard have no picture."""
+    """How many rows of a shard have no image."""
     return pq.read_table(shard, columns=["image"])["image"].null_count

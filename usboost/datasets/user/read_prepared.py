@@ -12,12 +12,12 @@ import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from usboost.datasets.prepared import image_store, store
-from usboost.datasets.prepared.card import Pictures as Shards
+from usboost.datasets.prepared.card import ImagesEntry as Shards
 from usboost.datasets.prepared.card import is_own
 from usboost.datasets.user import SIZE
 from usboost.datasets.user.columns.numbers import Written
-from usboost.datasets.user.images.image_set import PictureSet
-from usboost.datasets.user.images.reader import PictureColumns
+from usboost.datasets.user.images.image_set import ImageSet
+from usboost.datasets.user.images.reader import ImageColumns
 from usboost.datasets.user.reading.source import FrameRows
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.datasets.user.user_table import OwnTable
@@ -46,7 +46,7 @@ class _Column(_Part):
     kind: str
 
 
-class _Pictures(Shards):
+class _Images(Shards):
     columns: Annotated[list[str], Field(min_length=1, max_length=100)]
 
 
@@ -63,7 +63,7 @@ class _Card(_Part):
     left_out: dict[str, str]
     unlabelled: Annotated[int, Field(ge=0)]
     sources: Annotated[dict[str, str], Field(min_length=1, max_length=1)]
-    images: _Pictures | None = None
+    images: _Images | None = None
 
 
 class PreparedRows(FrameRows):
@@ -138,7 +138,7 @@ def read_prepared(folder: Path) -> OwnTable:
     if about.images is None:
         return found
     places = {name: np.flatnonzero(split == name) for name in SPLITS}
-    return _with_pictures(found, card["images"], folder, places)
+    return _with_images(found, card["images"], folder, places)
 
 
 def _checked(card: Mapping[str, Any], folder: Path) -> _Card:
@@ -181,12 +181,12 @@ def _joined(parts: list[pd.Series]) -> pd.Series:
     return pd.Series(pd.Categorical(values, categories=pd.Index(names, dtype="str")))
 
 
-def _with_pictures(
+def _with_images(
     table: OwnTable, card: Mapping[str, Any], folder: Path, places: Mapping[str, np.ndarray]
 ) -> OwnTable:
-    """The table with its pictures, read a shard at a time; `places` are the rows of each split."""
-    form = PictureColumns.of(table.spec)
-    found = PictureSet(form, len(table), what=table.file)
+    """The table with its images, read a shard at a time; `places` are the rows of each split."""
+    form = ImageColumns.of(table.spec)
+    found = ImageSet(form, len(table), what=table.file)
     for split, rows in places.items():
         for k, part in enumerate(image_store.parts(split, card)):
             done = 0
@@ -194,4 +194,4 @@ def _with_pictures(
                 found.put(k, rows[done : done + len(images)], images)
                 done += len(images)
     without = dict(zip(form.columns, map(int, found.absent.sum(axis=1)), strict=True))
-    return replace(table, pictures=found.views(), without=without)
+    return replace(table, images=found.views(), without=without)

@@ -14,16 +14,16 @@ from usboost.data.table import Table
 from usboost.data.views import View, Views
 from usboost.datasets.user.columns.column import Column, Format, Kind
 from usboost.datasets.user.columns.encoding import Encoding
-from usboost.datasets.user.images.image_set import PictureSet
+from usboost.datasets.user.images.image_set import ImageSet
 from usboost.datasets.user.images.paths import Paths
-from usboost.datasets.user.images.reader import PictureColumns
+from usboost.datasets.user.images.reader import ImageColumns
 from usboost.datasets.user.reading.source import Source, require
 
 BATCH = 4096
 """Rows at a time."""
 
 PIXELS = 1 << 28
-"""Bytes of decoded pictures above which a batch of rows is cut smaller."""
+"""Bytes of decoded images above which a batch of rows is cut smaller."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class Rows:
     Attributes
     ----------
     first : the position of the first; raw : the raw columns; views : as the model reads them.
-    absent : bool (picture columns, n), True where a row has no picture.
+    absent : bool (image columns, n), True where a row has no image.
     unreadable : how many of these could not be read.
-    paths : of pictures, of this batch and all before it, by column.
+    paths : of images, of this batch and all before it, by column.
     """
 
     first: int
@@ -54,27 +54,27 @@ class RowReader:
     ----------
     kinds : of the columns that hold numbers, categories or dates.
     encoding : of these, as learnt.
-    pictures : the columns of pictures, if there are any.
+    images : the columns of images, if there are any.
     formats : how numbers and dates that are text are written, by column.
     missing : further values that count as missing.
     """
 
     kinds: Mapping[str, Kind]
     encoding: Encoding
-    pictures: PictureColumns | None = None
+    images: ImageColumns | None = None
     formats: Mapping[str, Format] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
 
     @property
     def needed(self) -> list[str]:
         """The columns that rows must have."""
-        return [*self.kinds, *(self.pictures.columns if self.pictures else ())]
+        return [*self.kinds, *(self.images.columns if self.images else ())]
 
     def batch(self, most: int = BATCH) -> int:
-        """How many rows are read at a time: `most`, or as many as have `PIXELS` bytes of pictures."""
-        if self.pictures is None:
+        """How many rows are read at a time: `most`, or as many as have `PIXELS` bytes of images."""
+        if self.images is None:
             return most
-        return min(most, max(1, PIXELS // (math.prod(self.pictures.shape) * len(self.pictures.columns))))
+        return min(most, max(1, PIXELS // (math.prod(self.images.shape) * len(self.images.columns))))
 
     def frame(self, source: Source, raw: pa.Table, first: int) -> pd.DataFrame:
         """The columns of some rows as `Column.feature` gives them.
@@ -96,24 +96,24 @@ class RowReader:
         batch: int = BATCH,
         skip_unreadable: bool = False,
         more: Collection[str] = (),
-        into: PictureSet | None = None,
+        into: ImageSet | None = None,
     ) -> Iterator[Rows]:
         """The rows as the model reads them, a batch at a time.
 
         Parameters
         ----------
-        batch : rows at a time; fewer where their pictures would take more than `PIXELS` bytes.
-        skip_unreadable : count pictures that cannot be read as missing, instead of refusing them.
+        batch : rows at a time; fewer where their images would take more than `PIXELS` bytes.
+        skip_unreadable : count images that cannot be read as missing, instead of refusing them.
         more : further columns wanted.
-        into : gets the pictures of all rows; by default each batch has room of its own.
+        into : gets the images of all rows; by default each batch has room of its own.
 
         Raises
         ------
         UsboostError
-            If a column is missing or there twice, or a value or picture cannot be read.
+            If a column is missing or there twice, or a value or image cannot be read.
         """
         require(source, [*self.needed, *more])
-        form = self.pictures
+        form = self.images
         readers = [] if form is None else form.readers(source, skip_unreadable=skip_unreadable)
         batch = self.batch(batch)
         names = [*self.kinds, *more, *(reader.column for reader in readers if reader.needs_cells)]
@@ -122,27 +122,27 @@ class RowReader:
         for raw in source.batches(names, batch):
             n = raw.num_rows
             frame = self.frame(source, raw, first)
-            pictures, absent = None, np.zeros((0, n), dtype=bool)
+            images, absent = None, np.zeros((0, n), dtype=bool)
             if form is not None:
-                made = PictureSet(form, n) if into is None else into
+                made = ImageSet(form, n) if into is None else into
                 own = slice(0, n) if into is None else slice(first, first + n)
                 made.read(readers, range(first, first + n), raw, at=own.start)
-                pictures, absent = made.views(own), made.absent[:, own]
+                images, absent = made.views(own), made.absent[:, own]
             before, unreadable = unreadable, sum(reader.unreadable for reader in readers)
-            views = self.encoding.views(frame, pictures)
+            views = self.encoding.views(frame, images)
             yield Rows(first, raw, views, absent, unreadable - before, paths)
             first += n
 
 
-def joined(parts: Sequence[Views], pictures: Mapping[str, View] | None = None) -> Views:
+def joined(parts: Sequence[Views], images: Mapping[str, View] | None = None) -> Views:
     """The rows of all parts, read by the same reader, one after another.
 
     Parameters
     ----------
-    pictures : of all the rows; the other views of the parts are tables.
+    images : of all the rows; the other views of the parts are tables.
     """
     made: dict[int, Table] = {}  # what is one view of a part under two names stays one
-    out: dict[str, View] = {**(pictures or {})}
+    out: dict[str, View] = {**(images or {})}
     for name in parts[0].names:
         if name in out:
             continue

@@ -1,4 +1,4 @@
-"""A person's own table, read strictly and as a whole: labels, features, pictures."""
+"""A person's own table, read strictly and as a whole: labels, features, images."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from usboost.datasets.user.columns.labels import (
     weights_of,
     with_positive,
 )
-from usboost.datasets.user.images.reader import PictureColumns
-from usboost.datasets.user.images.table_images import read_pictures
-from usboost.datasets.user.images.values import NAMES, are_names_of_pictures, check_type
+from usboost.datasets.user.images.reader import ImageColumns
+from usboost.datasets.user.images.table_images import read_images
+from usboost.datasets.user.images.values import NAMES, are_names_of_images, check_type
 from usboost.datasets.user.reading.source import INDEX_COLUMN, Source, TableFile
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.datasets.user.user_table import OwnTable
@@ -48,31 +48,31 @@ _BATCH = 1 << 16  # rows read at once
 
 
 def read_table(path: Path | Source, spec: TableSpec, *, progress: Progress | None = None) -> OwnTable:
-    """Read a whole table with its pictures.
+    """Read a whole table with its images.
 
-    A row may lack pictures: where the column is empty, or its path leads to no file.
+    A row may lack images: where the column is empty, or its path leads to no file.
 
     Parameters
     ----------
     path : a file of a kind in `readers.READERS`, a folder of Parquet files, or a DataFrame's rows.
-    progress : called with (rows whose pictures are read, rows).
+    progress : called with (rows whose images are read, rows).
 
     Raises
     ------
     UsboostError
-        As `read_columns`, `check_learnable` and `PictureReader.read`; or if there is a text model, and no
-        column of text for it, or the disk has no room for the pictures.
+        As `read_columns`, `check_learnable` and `ImageReader.read`; or if there is a text model, and no
+        column of text for it, or the disk has no room for the images.
     """
     table = read_columns(path, spec)
     check_learnable(table)
     if not spec.image:
         return table
-    form = PictureColumns.of(spec)
+    form = ImageColumns.of(spec)
     readers = form.readers(table.file, skip_unreadable=spec.skip_unreadable)
-    found = read_pictures(table, form, readers, progress)
+    found = read_images(table, form, readers, progress)
     return replace(
         table,
-        pictures=found.views(),
+        images=found.views(),
         without=dict(zip(form.columns, map(int, found.absent.sum(axis=1)), strict=True)),
         unreadable=sum(reader.unreadable for reader in readers),
         paths=tuple(reader.paths for reader in readers),
@@ -80,7 +80,7 @@ def read_table(path: Path | Source, spec: TableSpec, *, progress: Progress | Non
 
 
 def read_columns(path: Path | Source, spec: TableSpec) -> OwnTable:
-    """Read a table without its pictures, whether or not anything can be learnt from it.
+    """Read a table without its images, whether or not anything can be learnt from it.
 
     What a column is, `kinds.kind_of` says. Identifiers and names are left out, and so are rows without a
     label; the answer has both.
@@ -123,8 +123,8 @@ def read_columns(path: Path | Source, spec: TableSpec) -> OwnTable:
             continue
         found = kind_of(column, nominal=name in nominal, textual=name in spec.text)
         if found.kind in LEFT_OUT:
-            named_pictures = is_text(column.type) and are_names_of_pictures(column.plain())
-            left_out[name] = f"it {NAMES}" if named_pictures else LEFT_OUT[found.kind]
+            named_images = is_text(column.type) and are_names_of_images(column.plain())
+            left_out[name] = f"it {NAMES}" if named_images else LEFT_OUT[found.kind]
             continue
         features[name] = column.feature(_readable(column, found), found.form)
         if found.form is not None:

@@ -1,4 +1,4 @@
-"""How a table is read: what its columns are, and what becomes of its pictures.
+"""How a table is read: what its columns are, and what becomes of its images.
 
 Nothing heavy is imported: the command line makes its options of the fields.
 """
@@ -44,7 +44,7 @@ class TableSpec:
     ----------
     label : the column that is predicted.
     task : by default what the labels look like, see `labels.task_of`.
-    image : columns of pictures: paths relative to the table's folder, or, but for text, bytes.
+    image : columns of images: paths relative to the table's folder, or, but for text, bytes.
     categorical, text : columns that are categories, such as postal codes, or text, whatever they look like.
     text_model : name or path of a model of sentence-transformers, which reads the texts.
     drop : columns to leave out; missing : further values that count as missing, in all columns.
@@ -54,10 +54,10 @@ class TableSpec:
     time : the column of numbers or dates by which no row is fitted to that is later than one held out.
     weight : the column of how much each row counts.
     split : the column that holds train, val or test.
-    size, grey : of the pictures: their side in pixels, and whether they are grey; else red, green and blue.
-    aspect : what becomes of pictures that are not square, see `image_sources`.
-    pool_images : whether several columns of pictures are one view; by default each is its own.
-    skip_unreadable : count pictures that cannot be read as missing, instead of refusing them.
+    size, grey : of the images: their side in pixels, and whether they are grey; else red, green and blue.
+    aspect : what becomes of images that are not square, see `image_sources`.
+    pool_images : whether several columns of images are one view; by default each is its own.
+    skip_unreadable : count images that cannot be read as missing, instead of refusing them.
 
     Raises
     ------
@@ -68,7 +68,7 @@ class TableSpec:
     label: Annotated[str, Help("Column to predict: classes, or numbers.")]
     image: Annotated[
         Names,
-        Help("Column of pictures: paths relative to the table, or bytes; repeatable. A row may have none."),
+        Help("Column of images: paths relative to the table, or bytes; repeatable. A row may have none."),
     ] = ()
     drop: Annotated[Names, Help("Column to leave out; may be repeated.")] = ()
     categorical: Annotated[
@@ -86,7 +86,7 @@ class TableSpec:
     missing: Annotated[Names, Help("Value that counts as missing, in all columns; repeatable.")] = ()
     images_root: Annotated[
         Path | None,
-        Help("Folder of the pictures, if it is not the table's; paths may then be absolute."),
+        Help("Folder of the images, if it is not the table's; paths may then be absolute."),
     ] = None
     task: Annotated[
         Literal["classification", "regression"] | None,
@@ -107,13 +107,13 @@ class TableSpec:
         None
     )
     split: Annotated[str | None, Help("Column that says of each row train, val or test.")] = None
-    size: Annotated[int, Help("Side of the pictures in pixels.", least=8, most=1024)] = SIZE
-    grey: Annotated[bool, Help("Read pictures in grey.")] = False
+    size: Annotated[int, Help("Side of the images in pixels.", least=8, most=1024)] = SIZE
+    grey: Annotated[bool, Help("Read images in grey.")] = False
     aspect: Literal["crop", "pad", "stretch"] = "crop"
     pool_images: Annotated[
-        bool, Help("Read several columns of pictures as one, by the mean of their embeddings.")
+        bool, Help("Read several columns of images as one, by the mean of their embeddings.")
     ] = False
-    skip_unreadable: Annotated[bool, Help("Count pictures that cannot be read as missing.")] = False
+    skip_unreadable: Annotated[bool, Help("Count images that cannot be read as missing.")] = False
 
     def __post_init__(self) -> None:
         for name in ("image", "drop", "categorical", "text", "missing"):

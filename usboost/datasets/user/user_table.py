@@ -16,7 +16,7 @@ from usboost.datasets.user.columns.dates import is_date
 from usboost.datasets.user.columns.encoding import Encoding
 from usboost.datasets.user.columns.words import is_text
 from usboost.datasets.user.images.paths import Paths
-from usboost.datasets.user.images.reader import VIEW, PictureColumns
+from usboost.datasets.user.images.reader import VIEW, ImageColumns
 from usboost.datasets.user.reading.source import Source
 from usboost.datasets.user.table_spec import TableSpec
 
@@ -43,10 +43,10 @@ class OwnTable:
     unlabelled : how many rows have no label.
     formats : how numbers and dates are written, of the features that are text in a form of their own.
     left_out : why columns are no features that look like some, by column.
-    pictures : the rows' pictures by view, when they were read and there are any.
-    without : how many rows have no picture, by column.
+    images : the rows' images by view, when they were read and there are any.
+    without : how many rows have no image, by column.
     unreadable : how many of these could not be read.
-    paths : of pictures, by column.
+    paths : of images, by column.
     """
 
     file: Source
@@ -65,7 +65,7 @@ class OwnTable:
     unlabelled: int = 0
     formats: Mapping[str, Format] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
-    pictures: Mapping[str, Images | PooledImages] = field(default_factory=dict)
+    images: Mapping[str, Images | PooledImages] = field(default_factory=dict)
     without: Mapping[str, int] = field(default_factory=dict)
     unreadable: int = 0
     paths: tuple[Paths, ...] = ()
@@ -84,9 +84,9 @@ class OwnTable:
         return {str(name): _kind(self.features[name]) for name in self.features}
 
     @property
-    def form(self) -> PictureColumns | None:
-        """What the pictures were made, if they were read."""
-        return PictureColumns.of(self.spec) if self.pictures else None
+    def form(self) -> ImageColumns | None:
+        """What the images were made, if they were read."""
+        return ImageColumns.of(self.spec) if self.images else None
 
     @property
     def text_model(self) -> str | None:
@@ -96,17 +96,17 @@ class OwnTable:
     def fit_encoding(self, rows: np.ndarray) -> Encoding:
         """Learn from some rows how the table becomes views.
 
-        With pictures, U, all columns are S. Without, both views are the whole table, so that the network
+        With images, U, all columns are S. Without, both views are the whole table, so that the network
         and the trees of a model both read every column. (The papers' tables have two kinds of columns; a
         table of one's own says nothing of the kind.)
         """
-        views = ("S",) if self.pictures else (VIEW, "S")
+        views = ("S",) if self.images else (VIEW, "S")
         return Encoding.fit(self.features.iloc[rows], views, self.text_model)
 
     def views(self, encoding: Encoding, rows: np.ndarray) -> Views:
-        """The views of some rows, those of the pictures (or U) and S."""
-        pictures = {name: view[rows] for name, view in self.pictures.items()}
-        return encoding.views(self.features.iloc[rows], pictures)
+        """The views of some rows, those of the images (or U) and S."""
+        images = {name: view[rows] for name, view in self.images.items()}
+        return encoding.views(self.features.iloc[rows], images)
 
 
 def _kind(column: pd.Series) -> Kind:

@@ -1,4 +1,4 @@
-"""Backbones by name: the networks themselves, how their pictures are normalised, where they are cut."""
+"""Backbones by name: the networks themselves, how their images are normalised, where they are cut."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _Pool(nn.Module):
 
 
 class SmallCNN(nn.Sequential):
-    """Three convolutions for small pictures and small machines: 256 features.
+    """Three convolutions for small images and small machines: 256 features.
 
     Group normalisation, because it needs no running statistics: a weak learner may see one epoch.
     """
@@ -59,7 +59,7 @@ class Published:
 
     Attributes
     ----------
-    mean, deviation : of each channel, pictures being in [0, 1].
+    mean, deviation : of each channel, images being in [0, 1].
     side : pixels a side, where it reads no other size.
     repository : where its weights are on the Hugging Face hub, or None.
     """
@@ -110,7 +110,7 @@ def published(name: str) -> Published:
 
 
 def normalisation(name: str, channels: int, pretrained: bool) -> tuple[list[float], list[float]]:
-    """Mean and deviation of the channels that a backbone's weights expect, pictures being in [0, 1]."""
+    """Mean and deviation of the channels that a backbone's weights expect, images being in [0, 1]."""
     if name == "small_cnn" or (name in TORCHVISION and not pretrained):
         return PLAIN
     if name in TORCHVISION:
@@ -120,7 +120,7 @@ def normalisation(name: str, channels: int, pretrained: bool) -> tuple[list[floa
 
 
 def build(name: str, channels: int) -> tuple[nn.Module, int]:
-    """A backbone with any weights, from pictures (n, C, H, W) to features (n, d), and d.
+    """A backbone with any weights, from images (n, C, H, W) to features (n, d), and d.
 
     All but the small CNN read three channels. torch's global generator is left as it is.
     """
@@ -194,9 +194,9 @@ class _Tokens(nn.Module):
             if isinstance(parameter := getattr(whole, name, None), nn.Parameter):
                 self.register_parameter(name, parameter)
 
-    def forward(self, pictures: torch.Tensor) -> torch.Tensor:
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
         (whole,) = self.whole
-        tokens = whole._pos_embed(self.patch_embed(pictures))
+        tokens = whole._pos_embed(self.patch_embed(images))
         tokens = self.norm_pre(self.patch_drop(tokens))
         out: torch.Tensor = self.first(tokens)
         return out

@@ -63,7 +63,7 @@ def prepare_view(view: View, device: torch.device, reader: Any = None) -> tuple[
 
     Parameters
     ----------
-    reader : a `Backbone` for pictures, or what else a kind of view is read by
+    reader : a `Backbone` for images, or what else a kind of view is read by
 
     Raises
     ------

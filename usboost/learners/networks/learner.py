@@ -118,7 +118,7 @@ def _network(spec: Spec) -> nn.Module:
 
 
 class NetworkLearner(BaseEstimator):
-    """A network on a table or on pictures, fitted by (weighted) mean squared error.
+    """A network on a table or on images, fitted by (weighted) mean squared error.
 
     Batches are drawn by rows whatever their weights, by which the errors in them count.
 
@@ -140,7 +140,7 @@ class NetworkLearner(BaseEstimator):
     device : str
         "auto", "cpu", "cuda" or any torch device.
     backbone : Backbone, optional
-        How pictures are read; a small CNN by default. The hidden layers come after it. What of it is
+        How images are read; a small CNN by default. The hidden layers come after it. What of it is
         trained goes on from its pretrained weights every round, or with a "warm" start from the last
         round's.
     reads : tuple of view names, optional
@@ -160,7 +160,7 @@ class NetworkLearner(BaseEstimator):
     kind: ClassVar[str] = "network"
     fitted: ClassVar[type] = FittedNetwork
     holds: ClassVar[dict[str, Any]] = {"backbone": ("Backbone",)}
-    reads_pictures: ClassVar[bool] = True
+    reads_images: ClassVar[bool] = True
     space: ClassVar[Space] = {
         "hidden": HIDDEN,
         "learning_rate": Real(1e-4, 0.03, log=True),
@@ -168,7 +168,7 @@ class NetworkLearner(BaseEstimator):
         "epochs": Integer(1, 4, log=True),
         "start": Choice(("fresh", "warm")),
         "batches_per_round": Choice((None, (10, 400), (50, 200), (100, 400), (200, 800))),
-        "backbone__finetune": Choice(FINETUNE, where="pictures alone"),
+        "backbone__finetune": Choice(FINETUNE, where="images alone"),
     }
 
     def __init__(

@@ -39,7 +39,7 @@ class TreeLearner(BaseEstimator):
     reads : tuple of view names, optional
         The views that it reads side by side; by default the view with the learner's own name.
     components : int, optional
-        Pictures among them are read as so many principal components of their embeddings; None: as all
+        Images among them are read as so many principal components of their embeddings; None: as all
         features of the embeddings.
     feature_fraction : float
         Share of the columns, drawn anew each round, among which that round's trees look for splits; four

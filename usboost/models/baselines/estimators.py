@@ -61,15 +61,15 @@ class LightGBMBaseline(_LightGBM, Classifier):
 
     Parameters
     ----------
-    views : names of the views it reads; tables as they are, pictures as frozen embeddings
+    views : names of the views it reads; tables as they are, images as frozen embeddings
     n_trees : at most this many stages
     learning_rate, num_leaves, min_samples_leaf : as LightGBM's
     patience : stages without a better validation log-loss before stopping
-    components : pictures are read as so many principal components of their embeddings; None: as all features
+    components : images are read as so many principal components of their embeddings; None: as all features
     feature_fraction, lambda_l2 : as LightGBM's; category_l2 : its cat_l2, on splits by category
     validation_fraction, random_state, callbacks : as everywhere
-    backbone : Backbone, optional; what embeds pictures (always frozen here)
-    device : where pictures are embedded
+    backbone : Backbone, optional; what embeds images (always frozen here)
+    device : where images are embedded
 
     Attributes
     ----------
@@ -161,11 +161,11 @@ class ForestBaseline(_Forest, Classifier):
 
     Parameters
     ----------
-    views : names of the views it reads; tables as they are, pictures as components of frozen embeddings
+    views : names of the views it reads; tables as they are, images as components of frozen embeddings
     n_trees : how many
     leaf_sizes : fewest samples of a leaf, each tried; the one of the lowest validation log-loss is kept,
         without validation rows the first
-    components : pictures are read as so many principal components of their embeddings; None: as all features
+    components : images are read as so many principal components of their embeddings; None: as all features
     max_features : columns tried at each split, "sqrt" or a share of them
     validation_fraction, random_state, callbacks, backbone, device : as of `LightGBMBaseline`
 
@@ -231,7 +231,7 @@ class _Scikit(Wrapper):
 
 
 class ScikitBaseline(_Scikit, Classifier):
-    """A scikit-learn classifier on everything: numbers standardised, categories one-hot, pictures embedded.
+    """A scikit-learn classifier on everything: numbers standardised, categories one-hot, images embedded.
 
     XGBoost and CatBoost are given the categories themselves.
 
@@ -332,7 +332,7 @@ class _Package(Wrapper):
 
 
 class PackageClassifier(_Package, Classifier):
-    """A classifier of another package: numbers standardised, categories one-hot, pictures embedded.
+    """A classifier of another package: numbers standardised, categories one-hot, images embedded.
 
     CatBoost and XGBoost are given the categories themselves.
 
@@ -435,7 +435,7 @@ def outside(
     ----------
     name : "catboost", or "sklearn.svm:SVC".
     task : of `entry.TASKS`.
-    views : those that it reads; backbone : what embeds pictures among them.
+    views : those that it reads; backbone : what embeds images among them.
 
     Raises
     ------

@@ -232,7 +232,7 @@ RIDGE = Ridge(components=None, scored=True, reading="linear_reading")
 class LinearBaseline(LogisticStart, Classifier):
     """Multinomial logistic regression with an L2 penalty, on one or more views.
 
-    Numbers are standardised, categories one-hot, pictures the centred features of a frozen backbone, all on
+    Numbers are standardised, categories one-hot, images the centred features of a frozen backbone, all on
     one scale.
 
     Parameters
@@ -262,7 +262,7 @@ class LinearBaseline(LogisticStart, Classifier):
 class RidgeBaseline(RidgeStart, Regressor):
     """Linear regression with an L2 penalty, on one or more views.
 
-    Numbers are standardised, categories one-hot, pictures the centred features of a frozen backbone, all on
+    Numbers are standardised, categories one-hot, images the centred features of a frozen backbone, all on
     one scale. One eigendecomposition gives the exact leave-one-out error of every penalty, so that no
     samples need be set aside. Of related rows a penalty's error is that of `Related.folds`: of whole groups
     left out, or of later rows.

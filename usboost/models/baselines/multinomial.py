@@ -15,7 +15,7 @@ class Multinomial:
 
     In the coordinates of the rows' principal axes, each divided by the root of an upper bound of the risk's
     curvature along it (λ/2 + penalty; Böhning 1992), the risk is rounder, and L-BFGS needs
-    fewer iterations: 30 to 100 on embeddings of 4,000 pictures, by penalty.
+    fewer iterations: 30 to 100 on embeddings of 4,000 images, by penalty.
 
     Parameters
     ----------

@@ -74,7 +74,7 @@ class Package:
     settings : of these, given a number of threads and a seed.
     reads : "table": numbers and categories as they are; "frame": numbers standardised, columns of pandas'
         own categories; "matrix": numbers standardised, categories one-hot.
-    components : pictures are read as so many principal components of their embeddings; None: as all features.
+    components : images are read as so many principal components of their embeddings; None: as all features.
     chosen : the parameter whose values are tried in turn, of which the one of the lowest validation risk is
         kept; without validation rows the first, or the one in the `middle`.
     patience : values that are tried after the best one; None: all.

@@ -29,7 +29,7 @@ from usboost.models.regressor import ViewsRegressor
 NAME = "all"
 """What a baseline reads, as a learner's name."""
 
-_FEATURE = re.compile(r"__(embedding|component)_\d+$")  # of a picture
+_FEATURE = re.compile(r"__(embedding|component)_\d+$")  # of an image
 
 Names = Sequence[str]
 
@@ -199,7 +199,7 @@ class Regressor(Wrapper, ViewsRegressor):
 
 def _centre_and_scale(table: Table, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """Means and factors of the numeric columns, float32 (p,): numbers each on their own scale, features of
-    pictures, hundreds that belong together, on their common one."""
+    images, hundreds that belong together, on their common one."""
     mean, variance = column_moments(table.numeric, weights)
     of = np.array([_FEATURE.sub("", name) for name in table.names])
     for view in {each for each, name in zip(of, table.names[: len(mean)]) if _FEATURE.search(name)}:

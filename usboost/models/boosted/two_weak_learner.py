@@ -37,7 +37,7 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
         Default: a network on view "U" and a tree of depth 3 on view "S". One entry makes a
         one-weak-learner model, a third entry adds a modality; all steps are searched jointly. A learner
         reads the view with its own name, or those in its parameter `reads`. Several views are read side
-        by side, so that it can fit interactions; pictures among them, and pictures that a tree or ridge
+        by side, so that it can fit interactions; images among them, and images that a tree or ridge
         regression reads, are read as frozen embeddings, or as their principal components where a learner
         has `components`. A scikit-learn regressor works as a learner, too.
     target : {"gradient", "second_order", "newton"}
@@ -74,7 +74,7 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
     checkpoint : Checkpoint or path, optional
         A folder to which the fit writes every round, and from which the same fit resumes.
     backbone : Backbone, optional
-        What embeds pictures for learners that read tables; by default that of a network among the
+        What embeds images for learners that read tables; by default that of a network among the
         learners, else `Backbone()`.
     start : LinearBaseline, optional
         A model that is fitted first, and whose scores are f⁰; on the training samples those that it gives

@@ -49,11 +49,11 @@ class Parts:
     Attributes
     ----------
     one_table : whether the views U and S are the same table, which nothing then reads twice.
-    has_pictures : whether a view may hold pictures.
+    has_images : whether a view may hold images.
     """
 
     one_table: bool = False
-    has_pictures: bool = True
+    has_images: bool = True
 
     def views(self, names: Sequence[str]) -> tuple[str, ...]:
         """The views that an entry's names stand for: of one table alone the first, else as they are."""
@@ -211,7 +211,7 @@ def _learners(entry: Entry, parts: Parts) -> dict[str, Learner]:
     for name, spec in entry.learners.items():
         reads = parts.views(spec.reads or (name,))
         given = parts.learner(spec, reads)
-        own = {**spec.parameters, **({} if parts.has_pictures else spec.without_images)}
+        own = {**spec.parameters, **({} if parts.has_images else spec.without_images)}
         given = given if reads == (name,) else {**given, "reads": reads}
         found[name] = _learner(entry, name, spec.kind, given, own)
     return found

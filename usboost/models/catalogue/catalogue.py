@@ -296,8 +296,8 @@ CATALOGUE = {entry.name: entry for entry in _ENTRIES}
 BASELINE = "baseline"
 """The reference of relative improvements."""
 
-WITHOUT_PICTURES = "lgbm_s"
-"""The reference by which a person sees whether pictures help."""
+WITHOUT_IMAGES = "lgbm_s"
+"""The reference by which a person sees whether images help."""
 
 OFFERED_FOR = {
     task: tuple(e.name for e in _ENTRIES if task in e.tasks and KINDS[e.kind].views) for task in TASKS
@@ -310,7 +310,7 @@ OFFERED = OFFERED_FOR["classification"]
 PRESETS = {"fast": "linear_trees", "good": "good", "best": "best"}
 """Models by what a person wants of them."""
 FAST_ALONE = "crossed"
-"""The fast one for classes of a table without pictures, where a linear model is no start to rely on."""
+"""The fast one for classes of a table without images, where a linear model is no start to rely on."""
 
 _PARTS = {entry.part[0]: entry for entry in _ENTRIES if entry.part}
 _TITLES = dict(named for e in _ENTRIES for named in ((e.name, e.title), e.part) if named)
@@ -352,7 +352,7 @@ def resolve_model(
     preset: str | None,
     limited: bool = False,
     *,
-    pictures: bool = True,
+    images: bool = True,
     task: str = "classification",
 ) -> str:
     """The name of the model that a person has asked for in one way or another.
@@ -361,7 +361,7 @@ def resolve_model(
     ----------
     model : its name; preset : of `PRESETS`.
     limited : whether there is a limit of time, which the default model then makes the most of.
-    pictures : whether the table has any; task : of `usboost.models.catalogue.entry.TASKS`.
+    images : whether the table has any; task : of `usboost.models.catalogue.entry.TASKS`.
 
     Raises
     ------
@@ -373,7 +373,7 @@ def resolve_model(
     if preset is not None and preset not in PRESETS:
         raise UsboostError(f"unknown preset {preset!r}; choose among {', '.join(PRESETS)}")
     aim = preset or ("best" if limited else "fast")
-    alone = aim == "fast" and not pictures and task == "classification"
+    alone = aim == "fast" and not images and task == "classification"
     return model or (FAST_ALONE if alone else PRESETS[aim])
 
 
@@ -391,7 +391,7 @@ def check_options(name: str, *, fast_predict: bool = False) -> None:
 
 
 def compared(one_table: bool, task: str = "classification") -> list[str]:
-    """The default models of a comparison; without pictures, one of those that are then the same."""
+    """The default models of a comparison; without images, one of those that are then the same."""
     return [
         e.name
         for e in _ENTRIES

@@ -14,7 +14,7 @@ TASKS = ("classification", "regression")
 """What a model may be asked for: classes, or numbers."""
 
 COMPONENTS = 64
-"""Principal components of a picture's embedding that trees read; see docs/results.md."""
+"""Principal components of an image's embedding that trees read; see docs/results.md."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Kind:
     views : whether these models read the views U and S, as a person's table has them.
     comparable : whether a limit on rounds means the same for them as for others; LightGBM's trees and a
         boosted network's rounds are no common measure.
-    pictures : how they read pictures: by a "network" of their own, by their "learners", as "embeddings" of a
+    images : how they read images: by a "network" of their own, by their "learners", as "embeddings" of a
         frozen one, or as "components" of these; None: they read nothing of a row.
     """
 
@@ -36,7 +36,7 @@ class Kind:
     settings: Names = ()
     views: bool = True
     comparable: bool = True
-    pictures: str | None = "network"
+    images: str | None = "network"
 
 
 _EXTERNAL: dict[str, Any] = {"comparable": False}
@@ -51,13 +51,13 @@ KINDS = {
             *("patience", "fixed_step", "bayes", "newton", "learners", "start"),
             *("quantile", "delta", "delta_quantile"),
         ),
-        pictures="learners",
+        images="learners",
     ),
-    "lightgbm": Kind("LightGBM", ("views",), pictures="components", **_EXTERNAL),
-    "linear": Kind("a linear model", ("views",), pictures="embeddings", **_EXTERNAL),
-    "forest": Kind("a random forest", ("views",), pictures="components", **_EXTERNAL),
-    "prior": Kind("the same answer for every row", pictures=None, **_EXTERNAL),
-    "ensemble": Kind("an ensemble", ("members", "folds", "optional"), pictures="embeddings"),
+    "lightgbm": Kind("LightGBM", ("views",), images="components", **_EXTERNAL),
+    "linear": Kind("a linear model", ("views",), images="embeddings", **_EXTERNAL),
+    "forest": Kind("a random forest", ("views",), images="components", **_EXTERNAL),
+    "prior": Kind("the same answer for every row", images=None, **_EXTERNAL),
+    "ensemble": Kind("an ensemble", ("members", "folds", "optional"), images="embeddings"),
     "boosted_network": Kind("boosted neural networks", views=False),
     "earlyboost": Kind("an early classifier of sequences", views=False),
 }
@@ -71,9 +71,9 @@ class LearnerSpec:
     ----------
     kind : a kind of learner, "network" or "tree" say.
     reads : the views it reads, side by side in this order; None: the view of its own name. Where there are
-        several views of pictures, U stands for them all.
+        several views of images, U stands for them all.
     parameters : of its constructor, where they make the model what it is.
-    without_images : of these, what differs where there are no pictures.
+    without_images : of these, what differs where there are no images.
     """
 
     kind: str

@@ -80,12 +80,12 @@ class Ensemble(ViewsEstimator):
         }
         ahead = 0 if context.validation is None else len(context.validation[0])
         if not math.isinf(_time_left(context.callbacks)):
-            # else the first fit would seem to take as long as the pictures
+            # else the first fit would seem to take as long as the images
             for each in (views, *(context.validation or ())[:1]):
                 _embed(self.members, each)
 
         def left() -> float:
-            # these rows will be predicted twice: for the scores, and with other rows' pictures
+            # these rows will be predicted twice: for the scores, and with other rows' images
             return _time_left(context.callbacks) - 2 * ahead * sum(
                 each.predicting for each in fold_fits.values()
             )
@@ -287,7 +287,7 @@ def _time_left(callbacks: Sequence[Callback]) -> float:
 
 
 def _embed(members: Mapping[str, Any], views: Views) -> None:
-    """Embed the pictures that the members read as tables."""
+    """Embed the images that the members read as tables."""
     given = (member.get_params(deep=False) for member in members.values())
     reader = next((each for each in given if each.get("backbone") is not None), None)
     if reader is not None:

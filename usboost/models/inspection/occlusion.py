@@ -1,4 +1,4 @@
-"""Where a fitted model looks in a picture: its answer while parts of the picture are covered."""
+"""Where a fitted model looks in an image: its answer while parts of the image are covered."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from usboost.models.base import ViewsClassifier
 from usboost.models.estimator import as_views
 
 SHARE = 4
-"""A patch's side is the picture's by this; neighbouring patches overlap by half."""
+"""A patch's side is the image's by this; neighbouring patches overlap by half."""
 
-MOST_PICTURES, MOST_BYTES = 128, 1 << 26
-"""Covered pictures at a time, and bytes of their pixels."""
+MOST_IMAGES, MOST_BYTES = 128, 1 << 26
+"""Covered images at a time, and bytes of their pixels."""
 
 Patch = tuple[slice, slice]
 """The rows and columns of pixels that are covered."""
@@ -28,13 +28,13 @@ Patch = tuple[slice, slice]
 
 @dataclass(frozen=True)
 class Occlusion:
-    """What covering parts of one picture does to the probability of the class predicted with all of it.
+    """What covering parts of one image does to the probability of the class predicted with all of it.
 
     Attributes
     ----------
     patches : the p parts, each covered alone.
     falls : float64 (p,), by how much the probability falls; negative where it rises.
-    height, width : of the picture, in pixels.
+    height, width : of the image, in pixels.
     """
 
     patches: Sequence[Patch]
@@ -59,19 +59,19 @@ def occlusions(
     share: int = SHARE,
     progress: Progress | None = None,
 ) -> dict[tuple[int, str, int], Occlusion]:
-    """Cover each part of the pictures of some rows, one at a time, and predict.
+    """Cover each part of the images of some rows, one at a time, and predict.
 
-    A covered part has the mean colour of its picture. Nothing is added to the embeddings on disk.
+    A covered part has the mean colour of its image. Nothing is added to the embeddings on disk.
 
     Parameters
     ----------
     rows : positions of samples, each once.
     share : see `SHARE`.
-    progress : called with (covered pictures predicted, in all).
+    progress : called with (covered images predicted, in all).
 
     Returns
     -------
-    By row, view and the column within it (0 but for pooled pictures); rows without that picture have none.
+    By row, view and the column within it (0 but for pooled images); rows without that image have none.
     """
     views, chosen = as_views(X), np.asarray(rows, dtype=np.int64)
     if not len(chosen):
@@ -79,7 +79,7 @@ def occlusions(
     before = classifier.predict_proba(views[chosen])
     predicted = before.argmax(axis=1)
     parts = [(name, k, each) for name in views.names for k, each in enumerate(_columns(views[name]))]
-    # of each column of pictures the (place in rows, patch) that it takes
+    # of each column of images the (place in rows, patch) that it takes
     asked = [
         [(place, patch) for place in np.flatnonzero(_there(each)[chosen]) for patch in _patches(each, share)]
         for _, _, each in parts
@@ -88,7 +88,7 @@ def occlusions(
     out: dict[tuple[int, str, int], Occlusion] = {}
     for (name, k, each), pairs in zip(parts, asked, strict=True):
         falls = np.empty(len(pairs))
-        size = max(1, min(MOST_PICTURES, MOST_BYTES // (each.channels * each.height * each.width)))
+        size = max(1, min(MOST_IMAGES, MOST_BYTES // (each.channels * each.height * each.width)))
         for start in range(0, len(pairs), size):
             batch = pairs[start : start + size]
             places = np.array([place for place, _ in batch])
@@ -111,24 +111,24 @@ def occlusions(
 
 
 def _columns(view: View) -> Sequence[Images | EncodedImages]:
-    """The columns of pictures of a view; none of a table."""
+    """The columns of images of a view; none of a table."""
     if isinstance(view, PooledImages):
         return view.columns
     return (view,) if isinstance(view, (Images, EncodedImages)) else ()
 
 
-def _there(pictures: Images | EncodedImages) -> np.ndarray:
-    """The rows that have a picture, bool (n,)."""
-    return np.ones(len(pictures), dtype=bool) if pictures.absent is None else ~pictures.absent
+def _there(images: Images | EncodedImages) -> np.ndarray:
+    """The rows that have an image, bool (n,)."""
+    return np.ones(len(images), dtype=bool) if images.absent is None else ~images.absent
 
 
-def _patches(pictures: Images | EncodedImages, share: int) -> list[Patch]:
+def _patches(images: Images | EncodedImages, share: int) -> list[Patch]:
     """The parts to cover: squares that reach every pixel."""
-    side = max(1, min(pictures.height, pictures.width) // share)
+    side = max(1, min(images.height, images.width) // share)
     return [
         (slice(top, top + side), slice(left, left + side))
-        for top in _starts(pictures.height, side)
-        for left in _starts(pictures.width, side)
+        for top in _starts(images.height, side)
+        for left in _starts(images.width, side)
     ]
 
 
@@ -137,15 +137,15 @@ def _starts(length: int, side: int) -> list[int]:
 
 
 def _covered(pixels: np.ndarray, patches: Sequence[Patch]) -> np.ndarray:
-    """The pictures, uint8 (b, C, H, W), each with its patch in its mean colour."""
+    """The images, uint8 (b, C, H, W), each with its patch in its mean colour."""
     out = pixels.copy()
-    for picture, (rows, columns) in zip(out, patches, strict=True):
-        picture[:, rows, columns] = np.rint(picture.mean(axis=(1, 2)))[:, None, None]
+    for image, (rows, columns) in zip(out, patches, strict=True):
+        image[:, rows, columns] = np.rint(image.mean(axis=(1, 2)))[:, None, None]
     return out
 
 
-def _replaced(view: View, k: int, pictures: Images) -> View:
-    """The view with other pictures in its column k."""
+def _replaced(view: View, k: int, images: Images) -> View:
+    """The view with other images in its column k."""
     if not isinstance(view, PooledImages):
-        return pictures
-    return PooledImages([*view.columns[:k], pictures, *view.columns[k + 1 :]])
+        return images
+    return PooledImages([*view.columns[:k], images, *view.columns[k + 1 :]])

@@ -107,7 +107,7 @@ def shuffled(views: Views, group: Together, order: np.ndarray | None) -> Views:
 
 
 def _reordered(table: View, columns: Collection[str], order: np.ndarray) -> Table:
-    assert isinstance(table, Table)  # pictures have no columns
+    assert isinstance(table, Table)  # images have no columns
     numeric, codes = table.numeric.copy(), table.codes.copy()
     for k in (k for k, name in enumerate(table.names) if name in columns):
         if k < table.n_numeric:

@@ -38,7 +38,7 @@ class TwoBranchNetworkClassifier(TwoBranches, ViewsClassifier):
     patience : epochs without a better `monitor` before stopping, or None
     validation_fraction : share of the training samples set aside when `fit` gets no validation data
     device : "auto", "cpu", "cuda"
-    backbone : Backbone, optional; how pictures are read, a small CNN by default
+    backbone : Backbone, optional; how images are read, a small CNN by default
     monitor : {"f1_val", "risk_val", "accuracy_val"}
     random_state : int
     callbacks : sequence of Callback, optional

@@ -65,7 +65,7 @@ class TwoBranches(ViewsEstimator):
         "optimizer": Choice(("rmsprop", "adam")),
         "learning_rate": Real(1e-4, 0.03, log=True),
         "batch_size": BATCH,
-        "backbone__finetune": Choice(FINETUNE, where="pictures"),
+        "backbone__finetune": Choice(FINETUNE, where="images"),
     }
 
     def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
@@ -73,7 +73,7 @@ class TwoBranches(ViewsEstimator):
             raise UsboostError(f"fusion is 'concat' or 'product', not {self.fusion!r}")
         if len(self.views) < 2:
             raise UsboostError(f"a two-branch network reads two or more views; views names {len(self.views)}")
-        # pictures may be missing when the model is used, also where none was in training
+        # images may be missing when the model is used, also where none was in training
         missing = [getattr(views[name], "kind", None) == "image" for name in self.views]
         prepared = self._prepare(views, missing)
         spec = self._spec([spec for spec, _ in prepared], missing)

@@ -18,7 +18,7 @@ from usboost.datasets.user.user_table import OwnTable
 from usboost.errors import UsboostError, option
 from usboost.evaluation.names import RANKING
 from usboost.files.store import Store, key_of
-from usboost.learners.networks.images.embeddings import picture_digests
+from usboost.learners.networks.images.embeddings import image_digests
 from usboost.multimodal.fit.splits import Fold
 from usboost.multimodal.fit.table_rows import arrays_of, related_of
 
@@ -93,7 +93,7 @@ class KeptFits:
 
 
 def table_digest(table: OwnTable) -> str:
-    """Of what is read of a table: its columns, labels, weights, groups or times, and pictures."""
+    """Of what is read of a table: its columns, labels, weights, groups or times, and images."""
     found = hashlib.sha256()
     for name, column in table.features.items():
         found.update(f"{name} {column.dtype.kind} ".encode())
@@ -103,8 +103,8 @@ def table_digest(table: OwnTable) -> str:
     found.update(b"" if table.weights is None else table.weights.tobytes())
     for array in arrays_of(related_of(table, np.arange(len(table)))):
         found.update(array.tobytes())
-    for name, view in table.pictures.items():
+    for name, view in table.images.items():
         for column in getattr(view, "columns", (view,)):
-            found.update(name.encode() + picture_digests(column).tobytes())
+            found.update(name.encode() + image_digests(column).tobytes())
             found.update(b"" if column.absent is None else np.packbits(column.absent).tobytes())
     return found.hexdigest()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from usboost.datasets.user.user_table import OwnTable
 from usboost.models.catalogue import catalogue
 from usboost.models.catalogue.entry import COMPONENTS, KINDS, Entry
-from usboost.multimodal.fit.build import Pictures
+from usboost.multimodal.fit.build import ImageOptions
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Inputs:
     Attributes
     ----------
     columns : how many columns of the table.
-    images : its columns of pictures; how : as what these are read.
+    images : its columns of images; how : as what these are read.
     """
 
     columns: int
@@ -29,31 +29,31 @@ class Inputs:
             return "reads nothing"
         found = [f"{self.columns:,} column{'s' * (self.columns != 1)}"] if self.columns else []
         if self.images:
-            found.append(f"pictures in {' and '.join(self.images)} ({self.how})")
+            found.append(f"images in {' and '.join(self.images)} ({self.how})")
         return f"reads {', '.join(found)}"
 
 
-def inputs(name: str, table: OwnTable, pictures: Pictures | None) -> Inputs:
+def inputs(name: str, table: OwnTable, options: ImageOptions | None) -> Inputs:
     """What a model reads of a table.
 
     Parameters
     ----------
     name : of the catalogue; any other reads everything, as `models.baselines.estimators.ScikitBaseline` does.
-    pictures : how pictures are read, if there are any.
+    options : how images are read, if there are any.
     """
     columns = table.features.shape[1]
     entry = catalogue.CATALOGUE.get(name)
     views = _views(entry)
-    if pictures is None or table.form is None:
+    if options is None or table.form is None:
         return Inputs(columns if views else 0)
     images = tuple(table.form.columns) if "U" in views else ()
-    return Inputs(columns if "S" in views else 0, images, _how(entry, pictures) if images else "")
+    return Inputs(columns if "S" in views else 0, images, _how(entry, options) if images else "")
 
 
 def _views(entry: Entry | None) -> set[str]:
     if entry is None:
         return {"U", "S"}
-    reads = KINDS[entry.kind].pictures
+    reads = KINDS[entry.kind].images
     if reads is None:
         return set()
     if reads != "learners":
@@ -62,15 +62,15 @@ def _views(entry: Entry | None) -> set[str]:
     return read | set(entry.changes.get("start", ()))
 
 
-def _how(entry: Entry | None, pictures: Pictures) -> str:
-    reads = "components" if entry is None else KINDS[entry.kind].pictures
+def _how(entry: Entry | None, options: ImageOptions) -> str:
+    reads = "components" if entry is None else KINDS[entry.kind].images
     if reads == "components":
         return f"{COMPONENTS} components of frozen embeddings"
     learners = {} if entry is None else entry.learners
     network = reads == "network" or any(
         spec.kind == "network" and "U" in (spec.reads or (name,)) for name, spec in learners.items()
     )
-    if network and pictures.backbone == "small_cnn":
+    if network and options.backbone == "small_cnn":
         return "a small network that is trained"
     trained = {"none": "", "last": "embeddings, the last block trained", "all": "a network that is trained"}
-    return (network and trained[pictures.finetune]) or "frozen embeddings"
+    return (network and trained[options.finetune]) or "frozen embeddings"

@@ -1,4 +1,4 @@
-"""What a comparison says, in words: which model is best, whether pictures help, what to do next."""
+"""What a comparison says, in words: which model is best, whether images help, what to do next."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def summary(
     if comparison.parts < 2:
         lines.append("One test part tells nothing of noise: these differences are not tested.")
     else:
-        lines += _pictures(standings, inputs, comparison.by)
+        lines += _images(standings, inputs, comparison.by)
     read = {name for name, each in inputs.items() if each.columns or each.images}
     useless = next((each for each in standings if each.model not in read), None)
     if useless is best:
@@ -73,8 +73,8 @@ def _best(best: Standing, others: Sequence[Standing], by: str, parts: int) -> st
     return f"{text}."
 
 
-def _pictures(standings: Sequence[Standing], inputs: Mapping[str, Inputs], by: str) -> list[str]:
-    """The best model that reads pictures against the best that reads the columns alone."""
+def _images(standings: Sequence[Standing], inputs: Mapping[str, Inputs], by: str) -> list[str]:
+    """The best model that reads images against the best that reads the columns alone."""
     reading = [each for each in standings if inputs[each.model].images]
     without = [each for each in standings if inputs[each.model].columns and not inputs[each.model].images]
     if not reading or not without:
@@ -87,8 +87,8 @@ def _pictures(standings: Sequence[Standing], inputs: Mapping[str, Inputs], by: s
         f"{second.model}, the best of the columns alone, {number(second.mean[by])}"
     )
     if worse.within_noise or standings[0] not in (first, second):
-        return [f"Pictures: no difference beyond noise. {scores}."]
-    helped = "Pictures help" if worse is second else "Pictures do harm"
+        return [f"Images: no difference beyond noise. {scores}."]
+    helped = "Images help" if worse is second else "Images do harm"
     p = "< 0.001" if worse.p_holm < 0.001 else f"= {worse.p_holm:.3f}"
     return [f"{helped}: {scores} (p {p})."]
 

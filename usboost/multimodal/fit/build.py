@@ -21,18 +21,18 @@ PATIENCE = (20, 0.2)
 """Of boosting: rounds without a better score, or that share of the rounds up to the best one."""
 
 _TRAINING = {"learning_rate": 0.003, "batch_size": 128}
-_TABLE, _PICTURES = (100, 50), (32,)  # widths of networks on a table, and of those after a small CNN
+_TABLE, _IMAGES = (100, 50), (32,)  # widths of networks on a table, and of those after a small CNN
 
 
 @dataclass(frozen=True)
-class Pictures:
-    """How models read pictures.
+class ImageOptions:
+    """How models read images.
 
     Attributes
     ----------
-    backbone : the network that turns a picture into an embedding.
+    backbone : the network that turns an image into an embedding.
     finetune : what a model trains of it beside its head: nothing, its last block, or all.
-    size : side of the pictures in pixels.
+    size : side of the images in pixels.
     """
 
     backbone: str = "tf_efficientnet_lite0"
@@ -43,7 +43,7 @@ class Pictures:
 def build(
     name: str,
     *,
-    pictures: Pictures | bool | None,
+    images: ImageOptions | bool | None,
     image_views: tuple[str, ...] = ("U",),
     seed: int = 0,
     rounds: int | None = None,
@@ -56,8 +56,8 @@ def build(
     Parameters
     ----------
     name : of the catalogue, `catalogue.OFFERED` say.
-    pictures : how pictures are read; False or None where there are none, and U is the table itself.
-    image_views : the views of pictures; what a model of the catalogue does with U, it does with them.
+    images : how images are read; False or None where there are none, and U is the table itself.
+    image_views : the views of images; what a model of the catalogue does with U, it does with them.
     rounds : boosting rounds, epochs or trees at most; by default those above.
     learners : other kinds of learner by name, ``{"S": "regressor"}`` say.
     settings : parameters by path, ``{"learners__S__max_depth": 5}`` say.
@@ -69,16 +69,16 @@ def build(
         If the model is unknown, does not read such tables, or has no such setting.
     """
     entry = catalogue.for_table(name, task)
-    if isinstance(pictures, bool):
-        pictures = Pictures() if pictures else None
+    if isinstance(images, bool):
+        images = ImageOptions() if images else None
     if learners or settings:
         kinds = {learner: {"kind": kind} for learner, kind in (learners or {}).items()}
         entry = entry.changed(name, {}, kinds, settings)
-    return builders.build(entry, OneComputer(pictures, rounds, image_views), seed, task)
+    return builders.build(entry, OneComputer(images, rounds, image_views), seed, task)
 
 
-def with_pictures(names: Sequence[str], image_views: Sequence[str]) -> tuple[str, ...]:
-    """The views of an entry's names, of which U stands for all views of pictures."""
+def with_images(names: Sequence[str], image_views: Sequence[str]) -> tuple[str, ...]:
+    """The views of an entry's names, of which U stands for all views of images."""
     return tuple(view for name in names for view in (image_views if name == "U" else (name,)))
 
 
@@ -91,7 +91,7 @@ def on_device(model: Any, device: str) -> Any:
 def outside(
     name: str,
     *,
-    pictures: Pictures | None,
+    images: ImageOptions | None,
     image_views: tuple[str, ...] = ("U",),
     seed: int = 0,
     settings: Mapping[str, Any] | None = None,
@@ -106,8 +106,8 @@ def outside(
     UsboostError
         If it is not installed, or there is no such estimator for the task.
     """
-    backbone = OneComputer(pictures)._reader().get("backbone")
-    views = ("S",) if pictures is None else (*image_views, "S")
+    backbone = OneComputer(images)._reader().get("backbone")
+    views = ("S",) if images is None else (*image_views, "S")
     made = build_outside(name, task, views=views, backbone=backbone, seed=seed)
     return with_settings(made, settings or {}, name)
 
@@ -120,7 +120,7 @@ def limited(name: str) -> bool:
 def by_name(
     names: Iterable[str],
     *,
-    pictures: Pictures | None,
+    images: ImageOptions | None,
     image_views: tuple[str, ...] = ("U",),
     rounds: int | None = None,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
@@ -135,7 +135,7 @@ def by_name(
     """
 
     def of(name: str) -> Callable[[int], Any]:
-        own: dict[str, Any] = {"pictures": pictures, "image_views": image_views, "task": task}
+        own: dict[str, Any] = {"images": images, "image_views": image_views, "task": task}
         own["settings"] = (settings or {}).get(name)
         if name not in catalogue.CATALOGUE:
             return lambda seed: outside(name, seed=seed, **own)
@@ -147,28 +147,28 @@ def by_name(
 
 @dataclass(frozen=True)
 class OneComputer(Parts):
-    """Parts for a table that one computer fits in minutes, with pictures or without."""
+    """Parts for a table that one computer fits in minutes, with images or without."""
 
-    pictures: Pictures | None
+    images: ImageOptions | None
     rounds: int | None = None
     image_views: tuple[str, ...] = ("U",)
 
     @property
     def one_table(self) -> bool:  # type: ignore[override]
-        return self.pictures is None
+        return self.images is None
 
     @property
-    def has_pictures(self) -> bool:  # type: ignore[override]
-        return self.pictures is not None
+    def has_images(self) -> bool:  # type: ignore[override]
+        return self.images is not None
 
     def views(self, names: Sequence[str]) -> tuple[str, ...]:
-        """All views of pictures for U."""
-        return super().views(names) if self.pictures is None else with_pictures(names, self.image_views)
+        """All views of images for U."""
+        return super().views(names) if self.images is None else with_images(names, self.image_views)
 
     def learner(self, spec: LearnerSpec, reads: tuple[str, ...]) -> dict[str, Any]:
         """Warm-started networks, and trees of depth 3."""
-        alone = reads == self.image_views  # beside a table pictures are embeddings
-        network = {"hidden": _PICTURES if self.pictures and alone else _TABLE, "start": "warm", **_TRAINING}
+        alone = reads == self.image_views  # beside a table images are embeddings
+        network = {"hidden": _IMAGES if self.images and alone else _TABLE, "start": "warm", **_TRAINING}
         by_kind: dict[str, dict[str, Any]] = {
             "network": {**network, **self._reader()},
             "tree": {"max_depth": 3},
@@ -181,8 +181,8 @@ class OneComputer(Parts):
 
     def two_branch(self) -> dict[str, Any]:
         return {
-            "views": (*(self.image_views if self.pictures else ("U",)), "S"),
-            "dnn1": _PICTURES if self.pictures else _TABLE,
+            "views": (*(self.image_views if self.images else ("U",)), "S"),
+            "dnn1": _IMAGES if self.images else _TABLE,
             "n_epochs": self.rounds or EPOCHS,
             "patience": 8,
             **_TRAINING,
@@ -205,9 +205,9 @@ class OneComputer(Parts):
         return {**({"n_trees": self.rounds} if self.rounds else {}), **self._reader()}
 
     def _reader(self) -> dict[str, Any]:
-        """What reads pictures; nothing where there are none."""
-        if self.pictures is None:
+        """What reads images; nothing where there are none."""
+        if self.images is None:
             return {}
-        name = self.pictures.backbone
+        name = self.images.backbone
         pretrained = name != "small_cnn"  # which has no published weights
-        return {"backbone": Backbone(name, pretrained=pretrained, finetune=self.pictures.finetune)}
+        return {"backbone": Backbone(name, pretrained=pretrained, finetune=self.images.finetune)}

@@ -59,9 +59,9 @@ class Bundle:
     @cached_property
     def reader(self) -> RowReader:
         """How rows are read."""
-        pictures = None if self.card.images is None else self.card.images.form
+        images = None if self.card.images is None else self.card.images.form
         formats = {name: written.form for name, written in self.card.formats.items()}
-        return RowReader(self.card.columns, self.encoding, pictures, formats, tuple(self.card.missing))
+        return RowReader(self.card.columns, self.encoding, images, formats, tuple(self.card.missing))
 
     @property
     def task(self) -> Task:
@@ -126,13 +126,13 @@ class Bundle:
         Parameters
         ----------
         rows : the columns that the model was fitted to, in any order; a number may be missing where
-            one was in training or the table was a person's own. Pictures are files' bytes or base64, or
+            one was in training or the table was a person's own. Images are files' bytes or base64, or
             missing.
 
         Raises
         ------
         UsboostError
-            If there is no row, a column is missing, or a value or picture cannot be read.
+            If there is no row, a column is missing, or a value or image cannot be read.
         """
         return self.answer(FrameRows(rows))
 
@@ -147,7 +147,7 @@ class Bundle:
             raise UsboostError("no rows to predict")
         for each in paths:
             if each.lost:
-                warnings.warn(f"{each}; such rows count as without a picture", stacklevel=2)
+                warnings.warn(f"{each}; such rows count as without an image", stacklevel=2)
         return self.answers(np.concatenate(parts))
 
     def save(self, folder: Path) -> None:
@@ -249,9 +249,9 @@ def _check(bundle: Bundle, path: Path) -> None:
     categories = card.columns.keys() - of_kind.keys()
     if sorted(encoding.names) != sorted([*categories, *numbers, *added(encoding.imputation)]):
         raise UsboostError(f"{path}: the encoder is not one of the columns; fit the model again")
-    pictures = [] if card.images is None else card.images.form.names
-    if both := [name for name in pictures if name in card.encoders]:
-        raise UsboostError(f"{path}: the view {both[0]} is both pictures and a table; fit the model again")
+    images = [] if card.images is None else card.images.form.names
+    if both := [name for name in images if name in card.encoders]:
+        raise UsboostError(f"{path}: the view {both[0]} is both images and a table; fit the model again")
     if len(card.classes) != len(set(card.classes)):
         raise UsboostError(f"{path}: two classes have the same name; fit the model again")
     if card.task == "regression":

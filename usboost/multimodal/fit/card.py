@@ -17,7 +17,7 @@ from usboost.datasets.user.columns.column import Kind
 from usboost.datasets.user.columns.dates import DateParts, Part
 from usboost.datasets.user.columns.encoding import Encoding
 from usboost.datasets.user.columns.numbers import Written, plain_form
-from usboost.datasets.user.images.reader import PictureColumns
+from usboost.datasets.user.images.reader import ImageColumns
 from usboost.datasets.user.reading import text_file
 from usboost.datasets.user.user_table import OwnTable
 
@@ -42,8 +42,8 @@ class Imputed(_Part):
     indicator: bool
 
 
-class Pictures(_Part):
-    """How pictures are read; see `usboost.datasets.user.images.reader.PictureColumns`."""
+class ImagesEntry(_Part):
+    """How images are read; see `usboost.datasets.user.images.reader.ImageColumns`."""
 
     columns: Annotated[list[str], Field(min_length=1)]
     size: Annotated[list[_Side], Field(min_length=2, max_length=2)]
@@ -52,8 +52,8 @@ class Pictures(_Part):
     pooled: bool = False
 
     @property
-    def form(self) -> PictureColumns:
-        return PictureColumns(tuple(self.columns), self.size[0], self.channels, self.aspect, self.pooled)
+    def form(self) -> ImageColumns:
+        return ImageColumns(tuple(self.columns), self.size[0], self.channels, self.aspect, self.pooled)
 
 
 class Dates(_Part):
@@ -88,7 +88,7 @@ class Card(_Part):
     floor : of a number, what no prediction is below, see `usboost.evaluation.floor`.
     label, dropped : columns of the table that it does not read; weight : of these that of rows' weights, ""
         without.
-    columns : what each column that it reads holds; images : the columns of pictures.
+    columns : what each column that it reads holds; images : the columns of images.
     texts_sha256 : of the file that holds what columns of text become.
     imputation, encoders, dates : how columns become views, see `columns.encoding.Encoding`.
     formats : how numbers and dates that are text are written; missing : further values that count as missing.
@@ -116,7 +116,7 @@ class Card(_Part):
     columns: dict[str, Kind]
     dropped: list[str]
     weight: str = Field("", exclude_if=not_)
-    images: Pictures | None
+    images: ImagesEntry | None
     imputation: dict[str, Imputed]
     encoders: dict[str, EncoderCard]
     dates: dict[str, Dates] = Field(default_factory=dict, exclude_if=not_)
@@ -171,7 +171,7 @@ def card_of(
         "columns": table.kinds,
         "dropped": [*table.spec.drop, *table.left_out, *filter(None, others)],
         "weight": table.spec.weight or "",
-        "images": _pictures(table),
+        "images": _images(table),
         "imputation": encoding.imputation,
         "dates": {name: each.to_dict() for name, each in encoding.dates.items()},
         "texts_sha256": text_file.digest_of(encoding.texts),
@@ -197,7 +197,7 @@ def prior_of(table: OwnTable, rows: np.ndarray) -> list[float]:
     return found
 
 
-def _pictures(table: OwnTable) -> dict[str, Any] | None:
+def _images(table: OwnTable) -> dict[str, Any] | None:
     form = table.form
     if form is None:
         return None

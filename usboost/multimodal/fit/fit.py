@@ -9,7 +9,7 @@ from usboost.boosting.callbacks import Callback
 from usboost.datasets.user.user_table import OwnTable
 from usboost.models.catalogue import catalogue
 from usboost.models.class_weights import ClassWeight
-from usboost.multimodal.fit.build import Pictures, build, on_device
+from usboost.multimodal.fit.build import ImageOptions, build, on_device
 from usboost.multimodal.fit.table_fit import Fitted, TableFit
 from usboost.multimodal.fit.unfinished import Keep
 
@@ -22,7 +22,7 @@ def fit(
     rounds: int | None = None,
     learners: Mapping[str, str] | None = None,
     settings: Mapping[str, Any] | None = None,
-    pictures: Pictures | None = None,
+    images: ImageOptions | None = None,
     callbacks: Sequence[Callback] | None = None,
     calibrate: bool = True,
     threshold: Literal["f1"] | float | None = None,
@@ -37,7 +37,7 @@ def fit(
     Parameters
     ----------
     name, rounds, learners, settings : see `models.build`.
-    pictures : how the model reads the table's pictures, if it has any.
+    images : how the model reads the table's images, if it has any.
     seed : of the split and of the model.
     device : of networks, see `usboost.learners.networks.training.train.pick_device`.
     fast_predict : of an ensemble, keep one model; see `usboost.models.ensembles.ensemble.EnsembleClassifier`.
@@ -51,8 +51,8 @@ def fit(
     catalogue.check_options(name, fast_predict=fast_predict)
     model = build(
         name,
-        pictures=(pictures or Pictures()) if table.pictures else False,
-        image_views=tuple(table.pictures) or ("U",),
+        images=(images or ImageOptions()) if table.images else False,
+        image_views=tuple(table.images) or ("U",),
         seed=seed,
         rounds=rounds,
         learners=learners,

@@ -1,4 +1,4 @@
-"""Whether a model's pictures help it."""
+"""Whether a model's images help it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from usboost.evaluation.task import Task
 from usboost.evaluation.weighted import error_of_mean, mean
 
 
-def pictures_help(
+def images_help(
     model: Any,
     task: Task,
     views: Views,
@@ -20,7 +20,7 @@ def pictures_help(
     predicted: np.ndarray,
     weights: np.ndarray | None,
 ) -> bool:
-    """Whether rows are predicted better with their own pictures than with those of others.
+    """Whether rows are predicted better with their own images than with those of others.
 
     By more than the standard error of the mean gain.
 

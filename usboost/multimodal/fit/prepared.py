@@ -17,7 +17,7 @@ from usboost.multimodal.fit.bundle import Bundle
 from usboost.multimodal.fit.card import Card
 
 IMAGE = "image"
-"""The column of pictures of rows that come from no table with one."""
+"""The column of images of rows that come from no table with one."""
 
 
 def bundle_of(
@@ -70,17 +70,17 @@ def bundle_of(
     return Bundle(model, Card.model_validate(card))
 
 
-def raw_rows(card: Card, frame: pd.DataFrame, *pictures: Sequence[bytes | None]) -> pd.DataFrame:
+def raw_rows(card: Card, frame: pd.DataFrame, *images: Sequence[bytes | None]) -> pd.DataFrame:
     """Rows of a prepared frame as a bundle takes them.
 
     Parameters
     ----------
     frame : rows of a prepared split.
-    pictures : their pictures' files, None where a row has none; one sequence for each column of pictures.
+    images : their images' files, None where a row has none; one sequence for each column of images.
 
     Returns
     -------
-    float64 numbers, strings or None, dates as ISO 8601, and the pictures' bytes: what `Bundle.predict` takes.
+    float64 numbers, strings or None, dates as ISO 8601, and the images' bytes: what `Bundle.predict` takes.
     """
     found: dict[str, pd.Series] = {}
     for name, kind in card.columns.items():
@@ -92,7 +92,7 @@ def raw_rows(card: Card, frame: pd.DataFrame, *pictures: Sequence[bytes | None])
         )
         column = column.astype(object)
         found[name] = column.where(column.notna(), None)
-    for column, files in zip(card.images.columns if card.images else [], pictures):
+    for column, files in zip(card.images.columns if card.images else [], images):
         found[column] = pd.Series(list(files), index=frame.index, dtype=object)
     return pd.DataFrame(found)
 
@@ -101,12 +101,12 @@ def example_of(card: Card, folder: Path) -> pd.DataFrame:
     """Two validation rows of a prepared dataset, as a client sends them."""
     rows = store.read_frame(folder, "val").head(2)
     about: dict[str, Any] = store.read_card(folder).get("images", {})
-    pictures = []
+    found = []
     for part in image_store.parts("val", about) if about else []:
         shard = about["splits"][part]["shards"][0]["file"]
         images = pq.read_table(folder / image_store.FOLDER / part / shard, columns=["image"])["image"]
-        pictures.append(images.slice(0, len(rows)).to_pylist())
-    return raw_rows(card, rows, *pictures)
+        found.append(images.slice(0, len(rows)).to_pylist())
+    return raw_rows(card, rows, *found)
 
 
 def _prior(prepared: Mapping[str, Any]) -> list[float]:

@@ -24,7 +24,7 @@ from usboost.models.class_weights import ClassWeight, fit_weighted, times_class_
 from usboost.multimodal.fit.bundle import Bundle
 from usboost.multimodal.fit.card import card_of, prior_of
 from usboost.multimodal.fit.history import history_of
-from usboost.multimodal.fit.images_help import pictures_help
+from usboost.multimodal.fit.images_help import images_help
 from usboost.multimodal.fit.refit import Refit
 from usboost.multimodal.fit.splits import hold_out
 from usboost.multimodal.fit.table_rows import Part, arrays_of, counted_rows, related_of, rows_of, weights_of
@@ -41,8 +41,8 @@ class First:
     views, labels : of the validation rows.
     predicted : calibrated probabilities, float64 (n, M), or numbers, float64 (n,).
     seconds : of the fit.
-    pictures_help : whether the validation rows are predicted better with their own pictures than with each
-        other's, by more than the standard error; None of a table without pictures.
+    images_help : whether the validation rows are predicted better with their own images than with each
+        other's, by more than the standard error; None of a table without images.
     """
 
     model: Any
@@ -50,7 +50,7 @@ class First:
     labels: np.ndarray
     predicted: np.ndarray
     seconds: float
-    pictures_help: bool | None
+    images_help: bool | None
 
 
 @dataclass(frozen=True)
@@ -78,15 +78,15 @@ class Fitted:
         return self.first.seconds
 
     @property
-    def pictures_help(self) -> bool | None:
-        return self.first.pictures_help
+    def images_help(self) -> bool | None:
+        return self.first.images_help
 
 
 @dataclass(frozen=True)
 class TableFit:
     """A fit of a model to 85 % of a table's rows, of each class, stopped early on the others: `run` makes it.
 
-    How rows are divided: `splits.hold_out`. Without pictures the network (U) and the trees (S) both read the
+    How rows are divided: `splits.hold_out`. Without images the network (U) and the trees (S) both read the
     whole table. Where the table has weights, they count in the fit, in early stopping, calibration and
     scores; rows of weight 0 take no part. The columns' medians and scales are those of the rows, whatever
     their weights.
@@ -168,8 +168,8 @@ class TableFit:
         fit_weighted(self.model, fitted_to, stops_on, related)
         seconds = time.perf_counter() - started
         predicted, helps = task.predict(self.model, views), None
-        if table.pictures:
-            helps = pictures_help(self.model, task, views, labels, predicted, held.weights)
+        if table.images:
+            helps = images_help(self.model, task, views, labels, predicted, held.weights)
         return First(self.model, views, labels, predicted, seconds, helps)
 
     def answered(self, first: First, train: Part, held: Part) -> tuple[First, dict[str, Any]]:

@@ -41,8 +41,8 @@ def compare(
     card : of the model.
     train : its raw training rows, float64 numbers and strings, NaN or None where missing; of dates, which
         always move on, only the missing ones are compared.
-    without : training rows without a picture, by column of pictures.
-    table : a ``.parquet`` or ``.csv`` file with the columns that the model reads. No picture is opened.
+    without : training rows without an image, by column of images.
+    table : a ``.parquet`` or ``.csv`` file with the columns that the model reads. No image is opened.
     psi : stability index above which a column drifts.
     share : by how much more rows may be missing, or hold unseen categories.
 
@@ -60,15 +60,15 @@ def compare(
         If the table has no rows, lacks a column, or holds a value of another kind.
     """
     file = TableFile.open(table)
-    pictures = [] if card.images is None else card.images.columns
-    require(file, [*card.columns, *pictures])
-    for name in pictures:
+    images = [] if card.images is None else card.images.columns
+    require(file, [*card.columns, *images])
+    for name in images:
         check_type(file, name)
-    found, absent = _read(file, card, pictures)
+    found, absent = _read(file, card, images)
     n = len(found)
     if not n:
         raise UsboostError(f"{table} has no rows")
-    level = LEVEL / (len(card.columns) + len(pictures))
+    level = LEVEL / (len(card.columns) + len(images))
     rows: list[dict[str, Any]] = []
     for name, kind in card.columns.items():
         row: dict[str, Any] = {"column": name, "kind": kind}
@@ -81,8 +81,8 @@ def compare(
         elif kind == "category":
             row |= _categories(name, train[name], found[name], level)
         rows.append(row)
-    for name in pictures:
-        row = {"column": name, "kind": "picture", "missing_train": without[name] / len(train)}
+    for name in images:
+        row = {"column": name, "kind": "image", "missing_train": without[name] / len(train)}
         rows.append({**row, "missing": absent[name] / n})
     columns = ["column", "kind", "psi", "noise", "ks", "missing_train", "missing", "unseen"]
     frame = pd.DataFrame(rows).reindex(columns=columns)
@@ -95,11 +95,11 @@ def compare(
     return order[shown].reset_index(drop=True)
 
 
-def _read(file: TableFile, card: Card, pictures: list[str]) -> tuple[pd.DataFrame, dict[str, int]]:
-    """The columns of numbers and categories, and how many rows have no picture in each column of these."""
-    batches, absent, first = [], dict.fromkeys(pictures, 0), 0
+def _read(file: TableFile, card: Card, images: list[str]) -> tuple[pd.DataFrame, dict[str, int]]:
+    """The columns of numbers and categories, and how many rows have no image in each column of these."""
+    batches, absent, first = [], dict.fromkeys(images, 0), 0
     formats = {name: written.form for name, written in card.formats.items()}
-    for raw in file.batches([*card.columns, *pictures], _ROWS):
+    for raw in file.batches([*card.columns, *images], _ROWS):
         columns = {
             name: Column(file, name, raw[name], first, card.missing).feature(kind, formats.get(name))
             for name, kind in card.columns.items()
@@ -109,7 +109,7 @@ def _read(file: TableFile, card: Card, pictures: list[str]) -> tuple[pd.DataFram
             for name, values in columns.items()
         }
         batches.append(pd.DataFrame(texts, index=pd.RangeIndex(first, first + raw.num_rows)))
-        for name in pictures:
+        for name in images:
             absent[name] += _empty(raw[name])
         first += raw.num_rows
     return pd.concat(batches) if batches else pd.DataFrame(columns=list(card.columns)), absent

@@ -29,9 +29,9 @@ class Predicted:
 
     Attributes
     ----------
-    rows : of the table; without : how many have no picture, by column.
-    unreadable : pictures that could not be read and count as missing.
-    paths : of pictures, by column.
+    rows : of the table; without : how many have no image, by column.
+    unreadable : images that could not be read and count as missing.
+    paths : of images, by column.
     unseen : columns of categories of which no row has one that was in the training rows.
     ignored : columns not read.
     """
@@ -63,14 +63,14 @@ def predict(
     out : a ``.parquet`` or ``.csv`` file; appears when it is complete.
     batch : rows at a time.
     keep : columns of the table that the output holds too.
-    skip_unreadable : count pictures that cannot be read as missing, instead of refusing them.
+    skip_unreadable : count images that cannot be read as missing, instead of refusing them.
     images_root : see `usboost.datasets.user.reading.source.TableFile`.
     progress : called with (rows done, 0 where their number is unknown, as in a CSV).
 
     Raises
     ------
     UsboostError
-        If a column is missing, a value or picture cannot be read, no path of a column of pictures leads to
+        If a column is missing, a value or image cannot be read, no path of a column of images leads to
         a file, or the output cannot be written; an earlier output stays as it was.
     """
     table, out = Path(table), Path(out)
@@ -87,8 +87,8 @@ def predict(
     target = pa.schema([*answers, *kept])
     total = file.n_rows or 0
     done = unreadable = 0
-    pictures = bundle.reader.pictures.columns if bundle.reader.pictures else ()
-    absent = np.zeros(len(pictures), dtype=np.int64)
+    images = bundle.reader.images.columns if bundle.reader.images else ()
+    absent = np.zeros(len(images), dtype=np.int64)
     paths: tuple[Paths, ...] = ()
     seen: dict[str, bool] = {}
     with _written(out, target) as writer:
@@ -110,7 +110,7 @@ def predict(
         check_paths(file, paths)
     known = {*needed, *keep, *bundle.card.dropped, bundle.card.label}
     ignored = [name for name in file.names if name not in known and not INDEX_COLUMN.fullmatch(name)]
-    without = dict(zip(pictures, absent.tolist(), strict=True))
+    without = dict(zip(images, absent.tolist(), strict=True))
     return Predicted(done, without, unreadable, ignored, paths, [name for name in seen if not seen[name]])
 
 

@@ -12,7 +12,7 @@ from usboost.data.progress import Progress
 from usboost.data.views import Views
 from usboost.datasets.user.columns.column import Column
 from usboost.datasets.user.columns.labels import codes_of, targets_of
-from usboost.datasets.user.images.image_set import PictureSet
+from usboost.datasets.user.images.image_set import ImageSet
 from usboost.datasets.user.images.paths import Paths, check_paths
 from usboost.datasets.user.reading.source import TableFile, require
 from usboost.datasets.user.rows import joined
@@ -29,13 +29,13 @@ class Scored:
     Attributes
     ----------
     file : where they are from.
-    frame : the n rows' columns as they are in the table, without the bytes of pictures.
+    frame : the n rows' columns as they are in the table, without the bytes of images.
     views : of the n rows.
     labels : int64 codes of shape (n,) of the model's classes, or float64 numbers.
     predicted : as of `Bundle.predicted`.
-    without : how many rows have no picture, by column.
+    without : how many rows have no image, by column.
     unreadable : how many of these could not be read.
-    paths : of pictures, by column.
+    paths : of images, by column.
     rows : the position of each row in the file, int64 of shape (n,); rows without a label are not in it.
     unlabelled : how many rows have no label.
     """
@@ -74,30 +74,30 @@ def score_table(
     Raises
     ------
     UsboostError
-        If a column is missing, a value or picture cannot be read, a label is not a class of the model, or no
+        If a column is missing, a value or image cannot be read, a label is not a class of the model, or no
         row has one.
     """
     file = TableFile.open(path, images_root)
     require(file, [*bundle.reader.needed, label])
     labels = _labels(file, label, bundle)
-    n, form = len(labels), bundle.reader.pictures
-    pictures = None if form is None else PictureSet(form, n, what=file)
+    n, form = len(labels), bundle.reader.images
+    images = None if form is None else ImageSet(form, n, what=file)
     parts: list[tuple[pd.DataFrame, Views, np.ndarray]] = []
     unreadable = 0
     paths: tuple[Paths, ...] = ()
-    for batch in bundle.reader.read(file, skip_unreadable=skip_unreadable, more=(label,), into=pictures):
+    for batch in bundle.reader.read(file, skip_unreadable=skip_unreadable, more=(label,), into=images):
         parts.append((batch.raw.to_pandas(), batch.views, bundle.predicted(batch.views)))
         unreadable += batch.unreadable
         paths = batch.paths
         if progress:
             progress(batch.first + len(batch.views), n)
     check_paths(file, paths)
-    found = {} if form is None or pictures is None else dict(zip(form.columns, pictures.absent, strict=True))
+    found = {} if form is None or images is None else dict(zip(form.columns, images.absent, strict=True))
     rows = np.flatnonzero(labels >= 0 if bundle.card.classes else ~np.isnan(labels))
     return Scored(
         file,
         pd.concat([part[0] for part in parts], ignore_index=True).iloc[rows].reset_index(drop=True),
-        joined([part[1] for part in parts], None if pictures is None else pictures.views())[rows],
+        joined([part[1] for part in parts], None if images is None else images.views())[rows],
         labels[rows],
         np.concatenate([part[2] for part in parts])[rows],
         {column: int(absent[rows].sum()) for column, absent in found.items()},

@@ -1,4 +1,4 @@
-"""The pictures of some rows for the report: as they were brought, as the model reads them, where it looks."""
+"""The images of some rows for the report: as they were brought, as the model reads them, where it looks."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from PIL import Image
 from usboost.data.images import Images
 from usboost.data.pooled_images import PooledImages
 from usboost.data.progress import Progress
-from usboost.datasets.user.images.reader import PictureColumns, PictureReader
+from usboost.datasets.user.images.reader import ImageColumns, ImageReader
 from usboost.learners.networks.images.backbones import Backbone
 from usboost.models.inspection.occlusion import Occlusion, occlusions
 from usboost.multimodal.fit.bundle import Bundle
 from usboost.multimodal.predict.scored import Scored
 from usboost.reporting.inspection import heat
 
-SIDE = 256  # pixels of the longer side of a picture as it was brought; a larger one is scaled to it
+SIDE = 256  # pixels of the longer side of an image as it was brought; a larger one is scaled to it
 
 _ASPECTS = {
     "crop": "the largest square in its centre",
@@ -32,7 +32,7 @@ _ASPECTS = {
 
 @dataclass(frozen=True)
 class Shown:
-    """One picture of a row on the page; pictures are data URIs, sizes "width × height".
+    """One image of a row on the page; images are data URIs, sizes "width × height".
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Shown:
     change: str | None = None
 
 
-def pictures_of(
+def images_of(
     bundle: Bundle,
     scored: Scored,
     rows: Sequence[int],
@@ -60,14 +60,14 @@ def pictures_of(
     occlusion_maps: bool = False,
     progress: Progress | None = None,
 ) -> dict[int, list[Shown]]:
-    """The pictures of some rows, one for each column of pictures; empty for a model without any.
+    """The images of some rows, one for each column of images; empty for a model without any.
 
     Parameters
     ----------
-    occlusion_maps : cover parts of each picture and predict again, see `usboost.models.inspection.occlusion`.
-    progress : of that, called with (covered pictures predicted, in all).
+    occlusion_maps : cover parts of each image and predict again, see `usboost.models.inspection.occlusion`.
+    progress : of that, called with (covered images predicted, in all).
     """
-    form = bundle.reader.pictures
+    form = bundle.reader.images
     if form is None:
         return {}
     found: dict[tuple[int, str, int], Occlusion] = {}
@@ -76,15 +76,15 @@ def pictures_of(
     out: dict[int, list[Shown]] = {row: [] for row in rows}
     readers = form.readers(scored.file)
     for reader, (view, k) in zip(readers, _places(form), strict=True):
-        pictures = _column(scored, view, k)
+        images = _column(scored, view, k)
         for row in sorted(out):  # in rising order, which a Parquet file gives in one pass
             heat_of = found.get((row, view, k))
-            out[row].append(_shown(reader, pictures, scored, row, heat_of))
+            out[row].append(_shown(reader, images, scored, row, heat_of))
     return out
 
 
 def about(bundle: Bundle, scored: Scored) -> dict[str, Any] | None:
-    """What the page says of all pictures; None for a model without any.
+    """What the page says of all images; None for a model without any.
 
     Returns
     -------
@@ -92,7 +92,7 @@ def about(bundle: Bundle, scored: Scored) -> dict[str, Any] | None:
     grey : whether it is read in grey; network, network_side : what reads it, and the side it scales it to,
     0 where it takes the square as it is; left_out : columns that the model does not read.
     """
-    form = bundle.reader.pictures
+    form = bundle.reader.images
     if form is None:
         return None
     backbone = getattr(bundle.model, "backbone", None)
@@ -113,8 +113,8 @@ def about(bundle: Bundle, scored: Scored) -> dict[str, Any] | None:
     }
 
 
-def _places(form: PictureColumns) -> list[tuple[str, int]]:
-    """The view of each column of pictures, and its place there."""
+def _places(form: ImageColumns) -> list[tuple[str, int]]:
+    """The view of each column of images, and its place there."""
     if len(form.names) == len(form.columns):
         return [(name, 0) for name in form.names]
     return [(form.names[0], k) for k in range(len(form.columns))]
@@ -127,19 +127,17 @@ def _column(scored: Scored, view: str, k: int) -> Images:
     return column
 
 
-def _shown(
-    reader: PictureReader, pictures: Images, scored: Scored, row: int, found: Occlusion | None
-) -> Shown:
+def _shown(reader: ImageReader, images: Images, scored: Scored, row: int, found: Occlusion | None) -> Shown:
     cell = scored.frame[reader.column].iloc[row] if reader.needs_cells else None
     path = cell if isinstance(cell, str) else None
-    if pictures.absent is not None and pictures.absent[row]:
+    if images.absent is not None and images.absent[row]:
         return Shown(reader.column, path)
     cells = pa.chunked_array([[cell]]) if reader.needs_cells else None
     brought = reader.thumbnail(int(scored.rows[row]), cells, SIDE)
     if brought is None:  # it went away since it was scored
         return Shown(reader.column, path)
     small, (width, height) = brought
-    pixels = pictures.decode(slice(row, row + 1))[0]
+    pixels = images.decode(slice(row, row + 1))[0]
     plain = Image.fromarray(pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0))
     looked = change = None
     if found is not None:
@@ -158,10 +156,10 @@ def _shown(
     )
 
 
-def _uri(picture: Image.Image, *, is_photo: bool) -> str:
-    """A picture within a page: PNG keeps each pixel, a JPEG of one with many is far smaller."""
+def _uri(image: Image.Image, *, is_photo: bool) -> str:
+    """An image within a page: PNG keeps each pixel, a JPEG of one with many is far smaller."""
     kind, encoded = "jpeg" if is_photo else "png", io.BytesIO()
-    picture.save(encoded, kind.upper(), **({"quality": 85} if is_photo else {}))
+    image.save(encoded, kind.upper(), **({"quality": 85} if is_photo else {}))
     return f"data:image/{kind};base64," + base64.b64encode(encoded.getvalue()).decode()
 
 

@@ -1,4 +1,4 @@
-"""What a report says of which columns and pictures matter."""
+"""What a report says of which columns and images matter."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Effort:
     repeats: int
 
 
-WITHOUT_PICTURES, EMBEDDED, TRAINED = Effort(2000, 5), Effort(500, 3), Effort(100, 2)
+WITHOUT_IMAGES, EMBEDDED, TRAINED = Effort(2000, 5), Effort(500, 3), Effort(100, 2)
 """Where each shuffle predicts from columns, from kept embeddings, or runs a network that was trained."""
 
 _METRICS = {"classification": ("accuracy", "log_loss"), "regression": ("rmse", "r2")}
@@ -42,8 +42,8 @@ _METRICS = {"classification": ("accuracy", "log_loss"), "regression": ("rmse", "
 
 def effort(bundle: Bundle) -> Effort:
     """What shuffling may cost for a model."""
-    if bundle.reader.pictures is None:
-        return WITHOUT_PICTURES
+    if bundle.reader.images is None:
+        return WITHOUT_IMAGES
     backbone = getattr(bundle.model, "backbone", None)
     return TRAINED if backbone is not None and not backbone.is_frozen else EMBEDDED
 
@@ -58,7 +58,7 @@ def sample(scored: Scored, bundle: Bundle) -> np.ndarray:
 
 
 def permutation(bundle: Bundle, views: Views, labels: np.ndarray) -> dict[str, Any]:
-    """Permutation importance of pictures, of all columns together, and of single ones.
+    """Permutation importance of images, of all columns together, and of single ones.
 
     Returns
     -------
@@ -107,12 +107,12 @@ def permutation(bundle: Bundle, views: Views, labels: np.ndarray) -> dict[str, A
 
 
 def _whole(bundle: Bundle) -> list[Together]:
-    """Each view of pictures, and beside them all columns together."""
-    form, columns = bundle.reader.pictures, bundle.card.columns
+    """Each view of images, and beside them all columns together."""
+    form, columns = bundle.reader.images, bundle.card.columns
     if form is None:
         return []
     shown = [", ".join(form.columns)] if len(form.names) == 1 else form.columns
-    found = [Together(f"pictures ({names})", (view,)) for view, names in zip(form.names, shown, strict=True)]
+    found = [Together(f"images ({names})", (view,)) for view, names in zip(form.names, shown, strict=True)]
     return (
         [*found, Together(f"all {len(columns)} columns", tuple(bundle.card.encoders))] if columns else found
     )
@@ -139,7 +139,7 @@ def _encoded(bundle: Bundle, name: str) -> frozenset[str]:
 
 
 def _gains(bundle: Bundle) -> dict[str, float]:
-    """Each encoded column's share of the trees' split gains, pictures as one; empty without trees."""
+    """Each encoded column's share of the trees' split gains, images as one; empty without trees."""
     try:
         shares = zip(bundle.model.feature_names_, bundle.model.feature_importances_, strict=True)
     except AttributeError:
@@ -147,12 +147,12 @@ def _gains(bundle: Bundle) -> dict[str, float]:
     known, found = set(bundle.encoding.names), dict[str, float]()
     for name, share in shares:
         plain = str(name) if name in known else str(name).split("__", 1)[-1]
-        shown = plain if plain in known else PICTURES
+        shown = plain if plain in known else IMAGES
         found[shown] = found.get(shown, 0.0) + float(share)
     return found
 
 
-PICTURES = "pictures (embeddings)"
+IMAGES = "images (embeddings)"
 
 
 def gains(bundle: Bundle) -> list[dict[str, Any]]:
@@ -177,28 +177,28 @@ def contributions(bundle: Bundle, views: Views) -> str | None:
     frame = view_contributions(bundle.model, views)
     if frame["view"].nunique() < 2:
         return None
-    learners, form = bundle.model._learners(), bundle.reader.pictures
-    pictures = () if form is None else form.names
-    titles = {name: learner_title(name, learner, pictures) for name, learner in learners.items()}
+    learners, form = bundle.model._learners(), bundle.reader.images
+    images = () if form is None else form.names
+    titles = {name: learner_title(name, learner, images) for name, learner in learners.items()}
     if bundle.model.start_ is not None:
         start = "logistic regression" if bundle.card.classes else "ridge regression"
-        titles["start"] = f"start: {start} ({_what(bundle.model.start_.views, pictures)})"
+        titles["start"] = f"start: {start} ({_what(bundle.model.start_.views, images)})"
     named = frame.assign(view=frame["view"].map(titles))
     return as_uri(drawn.contributions(named, "Contribution of each learner"))
 
 
-def learner_title(name: str, learner: Any, pictures: Collection[str]) -> str:
-    """What a learner is and what it reads, such as "trees (table and pictures)".
+def learner_title(name: str, learner: Any, images: Collection[str]) -> str:
+    """What a learner is and what it reads, such as "trees (table and images)".
 
     Parameters
     ----------
-    pictures : the views that are pictures.
+    images : the views that are images.
     """
-    return f"{_PLURALS.get(learner.kind, learner.kind)} ({_what(view_names(name, learner), pictures)})"
+    return f"{_PLURALS.get(learner.kind, learner.kind)} ({_what(view_names(name, learner), images)})"
 
 
-def _what(views: Sequence[str], pictures: Collection[str]) -> str:
-    parts = {each: " ".join(["pictures", *each.split(":", 1)[1:]]) for each in pictures}
+def _what(views: Sequence[str], images: Collection[str]) -> str:
+    parts = {each: " ".join(["images", *each.split(":", 1)[1:]]) for each in images}
     return " and ".join(dict.fromkeys(parts.get(view, "table") for view in views))
 
 

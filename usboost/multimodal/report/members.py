@@ -56,7 +56,7 @@ def notes(model: Any) -> list[str]:
     lines = [
         "Losses are of rows that a fit stopped on and was not fitted to; the blend's chose its weights. "
         "Seconds are those of the fits on this computer, and of 1,000 rows through all fits of a member; new "
-        "pictures take theirs beside it, once for all."
+        "images take theirs beside it, once for all."
     ]
     if any(each.full_refits for each in model.members_.values()):
         lines.append("After + are fits to all rows; those to folds together have the weight of one of these.")

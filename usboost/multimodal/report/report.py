@@ -46,12 +46,12 @@ def write_report(
     ----------
     label : column of the true answers; by default that of the training table.
     out : an ``.html`` file; appears when it is complete.
-    skip_unreadable : count pictures that cannot be read as missing, instead of refusing them.
+    skip_unreadable : count images that cannot be read as missing, instead of refusing them.
     images_root : see `usboost.datasets.user.reading.source.TableFile`.
-    occlusion_maps : show what covering each part of the pictures of the worst rows does, which takes some
-        fifty predictions a picture.
+    occlusion_maps : show what covering each part of the images of the worst rows does, which takes some
+        fifty predictions an image.
     progress : called with (rows done, rows).
-    looking : called with (covered pictures predicted, in all).
+    looking : called with (covered images predicted, in all).
 
     Returns
     -------
@@ -61,14 +61,14 @@ def write_report(
     ------
     UsboostError
         As `score_table`; if the page cannot be written there; or if where a model looks is asked of one
-        that reads no pictures or predicts a number.
+        that reads no images or predicts a number.
     """
     table, out = Path(table), Path(out)
     if out.suffix.lower() not in (".html", ".htm") or out.is_dir():
         raise UsboostError(f"{out} must be an .html file")
-    if occlusion_maps and bundle.reader.pictures is None:
+    if occlusion_maps and bundle.reader.images is None:
         raise UsboostError(
-            f"the model reads no pictures, so it looks nowhere; leave out {option('occlusion_maps')}"
+            f"the model reads no images, so it looks nowhere; leave out {option('occlusion_maps')}"
         )
     if occlusion_maps and not bundle.card.classes:
         raise UsboostError(
@@ -131,7 +131,7 @@ def render(
         start=getattr(bundle.model, "start_", None) is not None,
         gains=importance.gains(bundle),
         worst=worst(bundle, scored, occlusion_maps, looking),
-        pictures=about(bundle, scored),
+        images=about(bundle, scored),
         occlusion_maps=occlusion_maps,
         share=SHARE,
         heat=heat,
@@ -146,7 +146,7 @@ def _missing(scored: Scored, label: str) -> list[str]:
     found = [f"{scored.unlabelled:,} rows have no {label} and are not scored"] if scored.unlabelled else []
     for column, missing in scored.without.items():
         if missing:
-            found.append(f"{missing:,} of {len(scored):,} rows have no picture in {column}")
+            found.append(f"{missing:,} of {len(scored):,} rows have no image in {column}")
     return found
 
 

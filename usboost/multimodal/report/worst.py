@@ -1,4 +1,4 @@
-"""The rows of a report that are predicted worst, with their pictures and values."""
+"""The rows of a report that are predicted worst, with their images and values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from usboost.evaluation.names import number
 from usboost.models.inspection.inspect import worst_samples
 from usboost.multimodal.fit.bundle import Bundle
 from usboost.multimodal.predict.scored import Scored
-from usboost.multimodal.report.images import pictures_of
+from usboost.multimodal.report.images import images_of
 
 WORST = 12
 """Rows shown."""
@@ -24,7 +24,7 @@ def worst(
 ) -> list[dict[str, Any]]:
     """Misclassified rows whose true class got the lowest probability, or those of the largest error."""
     found = _classes(bundle, scored) if bundle.card.classes else _numbers(bundle, scored)
-    pictures = pictures_of(
+    images = images_of(
         bundle, scored, [row for row, _ in found], occlusion_maps=occlusion_maps, progress=looking
     )
     shown = list(bundle.card.columns)[:_VALUES]
@@ -32,7 +32,7 @@ def worst(
         {
             "number": int(scored.rows[row]) + 1,
             **said,
-            "pictures": pictures.get(row, []),
+            "images": images.get(row, []),
             "columns": [(name, value_of(scored.frame[name].iloc[row])) for name in shown],
         }
         for row, said in found

@@ -96,8 +96,8 @@ def tune(
     by, plan = check_metric(by or DEFAULT[table.task], RANKING[table.task]), plan or Plan()
     parts = parts_of(table, default_folds(table, plan.seed) if folds is None else folds, plan.seed)
     built = {name: _with(build(plan.seed), fixed or {}) for name, build in models.items()}
-    pictures = tuple(table.pictures)
-    spaces = {name: space_of(model, pictures, fixed or ()) for name, model in built.items()}
+    images = tuple(table.images)
+    spaces = {name: space_of(model, images, fixed or ()) for name, model in built.items()}
     _embed(table, built)
     task = Task(built, [part_of(table, *rows) for rows in parts], Scored(table.task, by), by)
     identity = {"table": table_digest(table), "rows": _digest(parts), "seed": plan.seed}
@@ -192,13 +192,13 @@ def _with(model: Any, fixed: Mapping[str, Any]) -> Any:
 
 
 def _embed(table: OwnTable, models: Mapping[str, Any]) -> None:
-    """Let frozen backbones embed the pictures before processes begin, which would all do it."""
-    if not table.pictures:
+    """Let frozen backbones embed the images before processes begin, which would all do it."""
+    if not table.images:
         return
     parts = [part for model in models.values() for part in model.get_params(deep=True).values()]
     for backbone in {repr(part): part for part in parts if isinstance(part, Backbone)}.values():
         if backbone.is_frozen:
-            for view in table.pictures.values():
+            for view in table.images.values():
                 try:
                     embedded(view, backbone, pick_device("auto"))
                 except UsboostError:

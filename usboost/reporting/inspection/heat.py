@@ -1,4 +1,4 @@
-"""A map of heat over a picture."""
+"""A map of heat over an image."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FALLS, RISES = (213, 94, 0), (0, 114, 178)
 LEAST = 0.02
 """The heat that has the full colour at least, so that next to nothing stays pale."""
 
-_MOST = 0.8  # of the full colour, the rest being the picture
+_MOST = 0.8  # of the full colour, the rest being the image
 
 
 def full(heat: np.ndarray) -> float:
@@ -20,7 +20,7 @@ def full(heat: np.ndarray) -> float:
 
 
 def overlay(pixels: np.ndarray, heat: np.ndarray) -> Image.Image:
-    """The picture in grey under its heat.
+    """The image in grey under its heat.
 
     Parameters
     ----------

@@ -32,7 +32,7 @@ COLUMNS = 8  # of a sample
 SHUFFLES = 5  # of each view
 WORST = 12
 _MOST_VIEWS = 4  # a sequence has a view a frame
-_LARGEST = 4_000_000  # bytes of a picture or a table that a page takes
+_LARGEST = 4_000_000  # bytes of an image or a table that a page takes
 
 
 def inspect(
@@ -83,14 +83,14 @@ def write(
     found: Inspection | NumberInspection,
     folder: Path,
     rows: pd.DataFrame | None = None,
-    pictures: Mapping[int, bytes] | None = None,
+    images: Mapping[int, bytes] | None = None,
 ) -> None:
-    """Write tables as CSV, figures as SVG, the worst samples' pictures, and `FILE` for the report.
+    """Write tables as CSV, figures as SVG, the worst samples' images, and `FILE` for the report.
 
     Parameters
     ----------
     rows : raw values of the samples, for those that are shown; a page shows the first columns
-    pictures : PNG files by the samples' positions
+    images : PNG files by the samples' positions
     """
     folder.mkdir(parents=True, exist_ok=True)
     for name in found.tables:
@@ -102,13 +102,13 @@ def write(
         (folder / f"{name}.svg").write_text(to_svg(draw()))
     shown = []
     for place, row in enumerate(found.worst.itertuples()):
-        about: dict[str, Any] = {"values": {}, "picture": None}
+        about: dict[str, Any] = {"values": {}, "image": None}
         if rows is not None:
             values = rows.iloc[int(row.row)]
             about["values"] = {str(name): _text(value) for name, value in values.items()}
-        if pictures and int(row.row) in pictures:
-            about["picture"] = f"worst-{place:02d}.png"
-            (folder / about["picture"]).write_bytes(pictures[int(row.row)])
+        if images and int(row.row) in images:
+            about["image"] = f"worst-{place:02d}.png"
+            (folder / about["image"]).write_bytes(images[int(row.row)])
         shown.append(about)
     document = {**found.document, "shown": shown}
     (folder / FILE).write_text(json.dumps(document, indent=1) + "\n")
@@ -136,7 +136,7 @@ def read(folder: Path) -> dict[str, Any] | None:
             {
                 **found.said(row),
                 "values": [(str(k), str(v)) for k, v in about["values"].items()][:8],
-                "picture": _data_uri(folder / Path(about["picture"]).name) if about["picture"] else None,
+                "image": _data_uri(folder / Path(about["image"]).name) if about["image"] else None,
             }
             for row, about in zip(found.worst.itertuples(), document["shown"], strict=True)
         ]

@@ -1,4 +1,4 @@
-"""Sample pictures of each class of a prepared dataset (the paper's Figure 2), or of small to large labels."""
+"""Sample images of each class of a prepared dataset (the paper's Figure 2), or of small to large labels."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from usboost.evaluation.names import number
 
 PER_CLASS = 6
 LARGEST_SIDE = 4096
-SIDE = 128  # pixels shown; smaller pictures are enlarged without blurring
+SIDE = 128  # pixels shown; smaller images are enlarged without blurring
 
 
-def sample_pictures(folder: Path, card: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
-    """For each class, its name and up to `PER_CLASS` training pictures as PNG data URIs.
+def sample_images(folder: Path, card: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
+    """For each class, its name and up to `PER_CLASS` training images as PNG data URIs.
 
     Where a number is predicted, for each third of the training rows by it, and where that lies. The class is
-    that before any label was switched, where the dataset keeps it. Empty where the dataset has no pictures,
+    that before any label was switched, where the dataset keeps it. Empty where the dataset has no images,
     or they cannot be read.
     """
     if "images" not in card:
         return []
     try:
         shard = Path(card["images"]["splits"]["train"]["shards"][0]["file"]).name
-        pictures = pq.read_table(folder / "images" / "train" / shard, columns=["image"])["image"]
+        images = pq.read_table(folder / "images" / "train" / shard, columns=["image"])["image"]
         names = pq.read_schema(folder / "train.parquet").names
         column = CLEAN if CLEAN in names else LABEL
-        labels = pq.read_table(folder / "train.parquet", columns=[column])[column].to_numpy()[: len(pictures)]
-        there = pictures.is_valid().to_numpy()
+        labels = pq.read_table(folder / "train.parquet", columns=[column])[column].to_numpy()[: len(images)]
+        there = images.is_valid().to_numpy()
     except (OSError, KeyError, IndexError, TypeError, ValueError, pa.ArrowException):
         return []
     out, names = [], card["classes"]
@@ -46,8 +46,8 @@ def sample_pictures(folder: Path, card: Mapping[str, Any]) -> list[tuple[str, li
     for code, name in enumerate(names):
         rows = [int(row) for row in ((labels == code) & there).nonzero()[0][:PER_CLASS]]
         try:
-            out.append((str(name), [_data_uri(pictures[row].as_py()) for row in rows]))
-        except Exception:  # a damaged picture can make Pillow's decoders raise nearly anything
+            out.append((str(name), [_data_uri(images[row].as_py()) for row in rows]))
+        except Exception:  # a damaged image can make Pillow's decoders raise nearly anything
             return []
     return out
 
@@ -62,7 +62,7 @@ def _thirds(labels: np.ndarray) -> tuple[np.ndarray, list[str]]:
 def _data_uri(encoded: bytes) -> str:
     with Image.open(io.BytesIO(encoded), formats=("PNG", "JPEG")) as opened:
         if max(opened.size) > LARGEST_SIDE:
-            raise ValueError("a sample picture is larger than prepared ones are")
+            raise ValueError("a sample image is larger than prepared ones are")
         image = opened.convert("RGB" if opened.mode == "RGB" else "L")
     scale = max(1, SIDE // max(image.size))
     shown = image.resize((image.width * scale, image.height * scale), Image.Resampling.NEAREST)

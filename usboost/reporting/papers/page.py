@@ -35,7 +35,7 @@ def render(
     cards: Mapping[str, Mapping[str, Any]] | None = None,
     drawings: Mapping[str, Mapping[str, str]] | None = None,
     title: str | None = None,
-    pictures: Mapping[str, list[tuple[str, list[str]]]] | None = None,
+    images: Mapping[str, list[tuple[str, list[str]]]] | None = None,
     inspections: Mapping[str, Mapping[str, Any]] | None = None,
     others: OtherPapers | None = None,
     origins: Mapping[Key, Origin] | None = None,
@@ -56,12 +56,12 @@ def render(
     title : of the page.
     others : the cells of the other two papers.
     inspections : by dataset and model, what `inspection.read` returns.
-    pictures : by dataset, each class's name and sample pictures as data URIs.
+    images : by dataset, each class's name and sample images as data URIs.
     origins : by (dataset, model, seed), what made a fit's scores.
     other_page : the file of the report on a person's data, if there is one.
     """
     cards = cards or {}
-    pictured = [d for d in dict.fromkeys(datasets) if "images" in cards.get(d, {})]
+    with_images = [d for d in dict.fromkeys(datasets) if "images" in cards.get(d, {})]
     demo = is_demo(profiles, cards)
     title = title or "The paper"
     if demo and DEMO not in title.lower():
@@ -101,11 +101,11 @@ def render(
             cards={d: shown_card(cards[d]) if d in cards else None for d in datasets},
             drawings=drawings or {},
             noisy=any(noise(card) for card in cards.values()),
-            pictures=pictures or {},
+            images=images or {},
             inspections=inspections or {},
             others=others,
-            halves=_table(frame, pictured, [m for m in HALVES if m in rows], "test", published=not demo),
-            pictured=pictured,
+            halves=_table(frame, with_images, [m for m in HALVES if m in rows], "test", published=not demo),
+            with_images=with_images,
             half_models=[m for m in HALVES if m in rows],
             origins=made,
             traced={(row["dataset"], row["model"]) for row in made},

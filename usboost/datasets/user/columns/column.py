@@ -170,10 +170,10 @@ class Column:
     def unusable(self) -> UsboostError:
         """What to say of a column that no model can read."""
         is_record = pa.types.is_struct(self.type) and self.type.get_field_index("bytes") >= 0
-        named = f", name it with {option('image')} if it holds pictures,"
-        pictures = named if is_binary(self.type) or is_record else ""
+        named = f", name it with {option('image')} if it holds images,"
+        images = named if is_binary(self.type) or is_record else ""
         return UsboostError(
-            f"{self.source}: column {self.name!r} is of type {self.type}; turn it into numbers{pictures} or "
+            f"{self.source}: column {self.name!r} is of type {self.type}; turn it into numbers{images} or "
             "drop it"
         )
 

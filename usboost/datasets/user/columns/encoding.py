@@ -75,13 +75,13 @@ class Encoding:
         """The encoded columns, added ones included."""
         return list(dict.fromkeys(name for encoder in self.encoders.values() for name in encoder.names))
 
-    def views(self, features: pd.DataFrame, pictures: Mapping[str, View] | None = None) -> Views:
-        """The views of n rows: the pictures, then the tables, of which equal ones are made once.
+    def views(self, features: pd.DataFrame, images: Mapping[str, View] | None = None) -> Views:
+        """The views of n rows: the images, then the tables, of which equal ones are made once.
 
         Parameters
         ----------
         features : columns as `Column.feature` gives them.
-        pictures : views of the pictures by name.
+        images : views of the images by name.
 
         Raises
         ------
@@ -90,9 +90,7 @@ class Encoding:
         """
         completed = complete(features, self.imputation, self.parts)
         tables = {encoder: encoder.transform(completed) for encoder in set(self.encoders.values())}
-        return Views(
-            {**(pictures or {})} | {view: tables[encoder] for view, encoder in self.encoders.items()}
-        )
+        return Views({**(images or {})} | {view: tables[encoder] for view, encoder in self.encoders.items()})
 
 
 def imputation_of(train: pd.DataFrame, parts: Parts | None = None) -> dict[str, dict[str, Any]]:

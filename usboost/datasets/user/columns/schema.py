@@ -23,7 +23,7 @@ class Described:
 
     Attributes
     ----------
-    kind : number, category, date, text, picture, label, split or, where it is not read, nothing.
+    kind : number, category, date, text, image, label, split or, where it is not read, nothing.
     missing, distinct : rows without a value, and how many values there are; None where they were not counted.
     use : what becomes of it.
     """
@@ -85,7 +85,7 @@ def _described(table: OwnTable, name: str) -> Described | None:
         use = f"{distinct} classes" if table.classes else "a number to predict"
         return Described(name, "label", table.unlabelled, distinct, use)
     if name in spec.image:
-        return Described(name, "picture", table.without.get(name), None, "picture")
+        return Described(name, "image", table.without.get(name), None, "image")
     if name == spec.split:
         return Described(name, "split", 0, 3, "split")
     for kind in ("group", "time", "weight"):

@@ -11,7 +11,7 @@ import pandas as pd
 from usboost.data.pooled_images import PooledImages
 from usboost.datasets.user.columns.dates import is_date
 from usboost.datasets.user.columns.words import is_text
-from usboost.datasets.user.images.values import NAMES, are_names_of_pictures
+from usboost.datasets.user.images.values import NAMES, are_names_of_images
 from usboost.datasets.user.user_table import OwnTable
 from usboost.errors import option
 
@@ -22,7 +22,7 @@ FEWEST = 50
 """Rows that a table must have for that; a class that counts has `_OF_CLASS`."""
 
 FEW_SHARED = 0.2
-"""Share of rows with the picture of an earlier one, above which pictures are shared on purpose."""
+"""Share of rows with the image of an earlier one, above which images are shared on purpose."""
 
 _OF_CLASS = 5
 _ROWS = 50_000  # looked at
@@ -40,17 +40,17 @@ def warnings_of(table: OwnTable) -> Iterator[str]:
                 f"column {name!r} alone gives {table.spec.label!r} away; "
                 f"drop it with {option('drop', repr(name))} if it is not known before the label"
             )
-        if not isinstance(column.dtype, np.dtype) and are_names_of_pictures(column):
+        if not isinstance(column.dtype, np.dtype) and are_names_of_images(column):
             yield f"column {name!r} {NAMES}; {option('image')} reads these"
     first: dict[str, object] = {}
     for name in table.features:
         same = first.setdefault(_digest(table.features[name]), name)
         if same != name:
             yield f"column {name!r} holds the same as {same!r}; one of them can be dropped"
-    shown = _pictures(table)
-    yield from _of_pictures(shown)
-    if table.spec.image and not table.pictures:
-        return  # rows may differ in pictures that were not read
+    shown = _images(table)
+    yield from _of_images(shown)
+    if table.spec.image and not table.images:
+        return  # rows may differ in images that were not read
     if table.features.shape[1]:
         rows = pd.concat([table.features, pd.Series(table.labels), shown], axis=1)
         if repeated := int(rows.duplicated().sum()):
@@ -59,9 +59,9 @@ def warnings_of(table: OwnTable) -> Iterator[str]:
             yield from _shared(shown)
 
 
-def _pictures(table: OwnTable) -> pd.DataFrame:
-    """What each row's picture is, by column: int64, equal where the pixels are, 0 where there is none."""
-    views = table.pictures.values()
+def _images(table: OwnTable) -> pd.DataFrame:
+    """What each row's image is, by column: int64, equal where the pixels are, 0 where there is none."""
+    views = table.images.values()
     images = [
         each for view in views for each in (view.columns if isinstance(view, PooledImages) else (view,))
     ]
@@ -72,24 +72,24 @@ def _pictures(table: OwnTable) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
-def _of_pictures(shown: pd.DataFrame) -> Iterator[str]:
+def _of_images(shown: pd.DataFrame) -> Iterator[str]:
     for k, name in enumerate(shown):
         if shown[name].nunique() == 1:
-            yield f"column {name!r} has the same picture in all rows, so it says nothing"
+            yield f"column {name!r} has the same image in all rows, so it says nothing"
         for other in shown.columns[:k]:
             if (shown[other] == shown[name]).all():
-                yield f"column {name!r} holds the same pictures as {other!r}; leave one of them out"
+                yield f"column {name!r} holds the same images as {other!r}; leave one of them out"
                 break
 
 
 def _shared(shown: pd.DataFrame) -> Iterator[str]:
-    """Pictures that a few rows have in common, so that a model may be scored on what it has seen."""
+    """Images that a few rows have in common, so that a model may be scored on what it has seen."""
     for name in shown:
         present = shown.loc[shown[name] != 0, name]
         repeated = int(present.duplicated().sum())
         if 0 < repeated <= FEW_SHARED * len(present):
             yield (
-                f"column {name!r}: {repeated:,} row{'s have' if repeated > 1 else ' has'} the picture of an "
+                f"column {name!r}: {repeated:,} row{'s have' if repeated > 1 else ' has'} the image of an "
                 f"earlier one; {option('group')} keeps together what belongs together"
             )
 

@@ -1,4 +1,4 @@
-"""The paths in a column of pictures: how many there were, and which led to no file."""
+"""The paths in a column of images: how many there were, and which led to no file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Paths:
             self.first = self.first or path
 
     def __str__(self) -> str:
-        what = "path of pictures leads" if self.lost == 1 else "paths of pictures lead"
+        what = "path of images leads" if self.lost == 1 else "paths of images lead"
         return f"{self.lost:,} {what} to no file in column {self.column!r}, {self.first} first"
 
 
@@ -48,6 +48,6 @@ def check_paths(source: Source, found: Iterable[Paths]) -> None:
         if paths.given and paths.lost == paths.given:
             raise UsboostError(
                 f"{source}: no path in column {paths.column!r} leads to a file: no {paths.first}, say; "
-                f"correct them, name the pictures' folder ({option('images_root')}), or leave the column "
+                f"correct them, name the images' folder ({option('images_root')}), or leave the column "
                 "empty"
             )

@@ -1,4 +1,4 @@
-"""Room for the pixels of any number of pictures: memory while they are few, else the disk."""
+"""Room for the pixels of any number of images: memory while they are few, else the disk."""
 
 from __future__ import annotations
 
@@ -44,6 +44,6 @@ def room(shape: tuple[int, ...], what: str) -> np.ndarray:
             return np.memmap(file, np.uint8, "r+", shape=shape)
     except OSError:
         raise UsboostError(
-            f"{what}: the pictures take {needed / 1e9:,.1f} GB on the disk, more than is free in {folder}; "
+            f"{what}: the images take {needed / 1e9:,.1f} GB on the disk, more than is free in {folder}; "
             f"choose a smaller {option('size')}, or a folder with room by the environment's TMPDIR"
         ) from None

@@ -1,4 +1,4 @@
-"""The pictures of a table's rows, decoded a batch at a time."""
+"""The images of a table's rows, decoded a batch at a time."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ from usboost.datasets.files.image_sources import (
 )
 from usboost.datasets.user.columns.column import Column, is_text, plain_type
 from usboost.datasets.user.columns.values import Cursor
-from usboost.datasets.user.images.values import PictureValues, check_type
+from usboost.datasets.user.images.values import ImageValues, check_type
 from usboost.datasets.user.reading.source import Source, TableFile
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError, option
 
 VIEW = "U"
-"""The view of the pictures; of several columns each has its own, ``U:<column>``, unless they are pooled."""
+"""The view of the images; of several columns each has its own, ``U:<column>``, unless they are pooled."""
 
-_BLOCK = 64  # pictures whose files are in memory at once
+_BLOCK = 64  # images whose files are in memory at once
 
 
 @dataclass(frozen=True)
-class PictureColumns:
-    """The columns of pictures, and what these are made.
+class ImageColumns:
+    """The columns of images, and what these are made.
 
     Attributes
     ----------
     columns : of paths or bytes, one or more.
     size, channels : height and width in pixels; 1 (grey) or 3 (red, green, blue).
-    aspect : what becomes of pictures that are not square.
+    aspect : what becomes of images that are not square.
     pooled : whether several columns are one view.
     """
 
@@ -53,48 +53,46 @@ class PictureColumns:
     pooled: bool = False
 
     @classmethod
-    def of(cls, spec: TableSpec) -> PictureColumns:
+    def of(cls, spec: TableSpec) -> ImageColumns:
         """Those of a table."""
         return cls(spec.image, spec.size, 1 if spec.grey else 3, spec.aspect, spec.pool_images)
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Of one picture's pixels."""
+        """Of one image's pixels."""
         return self.channels, self.size, self.size
 
     @property
     def names(self) -> list[str]:
-        """The views that the pictures are."""
+        """The views that the images are."""
         one = self.pooled or len(self.columns) == 1
         return [VIEW] if one else [f"{VIEW}:{column}" for column in self.columns]
 
     def views(self, images: Sequence[Images]) -> dict[str, Images | PooledImages]:
-        """The columns' pictures as views by name."""
+        """The columns' images as views by name."""
         if self.pooled and len(images) > 1:
             return {VIEW: PooledImages(images)}
         return dict(zip(self.names, images, strict=True))
 
-    def readers(self, source: Source, *, skip_unreadable: bool = False) -> list[PictureReader]:
-        """One for each column; errors as `PictureReader`."""
-        return [
-            PictureReader(source, column, self, skip_unreadable=skip_unreadable) for column in self.columns
-        ]
+    def readers(self, source: Source, *, skip_unreadable: bool = False) -> list[ImageReader]:
+        """One for each column; errors as `ImageReader`."""
+        return [ImageReader(source, column, self, skip_unreadable=skip_unreadable) for column in self.columns]
 
 
-class PictureReader:
-    """Reads the pictures of rows: files named by a column of paths, or a column of bytes.
+class ImageReader:
+    """Reads the images of rows: files named by a column of paths, or a column of bytes.
 
     Parameters
     ----------
     source : of the rows. Paths are relative to its folder, which they may not leave; the text of rows that
         are in memory is base64.
     column : of paths or, but for text, of bytes, or of both, as records ``{bytes, path}``.
-    form : what the pictures are made.
-    skip_unreadable : whether a picture that cannot be read counts as missing.
+    form : what the images are made.
+    skip_unreadable : whether an image that cannot be read counts as missing.
 
     Attributes
     ----------
-    unreadable : how many pictures counted as missing since they could not be read.
+    unreadable : how many images counted as missing since they could not be read.
     paths : those that were read.
 
     Raises
@@ -104,14 +102,14 @@ class PictureReader:
     """
 
     def __init__(
-        self, source: Source, column: str, form: PictureColumns, *, skip_unreadable: bool = False
+        self, source: Source, column: str, form: ImageColumns, *, skip_unreadable: bool = False
     ) -> None:
         check_type(source, column)
         self._source, self.column, self._form = source, column, form
         self._skip = skip_unreadable
         self.unreadable = 0
-        self._pictures = PictureValues(source, column)
-        self.paths = self._pictures.paths
+        self._images = ImageValues(source, column)
+        self.paths = self._images.paths
         self._values: Cursor | None = None
         if isinstance(source, TableFile) and not is_text(plain_type(source.type_of(column))):
             self._values = Cursor(source, column)
@@ -124,9 +122,9 @@ class PictureReader:
     def read(
         self, rows: Sequence[int], cells: pa.ChunkedArray | None, out: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The pictures of the rows of some positions, which rise.
+        """The images of the rows of some positions, which rise.
 
-        A row has no picture where the column is empty or its path leads to no file.
+        A row has no image where the column is empty or its path leads to no file.
 
         Parameters
         ----------
@@ -141,7 +139,7 @@ class PictureReader:
         Raises
         ------
         UsboostError
-            Naming the row and file, if its path leads out of the table's folder, or its picture cannot
+            Naming the row and file, if its path leads out of the table's folder, or its image cannot
             be read (unless these are skipped).
         """
         form = self._form
@@ -149,15 +147,15 @@ class PictureReader:
         absent = np.zeros(len(rows), dtype=bool)
         values = self._at(rows, cells)
 
-        def fill(k: int, picture: Path | bytes | None) -> bool:
-            """Whether the picture, if any, could be read."""
-            absent[k] = picture is None
-            if picture is None:
+        def fill(k: int, image: Path | bytes | None) -> bool:
+            """Whether the image, if any, could be read."""
+            absent[k] = image is None
+            if image is None:
                 return True
-            name = self._name(rows[k], picture)
+            name = self._name(rows[k], image)
             try:
                 made = square(
-                    read(picture, name), name, size=form.size, channels=form.channels, aspect=form.aspect
+                    read(image, name), name, size=form.size, channels=form.channels, aspect=form.aspect
                 )
             except UsboostError as error:
                 if self._skip:
@@ -165,24 +163,24 @@ class PictureReader:
                     return False
                 if self._source.folder is not None:
                     raise UsboostError(
-                        f"{error}; {option('skip_unreadable')} counts such pictures as missing"
+                        f"{error}; {option('skip_unreadable')} counts such images as missing"
                     ) from None
                 raise
-            image = np.asarray(made)
-            pixels[k] = image[None] if form.channels == 1 else image.transpose(2, 0, 1)
+            array = np.asarray(made)
+            pixels[k] = array[None] if form.channels == 1 else array.transpose(2, 0, 1)
             return True
 
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
             for start in range(0, len(rows), _BLOCK):
                 block = range(start, min(start + _BLOCK, len(rows)))
-                pictures = [self._pictures.of(rows[k], next(values)) for k in block]
-                self.unreadable += sum(not done for done in pool.map(fill, block, pictures))
+                images = [self._images.of(rows[k], next(values)) for k in block]
+                self.unreadable += sum(not done for done in pool.map(fill, block, images))
         return pixels, absent
 
     def thumbnail(
         self, row: int, cells: pa.ChunkedArray | None, most: int
     ) -> tuple[Image.Image, tuple[int, int]] | None:
-        """The picture of one row as it was brought, of any proportions; None where there is none.
+        """The image of one row as it was brought, of any proportions; None where there is none.
 
         Parameters
         ----------
@@ -192,28 +190,28 @@ class PictureReader:
 
         Returns
         -------
-        The picture, and the width and height that it has in its file.
+        The image, and the width and height that it has in its file.
 
         Raises
         ------
         UsboostError
-            As `read`, whether or not unreadable pictures are skipped.
+            As `read`, whether or not unreadable images are skipped.
         """
-        picture = self._pictures.of(row, next(self._at([row], cells)))
-        if picture is None:
+        image = self._images.of(row, next(self._at([row], cells)))
+        if image is None:
             return None
-        name = self._name(row, picture)
-        return thumbnail(read(picture, name), name, most)
+        name = self._name(row, image)
+        return thumbnail(read(image, name), name, most)
 
-    def _name(self, row: int, picture: Path | bytes) -> str:
-        """What a row's picture is called in messages."""
-        part = f"{picture.name!r}" if isinstance(picture, Path) else f"column {self.column!r}"
+    def _name(self, row: int, image: Path | bytes) -> str:
+        """What a row's image is called in messages."""
+        part = f"{image.name!r}" if isinstance(image, Path) else f"column {self.column!r}"
         return f"{self._source}, row {row + 1}, {part}"
 
     def sources(
         self, rows: Sequence[int], cells: pa.ChunkedArray | None
     ) -> list[Path | bytes | ParquetRow | None]:
-        """Where the pictures of some rows are, None where there is none; parameters as of `read`.
+        """Where the images of some rows are, None where there is none; parameters as of `read`.
 
         Raises
         ------
@@ -222,15 +220,15 @@ class PictureReader:
         """
         found: list[Path | bytes | ParquetRow | None] = []
         for row, value in zip(rows, self._at(rows, cells), strict=True):
-            picture = self._pictures.of(row, value)
-            found.append(self._place(row, value) or picture)
+            image = self._images.of(row, value)
+            found.append(self._place(row, value) or image)
         return found
 
     def none_at_all(self) -> UsboostError:
-        """What to say of a column whose rows all have no picture."""
+        """What to say of a column whose rows all have no image."""
         why = f"no file {self.paths.first}, say" if self.paths.first else "every row is empty"
         return UsboostError(
-            f"{self._source}: column {self.column!r} holds no picture at all: {why}; correct it"
+            f"{self._source}: column {self.column!r} holds no image at all: {why}; correct it"
         )
 
     def _place(self, row: int, value: object) -> ParquetRow | None:

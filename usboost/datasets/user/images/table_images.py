@@ -1,4 +1,4 @@
-"""The pictures of a table's labelled rows, a few rows at a time."""
+"""The images of a table's labelled rows, a few rows at a time."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ import numpy as np
 import pyarrow as pa
 
 from usboost.data.progress import Progress
-from usboost.datasets.files.image_sources import Source as Picture
-from usboost.datasets.user.images.image_set import PictureSet
-from usboost.datasets.user.images.reader import PictureColumns, PictureReader
+from usboost.datasets.files.image_sources import Source as Image
+from usboost.datasets.user.images.image_set import ImageSet
+from usboost.datasets.user.images.reader import ImageColumns, ImageReader
 from usboost.datasets.user.user_table import OwnTable
 
-_ROWS = 256  # whose pictures are read at once
+_ROWS = 256  # whose images are read at once
 
 
-def picture_sources(table: OwnTable, form: PictureColumns) -> list[list[Picture | None]]:
-    """Where each row's pictures are, by column; None where a row has none.
+def image_sources(table: OwnTable, form: ImageColumns) -> list[list[Image | None]]:
+    """Where each row's images are, by column; None where a row has none.
 
     Raises
     ------
     UsboostError
-        As `PictureReader.sources`, or if a column holds no picture at all.
+        As `ImageReader.sources`, or if a column holds no image at all.
     """
     readers = form.readers(table.file)
-    found: list[list[Picture | None]] = [[] for _ in readers]
-    for rows, raw in _picture_batches(table, readers):
+    found: list[list[Image | None]] = [[] for _ in readers]
+    for rows, raw in _image_batches(table, readers):
         for reader, of_column in zip(readers, found, strict=True):
             of_column += reader.sources(rows, raw[reader.column] if reader.needs_cells else None)
     for reader, of_column in zip(readers, found, strict=True):
@@ -36,19 +36,19 @@ def picture_sources(table: OwnTable, form: PictureColumns) -> list[list[Picture 
     return found
 
 
-def read_pictures(
-    table: OwnTable, form: PictureColumns, readers: Sequence[PictureReader], progress: Progress | None
-) -> PictureSet:
-    """The pictures of all rows.
+def read_images(
+    table: OwnTable, form: ImageColumns, readers: Sequence[ImageReader], progress: Progress | None
+) -> ImageSet:
+    """The images of all rows.
 
     Raises
     ------
     UsboostError
-        As `PictureReader.read`, or if a column holds no picture at all.
+        As `ImageReader.read`, or if a column holds no image at all.
     """
     n, done = len(table), 0
-    found = PictureSet(form, n, what=table.file)
-    for rows, raw in _picture_batches(table, readers):
+    found = ImageSet(form, n, what=table.file)
+    for rows, raw in _image_batches(table, readers):
         found.read(readers, rows, raw, at=done)
         done += len(rows)
         if progress:
@@ -59,9 +59,7 @@ def read_pictures(
     return found
 
 
-def _picture_batches(
-    table: OwnTable, readers: Sequence[PictureReader]
-) -> Iterator[tuple[list[int], pa.Table]]:
+def _image_batches(table: OwnTable, readers: Sequence[ImageReader]) -> Iterator[tuple[list[int], pa.Table]]:
     """The positions of some rows in the file, and the columns that the readers want of them."""
     names = [reader.column for reader in readers if reader.needs_cells]
     n = int(table.rows[-1]) + 1

@@ -1,4 +1,4 @@
-"""What stands in a column of pictures: paths, bytes, records of both, base64."""
+"""What stands in a column of images: paths, bytes, records of both, base64."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from usboost.datasets.user.reading.source import Source
 from usboost.errors import UsboostError, option
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-_DATA = re.compile(r"data:[^,]*;base64,", re.IGNORECASE)  # as pages and JSON hold pictures
-NAMES = "looks like names of pictures"
-"""What to say of a column of which `are_names_of_pictures` is true."""
+_DATA = re.compile(r"data:[^,]*;base64,", re.IGNORECASE)  # as pages and JSON hold images
+NAMES = "looks like names of images"
+"""What to say of a column of which `are_names_of_images` is true."""
 
 _NAME = re.compile(r"(?i).*\.(jpe?g|png|gif|bmp|tiff?|webp)")
 _LOOKED_AT = 100  # values
@@ -27,7 +27,7 @@ _SHOWN = 60  # characters of a value in a message
 
 
 def check_type(source: Source, column: str) -> None:
-    """Refuse a column that cannot hold pictures.
+    """Refuse a column that cannot hold images.
 
     Raises
     ------
@@ -42,8 +42,8 @@ def check_type(source: Source, column: str) -> None:
         raise UsboostError(f"{source}: the image column {column!r} must hold paths or bytes, not {kind}")
 
 
-def are_names_of_pictures(values: pd.Series) -> bool:
-    """Whether a column that was not called one of pictures has their names: of the first 100 values, all.
+def are_names_of_images(values: pd.Series) -> bool:
+    """Whether a column that was not called one of images has their names: of the first 100 values, all.
 
     Parameters
     ----------
@@ -53,14 +53,14 @@ def are_names_of_pictures(values: pd.Series) -> bool:
     return len(present) > 0 and all(bool(_NAME.fullmatch(str(each).strip())) for each in present)
 
 
-class PictureValues:
+class ImageValues:
     """The values of a column as files or bytes.
 
     Parameters
     ----------
     source : of the rows. Paths are relative to its folder, which they may not leave; without one text is
         base64.
-    column : of pictures.
+    column : of images.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class PictureValues:
             return self._decoded(value[data.end() :], where)
         if _ADDRESS.match(value):
             raise UsboostError(
-                f"{where}: column {self._column!r} holds an address, {_short(value)}; download the pictures "
+                f"{where}: column {self._column!r} holds an address, {_short(value)}; download the images "
                 "first and give their paths"
             )
         folder = self._source.folder
@@ -111,7 +111,7 @@ class PictureValues:
         if _is_absolute(value) and self._source.images_root is None:
             raise UsboostError(
                 f"{where}: column {self._column!r} holds an absolute path, {_short(value)}; name the folder "
-                f"that the pictures are in with {option('images_root')}"
+                f"that the images are in with {option('images_root')}"
             )
         if "\\" in value and _is_missing(folder / value):
             value = PureWindowsPath(value).as_posix()

@@ -36,12 +36,12 @@ class Source(Protocol):
 
     @property
     def folder(self) -> Path | None:
-        """Where the paths of pictures begin; None where rows may name no files."""
+        """Where the paths of images begin; None where rows may name no files."""
         ...
 
     @property
     def images_root(self) -> Path | None:
-        """The folder that paths of pictures may be absolute in, if one was named."""
+        """The folder that paths of images may be absolute in, if one was named."""
         ...
 
     @property
@@ -89,7 +89,7 @@ class TableFile:
     ----------
     path : the file or folder.
     content : what it holds.
-    images_root : the folder that paths of pictures are relative to and may not leave; by default the
+    images_root : the folder that paths of images are relative to and may not leave; by default the
         table's, of a folder of files this folder itself.
     """
 
@@ -104,11 +104,11 @@ class TableFile:
         Raises
         ------
         UsboostError
-            If the file is missing, damaged or of another kind, or the root of the pictures is no folder.
+            If the file is missing, damaged or of another kind, or the root of the images is no folder.
         """
         path = Path(path)
         if images_root is not None and not Path(images_root).is_dir():
-            raise UsboostError(f"the folder of the pictures, {images_root}, does not exist")
+            raise UsboostError(f"the folder of the images, {images_root}, does not exist")
         return cls(path, readers.open_content(path), None if images_root is None else Path(images_root))
 
     def __str__(self) -> str:
@@ -192,7 +192,7 @@ class FrameRows:
 
     Parameters
     ----------
-    folder : where the paths of pictures begin; without one pictures are bytes or, since JSON has no bytes,
+    folder : where the paths of images begin; without one images are bytes or, since JSON has no bytes,
         base64, never paths.
     """
 

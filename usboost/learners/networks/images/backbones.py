@@ -1,4 +1,4 @@
-"""Backbones: how a network reads pictures, and what frozen ones make of them."""
+"""Backbones: how a network reads images, and what frozen ones make of them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _VERSION = 1  # of what embeddings are: count it up when the same weights would 
 
 
 class Backbone(BaseEstimator):
-    """How a network reads pictures.
+    """How a network reads images.
 
     Parameters
     ----------
@@ -45,25 +45,25 @@ class Backbone(BaseEstimator):
         need be.
     finetune : {"none", "last", "all"}
         What is trained: "none" but the layers after it, its embeddings being computed once for each
-        picture; the "last" block, on what the frozen rest gave once; or "all" of it. "head" is an old
+        image; the "last" block, on what the frozen rest gave once; or "all" of it. "head" is an old
         name of "none".
     size : int or None
-        Side in pixels that pictures are resized to before the backbone; None keeps theirs where the
+        Side in pixels that images are resized to before the backbone; None keeps theirs where the
         backbone reads it, else takes the least that it reads.
     augment : {"none", "flip", "flip_shift"}
-        Of training pictures, with "all" only.
+        Of training images, with "all" only.
     cache : str, False or None
         Folder for embeddings; None: $USBOOST_CACHE, or the user's folder for caches; False or "off"
         keeps none.
     random : bool
-        Let a backbone with random weights be frozen: its embeddings say little of a picture.
+        Let a backbone with random weights be frozen: its embeddings say little of an image.
 
     Examples
     --------
     >>> import numpy as np
     >>> from usboost import Backbone, Images, NetworkLearner, TwoWeakLearnerClassifier, Views
     >>> pixels = np.random.default_rng(0).integers(0, 99, (40, 1, 8, 8)).astype(np.uint8)
-    >>> pixels[::2] += 100  # every second picture is brighter
+    >>> pixels[::2] += 100  # every second image is brighter
     >>> cnn = Backbone("small_cnn", pretrained=False, finetune="all")
     >>> learners = {"photo": NetworkLearner((8,), batch_size=8, epochs=4, backbone=cnn, device="cpu")}
     >>> model = TwoWeakLearnerClassifier(learners, n_rounds=3, validation_fraction=0)
@@ -110,7 +110,7 @@ class Backbone(BaseEstimator):
         side = size or min(view.height, view.width)
         if side < least:
             raise UsboostError(
-                f"{self.name} reads pictures of {least} pixels a side or more, not {side}; set size"
+                f"{self.name} reads images of {least} pixels a side or more, not {side}; set size"
             )
         mean, deviation = architectures.normalisation(self.name, view.channels, bool(self.pretrained))
         return {
@@ -135,7 +135,7 @@ class Backbone(BaseEstimator):
                 load_backbone(part.backbone, self.name, weights, str(self.pretrained))
 
     def embed(self, view: Images | EncodedImages, device: torch.device) -> np.ndarray:
-        """The frozen backbone's features of every picture: float32 (n, d), zeros where there is none.
+        """The frozen backbone's features of every image: float32 (n, d), zeros where there is none.
 
         Raises
         ------
@@ -145,7 +145,7 @@ class Backbone(BaseEstimator):
         return np.asarray(self._values(view, device, last=False), dtype=np.float32)
 
     def activations(self, view: Images | EncodedImages, device: torch.device) -> np.ndarray:
-        """What the backbone without its last block makes of every picture: float16 (n, …).
+        """What the backbone without its last block makes of every image: float16 (n, …).
 
         Raises
         ------
@@ -201,20 +201,18 @@ class Backbone(BaseEstimator):
         return network
 
     def _size(self) -> int | None:
-        """Side that pictures are resized to."""
+        """Side that images are resized to."""
         only = architectures.published(self.name).side if is_timms(self.name) else None
         if only is not None and self.size not in (None, only):
-            raise UsboostError(
-                f"{self.name} reads pictures of {only} pixels a side, not {self.size}; set size"
-            )
+            raise UsboostError(f"{self.name} reads images of {only} pixels a side, not {self.size}; set size")
         return only or self.size
 
 
-_digests: dict[str, str] = {}  # of the networks of this process, so that known pictures need none of them
+_digests: dict[str, str] = {}  # of the networks of this process, so that known images need none of them
 
 
 def _digest(network: ImageNetwork, given: str) -> str:
-    """Of all that decides what the network gives for a picture."""
+    """Of all that decides what the network gives for an image."""
     digest = hashlib.sha256(given.encode())
     for name, tensor in network.state_dict().items():
         digest.update(name.encode())
@@ -225,9 +223,9 @@ def _digest(network: ImageNetwork, given: str) -> str:
 def embedded(
     view: Images | EncodedImages | PooledImages, backbone: Backbone | None, device: torch.device
 ) -> Table:
-    """Pictures as a table of what a frozen backbone, EfficientNet-Lite0 by default, makes of them.
+    """Images as a table of what a frozen backbone, EfficientNet-Lite0 by default, makes of them.
 
-    Of several pictures a row it is their mean. Rows without a picture are `absent`.
+    Of several images a row it is their mean. Rows without an image are `absent`.
     """
     reader = backbone or Backbone()
     if isinstance(view, PooledImages):

@@ -1,7 +1,7 @@
-"""What frozen networks make of pictures: computed once for each picture and weights, kept on disk.
+"""What frozen networks make of images: computed once for each image and weights, kept on disk.
 
 A folder for each network (by the digest of all that decides what it gives) holds shards of some hundred
-pictures: the pictures' digests and their values. A process that is killed loses one shard at most; two
+images: the images' digests and their values. A process that is killed loses one shard at most; two
 that compute the same write the same files.
 """
 
@@ -28,15 +28,15 @@ from usboost.files import write_atomically
 from usboost.learners.networks.images.frozen import FrozenNetwork
 
 SHARD = 512
-"""Pictures in a shard."""
+"""Images in a shard."""
 
 LEAST = 16
-"""Fewer new pictures than this are not worth a file: they are quickly embedded again."""
+"""Fewer new images than this are not worth a file: they are quickly embedded again."""
 
 IN_MEMORY = 1 << 30
 """Bytes of values that are held in memory; more lie in a temporary file that is mapped."""
 
-_TOLD = 64  # pictures after which `progress` is told
+_TOLD = 64  # images after which `progress` is told
 _RECENT = 1 << 28  # bytes of the last results, kept in memory
 _LARGEST_HALF = 60_000.0  # a float16 holds no more
 
@@ -45,7 +45,7 @@ Progress = Callable[[int, int], None]
 
 @contextmanager
 def progress(callback: Progress) -> Iterator[None]:
-    """Within it `callback(done, total)` is told of the pictures that are embedded, some at a time.
+    """Within it `callback(done, total)` is told of the images that are embedded, some at a time.
 
     Those that are found on disk do not count; nothing is told where there is nothing to embed.
     """
@@ -58,7 +58,7 @@ def progress(callback: Progress) -> Iterator[None]:
 
 @contextmanager
 def not_kept() -> Iterator[None]:
-    """Within it nothing is written to disk: of pictures that are made for one question, say.
+    """Within it nothing is written to disk: of images that are made for one question, say.
 
     What is there already is read.
     """
@@ -71,7 +71,7 @@ def not_kept() -> Iterator[None]:
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Within it the same pictures are embedded once for several models, also without a folder."""
+    """Within it the same images are embedded once for several models, also without a folder."""
     before = _holding.set(True)
     try:
         yield
@@ -99,8 +99,8 @@ def cache_folder(chosen: str | bool | None) -> Path | None:
     return (Path(user) if user else Path.home() / ".cache") / "usboost" / "embeddings"
 
 
-def picture_digests(view: Any) -> np.ndarray:
-    """uint8 (n, 16): what each picture is, whatever row it stands in."""
+def image_digests(view: Any) -> np.ndarray:
+    """uint8 (n, 16): what each image is, whatever row it stands in."""
     if hasattr(view, "digests"):
         found: np.ndarray = view.digests()
         return found
@@ -117,11 +117,11 @@ def picture_digests(view: Any) -> np.ndarray:
 def values_of(
     view: Any, compute: Callable[[], FrozenNetwork], folder: Path | None, network: str = ""
 ) -> np.ndarray:
-    """What a frozen network gives for each picture, computed if it is not in the folder.
+    """What a frozen network gives for each image, computed if it is not in the folder.
 
     Parameters
     ----------
-    view : pictures; rows that its mask `absent` marks get zeros.
+    view : images; rows that its mask `absent` marks get zeros.
     compute : makes the network, if it is needed at all.
     folder : of this network and size alone; None keeps nothing.
     network : what tells it from others, for `held`.
@@ -136,7 +136,7 @@ def values_of(
     if len(there) == 0:
         width = compute().shape(view)
         return np.zeros((len(view), *width), dtype=np.float16)
-    keys = picture_digests(view)[there]
+    keys = image_digests(view)[there]
     asked = (str(folder), network, len(view), keys.tobytes(), there.tobytes())
     remembered = folder is not None or (holding() and bool(network))
     if remembered and (recent := _recent.get(asked)) is not None:
@@ -174,7 +174,7 @@ def _compute(view: Any, rows: np.ndarray, keys: np.ndarray, network: FrozenNetwo
 
 
 class _Store:
-    """Values by picture: in the shards of a folder, and in memory where there is no file for them."""
+    """Values by image: in the shards of a folder, and in memory where there is no file for them."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
@@ -189,7 +189,7 @@ class _Store:
                     self._sources.append(path)
 
     def find(self, keys: np.ndarray) -> np.ndarray:
-        """Where the values of pictures are: int64 (k,), -1 for those that are not there.
+        """Where the values of images are: int64 (k,), -1 for those that are not there.
 
         Parameters
         ----------
@@ -206,7 +206,7 @@ class _Store:
         return where
 
     def put(self, keys: np.ndarray, values: np.ndarray, write: bool) -> None:
-        """Keep values by picture: on disk, else in memory."""
+        """Keep values by image: on disk, else in memory."""
         path = _write(self._folder, keys, values) if write and self._folder is not None else None
         self._keys.append(keys)
         self._sources.append(values if path is None else path)
@@ -264,7 +264,7 @@ class _Recent:
 
 _recent = _Recent(_RECENT)
 _shards = _Recent(_RECENT)
-_keys: dict[Path, np.ndarray] = {}  # of the shards that were read: 16 bytes a picture
+_keys: dict[Path, np.ndarray] = {}  # of the shards that were read: 16 bytes an image
 _listening: list[Progress] = []
 _writing: ContextVar[bool] = ContextVar("writing", default=True)
 _holding: ContextVar[bool] = ContextVar("holding", default=False)

@@ -1,4 +1,4 @@
-"""Frozen networks run over many pictures, as fast as the cores allow."""
+"""Frozen networks run over many images, as fast as the cores allow."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from usboost.learners.networks.training.threads import one_thread_each
 
 ON_CPU, ON_GPU = 4, 256
-"""Pictures at a time: on a CPU the layers of four stay in a core's cache, and each core has its own."""
+"""Images at a time: on a CPU the layers of four stay in a core's cache, and each core has its own."""
 
 _TOLERANCE = 1e-4  # of a network with its normalisations folded, relative to its largest output
 _ROWS_A_TASK = 8  # of a thread, so that all end at about the same time
 
 
 class FrozenNetwork:
-    """A network on pictures for what it gives: no gradients, batch normalisation within convolutions.
+    """A network on images for what it gives: no gradients, batch normalisation within convolutions.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class FrozenNetwork:
         self._folded = None if device.type == "cuda" else folded(network.backbone)
 
     def __call__(self, view: Any, rows: np.ndarray) -> np.ndarray:
-        """The outputs of some rows of a view of pictures: float32 (k, …), each as if it were alone."""
+        """The outputs of some rows of a view of images: float32 (k, …), each as if it were alone."""
         if len(rows) == 0:
             raise ValueError("no rows to run over")
         if self._device.type == "cuda":
@@ -49,7 +49,7 @@ class FrozenNetwork:
             return np.concatenate(list(pool.map(lambda part: self._task(view, part), tasks)))
 
     def shape(self, view: Any) -> tuple[int, ...]:
-        """Of a picture's outputs."""
+        """Of an image's outputs."""
         blank = np.zeros((1, view.channels, view.height, view.width), dtype=np.uint8)
         return self._run(blank).shape[1:]
 
@@ -61,14 +61,14 @@ class FrozenNetwork:
     def _batch(self, view: Any, rows: np.ndarray) -> np.ndarray:
         return self._run(np.ascontiguousarray(view.decode(rows)))
 
-    def _run(self, pictures: np.ndarray) -> np.ndarray:
+    def _run(self, images: np.ndarray) -> np.ndarray:
         with torch.inference_mode():
-            pixels = torch.tensor(pictures, device=self._device)
+            pixels = torch.tensor(images, device=self._device)
             out: np.ndarray = self._network((pixels,)).cpu().numpy()
         return out
 
     def _check(self, view: Any, rows: np.ndarray) -> None:
-        """Take the folded backbone if it gives the same on some pictures: layers side by side in a
+        """Take the folded backbone if it gives the same on some images: layers side by side in a
         network's list of parts need not follow each other when it runs."""
         plain = self._batch(view, rows)
         own, self._network.backbone, self._folded = self._network.backbone, self._folded, None

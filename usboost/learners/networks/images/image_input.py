@@ -1,4 +1,4 @@
-"""Networks on pictures: trained whole, their last block, or a head on a frozen backbone's embeddings."""
+"""Networks on images: trained whole, their last block, or a head on a frozen backbone's embeddings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PerChannel = Annotated[list[float], Field(min_length=1, max_length=3)]
 
 
 class ImageSpec(Checked):
-    """Of a network on pictures; see `usboost.learners.networks.images.backbones.Backbone`.
+    """Of a network on images; see `usboost.learners.networks.images.backbones.Backbone`.
 
     `part` "last" is of a network on what the backbone without its last block gave.
     """
@@ -50,7 +50,7 @@ class ImageSpec(Checked):
 
 
 class ImageInput:
-    """Pictures, in memory or decoded batch by batch, or what a frozen backbone made of them."""
+    """Images, in memory or decoded batch by batch, or what a frozen backbone made of them."""
 
     kind: ClassVar[str] = "image"
     checked: ClassVar[type[Checked]] = ImageSpec
@@ -81,7 +81,7 @@ class ImageInput:
 
 
 class PooledInput:
-    """Several pictures a row, read as the mean of what a frozen backbone makes of them."""
+    """Several images a row, read as the mean of what a frozen backbone makes of them."""
 
     kind: ClassVar[str] = "pooled_images"
     checked: ClassVar[type[Checked]] = ImageSpec
@@ -98,11 +98,11 @@ class PooledInput:
         backbone = reader or Backbone()
         if not backbone.is_frozen:
             raise UsboostError(
-                "pooled pictures are read by a frozen backbone; use finetune none, or a view for each column"
+                "pooled images are read by a frozen backbone; use finetune none, or a view for each column"
             )
         return TableInput.prepare(embedded(view, backbone, device), device)
 
     @staticmethod
     def network(spec: Spec, widths: list[int]) -> nn.Module:
         """None reads this view itself: what `prepare` describes is a table."""
-        raise UsboostError("no network reads pooled pictures themselves")
+        raise UsboostError("no network reads pooled images themselves")

@@ -1,4 +1,4 @@
-"""Networks on pictures: a convolutional backbone, or its last block, then fully connected layers."""
+"""Networks on images: a convolutional backbone, or its last block, then fully connected layers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ AUGMENTATIONS = ("none", "flip", "flip_shift")
 BLOCK_RATE, HEAD_RATE = 1 / 30, 1 / 3
 """Shares of the learning rate by which a pretrained block and the new layers after it move."""
 
-SHIFT = 8  # a shifted picture moves by at most 1/SHIFT of its side
+SHIFT = 8  # a shifted image moves by at most 1/SHIFT of its side
 
 
 class ImageNetwork(nn.Module):
-    """A backbone on uint8 pictures (n, C, H, W), then fully connected layers of the given widths."""
+    """A backbone on uint8 images (n, C, H, W), then fully connected layers of the given widths."""
 
     def __init__(self, spec: dict[str, Any], widths: list[int]) -> None:
         super().__init__()
@@ -38,40 +38,40 @@ class ImageNetwork(nn.Module):
             self.register_buffer(name, values, persistent=False)
 
     def forward(self, tensors: tuple[torch.Tensor, ...]) -> torch.Tensor:
-        pictures = tensors[0].float().div_(255)
+        images = tensors[0].float().div_(255)
         if self.training and self.spec["augment"] != "none":
-            pictures = self._augmented(pictures)
+            images = self._augmented(images)
         size = self.spec["size"]
-        if size and tuple(pictures.shape[-2:]) != (size, size):
-            pictures = functional.interpolate(pictures, (size, size), mode="bilinear", antialias=True)
-        if self.spec["backbone"] != "small_cnn" and pictures.shape[1] == 1:
-            pictures = pictures.expand(-1, 3, -1, -1)
-        pictures = (pictures - self.mean) / self.deviation
-        pictures = _channels_last(pictures)
-        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=pictures.is_cuda):
-            out = self.head(self.backbone(pictures))
+        if size and tuple(images.shape[-2:]) != (size, size):
+            images = functional.interpolate(images, (size, size), mode="bilinear", antialias=True)
+        if self.spec["backbone"] != "small_cnn" and images.shape[1] == 1:
+            images = images.expand(-1, 3, -1, -1)
+        images = (images - self.mean) / self.deviation
+        images = _channels_last(images)
+        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=images.is_cuda):
+            out = self.head(self.backbone(images))
         return out.float()
 
-    def _augmented(self, pictures: torch.Tensor) -> torch.Tensor:
-        flip = torch.rand(len(pictures), generator=self.generator) < 0.5
-        pictures = torch.where(flip.view(-1, 1, 1, 1).to(pictures.device), pictures.flip(-1), pictures)
+    def _augmented(self, images: torch.Tensor) -> torch.Tensor:
+        flip = torch.rand(len(images), generator=self.generator) < 0.5
+        images = torch.where(flip.view(-1, 1, 1, 1).to(images.device), images.flip(-1), images)
         if self.spec["augment"] == "flip_shift":
-            most = max(pictures.shape[-1] // SHIFT, 1)
+            most = max(images.shape[-1] // SHIFT, 1)
             across, down = torch.randint(-most, most + 1, (2,), generator=self.generator).tolist()
             # one shift a batch: a roll of what was padded by repeating the border
-            padded = functional.pad(pictures, (most, most, most, most), mode="replicate")
-            height, width = pictures.shape[-2:]
+            padded = functional.pad(images, (most, most, most, most), mode="replicate")
+            height, width = images.shape[-2:]
             top, left = most + down, most + across
-            pictures = padded[:, :, top : top + height, left : left + width]
-        return pictures
+            images = padded[:, :, top : top + height, left : left + width]
+        return images
 
 
 class LastBlock(nn.Module):
-    """The last block of a backbone on what its frozen part made of pictures, then connected layers.
+    """The last block of a backbone on what its frozen part made of images, then connected layers.
 
     Batch normalisation in the block keeps its statistics, in training too: those of a small batch are worse.
     The block's features are standardised for the layers after it. All move slowly, the block most: it
-    starts from weights that have seen pictures.
+    starts from weights that have seen images.
     """
 
     def __init__(self, spec: dict[str, Any], widths: list[int]) -> None:
@@ -115,16 +115,16 @@ class _Standardised(nn.BatchNorm1d):
         return functional.batch_norm(values, self.running_mean, self.running_var, eps=self.eps)
 
 
-def _channels_last(pictures: torch.Tensor) -> torch.Tensor:
-    """The pictures, channels last in memory, which layers after them keep; max-pooling is then faster.
+def _channels_last(images: torch.Tensor) -> torch.Tensor:
+    """The images, channels last in memory, which layers after them keep; max-pooling is then faster.
 
     With one channel both orders are the same, and torch takes such strides for channels first, unless told.
     """
-    pictures = pictures.contiguous(memory_format=torch.channels_last)
-    channels, height, width = pictures.shape[1:]
+    images = images.contiguous(memory_format=torch.channels_last)
+    channels, height, width = images.shape[1:]
     if channels > 1:
-        return pictures
-    return pictures.as_strided(pictures.shape, (height * width, 1, width, 1))
+        return images
+    return images.as_strided(images.shape, (height * width, 1, width, 1))
 
 
 def _head(spec: dict[str, Any], n_features: int, widths: list[int]) -> nn.Module:

@@ -65,7 +65,7 @@ class WithAbsent:
 
 @dataclass
 class Streamed:
-    """Encoded pictures, decoded batch by batch while the device is busy with the one before."""
+    """Encoded images, decoded batch by batch while the device is busy with the one before."""
 
     images: EncodedImages
     device: torch.device

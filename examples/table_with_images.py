@@ -1,7 +1,7 @@
-"""A table with pictures: a DataFrame in, classes and probabilities out.
+"""A table with images: a DataFrame in, classes and probabilities out.
 
 The table is a generated one, of machine parts photographed on white. Its columns are numbers and categories
-with gaps, and paths of pictures, which a network trained on ImageNet reads.
+with gaps, and paths of images, which a network trained on ImageNet reads.
 """
 
 import tempfile
@@ -22,12 +22,12 @@ with tempfile.TemporaryDirectory() as name:
     train, test = table[table["split"] != "test"], table[table["split"] == "test"]
     X, X_test = (part.drop(columns=["batch", "split"]) for part in (train, test))
 
-    model = MultimodalClassifier(images="picture", images_root=folder, size=64).fit(X, train["batch"])
-    without = MultimodalClassifier(drop="picture").fit(X, train["batch"])
-    for what, each in (("with pictures", model), ("without", without)):
+    model = MultimodalClassifier(images="image", images_root=folder, size=64).fit(X, train["batch"])
+    without = MultimodalClassifier(drop="image").fit(X, train["batch"])
+    for what, each in (("with images", model), ("without", without)):
         print(f"accuracy {what}: {np.mean(each.predict(X_test) == test['batch']):.2f}")
 
-    incomplete = X_test.head(2).assign(picture=None, colour="never seen")  # no error: as a gap in training
+    incomplete = X_test.head(2).assign(image=None, colour="never seen")  # no error: as a gap in training
     print(model.predict_frame(incomplete).round(2).to_string(index=False))
 
     model.save(folder / "model")  # what `usboost predict` reads, too
