@@ -34,7 +34,7 @@ def monitor(
     """Compare a table of requests with the training rows of the champion; fails if a column drifts.
 
     Args:
-        dataset: prepared dataset whose champion is served, e.g. custom
+        dataset: prepared dataset whose champion is served, e.g. user_table
         requests: table with the columns that the model reads
         psi: population stability index above which a column drifts
         share: by how much more rows may lack a value or hold an unseen category
@@ -60,7 +60,9 @@ def shown(value: Any) -> str | float:
 
 
 def main(
-    dataset: Annotated[str, typer.Argument(help="prepared dataset whose champion is served, e.g. custom")],
+    dataset: Annotated[
+        str, typer.Argument(help="prepared dataset whose champion is served, e.g. user_table")
+    ],
     requests: Annotated[str, typer.Argument(help="table with the columns that the model reads")],
     psi: Annotated[float, typer.Option(help="stability index above which a column drifts")] = 0.2,
     share: Annotated[

@@ -23,8 +23,8 @@ from usboost.datasets.prepared.store import Prepared
 from usboost.datasets.sequences import prepare as prepared_sequences
 from usboost.datasets.sequences import read as sequences
 from usboost.datasets.user import SIZE
-from usboost.datasets.user import demo as custom_demo
-from usboost.datasets.user import prepare as custom
+from usboost.datasets.user import demo as user_demo
+from usboost.datasets.user import prepare as user_table
 from usboost.datasets.user.reading.files import digest
 from usboost.errors import UsboostError
 
@@ -49,7 +49,7 @@ class Dataset:
 
 
 def own_folder() -> Path | None:
-    """A person's folder of raw files, USBOOST_DATA."""
+    """A user's folder of raw files, USBOOST_DATA."""
     named = os.environ.get("USBOOST_DATA")
     return Path(named) if named else None
 
@@ -141,22 +141,22 @@ def _mi(raw: Path, settings: Settings, work: Path, progress: Progress | None) ->
     )
 
 
-def _obtain_custom(folder: Path, settings: Settings, cache: Path) -> None:
-    named = settings.custom.table
+def _obtain_user_table(folder: Path, settings: Settings, cache: Path) -> None:
+    named = settings.user_table.table
     if named is None:
-        raise UsboostError("params.yaml: custom.table is empty; give the path of your table")
+        raise UsboostError("params.yaml: user_table.table is empty; give the path of your table")
     table = Path(named).expanduser()
     if not table.exists():
-        raise UsboostError(f"the table {table}, which params.yaml names as custom.table, does not exist")
+        raise UsboostError(f"the table {table}, which params.yaml names as user_table.table, does not exist")
     _point(folder, table, digest(table))
 
 
-def _custom(raw: Path, settings: Settings, work: Path, progress: Progress | None) -> Prepared:
-    chosen, sizes = settings.custom, settings.data_of("custom")
-    demo = settings.generated("custom")
-    return custom.prepare(
-        raw / custom_demo.TABLE if demo else _raw(raw),
-        chosen.spec(size=sizes.image_size or SIZE, **(custom_demo.SPEC if demo else {})),
+def _user_table(raw: Path, settings: Settings, work: Path, progress: Progress | None) -> Prepared:
+    chosen, sizes = settings.user_table, settings.data_of("user_table")
+    demo = settings.generated("user_table")
+    return user_table.prepare(
+        raw / user_demo.TABLE if demo else _raw(raw),
+        chosen.spec(size=sizes.image_size or SIZE, **(user_demo.SPEC if demo else {})),
         seed=settings.data_seed,
         profile=settings.profile,
         work=work,
@@ -178,7 +178,7 @@ DATASETS: dict[str, Dataset] = {
     ),
     "ct": Dataset(ct.write_demo, partial(_copy, source="covertype", files=ct.FILES), _ct),
     "mi": Dataset(imagenet_demo.write_demo, _obtain_imagenet, _mi),
-    "custom": Dataset(custom_demo.write_demo, _obtain_custom, _custom),
+    "user_table": Dataset(user_demo.write_demo, _obtain_user_table, _user_table),
 }
 
 

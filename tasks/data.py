@@ -67,8 +67,8 @@ def fingerprint(dataset: str, settings: Settings, raw: Path) -> str:
         "seed": settings.data_seed,
         "sizes": settings.data_of(dataset).model_dump(),
     }
-    if dataset == "custom":
-        decided["custom"] = settings.custom.model_dump()
+    if dataset == "user_table":
+        decided["user_table"] = settings.user_table.model_dump()
     return digest_of(decided)
 
 

@@ -19,7 +19,7 @@ LEASE_SECONDS = 60  # a killed training's slot is free again after this
 
 
 def thread_share(workers: int) -> int:
-    """Threads for each of `workers` trainings side by side; OMP_NUM_THREADS where a person has set it."""
+    """Threads for each of `workers` trainings side by side; OMP_NUM_THREADS where a user has set it."""
     given = os.environ.get("OMP_NUM_THREADS", "")
     return int(given) if given.isdigit() and int(given) else max(1, len(os.sched_getaffinity(0)) // workers)
 

@@ -34,7 +34,7 @@ def if_free(lock: Path) -> Iterator[bool]:
 
 
 def worth_retrying(task: Any, run: Any, state: Any) -> bool:
-    """Prefect's `retry_condition_fn`: a network may come back; a person's mistake stays one."""
+    """Prefect's `retry_condition_fn`: a network may come back; a user's mistake stays one."""
     try:
         state.result()
     except UsboostError as error:

@@ -15,7 +15,7 @@ from usboost.files.yaml_file import read_yaml
 from usboost.models.catalogue import catalogue
 from usboost.models.catalogue.entry import Entry
 
-DATASETS = ("ci_a", "ci_b", "ct", "mi", "custom", "iris", "digits_rows", "pendigits", "gunpoint")
+DATASETS = ("ci_a", "ci_b", "ct", "mi", "user_table", "iris", "digits_rows", "pendigits", "gunpoint")
 """The datasets by name; `tasks.catalog` says where they come from."""
 
 _NULL = "tag:yaml.org,2002:null"
@@ -50,7 +50,7 @@ class DataSizes(Section):
     elimination_tolerance: Annotated[float, Field(ge=0)] = 0.01
 
 
-class Custom(Section):
+class UserTableSettings(Section):
     table: str | None
     label: str
     task: Literal["classification", "regression"] | None = None
@@ -73,15 +73,15 @@ class Custom(Section):
 
 
 _FIELDS = {"split_column": "split"}
-"""Fields of `TableSpec` by keys of custom, where they differ."""
+"""Fields of `TableSpec` by keys of user_table, where they differ."""
 
 
 def as_key(name: str, value: str = "") -> str:
-    """An option in a message, as params.yaml has it: ``custom.skip_unreadable``; else as `as_parameter`."""
+    """An option in a message, as params.yaml has it, ``user_table.size``; else as `as_parameter`."""
     key = {field: key for key, field in _FIELDS.items()}.get(name, name)
-    if key not in Custom.model_fields:
+    if key not in UserTableSettings.model_fields:
         return as_parameter(name, value)
-    return f"custom.{key}: {value}" if value else f"custom.{key}"
+    return f"user_table.{key}: {value}" if value else f"user_table.{key}"
 
 
 class ImagesSection(Section):
@@ -137,7 +137,7 @@ class BoostingSizes(Section):
 
 
 class Profile(Section):
-    """What a profile differs in; ``rounds`` are those of a person's table in the profile own, which leaves
+    """What a profile differs in; ``rounds`` are those of a user's table in the profile user, which leaves
     the sections of the papers' settings out."""
 
     seeds: Positive
@@ -283,12 +283,12 @@ class Fits(Section):
 class Settings(Section):
     """The whole of params.yaml."""
 
-    profile: Literal["demo", "own", "paper"]
+    profile: Literal["demo", "user", "paper"]
     imports: list[str] = []
     run: Run
     profiles: dict[str, Profile]
     data_seed: int
-    custom: Custom
+    user_table: UserTableSettings
     images: ImagesSection
     mi_source: Literal["auto", "ilsvrc2012", "tiny_imagenet_200"]
     table1: dict[str, Table1]
@@ -305,15 +305,15 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def _own_table_and_profile_agree(self) -> Settings:
-        given = self.custom.table is not None
+        given = self.user_table.table is not None
         if self.profile == "demo" and given:
             raise ValueError(
-                "custom.table names your own table, but profile is demo, which is for generated data; "
-                "`python -m flows.local.workspace make FOLDER --profile own --table FILE --label COLUMN` "
+                "user_table.table names your own table, but profile is demo, which is for generated data; "
+                "`python -m flows.local.workspace make FOLDER --profile user --table FILE --label COLUMN` "
                 "makes a workspace for it"
             )
-        if self.profile == "own" and "custom" in self.run.datasets and not given:
-            raise ValueError("custom.table is empty, but profile is own; give the path of your table")
+        if self.profile == "user" and "user_table" in self.run.datasets and not given:
+            raise ValueError("user_table.table is empty, but profile is own; give the path of your table")
         return self
 
     @model_validator(mode="after")
@@ -414,6 +414,11 @@ def editor() -> YAML:
 
 def parse(document: Any, path: Path = Path("params.yaml")) -> Settings:
     """Settings from the parsed YAML."""
+    if isinstance(document, dict) and (old := {"custom", "pictures"} & {*document}):
+        raise UsboostError(
+            f"{path}: {old.pop()} is a name of before: custom is now user_table, pictures is images, and the "
+            "profile own is user; make the workspace again"
+        )
     try:
         return Settings.model_validate(document)
     except ValidationError as error:

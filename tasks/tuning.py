@@ -25,7 +25,7 @@ from tasks.pages import flow_page as page
 from tasks.pages import links
 from tasks.settings import Settings, editor
 from usboost.datasets.prepared import store
-from usboost.datasets.prepared.card import is_own
+from usboost.datasets.prepared.card import is_user_table
 from usboost.datasets.user.read_prepared import read_prepared
 from usboost.errors import UsboostError
 from usboost.evaluation.names import check_metric, metric_name, number
@@ -175,7 +175,7 @@ def _task(
 
 def _part(folder: Path, seed: int) -> Part:
     """The training rows of a prepared dataset, and the validation rows, which stop fits and score them."""
-    if is_own(store.read_card(folder)):
+    if is_user_table(store.read_card(folder)):
         table = read_prepared(folder)
         return part_of(table, *parts_of(table, 0, seed)[0])
     (train, y), (held, held_y) = (store.read(folder, split) for split in ("train", "val"))

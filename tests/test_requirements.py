@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-OWN = {"usboost", "tasks", "flows", "benchmarks", "tests"}
-OPTIONAL = {"sentence_transformers"}  # used where a person has it; asked for by name otherwise
+USER_TABLE = {"usboost", "tasks", "flows", "benchmarks", "tests"}
+OPTIONAL = {"sentence_transformers"}  # used where a user has it; asked for by name otherwise
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 
@@ -46,7 +46,7 @@ def imported(folder: str) -> dict[str, Path]:
             elif isinstance(node, ast.ImportFrom) and node.module:
                 names = [node.module]
             found |= {name.split(".")[0]: path for name in names}
-    return {name: path for name, path in found.items() if name not in sys.stdlib_module_names | OWN}
+    return {name: path for name, path in found.items() if name not in sys.stdlib_module_names | USER_TABLE}
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Our own parts, and a person's, pass the checks of `usboost.testing`; broken ones do not."""
+"""Our own parts, and a user's, pass the checks of `usboost.testing`; broken ones do not."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LEARNING = {
     "ridge, scikit-learn's": RegressorLearner(),
     "linear": RegressorLearner(LinearRegression()),
     "regression tree": RegressorLearner(DecisionTreeRegressor(max_depth=2)),
-    "a person's own": LeastSquaresLearner(),
+    "a user's own": LeastSquaresLearner(),
 }
 
 

@@ -1,4 +1,4 @@
-"""The one exception that usboost raises for a person's mistake, and how its messages name options."""
+"""The one exception that usboost raises for a user's mistake, and how its messages name options."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ from usboost.datasets.files.sources import sha256
 from usboost.datasets.imagenet import prepare as imagenet
 from usboost.datasets.prepared import store
 from usboost.datasets.sequences import read as sequences
-from usboost.datasets.user import prepare as custom
+from usboost.datasets.user import prepare as user_table
 from usboost.datasets.user.read_prepared import read_prepared
 from usboost.datasets.user.table import read_columns
 from usboost.datasets.user.table_spec import TableSpec
@@ -290,7 +290,7 @@ def _tables(work: Path) -> Iterator[Target]:
     yield Target(
         "CSV table",
         {"t.csv": valid_inputs.csv_table()},
-        lambda f: custom.prepare(f / "t.csv", spec, seed=0),
+        lambda f: user_table.prepare(f / "t.csv", spec, seed=0),
         {"t.csv": (edited,)},
         share=0.5,
     )
@@ -314,7 +314,7 @@ def _tables(work: Path) -> Iterator[Target]:
     yield Target(
         "table with paths",
         {"t.csv": frame.assign(image=names).to_csv(index=False).encode(), **files},
-        lambda f: custom.prepare(f / "t.csv", with_images, seed=0, work=into),
+        lambda f: user_table.prepare(f / "t.csv", with_images, seed=0, work=into),
         {"t.csv": (edited,)},
         share=0.15,
     )
@@ -322,7 +322,7 @@ def _tables(work: Path) -> Iterator[Target]:
     yield Target(
         "table with bytes",
         {"t.parquet": valid_inputs.parquet(frame.assign(image=encoded))},
-        lambda f: custom.prepare(f / "t.parquet", with_images, seed=0, work=into),
+        lambda f: user_table.prepare(f / "t.parquet", with_images, seed=0, work=into),
         {"t.parquet": (damaged, parquet_file)},
         share=0.5,
     )
@@ -389,7 +389,7 @@ def _prepared_table() -> Iterator[Target]:
         frame.to_csv(place / "t.csv", index=False)
         for k in range(4):
             (place / f"p{k}.png").write_bytes(valid_inputs.image(k))
-        made = custom.prepare(
+        made = user_table.prepare(
             place / "t.csv", TableSpec(label="kind", image="image", size=8), seed=0, work=place / "w"
         )
         store.write(made, place / "p")

@@ -13,7 +13,7 @@ WILD_TEXT = (
     *("?", "None", "null", "true", "0x10", "1_000", "１２", "²", "é", "\U0001f600", "\ud7ff", "𝟙"),
     *("../../etc/passwd", "/etc/passwd", "C:\\x", "<script>", "a" * 3000, "=1+1", "{{7*7}}", "%s%n"),
 )
-"""Values that a person's file may hold where another was meant."""
+"""Values that a user's file may hold where another was meant."""
 
 WILD_BYTES = (b"\xff", b"\xc3\x28", b"\xed\xa0\x80", b"\xfe\xff", b"\0" * 9, b"\x1f\x8b", b"PK\x03\x04")
 

@@ -18,7 +18,7 @@ import pandas as pd
 
 from usboost.datasets.user.table import read_table
 from usboost.datasets.user.table_spec import TableSpec
-from usboost.datasets.user.user_table import OwnTable
+from usboost.datasets.user.user_table import UserTable
 from usboost.multimodal.fit.build import by_name
 from usboost.multimodal.tune.tune import tune
 from usboost.tuning.search import Plan
@@ -28,7 +28,7 @@ MODELS = ("lgbm", "crossed")
 """One of a single thread, and one whose fits already run a network and a tree side by side."""
 
 
-def table(folder: Path, rows: int) -> OwnTable:
+def table(folder: Path, rows: int) -> UserTable:
     """Numbers that interact, a category, and a label that depends on them."""
     rng = np.random.default_rng(0)
     x, letter = rng.normal(size=(rows, 12)), rng.choice(list("abcdefgh"), rows)
@@ -39,7 +39,7 @@ def table(folder: Path, rows: int) -> OwnTable:
     return read_table(path, TableSpec(label="label"))
 
 
-def measured(own: OwnTable, folder: Path, name: str, **changes: object) -> float:
+def measured(own: UserTable, folder: Path, name: str, **changes: object) -> float:
     """Seconds of a search, whose best scores are printed."""
     models = by_name([name], images=None, rounds=ROUNDS, task=own.task)
     started = time.perf_counter()

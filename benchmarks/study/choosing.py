@@ -17,7 +17,7 @@ import pandas as pd
 
 from benchmarks.study import small
 from benchmarks.study.equals import FIXED, Case, built
-from usboost.datasets.user.user_table import OwnTable
+from usboost.datasets.user.user_table import UserTable
 from usboost.models.catalogue.parameter_paths import with_settings
 from usboost.multimodal.tune.tune import tune
 from usboost.tuning.noise import error_of_difference
@@ -30,7 +30,7 @@ RULES = (0.0, 0.5, 1.0, 1.5, 2.0)
 """Standard errors by which the best trial has to be ahead of the model's own settings."""
 
 
-def searched(table: OwnTable, out: Path, seed: int, trials: int) -> Iterator[dict[str, Any]]:
+def searched(table: UserTable, out: Path, seed: int, trials: int) -> Iterator[dict[str, Any]]:
     """By model and folds: what the scores promise, with their noise, and what the other rows say."""
     models, scoring = built(MODELS, table), Case(table)
     for folds in FOLDS:

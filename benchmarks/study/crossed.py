@@ -21,7 +21,7 @@ from benchmarks.study.members import summary
 from benchmarks.study.small import larger
 from usboost.datasets.user.table import read_table
 from usboost.datasets.user.table_spec import TableSpec
-from usboost.datasets.user.user_table import OwnTable
+from usboost.datasets.user.user_table import UserTable
 from usboost.models.catalogue.parameter_paths import with_settings
 
 LEAVES, HIDDEN, RATE = "learners__S__max_leaves", "learners__U__hidden", "learners__U__learning_rate"
@@ -40,7 +40,7 @@ SETTINGS: tuple[Mapping[str, Any], ...] = (
 )
 
 
-def tables(name: str, rows: int, draws: int) -> Iterator[tuple[int, OwnTable]]:
+def tables(name: str, rows: int, draws: int) -> Iterator[tuple[int, UserTable]]:
     """Each draw of the rows that "Equal trials" fit to and choose on."""
     frame, label = larger(name)
     frame = divided(frame, label, None)

@@ -24,7 +24,7 @@ from usboost.boosting.checkpoint import Checkpoint
 from usboost.datasets.census import prepare as census
 from usboost.datasets.user.table import read_table
 from usboost.datasets.user.table_spec import TableSpec
-from usboost.datasets.user.user_table import OwnTable
+from usboost.datasets.user.user_table import UserTable
 from usboost.evaluation.metrics import best_threshold, f1, row_losses
 from usboost.evaluation.task import TASKS
 from usboost.models.catalogue.parameter_paths import with_settings
@@ -59,7 +59,7 @@ def cases() -> Iterator[str]:
             yield f"{source}-{size}"
 
 
-def table_of(case: str, data: Path, out: Path) -> OwnTable:
+def table_of(case: str, data: Path, out: Path) -> UserTable:
     """The case's table, written with a column that says which rows are for training, validation and test."""
     source, _, size = case.partition("-")
     path = out / case / "table.parquet"
@@ -106,7 +106,7 @@ def _census(folder: Path) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-def built(names: tuple[str, ...], table: OwnTable) -> dict[str, Callable[[int], Any]]:
+def built(names: tuple[str, ...], table: UserTable) -> dict[str, Callable[[int], Any]]:
     read = ImageOptions(size=160) if table.images else None
     return by_name(names, images=read, image_views=tuple(table.images) or ("U",))
 
@@ -118,7 +118,7 @@ Scored = tuple[dict[str, float], np.ndarray]
 class Case:
     """A table, of which each fit is scored on the test rows."""
 
-    def __init__(self, table: OwnTable) -> None:
+    def __init__(self, table: UserTable) -> None:
         self.table, self.task = table, TASKS[table.task]
         self.train, self.held, _ = parts_of(table, 0, 0)[0]
         self.seen = np.sort(np.concatenate([self.train, self.held]))

@@ -24,7 +24,7 @@ from benchmarks.study.equals import Case, built
 from benchmarks.study.rows import interval
 from usboost.datasets.user.table import read_table
 from usboost.datasets.user.table_spec import TableSpec
-from usboost.datasets.user.user_table import OwnTable
+from usboost.datasets.user.user_table import UserTable
 from usboost.learners.base import FittedLearner, Target
 from usboost.learners.trees.engines import LightGBMTrainer, quiet_lightgbm
 from usboost.learners.trees.fitted import FittedTrees, PreparedTable
@@ -66,7 +66,7 @@ TREES: dict[str, tuple[type[TreeLearner], int]] = {
 }
 
 
-def tables(name: str, rows: int, draws: int) -> Iterator[tuple[int, OwnTable]]:
+def tables(name: str, rows: int, draws: int) -> Iterator[tuple[int, UserTable]]:
     seeds = range(500, 500 + draws)  # other draws than those of the other studies
     if name not in BUNDLED:
         yield from small.tables(name, rows, seeds)

@@ -2,7 +2,7 @@
 
     python -m benchmarks.study.regression
 
-Five folds, nothing tuned, both views the same table, as a person's table without images has it. Prints
+Five folds, nothing tuned, both views the same table, as a user's table without images has it. Prints
 tables for docs/results.md.
 """
 

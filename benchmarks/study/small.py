@@ -22,7 +22,7 @@ from usboost.datasets.census import prepare as census
 from usboost.datasets.covertype import raw as covertype
 from usboost.datasets.user.table import read_table
 from usboost.datasets.user.table_spec import TableSpec
-from usboost.datasets.user.user_table import OwnTable
+from usboost.datasets.user.user_table import UserTable
 from usboost.multimodal.compare import results
 from usboost.multimodal.compare.compare import compare
 from usboost.multimodal.fit.build import ImageOptions, build
@@ -41,7 +41,7 @@ ALONE = ("linear_trees", "crossed", "2wl_ridge", "lgbm", "forest", "prior")
 """Models of larger tables without images."""
 
 
-def models_of(table: OwnTable, names: tuple[str, ...] = MODELS) -> dict[str, Callable[[int], Any]]:
+def models_of(table: UserTable, names: tuple[str, ...] = MODELS) -> dict[str, Callable[[int], Any]]:
     """By name, each to be built with a seed."""
     images = ImageOptions() if table.images else False
     views = tuple(table.images) or ("U",)
@@ -90,7 +90,7 @@ def drawn(frame: pd.DataFrame, label: str, rows: int, unseen: int, seed: int) ->
     return frame.assign(part=part)[frame[label].isin(counts.index[counts >= 2])]
 
 
-def tables(name: str, rows: int, seeds: range, least: int = 0) -> Iterator[tuple[int, OwnTable]]:
+def tables(name: str, rows: int, seeds: range, least: int = 0) -> Iterator[tuple[int, UserTable]]:
     """Each seed's draw of a larger table; without classes that have at most so many rows to learn from."""
     images, (frame, label) = name in WITH_IMAGES, larger(name)
     for seed in seeds:

@@ -126,7 +126,7 @@ def finished(result: T) -> T:
 
 
 def exit_on_error(work: Callable[[], Any]) -> None:
-    """Do some work as a command: exit code 1 and one sentence for a person's mistake."""
+    """Do some work as a command: exit code 1 and one sentence for a user's mistake."""
     try:
         with options_written(as_key):
             work()
@@ -199,7 +199,7 @@ def prefect_server(port: int | None = None, options: Mapping[str, str] | None = 
 
 
 def _checked(given: str) -> str:
-    """An address that a person has set, if Prefect's API answers there."""
+    """An address that a user has set, if Prefect's API answers there."""
     from prefect.client.orchestration import get_client
     from prefect.settings import PREFECT_API_URL, temporary_settings
 

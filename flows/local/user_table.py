@@ -1,4 +1,4 @@
-"""What a workspace for a person's table changes in params.yaml."""
+"""What a workspace for a user's table changes in params.yaml."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def changes(table: Path, spec: TableSpec, *, beside: bool = False) -> dict[str, 
         print(f"left out, since a number is predicted: {', '.join(left_out)}")
     image = list(spec.image) if len(spec.image) > 1 else next(iter(spec.image), None)
     return {
-        "run.datasets": ["custom"],
+        "run.datasets": ["user_table"],
         "run.models": [entry.name for entry in models],
         "run.models_of": {},
-        "custom.table": str(table.expanduser().resolve()),
-        "custom.label": spec.label,
-        "custom.task": task,
-        "custom.image": image,
-        "custom.split_column": spec.split,
-        "custom.categorical": list(spec.categorical),
-        "custom.drop": list(spec.drop),
+        "user_table.table": str(table.expanduser().resolve()),
+        "user_table.label": spec.label,
+        "user_table.task": task,
+        "user_table.image": image,
+        "user_table.split_column": spec.split,
+        "user_table.categorical": list(spec.categorical),
+        "user_table.drop": list(spec.drop),
     }

@@ -4,7 +4,7 @@
 checkout changes. A workspace is a Git repository of its own: DVC compares runs, and keeps experiments, as
 commits of it. The checkout can be a workspace too, where dvc.lock is to be committed with the code.
 
-Its files are made once, as the checkout has them, and are then a person's own: nothing here changes them but
+Its files are made once, as the checkout has them, and are then a user's own: nothing here changes them but
 an option that names the change.
 """
 
@@ -20,7 +20,7 @@ import typer
 import yaml as plain_yaml
 
 from flows.local import runtime
-from flows.local import user_table as own_table
+from flows.local import user_table as user_table
 from tasks import settings as params
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
@@ -107,7 +107,7 @@ def _change(
     if profile == "paper" and "ci_a" in run["datasets"]:
         run["models_of"].setdefault("ci_a", [*run["models"], "bnn"])
     if rounds:
-        (sizes if profile == "own" else sizes["boosting"])["rounds"] = rounds
+        (sizes if profile == "user" else sizes["boosting"])["rounds"] = rounds
     if seeds:
         sizes["seeds"] = seeds
     for key, value in changes.items():
@@ -151,7 +151,7 @@ def _found(module: str) -> list[Path]:
 def _find_files(document: dict[str, Any]) -> None:
     """Make paths of files absolute that params.yaml gives as seen from the checkout."""
     for section, key in (
-        (document["custom"], "table"),
+        (document["user_table"], "table"),
         *((section, "pretrained") for section in (document["images"], *document["table1"].values())),
         *((section, "pretrained") for section in document["table2"].values()),
     ):
@@ -212,23 +212,23 @@ def _changes(given: list[str] | None) -> dict[str, Any]:
 def make_command(
     folder: Annotated[Path, typer.Argument(help="folder of the workspace")],
     profile: Annotated[
-        str | None, typer.Option(help="demo, own or paper; by default that of params.yaml")
+        str | None, typer.Option(help="demo, user or paper; by default that of params.yaml")
     ] = None,
     table: Annotated[
-        Path | None, typer.Option(help="own: your table, a file or a folder of Parquet files")
+        Path | None, typer.Option(help="user: your table, a file or a folder of Parquet files")
     ] = None,
-    label: Annotated[str, typer.Option(help="own: column of the classes, or of the number")] = "label",
+    label: Annotated[str, typer.Option(help="user: column of the classes, or of the number")] = "label",
     task: Annotated[
         Literal["classification", "regression"] | None,
-        typer.Option(help="own: what is predicted; by default what the label looks like"),
+        typer.Option(help="user: what is predicted; by default what the label looks like"),
     ] = None,
-    image: Annotated[list[str] | None, typer.Option(help="own: a column of images; may be repeated")] = None,
-    split: Annotated[str | None, typer.Option(help="own: column that holds train, val or test")] = None,
+    image: Annotated[list[str] | None, typer.Option(help="user: a column of images; may be repeated")] = None,
+    split: Annotated[str | None, typer.Option(help="user: column that holds train, val or test")] = None,
     categorical: Annotated[
-        list[str] | None, typer.Option(help="own: a column of numbers that are categories; may be repeated")
+        list[str] | None, typer.Option(help="user: a column of numbers that are categories; may be repeated")
     ] = None,
     drop: Annotated[
-        list[str] | None, typer.Option(help="own: a column to leave out; may be repeated")
+        list[str] | None, typer.Option(help="user: a column to leave out; may be repeated")
     ] = None,
     dataset: Annotated[list[str] | None, typer.Option(help="a dataset to run; may be repeated")] = None,
     rounds: Annotated[int | None, typer.Option(help="at most this many boosting rounds")] = None,
@@ -239,10 +239,12 @@ def make_command(
 ) -> None:
     """Make a workspace from the checkout's files, or change one that is there as the options say."""
 
+    profile = "user" if profile == "own" else profile  # its name of before
+
     def work() -> None:
         changes: dict[str, Any] = {}
         if table:
-            changes = own_table.changes(
+            changes = user_table.changes(
                 table,
                 TableSpec(
                     label,
@@ -252,11 +254,13 @@ def make_command(
                     task=task,
                     split=split,
                 ),
-                beside=bool({*(dataset or ())} - {"custom"}),
+                beside=bool({*(dataset or ())} - {"user_table"}),
             )
-            changes |= {"run.datasets": ["custom", *(name for name in dataset or () if name != "custom")]}
-        elif profile == "own":
-            raise UsboostError("the profile own is for your own table; give its path with --table")
+            changes |= {
+                "run.datasets": ["user_table", *(name for name in dataset or () if name != "user_table")]
+            }
+        elif profile == "user":
+            raise UsboostError("the profile user is for your own table; give its path with --table")
         changes |= _changes(change)
         made = not (folder / "params.yaml").exists()
         make(folder, profile=profile, datasets=dataset, rounds=rounds, seeds=seeds, changes=changes)

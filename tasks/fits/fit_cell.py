@@ -26,7 +26,7 @@ from tasks.pages.origin import made_by
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.data.views import Views
 from usboost.datasets.prepared import store
-from usboost.datasets.prepared.card import is_own
+from usboost.datasets.prepared.card import is_user_table
 from usboost.evaluation.intervals import margin_of
 from usboost.models.boosted.earlyboost import EarlyBoostClassifier
 from usboost.models.networks.bfv_network import BFV
@@ -64,7 +64,7 @@ def fit(planned: Planned, out: Path, run_id: str, kept: Checkpoint) -> dict[str,
         )
         page.say(page.scores_in_words(record["scores"]))
         return record
-    if is_own(store.read_card(prepared_folder(dataset))):
+    if is_user_table(store.read_card(prepared_folder(dataset))):
         return table_fit.fit_table(planned, out, run_id, kept)
     splits = {split: store.read(prepared_folder(dataset), split) for split in SPLITS}
     gbm_scores: dict[str, Any] = {}

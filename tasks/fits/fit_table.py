@@ -1,4 +1,4 @@
-"""A fit of the pipeline to a person's table: that of `usboost fit`, watched, and scored on the test rows."""
+"""A fit of the pipeline to a user's table: that of `usboost fit`, watched, and scored on the test rows."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ READER = "usboost.datasets.prepared.store"
 """Reads and encodes what is prepared; the code that prepared it is covered by the card's digest."""
 
 READERS_OF_A_TABLE = ("usboost.datasets.user.read_prepared", "usboost.multimodal.fit.table_fit")
-"""Read a person's table and fit it."""
+"""Read a user's table and fit it."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def parts(
     """
     card = prepared_folder(dataset) / "card.json"
     found: dict[str, Any] = {
-        "code": code_digest(estimator, *(READERS_OF_A_TABLE if dataset == models.OWN else (READER,))),
+        "code": code_digest(estimator, *(READERS_OF_A_TABLE if dataset == models.USER_TABLE else (READER,))),
         "data": sha(card),
         "model": described(estimator),
         "seed": seed,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tasks.settings import BoostingSizes, NetworkSizes, Settings, Table1, Table2
-from usboost.datasets.user import demo as custom_demo
+from usboost.datasets.user import demo as user_demo
 from usboost.datasets.user.images.reader import ImageColumns
 from usboost.learners.networks.images.backbones import Backbone
 from usboost.models.catalogue import build as builders
@@ -16,8 +16,8 @@ from usboost.models.catalogue.entry import Entry, LearnerSpec
 from usboost.models.estimator import ViewsEstimator
 from usboost.multimodal.fit.build import ImageOptions, OneComputer, on_device, with_images
 
-OWN = "custom"
-"""A person's table among the datasets."""
+USER_TABLE = "user_table"
+"""A user's table among the datasets."""
 
 
 def build(
@@ -37,31 +37,31 @@ def build(
     found: ViewsEstimator = builders.build(
         entry_of(name, dataset, settings), parts(dataset, settings), seed, task
     )
-    own = settings.profile == "own" and dataset == OWN
+    own = settings.profile == "user" and dataset == USER_TABLE
     return on_device(found, settings.device) if own else found
 
 
 def parts(dataset: str, settings: Settings) -> Parts:
-    """What a dataset's models are put together from: for a person's table as the command line has it."""
-    if settings.profile == "own" and dataset == OWN:
+    """What a dataset's models are put together from: for a user's table as the command line has it."""
+    if settings.profile == "user" and dataset == USER_TABLE:
         return own_parts(settings)
     return FromParams(dataset, settings)
 
 
 def entry_of(name: str, dataset: str, settings: Settings) -> Entry:
-    """What a model is on a dataset: on a person's table BFV+DNN fits its GBM itself, as elsewhere.
+    """What a model is on a dataset: on a user's table BFV+DNN fits its GBM itself, as elsewhere.
 
     The stage `features` knows what the papers' datasets are encoded by; of a table each fit learns that.
     """
     entry = settings.model(name)
-    if dataset == OWN and entry.needs_features:
+    if dataset == USER_TABLE and entry.needs_features:
         return entry.changed(entry.name, {"features": "in_sample"})
     return entry
 
 
 def image_views(settings: Settings) -> tuple[str, ...]:
-    """The views of a person's images, one for each column of them; none of a table alone."""
-    spec = settings.custom.spec(**(custom_demo.SPEC if settings.generated(OWN) else {}))
+    """The views of a user's images, one for each column of them; none of a table alone."""
+    spec = settings.user_table.spec(**(user_demo.SPEC if settings.generated(USER_TABLE) else {}))
     return tuple(ImageColumns.of(spec).names) if spec.image else ()
 
 
@@ -74,7 +74,7 @@ class FromParams(Parts):
 
     @property
     def one_table(self) -> bool:  # type: ignore[override]
-        return self.dataset == OWN and not self.has_images
+        return self.dataset == USER_TABLE and not self.has_images
 
     @property
     def has_images(self) -> bool:  # type: ignore[override]
@@ -82,7 +82,7 @@ class FromParams(Parts):
 
     def views(self, names: Sequence[str]) -> tuple[str, ...]:
         """All views of images for U."""
-        several = self.dataset == OWN and self.has_images
+        several = self.dataset == USER_TABLE and self.has_images
         return with_images(names, self._image_views) if several else super().views(names)
 
     def learner(self, spec: LearnerSpec, reads: tuple[str, ...]) -> dict[str, Any]:
@@ -191,7 +191,7 @@ class FromParams(Parts):
 
     @property
     def _image_views(self) -> tuple[str, ...]:
-        if self.dataset == OWN:
+        if self.dataset == USER_TABLE:
             return image_views(self.settings)
         return () if self._table2.backbone is None else ("U",)
 

@@ -93,7 +93,7 @@ def run_cells(
     Parameters
     ----------
     ended : called with each cell that has been fitted
-    say : called with what a person should know
+    say : called with what a user should know
 
     Raises
     ------

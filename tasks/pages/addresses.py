@@ -55,4 +55,4 @@ def prefect(flow_run_id: str) -> str | None:
     pages = PREFECT_UI_URL.value()
     if pages and pages == (PREFECT_API_URL.value() or "").removesuffix("/api"):
         return f"{pages}{PREFECT_PAGES}/runs/flow-run/{flow_run_id}"
-    return url_for("flow-run", obj_id=flow_run_id)  # a person's own setting, or Prefect's cloud
+    return url_for("flow-run", obj_id=flow_run_id)  # a user's own setting, or Prefect's cloud

@@ -90,7 +90,7 @@ def _informative(frame: pd.DataFrame, card: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def _plain(frame: pd.DataFrame) -> pd.DataFrame:
-    """Values as a person reads them; missing ones as a dash."""
+    """Values as a user reads them; missing ones as a dash."""
     return frame.astype(object).where(frame.notna(), "–")
 
 

@@ -1,6 +1,6 @@
 """MLflow's pages: their addresses, and the columns and charts that they show first.
 
-What a person saves under "Views" on the page of an experiment is a tag of the experiment; so is this.
+What a user saves under "Views" on the page of an experiment is a tag of the experiment; so is this.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _NOTE = "One run for each fit: "
 
 
 def keep(experiment_id: str, tags: Mapping[str, str], tasks: Collection[str]) -> None:
-    """Give an experiment its kind, the views and a description with links to them; a person's own stay.
+    """Give an experiment its kind, the views and a description with links to them; a user's own stay.
 
     Parameters
     ----------

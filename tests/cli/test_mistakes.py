@@ -135,7 +135,7 @@ def test_only_a_model_is_replaced(table, tmp_path):
     assert (model / "card.json").read_text() == before
     assert run(*fit, model, "--seed", 1, "--force").exit_code == 0
     assert json.loads((model / "card.json").read_text())["seed"] == 1
-    # and what a person put beside it is not lost
+    # and what a user put beside it is not lost
     (model / "notes.txt").write_text("the good one")
     assert "not only, a model" in refused(*fit, model, "--force")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "model", "table.csv"]

@@ -72,10 +72,13 @@ def test_messages_name_options_as_their_reader_gives_them() -> None:
             except UsboostError as error:
                 assert str(error).endswith(said)
     with options_written(as_key):
-        assert [option("split"), option("missing", "'x'")] == ["custom.split_column", "custom.missing: 'x'"]
+        assert [option("split"), option("missing", "'x'")] == [
+            "user_table.split_column",
+            "user_table.missing: 'x'",
+        ]
         with options_written(as_flag):
             assert option("skip_unreadable") == "--skip-unreadable"
-        assert option("image") == "custom.image"
+        assert option("image") == "user_table.image"
     assert option("image") == "`images`"
 
 

@@ -26,11 +26,11 @@ DATA = {
     "ci_b": {"rows_train": 700, "rows_test": 400, "elimination_rows": 300, "elimination_tolerance": 0.3},
     "ct": {"rows_train": 250, "rows_test": 50, "image_size": 24},
     "mi": {"rows_train": 200, "rows_test": 50, "image_size": 24},
-    "custom": {"rows_train": 120, "rows_test": 40, "image_size": 24},
+    "user_table": {"rows_train": 120, "rows_test": 40, "image_size": 24},
     "iris": {},
     "digits_rows": {},
 }
-DATASETS = ["ci_b", "custom", "iris", "digits_rows"]
+DATASETS = ["ci_b", "user_table", "iris", "digits_rows"]
 MODELS = ["baseline", "bfv_dnn", "2wl", "lgbm"]
 COMMANDS = (
     *(*FLOWS, "mlflow.server.fastapi_app", "uvicorn"),

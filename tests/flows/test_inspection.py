@@ -15,8 +15,8 @@ from tasks.pages import inspection
 from tests.small_models import boosting, on_features
 from usboost.data.table import Table
 from usboost.datasets.prepared import store
-from usboost.datasets.user import demo as custom_demo
-from usboost.datasets.user import prepare as custom
+from usboost.datasets.user import demo as user_demo
+from usboost.datasets.user import prepare as user_table
 from usboost.datasets.user.read_prepared import ROW, read_prepared
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.learners.trees.learner import TreeLearner
@@ -32,19 +32,19 @@ def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     before = mlflow.get_tracking_uri()
     monkeypatch.chdir(tmp_path)
     mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/mlflow.db")
-    custom_demo.write_demo(tmp_path / "demo", rows_train=120, rows_test=30, seed=2)
-    roles = {"label": custom_demo.LABEL, "image": custom_demo.IMAGE, "split": custom_demo.SPLIT}
-    made = custom.prepare(
+    user_demo.write_demo(tmp_path / "demo", rows_train=120, rows_test=30, seed=2)
+    roles = {"label": user_demo.LABEL, "image": user_demo.IMAGE, "split": user_demo.SPLIT}
+    made = user_table.prepare(
         tmp_path / "demo/table.csv", TableSpec(size=24, grey=True, **roles), work=tmp_path / "work", seed=0
     )
-    store.write(made, tmp_path / "data/prepared/custom")
+    store.write(made, tmp_path / "data/prepared/user_table")
     yield tmp_path
     mlflow.set_tracking_uri(before)
 
 
 def test_the_worst_samples_are_the_validation_splits(prepared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inspection, "IMAGES", 10)
-    own = read_prepared(prepared / "data/prepared/custom")
+    own = read_prepared(prepared / "data/prepared/user_table")
     train, val = (np.flatnonzero(own.split == split) for split in ("train", "val"))
     encoding = own.fit_encoding(train)
     views, y = own.views(encoding, val), own.labels[val]
@@ -52,7 +52,7 @@ def test_the_worst_samples_are_the_validation_splits(prepared: Path, monkeypatch
     fitted.fit(own.views(encoding, train), own.labels[train])
     probabilities = fitted.predict_proba(views)
     for attempt in ("first", "again"):
-        inspection.keep(fitted, "custom", (views, y), probabilities, prepared / attempt)
+        inspection.keep(fitted, "user_table", (views, y), probabilities, prepared / attempt)
     folder = prepared / "first" / inspection.FOLDER
     names = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert names == {path.name: path.read_bytes() for path in (prepared / "again/inspection").iterdir()}
@@ -65,7 +65,7 @@ def test_the_worst_samples_are_the_validation_splits(prepared: Path, monkeypatch
     assert len(worst) == min(12, mistakes.sum()) and worst["p_true"].min() == pytest.approx(
         probabilities[mistakes, y[mistakes]].min(), rel=1e-4
     )
-    frame = store.read_frame(prepared / "data/prepared/custom", "val")
+    frame = store.read_frame(prepared / "data/prepared/user_table", "val")
     for place, row in enumerate(worst["row"]):
         pixels = np.asarray(Image.open(io.BytesIO(names[f"worst-{place:02d}.png"])))
         np.testing.assert_array_equal(pixels[::5, ::5], views["U"].decode(row)[0, 0])

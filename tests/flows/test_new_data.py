@@ -12,8 +12,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 @pytest.fixture
 def own(workspace):
-    """A workspace with a person's table beside it, of the demo's rows and images."""
-    raw = workspace.folder / "data/raw/custom"
+    """A workspace with a user's table beside it, of the demo's rows and images."""
+    raw = workspace.folder / "data/raw/user_table"
     table = pd.read_csv(raw / "table.csv").drop(columns="split")
     (workspace.folder / "mine").mkdir()
     (raw / "images").rename(workspace.folder / "mine/images")
@@ -21,20 +21,20 @@ def own(workspace):
     roles = {"table": "mine/table.csv", "label": "batch", "image": "image"}
 
     def mine(p):
-        p["profile"] = "own"
-        p["custom"].update(roles)
-        p["profiles"]["own"]["data"]["custom"]["image_size"] = 32
+        p["profile"] = "user"
+        p["user_table"].update(roles)
+        p["profiles"]["user"]["data"]["user_table"]["image_size"] = 32
 
     workspace.params(mine)
     return workspace
 
 
 def nightly(own, check=True):
-    return own.flow("fit", "custom", "--model=lgbm", "--new-data", check=check)
+    return own.flow("fit", "user_table", "--model=lgbm", "--new-data", check=check)
 
 
 def rows(own) -> int:
-    card = json.loads((own.folder / "data/prepared/custom/card.json").read_text())
+    card = json.loads((own.folder / "data/prepared/user_table/card.json").read_text())
     return sum(split["rows"] for split in card["splits"].values())
 
 

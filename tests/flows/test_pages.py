@@ -14,7 +14,7 @@ from tests.flows.test_pipeline import runs
 
 pytestmark = pytest.mark.slow
 
-FLOWS = ("data-ci_b", "data-custom", "fit-ci_b", "fit-iris", "report")
+FLOWS = ("data-ci_b", "data-user_table", "fit-ci_b", "fit-iris", "report")
 
 
 @pytest.fixture(scope="module")

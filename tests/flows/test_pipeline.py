@@ -21,7 +21,7 @@ COLUMNS += ["relative_improvement_pct", "rounds", "fit_seconds"]
 
 
 def runs(workspace) -> pd.DataFrame:
-    """Every MLflow run, asked in another process as a person would."""
+    """Every MLflow run, asked in another process as a user would."""
     code = (
         "import mlflow, sys; r = mlflow.search_runs(search_all_experiments=True); "
         "r['experiment'] = [mlflow.get_experiment(e).name for e in r.experiment_id]; r.to_json(sys.stdout)"
@@ -34,9 +34,9 @@ def runs(workspace) -> pd.DataFrame:
 def test_results_hold_every_model(reproduced):
     results = pd.read_csv(reproduced.folder / "reports/results.csv")
     assert list(results.columns) == COLUMNS
-    us = results[results.dataset.isin(["ci_b", "custom"])]
+    us = results[results.dataset.isin(["ci_b", "user_table"])]
     assert set(us.model) == {"baseline", "bfv_dnn", "gbm", "2wl", "lgbm"}
-    assert set(us.dataset) == {"ci_b", "custom"}
+    assert set(us.dataset) == {"ci_b", "user_table"}
     assert set(us.split) == {"val", "test"}
     assert set(us.metric) == {"f1", "f1_tuned", "accuracy", "log_loss", "auc"}
     others = set(zip(results.dataset, results.model, strict=True)) - set(
@@ -49,7 +49,7 @@ def test_results_hold_every_model(reproduced):
     paper = (reproduced.folder / "reports/paper.html").read_text()
     assert "demo data" in own.lower() and "demo data" in paper.lower()
     assert own.count("A training image of class") >= 3
-    assert "models:/usboost-demo-custom@champion" in own
+    assert "models:/usboost-demo-user_table@champion" in own
     assert "Accuracy over time" in paper
 
 
@@ -57,10 +57,10 @@ def test_nothing_is_stale_afterwards_and_one_models_parameter_fits_that_model_ag
     assert json.loads(workspace.run("dvc", "status", "--json").stdout) == {}
     before = made_by(workspace)
     workspace.params(lambda p: p["models"]["2wl"].update(shrinkage=0.5))
-    done = workspace.run("dvc", "repro", "fit@ci_b", "fit@custom")
+    done = workspace.run("dvc", "repro", "fit@ci_b", "fit@user_table")
     assert "ci_b: 1 of 4 fits to make" in done.stdout
     after = made_by(workspace)
-    assert {cell for cell in after if after[cell] != before[cell]} == {("ci_b", "2wl"), ("custom", "2wl")}
+    assert {cell for cell in after if after[cell] != before[cell]} == {("ci_b", "2wl"), ("user_table", "2wl")}
     workspace.flow("fit", "ci_b")
     assert made_by(workspace) == after
     assert json.loads(workspace.run("dvc", "status", "--json", "fit@ci_b").stdout) == {}
@@ -93,7 +93,7 @@ def test_dvc_shows_every_fits_scores_and_the_steps_of_boosting(reproduced):
     plots = json.loads(reproduced.run("dvc", "plots", "show", "--json").stdout)["data"]
     (drawn,) = plots["reports/curves/steps/ci_b-2wl.csv"]
     assert {point["field"] for point in drawn["content"]["data"]["values"]} == {"epsilon", "delta"}
-    assert "reports/curves/rounds/custom-bfv_dnn.csv" in plots
+    assert "reports/curves/rounds/user_table-bfv_dnn.csv" in plots
 
 
 PAGE = """

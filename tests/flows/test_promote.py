@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 from flows.local import runtime
-from flows.local import user_table as own_table
+from flows.local import user_table as user_table
 from tests.flows.conftest import Workspace
-from tests.flows.own_table import asked, served
+from tests.flows.user_table import asked, served
 from usboost.datasets.user.demo import IMAGE, LABEL, SPLIT, write_demo
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.evaluation import selection
@@ -23,22 +23,22 @@ from usboost.reporting.results import chosen, collect, read_cell
 pytestmark = pytest.mark.slow
 
 MODELS = ("lgbm_s", "logistic")
-NAME = "usboost-own-custom"
+NAME = "usboost-user-user_table"
 
 CHAMPION = """
 import sys, json, mlflow
 from mlflow.tracking import MlflowClient
 client = MlflowClient()
-version = client.get_model_version_by_alias("usboost-own-custom", "champion")
+version = client.get_model_version_by_alias("usboost-user-user_table", "champion")
 experiment = client.get_experiment(client.get_run(version.run_id).info.experiment_id).name
 found = {"model": version.tags["model"], "run": version.run_id, "experiment": experiment}
-told = client.get_registered_model("usboost-own-custom").description
+told = client.get_registered_model("usboost-user-user_table").description
 json.dump({**found, "told": told, "why": version.description}, sys.stdout)
 """
 
 PREDICT = """
 import sys, json, mlflow, pandas as pd
-model = mlflow.pyfunc.load_model("models:/usboost-own-custom@champion")
+model = mlflow.pyfunc.load_model("models:/usboost-user-user_table@champion")
 rows = model.input_example
 found = model.predict(rows)
 json.dump({"rows": json.loads(rows.to_json(orient="split")), "found": found.to_dict("list")}, sys.stdout)
@@ -54,25 +54,25 @@ for run, score in zip(sys.argv[1].split(","), (0.99, 0.01)):
 
 @pytest.fixture(scope="module")
 def fitted(reproduced: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """A person's table and three models of it."""
+    """A user's table and three models of it."""
     workspace = reproduced.copy(tmp_path_factory.mktemp("promoted") / "copy")
     write_demo(workspace.folder / "parts", rows_train=60, rows_test=30, seed=3)
     table = workspace.folder / "parts/table.csv"
-    changes = own_table.changes(table, TableSpec(LABEL, image=[IMAGE], split=SPLIT))
+    changes = user_table.changes(table, TableSpec(LABEL, image=[IMAGE], split=SPLIT))
 
-    def person(document: dict) -> None:
-        document["profile"] = "own"
-        document["profiles"]["own"]["data"]["custom"]["image_size"] = 24
+    def user(document: dict) -> None:
+        document["profile"] = "user"
+        document["profiles"]["user"]["data"]["user_table"]["image_size"] = 24
         for key, value in changes.items():
             section, name = key.split(".")
             document[section][name] = value
 
-    workspace.params(person)
+    workspace.params(user)
     (workspace.folder / "dvc.lock").unlink()  # it has the demo's digests
     # where docs/serving.md has the store
     (workspace.folder / ".usboost").symlink_to(workspace.environment["USBOOST_HOME"])
-    workspace.flow("data", "custom")
-    workspace.flow("fit", "custom", *(f"--model={model}" for model in MODELS))
+    workspace.flow("data", "user_table")
+    workspace.flow("fit", "user_table", *(f"--model={model}" for model in MODELS))
     return workspace
 
 
@@ -91,7 +91,7 @@ def champion(workspace: Workspace) -> dict[str, str]:
 def promoted(fitted: Workspace) -> Workspace:
     """The worst on validation promoted first, then the best; MLflow's test scores say the opposite."""
     results = fitted.folder / "data/results"
-    fits = {model: read_cell(results, "custom", model).seeds[0] for model in MODELS}
+    fits = {model: read_cell(results, "user_table", model).seeds[0] for model in MODELS}
     ranked = sorted(MODELS, key=lambda model: selection.rank(fits[model].scores["val"], "f1"))
     assert fits[ranked[0]].scores["val"]["f1"] < fits[ranked[-1]].scores["val"]["f1"]
     ids = ",".join(fits[model].made["mlflow_run"] for model in ranked)
@@ -102,7 +102,7 @@ def promoted(fitted: Workspace) -> Workspace:
         ([f"--model={ranked[0]}"], "which stays the champion", ranked[-1]),
         ([], "it is the champion already", ranked[-1]),
     ):
-        done = fitted.flow("promote", "custom", *words)
+        done = fitted.flow("promote", "user_table", *words)
         assert done.stdout.splitlines()[-1] == f"models:/{NAME}@champion"
         assert said in done.stdout
         assert champion(fitted)["model"] == holder
@@ -111,18 +111,18 @@ def promoted(fitted: Workspace) -> Workspace:
 
 def test_the_report_and_the_registry_name_the_same_model(promoted: Workspace) -> None:
     found, folder = champion(promoted), promoted.folder
-    assert found["experiment"] == "usboost-own"
+    assert found["experiment"] == "usboost-user"
     assert f"models:/{NAME}@champion" in found["told"]
-    assert found["why"].startswith(f"custom {found['model']} seed 0: f1 ")
-    assert f"`python -m flows.fit custom --model {found['model']}" in found["why"]
-    frame = collect(folder / "data/results", ["custom"], MODELS)
-    model, seed = chosen(frame, "custom", "f1")
+    assert found["why"].startswith(f"user_table {found['model']} seed 0: f1 ")
+    assert f"`python -m flows.fit user_table --model {found['model']}" in found["why"]
+    frame = collect(folder / "data/results", ["user_table"], MODELS)
+    model, seed = chosen(frame, "user_table", "f1")
     assert (model, seed) == (found["model"], 0)
-    fit = read_cell(folder / "data/results", "custom", model).seeds[0]
+    fit = read_cell(folder / "data/results", "user_table", model).seeds[0]
     assert fit.made["mlflow_run"] == found["run"]
     page = write_report(
         *(folder / "data/results", folder / "data/prepared", folder / "out"),
-        datasets=["custom"],
+        datasets=["user_table"],
         models=MODELS,
     ).read_text()
     assert f"models:/{NAME}@champion" in page and "Your data" in page and "demo data" not in page.lower()
@@ -131,8 +131,8 @@ def test_the_report_and_the_registry_name_the_same_model(promoted: Workspace) ->
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["custom", "--model=3wl"], "no finished run of 3wl on custom"),
-        (["custom", "--model=9wl"], "no models.9wl"),
+        (["user_table", "--model=3wl"], "no finished run of 3wl on user_table"),
+        (["user_table", "--model=9wl"], "no models.9wl"),
         (["nowhere"], "nowhere"),
     ],
 )
@@ -145,7 +145,7 @@ def test_mistakes_get_one_sentence(promoted: Workspace, words: list[str], said: 
 
 RECORD = """
 import sys, json, mlflow
-found = mlflow.search_runs(experiment_names=["usboost-own-custom-monitor"], order_by=["start_time"])
+found = mlflow.search_runs(experiment_names=["usboost-user-user_table-monitor"], order_by=["start_time"])
 found.filter(regex="metrics|params|version").to_json(sys.stdout, orient="records")
 """
 
@@ -153,9 +153,9 @@ found.filter(regex="metrics|params|version").to_json(sys.stdout, orient="records
 def test_a_monitor_says_whether_requests_are_like_the_training_rows(promoted: Workspace) -> None:
     rows = pd.read_csv(promoted.folder / "parts/table.csv")
     rows.assign(image="").to_csv(promoted.folder / "parts/blind.csv", index=False)
-    same = promoted.flow("monitor", "custom", "parts/table.csv")
+    same = promoted.flow("monitor", "user_table", "parts/table.csv")
     assert "none of" in same.stdout
-    blind = promoted.flow("monitor", "custom", "parts/blind.csv", check=False)
+    blind = promoted.flow("monitor", "user_table", "parts/blind.csv", check=False)
     assert blind.returncode == 1
     assert "image: 100% missing" in blind.stderr.splitlines()[-1]
     first, second = json.loads(promoted.run(sys.executable, "-c", RECORD, **store(promoted)).stdout)
@@ -196,10 +196,12 @@ for run, loss in zip(sys.argv[1].split(","), (9.0, 8.0)):
 
 def test_a_tie_and_probabilities_worse_than_the_priors_are_said(promoted: Workspace) -> None:
     """The last test: it changes the scores in MLflow."""
-    fits = {model: read_cell(promoted.folder / "data/results", "custom", model).seeds[0] for model in MODELS}
+    fits = {
+        model: read_cell(promoted.folder / "data/results", "user_table", model).seeds[0] for model in MODELS
+    }
     ids = ",".join(fits[model].made["mlflow_run"] for model in MODELS)
     promoted.run(sys.executable, "-c", LEVEL, ids, **store(promoted))
-    said = promoted.flow("promote", "custom").stdout
+    said = promoted.flow("promote", "user_table").stdout
     assert "2 models tie at validation F1 0.9000; the lowest validation log-loss breaks the tie" in said
     assert "worse than the prior’s: log-loss 8.0000 against " in said
-    assert f"custom {MODELS[1]} seed 0: f1 0.9000" in said
+    assert f"user_table {MODELS[1]} seed 0: f1 0.9000" in said

@@ -15,9 +15,9 @@ pytestmark = pytest.mark.slow
 def test_it_shows_scores_rounds_and_answers(reproduced: Workspace, tmp_path: Path) -> None:
     store = f"sqlite:///{reproduced.environment['USBOOST_HOME']}/mlflow.db"
     example = [sys.executable, str(ROOT / "examples/read_a_run.py")]
-    lines = reproduced.run(*example, store, "custom", PYTHONPATH=str(ROOT)).stdout.splitlines()
+    lines = reproduced.run(*example, store, "user_table", PYTHONPATH=str(ROOT)).stdout.splitlines()
     fits = [line.split() for line in lines[1:5]]
-    assert {model for _, _, dataset, model, *_ in fits if dataset == "custom"} == {
+    assert {model for _, _, dataset, model, *_ in fits if dataset == "user_table"} == {
         *("baseline", "bfv_dnn", "2wl", "lgbm")
     }
     assert [float(val) for val, *_ in fits] == sorted(float(val) for val, *_ in fits)

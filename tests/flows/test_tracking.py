@@ -1,4 +1,4 @@
-"""What MLflow is given, and what its pages show of it without a person's doing."""
+"""What MLflow is given, and what its pages show of it without a user's doing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from usboost.data.views import Views
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.models.catalogue.colours import own_colour
+from usboost.models.catalogue.colours import model_colour
 
 pytestmark = pytest.mark.slow
 
@@ -173,7 +173,7 @@ def test_a_runs_page_begins_with_its_scores(logged: tuple[MlflowClient, list[Run
 
 def test_a_run_has_the_colour_of_its_model(logged: tuple[MlflowClient, list[Run]]) -> None:
     for model in ("2wl", "lgbm"):
-        assert of(logged[1], "ci_b", model).data.tags["mlflow.runColor"] == own_colour(model)
+        assert of(logged[1], "ci_b", model).data.tags["mlflow.runColor"] == model_colour(model)
 
 
 def test_a_run_is_linked_where_its_store_is_served(
@@ -239,16 +239,16 @@ def test_a_run_lists_its_datasets_and_its_model(
     reproduced: Workspace, logged: tuple[MlflowClient, list[Run]]
 ) -> None:
     client, runs = logged
-    run = of(runs, "custom", "2wl")
-    card = json.loads((reproduced.folder / "data/prepared/custom/card.json").read_text())
+    run = of(runs, "user_table", "2wl")
+    card = json.loads((reproduced.folder / "data/prepared/user_table/card.json").read_text())
     found = {each.tags[0].value: each.dataset for each in run.inputs.dataset_inputs}
     assert set(found) == {"train", "validation", "test"}
-    assert {each.name for each in found.values()} == {"custom"}
+    assert {each.name for each in found.values()} == {"user_table"}
     assert len({each.digest for each in found.values()}) == 3
     assert json.loads(found["train"].profile)["num_rows"] == card["splits"]["train"]["rows"]
-    assert json.loads(found["test"].source) == {"uri": "data/prepared/custom/test.parquet"}
+    assert json.loads(found["test"].source) == {"uri": "data/prepared/user_table/test.parquet"}
     model = client.get_logged_model(run.outputs.model_outputs[0].model_id)
-    assert model.name == "custom-2wl-seed-0"
+    assert model.name == "user_table-2wl-seed-0"
     assert "`image`" in model.tags["mlflow.note.content"]
     scores = {(each.key, each.dataset_digest): each.value for each in model.metrics}
     assert scores["test/f1", found["test"].digest] == run.data.metrics["test/f1"]

@@ -15,7 +15,7 @@ import pandas as pd
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.datasets.user.columns.words import is_text
-from usboost.datasets.user.table import OwnTable
+from usboost.datasets.user.table import UserTable
 from usboost.models.baselines.estimators import LightGBMBaseline
 
 
@@ -31,8 +31,8 @@ def _spoiled(table: Any, rows: np.ndarray) -> Table:
     return replace(table, numeric=numeric, codes=codes)
 
 
-def spoiled_table(table: OwnTable, rows: np.ndarray, *, labels: bool = False) -> OwnTable:
-    """A person's table whose rows have huge and missing numbers, unknown categories and
+def spoiled_table(table: UserTable, rows: np.ndarray, *, labels: bool = False) -> UserTable:
+    """A user's table whose rows have huge and missing numbers, unknown categories and
     texts of unknown words.
 
     With `labels` the rows are of the next class, too.

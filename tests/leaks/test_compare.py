@@ -10,7 +10,7 @@ import pytest
 
 from tests.leaks.probes import spoiled_table, training, watched
 from tests.multimodal.conftest import numbers
-from usboost.datasets.user.table import OwnTable, read_table
+from usboost.datasets.user.table import UserTable, read_table
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.evaluation.names import METRICS
 from usboost.models.base import ViewsClassifier
@@ -23,7 +23,7 @@ ROUNDS = {"2wl": 4, "lgbm": 15}
 
 
 @pytest.fixture(scope="module")
-def table(tmp_path_factory: pytest.TempPathFactory) -> OwnTable:
+def table(tmp_path_factory: pytest.TempPathFactory) -> UserTable:
     path: Path = tmp_path_factory.mktemp("compare") / "table.parquet"
     numbers(150).to_parquet(path)
     return read_table(path, TableSpec(label="kind"))
@@ -39,7 +39,7 @@ def everything(model: Any) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", ROUNDS)
-def test_test_rows_are_in_the_scores_only(name: str, table: OwnTable) -> None:
+def test_test_rows_are_in_the_scores_only(name: str, table: UserTable) -> None:
     fold = folds_of(table, 3, 1, 0)[0]
 
     def fitted(rows: np.ndarray) -> tuple[np.ndarray, dict[str, float]]:
@@ -56,7 +56,7 @@ def test_test_rows_are_in_the_scores_only(name: str, table: OwnTable) -> None:
 
 
 @pytest.mark.parametrize("name", ROUNDS)
-def test_every_fold_of_a_comparison(name: str, table: OwnTable) -> None:
+def test_every_fold_of_a_comparison(name: str, table: UserTable) -> None:
     """Spoiled test rows of the first fold change the fits of the other folds, which learn from them."""
 
     def fits(rows: np.ndarray) -> list[np.ndarray]:
@@ -76,7 +76,7 @@ def test_every_fold_of_a_comparison(name: str, table: OwnTable) -> None:
 
 
 @pytest.mark.parametrize("seed", [0, 7])
-def test_a_comparison_has_none_of_the_folds_that_chose_settings(seed: int, table: OwnTable) -> None:
+def test_a_comparison_has_none_of_the_folds_that_chose_settings(seed: int, table: UserTable) -> None:
     chose = {frozenset(scored.tolist()) for _, _, scored in parts_of(table, 5, seed)}
     for fold in folds_of(table, 5, 2, seed):
         assert frozenset(fold.test.tolist()) not in chose

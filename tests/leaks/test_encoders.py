@@ -15,7 +15,7 @@ from usboost.data.encoding import TableEncoder
 from usboost.datasets.census import demo as census_demo
 from usboost.datasets.census import prepare as census
 from usboost.datasets.prepared import store
-from usboost.datasets.user import prepare as custom
+from usboost.datasets.user import prepare as user_table
 from usboost.datasets.user.read_prepared import read_prepared
 from usboost.datasets.user.table import read_table
 from usboost.datasets.user.table_spec import TableSpec
@@ -77,7 +77,7 @@ def test_a_persons_table_with_given_splits(tmp_path: Path) -> None:
         path = tmp_path / f"{name}.csv"
         given.to_csv(path, index=False)
         store.write(
-            custom.prepare(path, TableSpec(label="kind", split="part"), seed=0), tmp_path / "prepared"
+            user_table.prepare(path, TableSpec(label="kind", split="part"), seed=0), tmp_path / "prepared"
         )
         own = read_prepared(tmp_path / "prepared")
         encoding = own.fit_encoding(np.flatnonzero(own.split == "train"))
@@ -99,7 +99,7 @@ def test_a_persons_table_with_drawn_splits(tmp_path: Path) -> None:
     """What is prepared is learnt from nothing at all; what is then learnt of it, from training rows."""
     path = tmp_path / "table.parquet"
     numbers(150, classes=3).to_parquet(path)
-    store.write(custom.prepare(path, TableSpec(label="kind"), seed=3), tmp_path / "prepared")
+    store.write(user_table.prepare(path, TableSpec(label="kind"), seed=3), tmp_path / "prepared")
     table, read = read_prepared(tmp_path / "prepared"), read_table(path, TableSpec(label="kind"))
     pd.testing.assert_frame_equal(table.features, read.features)
     assert store.read_card(tmp_path / "prepared")["encoders"] == {}

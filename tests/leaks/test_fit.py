@@ -1,4 +1,4 @@
-"""`fit` of a person's table: the rows that stop it are in no model, encoder or median."""
+"""`fit` of a user's table: the rows that stop it are in no model, encoder or median."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from tests.leaks.probes import same_start, spoiled_table, training
 from tests.multimodal.conftest import numbers
-from usboost.datasets.user.table import OwnTable, read_table
+from usboost.datasets.user.table import UserTable, read_table
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.multimodal.fit.fit import fit
 from usboost.multimodal.fit.splits import hold_out
@@ -18,7 +18,7 @@ from usboost.multimodal.fit.table_rows import rows_of
 
 
 @pytest.fixture(scope="module")
-def table(tmp_path_factory: pytest.TempPathFactory) -> OwnTable:
+def table(tmp_path_factory: pytest.TempPathFactory) -> UserTable:
     path: Path = tmp_path_factory.mktemp("fit") / "table.parquet"
     frame = numbers(160, classes=3)
     wide = [f"the {name} thing" for name in frame["colour"]]
@@ -27,7 +27,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> OwnTable:
 
 
 @pytest.mark.parametrize("name", ["2wl", "lgbm"])
-def test_rows_that_stop_a_fit_are_not_in_it(name: str, table: OwnTable) -> None:
+def test_rows_that_stop_a_fit_are_not_in_it(name: str, table: UserTable) -> None:
     kept, held = hold_out(rows_of(table), 0)
 
     def fitted(rows: np.ndarray) -> Any:
@@ -44,7 +44,7 @@ def test_rows_that_stop_a_fit_are_not_in_it(name: str, table: OwnTable) -> None:
     assert clean.scores != forbidden.scores
 
 
-def test_rows_that_score_a_blend_do_not_choose_it(table: OwnTable) -> None:
+def test_rows_that_score_a_blend_do_not_choose_it(table: UserTable) -> None:
     """They are only in the fits that are added when it has been scored."""
     held = hold_out(rows_of(table), 0)[1]
     clean, forbidden = (fit(spoiled_table(table, rows), "good", rounds=3) for rows in (held[:0], held))

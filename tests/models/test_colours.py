@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 
 from usboost.models.catalogue import catalogue
-from usboost.models.catalogue.colours import own_colour
+from usboost.models.catalogue.colours import model_colour
 from usboost.reporting import figures
 
 
 def test_colours_are_told_apart() -> None:
-    colours = {name: own_colour(name) for name in catalogue.CATALOGUE}
+    colours = {name: model_colour(name) for name in catalogue.CATALOGUE}
     parts = {
         name: np.array([int(colour[at : at + 2], 16) for at in (1, 3, 5)])
         for name, colour in colours.items()
@@ -26,7 +26,7 @@ def test_colours_are_told_apart() -> None:
         if np.linalg.norm(parts[pair[0]] - parts[pair[1]]) < 30
     ]
     assert not near
-    assert own_colour("somebodys.own.Model") is None
+    assert model_colour("somebodys.own.Model") is None
 
 
 def test_the_first_of_a_colour_has_that_of_its_line_in_the_report() -> None:
@@ -34,4 +34,4 @@ def test_the_first_of_a_colour_has_that_of_its_line_in_the_report() -> None:
     trace = frame.assign(**dict.fromkeys(("risk_train", "risk_val", "epsilon", "delta"), 0.5))
     for model in ("2wl", "2wl2o", "lgbm", "prior"):
         figure = figures.performance({model: trace}, "a table")
-        assert own_colour(model) in {str(line.get_color()) for line in figure.axes[0].lines}
+        assert model_colour(model) in {str(line.get_color()) for line in figure.axes[0].lines}

@@ -1,4 +1,4 @@
-"""What every estimator owes scikit-learn's tools and a person who looks at a fitted one."""
+"""What every estimator owes scikit-learn's tools and a user who looks at a fitted one."""
 
 from __future__ import annotations
 

@@ -16,9 +16,9 @@ from PIL import ExifTags, Image
 from tests.multimodal.conftest import ROLES, numbers, refused, run
 from usboost.datasets.files.sampling import stratified_parts, stream
 from usboost.datasets.prepared import store
-from usboost.datasets.user import prepare as custom
+from usboost.datasets.user import prepare as user_table
 from usboost.datasets.user.read_prepared import SPLITS, read_prepared
-from usboost.datasets.user.table import OwnTable, read_table
+from usboost.datasets.user.table import UserTable, read_table
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.learners.networks.images.embeddings import forget
@@ -48,12 +48,12 @@ def pairs(demo: Path, tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def own(pairs: Path) -> OwnTable:
+def own(pairs: Path) -> UserTable:
     return read_table(pairs, TableSpec(label="batch", image=["front", "back"], size=32))
 
 
 @pytest.fixture(scope="module")
-def saved(own: OwnTable, tmp_path_factory) -> Path:
+def saved(own: UserTable, tmp_path_factory) -> Path:
     """A model with a network for each of the two views of images, and trees."""
     rows = np.arange(len(own))
     encoding = own.fit_encoding(rows)
@@ -69,7 +69,7 @@ def saved(own: OwnTable, tmp_path_factory) -> Path:
     return folder
 
 
-def test_a_bundle_reads_all_columns(saved: Path, own: OwnTable, pairs: Path, tmp_path: Path) -> None:
+def test_a_bundle_reads_all_columns(saved: Path, own: UserTable, pairs: Path, tmp_path: Path) -> None:
     loaded = bundle.load(saved)
     images = json.loads((saved / "card.json").read_text())["images"]
     assert images == {
@@ -105,7 +105,7 @@ def _base64(data: bytes | None) -> str | None:
 
 def test_the_pipelines_model_of_several_columns_reads_the_table(pairs: Path, tmp_path: Path) -> None:
     """Prepared with gaps, fitted, saved: the table's rows get what the prepared ones get."""
-    made = custom.prepare(
+    made = user_table.prepare(
         pairs, TableSpec(label="batch", image=["front", "back"], size=32), seed=0, work=tmp_path / "work"
     )
     store.write(made, tmp_path / "prepared")
@@ -117,7 +117,7 @@ def test_the_pipelines_model_of_several_columns_reads_the_table(pairs: Path, tmp
     done = run("predict", tmp_path / "bundle", pairs, "--out", tmp_path / "p.parquet")
     assert done.exit_code == 0, done.output
     found = pd.read_parquet(tmp_path / "p.parquet").iloc[:, 1:]
-    rows = stratified_parts(pd.read_parquet(pairs)["batch"], custom.SHARES, stream(0, 0))
+    rows = stratified_parts(pd.read_parquet(pairs)["batch"], user_table.SHARES, stream(0, 0))
     for split, of_split in zip(SPLITS, rows):
         assert (own.split[of_split] == split).all()
     np.testing.assert_allclose(found, loaded.predicted_of(own, np.arange(120)), rtol=0, atol=1e-6)
@@ -223,7 +223,7 @@ def test_every_model_says_where_it_looks(
 
 
 @pytest.mark.parametrize("name", ["baseline", "bfv_dnn"])
-def test_two_branch_networks_read_all_columns(name: str, own: OwnTable, tmp_path: Path) -> None:
+def test_two_branch_networks_read_all_columns(name: str, own: UserTable, tmp_path: Path) -> None:
     rows = np.arange(len(own))
     views = own.views(own.fit_encoding(rows), rows)
     images = tuple(own.images)

@@ -1,4 +1,4 @@
-"""Groups and times of a person's table reach every split inside a fit."""
+"""Groups and times of a user's table reach every split inside a fit."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ from tests.multimodal.conftest import numbers, run
 from usboost.datasets.census import demo as census_demo
 from usboost.datasets.census import prepare as census
 from usboost.datasets.prepared import store
-from usboost.datasets.user import demo as custom_demo
-from usboost.datasets.user import prepare as custom
+from usboost.datasets.user import demo as user_demo
+from usboost.datasets.user import prepare as user_table
 from usboost.datasets.user.read_prepared import read_prepared
 from usboost.datasets.user.reading.source import FrameRows, TableFile
 from usboost.datasets.user.rows import joined
@@ -61,11 +61,11 @@ def fitted(folder: Path) -> tuple[ViewsClassifier, dict[str, float]]:
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory):
-    """The demo of a person's table, prepared as the pipeline does, and a model of it as a bundle."""
+    """The demo of a user's table, prepared as the pipeline does, and a model of it as a bundle."""
     folder = tmp_path_factory.mktemp("own")
-    custom_demo.write_demo(folder, rows_train=60, rows_test=30, seed=1)
-    roles = {"label": custom_demo.LABEL, "image": custom_demo.IMAGE, "split": custom_demo.SPLIT}
-    made = custom.prepare(
+    user_demo.write_demo(folder, rows_train=60, rows_test=30, seed=1)
+    roles = {"label": user_demo.LABEL, "image": user_demo.IMAGE, "split": user_demo.SPLIT}
+    made = user_table.prepare(
         folder / "table.csv", TableSpec(**roles, size=24, grey=True), seed=0, work=folder / "work"
     )
     store.write(made, folder / "prepared")

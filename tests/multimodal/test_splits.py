@@ -1,4 +1,4 @@
-"""Rows are divided by group, time or as the person says; nothing is on two sides."""
+"""Rows are divided by group, time or as the user says; nothing is on two sides."""
 
 from __future__ import annotations
 

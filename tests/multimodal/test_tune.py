@@ -1,4 +1,4 @@
-"""The search for settings on a person's table."""
+"""The search for settings on a user's table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import pytest
 from tests.multimodal.conftest import numbers, refused, run
 from usboost.datasets.user.table import read_table
 from usboost.datasets.user.table_spec import TableSpec
-from usboost.datasets.user.user_table import OwnTable
+from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError
 from usboost.models.catalogue.settings_file import read_settings
 from usboost.multimodal.fit.build import by_name
@@ -44,18 +44,18 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def table(path: Path) -> OwnTable:
+def table(path: Path) -> UserTable:
     return read_table(path, TableSpec(label="kind"))
 
 
 def searched(
-    table: OwnTable, out: Path, *names: str, plan: Plan | None = None, folds: int | None = 0, **more: Any
+    table: UserTable, out: Path, *names: str, plan: Plan | None = None, folds: int | None = 0, **more: Any
 ) -> SearchResult:
     models = by_name(names or ("linear_trees",), images=None, rounds=30, task=table.task)
     return tune(table, models, out=out, plan=plan or Plan(6, 3), folds=folds, **more)
 
 
-def trials_of(out: Path, table: OwnTable, name: str) -> list[Trial]:
+def trials_of(out: Path, table: UserTable, name: str) -> list[Trial]:
     """What a search has kept of a model."""
     model = by_name((name,), images=None, rounds=30, task=table.task)[name](0)
     folder = out / "trials" / name
@@ -66,14 +66,14 @@ def trials_of(out: Path, table: OwnTable, name: str) -> list[Trial]:
 
 
 @pytest.fixture(scope="module")
-def whole(table: OwnTable, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(table: UserTable, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A search that ran through, in one process."""
     out: Path = tmp_path_factory.mktemp("whole")
     searched(table, out, "linear_trees", "lgbm", plan=Plan(6, 3))
     return out
 
 
-def test_the_first_trial_is_the_model_as_it_is(table: OwnTable, whole: Path) -> None:
+def test_the_first_trial_is_the_model_as_it_is(table: UserTable, whole: Path) -> None:
     for name in ("linear_trees", "lgbm"):
         first = trials_of(whole, table, name)[0]
         rounds = 30 if name == "linear_trees" else None
@@ -83,7 +83,7 @@ def test_the_first_trial_is_the_model_as_it_is(table: OwnTable, whole: Path) -> 
         assert first.best_round == fitted.best_round
 
 
-def test_every_model_has_as_many_trials_and_nothing_is_left_behind(table: OwnTable, whole: Path) -> None:
+def test_every_model_has_as_many_trials_and_nothing_is_left_behind(table: UserTable, whole: Path) -> None:
     for name in ("linear_trees", "lgbm"):
         trials = trials_of(whole, table, name)
         assert len(trials) == 6 and {each.state for each in trials} <= {"finished", "pruned"}
@@ -108,7 +108,7 @@ tune(table, models, out=Path(sys.argv[2]), folds=0, plan=Plan(6, 3))
 
 @pytest.mark.slow
 def test_killed_twice_and_gone_on_with_by_two_processes_it_ends_as_one_that_was_not(
-    path: Path, table: OwnTable, whole: Path, tmp_path: Path
+    path: Path, table: UserTable, whole: Path, tmp_path: Path
 ) -> None:
     command = [sys.executable, "-c", SCRIPT, str(path), str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
@@ -131,7 +131,7 @@ def test_killed_twice_and_gone_on_with_by_two_processes_it_ends_as_one_that_was_
         assert trials_of(tmp_path, table, name) == trials_of(whole, table, name)
 
 
-def test_a_pruned_fit_that_is_best_in_the_end_goes_on(table: OwnTable, tmp_path: Path) -> None:
+def test_a_pruned_fit_that_is_best_in_the_end_goes_on(table: UserTable, tmp_path: Path) -> None:
     clean = searched(table, tmp_path, plan=Plan(3, 3)).models["linear_trees"]
     kept = clean.trials[2]
     journal = tmp_path / "trials" / "linear_trees" / JOURNAL
@@ -151,7 +151,7 @@ def test_a_pruned_fit_that_is_best_in_the_end_goes_on(table: OwnTable, tmp_path:
     assert again(9.0) == [*clean.trials[:2], kept.of(state="pruned", score=9.0, rounds=8)]
 
 
-def test_a_pruned_fits_rounds_are_not_fitted_again(table: OwnTable, tmp_path: Path) -> None:
+def test_a_pruned_fits_rounds_are_not_fitted_again(table: UserTable, tmp_path: Path) -> None:
     (rows,) = parts_of(table, 0, 0)
     model = by_name(("linear_trees",), images=None, rounds=30, task="classification")["linear_trees"](0)
     task = Task({"m": model}, [part_of(table, *rows)], Scored("classification", "log_loss"), "log_loss")
@@ -198,7 +198,7 @@ def test_rows_of_the_test_split_change_nothing(path: Path, tmp_path: Path, folds
     assert scores(clean) == scores(spoiled) != scores(seen)
 
 
-def test_what_fails_stops_nothing_and_counts_as_worst(table: OwnTable, tmp_path: Path) -> None:
+def test_what_fails_stops_nothing_and_counts_as_worst(table: UserTable, tmp_path: Path) -> None:
     models = by_name(("lgbm",), images=None, task="classification")
     models["wrong"] = lambda seed: models["lgbm"](seed).set_params(views=("V",))
     found = tune(table, models, out=tmp_path, folds=0, plan=Plan(4, 2)).models
@@ -207,7 +207,7 @@ def test_what_fails_stops_nothing_and_counts_as_worst(table: OwnTable, tmp_path:
     assert "unknown view 'V'" in found["wrong"].trials[0].reason
 
 
-def test_a_fit_that_ended_after_the_deadline_counts(table: OwnTable, tmp_path: Path) -> None:
+def test_a_fit_that_ended_after_the_deadline_counts(table: UserTable, tmp_path: Path) -> None:
     """One round is told of after it, so it could never be resumed."""
     models = {"forest": by_name(("forest",), images=None, task="classification")["forest"](0)}
     rows = hold_out(rows_of(table), 0)
@@ -219,7 +219,7 @@ def test_a_fit_that_ended_after_the_deadline_counts(table: OwnTable, tmp_path: P
     assert run_trial(task, Job(trial, tmp_path, deadline=time.time() - 1)).state == "proposed"
 
 
-def test_a_pruned_trial_that_fails_later_hides_no_other(table: OwnTable, tmp_path: Path) -> None:
+def test_a_pruned_trial_that_fails_later_hides_no_other(table: UserTable, tmp_path: Path) -> None:
     models = {"lgbm": by_name(("lgbm",), images=None, task="classification")["lgbm"](0)}
     rows = hold_out(rows_of(table), 0)
     task = Task(models, [part_of(table, *rows, rows[1])], Scored("classification", "log_loss"), "log_loss")
@@ -231,7 +231,7 @@ def test_a_pruned_trial_that_fails_later_hides_no_other(table: OwnTable, tmp_pat
     assert ModelTrials("lgbm", float, [done, failed, other]).promising is other
 
 
-def test_few_rows_are_divided_into_folds(path: Path, table: OwnTable, tmp_path: Path) -> None:
+def test_few_rows_are_divided_into_folds(path: Path, table: UserTable, tmp_path: Path) -> None:
     assert default_folds(table, 0) == FOLDS
     found = searched(table, tmp_path, "lgbm", plan=Plan(1, 1), folds=None).models["lgbm"]
     asked = searched(table, tmp_path, "lgbm", plan=Plan(1, 1), folds=FOLDS).models["lgbm"]
@@ -274,7 +274,7 @@ def test_a_gain_within_noise_changes_no_settings(tmp_path: Path) -> None:
     assert tuned.chosen_in_words(models["m"]) == "depth 6"
 
 
-def test_another_search_is_not_gone_on_with(table: OwnTable, tmp_path: Path) -> None:
+def test_another_search_is_not_gone_on_with(table: UserTable, tmp_path: Path) -> None:
     searched(table, tmp_path, "lgbm", plan=Plan(2, 2))
     more = searched(table, tmp_path, "lgbm", plan=Plan(3, 2))
     assert len(more.models["lgbm"].trials) == 3

@@ -82,7 +82,7 @@ def test_another_fit_begins_anew_and_says_so(tmp_path, monkeypatch):
     numbers(60).to_csv("t.csv", index=False)
     table, part, told = read_table(Path("t.csv"), TableSpec(label="kind")), Path("m.part"), []
     part.mkdir()
-    (part / "mine.txt").write_text("a person's")
+    (part / "mine.txt").write_text("a user's")
     with pytest.raises(Killed), unfinished(part, told.append) as keep:
         fit(table, "linear_trees", rounds=5, keep=keep, callbacks=[KillAfter(2)])
     assert told == [] and len(list(part.iterdir())) == 2
@@ -95,7 +95,7 @@ def test_another_fit_begins_anew_and_says_so(tmp_path, monkeypatch):
         "m.part holds a fit that did not end, of other parameters, data or code; this one st" in result.stderr
     )
     assert [each.name for each in part.iterdir()] == ["mine.txt"]
-    Path("n.part").write_text("a person's")
+    Path("n.part").write_text("a user's")
     assert "n.part is no folder, where a fit keeps its rounds; remove it" in run(*FIT, "--out", "n").stderr
 
 

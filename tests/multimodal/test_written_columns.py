@@ -11,11 +11,11 @@ import pytest
 
 from tests.multimodal.conftest import refused, run
 from usboost.datasets.prepared import store
-from usboost.datasets.user import prepare as custom
+from usboost.datasets.user import prepare as user_table
 from usboost.datasets.user.read_prepared import read_prepared
 from usboost.datasets.user.table import read_table
 from usboost.datasets.user.table_spec import TableSpec
-from usboost.datasets.user.user_table import OwnTable
+from usboost.datasets.user.user_table import UserTable
 from usboost.multimodal.fit import bundle
 from usboost.multimodal.fit.fit import fit
 from usboost.multimodal.fit.prepared import raw_rows
@@ -121,11 +121,11 @@ def test_dates_are_learnt_from_the_training_rows(table: Path) -> None:
     assert parts.reference == own.features["day"].iloc[late].min().isoformat()
     found = own.views(own.fit_encoding(late), np.arange(N))["S"]
     assert np.isfinite(found.numeric).all()
-    assert isinstance(own, OwnTable)
+    assert isinstance(own, UserTable)
 
 
 def test_a_prepared_table_has_them_too(table: Path, tmp_path: Path) -> None:
-    made = custom.prepare(table, TableSpec(label="kind", missing=["k.A."]), seed=0)
+    made = user_table.prepare(table, TableSpec(label="kind", missing=["k.A."]), seed=0)
     store.write(made, tmp_path / "prepared")
     own = read_prepared(tmp_path / "prepared")
     fit(own, "2wl", rounds=2).bundle.save(tmp_path / "bundle")

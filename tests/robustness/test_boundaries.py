@@ -33,8 +33,8 @@ from usboost.datasets.imagenet import image_tree as image_tree
 from usboost.datasets.imagenet import prepare as imagenet
 from usboost.datasets.imagenet.image_tree import open_tree
 from usboost.datasets.prepared import store
-from usboost.datasets.user import prepare as custom
-from usboost.datasets.user import table as custom_table
+from usboost.datasets.user import prepare as user_table
+from usboost.datasets.user import table as table_of_user
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.learners.networks.images.backbones import Backbone
@@ -59,7 +59,9 @@ def table(folder: Path, paths: list[str]) -> Path:
 
 
 def prepare(path: Path, tmp_path: Path) -> object:
-    return custom.prepare(path, TableSpec(label="y", image="image", size=8), seed=0, work=tmp_path / "work")
+    return user_table.prepare(
+        path, TableSpec(label="y", image="image", size=8), seed=0, work=tmp_path / "work"
+    )
 
 
 @pytest.mark.parametrize("outside", OUTSIDE)
@@ -276,12 +278,12 @@ def test_a_zip_member_that_says_it_is_small(tmp_path: Path) -> None:
 
 
 def test_a_table_of_a_billion_rows_in_a_few_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(custom_table, "LARGEST", 1_000_000)
+    monkeypatch.setattr(table_of_user, "LARGEST", 1_000_000)
     column = pa.array(np.zeros(1_000_000, dtype=np.int8))
     pq.write_table(pa.table({"x": column, "y": column}), tmp_path / "t.parquet")
     assert (tmp_path / "t.parquet").stat().st_size < 10_000
     with pytest.raises(UsboostError, match="1,000,000 rows of 2 columns, more than"):
-        custom_table.read_columns(tmp_path / "t.parquet", TableSpec("y"))
+        table_of_user.read_columns(tmp_path / "t.parquet", TableSpec("y"))
 
 
 @pytest.mark.parametrize("merge", ["", "<<: "])
@@ -349,7 +351,7 @@ HOSTILE = (
 
 
 def test_a_report_of_hostile_names(tmp_path: Path) -> None:
-    """Class, column, dataset, model and file names as a person's table or a stranger's card has them."""
+    """Class, column, dataset, model and file names as a user's table or a stranger's card has them."""
     results, prepared = tmp_path / "results", tmp_path / "prepared"
     dataset, model = "<script>alert(2)<", "2wl<svg onload=alert(3)>"
     cell = results / dataset / model

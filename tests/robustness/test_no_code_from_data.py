@@ -29,7 +29,7 @@ from usboost.datasets.files.sources import sha256
 from usboost.datasets.imagenet import prepare as imagenet
 from usboost.datasets.prepared import store
 from usboost.datasets.sequences import read as sequences
-from usboost.datasets.user import prepare as custom
+from usboost.datasets.user import prepare as user_table
 from usboost.datasets.user.table import read_columns
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
@@ -173,7 +173,7 @@ def test_a_image_that_is_a_bomb(tmp_path: Path, bombs: list[bytes]) -> None:
     table = pd.DataFrame({"x": range(12), "y": ["a", "b"] * 6, "image": [bombs[1]] * 12})
     (tmp_path / "t.parquet").write_bytes(valid_inputs.parquet(table))
     with pytest.raises(UsboostError, match="no image in a known format"):
-        custom.prepare(
+        user_table.prepare(
             tmp_path / "t.parquet", TableSpec(label="y", image="image", size=8), seed=0, work=tmp_path / "w"
         )
 

@@ -145,29 +145,29 @@ def test_images_pretrained_may_be_a_file_for_the_small_cnn():
     assert models.build("crossed", "ct", LOADED, seed=0).learners["U"].backbone.pretrained is False
 
 
-def own_table(profile: str = "own", **images):
-    """params.yaml for a person's own table."""
+def user_table(profile: str = "own", **images):
+    """params.yaml for a user's own table."""
     document = yaml.safe_load(PARAMS.read_text()) | {"profile": profile}
-    document["custom"] |= {"table": "parts.csv", "image": "photo"}
+    document["user_table"] |= {"table": "parts.csv", "image": "photo"}
     document["images"] |= images
     return settings.parse(document)
 
 
 @pytest.mark.parametrize("profile", ["own", "paper"])
 def test_a_persons_images_are_read_by_the_packaged_backbone_frozen(profile):
-    loaded = own_table(profile)
+    loaded = user_table(profile)
     for name in ("baseline", "2wl", "crossed", "lgbm", "logistic"):
-        built = models.build(name, "custom", loaded, seed=0)
+        built = models.build(name, "user_table", loaded, seed=0)
         found = built.learners["U"].backbone if name in ("2wl", "crossed") else built.backbone
         assert (found.name, found.pretrained, found.is_frozen) == ("tf_efficientnet_lite0", True, True)
-    trained = models.build("baseline", "custom", own_table(profile, finetune="last"), seed=0)
+    trained = models.build("baseline", "user_table", user_table(profile, finetune="last"), seed=0)
     assert trained.backbone.finetune == "last"
 
 
 def test_the_paper_profile_has_the_papers_layers_for_a_persons_table():
-    loaded = own_table("paper")
-    assert models.build("baseline", "custom", loaded, seed=0).dnn1 == [512]
-    assert models.build("2wl", "custom", loaded, seed=0).learners["U"].hidden == ()
+    loaded = user_table("paper")
+    assert models.build("baseline", "user_table", loaded, seed=0).dnn1 == [512]
+    assert models.build("2wl", "user_table", loaded, seed=0).learners["U"].hidden == ()
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_a_persons_table_gets_the_command_lines_models(task, name):
             found |= {f"{name}__{key}": value for key, value in learner.get_params().items()}
         return {key: repr(value) for key, value in found.items() if not key.endswith("backbone__cache")}
 
-    mine = models.build(name, "custom", own_table(), 3, task)
+    mine = models.build(name, "user_table", user_table(), 3, task)
     theirs = one_computer.build(name, images=True, seed=3, task=task)
     assert type(mine) is type(theirs)
     assert "data/embeddings" in repr(mine.get_params()) or name == "prior"
@@ -194,33 +194,33 @@ def test_a_persons_table_gets_the_command_lines_models(task, name):
 
 def test_a_model_for_classes_refuses_a_number():
     with pytest.raises(UsboostError, match=r"^2wl2o, .* is not for regression; it is for classification$"):
-        models.build("2wl2o", "custom", own_table(), 0, "regression")
+        models.build("2wl2o", "user_table", user_table(), 0, "regression")
 
 
 def test_params_yaml_chooses_the_loss_of_a_number():
-    document = yaml.safe_load(PARAMS.read_text()) | {"profile": "own"}
-    document["custom"] |= {"table": "parts.csv", "image": "photo"}
+    document = yaml.safe_load(PARAMS.read_text()) | {"profile": "user"}
+    document["user_table"] |= {"table": "parts.csv", "image": "photo"}
     document["models"]["linear_trees"] = {"loss": "huber", "monitor": "mae"}
-    built = models.build("linear_trees", "custom", settings.parse(document), 0, "regression")
+    built = models.build("linear_trees", "user_table", settings.parse(document), 0, "regression")
     assert (built.loss, built.monitor) == ("huber", "mae_val")
 
 
 def test_params_yaml_can_change_them():
-    document = yaml.safe_load(PARAMS.read_text()) | {"profile": "own", "device": "cpu"}
-    document["custom"] |= {"table": "parts.csv", "image": "photo"}
-    document["profiles"]["own"]["rounds"] = 7
+    document = yaml.safe_load(PARAMS.read_text()) | {"profile": "user", "device": "cpu"}
+    document["user_table"] |= {"table": "parts.csv", "image": "photo"}
+    document["profiles"]["user"]["rounds"] = 7
     document["images"] |= {"backbone": "resnet50", "finetune": "last", "size": 64}
     document["models"]["2wl"] = {"shrinkage": 0.2, "learners": {"U": {"hidden": [9]}}}
     document["models"]["lgbm"] = {"set": {"learning_rate": 0.3}}
     changed = settings.parse(document)
-    built = models.build("2wl", "custom", changed, seed=0)
+    built = models.build("2wl", "user_table", changed, seed=0)
     assert (built.n_rounds, built.shrinkage, built.patience) == (7, 0.2, (20, 0.2))
     network = built.learners["U"]
     assert (tuple(network.hidden), network.device, network.backbone.name) == ((9,), "cpu", "resnet50")
-    two_branch = models.build("baseline", "custom", changed, seed=0)
+    two_branch = models.build("baseline", "user_table", changed, seed=0)
     assert (two_branch.n_epochs, two_branch.device) == (7, "cpu")
     assert (two_branch.backbone.finetune, two_branch.backbone.size) == ("last", 64)
-    found = models.build("lgbm", "custom", changed, seed=0)
+    found = models.build("lgbm", "user_table", changed, seed=0)
     assert (found.n_trees, found.learning_rate) == (7, 0.3)
 
 
@@ -240,19 +240,21 @@ def test_params_yaml_can_change_them():
 )
 def test_every_profile_has_the_tables_views(profile, image, of_2wl, of_crossed, of_baseline):
     document = yaml.safe_load(PARAMS.read_text()) | {"profile": profile}
-    document["custom"] |= {"table": "parts.csv", "image": image}
+    document["user_table"] |= {"table": "parts.csv", "image": image}
     loaded = settings.parse(document)
     for name, expected in (("2wl", of_2wl), ("crossed", of_crossed)):
-        built = models.build(name, "custom", loaded, seed=0)
+        built = models.build(name, "user_table", loaded, seed=0)
         assert [learner.reads or (key,) for key, learner in built.learners.items()] == expected
-    assert tuple(models.build("baseline", "custom", loaded, seed=0).views) == of_baseline
-    assert models.build("lgbm", "custom", loaded, seed=0).views == (("S",) if image is None else of_baseline)
+    assert tuple(models.build("baseline", "user_table", loaded, seed=0).views) == of_baseline
+    assert models.build("lgbm", "user_table", loaded, seed=0).views == (
+        ("S",) if image is None else of_baseline
+    )
 
 
 def test_of_a_persons_table_bfv_dnn_fits_its_gbm():
-    loaded = own_table()
+    loaded = user_table()
     assert loaded.model("bfv_dnn").needs_features
-    assert not models.entry_of("bfv_dnn", "custom", loaded).needs_features
+    assert not models.entry_of("bfv_dnn", "user_table", loaded).needs_features
     assert models.entry_of("bfv_dnn", "ci_a", loaded).needs_features
 
 
@@ -261,5 +263,5 @@ def test_the_papers_backbones_are_trained_and_so_is_the_demos():
         found = models.build("baseline", dataset, PAPER, seed=0).backbone
         assert (found.name, found.finetune) == (name, "all")
     # the demo's drawn table is read by the demo's CNN, which random weights must not freeze
-    drawn = models.build("2wl", "custom", LOADED, seed=0).learners["U"]
+    drawn = models.build("2wl", "user_table", LOADED, seed=0).learners["U"]
     assert (drawn.backbone.name, drawn.backbone.finetune, drawn.hidden) == ("small_cnn", "all", (32,))

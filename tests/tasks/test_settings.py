@@ -46,12 +46,12 @@ def test_tables_1_and_2_as_the_paper_prints_them():
         (lambda p: p["models"]["2wl"].update(speed=3), "models.2wl.speed"),
         (lambda p: p["profiles"]["demo"].update(seeds="many"), "profiles.demo.seeds"),
         (
-            lambda p: p["custom"].update(table="parts.csv"),
-            "custom.table names your own table, but",
+            lambda p: p["user_table"].update(table="parts.csv"),
+            "user_table.table names your own table, but",
         ),
         (
-            lambda p: p.update(profile="own", run={**p["run"], "datasets": ["custom"]}),
-            "custom.table is empty, but profile is own",
+            lambda p: p.update(profile="user", run={**p["run"], "datasets": ["user_table"]}),
+            "user_table.table is empty, but profile is own",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""A person's table takes one way: command line, Python and pipeline predict the same, bit for bit."""
+"""A user's table takes one way: command line, Python and pipeline predict the same, bit for bit."""
 
 from __future__ import annotations
 
@@ -66,16 +66,16 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 
 def settings_of(table: Path, label: str, images: list[str], drop: list[str], **own: Any) -> reading.Settings:
-    document = yaml.safe_load(PARAMS.read_text()) | {"profile": "own", "device": "cpu"}
+    document = yaml.safe_load(PARAMS.read_text()) | {"profile": "user", "device": "cpu"}
     given = {"label": label, "image": images or None, "drop": drop, "split_column": "split", "text": ["note"]}
-    document["custom"] |= {"table": str(table), **given, **own}
-    document["profiles"]["own"] |= {"rounds": 4, "data": {"custom": {"image_size": SIZE}}}
+    document["user_table"] |= {"table": str(table), **given, **own}
+    document["profiles"]["user"] |= {"rounds": 4, "data": {"user_table": {"image_size": SIZE}}}
     return reading.parse(document)
 
 
 def prepared(settings: reading.Settings) -> Path:
     """The pipeline's own preparation, in the workspace's folder."""
-    dataset, folder = DATASETS["custom"], Path("data/prepared/custom")
+    dataset, folder = DATASETS["user_table"], Path("data/prepared/user_table")
     Path("raw").mkdir(exist_ok=True)
     dataset.obtain(Path("raw"), settings, Path())
     store.write(dataset.prepare(Path("raw"), settings, Path("work"), None), folder)
@@ -84,7 +84,7 @@ def prepared(settings: reading.Settings) -> Path:
 
 def fitted(model: str, settings: reading.Settings, kept: Checkpoint | None = None) -> dict[str, Any]:
     """A fit of the pipeline; the bundle that it has logged, the record, and the test rows."""
-    planned = plan("custom", model, SEED, settings)
+    planned = plan("user_table", model, SEED, settings)
     out = Path("out")
     out.mkdir(exist_ok=True)
     name = f"fit-{model}"
@@ -240,7 +240,7 @@ def test_a_fit_that_was_stopped_goes_on(
     prepared(settings)
     whole = fitted("2wl", settings)["bundle"]
     shutil.rmtree("runs")
-    planned = plan("custom", "2wl", SEED, settings)
+    planned = plan("user_table", "2wl", SEED, settings)
     kept = Checkpoint(Path("kept"), planned.identity)
     with monkeypatch.context() as patch:
         patch.setattr(tracking, "log_model", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
@@ -260,7 +260,7 @@ def test_a_fit_that_was_stopped_goes_on(
 def test_a_search_reads_training_and_validation_rows(parts: Path, workspace: Path) -> None:
     settings = settings_of(parts / "table.csv", "batch", ["image", "back"], ["price"])
     own = read_prepared(prepared(settings))
-    task, spaces = tuning._task("custom", ["2wl", "bfv_dnn"], settings, 0, "log_loss")
+    task, spaces = tuning._task("user_table", ["2wl", "bfv_dnn"], settings, 0, "log_loss")
     assert set(spaces) == {"2wl", "bfv_dnn"}  # which fits its GBM itself, so that its settings are its own
     (part,) = task.parts
     assert part.train[0].names == part.scored[0].names == ("U:image", "U:back", "S")
@@ -271,7 +271,7 @@ def test_a_search_reads_training_and_validation_rows(parts: Path, workspace: Pat
 def test_what_is_inspected_are_rows_as_they_were(parts: Path, workspace: Path) -> None:
     settings = settings_of(parts / "table.csv", "batch", ["image", "back"], ["price"])
     prepared(settings)
-    monkeyed = plan("custom", "1wl_s", 0, settings)
+    monkeyed = plan("user_table", "1wl_s", 0, settings)
     experiment = mlflow.create_experiment("inspected", Path("runs").resolve().as_uri())
     run_id = MlflowClient().create_run(experiment).info.run_id
     Path("out").mkdir()

@@ -78,7 +78,7 @@ def closure(
 ) -> dict[str, Path]:
     """The modules and everything that they import, by name, with their source files.
 
-    A person's own module belongs to it, with what it imports of the person's own. Of installed packages
+    A user's own module belongs to it, with what it imports of the user's own. Of installed packages
     only the modules given count, of Python itself none. Modules without code are left out.
 
     Parameters
@@ -110,7 +110,7 @@ def digest(files: Mapping[str, Path]) -> str:
 
 
 def _source(module: str, packages: Collection[Path]) -> tuple[Path | None, bool]:
-    """A module's source file, and whether it is usboost's or a person's own."""
+    """A module's source file, and whether it is usboost's or a user's own."""
     top, *rest = module.split(".")
     for package in packages:
         if top == package.name:

@@ -20,7 +20,7 @@ class FitContext:
     Attributes
     ----------
     validation : views and encoded labels of samples that are scored and never fitted to, or None
-    callbacks : a person's own
+    callbacks : a user's own
     checkpoint : opened for this fit, or None
     weights, held_weights : float64, positive: how many rows each training and each validation sample stands
         for; None for 1

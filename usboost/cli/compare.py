@@ -100,7 +100,7 @@ def compare(
         tables.show(own)
         names = given or catalogue.compared(one_table=not spec.image, task=own.task)
         if others:
-            sys.path.insert(0, str(Path.cwd()))  # where a person's own class may be
+            sys.path.insert(0, str(Path.cwd()))  # where a user's own class may be
             names = list(dict.fromkeys([*names, *others]))
         for name in names:
             if name not in OUTSIDE and name not in (others or ()):

@@ -14,12 +14,12 @@ from usboost.datasets.user.table_spec import TableSpec
 
 if TYPE_CHECKING:
     from usboost.datasets.user.images.paths import Paths
-    from usboost.datasets.user.user_table import OwnTable
+    from usboost.datasets.user.user_table import UserTable
 
 _SHOWN = 60  # columns of a wide table
 
 
-def read(path: Path, spec: TableSpec) -> OwnTable:
+def read(path: Path, spec: TableSpec) -> UserTable:
     """The whole training table; notes how many rows have no image."""
     from usboost.datasets.user.table import read_table
 
@@ -29,7 +29,7 @@ def read(path: Path, spec: TableSpec) -> OwnTable:
     return table
 
 
-def show(table: OwnTable) -> None:
+def show(table: UserTable) -> None:
     """What the table was read as: its columns, and notes and warnings, on stderr."""
     from rich.markup import escape
     from rich.table import Table

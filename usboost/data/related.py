@@ -34,7 +34,7 @@ class Related:
 
     @classmethod
     def of(cls, groups: Any, times: Any, n: int) -> Related | None:
-        """From what a person gives of n rows; None where that is nothing.
+        """From what a user gives of n rows; None where that is nothing.
 
         Raises
         ------

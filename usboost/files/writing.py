@@ -53,7 +53,7 @@ def replacing(folder: Path) -> Iterator[Path]:
 
 
 def _share(folder: Path) -> None:
-    """Let others read what a person's umask lets them read; some writers make files for their owner only."""
+    """Let others read what a user's umask lets them read; some writers make files for their owner only."""
     mode = folder.stat().st_mode & 0o666
     for file in folder.rglob("*"):
         about = file.lstat()

@@ -21,7 +21,7 @@ from usboost.datasets.user.columns.text_models import allow
 from usboost.datasets.user.reading.source import FrameRows
 from usboost.datasets.user.table import FEWEST, read_table
 from usboost.datasets.user.table_spec import TableSpec
-from usboost.datasets.user.user_table import OwnTable
+from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError
 from usboost.models.catalogue import catalogue
 from usboost.multimodal.fit import bundle as bundles
@@ -109,7 +109,7 @@ class _Multimodal(_Fitted):
         self.best_round_, self.images_help_ = fitted.best_round, fitted.images_help
         return self
 
-    def _table(self, frame: pd.DataFrame, y: Any, groups: Any, times: Any, weights: Any) -> OwnTable:
+    def _table(self, frame: pd.DataFrame, y: Any, groups: Any, times: Any, weights: Any) -> UserTable:
         """The rows with their labels, groups, times and weights, if there are any, as further columns."""
         if y is None:
             raise UsboostError("fit requires y to be passed, but the target y is None; pass the labels")

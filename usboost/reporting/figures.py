@@ -336,7 +336,7 @@ def _only(traces: Traces, keep: Callable[[str], bool]) -> Traces:
 
 
 def _figures(model: str) -> Sequence[str]:
-    """The paper's layouts that show a model; none for one of a person's own."""
+    """The paper's layouts that show a model; none for one of a user's own."""
     return catalogue.CATALOGUE[model].figures if model in catalogue.CATALOGUE else ()
 
 

@@ -14,7 +14,7 @@ from usboost.evaluation.task import TASKS
 from usboost.files import write_atomically
 from usboost.models.catalogue import catalogue
 from usboost.reporting import figures
-from usboost.reporting import user_page as own_page
+from usboost.reporting import user_page as user_page
 from usboost.reporting.cards import read_card
 from usboost.reporting.inspection.page import FOLDER as INSPECTION
 from usboost.reporting.inspection.page import read as read_inspection
@@ -33,8 +33,8 @@ from usboost.reporting.results import (
     write_csv,
 )
 
-OWN = "custom"
-"""The dataset that is a person's table."""
+USER_TABLE = "user_table"
+"""The dataset that is a user's table."""
 
 INDEX, PAPER = "index.html", "paper.html"
 
@@ -54,7 +54,7 @@ def write_report(
 ) -> Path:
     """Write ``results.csv``, ``index.html`` and ``figures/*.png``, each atomically.
 
-    A person's table has a page of its own; where other datasets are reported, too, these are on
+    A user's table has a page of its own; where other datasets are reported, too, these are on
     ``paper.html``, and the pages lead to each other.
 
     Parameters
@@ -86,18 +86,18 @@ def write_report(
     inspections = {d: found for d, ms in trained.items() if (found := _inspections(results / d, ms))}
     images = {d: shown for d, card in cards.items() if (shown := sample_images(prepared / d, card))}
     origins, pngs, pages = origins or {}, dict[str, bytes](), dict[str, str]()
-    own, others = [d for d in datasets if d == OWN], [d for d in datasets if d != OWN]
+    own, others = [d for d in datasets if d == USER_TABLE], [d for d in datasets if d != USER_TABLE]
     if own:
-        pages[INDEX] = own_page.render(
+        pages[INDEX] = user_page.render(
             frame,
             results,
-            OWN,
-            card=cards.get(OWN, {}),
+            USER_TABLE,
+            card=cards.get(USER_TABLE, {}),
             absent=[m for _, m in missing(results, own, models)],
             drawings=_drawn(results, own, models, cards, pngs),
-            images=images.get(OWN, []),
-            inspections=inspections.get(OWN),
-            origins={key: origin for key, origin in origins.items() if key[0] == OWN},
+            images=images.get(USER_TABLE, []),
+            inspections=inspections.get(USER_TABLE),
+            origins={key: origin for key, origin in origins.items() if key[0] == USER_TABLE},
             other_page=PAPER if others or cells else None,
         )
     if others or cells:
@@ -109,12 +109,12 @@ def write_report(
             results=results,
             profiles=profiles(results, others, models),
             absent=missing(results, others, models),
-            cards={d: card for d, card in cards.items() if d != OWN},
+            cards={d: card for d, card in cards.items() if d != USER_TABLE},
             drawings=_drawn(results, others, models, cards, pngs),
             title=title,
-            inspections={d: found for d, found in inspections.items() if d != OWN},
-            images={d: shown for d, shown in images.items() if d != OWN},
-            origins={key: origin for key, origin in origins.items() if key[0] != OWN},
+            inspections={d: found for d, found in inspections.items() if d != USER_TABLE},
+            images={d: shown for d, shown in images.items() if d != USER_TABLE},
+            origins={key: origin for key, origin in origins.items() if key[0] != USER_TABLE},
             other_page=INDEX if own else None,
         )
     extra = [collect(results, [d], [m]) for d, m in cells if read_cell(results, d, m) is not None]
@@ -149,7 +149,7 @@ def _drawn(
             f"{dataset_name(dataset)} · {DEMO}" if demo else dataset_name(dataset),
             baseline=_best(traces.get(catalogue.BASELINE), score),
             ceiling=1 - share if share else None,
-            layouts=dataset != OWN,
+            layouts=dataset != USER_TABLE,
             score=score,
         )
         for name, figure in drawn.items():

@@ -27,7 +27,14 @@ COLUMNS = (
     "rounds",
     "fit_seconds",
 )
-DATASET_NAMES = {"ci_a": "CI-A", "ci_b": "CI-B", "ct": "CT", "mi": "MI", "rw": "RW", "custom": "your table"}
+DATASET_NAMES = {
+    "ci_a": "CI-A",
+    "ci_b": "CI-B",
+    "ct": "CT",
+    "mi": "MI",
+    "rw": "RW",
+    "user_table": "your table",
+}
 DATASET_NAMES |= {
     "iris": "Iris",
     "digits_rows": "digits by rows",

@@ -1,4 +1,4 @@
-"""The page about a person's data: what predicts best, by how much, and what it was made from."""
+"""The page about a user's data: what predicts best, by how much, and what it was made from."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def render(
     demo, made = profile == "demo", origin_rows(origins or {})
     prior = selection.prior_log_loss(card, "test")
     constant = task.constant(rows[0]) if rows is not None else None
-    template = environment().get_template("own_data.html.j2")
+    template = environment().get_template("user_data.html.j2")
     # long, but flat: the names that the template knows, one after the other
     return template.render(
         title=f"Your data: predicting {label}" + (f": {DEMO}" if demo else ""),
@@ -175,7 +175,7 @@ def _p(p: float | None) -> str:
 
 
 def _alone(found: Sequence[Standing], shown: Sequence[str]) -> dict[str, Any] | None:
-    """LightGBM on the columns alone, by which a person sees whether images help."""
+    """LightGBM on the columns alone, by which a user sees whether images help."""
     each = next((each for each in found[1:] if each.model == catalogue.WITHOUT_IMAGES), None)
     return _shown(each, shown) if each is not None and each.difference else None
 

@@ -87,7 +87,7 @@ def decoded(space: Space, codes: Mapping[str, Any]) -> dict[str, Any]:
 
 def _rounded(dimension: Dimension, value: Any) -> Any:
     if isinstance(dimension, Real):
-        # four digits are what a person would write; rounding must not leave the range
+        # four digits are what a user would write; rounding must not leave the range
         return min(max(float(f"{float(value):.4g}"), dimension.low), dimension.high)
     return value
 

@@ -23,12 +23,12 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
-from usboost.datasets.user import table as custom_table
+from usboost.datasets.user import table as table_of_user
 from usboost.datasets.user.columns.schema import describe
 from usboost.datasets.user.reading.source import TableFile
 from usboost.datasets.user.table import read_columns, read_table
 from usboost.datasets.user.table_spec import TableSpec
-from usboost.datasets.user.user_table import OwnTable
+from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError
 
 N = 24
@@ -440,7 +440,7 @@ def same(column: pd.Series, values: list[Any]) -> None:
         assert plain == [None if pd.isna(each) else each for each in values]
 
 
-def noted(table: OwnTable) -> str:
+def noted(table: UserTable) -> str:
     return "; ".join(describe(table).notes)
 
 
@@ -476,7 +476,7 @@ def test_files_of_a_folder_must_be_alike(tmp_path: Path) -> None:
 def test_a_compressed_table_of_too_many_values(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(custom_table, "LARGEST", 100_000)
+    monkeypatch.setattr(table_of_user, "LARGEST", 100_000)
     pack = gzip.compress if name.endswith("gz") else zipped()
     (tmp_path / name).write_bytes(pack(b"x,y\n" + b"1,a\n2,b\n" * 100_000))
     with pytest.raises(UsboostError, match="more than the 100,000 values"):

@@ -1,4 +1,4 @@
-"""Images of a person's table: every kind of file, rows without one, several columns, room on the disk."""
+"""Images of a user's table: every kind of file, rows without one, several columns, room on the disk."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from usboost.datasets.user.images import pixels
 from usboost.datasets.user.images.pixels import room
 from usboost.datasets.user.prepare import prepare
 from usboost.datasets.user.reading.source import FrameRows, Source
-from usboost.datasets.user.table import OwnTable, read_table
+from usboost.datasets.user.table import UserTable, read_table
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 
@@ -47,7 +47,7 @@ def frame(n: int) -> pd.DataFrame:
     return pd.DataFrame({"x": rng.normal(size=n), "kind": np.arange(n) % 2})
 
 
-def read(path: Path | Source, progress: Any = None, **options: Any) -> OwnTable:
+def read(path: Path | Source, progress: Any = None, **options: Any) -> UserTable:
     spec = TableSpec(**{"label": "kind", "image": "photo", "size": SIZE, **options})
     return read_table(path, spec, progress=progress)
 

@@ -1,4 +1,4 @@
-"""A person's own table with images: splits, missing values, views, and paths that equal bytes."""
+"""A user's own table with images: splits, missing values, views, and paths that equal bytes."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from usboost.datasets.files.image_sources import load
 from usboost.datasets.files.sources import sha256
 from usboost.datasets.prepared import store
 from usboost.datasets.prepared.store import Prepared
-from usboost.datasets.user import demo as custom_demo
-from usboost.datasets.user import prepare as custom
+from usboost.datasets.user import demo as user_demo
+from usboost.datasets.user import prepare as user_table
 from usboost.datasets.user.columns.encoding import Encoding, complete
 from usboost.datasets.user.read_prepared import ROW, SPLITS, read_prepared
 from usboost.datasets.user.table import read_table
@@ -36,21 +36,21 @@ from usboost.reporting.inspection.samples import PER_CLASS, sample_images
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("demo")
-    custom_demo.write_demo(folder, rows_train=120, rows_test=30, seed=2)
+    user_demo.write_demo(folder, rows_train=120, rows_test=30, seed=2)
     return folder
 
 
 def prepare(table: Path, work: Path | None, progress: Any = None, **options: Any) -> Prepared:
-    roles = {"label": custom_demo.LABEL, "image": custom_demo.IMAGE, "split": custom_demo.SPLIT}
+    roles = {"label": user_demo.LABEL, "image": user_demo.IMAGE, "split": user_demo.SPLIT}
     spec = TableSpec(**{**roles, "size": 24, "grey": True, **options})
-    return custom.prepare(table, spec, seed=0, work=work, progress=progress)
+    return user_table.prepare(table, spec, seed=0, work=work, progress=progress)
 
 
 def test_the_demo_is_prepared_with_its_images(demo: Path, tmp_path: Path) -> None:
     calls: list[tuple[int, int]] = []
     made = prepare(demo / "table.csv", tmp_path / "w", progress=lambda *c: calls.append(c))
-    store.write(made, tmp_path / "custom")
-    table, own = pd.read_csv(demo / "table.csv"), read_prepared(tmp_path / "custom")
+    store.write(made, tmp_path / "user_table")
+    table, own = pd.read_csv(demo / "table.csv"), read_prepared(tmp_path / "user_table")
     assert made.classes == ["mixed", "plates", "wedges"] and calls[-1] == (180, 180)
     assert [made.classes[code] for code in own.labels] == table["batch"].tolist()
     assert own.split.tolist() == table["split"].tolist()
@@ -60,7 +60,7 @@ def test_the_demo_is_prepared_with_its_images(demo: Path, tmp_path: Path) -> Non
         expected = load(demo / table["image"].iloc[k], size=24, channels=1)
         np.testing.assert_array_equal(own.images["U"].pixels[k], expected)
     with pytest.raises(UsboostError, match="holds a table as it was read"):
-        store.read(tmp_path / "custom", "train")
+        store.read(tmp_path / "user_table", "train")
 
 
 @pytest.mark.parametrize("size", [24, 100])
@@ -81,7 +81,7 @@ def test_it_is_read_again_as_the_file_is(demo: Path, tmp_path: Path, size: int) 
     roles = {"label": "batch", "image": ["image", "back"], "text": ["note"], "missing": ["nothing"]}
     roles |= {"drop": ["hardness"], "categorical": ["line"], "images_root": demo}
     read = read_table(tmp_path / "t/table.csv", TableSpec(**roles, split="split", size=size))
-    made = custom.prepare(
+    made = user_table.prepare(
         tmp_path / "t/table.csv", TableSpec(**roles, split="split", size=size), seed=0, work=tmp_path / "w"
     )
     store.write(made, tmp_path / "p")
@@ -106,7 +106,7 @@ def test_it_is_read_again_as_the_file_is(demo: Path, tmp_path: Path, size: int) 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda card: card.pop("label_kind"), "holds no table of a person's own as this version prepares it"),
+        (lambda card: card.pop("label_kind"), "holds no table of a user's own as this version prepares it"),
         (lambda card: card["columns"].update(more={"kind": "number"}), "lacks the column 'more'"),
         (lambda card: card["columns"]["age"].update(kind="date"), "the column 'age' is no date"),
         (lambda card: card["roles"].pop("text"), "roles.text: Field required; prepare the dataset again"),
@@ -114,7 +114,7 @@ def test_it_is_read_again_as_the_file_is(demo: Path, tmp_path: Path, size: int) 
     ],
 )
 def test_a_changed_card_is_refused(tmp_path: Path, change: Any, said: str) -> None:
-    store.write(custom.prepare(plain(tmp_path), TableSpec(label="y"), seed=0), tmp_path / "p")
+    store.write(user_table.prepare(plain(tmp_path), TableSpec(label="y"), seed=0), tmp_path / "p")
     card = store.read_card(tmp_path / "p")
     change(card)
     (tmp_path / "p/card.json").write_text(json.dumps(card))
@@ -232,13 +232,13 @@ def test_a_model_adds_nothing_for_a_missing_image(demo: Path, tmp_path: Path) ->
 
 
 def test_equal_arguments_write_equal_demos(demo: Path, tmp_path: Path) -> None:
-    custom_demo.write_demo(tmp_path, rows_train=120, rows_test=30, seed=2)
+    user_demo.write_demo(tmp_path, rows_train=120, rows_test=30, seed=2)
     files = sorted(path.relative_to(demo) for path in demo.rglob("*.*"))
     assert len(files) == 181
     assert all((demo / file).read_bytes() == (tmp_path / file).read_bytes() for file in files)
     assert shapes.decode((demo / "images" / "00000.png").read_bytes()).shape == (48, 48)
     with pytest.raises(UsboostError, match="must be 3 or more"):
-        custom_demo.write_demo(tmp_path, rows_train=2, rows_test=30, seed=2)
+        user_demo.write_demo(tmp_path, rows_train=2, rows_test=30, seed=2)
 
 
 GAPS = np.where(np.arange(200) % 10 == 0, np.nan, np.arange(200.0))
@@ -269,12 +269,12 @@ def plain(folder: Path, n: int = 200, **columns: Any) -> Path:
 def test_a_split_that_is_made_is_stratified(tmp_path_factory, counts: list[int], seed: int) -> None:
     folder, n = tmp_path_factory.mktemp("t"), sum(counts)
     path = plain(folder, n, y=np.repeat(list("abcd")[: len(counts)], counts))
-    made = custom.prepare(path, TableSpec(label="y"), seed=seed)
+    made = user_table.prepare(path, TableSpec(label="y"), seed=seed)
     if len(counts) == 2 and counts[0] < counts[1]:
         counts = counts[::-1]  # the rarer of two classes is the second
     sizes = {split: len(frame) for split, frame in made.splits.items()}
     assert sum(sizes.values()) == n and min(sizes.values()) > 0
-    for (split, share), frame in zip(zip(SPLITS, custom.SHARES), made.splits.values()):
+    for (split, share), frame in zip(zip(SPLITS, user_table.SHARES), made.splits.values()):
         assert abs(sizes[split] - share * n) <= 1
         for code, count in enumerate(counts):
             assert abs((frame["label"] == code).sum() - share * count) <= 1 + len(counts)
@@ -282,7 +282,7 @@ def test_a_split_that_is_made_is_stratified(tmp_path_factory, counts: list[int],
 
 
 def test_without_images_both_views_are_the_whole_table(tmp_path: Path) -> None:
-    store.write(custom.prepare(plain(tmp_path, age=GAPS), TableSpec(label="y"), seed=0), tmp_path / "p")
+    store.write(user_table.prepare(plain(tmp_path, age=GAPS), TableSpec(label="y"), seed=0), tmp_path / "p")
     views, _ = views_of(tmp_path / "p", "train")
     assert views.names == ("U", "S") and views["U"] is views["S"]
     assert views["S"].names == ("age", "age_missing", "pay", "same", "town")
@@ -296,7 +296,7 @@ def test_nothing_is_filled_before_a_fit(tmp_path: Path) -> None:
     late[2] = np.nan  # a row of val: the training split holds all of them
     town = np.where(np.arange(200) % 5 == 0, None, "Oslo")
     path = plain(tmp_path, age=age, late=late, never=np.full(200, np.nan), town=town, s=split)
-    made = custom.prepare(path, TableSpec(label="y", split="s"), seed=0)
+    made = user_table.prepare(path, TableSpec(label="y", split="s"), seed=0)
     for name, frame in made.splits.items():
         rows = split == name
         np.testing.assert_array_equal(frame["age"], age[rows])
@@ -339,30 +339,32 @@ def test_tables_that_cannot_be_split_or_cut_are_refused(tmp_path: Path) -> None:
         tmp_path, 30, y=["a"] * 20 + ["b"] * 10, s=["train"] * 20 + ["val"] * 5 + ["test"] * 5
     )
     with pytest.raises(UsboostError, match="the training rows are all of class 'a'"):
-        custom.prepare(train_of_one_class, TableSpec(label="y", split="s"), seed=0)
+        user_table.prepare(train_of_one_class, TableSpec(label="y", split="s"), seed=0)
     with pytest.raises(UsboostError, match="class 'c' of 'y' is in no training row"):
-        custom.prepare(given_split(["a", "c", "c"]), TableSpec(label="y", split="s"), seed=0)
+        user_table.prepare(given_split(["a", "c", "c"]), TableSpec(label="y", split="s"), seed=0)
     with pytest.raises(UsboostError, match="class 'c' of 'y' has 1 row, so it cannot be learnt"):
-        custom.prepare(plain(tmp_path, 30, y=["a", "b"] * 14 + ["a", "c"]), TableSpec(label="y"), seed=0)
+        user_table.prepare(plain(tmp_path, 30, y=["a", "b"] * 14 + ["a", "c"]), TableSpec(label="y"), seed=0)
     with pytest.raises(UsboostError, match="has 8 rows to learn from; 10 or more are needed"):
-        custom.prepare(plain(tmp_path, 8), TableSpec(label="y"), seed=0)
+        user_table.prepare(plain(tmp_path, 8), TableSpec(label="y"), seed=0)
     with pytest.raises(UsboostError, match="has no column to learn from beside y, age, pay, town, same"):
-        custom.prepare(plain(tmp_path), TableSpec(label="y", drop=["age", "pay", "town", "same"]), seed=0)
+        user_table.prepare(plain(tmp_path), TableSpec(label="y", drop=["age", "pay", "town", "same"]), seed=0)
     clash = plain(tmp_path, age=GAPS, age_missing=0.0)
     with pytest.raises(UsboostError, match="the column 'age_missing' has the name of an indicator"):
-        custom.prepare(clash, TableSpec(label="y"), seed=0)
+        user_table.prepare(clash, TableSpec(label="y"), seed=0)
 
 
 def test_a_number_to_predict_unless_it_is_called_a_class(tmp_path: Path) -> None:
     ages = np.resize(np.arange(18, 40), 60)  # more whole numbers than are taken for classes
     path = plain(tmp_path, 60, y=ages)
-    made = custom.prepare(path, TableSpec(label="y", categorical=["y"]), seed=0)
+    made = user_table.prepare(path, TableSpec(label="y", categorical=["y"]), seed=0)
     assert made.classes == sorted(set(map(str, ages)))
-    assert custom.prepare(path, TableSpec(label="y", task="classification"), seed=0).classes == made.classes
+    assert (
+        user_table.prepare(path, TableSpec(label="y", task="classification"), seed=0).classes == made.classes
+    )
     pay = np.random.default_rng(0).normal(1e6, 3e5, 60)
     pay[[3, 50]] = np.nan  # rows without a label are left out
     folder = tmp_path / "prepared"
-    made = custom.prepare(plain(tmp_path, 60, y=pay), TableSpec(label="y"), seed=0)
+    made = user_table.prepare(plain(tmp_path, 60, y=pay), TableSpec(label="y"), seed=0)
     store.write(made, folder)
     card = store.read_card(folder)
     assert (made.classes, store.task_of(card), card["unlabelled"]) == ([], "regression", 2)
@@ -388,11 +390,11 @@ def test_a_number_to_predict_unless_it_is_called_a_class(tmp_path: Path) -> None
 def test_a_given_split_of_a_number(tmp_path: Path) -> None:
     y, split = np.arange(20) / 7, np.resize(["train", "train", "val", "test"], 20)
     given = plain(tmp_path, 20, y=y, part=split)
-    made = custom.prepare(given, TableSpec(label="y", split="part"), seed=0)
+    made = user_table.prepare(given, TableSpec(label="y", split="part"), seed=0)
     assert made.splits["val"][store.LABEL].tolist() == y[split == "val"].tolist()
     alike = plain(tmp_path, 20, y=np.where(split == "train", 0.5, y), part=split)
     with pytest.raises(UsboostError, match=r"the label 'y' is 0\.5 in all training rows"):
-        custom.prepare(alike, TableSpec(label="y", split="part"), seed=0)
+        user_table.prepare(alike, TableSpec(label="y", split="part"), seed=0)
 
 
 def test_wrong_images_are_named(demo: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A person's table: what each column is taken for, and every table that is refused."""
+"""A user's table: what each column is taken for, and every table that is refused."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from usboost.datasets.user.columns.schema import describe
 from usboost.datasets.user.reading.source import FrameRows
-from usboost.datasets.user.table import OwnTable, read_columns, read_table
+from usboost.datasets.user.table import UserTable, read_columns, read_table
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 
@@ -132,7 +132,7 @@ def test_numbers_come_back_from_csv_as_they_went(tmp_path_factory, values: list[
     np.testing.assert_array_equal(found, [np.nan if v is None else v for v in values])
 
 
-def read(path: Path, **options: Any) -> OwnTable:
+def read(path: Path, **options: Any) -> UserTable:
     return read_columns(path, TableSpec(**{"label": "y", **options}))
 
 

@@ -195,16 +195,16 @@ def test_the_pipeline(package: None, tmp_path: Path, monkeypatch: pytest.MonkeyP
     frame = table(80).assign(height=np.arange(80) * 1.5)
     frame.to_csv(tmp_path / "t.csv", index=False)
     document = yaml.safe_load((Path(__file__).parents[3] / "params.yaml").read_text())
-    assert document["custom"]["text_model"] is None
-    document |= {"profile": "own"}
-    document["custom"] |= {"table": str(tmp_path / "t.csv"), "label": "kind", "text": ["said"]}
+    assert document["user_table"]["text_model"] is None
+    document |= {"profile": "user"}
+    document["user_table"] |= {"table": str(tmp_path / "t.csv"), "label": "kind", "text": ["said"]}
     stage = yaml.safe_load((Path(__file__).parents[3] / "dvc.yaml").read_text())["stages"]["data"]["do"]
-    assert "custom" in stage["params"]  # so a changed text model makes what is prepared stale
+    assert "user_table" in stage["params"]  # so a changed text model makes what is prepared stale
     digests = []
     for name in ("m", "n", None):
-        document["custom"]["text_model"] = name
+        document["user_table"]["text_model"] = name
         (tmp_path / "raw").mkdir(exist_ok=True)
-        dataset, chosen = DATASETS["custom"], settings.parse(document)
+        dataset, chosen = DATASETS["user_table"], settings.parse(document)
         dataset.obtain(tmp_path / "raw", chosen, tmp_path)
         store.write(dataset.prepare(tmp_path / "raw", chosen, tmp_path, None), tmp_path / str(name))
         card = store.read_card(tmp_path / str(name))
@@ -221,6 +221,6 @@ def test_the_pipeline(package: None, tmp_path: Path, monkeypatch: pytest.MonkeyP
         served.predict(rows)
     monkeypatch.setenv(text_models.VARIABLE, "m")
     assert (served.predict(rows)["label"] == frame["kind"]).mean() > 0.9
-    document["custom"] |= {"text": [], "drop": ["said"], "text_model": "m"}
+    document["user_table"] |= {"text": [], "drop": ["said"], "text_model": "m"}
     with pytest.raises(UsboostError, match="has no column of text for `text_model` m"):
-        DATASETS["custom"].prepare(tmp_path / "raw", settings.parse(document), tmp_path, None)
+        DATASETS["user_table"].prepare(tmp_path / "raw", settings.parse(document), tmp_path, None)

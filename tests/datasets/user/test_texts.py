@@ -17,7 +17,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from tasks import tracking
 from usboost.datasets.prepared import store
-from usboost.datasets.user import prepare as custom
+from usboost.datasets.user import prepare as user_table
 from usboost.datasets.user.columns import texts
 from usboost.datasets.user.columns.encoding import Encoding
 from usboost.datasets.user.columns.schema import describe
@@ -213,7 +213,7 @@ def test_equal_seeds(tmp_path: Path, saved: Path) -> None:
 def test_a_prepared_table_has_text_too(tmp_path: Path) -> None:
     table().to_parquet(tmp_path / "t.parquet")
     store.write(
-        custom.prepare(tmp_path / "t.parquet", TableSpec(label="kind"), seed=0), tmp_path / "prepared"
+        user_table.prepare(tmp_path / "t.parquet", TableSpec(label="kind"), seed=0), tmp_path / "prepared"
     )
     fitted = fit(own := read_prepared(tmp_path / "prepared"), "2wl", rounds=2)
     fitted.bundle.save(tmp_path / "bundle")

@@ -118,7 +118,7 @@ def test_a_worker_with_nothing_but_addresses_fits(team: dict[str, Any], tmp_path
     asking.environment |= addresses | {"PYTHONPATH": "."}
     shutil.rmtree(here / "data/results")
     try:
-        for dataset in ("custom", "ci_b"):
+        for dataset in ("user_table", "ci_b"):
             asking.flow("fit", dataset, "--model=2wl", "--model=bfv_dnn")
     except AssertionError as error:
         raise AssertionError(f"{error}\n{Path(log.name).read_text()[-3000:]}") from error
@@ -128,7 +128,7 @@ def test_a_worker_with_nothing_but_addresses_fits(team: dict[str, Any], tmp_path
     assert len(list((here / "data/results").glob("*/*/scores.json"))) == 4
     runs = pd.DataFrame(json.loads(asking.run(sys.executable, "-c", RUNS).stdout))
     assert sorted(runs["tags.cell"]) == sorted(
-        f"{dataset}/{model}/seed-0" for dataset in ("custom", "ci_b") for model in ("2wl", "bfv_dnn")
+        f"{dataset}/{model}/seed-0" for dataset in ("user_table", "ci_b") for model in ("2wl", "bfv_dnn")
     )
     assert set(runs["status"]) == {"FINISHED"}
     assert set(runs["metrics.test/cloned"]) == {1.0}

@@ -151,7 +151,7 @@ def test_another_homes_server_is_not_taken_for_ours(home: Home, tmp_path: Path, 
             *("-m", "prefect", "config", "set", f"PREFECT_API_URL={url}"),
             PREFECT_HOME=str(other.path / "prefect"),
         )
-        assert other.addresses()[0] == url, "what a person has set is used"
+        assert other.addresses()[0] == url, "what a user has set is used"
         assert marked(other.path) == []
     finally:
         other.services("stop")

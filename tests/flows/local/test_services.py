@@ -138,7 +138,7 @@ def test_a_worker_trains_and_the_runs_link_both_ways(services):
 
 
 def pages(services) -> dict[str, str]:
-    """What a person reads, by where: MLflow's descriptions, Prefect's artifacts and log lines, reports."""
+    """What a user reads, by where: MLflow's descriptions, Prefect's artifacts and log lines, reports."""
     found = {}
     api = f"{services.state['mlflow']}/api/2.0/mlflow"
     experiments = ask(f"{api}/experiments/search?max_results=100")["experiments"]

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from flows.local import user_table as own_table
+from flows.local import user_table as user_table
 from flows.local import workspace
 from tasks import settings
 from tests.flows.conftest import DATA, Workspace
@@ -67,44 +67,48 @@ def test_a_workspaces_files_are_its_own(tmp_path, capsys):
 def test_a_workspace_for_a_persons_table(tmp_path):
     """The models that `usboost compare` offers, and nothing of the papers' data."""
     write_demo(tmp_path / "parts", rows_train=9, rows_test=3, seed=0)
-    words = ["make", str(tmp_path / "w"), "--profile", "own", "--table", str(tmp_path / "parts/table.csv")]
+    words = ["make", str(tmp_path / "w"), "--profile", "user", "--table", str(tmp_path / "parts/table.csv")]
     words += ["--label", "batch", "--image", "image", "--split", "split", "--drop", "line"]
     done = CliRunner().invoke(workspace.app, words)
     assert done.exit_code == 0, done.output
     made = settings.load(tmp_path / "w/params.yaml")
-    assert (made.profile, made.run.datasets, made.run.models_of) == ("own", ["custom"], {})
+    assert (made.profile, made.run.datasets, made.run.models_of) == ("user", ["user_table"], {})
     assert set(made.run.models) == set(catalogue.compared(one_table=False))
-    assert made.custom.table == str(tmp_path / "parts/table.csv")
-    assert (made.custom.label, made.custom.image, made.custom.drop) == ("batch", "image", ["line"])
-    alone = own_table.changes(tmp_path / "parts/table.csv", TableSpec("batch"))
-    assert "lgbm_s" not in alone["run.models"] and alone["custom.image"] is None
-    assert alone["custom.task"] == "classification"
+    assert made.user_table.table == str(tmp_path / "parts/table.csv")
+    assert (made.user_table.label, made.user_table.image, made.user_table.drop) == (
+        "batch",
+        "image",
+        ["line"],
+    )
+    alone = user_table.changes(tmp_path / "parts/table.csv", TableSpec("batch"))
+    assert "lgbm_s" not in alone["run.models"] and alone["user_table.image"] is None
+    assert alone["user_table.task"] == "classification"
 
 
 def test_a_workspace_for_a_number(tmp_path):
     """The models for numbers, and a line on what is left out; beside datasets with classes those of both."""
     pd.DataFrame({"age": range(30), "price": [k / 7 for k in range(30)]}).to_csv(tmp_path / "houses.csv")
-    words = ["--profile", "own", "--table", str(tmp_path / "houses.csv"), "--label", "price"]
+    words = ["--profile", "user", "--table", str(tmp_path / "houses.csv"), "--label", "price"]
     done = CliRunner().invoke(workspace.app, ["make", str(tmp_path / "w"), *words])
     assert done.exit_code == 0, done.output
     assert "the label 'price' has 30 different numbers, so a number is predicted" in done.stdout
     assert "left out, since a number is predicted: logistic, 2wl_logistic" in done.stdout
     made = settings.load(tmp_path / "w/params.yaml")
-    assert made.custom.task == "regression"
+    assert made.user_table.task == "regression"
     assert set(made.run.models) == set(catalogue.compared(True, "regression")) >= {"ridge", "linear_trees"}
-    both = own_table.changes(tmp_path / "houses.csv", TableSpec("price"), beside=True)
+    both = user_table.changes(tmp_path / "houses.csv", TableSpec("price"), beside=True)
     assert set(made.run.models) - set(both["run.models"]) == {"ridge"}
-    classes = own_table.changes(tmp_path / "houses.csv", TableSpec("price", task="classification"))
+    classes = user_table.changes(tmp_path / "houses.csv", TableSpec("price", task="classification"))
     assert "logistic" in classes["run.models"]
     with pytest.raises(UsboostError, match="has no column 'cost'; its columns"):
-        own_table.changes(tmp_path / "houses.csv", TableSpec("cost"))
+        user_table.changes(tmp_path / "houses.csv", TableSpec("cost"))
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--profile", "own"], "give its path with --table"),
-        (["--profile", "own", "--table", "nothing.csv"], "nothing.csv does not exist"),
+        (["--profile", "user"], "give its path with --table"),
+        (["--profile", "user", "--table", "nothing.csv"], "nothing.csv does not exist"),
     ],
 )
 def test_a_persons_table_that_is_not_there(tmp_path, words, said):
@@ -136,9 +140,9 @@ def test_a_key_that_is_not_there(tmp_path, key):
 
 
 def test_set_needs_a_value():
-    assert workspace._changes(["device=cpu", "custom.drop=[a, b]"]) == {
+    assert workspace._changes(["device=cpu", "user_table.drop=[a, b]"]) == {
         "device": "cpu",
-        "custom.drop": ["a", "b"],
+        "user_table.drop": ["a", "b"],
     }
     with pytest.raises(UsboostError, match="gives no value"):
         workspace._changes(["device"])
@@ -154,10 +158,14 @@ def test_files_are_found_from_a_workspace(tmp_path, monkeypatch):
     for name in workspace.CODE:
         (tmp_path / "code" / name).mkdir()
     monkeypatch.setattr(workspace, "ROOT", tmp_path / "code")
-    changes = {"custom.table": "table.csv", "images.pretrained": "elsewhere.pth", "imports": ["mine.parts"]}
-    folder = workspace.make(tmp_path / "w", profile="own", changes=changes)
+    changes = {
+        "user_table.table": "table.csv",
+        "images.pretrained": "elsewhere.pth",
+        "imports": ["mine.parts"],
+    }
+    folder = workspace.make(tmp_path / "w", profile="user", changes=changes)
     made = yaml.safe_load((folder / "params.yaml").read_text())
-    assert made["custom"]["table"] == str(tmp_path / "code/table.csv")
+    assert made["user_table"]["table"] == str(tmp_path / "code/table.csv")
     assert made["images"]["pretrained"] == "elsewhere.pth"
     assert (folder / "mine.py").resolve() == tmp_path / "code/mine.py"
     status = ["git", "status", "--porcelain", "--untracked-files=all"]

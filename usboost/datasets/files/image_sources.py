@@ -60,7 +60,7 @@ Source = Path | tuple[Path, str] | ParquetRow | bytes
 
 
 def name_of(source: Source) -> str:
-    """What a person knows the image as."""
+    """What a user knows the image as."""
     if isinstance(source, Path):
         return str(source)
     if isinstance(source, ParquetRow):

@@ -1,4 +1,4 @@
-"""Raw files of a source: found in a person's folder, else downloaded once into the cache."""
+"""Raw files of a source: found in a user's folder, else downloaded once into the cache."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def find_source(source: str, files: Sequence[RemoteFile], *, folder: Path | None
     ----------
     source : name of the source, which is the name of its folder.
     files : the raw files wanted.
-    folder : a person's own data folder (the value of ``USBOOST_DATA``), or None; its files are
+    folder : a user's own data folder (the value of ``USBOOST_DATA``), or None; its files are
         taken as they are, without looking at digests.
     cache : where downloads go; files already there are not fetched again.
 

@@ -29,7 +29,7 @@ from usboost.errors import UsboostError
 SOURCE = "tiny_imagenet_200"
 
 FILES = (RemoteFile("tiny-imagenet-200.zip", "http://cs231n.stanford.edu/tiny-imagenet-200.zip"),)
-"""ILSVRC2012 itself is not to be had without an account: its folder is a person's own."""
+"""ILSVRC2012 itself is not to be had without an account: its folder is a user's own."""
 
 GROUPS = {"dog": 0, "feline": 1, "primate": 1, "reptile": 1, "bird": 1}
 """The class of each group of synsets."""

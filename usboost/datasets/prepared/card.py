@@ -74,8 +74,8 @@ class ImagesEntry(_Part):
     splits: dict[str, _Shards]
 
 
-def is_own(card: Mapping[str, Any]) -> bool:
-    """Whether it is of a person's table, whose rows are as they were read and have no views yet."""
+def is_user_table(card: Mapping[str, Any]) -> bool:
+    """Whether it is of a user's table, whose rows are as they were read and have no views yet."""
     return "label_kind" in card
 
 

@@ -197,7 +197,7 @@ def read(
     views: Collection[str] | None = None,
     image_budget: int = image_store.BUDGET,
 ) -> tuple[Views, np.ndarray]:
-    """One split as learners read it; not of a person's table, see `usboost.datasets.user.read_prepared`.
+    """One split as learners read it; not of a user's table, see `usboost.datasets.user.read_prepared`.
 
     Parameters
     ----------
@@ -214,11 +214,11 @@ def read(
     ------
     UsboostError
         As `read_frame`, or if a view is unknown, the card has no encoder for one, an image shard is
-        missing, damaged or not the one that the card describes, or the rows are those of a person's table.
+        missing, damaged or not the one that the card describes, or the rows are those of a user's table.
     """
     folder = Path(folder)
     card = read_card(folder)
-    if cards.is_own(card):
+    if cards.is_user_table(card):
         raise UsboostError(
             f"{folder} holds a table as it was read; what is learnt of its rows makes views of it"
         )

@@ -1,7 +1,7 @@
 """Datasets of the smaller methods: sequences for Earlyboost, and Iris for boosted networks.
 
 `digits_rows` and `iris` come with scikit-learn; pen-digits (UCI) and ``.ts`` files (the UCR archive's
-format, which aeon reads) are raw files of a person's own.
+format, which aeon reads) are raw files of a user's own.
 """
 
 from __future__ import annotations

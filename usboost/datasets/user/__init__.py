@@ -1,2 +1,2 @@
 SIZE = 160
-"""Side of a person's images in pixels, when nothing else is asked for; see docs/results.md."""
+"""Side of a user's images in pixels, when nothing else is asked for; see docs/results.md."""

@@ -1,4 +1,4 @@
-"""A small table with images, as a person might have it: machine parts photographed on white."""
+"""A small table with images, as a user might have it: machine parts photographed on white."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A person's own data, prepared: the rows as they were read, in splits; nothing is learnt from them yet."""
+"""A user's own data, prepared: the rows as they were read, in splits; nothing is learnt from them yet."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from usboost.datasets.user.images.table_images import image_sources
 from usboost.datasets.user.read_prepared import ROW, SPLITS
 from usboost.datasets.user.table import check_learnable, read_columns
 from usboost.datasets.user.table_spec import TableSpec
-from usboost.datasets.user.user_table import OwnTable
+from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError, option
 
 SHARES = (0.70, 0.15, 0.15)
@@ -41,7 +41,7 @@ def prepare(
     workers: int = 1,
     progress: Progress | None = None,
 ) -> Prepared:
-    """Make a dataset of a person's own table, which `read_prepared.read_prepared` reads again.
+    """Make a dataset of a user's own table, which `read_prepared.read_prepared` reads again.
 
     Its rows are as `table.read_table` gives them: nothing is imputed, encoded or pooled, since what a fit
     learns of its rows is that fit's business. A row may lack images: where the column is empty, or its
@@ -98,7 +98,7 @@ def prepare(
         splits,
         {},
         raw.classes,
-        dataset="custom",
+        dataset="user_table",
         profile=profile,
         seed=seed,
         columns=columns,
@@ -123,7 +123,7 @@ def prepare(
     return Prepared(splits, {}, raw.classes, card, work if images else None)
 
 
-def _split(raw: OwnTable, seed: int) -> dict[str, np.ndarray]:
+def _split(raw: UserTable, seed: int) -> dict[str, np.ndarray]:
     """The rows of each split."""
     if raw.split is not None and not (raw.split == "test").any():
         raise UsboostError(
@@ -143,7 +143,7 @@ def _split(raw: OwnTable, seed: int) -> dict[str, np.ndarray]:
     return rows
 
 
-def _split_classes(raw: OwnTable, seed: int) -> dict[str, np.ndarray]:
+def _split_classes(raw: UserTable, seed: int) -> dict[str, np.ndarray]:
     label = raw.spec.label
     if raw.split is None:
         return dict(zip(SPLITS, stratified_parts(raw.labels, SHARES, seed)))
@@ -158,7 +158,7 @@ def _split_classes(raw: OwnTable, seed: int) -> dict[str, np.ndarray]:
 
 
 def _encode(
-    raw: OwnTable,
+    raw: UserTable,
     rows: Mapping[str, np.ndarray],
     work: Path,
     workers: int,

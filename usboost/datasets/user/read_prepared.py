@@ -1,4 +1,4 @@
-"""A person's table in its prepared form, as `table.read_table` read it."""
+"""A user's table in its prepared form, as `table.read_table` read it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from usboost.datasets.prepared import image_store, store
 from usboost.datasets.prepared.card import ImagesEntry as Shards
-from usboost.datasets.prepared.card import is_own
+from usboost.datasets.prepared.card import is_user_table
 from usboost.datasets.user import SIZE
 from usboost.datasets.user.columns.numbers import Written
 from usboost.datasets.user.images.image_set import ImageSet
 from usboost.datasets.user.images.reader import ImageColumns
 from usboost.datasets.user.reading.source import FrameRows
 from usboost.datasets.user.table_spec import TableSpec
-from usboost.datasets.user.user_table import OwnTable
+from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError
 
 SPLITS = ("train", "val", "test")
@@ -80,10 +80,10 @@ class PreparedRows(FrameRows):
         return self._digest
 
 
-def read_prepared(folder: Path) -> OwnTable:
+def read_prepared(folder: Path) -> UserTable:
     """The table that `prepare.prepare` has made a dataset of, as `table.read_table` has it of its file.
 
-    Its rows are in the file's order, and `OwnTable.split` says of each which split it is in.
+    Its rows are in the file's order, and `UserTable.split` says of each which split it is in.
 
     Raises
     ------
@@ -106,7 +106,7 @@ def read_prepared(folder: Path) -> OwnTable:
     ((name, digest),) = about.sources.items()
     roles, images = about.roles, about.images
     file = PreparedRows(features, Path(name), digest)
-    found = OwnTable(
+    found = UserTable(
         file,
         TableSpec(
             roles.label,
@@ -142,9 +142,9 @@ def read_prepared(folder: Path) -> OwnTable:
 
 
 def _checked(card: Mapping[str, Any], folder: Path) -> _Card:
-    if not is_own(card):
+    if not is_user_table(card):
         raise UsboostError(
-            f"{folder} holds no table of a person's own as this version prepares it; prepare again"
+            f"{folder} holds no table of a user's own as this version prepares it; prepare again"
         )
     try:
         return _Card.model_validate(card)
@@ -182,8 +182,8 @@ def _joined(parts: list[pd.Series]) -> pd.Series:
 
 
 def _with_images(
-    table: OwnTable, card: Mapping[str, Any], folder: Path, places: Mapping[str, np.ndarray]
-) -> OwnTable:
+    table: UserTable, card: Mapping[str, Any], folder: Path, places: Mapping[str, np.ndarray]
+) -> UserTable:
     """The table with its images, read a shard at a time; `places` are the rows of each split."""
     form = ImageColumns.of(table.spec)
     found = ImageSet(form, len(table), what=table.file)

@@ -1,4 +1,4 @@
-"""A person's own table, read strictly and as a whole: labels, features, images."""
+"""A user's own table, read strictly and as a whole: labels, features, images."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from usboost.datasets.user.images.table_images import read_images
 from usboost.datasets.user.images.values import NAMES, are_names_of_images, check_type
 from usboost.datasets.user.reading.source import INDEX_COLUMN, Source, TableFile
 from usboost.datasets.user.table_spec import TableSpec
-from usboost.datasets.user.user_table import OwnTable
+from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError, option
 
 LARGEST = 500_000_000
@@ -47,7 +47,7 @@ LEFT_OUT = {"identifier": "each row has its own value", "name": "nearly every ro
 _BATCH = 1 << 16  # rows read at once
 
 
-def read_table(path: Path | Source, spec: TableSpec, *, progress: Progress | None = None) -> OwnTable:
+def read_table(path: Path | Source, spec: TableSpec, *, progress: Progress | None = None) -> UserTable:
     """Read a whole table with its images.
 
     A row may lack images: where the column is empty, or its path leads to no file.
@@ -79,7 +79,7 @@ def read_table(path: Path | Source, spec: TableSpec, *, progress: Progress | Non
     )
 
 
-def read_columns(path: Path | Source, spec: TableSpec) -> OwnTable:
+def read_columns(path: Path | Source, spec: TableSpec) -> UserTable:
     """Read a table without its images, whether or not anything can be learnt from it.
 
     What a column is, `kinds.kind_of` says. Identifiers and names are left out, and so are rows without a
@@ -144,7 +144,7 @@ def read_columns(path: Path | Source, spec: TableSpec) -> OwnTable:
     for each in spec.image:
         check_type(file, each)
     frame = pd.DataFrame(features, index=pd.RangeIndex(table.num_rows))
-    return OwnTable(
+    return UserTable(
         file,
         spec,
         frame if len(rows) == len(frame) else frame.iloc[rows].reset_index(drop=True),
@@ -175,7 +175,7 @@ def asked_of(path: Path, spec: TableSpec) -> tuple[str, str]:
     return task_of(Column(file, label, _load(file, [label])[label], missing=spec.missing))
 
 
-def check_learnable(table: OwnTable) -> None:
+def check_learnable(table: UserTable) -> None:
     """Refuse a table with no column to learn from, under `FEWEST` rows, or a class of one row; or whose
     spec names a text model, although it has no column of text.
 

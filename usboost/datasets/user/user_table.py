@@ -1,4 +1,4 @@
-"""The labelled rows of a person's table."""
+"""The labelled rows of a user's table."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from usboost.datasets.user.table_spec import TableSpec
 
 
 @dataclass(frozen=True)
-class OwnTable:
+class UserTable:
     """The labelled rows of a table.
 
     Attributes

@@ -297,7 +297,7 @@ BASELINE = "baseline"
 """The reference of relative improvements."""
 
 WITHOUT_IMAGES = "lgbm_s"
-"""The reference by which a person sees whether images help."""
+"""The reference by which a user sees whether images help."""
 
 OFFERED_FOR = {
     task: tuple(e.name for e in _ENTRIES if task in e.tasks and KINDS[e.kind].views) for task in TASKS
@@ -308,7 +308,7 @@ OFFERED = OFFERED_FOR["classification"]
 """Those for labels."""
 
 PRESETS = {"fast": "linear_trees", "good": "good", "best": "best"}
-"""Models by what a person wants of them."""
+"""Models by what a user wants of them."""
 FAST_ALONE = "crossed"
 """The fast one for classes of a table without images, where a linear model is no start to rely on."""
 
@@ -355,7 +355,7 @@ def resolve_model(
     images: bool = True,
     task: str = "classification",
 ) -> str:
-    """The name of the model that a person has asked for in one way or another.
+    """The name of the model that a user has asked for in one way or another.
 
     Parameters
     ----------

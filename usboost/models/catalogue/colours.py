@@ -15,7 +15,7 @@ _SHADES = ((255, 0.0), (255, 0.5), (0, 0.5))
 """What is mixed, and how much of it, into the colour of the first, second and third model that has it."""
 
 
-def own_colour(name: str) -> str | None:
+def model_colour(name: str) -> str | None:
     """A colour that no other model of the catalogue has; None of a model that is not in it.
 
     In figures a model may have another one's colour and be dashed, or have another marker. Where neither is

@@ -25,7 +25,7 @@ class Kind:
     ----------
     title : in a sentence.
     settings : what an entry may say of itself in `changes`.
-    views : whether these models read the views U and S, as a person's table has them.
+    views : whether these models read the views U and S, as a user's table has them.
     comparable : whether a limit on rounds means the same for them as for others; LightGBM's trees and a
         boosted network's rounds are no common measure.
     images : how they read images: by a "network" of their own, by their "learners", as "embeddings" of a

@@ -17,7 +17,7 @@ import torch
 
 from usboost.data.progress import Progress, Running
 from usboost.datasets.user.columns.encoding import Encoding
-from usboost.datasets.user.user_table import OwnTable
+from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError, option
 from usboost.evaluation.floor import clip_lower, floor_of
 from usboost.evaluation.names import LOWER_IS_BETTER, METRICS_OF, RANKING, check_metric
@@ -136,7 +136,7 @@ class Comparison:
         return found[counts == found["model"].nunique()]
 
 
-def folds_of(table: OwnTable, folds: int, repeats: int, seed: int) -> list[Fold]:
+def folds_of(table: UserTable, folds: int, repeats: int, seed: int) -> list[Fold]:
     """Folds of a table; of each fold's other rows 15 % are for early stopping. See `splits.folds_of`.
 
     Raises
@@ -165,7 +165,7 @@ def folds_of(table: OwnTable, folds: int, repeats: int, seed: int) -> list[Fold]
 
 
 def compare(
-    table: OwnTable,
+    table: UserTable,
     models: Mapping[str, Build],
     *,
     folds: int = 5,
@@ -260,7 +260,7 @@ def _ordered(rows: Sequence[Mapping[str, float | str]], models: Sequence[str], t
     )
 
 
-def _scored(table: OwnTable, encoding: Encoding, model: Any, fold: Fold) -> dict[str, float]:
+def _scored(table: UserTable, encoding: Encoding, model: Any, fold: Fold) -> dict[str, float]:
     """The scores of one model, fitted and scored on one fold."""
     train, val, test = (table.views(encoding, rows) for rows in (fold.train, fold.val, fold.test))
     started = time.perf_counter()

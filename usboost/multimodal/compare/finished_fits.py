@@ -14,7 +14,7 @@ import pandas as pd
 
 from usboost.boosting.checkpoint import described
 from usboost.boosting.code import code_digest
-from usboost.datasets.user.user_table import OwnTable
+from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError, option
 from usboost.evaluation.names import RANKING
 from usboost.files.store import Store, key_of
@@ -44,7 +44,7 @@ class KeptFits:
         If it cannot be made.
     """
 
-    def __init__(self, folder: Path | None, table: OwnTable) -> None:
+    def __init__(self, folder: Path | None, table: UserTable) -> None:
         self._store = None if folder is None else Store(Path(folder) / FITS)
         self.found, self._lock = 0, Lock()
         if self._store is None:
@@ -92,7 +92,7 @@ class KeptFits:
         return found
 
 
-def table_digest(table: OwnTable) -> str:
+def table_digest(table: UserTable) -> str:
     """Of what is read of a table: its columns, labels, weights, groups or times, and images."""
     found = hashlib.sha256()
     for name, column in table.features.items():

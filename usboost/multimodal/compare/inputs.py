@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from usboost.datasets.user.user_table import OwnTable
+from usboost.datasets.user.user_table import UserTable
 from usboost.models.catalogue import catalogue
 from usboost.models.catalogue.entry import COMPONENTS, KINDS, Entry
 from usboost.multimodal.fit.build import ImageOptions
@@ -33,7 +33,7 @@ class Inputs:
         return f"reads {', '.join(found)}"
 
 
-def inputs(name: str, table: OwnTable, options: ImageOptions | None) -> Inputs:
+def inputs(name: str, table: UserTable, options: ImageOptions | None) -> Inputs:
     """What a model reads of a table.
 
     Parameters

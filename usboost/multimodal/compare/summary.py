@@ -12,7 +12,7 @@ from usboost.multimodal.compare.compare import Comparison, Standing
 from usboost.multimodal.compare.inputs import Inputs
 
 MEASURES = frozenset(name for name, entry in catalogue.CATALOGUE.items() if entry.external and entry.compared)
-"""The models that a person measures others against: those of others."""
+"""The models that a user measures others against: those of others."""
 
 
 _FASTER = 3

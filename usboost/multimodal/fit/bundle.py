@@ -26,7 +26,7 @@ from usboost.datasets.user.images.paths import Paths
 from usboost.datasets.user.reading import text_file
 from usboost.datasets.user.reading.source import FrameRows, Source
 from usboost.datasets.user.rows import RowReader
-from usboost.datasets.user.user_table import OwnTable
+from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError, option
 from usboost.evaluation.calibration import tempered
 from usboost.evaluation.floor import clip_lower
@@ -77,7 +77,7 @@ class Bundle:
             else clip_lower(found, self.card.floor)
         )
 
-    def predicted_of(self, table: OwnTable, rows: np.ndarray) -> np.ndarray:
+    def predicted_of(self, table: UserTable, rows: np.ndarray) -> np.ndarray:
         """`predicted` of some rows of a table in memory, to the bit as of a file of these rows."""
         size = self.reader.batch()
         parts = [rows[first : first + size] for first in range(0, len(rows), size)]
@@ -126,7 +126,7 @@ class Bundle:
         Parameters
         ----------
         rows : the columns that the model was fitted to, in any order; a number may be missing where
-            one was in training or the table was a person's own. Images are files' bytes or base64, or
+            one was in training or the table was a user's own. Images are files' bytes or base64, or
             missing.
 
         Raises

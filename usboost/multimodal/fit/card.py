@@ -19,7 +19,7 @@ from usboost.datasets.user.columns.encoding import Encoding
 from usboost.datasets.user.columns.numbers import Written, plain_form
 from usboost.datasets.user.images.reader import ImageColumns
 from usboost.datasets.user.reading import text_file
-from usboost.datasets.user.user_table import OwnTable
+from usboost.datasets.user.user_table import UserTable
 
 _Count = Annotated[int, Field(ge=0)]
 _Ends = Annotated[list[FiniteFloat], Field(min_length=2, max_length=2)]
@@ -143,7 +143,7 @@ class Card(_Part):
 
 
 def card_of(
-    table: OwnTable,
+    table: UserTable,
     encoding: Encoding,
     *,
     model: str,
@@ -187,7 +187,7 @@ def card_of(
     return Card.model_validate(card)
 
 
-def prior_of(table: OwnTable, rows: np.ndarray) -> list[float]:
+def prior_of(table: UserTable, rows: np.ndarray) -> list[float]:
     """The shares of the classes among some rows, or the rows' mean."""
     labels, weights = table.labels[rows], None if table.weights is None else table.weights[rows]
     if not table.classes:
@@ -197,7 +197,7 @@ def prior_of(table: OwnTable, rows: np.ndarray) -> list[float]:
     return found
 
 
-def _images(table: OwnTable) -> dict[str, Any] | None:
+def _images(table: UserTable) -> dict[str, Any] | None:
     form = table.form
     if form is None:
         return None

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from usboost.boosting.callbacks import Callback
-from usboost.datasets.user.user_table import OwnTable
+from usboost.datasets.user.user_table import UserTable
 from usboost.models.catalogue import catalogue
 from usboost.models.class_weights import ClassWeight
 from usboost.multimodal.fit.build import ImageOptions, build, on_device
@@ -15,7 +15,7 @@ from usboost.multimodal.fit.unfinished import Keep
 
 
 def fit(
-    table: OwnTable,
+    table: UserTable,
     name: str,
     *,
     seed: int = 0,

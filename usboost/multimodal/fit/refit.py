@@ -10,7 +10,7 @@ import numpy as np
 
 from usboost.boosting.callbacks import Callback
 from usboost.datasets.user.columns.encoding import Encoding
-from usboost.datasets.user.user_table import OwnTable
+from usboost.datasets.user.user_table import UserTable
 from usboost.errors import Unsuited, UsboostError
 from usboost.models.class_weights import fit_weighted
 from usboost.models.ensembles.base import Ensemble
@@ -53,7 +53,7 @@ class Refit:
     def fit(
         self,
         model: Any,
-        table: OwnTable,
+        table: UserTable,
         parts: tuple[Part, Part],
         encoding: Encoding,
         took: float,
@@ -94,7 +94,7 @@ class Refit:
         return self._fitted(again, table, everything, keep)
 
     def _added(
-        self, model: Ensemble, table: OwnTable, everything: Part, encoding: Encoding
+        self, model: Ensemble, table: UserTable, everything: Part, encoding: Encoding
     ) -> tuple[Any, Encoding] | None:
         """The ensemble with its members' fits to all rows."""
         rows = everything.rows
@@ -106,7 +106,7 @@ class Refit:
         return (model, encoding) if added else None
 
     def _fitted(
-        self, again: Any, table: OwnTable, everything: Part, keep: Keep | None
+        self, again: Any, table: UserTable, everything: Part, keep: Keep | None
     ) -> tuple[Any, Encoding] | None:
         """A model that knows how far to go, fitted to all rows, and their encoding."""
         # one that has to be made has a known length, and a limit of time has ended the first

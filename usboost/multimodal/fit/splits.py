@@ -27,7 +27,7 @@ class Rows:
     groups : int64 (n,): rows of one group are never on two sides.
     times : sortable (n,): no row is fitted to that is later than one that is held out; equal times stay
         together.
-    splits : str (n,), ``train``, ``val`` or ``test``: as the person says.
+    splits : str (n,), ``train``, ``val`` or ``test``: as the user says.
     """
 
     n: int
@@ -62,7 +62,7 @@ class Fold:
 def hold_out(rows: Rows, seed: int, share: float = HELD_OUT) -> tuple[np.ndarray, np.ndarray]:
     """Rows to fit to, and about a `share` of all for early stopping; both in rising order.
 
-    By group, a whole number of groups; by time, the last rows; as the person says, ``train`` and ``val``.
+    By group, a whole number of groups; by time, the last rows; as the user says, ``train`` and ``val``.
 
     Raises
     ------
@@ -91,7 +91,7 @@ def folds_of(rows: Rows, folds: int, repeats: int, seed: int) -> Iterator[Fold]:
     """Folds of a cross-validation; of each fold's other rows some are for early stopping.
 
     By time, fold k is tested on the k-th of `folds` later parts of the rows and fitted to all before it.
-    As the person says, there is one fold. Both are the same in each repeat but for what is drawn by chance,
+    As the user says, there is one fold. Both are the same in each repeat but for what is drawn by chance,
     so there is one repeat only.
 
     Raises

@@ -13,7 +13,7 @@ from usboost.boosting.callbacks import Callback
 from usboost.data.related import Split
 from usboost.data.views import Views
 from usboost.datasets.user.columns.encoding import Encoding
-from usboost.datasets.user.user_table import OwnTable
+from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError, option
 from usboost.evaluation.calibration import FOLDS, calibrated, tempered
 from usboost.evaluation.floor import clip_lower, floor_of
@@ -110,7 +110,7 @@ class TableFit:
     keep : where rounds are kept until the fit has ended, and resumed from.
     """
 
-    table: OwnTable
+    table: UserTable
     model: Any
     name: str
     seed: int = 0
@@ -226,7 +226,7 @@ class TableFit:
         return Fitted(bundle, scores, rows, first.model.best_round_, first, again is not None)
 
 
-def calibration_folds(table: OwnTable, held: np.ndarray, seed: int) -> list[Split] | None:
+def calibration_folds(table: UserTable, held: np.ndarray, seed: int) -> list[Split] | None:
     """How validation rows are divided to see whether a temperature helps; None: by chance."""
     related = related_of(table, held)
     if related is None or not related.several:
@@ -234,7 +234,7 @@ def calibration_folds(table: OwnTable, held: np.ndarray, seed: int) -> list[Spli
     return related.folds(FOLDS, np.zeros(len(held)), seed)
 
 
-def check_classes(table: OwnTable, train: np.ndarray, *others: np.ndarray) -> None:
+def check_classes(table: UserTable, train: np.ndarray, *others: np.ndarray) -> None:
     """Refuse a split in which some class is not among the rows that are fitted to.
 
     Raises

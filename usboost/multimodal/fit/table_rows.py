@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from usboost.data.related import Related
-from usboost.datasets.user.user_table import OwnTable
+from usboost.datasets.user.user_table import UserTable
 from usboost.multimodal.fit.splits import Rows
 
 
@@ -30,23 +30,23 @@ class Part:
         return len(self.rows)
 
 
-def counted_rows(table: OwnTable) -> np.ndarray:
+def counted_rows(table: UserTable) -> np.ndarray:
     """The positions of the rows that count: all but those of weight 0."""
     return np.arange(len(table)) if table.weights is None else np.flatnonzero(table.weights)
 
 
-def weights_of(table: OwnTable, rows: np.ndarray) -> np.ndarray | None:
+def weights_of(table: UserTable, rows: np.ndarray) -> np.ndarray | None:
     """The weights of some rows, float64, or None."""
     return None if table.weights is None else table.weights[rows]
 
 
-def rows_of(table: OwnTable) -> Rows:
+def rows_of(table: UserTable) -> Rows:
     """What decides how a table's rows may be divided."""
     codes = table.labels if table.classes else None
     return Rows(len(table), codes, table.groups, table.times, table.split)
 
 
-def related_of(table: OwnTable, rows: np.ndarray) -> Related | None:
+def related_of(table: UserTable, rows: np.ndarray) -> Related | None:
     """How some rows are related, for splits inside a fit; None: in no way."""
     return rows_of(table)[rows].related
 

@@ -36,7 +36,7 @@ def unfinished(folder: Path, told: Callable[[str], None]) -> Iterator[Unfinished
     Parameters
     ----------
     folder : beside the model's. Files in it that are not ours are left as they are.
-    told : called with what a person should know.
+    told : called with what a user should know.
 
     Raises
     ------

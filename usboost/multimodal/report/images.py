@@ -123,7 +123,7 @@ def _places(form: ImageColumns) -> list[tuple[str, int]]:
 def _column(scored: Scored, view: str, k: int) -> Images:
     found = scored.views[view]
     column = found.columns[k] if isinstance(found, PooledImages) else found
-    assert isinstance(column, Images)  # as a person's tables are read
+    assert isinstance(column, Images)  # as a user's tables are read
     return column
 
 

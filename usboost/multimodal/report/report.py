@@ -105,7 +105,7 @@ def render(
     rows = importance.sample(scored, bundle)
     views = scored.views[rows]
     best_round = getattr(bundle.model, "best_round_", 0)
-    return environment.get_template("own.html.j2").render(
+    return environment.get_template("user.html.j2").render(
         title=f"Predicting {label} with {catalogue.title(card.model)}",
         card=card.model_dump(),
         what=catalogue.about(card.model),

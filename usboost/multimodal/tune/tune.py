@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from usboost.datasets.files.sampling import stream
-from usboost.datasets.user.user_table import OwnTable
+from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError, option
 from usboost.evaluation.names import RANKING, check_metric
 from usboost.evaluation.task import TASKS
@@ -64,7 +64,7 @@ class Scored:
 
 
 def tune(
-    table: OwnTable,
+    table: UserTable,
     models: Mapping[str, Build],
     *,
     out: Path,
@@ -125,7 +125,7 @@ Divided = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Positions of rows that are fitted to, that stop the fit, and that are scored."""
 
 
-def default_folds(table: OwnTable, seed: int) -> int:
+def default_folds(table: UserTable, seed: int) -> int:
     """`FOLDS` of fewer than `FEW` rows that can be divided so and that no column divides; else 0."""
     rows = rows_of(table)
     if len(counted_rows(table)) >= FEW or rows.splits is not None or rows.times is not None:
@@ -137,7 +137,7 @@ def default_folds(table: OwnTable, seed: int) -> int:
     return FOLDS
 
 
-def parts_of(table: OwnTable, folds: int, seed: int) -> list[Divided]:
+def parts_of(table: UserTable, folds: int, seed: int) -> list[Divided]:
     """How a table's rows are divided for a search; of a split that the table gives, test rows are in no part.
 
     Raises
@@ -164,7 +164,7 @@ def parts_of(table: OwnTable, folds: int, seed: int) -> list[Divided]:
     return found
 
 
-def _check_folds(table: OwnTable, rows: Rows, folds: int) -> None:
+def _check_folds(table: UserTable, rows: Rows, folds: int) -> None:
     if rows.codes is not None and np.bincount(rows.codes, minlength=len(table.classes)).min() <= folds:
         raise UsboostError(
             f"{table.file}: some class of {table.spec.label!r} has too few rows for {folds} folds; ask for "
@@ -172,7 +172,7 @@ def _check_folds(table: OwnTable, rows: Rows, folds: int) -> None:
         )
 
 
-def part_of(table: OwnTable, train: np.ndarray, held: np.ndarray, scored: np.ndarray) -> Part:
+def part_of(table: UserTable, train: np.ndarray, held: np.ndarray, scored: np.ndarray) -> Part:
     """The rows as models take them; encoders learn from the training rows only."""
     encoding = table.fit_encoding(train)
 
@@ -191,7 +191,7 @@ def _with(model: Any, fixed: Mapping[str, Any]) -> Any:
     return with_settings(model, {path: v for path, v in fixed.items() if path in known}, type(model).__name__)
 
 
-def _embed(table: OwnTable, models: Mapping[str, Any]) -> None:
+def _embed(table: UserTable, models: Mapping[str, Any]) -> None:
     """Let frozen backbones embed the images before processes begin, which would all do it."""
     if not table.images:
         return

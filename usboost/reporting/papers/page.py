@@ -58,7 +58,7 @@ def render(
     inspections : by dataset and model, what `inspection.read` returns.
     images : by dataset, each class's name and sample images as data URIs.
     origins : by (dataset, model, seed), what made a fit's scores.
-    other_page : the file of the report on a person's data, if there is one.
+    other_page : the file of the report on a user's data, if there is one.
     """
     cards = cards or {}
     with_images = [d for d in dict.fromkeys(datasets) if "images" in cards.get(d, {})]

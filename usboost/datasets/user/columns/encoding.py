@@ -1,4 +1,4 @@
-"""From a person's columns to the views that models read, as learnt from a model's training rows."""
+"""From a user's columns to the views that models read, as learnt from a model's training rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a table was read as, column by column, for a person to check before a model is fitted."""
+"""What a table was read as, column by column, for a user to check before a model is fitted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from usboost.datasets.user.columns.suspects import warnings_of
 from usboost.datasets.user.columns.texts import COMPONENTS
 from usboost.datasets.user.images.values import NAMES
 from usboost.datasets.user.table import LEFT_OUT
-from usboost.datasets.user.user_table import OwnTable
+from usboost.datasets.user.user_table import UserTable
 from usboost.errors import option
 
 
@@ -51,7 +51,7 @@ class Schema:
     warnings: tuple[str, ...]
 
 
-def describe(table: OwnTable) -> Schema:
+def describe(table: UserTable) -> Schema:
     """What a table was read as.
 
     Parts of dates are those that vary in it; a model keeps those that vary in its training rows.
@@ -78,7 +78,7 @@ def _with_advice(why: str) -> str:
     return f"{why}; {option('image')} reads these" if NAMES in why else why
 
 
-def _described(table: OwnTable, name: str) -> Described | None:
+def _described(table: UserTable, name: str) -> Described | None:
     spec = table.spec
     if name == spec.label:
         distinct = len(table.classes) or len(np.unique(table.labels))
@@ -102,7 +102,7 @@ def _described(table: OwnTable, name: str) -> Described | None:
     return Described(name, table.kinds[name], *counts, _use(table, name, column))
 
 
-def _use(table: OwnTable, name: str, column: pd.Series) -> str:
+def _use(table: UserTable, name: str, column: pd.Series) -> str:
     form = table.formats.get(name)
     if is_date(column):
         parts = DateParts.fit(column).parts

@@ -12,7 +12,7 @@ from usboost.data.pooled_images import PooledImages
 from usboost.datasets.user.columns.dates import is_date
 from usboost.datasets.user.columns.words import is_text
 from usboost.datasets.user.images.values import NAMES, are_names_of_images
-from usboost.datasets.user.user_table import OwnTable
+from usboost.datasets.user.user_table import UserTable
 from usboost.errors import option
 
 GIVEN_AWAY = 0.995
@@ -29,7 +29,7 @@ _ROWS = 50_000  # looked at
 _BINS = 64
 
 
-def warnings_of(table: OwnTable) -> Iterator[str]:
+def warnings_of(table: UserTable) -> Iterator[str]:
     """A sentence for each suspect."""
     for name in table.features:
         column = table.features[name]
@@ -59,7 +59,7 @@ def warnings_of(table: OwnTable) -> Iterator[str]:
             yield from _shared(shown)
 
 
-def _images(table: OwnTable) -> pd.DataFrame:
+def _images(table: UserTable) -> pd.DataFrame:
     """What each row's image is, by column: int64, equal where the pixels are, 0 where there is none."""
     views = table.images.values()
     images = [

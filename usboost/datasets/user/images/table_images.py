@@ -12,12 +12,12 @@ from usboost.data.progress import Progress
 from usboost.datasets.files.image_sources import Source as Image
 from usboost.datasets.user.images.image_set import ImageSet
 from usboost.datasets.user.images.reader import ImageColumns, ImageReader
-from usboost.datasets.user.user_table import OwnTable
+from usboost.datasets.user.user_table import UserTable
 
 _ROWS = 256  # whose images are read at once
 
 
-def image_sources(table: OwnTable, form: ImageColumns) -> list[list[Image | None]]:
+def image_sources(table: UserTable, form: ImageColumns) -> list[list[Image | None]]:
     """Where each row's images are, by column; None where a row has none.
 
     Raises
@@ -37,7 +37,7 @@ def image_sources(table: OwnTable, form: ImageColumns) -> list[list[Image | None
 
 
 def read_images(
-    table: OwnTable, form: ImageColumns, readers: Sequence[ImageReader], progress: Progress | None
+    table: UserTable, form: ImageColumns, readers: Sequence[ImageReader], progress: Progress | None
 ) -> ImageSet:
     """The images of all rows.
 
@@ -59,7 +59,7 @@ def read_images(
     return found
 
 
-def _image_batches(table: OwnTable, readers: Sequence[ImageReader]) -> Iterator[tuple[list[int], pa.Table]]:
+def _image_batches(table: UserTable, readers: Sequence[ImageReader]) -> Iterator[tuple[list[int], pa.Table]]:
     """The positions of some rows in the file, and the columns that the readers want of them."""
     names = [reader.column for reader in readers if reader.needs_cells]
     n = int(table.rows[-1]) + 1

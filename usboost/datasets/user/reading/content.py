@@ -27,7 +27,7 @@ class Content(Protocol):
     ----------
     as_text : whether all values are strings, as in a CSV.
     decimal : the mark of decimals in numbers that are text, "." or ",", where a column leaves it open.
-    notes : what a person should know about how the file is read.
+    notes : what a user should know about how the file is read.
     schema : names and types of the columns.
     n_rows : the number of rows; None where it is unknown before they are read.
     """

@@ -64,7 +64,7 @@ class Source(Protocol):
 
     @property
     def notes(self) -> Sequence[str]:
-        """What was decided when it was opened, for a person to read."""
+        """What was decided when it was opened, for a user to read."""
         ...
 
     @property

@@ -1,4 +1,4 @@
-"""The page about a person's table: validation chooses, test reports, and differences may be noise."""
+"""The page about a user's table: validation chooses, test reports, and differences may be noise."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def results(tmp_path: Path) -> Path:
     folder = tmp_path / "results"
     mistakes = {"baseline": range(25), "lgbm_s": range(20, 45), "linear_trees": range(6), "2wl": range(3, 8)}
     for model, val in (("baseline", 0.6), ("lgbm_s", 0.7), ("linear_trees", 0.9), ("2wl", 0.8)):
-        write_cell(folder, "custom", model, [_scored(val, 0.99 if model == "2wl" else 0.5)], "own")
-        write_rows(folder, "custom", model, mistakes[model])
+        write_cell(folder, "user_table", model, [_scored(val, 0.99 if model == "2wl" else 0.5)], "user")
+        write_rows(folder, "user_table", model, mistakes[model])
     write_card(
         tmp_path / "prepared",
-        "custom",
-        "own",
+        "user_table",
+        "user",
         classes=["no", "<b>yes"],
         roles={"label": "<i>kind", "image": [], "dropped": ["id"]},
         sources={"mine.csv": "ab" * 32},
@@ -55,15 +55,15 @@ def _report(results: Path, **more: Any) -> Path:
 
 
 def test_validation_chooses_and_test_reports(results: Path) -> None:
-    frame = collect(results, ["custom"], MODELS)
-    assert chosen(frame, "custom", "f1") == ("linear_trees", 0)
-    assert [each.model for each in standings(frame, results, "custom", "f1")] == [
+    frame = collect(results, ["user_table"], MODELS)
+    assert chosen(frame, "user_table", "f1") == ("linear_trees", 0)
+    assert [each.model for each in standings(frame, results, "user_table", "f1")] == [
         *("linear_trees", "2wl", "lgbm_s", "baseline")
     ]
-    page = _Page(_report(results, datasets=["custom"]).read_text())
+    page = _Page(_report(results, datasets=["user_table"]).read_text())
     assert page.heads["h1"] == "Your data: predicting <i>kind"
     assert "Selected (validation F1 0.900) Linear + trees" in page.text
-    assert "models:/usboost-own-custom@champion" in page.text
+    assert "models:/usboost-user-user_table@champion" in page.text
     assert "Demo data" not in page.text
 
 
@@ -86,8 +86,8 @@ def test_a_part_of_a_model_is_not_chosen(tmp_path: Path) -> None:
 
 
 def test_differences_have_intervals_and_a_test(results: Path) -> None:
-    frame = collect(results, ["custom"], MODELS)
-    best, level, *behind = standings(frame, results, "custom", "f1")
+    frame = collect(results, ["user_table"], MODELS)
+    best, level, *behind = standings(frame, results, "user_table", "f1")
     value, low, high = best.test["f1"]
     assert value == pytest.approx(0.9)  # 6 of 60 rows are wrong, 3 of each class
     assert low < value < high
@@ -96,7 +96,7 @@ def test_differences_have_intervals_and_a_test(results: Path) -> None:
     for each in behind:
         assert not each.within_noise and each.p_holm and each.p_holm < 0.05
         assert each.difference and each.difference[0] > each.difference[1] > 0
-    text = _Page(_report(results, datasets=["custom"]).read_text()).text
+    text = _Page(_report(results, datasets=["user_table"]).read_text()).text
     assert "ahead of LightGBM on S and Baseline; statistically significant" in text
     assert "Its difference from 2WL is within noise" in text
 
@@ -104,11 +104,13 @@ def test_differences_have_intervals_and_a_test(results: Path) -> None:
 def test_a_tie_and_probabilities_worse_than_the_priors_are_said(results: Path) -> None:
     for model, loss in (("baseline", 0.3), ("2wl", 0.1)):
         scores = {"val": {"f1": 1.0, "log_loss": loss}, "test": {"f1": 0.9, "log_loss": 0.2}}
-        write_cell(results, "custom", model, [fit(0, 0.5) | {"scores": scores}], "own")
+        write_cell(results, "user_table", model, [fit(0, 0.5) | {"scores": scores}], "user")
     counts = {"no": 59, "<b>yes": 1}  # the rows' own log-loss is 0.335
     splits = {split: {"rows": 60, "classes": counts} for split in ("train", "val", "test")}
-    write_card(results.parent / "prepared", "custom", "own", classes=list(counts), splits=splits, columns={})
-    text = _Page(_report(results, datasets=["custom"]).read_text()).text
+    write_card(
+        results.parent / "prepared", "user_table", "user", classes=list(counts), splits=splits, columns={}
+    )
+    text = _Page(_report(results, datasets=["user_table"]).read_text()).text
     assert "Selected (validation F1 1.000) 2WL" in text
     assert "2 models tie at validation F1 1.0000; the lowest validation log-loss breaks the tie." in text
     assert re.search(
@@ -122,8 +124,8 @@ def test_what_was_read_and_what_made_it(results: Path) -> None:
         Run("MLflow", "f" * 32, "http://127.0.0.1:5000/#/experiments/1/runs/x"),
         Run("Prefect", "0123456789", "javascript:alert(1)"),
     )
-    origin = Origin("boosting@custom-2wl", {"prepared": "md5:" + "0" * 32}, runs)
-    html = _report(results, datasets=["custom"], origins={("custom", "2wl", 0): origin}).read_text()
+    origin = Origin("boosting@user_table-2wl", {"prepared": "md5:" + "0" * 32}, runs)
+    html = _report(results, datasets=["user_table"], origins={("user_table", "2wl", 0): origin}).read_text()
     page = _Page(html)
     for piece in ("1,200 training", "Numbers age", "Categories shop", "Not read id, name", "<b>yes"):
         assert piece in page.text
@@ -131,13 +133,13 @@ def test_what_was_read_and_what_made_it(results: Path) -> None:
     assert [link for link in links if not link.startswith("#")] == [runs[0].address]
     anchors = {attrs["id"] for _, attrs in page.tags if "id" in attrs}
     assert {link[1:] for link in links if link.startswith("#")} <= anchors
-    assert "made-custom-2wl" in anchors and "boosting@custom-2wl" in page.text
+    assert "made-user_table-2wl" in anchors and "boosting@user_table-2wl" in page.text
     assert f'title="{origin.inputs["prepared"]}"' in html
 
 
 def test_two_reports_lead_to_each_other(results: Path) -> None:
-    write_cell(results, "ct", "baseline", [fit(0, 0.5)], "own")
-    own = _report(results, datasets=["custom", "ct"])
+    write_cell(results, "ct", "baseline", [fit(0, 0.5)], "user")
+    own = _report(results, datasets=["user_table", "ct"])
     paper = own.with_name("paper.html")
     assert 'href="paper.html"' in own.read_text() and 'href="index.html"' in paper.read_text()
     assert " on CT" not in _Page(own.read_text()).text
@@ -146,11 +148,11 @@ def test_two_reports_lead_to_each_other(results: Path) -> None:
 
 
 def test_results_of_earlier_versions_have_no_intervals(results: Path) -> None:
-    (results / "custom/2wl/rows.parquet").unlink()
-    found = standings(collect(results, ["custom"], MODELS), results, "custom", "f1")
+    (results / "user_table/2wl/rows.parquet").unlink()
+    found = standings(collect(results, ["user_table"], MODELS), results, "user_table", "f1")
     assert found[1].test["f1"][0] == 0.99 and found[1].p_holm is None
     assert all(each.p_holm is not None for each in found[2:])
-    assert "Linear + trees" in _report(results, datasets=["custom"]).read_text()
+    assert "Linear + trees" in _report(results, datasets=["user_table"]).read_text()
 
 
 @pytest.fixture
@@ -163,17 +165,17 @@ def numbers(tmp_path: Path) -> Path:
         scores = {"val": {"rmse": float(error), "mae": 0.8 * error, "r2": 0.5}}
         scores["test"] = TASKS["regression"].score(true, predicted)
         cost = {"rounds": 9, "best_round": 7, "fit_seconds": 1.0, "margin": [-1600.0, 1700.0]}
-        write_cell(folder, "custom", model, [{"seed": 0, "scores": scores, **cost}], "own")
+        write_cell(folder, "user_table", model, [{"seed": 0, "scores": scores, **cost}], "user")
         rows = pd.DataFrame({"seed": 0, "label": true, "prediction": predicted})
-        rows.to_parquet(folder / "custom" / model / "rows.parquet", index=False)
+        rows.to_parquet(folder / "user_table" / model / "rows.parquet", index=False)
         trace = {"seed": 0, "round": np.arange(1, 10), "seconds": np.arange(9.0), "rmse_val": 2.0 * error}
         trace |= {"risk_train": 0.5, "risk_val": 0.6, "f1_val": np.nan}
-        pd.DataFrame(trace).to_parquet(folder / "custom" / model / "trace.parquet", index=False)
+        pd.DataFrame(trace).to_parquet(folder / "user_table" / model / "trace.parquet", index=False)
     label = {"mean": 2e4, "std": 5e3, "min": 1e4, "max": 3e4}
     write_card(
         tmp_path / "prepared",
-        "custom",
-        "own",
+        "user_table",
+        "user",
         task="regression",
         classes=[],
         roles={"label": "price", "image": [], "dropped": []},
@@ -185,17 +187,17 @@ def numbers(tmp_path: Path) -> Path:
 
 
 def test_of_a_number_the_lowest_rmse_is_chosen_and_a_lead_is_positive(numbers: Path) -> None:
-    frame, task = collect(numbers, ["custom"], MODELS), TASKS["regression"]
+    frame, task = collect(numbers, ["user_table"], MODELS), TASKS["regression"]
     gained = frame.query("model == 'linear_trees' and metric == 'rmse' and split == 'val'")
     assert gained["relative_improvement_pct"].item() == pytest.approx(75)  # 1000 instead of 4000
-    best, level, *behind = standings(frame, numbers, "custom", "rmse", task)
+    best, level, *behind = standings(frame, numbers, "user_table", "rmse", task)
     assert [each.model for each in (best, level, *behind)] == ["linear_trees", "2wl", "lgbm_s", "baseline"]
     assert level.within_noise and level.difference and level.difference[1] < 0 < level.difference[2]
     for each in behind:
         assert not each.within_noise and each.difference
         assert each.difference[0] == pytest.approx(each.test["rmse"][0] - best.test["rmse"][0])
         assert 0 < each.difference[1] < each.difference[0] < each.difference[2]
-    html = _report(numbers, datasets=["custom"]).read_text()
+    html = _report(numbers, datasets=["user_table"]).read_text()
     text = _Page(html).text
     for said in (
         *("Your data: predicting price", "is selected: validation RMSE 1,000.0."),
@@ -211,5 +213,5 @@ def test_of_a_number_the_lowest_rmse_is_chosen_and_a_lead_is_positive(numbers: P
     for other in ("F1", "class", "confusion", "Log-loss"):
         assert other not in text, other
     assert {path.name for path in (numbers.parent / "out/figures").iterdir()} == {
-        *("custom_performance.png", "custom_risk.png")
+        *("user_table_performance.png", "user_table_risk.png")
     }

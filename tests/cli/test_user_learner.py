@@ -1,4 +1,4 @@
-"""A person's own learner, in a file of the folder, on the command line."""
+"""A user's own learner, in a file of the folder, on the command line."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 from tests.multimodal.conftest import numbers, refused, run
 from usboost.learners.base import LEARNERS
 
-OWN = Path(__file__).parents[1] / "examples/least_squares.py"
+USER_TABLE = Path(__file__).parents[1] / "examples/least_squares.py"
 
 
 def test_it_is_chosen_saved_and_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copy(OWN, tmp_path / "own_least_squares.py")
+    shutil.copy(USER_TABLE, tmp_path / "own_least_squares.py")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     others = {k: v for k, v in LEARNERS._parts.items() if k != "least_squares"}

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from flows.local import runtime
-from tests.flows.own_table import asked, block, served
+from tests.flows.user_table import asked, block, served
 from usboost.models.catalogue import catalogue
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
@@ -43,11 +43,11 @@ def test_from_the_tutorials_table_to_an_answer_with_gaps(
     assert "Your data: predicting batch" in page and "Demo data" not in page
     assert not (workspace / "reports/paper.html").exists()
     results = pd.read_csv(workspace / "reports/results.csv")
-    assert set(results["dataset"]) == {"custom"}
+    assert set(results["dataset"]) == {"user_table"}
     assert set(results["model"]) == set(catalogue.compared(one_table=False))
     (best,) = re.findall(r"<li>Selected \(validation [^<]*<b>([^<]+)</b>", page)
     promoted = run(block("serving.md", "sh", "flows.promote"), workspace)
-    (model,) = re.findall(r"custom (\w+) seed 0: f1", promoted)
+    (model,) = re.findall(r"user_table (\w+) seed 0: f1", promoted)
     assert catalogue.title(model) == best
     port = runtime.free_port()
     with served(workspace, environment, port):

@@ -1,4 +1,4 @@
-"""A person's table with a number to predict through the pipeline: DVC, Prefect, MLflow, report, champion."""
+"""A user's table with a number to predict through the pipeline: DVC, Prefect, MLflow, report, champion."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from flows.local import user_table as own_table
+from flows.local import user_table as user_table
 from flows.local import workspace
 from tests.flows.conftest import Workspace
 from tests.warm import Warm
@@ -28,19 +28,19 @@ RUN = ["baseline", "bfv_dnn", "linear_trees", "lgbm_s", "ridge", "prior"]
 ASK = """
 import sys, json, mlflow, pandas as pd
 from mlflow.tracking import MlflowClient
-model = mlflow.pyfunc.load_model("models:/usboost-own-custom@champion")
+model = mlflow.pyfunc.load_model("models:/usboost-user-user_table@champion")
 first = pd.DataFrame(json.load(open("request.json")))
 first["image"] = [bytes.fromhex(cell) for cell in first["image"]]
 gaps = first.assign(weight=None, colour=None, note=None, image=None)
 names = [column["name"] for column in model.metadata.signature.outputs.to_dict()]
-tags = MlflowClient().get_model_version_by_alias("usboost-own-custom", "champion").tags
+tags = MlflowClient().get_model_version_by_alias("usboost-user-user_table", "champion").tags
 found = [model.predict(rows).to_dict("records") for rows in (first, gaps)]
 json.dump({"names": names, "tags": tags, "found": found, "example": len(model.input_example)}, sys.stdout)
 """
 
 RUNS = """
 import sys, mlflow
-mlflow.search_runs(experiment_names=["usboost-own"]).filter(regex="metrics|tags.model$").to_json(sys.stdout)
+mlflow.search_runs(experiment_names=["usboost-user"]).filter(regex="metrics|tags.model$").to_json(sys.stdout)
 """
 
 
@@ -63,15 +63,15 @@ def made(warm_flows: Warm, tmp_path_factory: pytest.TempPathFactory) -> Workspac
     """The workspace that the own table's path makes, with fewer models, after `dvc repro`."""
     place = tmp_path_factory.mktemp("number")
     write_table(place / "parts")
-    changes = own_table.changes(
+    changes = user_table.changes(
         place / "parts/table.csv", TableSpec("price", image=[IMAGE], split=SPLIT, drop=["line"])
     )
     assert (
         set(changes["run.models"]) == set(catalogue.compared(one_table=False, task="regression")) >= set(RUN)
     )
     changes |= {"run.models": RUN}
-    changes |= {"custom.text": ["note"], "profiles.own.data.custom": {"image_size": 24}}
-    workspace.make(place / "run", profile="own", rounds=6, changes=changes)
+    changes |= {"user_table.text": ["note"], "profiles.user.data.user_table": {"image_size": 24}}
+    workspace.make(place / "run", profile="user", rounds=6, changes=changes)
     found = Workspace(place / "run", place / "home", warm_flows)
     found.run("dvc", "repro")
     return found
@@ -90,15 +90,15 @@ def test_every_stage_scores_a_number(made: Workspace) -> None:
     assert test["linear_trees"] < 0.9 * test["prior"]
     labels = pd.read_csv(made.folder.parent / "parts/table.csv").query("split == 'test'")["price"]
     for model in ("linear_trees", "ridge"):
-        rows = pd.read_parquet(made.folder / f"data/results/custom/{model}/rows.parquet")
+        rows = pd.read_parquet(made.folder / f"data/results/user_table/{model}/rows.parquet")
         np.testing.assert_array_equal(rows["label"], labels)
         assert test[model] == pytest.approx(np.sqrt(((rows["prediction"] - labels.values) ** 2).mean()), 1e-5)
     shown = json.loads(made.run("dvc", "metrics", "show", "--json").stdout)
     (shown,) = (kept["data"] for kept in shown.values())
-    kept = shown["data/metrics/custom.json"]["data"]["linear_trees"]["test"]
+    kept = shown["data/metrics/user_table.json"]["data"]["linear_trees"]["test"]
     assert kept["rmse"] == pytest.approx(test["linear_trees"], rel=1e-5)
     plots = json.loads(made.run("dvc", "plots", "show", "--json").stdout)["data"]
-    (drawn,) = plots["reports/curves/rounds/custom-linear_trees.csv"]
+    (drawn,) = plots["reports/curves/rounds/user_table-linear_trees.csv"]
     assert {point["field"] for point in drawn["content"]["data"]["values"]} >= {"rmse_val"}
     runs = pd.DataFrame(mlflow(made, RUNS)).set_index("tags.model")
     assert runs.loc["linear_trees", "metrics.test/rmse"] == pytest.approx(test["linear_trees"], rel=1e-5)
@@ -116,13 +116,13 @@ def test_the_page_is_of_a_number(made: Workspace) -> None:
 
 
 def test_the_champion_has_the_lowest_rmse_and_answers_rows_with_gaps(made: Workspace) -> None:
-    refused = made.flow("promote", "custom", "--metric=f1", check=False)
+    refused = made.flow("promote", "user_table", "--metric=f1", check=False)
     assert refused.returncode == 1 and "unknown score 'f1'; choose among rmse, mae, r2" in refused.stderr
-    promoted = made.flow("promote", "custom")
+    promoted = made.flow("promote", "user_table")
     results = pd.read_csv(made.folder / "reports/results.csv")
     val = results.query("split == 'val' and metric == 'rmse' and model != 'gbm'").set_index("model")["value"]
     best = str(val.idxmin())
-    assert f"custom {best} seed 0: rmse {val[best]:.4f}"[:-2] in promoted.stdout
+    assert f"user_table {best} seed 0: rmse {val[best]:.4f}"[:-2] in promoted.stdout
     table = pd.read_csv(made.folder.parent / "parts/table.csv")
     row = table.query("split == 'test'").iloc[[0]]
     image = (made.folder.parent / "parts" / row[IMAGE].item()).read_bytes().hex()
@@ -131,12 +131,12 @@ def test_the_champion_has_the_lowest_rmse_and_answers_rows_with_gaps(made: Works
     said = mlflow(made, ASK)
     assert said["names"] == ["prediction", "low", "high"] and said["tags"]["model"] == best
     (asked,), (gaps,) = said["found"]
-    kept = pd.read_parquet(made.folder / f"data/results/custom/{best}/rows.parquet")["prediction"][0]
+    kept = pd.read_parquet(made.folder / f"data/results/user_table/{best}/rows.parquet")["prediction"][0]
     assert asked["prediction"] == pytest.approx(kept, rel=1e-5)
     for answer in (asked, gaps):
         assert answer["low"] < answer["prediction"] < answer["high"]
     assert gaps["prediction"] != asked["prediction"] and said["example"] == 2
-    assert "none of" in made.flow("monitor", "custom", "../parts/table.csv").stdout
+    assert "none of" in made.flow("monitor", "user_table", "../parts/table.csv").stdout
 
 
 def test_its_bundle_is_the_command_lines(made: Workspace, tmp_path: Path) -> None:
@@ -158,16 +158,16 @@ import json
 from tasks import settings
 from tasks.fits import identity
 loaded = settings.load()
-print(json.dumps(identity.of_task("custom", loaded.models_of("custom"), loaded)))
+print(json.dumps(identity.of_task("user_table", loaded.models_of("user_table"), loaded)))
 """
 
 
 def test_models_for_classes_are_left_out(made: Workspace) -> None:
     made.params(lambda p: p["run"]["models"].append("logistic"))
     said, names = made.run(sys.executable, "-c", OF_TASK).stdout.splitlines()
-    assert said == "custom is a regression, which these models are not for: logistic; left out"
+    assert said == "user_table is a regression, which these models are not for: logistic; left out"
     assert json.loads(names) == RUN
-    refused = made.flow("fit", "custom", "--model=logistic", check=False)
+    refused = made.flow("fit", "user_table", "--model=logistic", check=False)
     assert refused.returncode == 1
     assert "logistic, logistic regression on everything" in refused.stderr.splitlines()[-1]
     assert "is not for regression; it is for classification" in refused.stderr.splitlines()[-1]

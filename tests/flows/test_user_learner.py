@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-OWN = Path(__file__).parents[1] / "examples/least_squares.py"
+USER_TABLE = Path(__file__).parents[1] / "examples/least_squares.py"
 
 
 def mine(document: dict) -> None:
@@ -22,7 +22,7 @@ def mine(document: dict) -> None:
 
 @pytest.mark.slow
 def test_it_is_chosen_in_params_yaml_killed_and_resumed(workspace, tmp_path: Path) -> None:
-    shutil.copy(OWN, workspace.folder)
+    shutil.copy(USER_TABLE, workspace.folder)
     workspace.params(mine)
     whole = workspace.copy(tmp_path / "whole")
     # what one has fitted, the other need not
