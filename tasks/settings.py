@@ -313,7 +313,7 @@ class Settings(Section):
                 "makes a workspace for it"
             )
         if self.profile == "user" and "user_table" in self.run.datasets and not given:
-            raise ValueError("user_table.table is empty, but profile is own; give the path of your table")
+            raise ValueError("user_table.table is empty, but profile is user; give the path of your table")
         return self
 
     @model_validator(mode="after")

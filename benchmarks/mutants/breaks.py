@@ -453,8 +453,8 @@ LOOPS = [
     Break(
         "the risk is that of the steps before shrinkage",
         WORK,
-        "            risk = line.risk(steps)\n        if not",
-        "            risk = line.risk(found.steps)\n        if not",
+        "            risk = line.risk(steps)\n",
+        "            risk = line.risk(found.steps)\n",
         boosting("rounds", "loop"),
     ),
     Break(

@@ -145,7 +145,7 @@ def test_images_pretrained_may_be_a_file_for_the_small_cnn():
     assert models.build("crossed", "ct", LOADED, seed=0).learners["U"].backbone.pretrained is False
 
 
-def user_table(profile: str = "own", **images):
+def user_table(profile: str = "user", **images):
     """params.yaml for a user's own table."""
     document = yaml.safe_load(PARAMS.read_text()) | {"profile": profile}
     document["user_table"] |= {"table": "parts.csv", "image": "photo"}
@@ -153,7 +153,7 @@ def user_table(profile: str = "own", **images):
     return settings.parse(document)
 
 
-@pytest.mark.parametrize("profile", ["own", "paper"])
+@pytest.mark.parametrize("profile", ["user", "paper"])
 def test_a_persons_images_are_read_by_the_packaged_backbone_frozen(profile):
     loaded = user_table(profile)
     for name in ("baseline", "2wl", "crossed", "lgbm", "logistic"):
@@ -224,7 +224,7 @@ def test_params_yaml_can_change_them():
     assert (found.n_trees, found.learning_rate) == (7, 0.3)
 
 
-@pytest.mark.parametrize("profile", ["own", "paper"])
+@pytest.mark.parametrize("profile", ["user", "paper"])
 @pytest.mark.parametrize(
     ("image", "of_2wl", "of_crossed", "of_baseline"),
     [

@@ -51,7 +51,7 @@ def test_tables_1_and_2_as_the_paper_prints_them():
         ),
         (
             lambda p: p.update(profile="user", run={**p["run"], "datasets": ["user_table"]}),
-            "user_table.table is empty, but profile is own",
+            "user_table.table is empty, but profile is user",
         ),
     ],
 )

@@ -158,10 +158,8 @@ class RoundWork:
         """f ← f + Σ_v shrinkage · step_v · learner_v; the steps as they were taken, and the risk after."""
         steps, line = self.method.shrinkage * found.steps, found.line
         with self.clock("update"):
-            leave_one_out = any(a is not b for a, b in zip(found.fits.unseen, found.fits.outputs))
-            if (
-                leave_one_out or self.draws.held_out is not None
-            ):  # the line was that of other outputs, or samples
+            elsewhere = any(a is not b for a, b in zip(found.fits.unseen, found.fits.outputs))
+            if elsewhere or self.draws.held_out is not None:  # the line was that of other outputs, or samples
                 line = self._line(found.fits.outputs, None)
                 steps = bounded(line, steps)
             for step, output in zip(steps, found.fits.outputs):

@@ -43,7 +43,9 @@ def report(
             help="Map where the model looks in the worst rows' images; slow: some 50 predictions each.",
         ),
     ] = False,
-    where_it_looks: Annotated[bool, typer.Option("--where-it-looks", hidden=True)] = False,
+    where_it_looks: Annotated[
+        bool, typer.Option("--where-it-looks", hidden=True, help="The name of before of --occlusion-maps.")
+    ] = False,
     imports: Import = None,
 ) -> None:
     """Score a model on labelled rows, best on unseen ones, and write a one-page report."""

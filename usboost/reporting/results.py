@@ -82,7 +82,7 @@ class CellScores(BaseModel):
 
     dataset: str
     model: str
-    profile: Literal["demo", "own", "paper"]
+    profile: Literal["demo", "user", "paper"]
     seeds: list[SeedScores] = Field(min_length=1)
 
 
@@ -138,7 +138,7 @@ def missing(results: Path, datasets: Sequence[str], models: Sequence[str]) -> li
 
 
 def profiles(results: Path, datasets: Sequence[str], models: Sequence[str]) -> set[str]:
-    """The profiles, "demo", "own" or "paper", behind the cells and the baselines they are compared with."""
+    """The profiles, "demo", "user" or "paper", behind the cells and the baselines they are compared with."""
     cells = (read_cell(results, d, m) for d in datasets for m in (catalogue.BASELINE, *models))
     return {cell.profile for cell in cells if cell is not None}
 

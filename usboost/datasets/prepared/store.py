@@ -69,7 +69,7 @@ def describe(
     Parameters
     ----------
     splits, views, classes : as in `Prepared`.
-    dataset, profile, seed : what was prepared, "demo", "own" or "paper", and with which seed.
+    dataset, profile, seed : what was prepared, "demo", "user" or "paper", and with which seed.
     columns : for each column its ``view`` (or None), ``kind`` and ``why`` it is there.
     sources : SHA-256 of each raw file, by file name.
     more : further entries of the card.

@@ -54,7 +54,7 @@ def prepare(
         is named among the categories is one of classes; where no split is named, one is made at random,
         70/15/15, within each class if there are classes.
     seed : of the split.
-    profile : "demo", "own" or "paper"; only noted in the card.
+    profile : "demo", "user" or "paper"; only noted in the card.
     work : folder for the shards of images, needed with images; an interrupted preparation resumes
         there.
     workers : processes that decode and encode images.
