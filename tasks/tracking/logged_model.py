@@ -47,7 +47,7 @@ def log_model(
             try:
                 return mlflow.pyfunc.log_model(
                     name=re.sub(r"[^\w-]", "-", name),
-                    python_model=str(root / "tasks" / "served_model.py"),
+                    python_model=str(root / "tasks/serving/served_model.py"),
                     artifacts={"bundle": str(bundle)},
                     code_paths=[str(root / "usboost")],
                     signature=signature(card),
