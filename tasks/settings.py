@@ -12,6 +12,8 @@ from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError, as_parameter
 from usboost.files.parts import import_parts
 from usboost.files.yaml_file import read_yaml
+from usboost.losses.base import LOSSES
+from usboost.losses.regression import REGRESSION_LOSSES
 from usboost.models.catalogue import catalogue
 from usboost.models.catalogue.entry import Entry
 
@@ -73,7 +75,7 @@ class UserTableSettings(Section):
 
 
 _FIELDS = {"split_column": "split"}
-"""Fields of `TableSpec` by keys of user_table, where they differ."""
+"""Fields of `TableSpec` by keys of the section `user_table`, where they differ."""
 
 
 def as_key(name: str, value: str = "") -> str:
@@ -232,7 +234,7 @@ class Model(Section):
     like: str | None = None
     learners: dict[str, LearnerChanges] = {}
     target: Literal["gradient", "second_order", "newton"] | None = None
-    loss: Literal["exponential", "cross_entropy", "squared", "absolute", "huber", "quantile"] | None = None
+    loss: str | None = None
     step: Literal["searched", "fixed", "newton", "bayes"] | None = None
     monitor: Literal["f1", "accuracy", "risk", "rmse", "mae"] | None = None
     shrinkage: Rate | None = None
@@ -304,7 +306,20 @@ class Settings(Section):
     models: dict[str, Model]
 
     @model_validator(mode="after")
-    def _own_table_and_profile_agree(self) -> Settings:
+    def _losses_are_known(self) -> Settings:
+        if not self.imports:  # else they may bring their own, see `load`
+            self.check_losses()
+        return self
+
+    def check_losses(self) -> None:
+        """Raises ValueError if a model has a loss that there is not."""
+        for name, model in self.models.items():
+            if model.loss not in (None, *REGRESSION_LOSSES) and model.loss not in LOSSES:
+                known = ", ".join((*LOSSES, *REGRESSION_LOSSES))
+                raise ValueError(f"models.{name}.loss: there is no loss {model.loss!r}; choose among {known}")
+
+    @model_validator(mode="after")
+    def _user_table_and_profile_agree(self) -> Settings:
         given = self.user_table.table is not None
         if self.profile == "demo" and given:
             raise ValueError(
@@ -390,6 +405,10 @@ def load(path: Path = Path("params.yaml")) -> Settings:
         import_parts(settings.imports, path.parent)
     except UsboostError as error:
         raise UsboostError(f"{path}: imports: {error}") from None
+    try:
+        settings.check_losses()
+    except ValueError as error:
+        raise UsboostError(f"{path}: {error}") from None
     return settings
 
 
@@ -416,8 +435,8 @@ def parse(document: Any, path: Path = Path("params.yaml")) -> Settings:
     """Settings from the parsed YAML."""
     if isinstance(document, dict) and (old := {"custom", "pictures"} & {*document}):
         raise UsboostError(
-            f"{path}: {old.pop()} is a name of before: custom is now user_table, pictures is images, and the "
-            "profile own is user; make the workspace again"
+            f"{path}: {old.pop()} is an earlier name: custom is now user_table, pictures is now images, and "
+            "the profile own is now user; make the workspace again"
         )
     try:
         return Settings.model_validate(document)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.tree import DecisionTreeRegressor
@@ -16,12 +18,14 @@ from tests.examples.least_squares import FittedLeastSquares, LeastSquaresLearner
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.data.frames import Frame
 from usboost.data.images import Images
+from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.learners.base import LEARNERS
 from usboost.learners.networks.images.backbones import Backbone
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.regressors import RegressorLearner
 from usboost.learners.trees.learner import TreeLearner
+from usboost.losses.base import LOSSES
 from usboost.losses.codeword import CodewordExponential
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
 from usboost.losses.signs import Exponential
@@ -106,6 +110,51 @@ def test_losses(n_classes: int) -> None:
 class _Steep(CodewordExponential):
     def w(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
         return 2 * super().w(f, y)
+
+
+class _Bent(SoftmaxCrossEntropy):
+    def hessian(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return -super().hessian(f, y)
+
+
+class _Astray(SoftmaxCrossEntropy):
+    def newton_direction(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return -super().newton_direction(f, y)
+
+
+class _Uncounted(SoftmaxCrossEntropy):
+    def risk(self, f: np.ndarray, y: np.ndarray, counts: np.ndarray | None = None) -> float:
+        return super().risk(f, y)
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"), [(_Bent, "hessian must be"), (_Astray, "must solve H d"), (_Uncounted, "as often as")]
+)
+def test_a_losss_further_methods_are_checked(broken: type, said: str) -> None:
+    with pytest.raises(AssertionError, match=said):
+        check_loss(broken(3), np.eye(3)[np.arange(40) % 3])
+
+
+@LOSSES.register
+class Smoothed(SoftmaxCrossEntropy):
+    """A loss of somebody's own: a tenth of each label is shared among the classes."""
+
+    kind = "smoothed"
+
+    def labels(self, codes: np.ndarray) -> np.ndarray:
+        return 0.9 * super().labels(codes) + 0.1 / self.n_classes
+
+
+def test_a_model_is_boosted_on_a_loss_of_ones_own(tmp_path: Path) -> None:
+    views, y = Views(x=example_table()), np.arange(240) % 3
+    check_loss(Smoothed(3), Smoothed(3).labels(y))
+    model = TwoWeakLearnerClassifier({"x": TreeLearner()}, "newton", loss="smoothed", n_rounds=3)
+    found = model.fit(views, y).predict_proba(views)
+    assert not np.array_equal(
+        found, clone(model).set_params(loss="cross_entropy").fit(views, y).predict_proba(views)
+    )
+    save(model, tmp_path / "m")
+    np.testing.assert_array_equal(load(tmp_path / "m").predict_proba(views), found)
 
 
 def test_views() -> None:

@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,7 @@ def _check_trainer(learner: Any, view: View, weighted: bool) -> None:
             if is_leave_one_out(learner):
                 held = trainer.outputs(fitted)
                 assert held.shape == shape and held.dtype == np.float32 and np.isfinite(held).all(), (
-                    f"an leave_one_out learner's outputs must be finite float32 of shape {shape}"
+                    f"a leave-one-out learner's outputs must be finite float32 of shape {shape}"
                 )
             again = learner.trainer(prepared, n_outputs).fit(target, seed=3, start=None).predict(prepared)
             assert np.array_equal(again, output), "equal seeds must give equal learners"
@@ -179,12 +180,13 @@ def _check_fits(learner: Any, view: View) -> None:
 
 
 def check_loss(loss: Any, labels: np.ndarray, *, seed: int = 0, tolerance: float = 1e-5) -> None:
-    """A loss and its line agree with finite differences, and its risk is convex along directions.
+    """A loss, its line and its derivatives agree with finite differences, and its risk is convex.
 
     Parameters
     ----------
-    loss : with ``n_outputs``, ``risk(f, y)`` and ``line(f, y, directions)``; where it has ``w(f, y)``, that
-        is the negative gradient per sample
+    loss : with ``n_outputs``, ``risk(f, y)`` and ``line(f, y, directions)``. What else it has is checked too:
+        ``w(f, y)``, the negative gradient per sample; ``hessian(f, y)``; ``newton_direction(f, y)``; and that
+        with ``counts`` a row counts as so many.
     labels : n labels as ``risk`` takes them
     tolerance : of the differences, relative
 
@@ -195,8 +197,23 @@ def check_loss(loss: Any, labels: np.ndarray, *, seed: int = 0, tolerance: float
     """
     rng = np.random.default_rng(seed)
     n, d = len(labels), loss.n_outputs
-    f = 0.3 * rng.normal(size=(n, d))
-    directions = [rng.normal(size=(n, d)) for _ in range(2)]
+    for spread in (0.3, 2.0):
+        f = spread * rng.normal(size=(n, d))
+        directions = [rng.normal(size=(n, d)) for _ in range(2)]
+        _check_line(loss, f, labels, directions, tolerance)
+        _check_derivatives(loss, f, labels, directions[0])
+    if "counts" in signature(loss.risk).parameters:
+        counts = rng.integers(1, 4, n)
+        each = np.repeat(np.arange(n), counts)
+        counted, line = counts.astype(float), loss.line(f, labels, directions, counts.astype(float))
+        whole = float(loss.risk(f[each], labels[each]))
+        assert np.isclose(loss.risk(f, labels, counted), whole), "a row must count as often as `counts` says"
+        assert np.isclose(line.risk(np.zeros(2)), whole), "in the line, too, a row must count as often"
+
+
+def _check_line(
+    loss: Any, f: np.ndarray, labels: np.ndarray, directions: list[np.ndarray], tolerance: float
+) -> None:
     line = loss.line(f, labels, directions)
     steps = np.array([0.3, -0.2])
 
@@ -205,7 +222,7 @@ def check_loss(loss: Any, labels: np.ndarray, *, seed: int = 0, tolerance: float
 
     assert np.isclose(line.risk(steps), risk(steps), rtol=1e-9), "line.risk must be the risk along the line"
     value, gradient, hessian = line.expand(steps)
-    assert np.isclose(value, risk(steps), rtol=1e-9)
+    assert np.isclose(value, risk(steps), rtol=1e-9), "line.expand must give the risk first"
     h = 1e-5
     for v in range(2):
         unit = np.eye(2)[v] * h
@@ -214,14 +231,29 @@ def check_loss(loss: Any, labels: np.ndarray, *, seed: int = 0, tolerance: float
         bend = (line.expand(steps + unit)[1] - line.expand(steps - unit)[1]) / (2 * h)
         assert np.allclose(hessian[v], bend, rtol=100 * tolerance, atol=1e-6), "the line's Hessian is wrong"
     assert np.allclose(hessian, hessian.T) and np.linalg.eigvalsh(hessian).min() > -1e-9, "not convex"
-    between = risk(0.5 * steps)
-    assert between <= 0.5 * (risk(steps) + risk(np.zeros(2))) + 1e-12, "the risk must be convex along a line"
-    if hasattr(loss, "w"):
-        slope = (loss.risk(f + h * directions[0], labels) - loss.risk(f - h * directions[0], labels)) / (
-            2 * h
-        )
-        expected = -float((loss.w(f, labels) * directions[0]).sum()) / n
-        assert np.isclose(slope, expected, rtol=1e-4, atol=1e-7), "w must be the negative gradient per sample"
+    for end in (steps, 10 * steps, -10 * steps):
+        most = 0.5 * (risk(end) + risk(np.zeros(2)))
+        assert risk(0.5 * end) <= most + 1e-12 * abs(most), "the risk must be convex along a line"
+
+
+def _check_derivatives(loss: Any, f: np.ndarray, labels: np.ndarray, direction: np.ndarray) -> None:
+    h, n = 1e-5, len(f)
+    if not hasattr(loss, "w"):
+        return
+    w = loss.w(f, labels)
+    slope = (loss.risk(f + h * direction, labels) - loss.risk(f - h * direction, labels)) / (2 * h)
+    expected = -float((w * direction).sum()) / n
+    assert np.isclose(slope, expected, rtol=1e-4, atol=1e-7), "w must be the negative gradient per sample"
+    if not hasattr(loss, "hessian"):
+        return
+    bend = (loss.w(f - h * direction, labels) - loss.w(f + h * direction, labels)) / (2 * h)
+    hessian = np.asarray(loss.hessian(f, labels)).reshape(n, loss.n_outputs, loss.n_outputs)
+    found = np.einsum("nij,nj->ni", hessian, direction)
+    near = 1e-3 * max(1.0, float(np.abs(bend).max()))  # it may be kept from being singular
+    assert np.abs(found - bend).max() < near, "hessian must be the derivative of −w per sample"
+    if loss.n_outputs > 1 and hasattr(loss, "newton_direction"):
+        solved = np.einsum("nij,nj->ni", hessian, loss.newton_direction(f, labels))
+        assert np.abs(solved - w).max() < near, "newton_direction must solve H d = w"
 
 
 def check_view(view: Any) -> None:

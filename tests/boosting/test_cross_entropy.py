@@ -82,8 +82,8 @@ def test_a_file_keeps_the_loss(two_views, tmp_path: Path):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"loss": "hinge"}, "unknown loss 'hinge'"),
-        ({"target": "second_order"}, "expansion of the exponential loss"),
+        ({"loss": "hinge"}, "unknown loss kind 'hinge'"),
+        ({"target": "second_order"}, "needs w_tilde"),
     ],
 )
 def test_mistakes_get_one_sentence(two_views, changes, said):

@@ -141,7 +141,7 @@ def test_the_list_has_the_columns_that_it_shows(logged: tuple[MlflowClient, list
 
 
 def test_the_curves_are_those_of_runs_with_steps(logged: tuple[MlflowClient, list[Run]]) -> None:
-    """StopRecorder for as MLflow's page asks: 2WL and 2WL2O are the first ten, which it draws."""
+    """Asked for as MLflow's page asks: 2WL and 2WL2O are the first ten, which it draws."""
     client, runs = logged
     run = of(runs, "ci_b", "2wl")
     experiment = client.get_experiment(run.info.experiment_id)

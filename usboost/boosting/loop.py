@@ -17,7 +17,7 @@ import numpy as np
 from usboost.boosting.callbacks import Callback, resume, tell, watched
 from usboost.boosting.rounds import Clock, Round, Scores, Stage
 from usboost.boosting.steps import StepRule
-from usboost.boosting.targets import TargetRule
+from usboost.boosting.targets import TargetRule, check_target
 from usboost.boosting.work import Draws, RoundWork
 from usboost.data.views import Views
 from usboost.errors import UsboostError
@@ -65,7 +65,7 @@ class StagewiseLoop:
         are searched; 0 searches them on all samples, those that were fitted to. Steps that would
         raise the risk of all samples together by more than a tenth are halved until they do not: what
         is best for the samples drawn may send others beyond all bounds. The same holds for the steps of
-        leave_one_out learners (`usboost.learners.base.Learner`).
+        leave-one-out learners (`usboost.learners.base.Learner`).
     trim : float
         Share of the weight whose lightest holders sit a round's fits out, see
         `usboost.boosting.targets.trimmed`.
@@ -123,6 +123,7 @@ class StagewiseLoop:
             If a learner's outputs or the risk are not finite, or there is no step; the message names
             the round.
         """
+        check_target(self.target, self.loss)
         on_train = self._start(train, y, weights, *start[:1])
         on_validation = self._start(*validation, held_weights, *start[1:]) if validation else None
         both = [scores for scores in (on_train, on_validation) if scores is not None]

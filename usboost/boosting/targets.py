@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -33,6 +33,8 @@ class TargetRule(Protocol):
         """Fits per round."""
         ...
 
+    # A rule may have an attribute `needs`: the methods that it asks of the loss beside `risk` and `line`.
+
     def targets(self, loss: Any, f: np.ndarray, y: np.ndarray, n_views: int) -> TargetsAt: ...
 
 
@@ -41,6 +43,7 @@ class Gradient:
     """First order (2WL, US Algorithm 1): every learner is fitted to w, the negative gradient."""
 
     n_inner: int = 1
+    needs: ClassVar[tuple[str, ...]] = ("w",)
 
     def targets(self, loss: Differentiable, f: np.ndarray, y: np.ndarray, n_views: int) -> TargetsAt:
         # one object for all views: what is made of a target later is then made once, see `Trimmed`
@@ -62,6 +65,7 @@ class SecondOrder:
     """
 
     n_inner: int = 1
+    needs: ClassVar[tuple[str, ...]] = ("w", "w_tilde")
 
     def targets(self, loss: CodewordExponential, f: np.ndarray, y: np.ndarray, n_views: int) -> TargetsAt:
         w, w_tilde = loss.w(f, y), loss.w_tilde(f, y)
@@ -86,6 +90,7 @@ class NewtonDirection:
     """
 
     n_inner: int = 1
+    needs: ClassVar[tuple[str, ...]] = ("w", "hessian")
 
     def targets(self, loss: Differentiable, f: np.ndarray, y: np.ndarray, n_views: int) -> TargetsAt:
         hessian = loss.hessian(f, y)
@@ -190,6 +195,22 @@ def trimmed(target: Target, mass: float) -> Target:
         light = np.searchsorted(np.cumsum(column[order]), mass * column.sum(), side="right")
         out[order[:light]] = True
     return replace(target, left_out=left_out.reshape(held.shape))
+
+
+def check_target(rule: TargetRule, loss: Any) -> None:
+    """Refuse a loss that has not what a target rule asks of it.
+
+    Raises
+    ------
+    UsboostError
+        Naming the method that it lacks.
+    """
+    for name in getattr(rule, "needs", ()):
+        if not hasattr(loss, name):
+            raise UsboostError(
+                f"the target rule {type(rule).__name__} needs {name}(f, y) of the loss, which "
+                f"{type(loss).__name__} does not have; choose another target"
+            )
 
 
 def target_rule(name: str, n_inner: int = 1) -> TargetRule:

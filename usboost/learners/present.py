@@ -111,7 +111,7 @@ class PresentTrainer:
         return self._spread(fitted.predict(self._prepared))
 
     def outputs(self, fitted: FittedLearner) -> np.ndarray:
-        """What an leave_one_out learner, fitted last, gives them unseen: float32 (n, D)."""
+        """What a leave-one-out learner, fitted last, gives them unseen: float32 (n, D)."""
         return self._spread(cast(base.LeaveOneOutTrainer, self._trainer).outputs(fitted))
 
     def _spread(self, outputs: np.ndarray) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import softmax
@@ -25,6 +26,12 @@ class CodewordExponential:
     """
 
     codewords: np.ndarray
+
+    kind: ClassVar[str] = "exponential"
+
+    @classmethod
+    def of_classes(cls, n_classes: int, per_class: bool = False) -> CodewordExponential:
+        return cls.unit(n_classes) if per_class else cls.simplex(n_classes)
 
     @classmethod
     def unit(cls, n_classes: int) -> CodewordExponential:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -37,6 +38,12 @@ class SoftmaxCrossEntropy:
     limit: float = 1e3
     zero_steps: bool = False
     per_class: bool = False
+
+    kind: ClassVar[str] = "cross_entropy"
+
+    @classmethod
+    def of_classes(cls, n_classes: int, per_class: bool = False) -> SoftmaxCrossEntropy:
+        return cls(n_classes, zero_steps=True, per_class=per_class)
 
     @property
     def n_outputs(self) -> int:

@@ -1,4 +1,4 @@
-"""What a user of Python gives in place of a file."""
+"""What is given from Python in place of a file."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Census-Income (KDD): the raw files, and the datasets CI-A and CI-B made of them.
 
-Every line is one user: 42 fields, of which the instance weight is no feature and the last is the
+Every line is one person: 42 fields, of which the instance weight is no feature and the last is the
 label. CI-A cuts the 40 features at random into U and S; CI-B gives the most informative ones to S.
 """
 

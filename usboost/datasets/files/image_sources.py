@@ -243,7 +243,7 @@ def is_contained(relative: str) -> bool:
 class ParquetReader:
     """The bytes of a Parquet column, or of records with ``bytes``.
 
-    StopRecorder for in rising order, they take one pass and bounded memory.
+    Asked for in rising order, they take one pass and bounded memory.
     """
 
     def __init__(self, path: Path, column: str) -> None:

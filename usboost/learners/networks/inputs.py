@@ -72,7 +72,9 @@ def prepare_view(view: View, device: torch.device, reader: Any = None) -> tuple[
     """
     kind = getattr(view, "kind", None)
     if kind not in INPUTS:
-        raise UsboostError(f"no network reads a view of type {type(view).__name__}")
+        raise UsboostError(
+            f"no network reads a view of type {type(view).__name__}; register how with INPUTS.register"
+        )
     found: tuple[Spec, Batches] = INPUTS[str(kind)].prepare(view, device, reader)
     return found
 
@@ -91,7 +93,7 @@ def check_input(spec: Any) -> Spec:
     UsboostError
         If it lacks something or holds it in another form.
     """
-    if not isinstance(spec, Mapping) or spec.get("view") not in INPUTS:
+    if not isinstance(spec, Mapping) or not isinstance(spec.get("view"), str):
         raise UsboostError("a network's input is of no kind of view that networks read")
     return validated(INPUTS[spec["view"]].checked, spec)
 

@@ -14,12 +14,10 @@ from usboost.boosting.context import FitContext
 from usboost.boosting.steps import StepRule
 from usboost.boosting.targets import target_rule
 from usboost.data.views import Views
-from usboost.errors import UsboostError
 from usboost.evaluation.metrics import accuracy, f1
 from usboost.learners.base import Learner
 from usboost.learners.networks.images.backbones import Backbone
-from usboost.losses.codeword import CodewordExponential
-from usboost.losses.cross_entropy import SoftmaxCrossEntropy
+from usboost.losses.base import LOSSES, ClassLoss
 from usboost.models.base import ViewsClassifier, per_class
 from usboost.models.baselines.linear import LinearBaseline
 from usboost.models.boosted.weak_learners import BoostedWeakLearners
@@ -61,8 +59,8 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
         a few rounds, and else 0.
     trim : float
         Share of the total weight left out of a round's fits, lightest samples first; for ``target="newton"``.
-    loss : {"exponential", "cross_entropy"}
-        The papers' codeword loss, or one that is more robust to wrong labels (ours).
+    loss : {"exponential", "cross_entropy"} or the kind of one in `usboost.losses.base.LOSSES`
+        The papers' codeword loss, or one that is more robust to wrong labels (ours), or your own.
     patience : int, (int, float) or None
         Rounds without a better `monitor` before stopping, or those at least and a share of the rounds up to
         the best one; the best round is restored.
@@ -169,22 +167,9 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
         codewords = self._loss().scores(np.eye(self._loss().n_outputs))
         return scores @ np.linalg.pinv(codewords)
 
-    def _loss(self) -> CodewordExponential | SoftmaxCrossEntropy:
-        if self.loss == "exponential":
-            n_classes = len(self.classes_)
-            return (
-                CodewordExponential.unit(n_classes)
-                if per_class(self)
-                else CodewordExponential.simplex(n_classes)
-            )
-        if self.loss == "cross_entropy":
-            if self.target == "second_order":
-                raise UsboostError(
-                    "target 'second_order' is the papers' expansion of the exponential loss; with "
-                    "loss='cross_entropy' choose 'newton' or 'gradient'"
-                )
-            return SoftmaxCrossEntropy(len(self.classes_), zero_steps=True, per_class=per_class(self))
-        raise UsboostError(f"unknown loss {self.loss!r}; choose 'exponential' or 'cross_entropy'")
+    def _loss(self) -> ClassLoss:
+        loss: ClassLoss = LOSSES[self.loss].of_classes(len(self.classes_), per_class=per_class(self))
+        return loss
 
     def _fit(self, views: Views, codes: np.ndarray, context: FitContext) -> None:
         loss = self._loss()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from usboost.learners.networks.modules import Linear, TableLinear
-
 
 def generators(module: nn.Module) -> list[torch.Generator]:
     """What the parts of a network draw from while they train (augmentation), in order."""
@@ -21,15 +19,20 @@ def reseed(module: nn.Module, seed: int) -> None:
 
 
 def initialise(module: nn.Module, seed: int) -> None:
-    """Draw all initial weights from one seed, without touching torch's global generator."""
+    """Draw all initial weights from one seed, and leave torch's global generator as it was.
+
+    A part with a method ``reset(generator)`` draws its own; torch's other layers draw as torch does.
+    """
     generator = torch.Generator().manual_seed(seed)
-    for part in module.modules():
-        if isinstance(part, (TableLinear, Linear)):
-            part.reset(generator)
-        elif isinstance(part, nn.Conv2d):
-            nn.init.kaiming_normal_(part.weight, nonlinearity="relu", generator=generator)
-            if part.bias is not None:
-                nn.init.zeros_(part.bias)
-        elif isinstance(part, (nn.GroupNorm, nn.BatchNorm2d)):
-            part.reset_parameters()
+    with torch.random.fork_rng(devices=()):
+        torch.manual_seed(seed)
+        for part in module.modules():
+            if callable(reset := getattr(part, "reset", None)):
+                reset(generator)
+            elif isinstance(part, nn.Conv2d):
+                nn.init.kaiming_normal_(part.weight, nonlinearity="relu", generator=generator)
+                if part.bias is not None:
+                    nn.init.zeros_(part.bias)
+            elif callable(draw := getattr(part, "reset_parameters", None)):
+                draw()
     reseed(module, seed)
