@@ -111,7 +111,9 @@ def test_every_option_of_the_command_is_in_the_reference(site: Site) -> None:
     assert set(commands) == {"fit", "compare", "tune", "predict", "report"}
     for name, command in commands.items():
         assert f'id="usboost-{name}"' in text
-        options = [each for one in command.params for each in one.opts if each.startswith("--")]
+        options = [
+            each for one in command.params if not one.hidden for each in one.opts if each.startswith("--")
+        ]
         assert [option for option in options if f"<code>{option}" not in text] == []
 
 
