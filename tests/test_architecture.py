@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -37,7 +38,7 @@ LAYERS = (
 command line, datasets and learners nothing of each other."""
 
 RANK = {room: k for k, layer in enumerate(LAYERS) for room in layer}
-MOST_ROOMS, MOST_LOOSE_FILES = 20, 6
+MOST_ROOMS, MOST_LOOSE_FILES, MOST_FILES = 20, 6, 14
 
 
 @cache
@@ -119,3 +120,9 @@ def test_the_graph_has_few_rooms_and_the_package_few_loose_files() -> None:
     assert len(rooms) <= MOST_ROOMS
     loose = [path.name for path in (ROOT / "usboost").iterdir() if path.is_file()]
     assert len(loose) <= MOST_LOOSE_FILES, loose
+
+
+@pytest.mark.parametrize("top", ["usboost", "tasks", "flows"])
+def test_no_folder_has_many_files(top: str) -> None:
+    counts = Counter(path.parent.relative_to(ROOT) for path in (ROOT / top).rglob("*.py"))
+    assert {str(folder): n for folder, n in counts.items() if n > MOST_FILES} == {}

@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from math import isnan
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +37,8 @@ import json, sys
 from usboost.cli.app import app
 
 for command in json.load(sys.stdin):
-    app(command, standalone_mode=False)
+    if app(command, standalone_mode=False):
+        print("failed:", *command, file=sys.stderr)
 """
 PLAIN = """
 import sys
@@ -107,12 +109,15 @@ def run(checkout: Path, code: str, *arguments: str, given: str = "") -> None:
         capture_output=True,
         text=True,
     )
+    print(done.stderr, end="", file=sys.stderr)
     if done.returncode:
         raise SystemExit("\n".join([f"{checkout}:", *(done.stdout + done.stderr).strip().splitlines()[-8:]]))
 
 
 def difference(one: Path, other: Path) -> float:
     """The largest difference of two files of predictions; 0 where they are the same, bit for bit."""
+    if not (one.exists() and other.exists()):
+        return float("nan")
     if one.read_bytes() == other.read_bytes():
         return 0.0
     read = np.load if one.suffix == ".npy" else pd.read_parquet
@@ -170,12 +175,18 @@ def main() -> None:
     sys.exit(any(found))
 
 
+def in_words(found: float) -> str:
+    return "failed" if isnan(found) else f"differs by {found:.2g}" if found else "the same"
+
+
 def say(old: Path, new: Path, read: Path) -> float:
-    """Print how a model's predictions compare, and return the larger difference."""
+    """Print how a model's predictions compare; 1 if they do not."""
     both = difference(old, new), difference(old, read)
-    fitted, loaded = ("the same" if not each else f"differs by {each:.2g}" for each in both)
+    fitted, loaded = (
+        "the same" if not each else "failed" if isnan(each) else f"differs by {each:.2g}" for each in both
+    )
     print(f"{old.stem:24} fitted: {fitted:20} the old one read: {loaded}", flush=True)
-    return max(both)
+    return float(any(both))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from usboost.data.views import Views
 from usboost.evaluation.metrics import accuracy, f1
 from usboost.learners.base import Learner
 from usboost.learners.networks.images.backbones import Backbone
-from usboost.losses.base import LOSSES, ClassLoss
+from usboost.losses.classification import LOSSES, ClassLoss
 from usboost.models.base import ViewsClassifier, per_class
 from usboost.models.baselines.linear import LinearBaseline
 from usboost.models.boosted.weak_learners import BoostedWeakLearners
@@ -59,7 +59,7 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
         a few rounds, and else 0.
     trim : float
         Share of the total weight left out of a round's fits, lightest samples first; for ``target="newton"``.
-    loss : {"exponential", "cross_entropy"} or the kind of one in `usboost.losses.base.LOSSES`
+    loss : {"exponential", "cross_entropy"} or the kind of one in `usboost.losses.classification.LOSSES`
         The papers' codeword loss, or one that is more robust to wrong labels (ours), or your own.
     patience : int, (int, float) or None
         Rounds without a better `monitor` before stopping, or those at least and a share of the rounds up to

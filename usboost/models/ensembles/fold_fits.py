@@ -169,7 +169,8 @@ class Member:
         UsboostError
             If a value is none that a member can have.
         """
-        found = cls(**document)
+        # "whole" is the name of before
+        found = cls(**{"full_refits" if name == "whole" else name: each for name, each in document.items()})
         numbers = [found.weight, found.seconds, found.predicting, float(found.fits), float(found.full_refits)]
         numbers += [each for each in (found.loss, found.without) if each is not None]
         if not all(isinstance(each, (int, float)) and math.isfinite(each) and each >= 0 for each in numbers):
