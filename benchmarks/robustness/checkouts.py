@@ -26,9 +26,16 @@ CLASSES = ("linear_trees", "crossed", "2wl", "2wl_fix", "2wl2o", "2wl2o_fix", "1
 CLASSES += ("2wl_logistic", "3wl", "2wl_ridge", "baseline", "bfv_dnn", "leaf_dnn")
 CLASSES += ("lgbm", "lgbm_s", "logistic", "forest", "prior", "best")
 NUMBERS = ("linear_trees", "crossed", "2wl", "bfv_dnn", "lgbm", "ridge", "forest", "prior", "best")
+TEXTS = ("linear_trees", "lgbm", "logistic")
 WITH_IMAGES = ("linear_trees", "crossed", "2wl", "2wl2o", "bfv_dnn", "lgbm", "lgbm_s", "logistic")
 
-EXTRA = {"classes": ("--weight", "weight"), "images": ("--image", "photo", "--size", "32"), "numbers": ()}
+MODELS = {"classes": CLASSES, "numbers": NUMBERS, "images": WITH_IMAGES, "texts": TEXTS}
+EXTRA = {
+    "classes": ("--weight", "weight"),
+    "images": ("--image", "photo", "--size", "32"),
+    "numbers": (),
+    "texts": (),
+}
 """How each table is read, beside its label."""
 
 # run by a checkout with its own usboost: commands from standard input, then what has no command
@@ -68,19 +75,20 @@ for name, (model, x, y) in models.items():
 
 
 def write_tables(folder: Path) -> None:
-    """Three tables of the same rows: of classes with weights, of numbers, and of classes with images."""
+    """Tables of the same rows: of classes with weights, of numbers, of classes with text, and with images."""
     rng = np.random.default_rng(0)
     n = 500
     y = rng.integers(0, 3, n)
     frame = pd.DataFrame({f"x{k}": rng.normal(size=n) + 0.5 * y * (k < 2) for k in range(5)})
     frame["colour"] = np.array(["red", "green", "blue", "grey"])[(y + rng.integers(0, 3, n)) % 4]
-    frame["remark"] = [
+    remark = [
         f"a {['short', 'longer', 'wide'][k]} note on part {rng.integers(0, 40)}, seen by {name} on the floor"
         for k, name in zip(y, rng.choice(["Ada", "Bo", "Cy"], n), strict=True)
     ]
     frame.loc[rng.random(n) < 0.1, "x2"] = np.nan
     weights, label = rng.uniform(0.5, 2, n).round(3), np.array(["one", "two", "three"])[y]
     frame.assign(weight=weights, label=label).to_csv(folder / "classes.csv", index=False)
+    frame.assign(remark=remark, label=label).to_csv(folder / "texts.csv", index=False)
     frame.assign(label=frame.x0 + y + rng.normal(size=n) / 4).to_csv(folder / "numbers.csv", index=False)
     names = []
     for k, value in enumerate(y[:160]):
@@ -133,7 +141,7 @@ def main() -> None:
     options = parser.parse_args()
     cases = [
         (table, model)
-        for table, models in (("classes", CLASSES), ("numbers", NUMBERS), ("images", WITH_IMAGES))
+        for table, models in MODELS.items()
         for model in models
         if not options.only or model in options.only
     ]
