@@ -12,15 +12,7 @@ import typer
 from usboost.cli import tables
 from usboost.cli.console import console, exit_on_error, fitting, note, say
 from usboost.cli.interrupts import CODE, interrupts
-from usboost.cli.options import (
-    DEFAULT_BACKBONE,
-    NAMES,
-    BackboneName,
-    Finetune,
-    Seed,
-    SettingsFile,
-    TablePath,
-)
+from usboost.cli.options import DEFAULT_BACKBONE, NAMES, BackboneName, Finetune, Seed, SettingsFile, TablePath
 from usboost.cli.table_options import given_options, reads_table, typed
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
@@ -76,8 +68,7 @@ def compare(
         ),
     ] = None,
     rounds: Annotated[
-        int | None,
-        typer.Option("--rounds", min=1, help="Most rounds or epochs; not for LightGBM."),
+        int | None, typer.Option("--rounds", min=1, help="Most rounds or epochs; not for LightGBM.")
     ] = None,
     settings: SettingsFile = None,
     backbone: BackboneName = DEFAULT_BACKBONE,
@@ -168,10 +159,7 @@ def compare(
         said = summary(
             comparison,
             found,
-            Commands(
-                fit_again,
-                "" if once else shlex.join(["usboost", "compare", *common, *asked]),
-            ),
+            Commands(fit_again, "" if once else shlex.join(["usboost", "compare", *common, *asked])),
         )
         stdout = console()
         stdout.print(results.rendered(comparison, stdout.width, reads))

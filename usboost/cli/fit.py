@@ -67,11 +67,7 @@ def fit(
     imports: Import = None,
     rounds: Annotated[
         int | None,
-        typer.Option(
-            "--rounds",
-            min=1,
-            help="Most boosting rounds, epochs or trees; still stops early.",
-        ),
+        typer.Option("--rounds", min=1, help="Most boosting rounds, epochs or trees; still stops early."),
     ] = None,
     backbone: BackboneName = DEFAULT_BACKBONE,
     finetune: Finetune = "none",

@@ -45,14 +45,12 @@ Set = Annotated[
     ),
 ]
 SettingsFile = Annotated[
-    Path | None,
-    typer.Option("--settings", help="File of models' settings, as `usboost tune` writes it."),
+    Path | None, typer.Option("--settings", help="File of models' settings, as `usboost tune` writes it.")
 ]
 Import = Annotated[
     list[str] | None,
     typer.Option(
-        "--import",
-        help="Module, in this folder or installed, that registers your own learners; repeatable.",
+        "--import", help="Module, in this folder or installed, that registers your own learners; repeatable."
     ),
 ]
 

@@ -26,12 +26,7 @@ def report(
     table: TablePath,
     out: Annotated[Path, typer.Option("--out", help="An .html file to write.")],
     label: Annotated[
-        str | None,
-        typer.Option(
-            "--label",
-            help="Column of the true answers.",
-            show_default="as in training",
-        ),
+        str | None, typer.Option("--label", help="Column of the true answers.", show_default="as in training")
     ] = None,
     skip_unreadable: SkipUnreadable = False,
     images_root: ImagesRoot = None,

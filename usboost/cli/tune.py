@@ -69,22 +69,19 @@ def tune(
         ),
     ] = None,
     by: Annotated[
-        str | None,
-        typer.Option("--by", help=f"Score to choose by: {BY}.", show_default="log_loss, rmse"),
+        str | None, typer.Option("--by", help=f"Score to choose by: {BY}.", show_default="log_loss, rmse")
     ] = None,
     prune: Annotated[
         bool, typer.Option("--prune/--no-prune", help="End fits early that are behind others.")
     ] = True,
     time_limit: Annotated[
-        float | None,
-        typer.Option("--time-limit", min=0, help="Seconds after which no new round begins."),
+        float | None, typer.Option("--time-limit", min=0, help="Seconds after which no new round begins.")
     ] = None,
     out: Annotated[
         Path, typer.Option("--out", help="Folder of the search, from which the same command goes on.")
     ] = Path("tuned"),
     rounds: Annotated[
-        int | None,
-        typer.Option("--rounds", min=1, help="Most rounds or epochs; not for LightGBM."),
+        int | None, typer.Option("--rounds", min=1, help="Most rounds or epochs; not for LightGBM.")
     ] = None,
     settings: Set = None,
     settings_file: SettingsFile = None,

@@ -39,11 +39,7 @@ def own_values(model: Any, space: Space) -> dict[str, Any]:
 def _joined(part: Any, prefix: str, reads: set[str], images: set[str]) -> Iterator[tuple[str, Dimension]]:
     for name, dimension in getattr(part, "space", {}).items():
         somewhere = bool(reads & images)
-        matters = {
-            "everywhere": True,
-            "images": somewhere,
-            "images alone": somewhere and reads <= images,
-        }
+        matters = {"everywhere": True, "images": somewhere, "images alone": somewhere and reads <= images}
         if matters[dimension.where]:
             yield prefix + name, dimension
     for name, value in part.get_params(deep=False).items():

@@ -191,11 +191,7 @@ def read_frame(folder: Path, split: str) -> pd.DataFrame:
 
 
 def read(
-    folder: Path,
-    split: str,
-    *,
-    views: Collection[str] | None = None,
-    image_budget: int = image_store.BUDGET,
+    folder: Path, split: str, *, views: Collection[str] | None = None, image_budget: int = image_store.BUDGET
 ) -> tuple[Views, np.ndarray]:
     """One split as learners read it; not of a user's table, see `usboost.datasets.user.read_prepared`.
 

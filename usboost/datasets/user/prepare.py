@@ -158,11 +158,7 @@ def _split_classes(raw: UserTable, seed: int) -> dict[str, np.ndarray]:
 
 
 def _encode(
-    raw: UserTable,
-    rows: Mapping[str, np.ndarray],
-    work: Path,
-    workers: int,
-    progress: Progress | None,
+    raw: UserTable, rows: Mapping[str, np.ndarray], work: Path, workers: int, progress: Progress | None
 ) -> dict[str, Any]:
     """Write the images as shards; what the card says about them, also how many rows have none."""
     form, skip_unreadable = ImageColumns.of(raw.spec), raw.spec.skip_unreadable

@@ -104,10 +104,7 @@ def rendered(comparison: Comparison, width: int, reads: Mapping[str, str] | None
 
 
 def markdown(
-    comparison: Comparison,
-    title: str,
-    reads: Mapping[str, str] | None = None,
-    summary: Sequence[str] = (),
+    comparison: Comparison, title: str, reads: Mapping[str, str] | None = None, summary: Sequence[str] = ()
 ) -> str:
     """The same as Markdown, and the summary below it."""
 

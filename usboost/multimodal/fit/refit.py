@@ -31,10 +31,7 @@ class Refit:
     """
 
     def __init__(
-        self,
-        wanted: bool | None,
-        callbacks: Sequence[Callback],
-        of_all: Sequence[Callback] | None = None,
+        self, wanted: bool | None, callbacks: Sequence[Callback], of_all: Sequence[Callback] | None = None
     ) -> None:
         self.wanted = wanted
         self._callbacks = callbacks

@@ -14,13 +14,7 @@ from PIL import Image
 
 from usboost.data.images import Images
 from usboost.data.pooled_images import PooledImages
-from usboost.datasets.files.image_sources import (
-    Aspect,
-    ParquetRow,
-    read,
-    square,
-    thumbnail,
-)
+from usboost.datasets.files.image_sources import Aspect, ParquetRow, read, square, thumbnail
 from usboost.datasets.user.columns.column import Column, is_text, plain_type
 from usboost.datasets.user.columns.values import Cursor
 from usboost.datasets.user.images.values import ImageValues, check_type
