@@ -12,7 +12,7 @@ import typer.main
 from tasks.settings import as_key
 from usboost.cli.app import app
 from usboost.cli.console import as_flag
-from usboost.cli.table_options import typed
+from usboost.cli.options import typed
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError, as_parameter, option, options_written
 

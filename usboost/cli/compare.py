@@ -12,8 +12,18 @@ import typer
 from usboost.cli import tables
 from usboost.cli.console import console, exit_on_error, fitting, note, say
 from usboost.cli.interrupts import CODE, interrupts
-from usboost.cli.options import DEFAULT_BACKBONE, NAMES, BackboneName, Finetune, Seed, SettingsFile, TablePath
-from usboost.cli.table_options import given_options, reads_table, typed
+from usboost.cli.options import (
+    DEFAULT_BACKBONE,
+    NAMES,
+    BackboneName,
+    Finetune,
+    Seed,
+    SettingsFile,
+    TablePath,
+    given_options,
+    reads_table,
+    typed,
+)
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.evaluation.names import METRICS_OF, RANKING, check_metric
@@ -101,9 +111,8 @@ def compare(
         from usboost.models.baselines.packages import check_outside
         from usboost.multimodal.compare import results
         from usboost.multimodal.compare.compare import compare as compare_models
-        from usboost.multimodal.compare.inputs import inputs
-        from usboost.multimodal.compare.summary import Commands, summary
-        from usboost.multimodal.fit.build import ImageOptions, by_name, limited
+        from usboost.multimodal.compare.summary import Commands, inputs, summary
+        from usboost.multimodal.fit.fit import ImageOptions, by_name, limited
 
         for name in names:
             if name not in catalogue.CATALOGUE:

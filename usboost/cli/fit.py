@@ -24,8 +24,8 @@ from usboost.cli.options import (
     TablePath,
     chosen_learners,
     import_named,
+    reads_table,
 )
-from usboost.cli.table_options import reads_table
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.evaluation.names import METRICS_OF, f1_of, metric_name
@@ -151,7 +151,7 @@ def fit(
         chosen = {**from_file.get(model, {}), **chosen}
         # imported late, so that mistakes are reported without loading torch
         from usboost.boosting.callbacks import Interrupt, ShowRounds, TimeLimit
-        from usboost.multimodal.fit.build import ImageOptions
+        from usboost.multimodal.fit.fit import ImageOptions
         from usboost.multimodal.fit.fit import fit as fit_table
         from usboost.multimodal.fit.unfinished import unfinished
 

@@ -25,8 +25,9 @@ from usboost.cli.options import (
     SettingsFile,
     TablePath,
     import_named,
+    reads_table,
+    typed,
 )
-from usboost.cli.table_options import reads_table, typed
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.evaluation.names import RANKING, check_metric, metric_name
@@ -117,10 +118,10 @@ def tune(
             by = check_metric(by, RANKING[own.task])
         # imported late, so that mistakes are reported without loading torch
         from usboost.models.baselines.packages import check_outside
-        from usboost.multimodal.fit.build import ImageOptions, by_name, limited
-        from usboost.multimodal.tune import files as tuned
-        from usboost.multimodal.tune.tune import DEFAULT, default_folds, fixed_of
-        from usboost.multimodal.tune.tune import tune as tune_models
+        from usboost.multimodal import tune as tuned
+        from usboost.multimodal.fit.fit import ImageOptions, by_name, limited
+        from usboost.multimodal.tune import DEFAULT, default_folds, fixed_of
+        from usboost.multimodal.tune import tune as tune_models
         from usboost.tuning.search import Plan
 
         for name in names:

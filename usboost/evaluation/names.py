@@ -57,10 +57,10 @@ EXTRA_METRICS = (
     *("balanced_accuracy", "pr_auc", "precision", "recall", "precision_macro", "recall_macro", "f1_macro"),
     *("precision_weighted", "recall_weighted", "f1_weighted", "mcc", "brier"),
 )
-"""What `extra_metrics.extra_metrics` gives of any classifier, beside `METRICS`."""
+"""What `metrics.extra_metrics` gives of any classifier, beside `METRICS`."""
 
 EXTRA_REGRESSION_METRICS = ("mse", "median_ae", "mape", "max_error", "explained_variance")
-"""What `extra_metrics.extra_regression_metrics` gives of any regressor, beside `REGRESSION_METRICS`."""
+"""What `metrics.extra_regression_metrics` gives of any regressor, beside `REGRESSION_METRICS`."""
 
 RANKING = {
     "classification": (*METRICS, *EXTRA_METRICS),

@@ -7,9 +7,18 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from usboost.evaluation.extra_metrics import extra_metrics, extra_regression_metrics
 from usboost.evaluation.intervals import Interval, intervals, regression_intervals
-from usboost.evaluation.metrics import accuracy, f1, mae, r2, rmse, score, score_regression
+from usboost.evaluation.metrics import (
+    accuracy,
+    extra_metrics,
+    extra_regression_metrics,
+    f1,
+    mae,
+    r2,
+    rmse,
+    score,
+    score_regression,
+)
 from usboost.evaluation.names import METRICS_OF
 
 Gain = Callable[[np.ndarray, np.ndarray], float]

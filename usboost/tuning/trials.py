@@ -33,7 +33,7 @@ class Trial:
     state : "proposed" until its fit has ended; "pruned" if that was ended at a rung.
     score : by which settings are chosen; scores : all scores of the same rows, their means over folds.
     folds : the score of each fold, of a pruned trial of the first one only, as is then `score`.
-    draws : the score in samples of these rows, see `usboost.tuning.noise`.
+    draws : the score in samples of these rows, see `usboost.tuning.search`.
     risks : the fit's lowest validation risk by rung of rounds; end : the one it ended with.
     rounds, best_round : that were fitted, and the one kept, of the first fold.
     seconds : of the fits, in the run that ended them.

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from usboost.data.images import MODES
-from usboost.data.progress import Progress
+from usboost.data.progress import Progress, spread
 from usboost.datasets.files.image_sources import (
     ParquetReader,
     ParquetRow,
@@ -26,7 +26,6 @@ from usboost.datasets.files.image_sources import (
     read,
     square,
 )
-from usboost.datasets.files.processes import spread
 from usboost.errors import UsboostError
 from usboost.files import write_atomically
 
@@ -74,7 +73,7 @@ def encode_files(
     channels : 1 (grey) or 3 (red, green, blue).
     lossless : keep every pixel, whatever the size.
     skip_unreadable : write nothing in place of images that cannot be used, instead of refusing them.
-    workers : processes, at most one for every 4096 images; see `processes.spread`. One holds 32 images
+    workers : processes, at most one for every 4096 images; see `progress.spread`. One holds 32 images
         at a time.
     shard_rows : images per shard.
     progress : called with (images done, images in all), first with those found in the folder.

@@ -17,8 +17,8 @@ from usboost.datasets.prepared import image_store
 from usboost.datasets.prepared.image_encoding import encode_files, encoding
 from usboost.datasets.prepared.store import LABEL, Prepared, describe
 from usboost.datasets.user.columns.numbers import plain_form
+from usboost.datasets.user.images.image_set import image_sources
 from usboost.datasets.user.images.reader import ImageColumns
-from usboost.datasets.user.images.table_images import image_sources
 from usboost.datasets.user.read_prepared import ROW, SPLITS
 from usboost.datasets.user.table import check_learnable, read_columns
 from usboost.datasets.user.table_spec import TableSpec

@@ -14,12 +14,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from usboost.datasets.prepared import image_store, store
 from usboost.datasets.prepared.card import ImagesEntry as Shards
 from usboost.datasets.prepared.card import is_user_table
-from usboost.datasets.user import SIZE
 from usboost.datasets.user.columns.numbers import Written
 from usboost.datasets.user.images.image_set import ImageSet
 from usboost.datasets.user.images.reader import ImageColumns
 from usboost.datasets.user.reading.source import FrameRows
-from usboost.datasets.user.table_spec import TableSpec
+from usboost.datasets.user.table_spec import SIZE, TableSpec
 from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError
 

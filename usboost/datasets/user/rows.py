@@ -15,8 +15,8 @@ from usboost.data.views import View, Views
 from usboost.datasets.user.columns.column import Column, Format, Kind
 from usboost.datasets.user.columns.encoding import Encoding
 from usboost.datasets.user.images.image_set import ImageSet
-from usboost.datasets.user.images.paths import Paths
 from usboost.datasets.user.images.reader import ImageColumns
+from usboost.datasets.user.images.values import Paths
 from usboost.datasets.user.reading.source import Source, require
 
 BATCH = 4096

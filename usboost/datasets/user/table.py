@@ -27,8 +27,8 @@ from usboost.datasets.user.columns.labels import (
     weights_of,
     with_positive,
 )
+from usboost.datasets.user.images.image_set import read_images
 from usboost.datasets.user.images.reader import ImageColumns
-from usboost.datasets.user.images.table_images import read_images
 from usboost.datasets.user.images.values import NAMES, are_names_of_images, check_type
 from usboost.datasets.user.reading.source import INDEX_COLUMN, Source, TableFile
 from usboost.datasets.user.table_spec import TableSpec

@@ -10,8 +10,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from usboost.datasets.user import SIZE
 from usboost.errors import UsboostError, option
+
+SIZE = 160
+"""Side of a user's images in pixels, when nothing else is asked for; see docs/results.md."""
 
 Names = tuple[str, ...]
 

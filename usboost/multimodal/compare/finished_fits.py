@@ -17,10 +17,9 @@ from usboost.boosting.code import code_digest
 from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError, option
 from usboost.evaluation.names import RANKING
-from usboost.files.store import Store, key_of
+from usboost.files.arrays import Store, key_of
 from usboost.learners.networks.images.embeddings import image_digests
-from usboost.multimodal.fit.splits import Fold
-from usboost.multimodal.fit.table_rows import arrays_of, related_of
+from usboost.multimodal.fit.splits import Fold, arrays_of, related_of
 
 FITS = "fits"
 

@@ -22,14 +22,13 @@ from usboost.data.encoding import TableEncoder
 from usboost.data.views import Views
 from usboost.datasets.user.columns.encoding import Encoding, added
 from usboost.datasets.user.columns.texts import TextNumbers
-from usboost.datasets.user.images.paths import Paths
+from usboost.datasets.user.images.values import Paths
 from usboost.datasets.user.reading import text_file
 from usboost.datasets.user.reading.source import FrameRows, Source
 from usboost.datasets.user.rows import RowReader
 from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError, option
-from usboost.evaluation.calibration import tempered
-from usboost.evaluation.floor import clip_lower
+from usboost.evaluation.calibration import clip_lower, tempered
 from usboost.evaluation.task import TASKS, Task
 from usboost.files import replacing
 from usboost.multimodal.fit.card import Card

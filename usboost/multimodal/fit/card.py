@@ -14,8 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_validator,
 from usboost.datasets.files.image_sources import Aspect
 from usboost.datasets.prepared.card import EncoderCard
 from usboost.datasets.user.columns.column import Kind
-from usboost.datasets.user.columns.dates import DateParts, Part
-from usboost.datasets.user.columns.encoding import Encoding
+from usboost.datasets.user.columns.encoding import DateParts, Encoding, Part
 from usboost.datasets.user.columns.numbers import Written, plain_form
 from usboost.datasets.user.images.reader import ImageColumns
 from usboost.datasets.user.reading import text_file
@@ -57,7 +56,7 @@ class ImagesEntry(_Part):
 
 
 class Dates(_Part):
-    """What a column of dates becomes; see `usboost.datasets.user.columns.dates.DateParts`."""
+    """What a column of dates becomes; see `usboost.datasets.user.columns.encoding.DateParts`."""
 
     reference: str
     parts: Annotated[list[Part], Field(min_length=1)]
@@ -85,7 +84,7 @@ class Card(_Part):
     threshold : of two classes, the probability of the second from which it is the answer; None: the more
         probable one is.
     margin : of a number, what is added to a prediction for the ends of an interval that holds 9 in 10 rows.
-    floor : of a number, what no prediction is below, see `usboost.evaluation.floor`.
+    floor : of a number, what no prediction is below, see `usboost.evaluation.calibration`.
     label, dropped : columns of the table that it does not read; weight : of these that of rows' weights, ""
         without.
     columns : what each column that it reads holds; images : the columns of images.

@@ -16,7 +16,7 @@ from usboost.models.class_weights import fit_weighted
 from usboost.models.ensembles.base import Ensemble
 from usboost.models.ensembles.inner_fits import StopRecorder
 from usboost.models.refit import for_all_rows
-from usboost.multimodal.fit.table_rows import Part, arrays_of, related_of
+from usboost.multimodal.fit.splits import Part, arrays_of, related_of
 from usboost.multimodal.fit.unfinished import Keep
 
 

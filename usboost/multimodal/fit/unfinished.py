@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from usboost.boosting.checkpoint import Checkpoint, identity_of
 from usboost.errors import UsboostError, option
-from usboost.files.store import key_of
+from usboost.files.arrays import key_of
 
 
 class Keep(Protocol):

@@ -18,7 +18,7 @@ from usboost.models.boosted.weak_learners import BoostedWeakLearners
 from usboost.models.inspection.inspect import view_contributions
 from usboost.models.inspection.permutation import Together, permutation_importance, predictor
 from usboost.multimodal.fit.bundle import Bundle
-from usboost.multimodal.predict.scored import Scored
+from usboost.multimodal.predict.predict import Scored
 from usboost.reporting.inspection import figures as drawn
 from usboost.reporting.inspection.model_figures import as_uri
 

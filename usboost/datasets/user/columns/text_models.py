@@ -12,8 +12,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from usboost.datasets.user.columns.texts import COMPONENTS, LEARNT_FROM, TextNumbers, largest, texts_of
-from usboost.datasets.user.columns.words import is_text
+from usboost.datasets.user.columns.texts import (
+    COMPONENTS,
+    LEARNT_FROM,
+    TextNumbers,
+    is_text,
+    largest,
+    texts_of,
+)
 from usboost.errors import UsboostError, option
 
 VARIABLE = "USBOOST_TEXT_MODEL"

@@ -13,8 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.csv
 
-from usboost.datasets.user.reading.content import FAULTS
-from usboost.datasets.user.reading.packing import kind_of_file, unpacked
+from usboost.datasets.user.reading.content import FAULTS, kind_of_file, unpacked
 from usboost.errors import UsboostError
 
 SEPARATORS = (",", ";", "\t", "|")
