@@ -14,6 +14,7 @@ import typer
 from usboost.cli.console import as_flag, exit_on_error
 from usboost.datasets.user.table_spec import Help, Names, TableSpec
 from usboost.errors import UsboostError
+from usboost.evaluation.names import METRICS_OF, RANKING
 from usboost.files.parts import import_parts
 from usboost.models.catalogue import catalogue
 
@@ -63,9 +64,11 @@ def _parameter(name: str) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
 
 
-def typed(spec: TableSpec, **others: Any) -> list[str]:
+def typed(spec: TableSpec, backbone: str, finetune: str, **others: Any) -> list[str]:
     """The options by which a table was read, and others by name, as they would be typed again."""
     given = {name: value for name in _FIELDS if (value := getattr(spec, name)) != _DEFAULTS[name]}
+    given["backbone"] = backbone if backbone != DEFAULT_BACKBONE else None
+    given["finetune"] = finetune if finetune != "none" else None
     return given_options({**given, **others})
 
 
@@ -86,6 +89,14 @@ def given_options(options: Mapping[str, Any]) -> list[str]:
 NAMES = ", ".join(catalogue.OFFERED)
 DEFAULT_BACKBONE = "tf_efficientnet_lite0"
 
+OUTSIDE = ("catboost", "xgboost", "tabpfn", "tabicl")
+"""Packages that `usboost.models.baselines.packages` knows, which is not imported for a help text."""
+
+BY = ", ".join(each for metrics in METRICS_OF.values() for each in metrics)
+
+SCORES = tuple(each for scores in RANKING.values() for each in scores)
+"""Of all tasks."""
+
 TablePath = Annotated[
     Path,
     typer.Argument(
@@ -105,6 +116,17 @@ Finetune = Annotated[
 ]
 TextModel = Annotated[str | None, of_field("text_model")]
 ImagesRoot = Annotated[Path | None, of_field("images_root")]
+Models = Annotated[
+    str | None,
+    typer.Option(
+        "--models",
+        help=f"Separated by commas, of {NAMES}; and {', '.join(OUTSIDE)}, if installed.",
+        show_default=False,
+    ),
+]
+Rounds = Annotated[
+    int | None, typer.Option("--rounds", min=1, help="Most rounds or epochs; not for LightGBM.")
+]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of splits and models.")]
 SkipUnreadable = Annotated[bool, of_field("skip_unreadable")]
 Set = Annotated[
@@ -131,14 +153,6 @@ def import_named(modules: list[str] | None) -> None:
     import_parts(modules or (), Path())
 
 
-def permit(text_model: str | None) -> None:
-    """Let the text model that a saved model names be loaded."""
-    if text_model is not None:
-        from usboost.datasets.user.columns.text_models import allow
-
-        allow(text_model)
-
-
 def chosen_learners(given: list[str] | None) -> dict[str, str]:
     """``["S=ridge"]`` as a mapping of learner to kind.
 
@@ -152,3 +166,14 @@ def chosen_learners(given: list[str] | None) -> dict[str, str]:
         if not (name and kind):
             raise UsboostError(f"--learner {name!r} names no kind; write --learner S=regressor, say")
     return {name: kind for name, _, kind in pairs}
+
+
+def parsed_names(models: str) -> list[str]:
+    """The models to compare, each once."""
+    names = list(dict.fromkeys(name.strip() for name in models.split(",") if name.strip()))
+    if not names:
+        raise UsboostError(f"--models names no model; choose among {NAMES}")
+    for name in names:
+        if name not in catalogue.OFFERED_FOR["regression"] and name not in OUTSIDE:
+            catalogue.for_table(name)
+    return names

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,8 +17,23 @@ from usboost.cli.options import (
     TablePath,
     TextModel,
     import_named,
-    permit,
 )
+
+if TYPE_CHECKING:
+    from usboost.multimodal.fit.bundle import Bundle
+
+
+def _loaded(model: Path, table: Path, imports: list[str] | None, text_model: str | None) -> Bundle:
+    """The model, if the table is one."""
+    from usboost.multimodal.fit import bundle
+
+    tables.check(table)
+    import_named(imports)
+    if text_model is not None:
+        from usboost.datasets.user.columns.text_models import allow
+
+        allow(text_model)
+    return bundle.load(model)
 
 
 def predict(
@@ -36,13 +51,9 @@ def predict(
 ) -> None:
     """Write each row's label and class probabilities; the table may be larger than memory."""
     with exit_on_error():
-        from usboost.multimodal.fit import bundle
+        loaded = _loaded(model, table, imports, text_model)
         from usboost.multimodal.predict.predict import predict as predict_table
 
-        tables.check(table)
-        import_named(imports)
-        permit(text_model)
-        loaded = bundle.load(model)
         with progress("predicting") as show:
             done = predict_table(
                 loaded,
@@ -86,12 +97,7 @@ def report(
 ) -> None:
     """Score a model on labelled rows, best on unseen ones, and write a one-page report."""
     with exit_on_error():
-        from usboost.multimodal.fit import bundle
-
-        tables.check(table)
-        import_named(imports)
-        permit(text_model)
-        loaded = bundle.load(model)
+        loaded = _loaded(model, table, imports, text_model)
         from usboost.multimodal.report.report import write_report
 
         with progress("scoring") as show, progress("covering") as looking:

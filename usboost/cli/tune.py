@@ -11,20 +11,24 @@ from typing import Annotated
 import typer
 
 from usboost.cli import tables
-from usboost.cli.compare import BY, OUTSIDE, SCORES, parsed_names
 from usboost.cli.console import console, exit_on_error, fitting, kept_when_interrupted, note, say
 from usboost.cli.interrupts import CODE, interrupts
 from usboost.cli.options import (
+    BY,
     DEFAULT_BACKBONE,
-    NAMES,
+    OUTSIDE,
+    SCORES,
     BackboneName,
     Finetune,
     Import,
+    Models,
+    Rounds,
     Seed,
     Set,
     SettingsFile,
     TablePath,
     import_named,
+    parsed_names,
     reads_table,
     typed,
 )
@@ -39,14 +43,7 @@ from usboost.models.catalogue.settings_file import parsed_settings, read_setting
 def tune(
     table: TablePath,
     spec: TableSpec,
-    models: Annotated[
-        str | None,
-        typer.Option(
-            "--models",
-            help=f"Separated by commas, of {NAMES}; and {', '.join(OUTSIDE)}, if installed.",
-            show_default=False,
-        ),
-    ] = None,
+    models: Models = None,
     trials: Annotated[int, typer.Option("--trials", min=1, help="Trials of each model.")] = 20,
     jobs: Annotated[
         int | None,
@@ -81,9 +78,7 @@ def tune(
     out: Annotated[
         Path, typer.Option("--out", help="Folder of the search, from which the same command goes on.")
     ] = Path("tuned"),
-    rounds: Annotated[
-        int | None, typer.Option("--rounds", min=1, help="Most rounds or epochs; not for LightGBM.")
-    ] = None,
+    rounds: Rounds = None,
     settings: Set = None,
     settings_file: SettingsFile = None,
     imports: Import = None,
@@ -162,8 +157,8 @@ def tune(
             if first.chosen is not None and first.model in catalogue.CATALOGUE:
                 again = typed(
                     spec,
-                    backbone=backbone if backbone != DEFAULT_BACKBONE else None,
-                    finetune=finetune if finetune != "none" else None,
+                    backbone,
+                    finetune,
                     rounds=rounds if limited(first.model) else None,
                     settings=out / tuned.SETTINGS,
                     seed=seed or None,

@@ -63,7 +63,7 @@ def spread(function: Callable[[Job], Result], jobs: Iterable[Job], workers: int)
         yield from map(function, jobs)
         return
     # Spawned, since forking a process with threads (Arrow's, PyTorch's) can deadlock.
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_die_with_parent) as pool:
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=end_with_parent) as pool:
         ahead: deque[Future[Result]] = deque()
         try:
             for job in jobs:
@@ -77,8 +77,8 @@ def spread(function: Callable[[Job], Result], jobs: Iterable[Job], workers: int)
             raise
 
 
-def _die_with_parent() -> None:
-    """End this worker when the process that spawned it is killed; it would wait for work for ever."""
+def end_with_parent() -> None:
+    """Let this process end when the one that spawned it is killed; it would wait for work for ever."""
     parent = parent_process()
     assert parent is not None
 

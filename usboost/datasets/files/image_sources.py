@@ -16,13 +16,13 @@ import io
 import stat
 import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from os import stat_result
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -240,39 +240,48 @@ def is_contained(relative: str) -> bool:
     )
 
 
-class ParquetReader:
-    """The bytes of a Parquet column, or of records with ``bytes``.
+class Cursor:
+    """Values by the position of their row: asked for in rising order, they take one pass, a few in memory.
 
-    StopRecorder for in rising order, they take one pass and bounded memory.
+    Parameters
+    ----------
+    what : has the values, for messages.
+    begin : begins a pass over them; a row before those at hand needs a new one.
     """
 
-    def __init__(self, path: Path, column: str) -> None:
-        self.path, self._column = path, column
-        self._first = 0
-        self._values: list[bytes | None] = []
-        self._batches = self._pass()
+    def __init__(self, what: object, begin: Callable[[], Iterator[list[Any]]]) -> None:
+        self._what, self._begin = what, begin
+        self._first, self._values, self._pass = 0, list[Any](), begin()
 
-    def __call__(self, row: int) -> bytes:
-        """The bytes of one row; a row before those at hand starts a new pass."""
+    def __call__(self, row: int) -> Any:
         if row < self._first:
-            self._first, self._values, self._batches = 0, [], self._pass()
+            self._first, self._values, self._pass = 0, [], self._begin()
         while row >= self._first + len(self._values):
             self._first += len(self._values)
             try:
-                self._values = next(self._batches)
+                self._values = next(self._pass)
             except StopIteration:
-                raise UsboostError(f"{self.path} has no row {row + 1}; it is damaged") from None
-            except (pa.ArrowException, OSError, ValueError) as error:
-                raise UsboostError(f"{self.path}: column {self._column!r} is damaged ({error})") from error
-        return self._values[row - self._first] or b""
+                raise UsboostError(f"{self._what} has no row {row + 1}; it is damaged") from None
+        return self._values[row - self._first]
 
-    def _pass(self) -> Iterator[list[bytes | None]]:
-        with pq.ParquetFile(self.path, pre_buffer=False, buffer_size=1 << 20) as file:
-            for batch in file.iter_batches(batch_size=32, columns=[self._column]):
+
+class ParquetReader(Cursor):
+    """The bytes of a Parquet column, or of records with ``bytes``."""
+
+    def __init__(self, path: Path, column: str) -> None:
+        super().__init__(path, lambda: _parquet_bytes(path, column))
+
+
+def _parquet_bytes(path: Path, column: str) -> Iterator[list[bytes]]:
+    try:
+        with pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20) as file:
+            for batch in file.iter_batches(batch_size=32, columns=[column]):
                 values = batch.column(0)
                 if pa.types.is_struct(values.type):
                     values = pc.struct_field(values, "bytes")
-                yield values.to_pylist()
+                yield [each or b"" for each in values.to_pylist()]
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise UsboostError(f"{path}: column {column!r} is damaged ({error})") from error
 
 
 def _uniform(image: Image.Image, format: str | None, name: str) -> Image.Image:

@@ -90,6 +90,10 @@ def check(card: dict[str, Any], path: Path) -> None:
     try:
         _Card.model_validate(card)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise UsboostError(f"{path}: {where}: {first['msg']}; prepare the dataset again") from None
+        raise UsboostError(f"{path}: {first_fault(error)}; prepare the dataset again") from None
+
+
+def first_fault(error: ValidationError) -> str:
+    """Which entry of a card is the first that is wrong, and why."""
+    first = error.errors()[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"

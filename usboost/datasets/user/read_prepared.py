@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from usboost.datasets.prepared import image_store, store
 from usboost.datasets.prepared.card import ImagesEntry as Shards
-from usboost.datasets.prepared.card import is_user_table
+from usboost.datasets.prepared.card import first_fault, is_user_table
 from usboost.datasets.user.columns.numbers import Written
 from usboost.datasets.user.images.image_set import ImageSet
 from usboost.datasets.user.images.reader import ImageColumns
@@ -148,10 +148,8 @@ def _checked(card: Mapping[str, Any], folder: Path) -> _Card:
     try:
         return _Card.model_validate(card)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
         raise UsboostError(
-            f"{folder / 'card.json'}: {where}: {first['msg']}; prepare the dataset again"
+            f"{folder / 'card.json'}: {first_fault(error)}; prepare the dataset again"
         ) from None
 
 

@@ -20,6 +20,7 @@ from pydantic import ValidationError
 
 from usboost.data.encoding import TableEncoder
 from usboost.data.views import Views
+from usboost.datasets.prepared.card import first_fault
 from usboost.datasets.user.columns.encoding import Encoding, added
 from usboost.datasets.user.columns.texts import TextNumbers
 from usboost.datasets.user.images.values import Paths
@@ -219,9 +220,7 @@ def load(folder: Path) -> Bundle:
     except OSError as error:
         raise UsboostError(f"{path} cannot be read: {error.strerror}") from None
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise UsboostError(f"{path}: {where}: {first['msg']}; fit the model again") from None
+        raise UsboostError(f"{path}: {first_fault(error)}; fit the model again") from None
     except (ValueError, RecursionError) as error:
         raise UsboostError(f"{path} is not valid JSON ({error}); fit the model again") from None
     # torch, which a refused card does not need

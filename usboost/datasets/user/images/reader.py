@@ -14,45 +14,18 @@ from PIL import Image
 
 from usboost.data.images import Images
 from usboost.data.pooled_images import PooledImages
-from usboost.datasets.files.image_sources import Aspect, ParquetRow, read, square, thumbnail
+from usboost.datasets.files.image_sources import Aspect, Cursor, ParquetRow, read, square, thumbnail
 from usboost.datasets.user.columns.column import Column, is_text, plain_type
 from usboost.datasets.user.images.values import ImageValues, check_type
 from usboost.datasets.user.reading.source import Source, TableFile
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError, option
 
-_ROWS = 32  # in memory at once
-
-
-class Cursor:
-    """The values of a column by the position of their row; one before those at hand starts a new pass."""
-
-    def __init__(self, source: Source, column: str) -> None:
-        self._source, self._column = source, column
-        self._first = 0
-        self._values: list[object] = []
-        self._batches = self._pass()
-
-    def __call__(self, row: int) -> object:
-        if row < self._first:
-            self._first, self._values, self._batches = 0, [], self._pass()
-        while row >= self._first + len(self._values):
-            self._first += len(self._values)
-            try:
-                self._values = next(self._batches)
-            except StopIteration:
-                raise UsboostError(f"{self._source} has no row {row + 1}; it is damaged") from None
-        return self._values[row - self._first]
-
-    def _pass(self) -> Iterator[list[object]]:
-        for batch in self._source.batches([self._column], _ROWS):
-            yield batch[self._column].to_pylist()
-
-
 VIEW = "U"
 """The view of the images; of several columns each has its own, ``U:<column>``, unless they are pooled."""
 
 _BLOCK = 64  # images whose files are in memory at once
+_ROWS = 32  # whose bytes are
 
 
 @dataclass(frozen=True)
@@ -133,7 +106,7 @@ class ImageReader:
         self.paths = self._images.paths
         self._values: Cursor | None = None
         if isinstance(source, TableFile) and not is_text(plain_type(source.type_of(column))):
-            self._values = Cursor(source, column)
+            self._values = Cursor(source, self._pass)
 
     @property
     def needs_cells(self) -> bool:
@@ -259,6 +232,10 @@ class ImageReader:
             return None
         place = self._source.content.place(row)
         return None if place is None else ParquetRow(place[0], self.column, place[1])
+
+    def _pass(self) -> Iterator[list[object]]:
+        for batch in self._source.batches([self.column], _ROWS):
+            yield batch[self.column].to_pylist()
 
     def _at(self, rows: Sequence[int], cells: pa.ChunkedArray | None) -> Iterator[object]:
         """The rows' values."""
