@@ -240,13 +240,7 @@ def show_members(model: Any, classes: bool) -> None:
 
 
 def parsed_threshold(given: str | None) -> Literal["f1"] | float | None:
-    """``--threshold`` as a rule or number.
-
-    Raises
-    ------
-    UsboostError
-        If it is neither.
-    """
+    """``--threshold`` as a rule or number. Raises UsboostError if it is neither."""
     if given is None or given == "f1":
         return given  # type: ignore[return-value]
     try:

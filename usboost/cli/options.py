@@ -154,13 +154,7 @@ def import_named(modules: list[str] | None) -> None:
 
 
 def chosen_learners(given: list[str] | None) -> dict[str, str]:
-    """``["S=ridge"]`` as a mapping of learner to kind.
-
-    Raises
-    ------
-    UsboostError
-        If one is not of that form.
-    """
+    """``["S=ridge"]`` as a mapping of learner to kind. Raises UsboostError if one is not of that form."""
     pairs = [each.partition("=") for each in given or []]
     for name, _, kind in pairs:
         if not (name and kind):

@@ -17,13 +17,9 @@ from usboost.errors import UsboostError
 def replacing(folder: Path) -> Iterator[Path]:
     """A new folder beside `folder` to write to, which takes its place when the block succeeds.
 
-    When anything fails the earlier folder stays as it was. Files that are there are never edited,
-    since DVC may have linked them to its cache.
-
-    Raises
-    ------
-    UsboostError
-        If `folder` is a file, or nothing can be written beside it.
+    When anything fails the earlier folder stays as it was. Files that are there are never edited, since DVC
+    may have linked them to its cache. Raises UsboostError if `folder` is a file, or nothing can be written
+    beside it.
     """
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
@@ -65,10 +61,7 @@ def _share(folder: Path) -> None:
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a file under another name, then put it in place.
 
-    Raises
-    ------
-    UsboostError
-        If it cannot be written; an earlier file stays as it was.
+    Raises UsboostError if it cannot be written; an earlier file stays as it was.
     """
     path = Path(path)
     partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")

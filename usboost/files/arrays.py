@@ -25,13 +25,7 @@ def write_arrays(arrays: Mapping[str, np.ndarray], path: Path) -> None:
 
 
 def read_arrays(path: Path) -> Arrays:
-    """What `write_arrays` wrote.
-
-    Raises
-    ------
-    UsboostError
-        If the file is missing, cut short or no safetensors.
-    """
+    """What `write_arrays` wrote. Raises UsboostError if the file is missing, cut short or no safetensors."""
     try:
         return load_file(path)
     # numpy refuses some headers that safetensors lets pass
@@ -40,13 +34,7 @@ def read_arrays(path: Path) -> Arrays:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in a file.
-
-    Raises
-    ------
-    UsboostError
-        If there is none.
-    """
+    """The JSON object in a file. Raises UsboostError if there is none."""
     try:
         document = json.loads(path.read_text())
     except (OSError, ValueError, RecursionError) as error:

@@ -15,14 +15,12 @@ _MOST_VALUES = 100_000
 def read_yaml(path: Path, missing: str) -> Any:
     """What a YAML file holds.
 
+    Raises UsboostError if the file is missing, cannot be read, is no YAML, or stands for more values than
+    memory holds.
+
     Parameters
     ----------
     missing : what to do where there is no such file, for the message.
-
-    Raises
-    ------
-    UsboostError
-        If the file is missing, cannot be read, is no YAML, or stands for more values than memory holds.
     """
     try:
         return parsed_yaml(Path(path).read_text(encoding="utf-8"), str(path))

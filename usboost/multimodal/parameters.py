@@ -18,15 +18,12 @@ from usboost.errors import UsboostError
 def frame_of(X: Any, names: Sequence[str] | None = None) -> pd.DataFrame:
     """X as a DataFrame whose columns have strings for names.
 
+    Raises UsboostError if X is sparse, complex, or has not two dimensions.
+
     Parameters
     ----------
     X : DataFrame, or array (n, p); the columns of an array are called x0, x1, …
     names : of the columns that a model was fitted to; if these are 0, 1, …, so are an array's.
-
-    Raises
-    ------
-    UsboostError
-        If X is sparse, complex, or has not two dimensions.
     """
     if isinstance(X, pd.DataFrame):
         if X.columns.nlevels > 1:
@@ -79,10 +76,7 @@ _CHECKS: dict[str, Check] = {
 def check_parameters(estimator: Any) -> None:
     """Refuse a value that would be found out only after a fit, or never. None is always allowed.
 
-    Raises
-    ------
-    UsboostError
-        Naming the parameter, and what it may be.
+    Raises UsboostError, naming the parameter, and what it may be.
     """
     for name, (holds, words) in _CHECKS.items():
         value = getattr(estimator, name, None)
@@ -93,10 +87,7 @@ def check_parameters(estimator: Any) -> None:
 def seed_of(random_state: Any) -> int:
     """The seed that scikit-learn's `random_state` stands for: None draws one, and so does a RandomState.
 
-    Raises
-    ------
-    UsboostError
-        If it is none of these, or a number below 0.
+    Raises UsboostError if it is none of these, or a number below 0.
     """
     if _is_whole(random_state) and 0 <= random_state < 2**32:
         return int(random_state)

@@ -66,6 +66,9 @@ _ADAPTER = TypeAdapter(Trial)
 class Trials:
     """The trials of one model that have ended: an Optuna study in a journal, a line of JSON for each.
 
+    Raises UsboostError if the folder holds another search, or its journal is damaged. A line that a kill cut
+    short is not there.
+
     Parameters
     ----------
     folder : of the journal; each trial has a folder in it for its fit's checkpoint.
@@ -75,12 +78,6 @@ class Trials:
     Attributes
     ----------
     ended : trials by number.
-
-    Raises
-    ------
-    UsboostError
-        If the folder holds another search, or its journal is damaged. A line that a kill cut short is not
-        there.
     """
 
     def __init__(self, folder: Path, model: str, space: Space, identity: Mapping[str, Any]) -> None:

@@ -44,13 +44,7 @@ class Workers:
         self._pool.shutdown(wait=kind is None, cancel_futures=True)
 
     def results(self, jobs: Sequence[Job]) -> Iterator[Trial]:
-        """The trials as they end.
-
-        Raises
-        ------
-        UsboostError
-            If a process dies, of too little memory say.
-        """
+        """The trials as they end. Raises UsboostError if a process dies, of too little memory say."""
         if self._jobs <= 1:
             yield from (run_trial(self._task, job) for job in jobs)
             return

@@ -42,16 +42,14 @@ FEATURES = (*NUMERIC, *WILDERNESS, *SOIL)
 def read(path: Path | str) -> tuple[pd.DataFrame, np.ndarray]:
     """Read ``covtype.data``, gzipped or not.
 
+    Raises UsboostError if the file is missing, empty or a damaged gzip file, a line has not 55 fields, a
+    field is no finite number, an indicator is not 0 or 1, a row is not in exactly one area and soil, or a
+    label is unknown.
+
     Returns
     -------
     A frame of shape (n, 54) with the columns `FEATURES`, the 10 numbers as float32 and the 44 indicators as
     int8, and the raw labels 1..7 as int64 of shape (n,).
-
-    Raises
-    ------
-    UsboostError
-        If the file is missing, empty or a damaged gzip file, a line has not 55 fields, a field is no finite
-        number, an indicator is not 0 or 1, a row is not in exactly one area and soil, or a label is unknown.
     """
     path = Path(path)
     raw = _content(path)
@@ -87,16 +85,12 @@ def three_largest(frame: pd.DataFrame, labels: ArrayLike) -> tuple[pd.DataFrame,
     not depend on a sample's counts: on the full file 0 is Spruce/Fir (raw 1, 211,840 rows, images of mixed
     shapes), 1 Lodgepole Pine (2, 283,301, triangles) and 2 Ponderosa Pine (3, 35,754, rectangles).
 
-    ``labels`` are the n rows' raw labels; of equally frequent ones the smaller is kept.
+    ``labels`` are the n rows' raw labels; of equally frequent ones the smaller is kept. Raises UsboostError
+    if there are fewer than three classes, or the lengths differ.
 
     Returns
     -------
     The rows kept, in their order and numbered anew; their int64 labels 0, 1, 2; the three raw labels.
-
-    Raises
-    ------
-    UsboostError
-        If there are fewer than three classes, or the lengths differ.
     """
     labels = np.asarray(labels)
     if len(labels) != len(frame):
@@ -124,15 +118,12 @@ def split_80_10_10(n: int, seed: int) -> dict[str, np.ndarray]:
 def fold_onehot(frame: pd.DataFrame) -> pd.DataFrame:
     """The 44 indicators folded to two categorical columns, for what reads categories; CT keeps all 54.
 
+    Raises UsboostError if a column is missing or a row is not in exactly one area and one soil.
+
     Returns
     -------
     The columns `NUMERIC` unchanged, then ``wilderness_area`` (the names of the four areas) and ``soil_type``
     ("1".."40"), with the rows' index.
-
-    Raises
-    ------
-    UsboostError
-        If a column is missing or a row is not in exactly one area and one soil.
     """
     if absent := [name for name in FEATURES if name not in frame]:
         raise UsboostError(f"column {absent[0]!r} is missing; the 54 columns of Covertype are needed")

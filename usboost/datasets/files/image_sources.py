@@ -71,10 +71,7 @@ def name_of(source: Source) -> str:
 def identity(source: Source) -> str:
     """A text that changes when the image does: name, size and time of a file, checksum in a zip.
 
-    Raises
-    ------
-    UsboostError
-        If the file, archive or member is missing.
+    Raises UsboostError if the file, archive or member is missing.
     """
     if isinstance(source, bytes):
         return hashlib.sha256(source).hexdigest()
@@ -90,10 +87,7 @@ def identity(source: Source) -> str:
 def read(source: Path | tuple[Path, str] | bytes, name: str | None = None) -> bytes:
     """The bytes of an image, called `name` in errors.
 
-    Raises
-    ------
-    UsboostError
-        If it is missing, empty, larger than `LARGEST_FILE`, or in a damaged archive.
+    Raises UsboostError if it is missing, empty, larger than `LARGEST_FILE`, or in a damaged archive.
     """
     name = name or name_of(source)
     if isinstance(source, bytes):
@@ -127,6 +121,9 @@ def load(
 ) -> np.ndarray:
     """An image as the networks see it.
 
+    Raises UsboostError if it cannot be read (see `read`), is damaged or cut short, is of no format in
+    `FORMATS`, has 32-bit or floating-point pixels, or has more pixels than ``PIL.Image.MAX_IMAGE_PIXELS``.
+
     Parameters
     ----------
     source : file, (zip archive, member) or bytes.
@@ -137,12 +134,6 @@ def load(
     Returns
     -------
     uint8 array of shape (channels, size, size).
-
-    Raises
-    ------
-    UsboostError
-        If it cannot be read (see `read`), is damaged or cut short, is of no format in `FORMATS`, has
-        32-bit or floating-point pixels, or has more pixels than ``PIL.Image.MAX_IMAGE_PIXELS``.
     """
     image = square(read(source), name_of(source), size=size, channels=channels, aspect=aspect)
     pixels = np.asarray(image)
@@ -203,15 +194,12 @@ def _telling(name: str) -> Iterator[None]:
 def inside(folder: Path, relative: str, name: str) -> Path:
     """What is at a path `relative` to a folder, which it may not leave.
 
+    Raises UsboostError if the path is absolute, contains ``..``, leads out of the folder through a link, or
+    there is nothing.
+
     Parameters
     ----------
     name : where the path was found, for the error message.
-
-    Raises
-    ------
-    UsboostError
-        If the path is absolute, contains ``..``, leads out of the folder through a link, or there is
-        nothing.
     """
     folder = Path(folder)
     shown = folder.absolute() if folder == Path() else folder

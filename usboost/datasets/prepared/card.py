@@ -82,10 +82,7 @@ def is_user_table(card: Mapping[str, Any]) -> bool:
 def check(card: dict[str, Any], path: Path) -> None:
     """Refuse a card that lacks something or holds it in another form.
 
-    Raises
-    ------
-    UsboostError
-        Naming the file and the first entry that is wrong.
+    Raises UsboostError, naming the file and the first entry that is wrong.
     """
     try:
         _Card.model_validate(card)

@@ -60,9 +60,11 @@ def encode_files(
     """Make the images of each split uniform and write them as shards.
 
     Bytes of a shard depend on its images, `size` and `channels` (and on the version of Pillow), not on
-    `workers`. A shard gets its name when it is complete and has beside it, as ``images-00000.key``, what
-    it was made from: whatever stops the work, calling again makes only the shards that are missing or
-    whose images have changed. Other shards of these splits are removed.
+    `workers`. A shard gets its name when it is complete and has beside it, as ``images-00000.key``, what it
+    was made from: whatever stops the work, calling again makes only the shards that are missing or whose
+    images have changed. Other shards of these splits are removed. Raises UsboostError if a parameter is
+    wrong, or images cannot be used: it names the first ones. Shards without such images are written all the
+    same.
 
     Parameters
     ----------
@@ -81,12 +83,6 @@ def encode_files(
     Returns
     -------
     The paths of the shards of each split, in the order of the rows.
-
-    Raises
-    ------
-    UsboostError
-        If a parameter is wrong, or images cannot be used: it names the first ones. Shards without such
-        images are written all the same.
     """
     if size < 1 or shard_rows < 1 or workers < 1 or channels not in MODES:
         raise UsboostError(

@@ -100,17 +100,14 @@ class RowReader:
     ) -> Iterator[Rows]:
         """The rows as the model reads them, a batch at a time.
 
+        Raises UsboostError if a column is missing or there twice, or a value or image cannot be read.
+
         Parameters
         ----------
         batch : rows at a time; fewer where their images would take more than `PIXELS` bytes.
         skip_unreadable : count images that cannot be read as missing, instead of refusing them.
         more : further columns wanted.
         into : gets the images of all rows; by default each batch has room of its own.
-
-        Raises
-        ------
-        UsboostError
-            If a column is missing or there twice, or a value or image cannot be read.
         """
         require(source, [*self.needed, *more])
         form = self.images

@@ -30,17 +30,12 @@ _CODE = ("usboost.multimodal.fit.table_fit", "usboost.evaluation.metrics")
 class KeptFits:
     """Scores of finished fits in the folder `FITS` of another, each on disk before the next fit begins.
 
-    A fit is found by the table's content, the model's parameters and code, and the rows of its fold, so
-    other models, more repeats or another order of them make no fit twice.
+    A fit is found by the table's content, the model's parameters and code, and the rows of its fold, so other
+    models, more repeats or another order of them make no fit twice. Raises UsboostError if it cannot be made.
 
     Parameters
     ----------
     folder : is made if it is not there; None keeps nothing.
-
-    Raises
-    ------
-    UsboostError
-        If it cannot be made.
     """
 
     def __init__(self, folder: Path | None, table: UserTable) -> None:
@@ -74,13 +69,7 @@ class KeptFits:
         return row
 
     def add(self, key: str, model: str, row: dict[str, float]) -> None:
-        """Write the scores of a fit to disk.
-
-        Raises
-        ------
-        UsboostError
-            If that fails.
-        """
+        """Write the scores of a fit to disk. Raises UsboostError if that fails."""
         if self._store is not None:
             self._store.put_json(key, {"model": model, "row": row})
 

@@ -64,11 +64,7 @@ def hold_out(rows: Rows, seed: int, share: float = HELD_OUT) -> tuple[np.ndarray
     """Rows to fit to, and about a `share` of all for early stopping; both in rising order.
 
     By group, a whole number of groups; by time, the last rows; as the user says, ``train`` and ``val``.
-
-    Raises
-    ------
-    UsboostError
-        If there is one group, or one time, only.
+    Raises UsboostError if there is one group, or one time, only.
     """
     if rows.splits is not None:
         train, held = np.flatnonzero(rows.splits == "train"), np.flatnonzero(rows.splits == "val")
@@ -91,14 +87,10 @@ def hold_out(rows: Rows, seed: int, share: float = HELD_OUT) -> tuple[np.ndarray
 def folds_of(rows: Rows, folds: int, repeats: int, seed: int) -> Iterator[Fold]:
     """Folds of a cross-validation; of each fold's other rows some are for early stopping.
 
-    By time, fold k is tested on the k-th of `folds` later parts of the rows and fitted to all before it.
-    As the user says, there is one fold. Both are the same in each repeat but for what is drawn by chance,
-    so there is one repeat only.
-
-    Raises
-    ------
-    UsboostError
-        If there are under 2 folds, or too few groups or times for them.
+    By time, fold k is tested on the k-th of `folds` later parts of the rows and fitted to all before it. As
+    the user says, there is one fold. Both are the same in each repeat but for what is drawn by chance, so
+    there is one repeat only. Raises UsboostError if there are under 2 folds, or too few groups or times for
+    them.
     """
     if folds < 2 or repeats < 1:
         raise UsboostError("a comparison needs 2 folds or more and 1 repeat or more")

@@ -33,15 +33,12 @@ _OURS = re.compile(r"[0-9a-f]{16}")
 def unfinished(folder: Path, told: Callable[[str], None]) -> Iterator[Unfinished]:
     """A folder for the rounds of a fit, which goes when the block succeeds and else stays.
 
+    Raises UsboostError if something other than a folder is there.
+
     Parameters
     ----------
     folder : beside the model's. Files in it that are not ours are left as they are.
     told : called with what a user should know.
-
-    Raises
-    ------
-    UsboostError
-        If something other than a folder is there.
     """
     if folder.exists() and not folder.is_dir():
         raise UsboostError(

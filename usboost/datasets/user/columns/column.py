@@ -78,10 +78,7 @@ class Column:
     def filled(self) -> pd.Series:
         """As `texts`, none of which may be missing.
 
-        Raises
-        ------
-        UsboostError
-            Naming the first row where one is.
+        Raises UsboostError, naming the first row where one is.
         """
         texts = self.texts()
         if texts.isna().any():
@@ -141,6 +138,8 @@ class Column:
     def feature(self, kind: Kind, form: Format | None = None) -> pd.Series:
         """What a model may learn from.
 
+        Raises UsboostError if it holds something other than the `kind`, or infinity.
+
         Parameters
         ----------
         kind : what the column holds; form : how its numbers or dates are written in text.
@@ -149,11 +148,6 @@ class Column:
         -------
         float64 numbers (NaN is missing), datetime64 in UTC (NaT is missing), a pandas category of strings, or
         strings (NaN is missing) where they are text.
-
-        Raises
-        ------
-        UsboostError
-            If it holds something other than the `kind`, or infinity.
         """
         if kind in ("category", "text"):
             if not is_usable(self.type):

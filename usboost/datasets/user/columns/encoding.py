@@ -124,14 +124,11 @@ class Encoding:
     def fit(cls, features: pd.DataFrame, views: Collection[str], text_model: str | None = None) -> Encoding:
         """Learn from the rows that a model is fitted to; each of the views reads all columns.
 
+        Raises UsboostError if a column has the name of one that is added.
+
         Parameters
         ----------
         text_model : of sentence-transformers, by which texts are read; by default their n-grams count.
-
-        Raises
-        ------
-        UsboostError
-            If a column has the name of one that is added.
         """
         dates: dict[str, DateParts] = dates_of(features)
         texts = text_numbers(features, text_model)
@@ -154,15 +151,12 @@ class Encoding:
     def views(self, features: pd.DataFrame, images: Mapping[str, View] | None = None) -> Views:
         """The views of n rows: the images, then the tables, of which equal ones are made once.
 
+        Raises UsboostError if a number is missing that may not be.
+
         Parameters
         ----------
         features : columns as `Column.feature` gives them.
         images : views of the images by name.
-
-        Raises
-        ------
-        UsboostError
-            If a number is missing that may not be.
         """
         completed = complete(features, self.imputation, self.parts)
         tables = {encoder: encoder.transform(completed) for encoder in set(self.encoders.values())}
@@ -208,6 +202,8 @@ def complete(features: pd.DataFrame, imputation: Imputation, parts: Parts | None
     """Fill missing numbers of any rows, as in the training rows, and add the parts of dates and texts and the
     indicator columns.
 
+    Raises UsboostError if a column has the name of one that is added.
+
     Parameters
     ----------
     features : columns as `Column.feature` gives them.
@@ -216,11 +212,6 @@ def complete(features: pd.DataFrame, imputation: Imputation, parts: Parts | None
     -------
     A new frame; numbers are float64, parts of texts and indicators float32; an indicator stands after its
     column.
-
-    Raises
-    ------
-    UsboostError
-        If a column has the name of one that is added.
     """
     expanded = expand(features, parts or {})
     filled: list[pd.Series] = []

@@ -27,16 +27,12 @@ def room(shape: tuple[int, ...], what: str) -> np.ndarray:
     """Zeros to be filled: uint8 of that shape.
 
     Above `IN_MEMORY` bytes they are a memory-mapped file in Python's temporary folder (the environment's
-    ``TMPDIR``). It has no name, so that its room is free again as soon as nobody uses the array.
+    ``TMPDIR``). It has no name, so that its room is free again as soon as nobody uses the array. Raises
+    UsboostError if there is not enough space on the disk.
 
     Parameters
     ----------
     what : has the pixels, for messages.
-
-    Raises
-    ------
-    UsboostError
-        If there is not enough space on the disk.
     """
     needed = int(np.prod(shape, dtype=np.int64))
     if needed <= IN_MEMORY:
@@ -112,10 +108,7 @@ _ROWS = 256  # whose images are read at once
 def image_sources(table: UserTable, form: ImageColumns) -> list[list[Image | None]]:
     """Where each row's images are, by column; None where a row has none.
 
-    Raises
-    ------
-    UsboostError
-        As `ImageReader.sources`, or if a column holds no image at all.
+    Raises UsboostError as `ImageReader.sources`, or if a column holds no image at all.
     """
     readers = form.readers(table.file)
     found: list[list[Image | None]] = [[] for _ in readers]
@@ -133,10 +126,7 @@ def read_images(
 ) -> ImageSet:
     """The images of all rows.
 
-    Raises
-    ------
-    UsboostError
-        As `ImageReader.read`, or if a column holds no image at all.
+    Raises UsboostError as `ImageReader.read`, or if a column holds no image at all.
     """
     n, done = len(table), 0
     found = ImageSet(form, n, what=table.file)

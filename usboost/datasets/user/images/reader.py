@@ -76,6 +76,8 @@ class ImageColumns:
 class ImageReader:
     """Reads the images of rows: files named by a column of paths, or a column of bytes.
 
+    Raises UsboostError if the column holds neither.
+
     Parameters
     ----------
     source : of the rows. Paths are relative to its folder, which they may not leave; the text of rows that
@@ -88,11 +90,6 @@ class ImageReader:
     ----------
     unreadable : how many images counted as missing since they could not be read.
     paths : those that were read.
-
-    Raises
-    ------
-    UsboostError
-        If the column holds neither.
     """
 
     def __init__(
@@ -118,7 +115,9 @@ class ImageReader:
     ) -> tuple[np.ndarray, np.ndarray]:
         """The images of the rows of some positions, which rise.
 
-        A row has no image where the column is empty or its path leads to no file.
+        A row has no image where the column is empty or its path leads to no file. Raises UsboostError, naming
+        the row and file, if its path leads out of the table's folder, or its image cannot be read (unless
+        these are skipped).
 
         Parameters
         ----------
@@ -129,12 +128,6 @@ class ImageReader:
         -------
         pixels : uint8 array of shape (n, channels, size, size); zeros where there is none.
         absent : bool array of shape (n,), True where there is none.
-
-        Raises
-        ------
-        UsboostError
-            Naming the row and file, if its path leads out of the table's folder, or its image cannot
-            be read (unless these are skipped).
         """
         form = self._form
         pixels = np.zeros((len(rows), *form.shape), dtype=np.uint8) if out is None else out
@@ -176,6 +169,8 @@ class ImageReader:
     ) -> tuple[Image.Image, tuple[int, int]] | None:
         """The image of one row as it was brought, of any proportions; None where there is none.
 
+        Raises UsboostError as `read`, whether or not unreadable images are skipped.
+
         Parameters
         ----------
         row : its position; rising ones read a Parquet file in one pass.
@@ -185,11 +180,6 @@ class ImageReader:
         Returns
         -------
         The image, and the width and height that it has in its file.
-
-        Raises
-        ------
-        UsboostError
-            As `read`, whether or not unreadable images are skipped.
         """
         image = self._images.of(row, next(self._at([row], cells)))
         if image is None:
@@ -207,10 +197,7 @@ class ImageReader:
     ) -> list[Path | bytes | ParquetRow | None]:
         """Where the images of some rows are, None where there is none; parameters as of `read`.
 
-        Raises
-        ------
-        UsboostError
-            Naming the row, if its path leads out of the table's folder.
+        Raises UsboostError, naming the row, if its path leads out of the table's folder.
         """
         found: list[Path | bytes | ParquetRow | None] = []
         for row, value in zip(rows, self._at(rows, cells), strict=True):

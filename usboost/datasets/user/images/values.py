@@ -46,10 +46,7 @@ class Paths:
 def check_paths(source: Source, found: Iterable[Paths]) -> None:
     """Refuse rows of which no path of a column leads to a file: their folder is another.
 
-    Raises
-    ------
-    UsboostError
-        Naming the first path.
+    Raises UsboostError, naming the first path.
     """
     for paths in found:
         if paths.given and paths.lost == paths.given:
@@ -73,10 +70,7 @@ _SHOWN = 60  # characters of a value in a message
 def check_type(source: Source, column: str) -> None:
     """Refuse a column that cannot hold images.
 
-    Raises
-    ------
-    UsboostError
-        If it holds anything but text, bytes, records of ``bytes`` or ``path``, and nothing.
+    Raises UsboostError if it holds anything but text, bytes, records of ``bytes`` or ``path``, and nothing.
     """
     kind = plain_type(source.type_of(column))
     fields = {field.name: field.type for field in kind} if pa.types.is_struct(kind) else {}
@@ -118,10 +112,8 @@ class ImageValues:
     def of(self, row: int, value: object) -> Path | bytes | None:
         """The file or bytes of a row; None where there is none.
 
-        Raises
-        ------
-        UsboostError
-            Naming the row, if it has an address, a path out of the folder, or no base64 where that is needed.
+        Raises UsboostError, naming the row, if it has an address, a path out of the folder, or no base64
+        where that is needed.
         """
         if isinstance(value, Mapping):
             value = value.get("bytes") or value.get("path")

@@ -21,10 +21,7 @@ PACKINGS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 def kind_of_file(path: Path) -> tuple[str, bool]:
     """The end of the name of what the file holds, such as ``.csv``, and whether that is compressed.
 
-    Raises
-    ------
-    UsboostError
-        If an archive does not hold exactly one file.
+    Raises UsboostError if an archive does not hold exactly one file.
     """
     packing = path.suffix.lower()
     if packing == ".zip":

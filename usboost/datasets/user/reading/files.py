@@ -74,10 +74,7 @@ def read_json_lines(path: Path) -> Whole:
 def read_excel(path: Path) -> Whole:
     """The first sheet of a workbook as text, so that it is read as a CSV is; formulas as last computed.
 
-    Raises
-    ------
-    UsboostError
-        If openpyxl is not installed, or there is more than `LARGEST` bytes in it.
+    Raises UsboostError if openpyxl is not installed, or there is more than `LARGEST` bytes in it.
     """
     try:
         import openpyxl
@@ -173,10 +170,7 @@ _ADVICE = {
 def open_content(path: Path) -> Content:
     """What a table's file, or folder of Parquet files, holds.
 
-    Raises
-    ------
-    UsboostError
-        If it is missing, damaged or of another kind.
+    Raises UsboostError if it is missing, damaged or of another kind.
     """
     if path.is_dir():
         return _told(path, _readable(Parquet.open))

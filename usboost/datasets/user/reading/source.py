@@ -101,10 +101,8 @@ class TableFile:
     def open(cls, path: Path, images_root: Path | None = None) -> TableFile:
         """Find out the columns.
 
-        Raises
-        ------
-        UsboostError
-            If the file is missing, damaged or of another kind, or the root of the images is no folder.
+        Raises UsboostError if the file is missing, damaged or of another kind, or the root of the images is
+        no folder.
         """
         path = Path(path)
         if images_root is not None and not Path(images_root).is_dir():
@@ -173,10 +171,7 @@ class TableFile:
     def batches(self, names: Collection[str], size: int) -> Iterator[pa.Table]:
         """Some columns, `size` rows at a time; the last batch may have fewer.
 
-        Raises
-        ------
-        UsboostError
-            If the file is damaged.
+        Raises UsboostError if the file is damaged.
         """
         chosen = list(dict.fromkeys(names))
         try:
@@ -234,10 +229,7 @@ class FrameRows:
     def batches(self, names: Collection[str], size: int) -> Iterator[pa.Table]:
         """Some columns, `size` rows at a time; the last batch may have fewer.
 
-        Raises
-        ------
-        UsboostError
-            If a column holds what an Arrow column cannot: values of several types, say.
+        Raises UsboostError if a column holds what an Arrow column cannot: values of several types, say.
         """
         table = pa.table({name: self._column(name) for name in names})
         for first in range(0, len(self._frame), size):
@@ -276,13 +268,7 @@ class FrameRows:
 
 
 def require(source: Source, needed: Collection[str]) -> None:
-    """Refuse rows that lack a column, or have it twice.
-
-    Raises
-    ------
-    UsboostError
-        Naming the columns.
-    """
+    """Refuse rows that lack a column, or have it twice. Raises UsboostError, naming the columns."""
     names = Counter(source.names)
     if not names:
         raise UsboostError(f"{source} is empty")
