@@ -99,7 +99,7 @@ def compare(
         from usboost.models.baselines.packages import check_outside
         from usboost.multimodal.compare import results
         from usboost.multimodal.compare.compare import compare as compare_models
-        from usboost.multimodal.compare.summary import Commands, inputs, summary
+        from usboost.multimodal.compare.results import Commands, inputs, summary
         from usboost.multimodal.fit.fit import ImageOptions, by_name, limited
 
         for name in names:

@@ -13,37 +13,39 @@ from usboost.errors import UsboostError
 _Count = Annotated[int, Field(ge=0)]
 
 
-class _Part(BaseModel):
+class CardPart(BaseModel):
+    """A part of a card; what this version does not know of it is left out."""
+
     model_config = ConfigDict(extra="ignore", strict=True)
 
 
-class _Split(_Part):
+class _Split(CardPart):
     rows: _Count
     sha256: str
 
 
-class _Numeric(_Part):
+class _Numeric(CardPart):
     name: str
     log: bool
     mean: FiniteFloat
     std: Annotated[FiniteFloat, Field(ge=0)]
 
 
-class _Categorical(_Part):
+class _Categorical(CardPart):
     name: str
     values: list[str | None]
 
 
-class EncoderCard(_Part):
+class EncoderCard(CardPart):
     numeric: list[_Numeric]
     categorical: list[_Categorical]
 
 
-class _Named(_Part):
+class _Named(CardPart):
     view: str
 
 
-class _Card(_Part):
+class _Card(CardPart):
     splits: dict[str, _Split]
     views: dict[str, list[str]]
     encoders: dict[str, EncoderCard]
@@ -52,7 +54,7 @@ class _Card(_Part):
     images: _Named | None = None
 
 
-class _Shard(_Part):
+class _Shard(CardPart):
     file: Annotated[str, Field(pattern=r"^images-[0-9]+\.parquet$")]
     rows: _Count
     absent: _Count
@@ -60,11 +62,11 @@ class _Shard(_Part):
     sha256: str
 
 
-class _Shards(_Part):
+class _Shards(CardPart):
     shards: list[_Shard]
 
 
-class ImagesEntry(_Part):
+class ImagesEntry(CardPart):
     """The entry ``images``; a shard's name is a name, not a path out of the folder."""
 
     view: str

@@ -9,10 +9,10 @@ from operator import not_
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_validator, model_validator
+from pydantic import Field, FiniteFloat, field_validator, model_validator
 
 from usboost.datasets.files.image_sources import Aspect
-from usboost.datasets.prepared.card import EncoderCard
+from usboost.datasets.prepared.card import CardPart, EncoderCard
 from usboost.datasets.user.columns.column import Kind
 from usboost.datasets.user.columns.encoding import DateParts, Encoding, Part
 from usboost.datasets.user.columns.numbers import Written, plain_form
@@ -30,18 +30,14 @@ def _is(value: Any) -> Callable[[Any], bool]:
     return lambda found: found is value or bool(found == value)
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="ignore", strict=True)
-
-
-class Imputed(_Part):
+class Imputed(CardPart):
     """The value for a missing number (None: none may be missing), and whether a column marks where."""
 
     value: FiniteFloat | None
     indicator: bool
 
 
-class ImagesEntry(_Part):
+class ImagesEntry(CardPart):
     """How images are read; see `usboost.datasets.user.images.reader.ImageColumns`."""
 
     columns: Annotated[list[str], Field(min_length=1)]
@@ -55,7 +51,7 @@ class ImagesEntry(_Part):
         return ImageColumns(tuple(self.columns), self.size[0], self.channels, self.aspect, self.pooled)
 
 
-class Dates(_Part):
+class Dates(CardPart):
     """What a column of dates becomes; see `usboost.datasets.user.columns.encoding.DateParts`."""
 
     reference: str
@@ -72,7 +68,7 @@ class Dates(_Part):
         return DateParts(self.reference, tuple(self.parts))
 
 
-class Card(_Part):
+class Card(CardPart):
     """What ``card.json`` holds.
 
     Attributes
@@ -108,9 +104,7 @@ class Card(_Part):
     label_kind: Literal["bool", "int", "float", "str"] = Field("str", exclude_if=_is("str"))
     temperature: Annotated[FiniteFloat, Field(gt=0)] = Field(1.0, exclude_if=_is(1.0))
     threshold: Annotated[FiniteFloat, Field(ge=0, le=1)] | None = Field(None, exclude_if=_is(None))
-    margin: Annotated[list[FiniteFloat], Field(min_length=2, max_length=2)] | None = Field(
-        None, exclude_if=_is(None)
-    )
+    margin: _Ends | None = Field(None, exclude_if=_is(None))
     floor: FiniteFloat | None = Field(None, exclude_if=_is(None))
     columns: dict[str, Kind]
     dropped: list[str]

@@ -98,15 +98,12 @@ class Content(Protocol):
 
     def pieces(self, names: list[str], most: int) -> Iterator[pa.Table]:
         """Some columns of all rows in their order, in pieces; `most` rows are wanted at a time."""
-        ...
 
     def line(self, row: int) -> int | None:
         """The line of the file on which a row begins, from 1; None where a file has no lines."""
-        ...
 
     def place(self, row: int) -> tuple[Path, int] | None:
         """The Parquet file that holds the row, and its position there; None for other kinds of file."""
-        ...
 
 
 def even(pieces: Iterable[pa.Table], size: int) -> Iterator[pa.Table]:
