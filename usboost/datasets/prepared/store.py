@@ -198,8 +198,7 @@ def read(
     Parameters
     ----------
     views : names of the views wanted, all by default; a tree needs no images read.
-    image_budget : bytes of pixels up to which images are decoded into memory (see
-        `image_store.read_view`).
+    image_budget : bytes of pixels up to which images are decoded into memory (see `image_store.read_view`).
 
     Returns
     -------

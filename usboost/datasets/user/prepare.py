@@ -55,8 +55,7 @@ def prepare(
         70/15/15, within each class if there are classes.
     seed : of the split.
     profile : "demo", "user" or "paper"; only noted in the card.
-    work : folder for the shards of images, needed with images; an interrupted preparation resumes
-        there.
+    work : folder for the shards of images, needed with images; an interrupted preparation resumes there.
     workers : processes that decode and encode images.
     progress : called with (images done, images in all).
 

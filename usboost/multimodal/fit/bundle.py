@@ -125,9 +125,8 @@ class Bundle:
 
         Parameters
         ----------
-        rows : the columns that the model was fitted to, in any order; a number may be missing where
-            one was in training or the table was a user's own. Images are files' bytes or base64, or
-            missing.
+        rows : the columns that the model was fitted to, in any order; a number may be missing where one was
+            in training or the table was a user's own. Images are files' bytes or base64, or missing.
 
         Raises
         ------
