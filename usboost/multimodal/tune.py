@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,16 +23,8 @@ from usboost.models.catalogue.parameter_paths import with_settings
 from usboost.models.catalogue.settings_file import settings_text
 from usboost.models.class_weights import Weighted
 from usboost.multimodal.compare.compare import Build
-from usboost.multimodal.compare.finished_fits import table_digest
-from usboost.multimodal.fit.splits import (
-    Rows,
-    counted_rows,
-    folds_of,
-    hold_out,
-    related_of,
-    rows_of,
-    weights_of,
-)
+from usboost.multimodal.compare.finished_fits import rows_digest, table_digest
+from usboost.multimodal.fit.splits import counted_rows, folds_of, hold_out, related_of, rows_of, weights_of
 from usboost.multimodal.fit.table_fit import check_classes
 from usboost.tuning.propose import space_of
 from usboost.tuning.run import Part, Task
@@ -110,8 +101,12 @@ def tune(
     images = tuple(table.images)
     spaces = {name: space_of(model, images, fixed or ()) for name, model in built.items()}
     _embed(table, built)
-    task = Task(built, [part_of(table, *rows) for rows in parts], Scored(table.task, by), by)
-    identity = {"table": table_digest(table), "rows": _digest(parts), "seed": plan.seed}
+    task = Task(built, [part_of(table, *each) for each in parts], Scored(table.task, by), by)
+    identity = {
+        "table": table_digest(table),
+        "rows": rows_digest(rows for part in parts for rows in part),
+        "seed": plan.seed,
+    }
     return search(task, spaces, Path(out) / TRIALS, plan, identity, on_trial_end)
 
 
@@ -165,7 +160,11 @@ def parts_of(table: UserTable, folds: int, seed: int) -> list[Divided]:
     if rows.splits is not None:
         own = np.flatnonzero(rows.splits != "test")
         counted, rows = counted[own], replace(rows[own], splits=None)
-    _check_folds(table, rows, folds)
+    if rows.codes is not None and np.bincount(rows.codes, minlength=len(table.classes)).min() <= folds:
+        raise UsboostError(
+            f"{table.file}: some class of {table.spec.label!r} has too few rows for {folds} folds; ask for "
+            f"fewer {option('folds')}, or leave the class out"
+        )
     found = [
         (counted[each.train], counted[each.val], counted[each.test])
         for each in folds_of(rows, folds, 1, stream(seed, _NOT_COMPARE))
@@ -173,14 +172,6 @@ def parts_of(table: UserTable, folds: int, seed: int) -> list[Divided]:
     for train, _, _ in found:
         check_classes(table, train)
     return found
-
-
-def _check_folds(table: UserTable, rows: Rows, folds: int) -> None:
-    if rows.codes is not None and np.bincount(rows.codes, minlength=len(table.classes)).min() <= folds:
-        raise UsboostError(
-            f"{table.file}: some class of {table.spec.label!r} has too few rows for {folds} folds; ask for "
-            f"fewer {option('folds')}, or leave the class out"
-        )
 
 
 def part_of(table: UserTable, train: np.ndarray, held: np.ndarray, scored: np.ndarray) -> Part:
@@ -214,13 +205,6 @@ def _embed(table: UserTable, models: Mapping[str, Any]) -> None:
                     embedded(view, backbone, pick_device("auto"))
                 except UsboostError:
                     return  # the trial will say it
-
-
-def _digest(parts: Sequence[Divided]) -> str:
-    found = hashlib.sha256()
-    for rows in (each for part in parts for each in part):
-        found.update(np.asarray(rows, dtype=np.int64).tobytes() + b"|")
-    return found.hexdigest()
 
 
 SETTINGS, CSV = "settings.yaml", "trials.csv"

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.csv
 from numpy.typing import ArrayLike
 
-from usboost.datasets.files.sources import unzipped
+from usboost.datasets.files.sources import lines_of
 from usboost.errors import UsboostError
 
 SOURCE = "covertype"
@@ -52,7 +52,7 @@ def read(path: Path | str) -> tuple[pd.DataFrame, np.ndarray]:
     int8, and the raw labels 1..7 as int64 of shape (n,).
     """
     path = Path(path)
-    raw = _content(path)
+    raw = lines_of(path)
     names = [*FEATURES, "cover_type"]
     try:
         table = pyarrow.csv.read_csv(
@@ -206,13 +206,6 @@ def _hillshade(slope: np.ndarray, aspect: np.ndarray, azimuth: float, altitude: 
     s, h = np.radians(slope), np.radians(altitude)
     facing = np.cos(np.radians(azimuth - aspect))
     return 255 * (np.sin(h) * np.cos(s) + np.cos(h) * np.sin(s) * facing).clip(0, 1)
-
-
-def _content(path: Path) -> bytes:
-    """The file's text, unzipped if need be, without blank lines at its end."""
-    if not (raw := unzipped(path).rstrip()):
-        raise UsboostError(f"{path} is empty; fetch it again")
-    return raw
 
 
 def _not_one_hot(frame: pd.DataFrame) -> tuple[int, str] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -90,6 +91,18 @@ def check(card: dict[str, Any], path: Path) -> None:
         _Card.model_validate(card)
     except ValidationError as error:
         raise UsboostError(f"{path}: {first_fault(error)}; prepare the dataset again") from None
+
+
+def read_json(path: Path, missing: str, again: str) -> Any:
+    """What a card holds. Raises UsboostError: `missing` where there is none, else what to do `again`."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UsboostError(missing) from None
+    except OSError as error:
+        raise UsboostError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise UsboostError(f"{path} is not valid JSON ({error}); {again} again") from None
 
 
 def first_fault(error: ValidationError) -> str:

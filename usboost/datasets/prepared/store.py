@@ -161,14 +161,7 @@ def read_card(folder: Path) -> dict[str, Any]:
         If there is none, it is not JSON, or it is of another format.
     """
     path = Path(folder) / "card.json"
-    try:
-        card = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UsboostError(f"{path} is missing; prepare the dataset first") from None
-    except OSError as error:
-        raise UsboostError(f"{path} cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise UsboostError(f"{path} is not valid JSON ({error}); prepare the dataset again") from None
+    card = cards.read_json(path, f"{path} is missing; prepare the dataset first", "prepare the dataset")
     if not isinstance(card, dict) or card.get("format") != FORMAT:
         raise UsboostError(f"{path} is not a card of format {FORMAT}; prepare the dataset again")
     missing = [key for key in ("splits", "views", "encoders") if not isinstance(card.get(key), dict)]

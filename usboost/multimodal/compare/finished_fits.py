@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -56,10 +56,8 @@ class KeptFits:
         """What decides a fit and its scores, "" where nothing is kept."""
         if self._store is None:
             return ""
-        rows = hashlib.sha256()
-        for part in (fold.train, fold.val, fold.test):
-            rows.update(np.asarray(part, dtype=np.int64).tobytes() + b"|")
-        return key_of([self._table, described(model), code_digest(model, *_CODE), rows.hexdigest()])
+        rows = rows_digest((fold.train, fold.val, fold.test))
+        return key_of([self._table, described(model), code_digest(model, *_CODE), rows])
 
     def get(self, key: str) -> dict[str, float] | None:
         """The scores of a fit that was finished, or None."""
@@ -78,6 +76,13 @@ class KeptFits:
         if missing := self._needed - found.keys():
             raise UsboostError(f"it has no {', '.join(sorted(missing))}")
         return found
+
+
+def rows_digest(parts: Iterable[np.ndarray]) -> str:
+    """Of the positions of rows."""
+    return hashlib.sha256(
+        b"".join(np.asarray(each, dtype=np.int64).tobytes() + b"|" for each in parts)
+    ).hexdigest()
 
 
 def table_digest(table: UserTable) -> str:

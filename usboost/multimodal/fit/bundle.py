@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from usboost.data.encoding import TableEncoder
 from usboost.data.views import Views
-from usboost.datasets.prepared.card import first_fault
+from usboost.datasets.prepared.card import first_fault, read_json
 from usboost.datasets.user.columns.encoding import Encoding, added
 from usboost.datasets.user.columns.texts import TextNumbers
 from usboost.datasets.user.images.values import Paths
@@ -212,16 +212,11 @@ def load(folder: Path) -> Bundle:
         If a file is missing, damaged or changed, or the card does not fit the model.
     """
     path = Path(folder) / CARD
+    missing = f"{folder} is no model that usboost fit saved: {path} is missing"
     try:
-        card = Card.model_validate(json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        raise UsboostError(f"{folder} is no model that usboost fit saved: {path} is missing") from None
-    except OSError as error:
-        raise UsboostError(f"{path} cannot be read: {error.strerror}") from None
+        card = Card.model_validate(read_json(path, missing, "fit the model"))
     except ValidationError as error:
         raise UsboostError(f"{path}: {first_fault(error)}; fit the model again") from None
-    except (ValueError, RecursionError) as error:
-        raise UsboostError(f"{path} is not valid JSON ({error}); fit the model again") from None
     # torch, which a refused card does not need
     from usboost.models import persistence
 

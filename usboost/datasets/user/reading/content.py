@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 import zipfile
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import Protocol
 
 import pyarrow as pa
 
@@ -69,41 +69,38 @@ FAULTS: tuple[type[Exception], ...] = (
 """What readers raise of a damaged file, the errors of pyarrow's own and of unpacking included."""
 
 
-class Content(Protocol):
+class Content(ABC):
     """The rows of a file.
 
     Attributes
     ----------
+    schema : names and types of the columns.
     as_text : whether all values are strings, as in a CSV.
     decimal : the mark of decimals in numbers that are text, "." or ",", where a column leaves it open.
     notes : what a user should know about how the file is read.
-    schema : names and types of the columns.
-    n_rows : the number of rows; None where it is unknown before they are read.
     """
 
-    @property
-    def as_text(self) -> bool: ...
+    schema: pa.Schema
+    as_text: bool = False
+    decimal: str = "."
+    notes: tuple[str, ...] = ()
 
     @property
-    def decimal(self) -> str: ...
+    def n_rows(self) -> int | None:
+        """The number of rows; None where it is unknown before they are read."""
+        return None
 
-    @property
-    def notes(self) -> tuple[str, ...]: ...
-
-    @property
-    def schema(self) -> pa.Schema: ...
-
-    @property
-    def n_rows(self) -> int | None: ...
-
+    @abstractmethod
     def pieces(self, names: list[str], most: int) -> Iterator[pa.Table]:
         """Some columns of all rows in their order, in pieces; `most` rows are wanted at a time."""
 
     def line(self, row: int) -> int | None:
         """The line of the file on which a row begins, from 1; None where a file has no lines."""
+        return None
 
     def place(self, row: int) -> tuple[Path, int] | None:
         """The Parquet file that holds the row, and its position there; None for other kinds of file."""
+        return None
 
 
 def even(pieces: Iterable[pa.Table], size: int) -> Iterator[pa.Table]:

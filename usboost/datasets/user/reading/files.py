@@ -28,7 +28,7 @@ _BLOCK = 1 << 24  # bytes of JSON parsed at a time; no line may be longer
 
 
 @dataclass(frozen=True)
-class Whole:
+class Whole(Content):
     """A table in memory."""
 
     table: pa.Table
@@ -36,7 +36,6 @@ class Whole:
     notes: tuple[str, ...] = ()
     lines: tuple[int, ...] | None = None
     """The line of each row, where the file has lines of its own."""
-    decimal = "."
 
     @property
     def schema(self) -> pa.Schema:
@@ -51,9 +50,6 @@ class Whole:
 
     def line(self, row: int) -> int | None:
         return None if self.lines is None else self.lines[row]
-
-    def place(self, row: int) -> None:
-        return None
 
 
 def read_json_lines(path: Path) -> Whole:
