@@ -113,10 +113,7 @@ def tune(
 def fixed_of(models: Mapping[str, Build], fixed: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """By model, those of the fixed settings that it has.
 
-    Raises
-    ------
-    UsboostError
-        If no model has some setting, or it takes no such value.
+    Raises UsboostError if no model has some setting, or it takes no such value.
     """
     built = {name: build(0) for name, build in models.items()}
     known = {name: model.get_params(deep=True).keys() for name, model in built.items()}
@@ -146,10 +143,7 @@ def default_folds(table: UserTable, seed: int) -> int:
 def parts_of(table: UserTable, folds: int, seed: int) -> list[Divided]:
     """How a table's rows are divided for a search; of a split that the table gives, test rows are in no part.
 
-    Raises
-    ------
-    UsboostError
-        If there are too few rows of a class, groups or times for the folds.
+    Raises UsboostError if there are too few rows of a class, groups or times for the folds.
     """
     counted = counted_rows(table)
     rows = rows_of(table)[counted]

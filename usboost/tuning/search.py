@@ -164,18 +164,14 @@ def search(
     """Search the spaces of all models together, batch by batch, and go on with what is in the folder.
 
     Every trial is on disk as soon as it ends, and every round of a fit that runs; equal arguments give equal
-    trials, whatever was killed in between and however many run at a time.
+    trials, whatever was killed in between and however many run at a time. Raises UsboostError if the folder
+    holds another search. A trial that fails stops no other.
 
     Parameters
     ----------
     spaces : by model.
     folder : has a folder for each model with its journal.
     identity : what decides the scores, as JSON: of the rows, the split, the scores.
-
-    Raises
-    ------
-    UsboostError
-        If the folder holds another search. A trial that fails stops no other.
     """
     kept, found = dict[str, Trials](), dict[str, ModelTrials]()
     for name, model in task.models.items():
