@@ -99,7 +99,7 @@ def compare(
         from usboost.models.baselines.packages import check_outside
         from usboost.multimodal.compare import results
         from usboost.multimodal.compare.compare import compare as compare_models
-        from usboost.multimodal.compare.results import Commands, inputs, summary
+        from usboost.multimodal.compare.results import inputs, summary
         from usboost.multimodal.fit.fit import ImageOptions, by_name, limited
 
         for name in names:
@@ -128,7 +128,7 @@ def compare(
             note(f"{comparison.kept:,} of {comparison.fits:,} fits were finished before, see {out}")
         found = {name: inputs(name, own, read) for name in names}
         reads = {name: str(each) for name, each in found.items()}
-        given_again = typed(spec, backbone, finetune, settings=settings, seed=seed or None)
+        common = [str(table), *typed(spec, backbone, finetune, settings=settings, seed=seed or None)]
         asked = given_options(
             {
                 "rounds": rounds,
@@ -140,18 +140,14 @@ def compare(
                 "out": out,
             }
         )
-        common = [str(table), *given_again]
 
         def fit_again(name: str) -> str:
             most = given_options({"rounds": rounds if limited(name) else None})
             return shlex.join(["usboost", "fit", *common, *most, "--model", name, "--out", "model"])
 
         once = bool(spec.time or spec.split)  # these divide the rows in one way only
-        said = summary(
-            comparison,
-            found,
-            Commands(fit_again, "" if once else shlex.join(["usboost", "compare", *common, *asked])),
-        )
+        repeated = "" if once else shlex.join(["usboost", "compare", *common, *asked])
+        said = summary(comparison, found, (fit_again, repeated))
         stdout = console()
         stdout.print(results.rendered(comparison, stdout.width, reads))
         if comparison.interrupted:

@@ -249,13 +249,7 @@ def score_regression(
 def extra_metrics(
     y: np.ndarray, probabilities: np.ndarray, weight: np.ndarray | None = None
 ) -> dict[str, float]:
-    """Further scores of class probabilities, as scikit-learn defines them.
-
-    Parameters
-    ----------
-    y : int array of shape (n,), classes 0..M−1
-    probabilities : float array of shape (n, M), rows of which sum to 1
-    weight : float array of shape (n,), positive; by default 1
+    """Further scores of class probabilities, as scikit-learn defines them; parameters as of `score`.
 
     Returns
     -------
@@ -301,12 +295,7 @@ def _correlation(counts: np.ndarray) -> float:
 def extra_regression_metrics(
     y: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None = None
 ) -> dict[str, float]:
-    """Further scores of predictions, as scikit-learn defines them.
-
-    Parameters
-    ----------
-    y, predicted : float arrays of shape (n,), in the same units
-    weight : float array of shape (n,), positive; by default 1
+    """Further scores of predictions, as scikit-learn defines them; parameters as of `score_regression`.
 
     Returns
     -------

@@ -129,25 +129,22 @@ def _split(raw: UserTable, seed: int) -> dict[str, np.ndarray]:
             f"{raw.file}: no row's split is test, but a dataset is scored on such rows; add them, or leave "
             f"{option('split')} out"
         )
-    if raw.classes:
-        return _split_classes(raw, seed)
     if raw.split is None:
-        return dict(zip(SPLITS, random_parts(len(raw), SHARES, seed)))
-    rows = {split: np.flatnonzero(raw.split == split) for split in SPLITS}
-    if np.ptp(raw.labels[rows["train"]]) == 0:
-        raise UsboostError(
-            f"{raw.file}: the label {raw.spec.label!r} is {raw.labels[rows['train'][0]]:g} in all training "
-            "rows, so nothing can be learnt; move others there"
+        made = (
+            stratified_parts(raw.labels, SHARES, seed)
+            if raw.classes
+            else random_parts(len(raw), SHARES, seed)
         )
-    return rows
-
-
-def _split_classes(raw: UserTable, seed: int) -> dict[str, np.ndarray]:
-    label = raw.spec.label
-    if raw.split is None:
-        return dict(zip(SPLITS, stratified_parts(raw.labels, SHARES, seed)))
+        return dict(zip(SPLITS, made))
     rows = {split: np.flatnonzero(raw.split == split) for split in SPLITS}
-    known = np.unique(raw.labels[rows["train"]])
+    label, known = raw.spec.label, np.unique(raw.labels[rows["train"]])
+    if not raw.classes:
+        if len(known) == 1:
+            raise UsboostError(
+                f"{raw.file}: the label {label!r} is {known[0]:g} in all training rows, so nothing can be "
+                "learnt; move others there"
+            )
+        return rows
     if len(known) < 2:
         raise UsboostError(f"{raw.file}: the training rows are all of class {raw.classes[known[0]]!r}")
     if len(unknown := np.setdiff1d(raw.labels, known)):

@@ -221,12 +221,8 @@ MEASURES = frozenset(name for name, entry in catalogue.CATALOGUE.items() if entr
 _FASTER = 3
 
 
-@dataclass(frozen=True)
-class Commands:
-    """Commands to copy: what fits a model of some name, and the comparison with more repeats."""
-
-    fit: Callable[[str], str]
-    repeat: str = ""
+Commands = tuple[Callable[[str], str], str]
+"""To copy: what fits a model of some name, and the comparison with more repeats or ""."""
 
 
 def summary(
@@ -307,12 +303,13 @@ def _next(standings: Sequence[Standing], comparison: Comparison, commands: Comma
         )
     if commands is None:
         return lines
-    if close and commands.repeat:
-        lines.append(f"Next, to tell close models apart: {commands.repeat}")
+    fit, repeat = commands
+    if close and repeat:
+        lines.append(f"Next, to tell close models apart: {repeat}")
     saved = next((each.model for each in standings if each.model in catalogue.CATALOGUE), None)
     if saved is not None:
         only = "" if saved == best.model else f", as {best.model} cannot be saved by usboost"
-        lines.append(f"Next, to fit and save {saved}{only}: {commands.fit(saved)}")
+        lines.append(f"Next, to fit and save {saved}{only}: {fit(saved)}")
     return lines
 
 

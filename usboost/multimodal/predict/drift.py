@@ -50,14 +50,14 @@ def noise(bins: int, n_reference: int, n_found: int, level: float) -> float:
     return float(stats.chi2.isf(level, bins - 1) * (1 / n_reference + 1 / n_found))
 
 
-def edges(values: np.ndarray, bins: int = BINS) -> np.ndarray:
-    """Inner edges that cut values of shape (n,) into bins of about equal counts.
+def edges(values: np.ndarray) -> np.ndarray:
+    """Inner edges that cut values of shape (n,) into `BINS` bins of about equal counts.
 
     A value that is more frequent than that has a bin of its own. A value equal to an edge lies above it.
     """
     distinct, counts = np.unique(values, return_counts=True)
-    frequent = distinct[counts > len(values) / bins]
-    cuts = [np.quantile(values, np.linspace(0, 1, bins + 1)[1:-1]), frequent, np.nextafter(frequent, np.inf)]
+    frequent = distinct[counts > len(values) / BINS]
+    cuts = [np.quantile(values, np.linspace(0, 1, BINS + 1)[1:-1]), frequent, np.nextafter(frequent, np.inf)]
     inner = np.unique(np.concatenate(cuts))
     return inner[(inner > distinct[0]) & (inner <= distinct[-1])]
 
