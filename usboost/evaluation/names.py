@@ -98,11 +98,7 @@ def metric_name(metric: str) -> str:
 def check_metric(metric: str, known: Sequence[str] = METRICS) -> str:
     """Our name of a score that is given by it, or by scikit-learn's.
 
-    Raises UsboostError if it is none of these; listing them.
-
-    Parameters
-    ----------
-    known : our names of those that may be given.
+    Raises UsboostError if it is none of these; listing them. `known`: our names of those that may be given.
     """
     found = SCIKIT.get(metric, metric)
     if found not in known:

@@ -117,7 +117,12 @@ def read(source: Path | tuple[Path, str] | bytes, name: str | None = None) -> by
 
 
 def load(
-    source: Path | tuple[Path, str] | bytes, *, size: int, channels: int, aspect: Aspect = "crop"
+    source: Path | tuple[Path, str] | bytes,
+    name: str | None = None,
+    *,
+    size: int,
+    channels: int,
+    aspect: Aspect = "crop",
 ) -> np.ndarray:
     """An image as the networks see it.
 
@@ -126,7 +131,7 @@ def load(
 
     Parameters
     ----------
-    source : file, (zip archive, member) or bytes.
+    source : file, (zip archive, member) or bytes, called `name` in errors.
     size : height and width in pixels.
     channels : 1 (grey) or 3 (red, green, blue).
     aspect : what becomes of images that are not square.
@@ -135,7 +140,8 @@ def load(
     -------
     uint8 array of shape (channels, size, size).
     """
-    image = square(read(source), name_of(source), size=size, channels=channels, aspect=aspect)
+    name = name or name_of(source)
+    image = square(read(source, name), name, size=size, channels=channels, aspect=aspect)
     pixels = np.asarray(image)
     return pixels[None].copy() if channels == 1 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
@@ -152,9 +158,7 @@ def square(data: bytes, name: str, *, size: int, channels: int, aspect: Aspect =
 def thumbnail(data: bytes, name: str, most: int) -> tuple[Image.Image, tuple[int, int]]:
     """The whole image in `data`, upright, in mode L or RGB; errors as `load`, naming it `name`.
 
-    Parameters
-    ----------
-    most : pixels of its longer side, to which a larger one is scaled.
+    `most`: pixels of its longer side, to which a larger one is scaled.
 
     Returns
     -------
@@ -195,11 +199,7 @@ def inside(folder: Path, relative: str, name: str) -> Path:
     """What is at a path `relative` to a folder, which it may not leave.
 
     Raises UsboostError if the path is absolute, contains ``..``, leads out of the folder through a link, or
-    there is nothing.
-
-    Parameters
-    ----------
-    name : where the path was found, for the error message.
+    there is nothing. `name`: where the path was found, for the error message.
     """
     folder = Path(folder)
     shown = folder.absolute() if folder == Path() else folder

@@ -134,9 +134,7 @@ class RowReader:
 def joined(parts: Sequence[Views], images: Mapping[str, View] | None = None) -> Views:
     """The rows of all parts, read by the same reader, one after another.
 
-    Parameters
-    ----------
-    images : of all the rows; the other views of the parts are tables.
+    `images`: of all the rows; the other views of the parts are tables.
     """
     made: dict[int, Table] = {}  # what is one view of a part under two names stays one
     out: dict[str, View] = {**(images or {})}

@@ -20,9 +20,7 @@ class Keep(Protocol):
     def keep(self, model: Any, *samples: tuple[Any, ...]) -> None:
         """Let a model that can keep its rounds keep them, and go on from those that are there.
 
-        Parameters
-        ----------
-        samples : (views, y, weights or None) of the training and, if there are any, the validation rows.
+        `samples`: (views, y, weights or None) of the training and, if there are any, the validation rows.
         """
 
 

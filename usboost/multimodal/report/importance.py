@@ -190,9 +190,7 @@ def contributions(bundle: Bundle, views: Views) -> str | None:
 def learner_title(name: str, learner: Any, images: Collection[str]) -> str:
     """What a learner is and what it reads, such as "trees (table and images)".
 
-    Parameters
-    ----------
-    images : the views that are images.
+    `images`: the views that are images.
     """
     return f"{_PLURALS.get(learner.kind, learner.kind)} ({_what(view_names(name, learner), images)})"
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from usboost.data.progress import Progress
 from usboost.errors import UsboostError, option
@@ -26,6 +25,7 @@ from usboost.reporting.inspection import figures as drawn
 from usboost.reporting.inspection import heat, model_figures
 from usboost.reporting.inspection.model_figures import as_uri
 from usboost.reporting.inspection.of_numbers import of_numbers
+from usboost.reporting.page import environment
 
 
 def write_report(
@@ -95,49 +95,46 @@ def render(
 ) -> str:
     """The page: HTML that loads nothing from the network and runs no script; as `write_report`."""
     card = bundle.card
-    environment = Environment(
-        loader=PackageLoader("usboost.reporting"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     rows = importance.sample(scored, bundle)
     views = scored.views[rows]
     best_round = getattr(bundle.model, "best_round_", 0)
-    return environment.get_template("user.html.j2").render(
-        title=f"Predicting {label} with {catalogue.title(card.model)}",
-        card=card.model_dump(),
-        what=catalogue.about(card.model),
-        n=len(scored),
-        table=table.name,
-        same=scored.file.digest() == card.sha256,
-        tiles=tiles(bundle, scored),
-        held=", ".join(
-            f"{metric_name(name)} {number(value)}"
-            for name in METRICS_OF[card.task]
-            if (value := card.scores.get(name)) is not None
-        ),
-        prior_known=bool(card.prior),
-        label=label,
-        weight=card.weight,
-        without=_missing(scored, label),
-        classes=card.classes,
-        of=_of_classes(bundle, scored) if card.classes else _of_numbers(bundle, scored, label),
-        curve=as_uri(model_figures.learning_curve(card.history, best_round)) if card.history else None,
-        best_round=best_round,
-        permutation=importance.permutation(bundle, views, scored.labels[rows]),
-        contributions=importance.contributions(bundle, views),
-        start=getattr(bundle.model, "start_", None) is not None,
-        gains=importance.gains(bundle),
-        worst=worst(bundle, scored, occlusion_maps, looking),
-        images=about(bundle, scored),
-        occlusion_maps=occlusion_maps,
-        share=SHARE,
-        heat=heat,
-        members=members.cells(bundle.model),
-        members_heads=members.heads(bool(card.classes)),
-        members_notes=members.notes(bundle.model),
+    return (
+        environment()
+        .get_template("user.html.j2")
+        .render(
+            title=f"Predicting {label} with {catalogue.title(card.model)}",
+            card=card.model_dump(),
+            what=catalogue.about(card.model),
+            n=len(scored),
+            table=table.name,
+            same=scored.file.digest() == card.sha256,
+            tiles=tiles(bundle, scored),
+            held=", ".join(
+                f"{metric_name(name)} {number(value)}"
+                for name in METRICS_OF[card.task]
+                if (value := card.scores.get(name)) is not None
+            ),
+            prior_known=bool(card.prior),
+            label=label,
+            weight=card.weight,
+            without=_missing(scored, label),
+            classes=card.classes,
+            of=_of_classes(bundle, scored) if card.classes else _of_numbers(bundle, scored, label),
+            curve=as_uri(model_figures.learning_curve(card.history, best_round)) if card.history else None,
+            best_round=best_round,
+            permutation=importance.permutation(bundle, views, scored.labels[rows]),
+            contributions=importance.contributions(bundle, views),
+            start=getattr(bundle.model, "start_", None) is not None,
+            gains=importance.gains(bundle),
+            worst=worst(bundle, scored, occlusion_maps, looking),
+            images=about(bundle, scored),
+            occlusion_maps=occlusion_maps,
+            share=SHARE,
+            heat=heat,
+            members=members.cells(bundle.model),
+            members_heads=members.heads(bool(card.classes)),
+            members_notes=members.notes(bundle.model),
+        )
     )
 
 

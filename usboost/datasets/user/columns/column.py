@@ -89,11 +89,8 @@ class Column:
     def numbers(self, form: NumberFormat | None = None) -> pd.Series | None:
         """float64 values, NaN where missing, or None when the column holds something else.
 
-        Durations are days, times of the day hours.
-
-        Parameters
-        ----------
-        form : how numbers that are text are written; by default plainly, and in a file of text only.
+        Durations are days, times of the day hours. `form`: how numbers that are text are written; by default
+        plainly, and in a file of text only.
         """
         if is_text(self.type):
             if form is None and not self.source.as_text:
@@ -113,9 +110,7 @@ class Column:
     def dates(self, form: DateFormat | None = None) -> pd.Series | None:
         """datetime64 in UTC, NaT where missing, or None when the column holds something else.
 
-        Parameters
-        ----------
-        form : the order of day, month and year in text; by default the year is first.
+        `form`: the order of day, month and year in text; by default the year is first.
         """
         if is_text(self.type):
             values = self.written()

@@ -56,12 +56,7 @@ class DateParts:
         return [f"{column}_{part}" for part in self.parts]
 
     def expand(self, column: str, dates: pd.Series) -> dict[str, pd.Series]:
-        """float64 numbers by name, NaN where the date is missing.
-
-        Parameters
-        ----------
-        dates : datetime64 of n rows.
-        """
+        """float64 numbers by name, NaN where the date is missing. `dates`: datetime64 of n rows."""
         of = dates.dt
         numbers = {
             "year": lambda: of.year,
@@ -124,11 +119,8 @@ class Encoding:
     def fit(cls, features: pd.DataFrame, views: Collection[str], text_model: str | None = None) -> Encoding:
         """Learn from the rows that a model is fitted to; each of the views reads all columns.
 
-        Raises UsboostError if a column has the name of one that is added.
-
-        Parameters
-        ----------
-        text_model : of sentence-transformers, by which texts are read; by default their n-grams count.
+        Raises UsboostError if a column has the name of one that is added. `text_model`: of
+        sentence-transformers, by which texts are read; by default their n-grams count.
         """
         dates: dict[str, DateParts] = dates_of(features)
         texts = text_numbers(features, text_model)
@@ -202,11 +194,8 @@ def complete(features: pd.DataFrame, imputation: Imputation, parts: Parts | None
     """Fill missing numbers of any rows, as in the training rows, and add the parts of dates and texts and the
     indicator columns.
 
-    Raises UsboostError if a column has the name of one that is added.
-
-    Parameters
-    ----------
-    features : columns as `Column.feature` gives them.
+    Raises UsboostError if a column has the name of one that is added. `features`: columns as `Column.feature`
+    gives them.
 
     Returns
     -------

@@ -59,11 +59,7 @@ def kind_of(column: Column, *, nominal: bool = False, textual: bool = False) -> 
     when all values are dates in one order. Else it is a category, unless enough values differ: of several
     words it is text, where these are long or have words in common, of one word an identifier or name. Raises
     UsboostError if nearly all values are numbers or dates and some are not, or it cannot be told which of two
-    numbers is the day.
-
-    Parameters
-    ----------
-    nominal, textual : it is known to be a category, or text.
+    numbers is the day. `nominal`, `textual`: it is known to be a category, or text.
     """
     kind = column.type
     if not is_usable(kind):

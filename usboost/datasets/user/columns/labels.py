@@ -110,11 +110,8 @@ def has_blanks(column: Column) -> bool:
 def targets_of(column: Column, *, several: bool = True) -> np.ndarray:
     """The column as numbers to predict, float64 of shape (n,), NaN where it is missing.
 
-    Raises UsboostError if it holds anything but finite numbers.
-
-    Parameters
-    ----------
-    several : refuse a column of which all are missing or equal.
+    Raises UsboostError if it holds anything but finite numbers. `several`: refuse a column of which all are
+    missing or equal.
     """
     found = _label_numbers(column)
     if found is None:

@@ -111,12 +111,7 @@ class TextNumbers(ABC):
         return [f"{column}__text_{k}" for k in range(self.width)]
 
     def expand(self, column: str, texts: pd.Series) -> dict[str, pd.Series]:
-        """float64 numbers by name, NaN where the text is missing.
-
-        Parameters
-        ----------
-        texts : strings of n rows.
-        """
+        """float64 numbers by name, NaN where the text is missing. `texts`: strings of n rows."""
         present = texts.notna().to_numpy()
         found = np.full((len(texts), self.width), np.nan)
         if present.any():

@@ -28,11 +28,7 @@ def room(shape: tuple[int, ...], what: str) -> np.ndarray:
 
     Above `IN_MEMORY` bytes they are a memory-mapped file in Python's temporary folder (the environment's
     ``TMPDIR``). It has no name, so that its room is free again as soon as nobody uses the array. Raises
-    UsboostError if there is not enough space on the disk.
-
-    Parameters
-    ----------
-    what : has the pixels, for messages.
+    UsboostError if there is not enough space on the disk. `what`: has the pixels, for messages.
     """
     needed = int(np.prod(shape, dtype=np.int64))
     if needed <= IN_MEMORY:

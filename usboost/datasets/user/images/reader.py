@@ -14,7 +14,7 @@ from PIL import Image
 
 from usboost.data.images import Images
 from usboost.data.pooled_images import PooledImages
-from usboost.datasets.files.image_sources import Aspect, Cursor, ParquetRow, read, square, thumbnail
+from usboost.datasets.files.image_sources import Aspect, Cursor, ParquetRow, load, read, thumbnail
 from usboost.datasets.user.columns.column import Column, is_text, plain_type
 from usboost.datasets.user.images.values import ImageValues, check_type
 from usboost.datasets.user.reading.source import Source, TableFile
@@ -141,9 +141,7 @@ class ImageReader:
                 return True
             name = self._name(rows[k], image)
             try:
-                made = square(
-                    read(image, name), name, size=form.size, channels=form.channels, aspect=form.aspect
-                )
+                pixels[k] = load(image, name, size=form.size, channels=form.channels, aspect=form.aspect)
             except UsboostError as error:
                 if self._skip:
                     absent[k] = True
@@ -153,8 +151,6 @@ class ImageReader:
                         f"{error}; {option('skip_unreadable')} counts such images as missing"
                     ) from None
                 raise
-            array = np.asarray(made)
-            pixels[k] = array[None] if form.channels == 1 else array.transpose(2, 0, 1)
             return True
 
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:

@@ -83,9 +83,7 @@ def check_type(source: Source, column: str) -> None:
 def are_names_of_images(values: pd.Series) -> bool:
     """Whether a column that was not called one of images has their names: of the first 100 values, all.
 
-    Parameters
-    ----------
-    values : strings or categories of strings, NaN or None where missing.
+    `values`: strings or categories of strings, NaN or None where missing.
     """
     present = values.dropna().head(_LOOKED_AT)
     return len(present) > 0 and all(bool(_NAME.fullmatch(str(each).strip())) for each in present)

@@ -48,11 +48,8 @@ def sha256(data: bytes) -> str:
 def read(folder: Path, columns: Collection[str], digest: str) -> dict[str, TextNumbers]:
     """What was written of these columns, in their order.
 
-    Raises UsboostError if the file is missing, damaged or not the one that the card is of.
-
-    Parameters
-    ----------
-    digest : as the card has it.
+    Raises UsboostError if the file is missing, damaged or not the one that the card is of. `digest`: as the
+    card has it.
     """
     if not columns:
         return {}
