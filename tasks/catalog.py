@@ -22,10 +22,10 @@ from usboost.datasets.imagenet import prepare as imagenet
 from usboost.datasets.prepared.store import Prepared
 from usboost.datasets.sequences import prepare as prepared_sequences
 from usboost.datasets.sequences import read as sequences
-from usboost.datasets.user import SIZE
 from usboost.datasets.user import demo as user_demo
 from usboost.datasets.user import prepare as user_table
 from usboost.datasets.user.reading.files import digest
+from usboost.datasets.user.table_spec import SIZE
 from usboost.errors import UsboostError
 
 POINTER = "source.json"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from usboost.boosting.code import PACKAGE, closure
-from usboost.files.store import key_of
+from usboost.files.arrays import key_of
 
 NOT_DECIDING = (
     *(

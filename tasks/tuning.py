@@ -31,11 +31,11 @@ from usboost.errors import UsboostError
 from usboost.evaluation.names import check_metric, metric_name, number
 from usboost.files import write_atomically
 from usboost.models.catalogue.settings_file import read_settings
-from usboost.multimodal.tune import files as tuned
-from usboost.multimodal.tune.tune import DEFAULT, TRIALS, Scored, part_of, parts_of
+from usboost.multimodal import tune as tuned
+from usboost.multimodal.tune import DEFAULT, TRIALS, Scored, part_of, parts_of
+from usboost.tuning.propose import space_of
 from usboost.tuning.run import Part, Task
 from usboost.tuning.search import Plan, SearchResult, search
-from usboost.tuning.space import space_of
 from usboost.tuning.trials import Trial
 
 PARENT, CHILD = "mlflow.json", "mlflow.json"

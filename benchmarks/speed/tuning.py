@@ -19,8 +19,8 @@ import pandas as pd
 from usboost.datasets.user.table import read_table
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.datasets.user.user_table import UserTable
-from usboost.multimodal.fit.build import by_name
-from usboost.multimodal.tune.tune import tune
+from usboost.multimodal.fit.fit import by_name
+from usboost.multimodal.tune import tune
 from usboost.tuning.search import Plan
 
 ROWS, TRIALS, ROUNDS = 40_000, 12, 100

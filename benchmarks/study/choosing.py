@@ -19,9 +19,8 @@ from benchmarks.study import small
 from benchmarks.study.equals import FIXED, Case, built
 from usboost.datasets.user.user_table import UserTable
 from usboost.models.catalogue.parameter_paths import with_settings
-from usboost.multimodal.tune.tune import tune
-from usboost.tuning.noise import error_of_difference
-from usboost.tuning.search import Plan
+from usboost.multimodal.tune import tune
+from usboost.tuning.search import Plan, error_of_difference
 
 MODELS = ("linear_trees", "2wl_ridge", "lgbm", "xgboost")
 FOLDS = (0, 5)

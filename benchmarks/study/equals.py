@@ -30,9 +30,8 @@ from usboost.evaluation.task import TASKS
 from usboost.models.catalogue.parameter_paths import with_settings
 from usboost.models.class_weights import fit_weighted
 from usboost.models.refit import for_all_rows
-from usboost.multimodal.fit.build import ImageOptions, by_name
-from usboost.multimodal.tune.files import settings_of
-from usboost.multimodal.tune.tune import parts_of, tune
+from usboost.multimodal.fit.fit import ImageOptions, by_name
+from usboost.multimodal.tune import parts_of, settings_of, tune
 from usboost.tuning.search import Plan
 
 SPLIT = "split"

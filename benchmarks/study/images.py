@@ -17,7 +17,7 @@ from usboost.datasets.user.table_spec import TableSpec
 from usboost.models.base import ViewsClassifier
 from usboost.multimodal.compare import results
 from usboost.multimodal.compare.compare import compare
-from usboost.multimodal.fit.build import ImageOptions, build
+from usboost.multimodal.fit.fit import ImageOptions, build
 
 TABLES = {
     "lesions": ("ham10000_lesions/lesions.parquet", "dx", ("lesion_id", "image_id")),

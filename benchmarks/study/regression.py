@@ -24,7 +24,7 @@ from usboost.models.baselines.estimators import LightGBMBaselineRegressor
 from usboost.models.baselines.linear import RidgeBaseline
 from usboost.models.boosted.two_weak_learner_regressor import TwoWeakLearnerRegressor
 from usboost.models.catalogue import build as builders
-from usboost.multimodal.fit.build import OneComputer
+from usboost.multimodal.fit.fit import OneComputer
 
 FOLDS, ROWS = 5, 1000
 MODELS = ("crossed", "linear_trees", "2wl_ridge", "2wl_newton", "baseline", "bfv_dnn", "lgbm", "ridge")

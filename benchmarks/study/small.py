@@ -25,7 +25,7 @@ from usboost.datasets.user.table_spec import TableSpec
 from usboost.datasets.user.user_table import UserTable
 from usboost.multimodal.compare import results
 from usboost.multimodal.compare.compare import compare
-from usboost.multimodal.fit.build import ImageOptions, build
+from usboost.multimodal.fit.fit import ImageOptions, build
 
 TABLES = {"breast_cancer": load_breast_cancer, "wine": load_wine, "diabetes": load_diabetes}
 DATA = Path(__file__).parents[3] / "shared/data"

@@ -31,7 +31,7 @@ from usboost.datasets.user.reading.source import FrameRows
 from usboost.datasets.user.table import read_table
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.multimodal.compare.compare import compare, folds_of
-from usboost.multimodal.fit.build import build
+from usboost.multimodal.fit.fit import build
 
 PACKAGES = ("numpy", "scipy", "pandas", "sklearn", "torch", "pyarrow", "rich", "pydantic")
 MODELS = ("linear_trees", "logistic", "lgbm")

@@ -19,7 +19,7 @@ from benchmarks.study.equals import SPLIT, Case
 from usboost.datasets.user.reading.source import FrameRows
 from usboost.datasets.user.table import read_table
 from usboost.datasets.user.table_spec import TableSpec
-from usboost.multimodal.fit.build import build
+from usboost.multimodal.fit.fit import build
 
 UNSEEN = 500
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {

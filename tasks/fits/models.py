@@ -14,7 +14,7 @@ from usboost.models.catalogue import build as builders
 from usboost.models.catalogue.build import Parts
 from usboost.models.catalogue.entry import Entry, LearnerSpec
 from usboost.models.estimator import ViewsEstimator
-from usboost.multimodal.fit.build import ImageOptions, OneComputer, on_device, with_images
+from usboost.multimodal.fit.fit import ImageOptions, OneComputer, on_device, with_images
 
 USER_TABLE = "user_table"
 """A user's table among the datasets."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from usboost.evaluation.floor import clip_lower, floor_of
+from usboost.evaluation.calibration import clip_lower, floor_of
 
 
 @pytest.mark.parametrize(

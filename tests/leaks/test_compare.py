@@ -16,8 +16,8 @@ from usboost.evaluation.names import METRICS
 from usboost.models.base import ViewsClassifier
 from usboost.multimodal.compare import compare as comparing
 from usboost.multimodal.compare.compare import compare, folds_of
-from usboost.multimodal.fit.build import build
-from usboost.multimodal.tune.tune import parts_of
+from usboost.multimodal.fit.fit import build
+from usboost.multimodal.tune import parts_of
 
 ROUNDS = {"2wl": 4, "lgbm": 15}
 

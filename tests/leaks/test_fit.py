@@ -13,8 +13,7 @@ from tests.multimodal.conftest import numbers
 from usboost.datasets.user.table import UserTable, read_table
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.multimodal.fit.fit import fit
-from usboost.multimodal.fit.splits import hold_out
-from usboost.multimodal.fit.table_rows import rows_of
+from usboost.multimodal.fit.splits import hold_out, rows_of
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from usboost.models.catalogue import build as builders
 from usboost.models.catalogue import catalogue
 from usboost.models.catalogue.entry import KINDS
 from usboost.models.regressor import ViewsRegressor
-from usboost.multimodal.fit.build import ImageOptions, OneComputer
+from usboost.multimodal.fit.fit import ImageOptions, OneComputer
 
 ROOT = Path(__file__).parents[2]
 PARAMS = settings.load(ROOT / "params.yaml")

@@ -33,7 +33,7 @@ from usboost.models.ensembles.fold_fits import FoldFits, in_time
 from usboost.models.ensembles.selection import better_than_noise, blended, greedy_weights, without_each
 from usboost.models.refit import for_all_rows
 from usboost.multimodal.fit.refit import Refit
-from usboost.multimodal.fit.table_rows import Part
+from usboost.multimodal.fit.splits import Part
 
 
 def views(x: np.ndarray) -> dict[str, Table]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_diabetes, load_wine
 
-from usboost.cli.compare import OUTSIDE
+from usboost.cli.options import OUTSIDE
 from usboost.data.table import Table
 from usboost.errors import Unsuited, UsboostError
 from usboost.models import persistence

@@ -15,7 +15,7 @@ from usboost.errors import UsboostError
 from usboost.models.baselines.estimators import ScikitBaseline, ScikitBaselineRegressor, outside
 from usboost.models.baselines.packages import check_outside
 from usboost.models.refit import for_all_rows
-from usboost.tuning.space import space_of
+from usboost.tuning.propose import space_of
 
 
 def table(n=120, seed=0):

@@ -14,7 +14,7 @@ from usboost.models import persistence
 from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.models.boosted.two_weak_learner_regressor import TwoWeakLearnerRegressor
 from usboost.models.refit import for_all_rows
-from usboost.multimodal.fit.build import build
+from usboost.multimodal.fit.fit import build
 
 
 def rows(n: int, columns: int, seed: int = 0) -> tuple[Views, np.ndarray]:

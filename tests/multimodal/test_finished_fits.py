@@ -18,7 +18,7 @@ from usboost.datasets.user.table_spec import TableSpec
 from usboost.evaluation.names import RANKING
 from usboost.multimodal.compare.compare import compare, folds_of
 from usboost.multimodal.compare.finished_fits import FITS, KeptFits
-from usboost.multimodal.fit.build import build
+from usboost.multimodal.fit.fit import build
 
 SLOW = """
 import os, time

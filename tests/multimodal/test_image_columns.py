@@ -27,10 +27,9 @@ from usboost.learners.trees.learner import TreeLearner
 from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.models.persistence import load, save
 from usboost.multimodal.fit import bundle
-from usboost.multimodal.fit.build import ImageOptions, build
 from usboost.multimodal.fit.bundle import Bundle
 from usboost.multimodal.fit.card import card_of
-from usboost.multimodal.fit.fit import fit
+from usboost.multimodal.fit.fit import ImageOptions, build, fit
 from usboost.multimodal.fit.prepared import raw_rows
 from usboost.multimodal.report.report import write_report
 

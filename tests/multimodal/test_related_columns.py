@@ -19,10 +19,9 @@ from usboost.multimodal.compare.compare import compare
 from usboost.multimodal.compare.finished_fits import table_digest
 from usboost.multimodal.fit import bundle
 from usboost.multimodal.fit.fit import fit
-from usboost.multimodal.fit.splits import hold_out
+from usboost.multimodal.fit.splits import arrays_of, hold_out, related_of, rows_of
 from usboost.multimodal.fit.table_fit import calibration_folds
-from usboost.multimodal.fit.table_rows import arrays_of, related_of, rows_of
-from usboost.multimodal.tune.tune import tune
+from usboost.multimodal.tune import tune
 from usboost.tuning.search import Plan
 
 N = 120

@@ -19,9 +19,9 @@ from usboost.evaluation.intervals import intervals
 from usboost.evaluation.metrics import score
 from usboost.models.inspection.inspect import calibration, expected_calibration_error
 from usboost.multimodal.fit import bundle
-from usboost.multimodal.predict.scored import score_table
+from usboost.multimodal.predict.predict import score_table
+from usboost.multimodal.report.images import worst
 from usboost.multimodal.report.importance import permutation
-from usboost.multimodal.report.worst import worst
 
 
 class Page(HTMLParser):

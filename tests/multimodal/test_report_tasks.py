@@ -23,8 +23,8 @@ from usboost.evaluation.metrics import score, score_regression
 from usboost.evaluation.names import number
 from usboost.models.inspection.permutation import Together, predictor, shuffled
 from usboost.multimodal.fit import bundle
-from usboost.multimodal.fit.history import MOST, history_of
-from usboost.multimodal.predict.scored import score_table
+from usboost.multimodal.fit.table_fit import MOST, history_of
+from usboost.multimodal.predict.predict import score_table
 from usboost.multimodal.report.importance import permutation
 
 

@@ -26,10 +26,9 @@ from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.models.base import ViewsClassifier
 from usboost.multimodal.fit import bundle
-from usboost.multimodal.fit.build import build
-from usboost.multimodal.fit.fit import fit
+from usboost.multimodal.fit.fit import build, fit
 from usboost.multimodal.fit.prepared import bundle_of, example_of, raw_rows
-from usboost.multimodal.predict.scored import score_table
+from usboost.multimodal.predict.predict import score_table
 
 SAVED = Path(__file__).parent.parent / "models" / "saved"
 

@@ -6,11 +6,9 @@ import numpy as np
 import pandas as pd
 
 from usboost.multimodal.compare.compare import Comparison
-from usboost.multimodal.compare.inputs import Inputs
-from usboost.multimodal.compare.results import cells, notes
-from usboost.multimodal.compare.summary import Commands, summary
+from usboost.multimodal.compare.results import Inputs, cells, notes, summary
 
-COMMANDS = Commands("usboost fit t.csv --model {} --out model".format, "usboost compare t.csv --repeats 3")
+COMMANDS = ("usboost fit t.csv --model {} --out model".format, "usboost compare t.csv --repeats 3")
 BOTH, COLUMNS, NOTHING = Inputs(4, ("photo",), "frozen embeddings"), Inputs(4), Inputs(0)
 
 

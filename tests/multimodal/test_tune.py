@@ -22,15 +22,13 @@ from usboost.datasets.user.table_spec import TableSpec
 from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError
 from usboost.models.catalogue.settings_file import read_settings
-from usboost.multimodal.fit.build import by_name
-from usboost.multimodal.fit.fit import fit
-from usboost.multimodal.fit.splits import hold_out
-from usboost.multimodal.fit.table_rows import rows_of
-from usboost.multimodal.tune import files as tuned
-from usboost.multimodal.tune.tune import FEW, FOLDS, Scored, default_folds, part_of, parts_of, tune
+from usboost.multimodal import tune as tuned
+from usboost.multimodal.fit.fit import by_name, fit
+from usboost.multimodal.fit.splits import hold_out, rows_of
+from usboost.multimodal.tune import FEW, FOLDS, Scored, default_folds, part_of, parts_of, tune
+from usboost.tuning.propose import space_of
 from usboost.tuning.run import Job, Task, run_trial
 from usboost.tuning.search import ModelTrials, Plan, SearchResult
-from usboost.tuning.space import space_of
 from usboost.tuning.trials import JOURNAL, Trial, Trials
 
 ROOT = Path(__file__).parents[2]
@@ -96,8 +94,8 @@ import sys
 from pathlib import Path
 from usboost.datasets.user.table import read_table
 from usboost.datasets.user.table_spec import TableSpec
-from usboost.multimodal.fit.build import by_name
-from usboost.multimodal.tune.tune import Scored, part_of, parts_of, tune
+from usboost.multimodal.fit.fit import by_name
+from usboost.multimodal.tune import Scored, part_of, parts_of, tune
 from usboost.tuning.search import Plan, SearchResult
 
 table = read_table(Path(sys.argv[1]), TableSpec("kind"))

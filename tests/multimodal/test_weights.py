@@ -22,10 +22,8 @@ from usboost.models.class_weights import balanced
 from usboost.multimodal.compare.compare import compare
 from usboost.multimodal.compare.compare import folds_of as folds
 from usboost.multimodal.estimator import MultimodalClassifier, MultimodalRegressor
-from usboost.multimodal.fit.build import build
-from usboost.multimodal.fit.fit import fit
-from usboost.multimodal.fit.splits import hold_out
-from usboost.multimodal.fit.table_rows import rows_of
+from usboost.multimodal.fit.fit import build, fit
+from usboost.multimodal.fit.splits import hold_out, rows_of
 
 RNG = np.random.default_rng(0)
 N = 240

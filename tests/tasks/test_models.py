@@ -16,7 +16,7 @@ from usboost.models.catalogue import catalogue
 from usboost.models.catalogue.entry import TASKS
 from usboost.models.networks.bfv_network import BoostedFeatureNetworkClassifier
 from usboost.models.networks.two_branch import TwoBranchNetworkClassifier
-from usboost.multimodal.fit import build as one_computer
+from usboost.multimodal.fit import fit as one_computer
 
 PARAMS = Path(__file__).parents[2] / "params.yaml"
 LOADED = settings.load(PARAMS)

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usboost.tuning.noise import DRAWS, drawn, error_of_difference
-from usboost.tuning.search import NOISE, ModelTrials
+from usboost.tuning.search import DRAWS, NOISE, ModelTrials, drawn, error_of_difference
 from usboost.tuning.trials import State, Trial
 
 

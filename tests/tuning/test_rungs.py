@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from usboost.boosting.rounds import Round
-from usboost.tuning.rungs import Rungs
+from usboost.tuning.run import Rungs
 from usboost.tuning.trials import State, Trial
 
 

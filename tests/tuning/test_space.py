@@ -19,9 +19,8 @@ from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.models.catalogue import build as builders
 from usboost.models.catalogue import catalogue
 from usboost.models.catalogue.parameter_paths import settable, with_settings
-from usboost.multimodal.fit.build import ImageOptions, OneComputer
-from usboost.tuning.propose import propose
-from usboost.tuning.space import own_values, space_of
+from usboost.multimodal.fit.fit import ImageOptions, OneComputer
+from usboost.tuning.propose import own_values, propose, space_of
 
 SIDES = {"images": (OneComputer(ImageOptions()), ("U",)), "a table": (OneComputer(None), ())}
 OFFERED = [(name, task) for task in catalogue.OFFERED_FOR for name in catalogue.OFFERED_FOR[task]]

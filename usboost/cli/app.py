@@ -14,8 +14,7 @@ import typer
 
 from usboost.cli.compare import compare
 from usboost.cli.fit import fit
-from usboost.cli.predict import predict
-from usboost.cli.report import report
+from usboost.cli.saved_model import predict, report
 from usboost.cli.tune import tune
 
 app = typer.Typer(

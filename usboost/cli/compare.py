@@ -13,42 +13,34 @@ from usboost.cli import tables
 from usboost.cli.console import console, exit_on_error, fitting, note, say
 from usboost.cli.interrupts import CODE, interrupts
 from usboost.cli.options import (
+    BY,
     DEFAULT_BACKBONE,
-    NAMES,
+    OUTSIDE,
+    SCORES,
     BackboneName,
     Finetune,
+    Models,
+    Rounds,
     Seed,
     SettingsFile,
     TablePath,
+    given_options,
+    parsed_names,
+    reads_table,
+    typed,
 )
-from usboost.cli.table_options import given_options, reads_table, typed
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.evaluation.names import METRICS_OF, RANKING, check_metric
 from usboost.models.catalogue import catalogue
 from usboost.models.catalogue.settings_file import read_settings
 
-OUTSIDE = ("catboost", "xgboost", "tabpfn", "tabicl")
-"""Packages that `usboost.models.baselines.packages` knows, which is not imported for a help text."""
-
-BY = ", ".join(each for metrics in METRICS_OF.values() for each in metrics)
-
-SCORES = tuple(each for scores in RANKING.values() for each in scores)
-"""Of all tasks."""
-
 
 @reads_table
 def compare(
     table: TablePath,
     spec: TableSpec,
-    models: Annotated[
-        str | None,
-        typer.Option(
-            "--models",
-            help=f"Separated by commas, of {NAMES}; and {', '.join(OUTSIDE)}, if installed.",
-            show_default=False,
-        ),
-    ] = None,
+    models: Models = None,
     others: Annotated[
         list[str] | None,
         typer.Option(
@@ -75,10 +67,7 @@ def compare(
             help="Folder for the comparison and its finished fits, from which the same command goes on.",
         ),
     ] = None,
-    rounds: Annotated[
-        int | None,
-        typer.Option("--rounds", min=1, help="Most rounds or epochs; not for LightGBM."),
-    ] = None,
+    rounds: Rounds = None,
     settings: SettingsFile = None,
     backbone: BackboneName = DEFAULT_BACKBONE,
     finetune: Finetune = "none",
@@ -110,9 +99,8 @@ def compare(
         from usboost.models.baselines.packages import check_outside
         from usboost.multimodal.compare import results
         from usboost.multimodal.compare.compare import compare as compare_models
-        from usboost.multimodal.compare.inputs import inputs
-        from usboost.multimodal.compare.summary import Commands, summary
-        from usboost.multimodal.fit.build import ImageOptions, by_name, limited
+        from usboost.multimodal.compare.results import inputs, summary
+        from usboost.multimodal.fit.fit import ImageOptions, by_name, limited
 
         for name in names:
             if name not in catalogue.CATALOGUE:
@@ -140,13 +128,7 @@ def compare(
             note(f"{comparison.kept:,} of {comparison.fits:,} fits were finished before, see {out}")
         found = {name: inputs(name, own, read) for name in names}
         reads = {name: str(each) for name, each in found.items()}
-        given_again = typed(
-            spec,
-            backbone=backbone if backbone != DEFAULT_BACKBONE else None,
-            finetune=finetune if finetune != "none" else None,
-            settings=settings,
-            seed=seed or None,
-        )
+        common = [str(table), *typed(spec, backbone, finetune, settings=settings, seed=seed or None)]
         asked = given_options(
             {
                 "rounds": rounds,
@@ -158,21 +140,14 @@ def compare(
                 "out": out,
             }
         )
-        common = [str(table), *given_again]
 
         def fit_again(name: str) -> str:
             most = given_options({"rounds": rounds if limited(name) else None})
             return shlex.join(["usboost", "fit", *common, *most, "--model", name, "--out", "model"])
 
         once = bool(spec.time or spec.split)  # these divide the rows in one way only
-        said = summary(
-            comparison,
-            found,
-            Commands(
-                fit_again,
-                "" if once else shlex.join(["usboost", "compare", *common, *asked]),
-            ),
-        )
+        repeated = "" if once else shlex.join(["usboost", "compare", *common, *asked])
+        said = summary(comparison, found, (fit_again, repeated))
         stdout = console()
         stdout.print(results.rendered(comparison, stdout.width, reads))
         if comparison.interrupted:
@@ -188,14 +163,3 @@ def compare(
             say(f"\nwritten {out / 'comparison.csv'} and {out / 'comparison.md'}")
         if len(comparison.failures) == len(names):
             raise UsboostError("every model failed; the table above gives the reasons")
-
-
-def parsed_names(models: str) -> list[str]:
-    """The models to compare, each once."""
-    names = list(dict.fromkeys(name.strip() for name in models.split(",") if name.strip()))
-    if not names:
-        raise UsboostError(f"--models names no model; choose among {NAMES}")
-    for name in names:
-        if name not in catalogue.OFFERED_FOR["regression"] and name not in OUTSIDE:
-            catalogue.for_table(name)
-    return names

@@ -24,8 +24,8 @@ from usboost.cli.options import (
     TablePath,
     chosen_learners,
     import_named,
+    reads_table,
 )
-from usboost.cli.table_options import reads_table
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.evaluation.names import METRICS_OF, f1_of, metric_name
@@ -67,11 +67,7 @@ def fit(
     imports: Import = None,
     rounds: Annotated[
         int | None,
-        typer.Option(
-            "--rounds",
-            min=1,
-            help="Most boosting rounds, epochs or trees; still stops early.",
-        ),
+        typer.Option("--rounds", min=1, help="Most boosting rounds, epochs or trees; still stops early."),
     ] = None,
     backbone: BackboneName = DEFAULT_BACKBONE,
     finetune: Finetune = "none",
@@ -155,7 +151,7 @@ def fit(
         chosen = {**from_file.get(model, {}), **chosen}
         # imported late, so that mistakes are reported without loading torch
         from usboost.boosting.callbacks import Interrupt, ShowRounds, TimeLimit
-        from usboost.multimodal.fit.build import ImageOptions
+        from usboost.multimodal.fit.fit import ImageOptions
         from usboost.multimodal.fit.fit import fit as fit_table
         from usboost.multimodal.fit.unfinished import unfinished
 
@@ -244,13 +240,7 @@ def show_members(model: Any, classes: bool) -> None:
 
 
 def parsed_threshold(given: str | None) -> Literal["f1"] | float | None:
-    """``--threshold`` as a rule or number.
-
-    Raises
-    ------
-    UsboostError
-        If it is neither.
-    """
+    """``--threshold`` as a rule or number. Raises UsboostError if it is neither."""
     if given is None or given == "f1":
         return given  # type: ignore[return-value]
     try:

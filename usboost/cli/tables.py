@@ -13,7 +13,7 @@ from usboost.cli.console import console, note, progress
 from usboost.datasets.user.table_spec import TableSpec
 
 if TYPE_CHECKING:
-    from usboost.datasets.user.images.paths import Paths
+    from usboost.datasets.user.images.values import Paths
     from usboost.datasets.user.user_table import UserTable
 
 _SHOWN = 60  # columns of a wide table

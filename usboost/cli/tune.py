@@ -11,22 +11,27 @@ from typing import Annotated
 import typer
 
 from usboost.cli import tables
-from usboost.cli.compare import BY, OUTSIDE, SCORES, parsed_names
 from usboost.cli.console import console, exit_on_error, fitting, kept_when_interrupted, note, say
 from usboost.cli.interrupts import CODE, interrupts
 from usboost.cli.options import (
+    BY,
     DEFAULT_BACKBONE,
-    NAMES,
+    OUTSIDE,
+    SCORES,
     BackboneName,
     Finetune,
     Import,
+    Models,
+    Rounds,
     Seed,
     Set,
     SettingsFile,
     TablePath,
     import_named,
+    parsed_names,
+    reads_table,
+    typed,
 )
-from usboost.cli.table_options import reads_table, typed
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.evaluation.names import RANKING, check_metric, metric_name
@@ -38,14 +43,7 @@ from usboost.models.catalogue.settings_file import parsed_settings, read_setting
 def tune(
     table: TablePath,
     spec: TableSpec,
-    models: Annotated[
-        str | None,
-        typer.Option(
-            "--models",
-            help=f"Separated by commas, of {NAMES}; and {', '.join(OUTSIDE)}, if installed.",
-            show_default=False,
-        ),
-    ] = None,
+    models: Models = None,
     trials: Annotated[int, typer.Option("--trials", min=1, help="Trials of each model.")] = 20,
     jobs: Annotated[
         int | None,
@@ -69,23 +67,18 @@ def tune(
         ),
     ] = None,
     by: Annotated[
-        str | None,
-        typer.Option("--by", help=f"Score to choose by: {BY}.", show_default="log_loss, rmse"),
+        str | None, typer.Option("--by", help=f"Score to choose by: {BY}.", show_default="log_loss, rmse")
     ] = None,
     prune: Annotated[
         bool, typer.Option("--prune/--no-prune", help="End fits early that are behind others.")
     ] = True,
     time_limit: Annotated[
-        float | None,
-        typer.Option("--time-limit", min=0, help="Seconds after which no new round begins."),
+        float | None, typer.Option("--time-limit", min=0, help="Seconds after which no new round begins.")
     ] = None,
     out: Annotated[
         Path, typer.Option("--out", help="Folder of the search, from which the same command goes on.")
     ] = Path("tuned"),
-    rounds: Annotated[
-        int | None,
-        typer.Option("--rounds", min=1, help="Most rounds or epochs; not for LightGBM."),
-    ] = None,
+    rounds: Rounds = None,
     settings: Set = None,
     settings_file: SettingsFile = None,
     imports: Import = None,
@@ -120,10 +113,10 @@ def tune(
             by = check_metric(by, RANKING[own.task])
         # imported late, so that mistakes are reported without loading torch
         from usboost.models.baselines.packages import check_outside
-        from usboost.multimodal.fit.build import ImageOptions, by_name, limited
-        from usboost.multimodal.tune import files as tuned
-        from usboost.multimodal.tune.tune import DEFAULT, default_folds, fixed_of
-        from usboost.multimodal.tune.tune import tune as tune_models
+        from usboost.multimodal import tune as tuned
+        from usboost.multimodal.fit.fit import ImageOptions, by_name, limited
+        from usboost.multimodal.tune import DEFAULT, default_folds, fixed_of
+        from usboost.multimodal.tune import tune as tune_models
         from usboost.tuning.search import Plan
 
         for name in names:
@@ -164,8 +157,8 @@ def tune(
             if first.chosen is not None and first.model in catalogue.CATALOGUE:
                 again = typed(
                     spec,
-                    backbone=backbone if backbone != DEFAULT_BACKBONE else None,
-                    finetune=finetune if finetune != "none" else None,
+                    backbone,
+                    finetune,
                     rounds=rounds if limited(first.model) else None,
                     settings=out / tuned.SETTINGS,
                     seed=seed or None,

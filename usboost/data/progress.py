@@ -1,10 +1,16 @@
-"""Progress of long work."""
+"""Long work: its progress, and its spread over processes, with results in order and memory bounded."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
+from multiprocessing import connection, get_context, parent_process
 from threading import Lock
+from typing import TypeVar
 
 Progress = Callable[[int, int], None]
 """Called with (done, in all); the latter is 0 where it is unknown."""
@@ -37,3 +43,47 @@ class Running:
             how(what)
             if self._told is not None:
                 self._told(list(self._now))
+
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+
+
+def spread(function: Callable[[Job], Result], jobs: Iterable[Job], workers: int) -> Iterator[Result]:
+    """The results of `function` on each job, in the jobs' order.
+
+    Parameters
+    ----------
+    function : importable by name; with `workers` > 1 it runs in spawned processes, so a script that
+        asks for them needs the usual ``if __name__ == "__main__":``.
+    jobs : taken only as workers become free, two or three per worker ahead of the results.
+    workers : processes; 1 works in this one.
+    """
+    if workers <= 1:
+        yield from map(function, jobs)
+        return
+    # Spawned, since forking a process with threads (Arrow's, PyTorch's) can deadlock.
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=end_with_parent) as pool:
+        ahead: deque[Future[Result]] = deque()
+        try:
+            for job in jobs:
+                ahead.append(pool.submit(function, job))
+                if len(ahead) > 2 * workers:
+                    yield ahead.popleft().result()
+            while ahead:
+                yield ahead.popleft().result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def end_with_parent() -> None:
+    """Let this process end when the one that spawned it is killed; it would wait for work for ever."""
+    parent = parent_process()
+    assert parent is not None
+
+    def watch(sentinel: int) -> None:
+        connection.wait([sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, args=(parent.sentinel,), daemon=True).start()

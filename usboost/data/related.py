@@ -36,10 +36,7 @@ class Related:
     def of(cls, groups: Any, times: Any, n: int) -> Related | None:
         """From what a user gives of n rows; None where that is nothing.
 
-        Raises
-        ------
-        UsboostError
-            If both are given, or there is not one for each row.
+        Raises UsboostError if both are given, or there is not one for each row.
         """
         if groups is not None and times is not None:
             raise UsboostError("rows are divided in one way: leave the groups out, or the times")
@@ -74,10 +71,7 @@ class Related:
     def hold_out(self, share: float, y: np.ndarray | None, seed: int) -> Split:
         """Rows to fit to, and about a share of all: a whole number of groups, or the last rows.
 
-        Raises
-        ------
-        UsboostError
-            If there is one group, or one time, only.
+        Raises UsboostError if there is one group, or one time, only.
         """
         if self.times is not None:
             order, starts = self._several_times()
@@ -100,10 +94,7 @@ class Related:
         """The part that each row is in, int64 (n,), 0..k−1 with k ≤ `most`: whole groups drawn by chance, or
         stretches of time in their order.
 
-        Raises
-        ------
-        UsboostError
-            If there is one group, or one time, only.
+        Raises UsboostError if there is one group, or one time, only.
         """
         if self.times is not None:
             order, starts = self._several_times()
@@ -135,14 +126,10 @@ class Related:
     def folds(self, most: int, y: np.ndarray, seed: int) -> list[Split]:
         """At most so many splits: rows to fit to, among them some of each class, and rows that judge the fit.
 
-        By group, each part in turn; groups that a class would be missing without stay among the rows that
-        are fitted to. By time, the later half of the rows is cut into stretches, and each is judged by a fit
-        to all rows before it; the last stretch, whose fit has seen most rows, comes first.
-
-        Raises
-        ------
-        UsboostError
-            If the rows cannot be divided so.
+        By group, each part in turn; groups that a class would be missing without stay among the rows that are
+        fitted to. By time, the later half of the rows is cut into stretches, and each is judged by a fit to
+        all rows before it; the last stretch, whose fit has seen most rows, comes first. Raises UsboostError
+        if the rows cannot be divided so.
         """
         if self.times is not None:
             order, starts = by_time(self.times)

@@ -57,10 +57,10 @@ EXTRA_METRICS = (
     *("balanced_accuracy", "pr_auc", "precision", "recall", "precision_macro", "recall_macro", "f1_macro"),
     *("precision_weighted", "recall_weighted", "f1_weighted", "mcc", "brier"),
 )
-"""What `extra_metrics.extra_metrics` gives of any classifier, beside `METRICS`."""
+"""What `metrics.extra_metrics` gives of any classifier, beside `METRICS`."""
 
 EXTRA_REGRESSION_METRICS = ("mse", "median_ae", "mape", "max_error", "explained_variance")
-"""What `extra_metrics.extra_regression_metrics` gives of any regressor, beside `REGRESSION_METRICS`."""
+"""What `metrics.extra_regression_metrics` gives of any regressor, beside `REGRESSION_METRICS`."""
 
 RANKING = {
     "classification": (*METRICS, *EXTRA_METRICS),
@@ -98,14 +98,7 @@ def metric_name(metric: str) -> str:
 def check_metric(metric: str, known: Sequence[str] = METRICS) -> str:
     """Our name of a score that is given by it, or by scikit-learn's.
 
-    Parameters
-    ----------
-    known : our names of those that may be given.
-
-    Raises
-    ------
-    UsboostError
-        If it is none of these; listing them.
+    Raises UsboostError if it is none of these; listing them. `known`: our names of those that may be given.
     """
     found = SCIKIT.get(metric, metric)
     if found not in known:

@@ -1,5 +1,76 @@
-"""What is written: files and folders as a whole, arrays, and the parts that a file may name."""
+"""What is written: files and folders, replaced whole or not at all; arrays; parts that a file may name."""
 
-from usboost.files.writing import replacing, write_atomically
+from __future__ import annotations
 
-__all__ = ["replacing", "write_atomically"]
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from usboost.errors import UsboostError
+
+
+@contextmanager
+def replacing(folder: Path) -> Iterator[Path]:
+    """A new folder beside `folder` to write to, which takes its place when the block succeeds.
+
+    When anything fails the earlier folder stays as it was. Files that are there are never edited, since DVC
+    may have linked them to its cache. Raises UsboostError if `folder` is a file, or nothing can be written
+    beside it.
+    """
+    folder = Path(folder)
+    if folder.exists() and not folder.is_dir():
+        raise UsboostError(f"{folder} is a file, so no folder can be written there; name another one")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".tmp", dir=folder.parent))
+    except OSError as error:
+        raise UsboostError(f"{folder} cannot be written: {error.strerror}; choose another place") from error
+    fresh, old = work / "new", work / "old"
+    fresh.mkdir()
+    try:
+        yield fresh
+        _share(fresh)
+        if folder.exists():
+            folder.replace(old)
+        try:
+            fresh.replace(folder)
+        except BaseException:
+            if old.exists():
+                old.replace(folder)
+            raise
+    finally:
+        # should the earlier folder not have come back, it is kept where it is
+        if folder.exists() or not old.exists():
+            shutil.rmtree(work, ignore_errors=True)
+
+
+def _share(folder: Path) -> None:
+    """Let others read what a user's umask lets them read; some writers make files for their owner only."""
+    mode = folder.stat().st_mode & 0o666
+    for file in folder.rglob("*"):
+        about = file.lstat()
+        # a file with another name, a cache's say, keeps what it has
+        if stat.S_ISREG(about.st_mode) and about.st_nlink == 1 and about.st_mode & 0o666 != mode:
+            file.chmod(mode)
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file under another name, then put it in place.
+
+    Raises UsboostError if it cannot be written; an earlier file stays as it was.
+    """
+    path = Path(path)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            partial.write_bytes(content)
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+    except OSError as error:
+        raise UsboostError(f"{path} cannot be written: {error.strerror}") from error

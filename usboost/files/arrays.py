@@ -1,18 +1,20 @@
-"""Arrays and JSON in files, and digests of them."""
+"""Arrays and JSON in files, digests of them, and finished things on disk, so that what is killed goes on."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from usboost.errors import UsboostError
+from usboost.files import write_atomically
 
 Arrays = dict[str, np.ndarray]
 
@@ -23,13 +25,7 @@ def write_arrays(arrays: Mapping[str, np.ndarray], path: Path) -> None:
 
 
 def read_arrays(path: Path) -> Arrays:
-    """What `write_arrays` wrote.
-
-    Raises
-    ------
-    UsboostError
-        If the file is missing, cut short or no safetensors.
-    """
+    """What `write_arrays` wrote. Raises UsboostError if the file is missing, cut short or no safetensors."""
     try:
         return load_file(path)
     # numpy refuses some headers that safetensors lets pass
@@ -38,13 +34,7 @@ def read_arrays(path: Path) -> Arrays:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in a file.
-
-    Raises
-    ------
-    UsboostError
-        If there is none.
-    """
+    """The JSON object in a file. Raises UsboostError if there is none."""
     try:
         document = json.loads(path.read_text())
     except (OSError, ValueError, RecursionError) as error:
@@ -58,3 +48,47 @@ def digest_of(path: Path) -> str:
     """SHA-256 of a file, in hex."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+Entry = TypeVar("Entry")
+
+
+def key_of(decides: Any) -> str:
+    """The key of what some JSON decides: its SHA-256, in hex."""
+    return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
+
+
+class Store:
+    """Finished things by key, each a file or folder in a folder, which is there whole or not at all.
+
+    Parameters
+    ----------
+    folder : is made with the first entry.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = Path(folder)
+
+    def get(self, key: str, read: Callable[[Path], Entry]) -> Entry | None:
+        """What `read` makes of an entry; None without one, and with a warning if it is damaged."""
+        path = self.folder / key
+        if not path.exists():
+            return None
+        try:
+            return read(path)
+        except (UsboostError, ValueError, KeyError, TypeError, AttributeError) as error:
+            reason = f"{path} is damaged, so it is made again: {type(error).__name__}: {error}"
+            warnings.warn(reason, stacklevel=2)
+            return None
+
+    def put(self, key: str, write: Callable[[Path], None]) -> None:
+        """Let `write` make an entry, as a whole."""
+        write(self.folder / key)
+
+    def get_json(self, key: str, read: Callable[[Mapping[str, Any]], Entry]) -> Entry | None:
+        """As `get`, of an entry by `put_json`."""
+        return self.get(f"{key}.json", lambda path: read(read_json(path)))
+
+    def put_json(self, key: str, document: Mapping[str, Any]) -> None:
+        """Write a JSON object as an entry."""
+        self.put(f"{key}.json", lambda path: write_atomically(path, json.dumps(document).encode()))

@@ -49,13 +49,7 @@ class Registry:
         return part
 
     def __getitem__(self, kind: str) -> Any:
-        """The class of a kind.
-
-        Raises
-        ------
-        UsboostError
-            If it is unknown; the message lists the known ones.
-        """
+        """The class of a kind. Raises UsboostError if it is unknown; the message lists the known ones."""
         if kind not in self:
             raise UsboostError(
                 f"unknown {self.sort} kind {kind!r}; known are {', '.join(self)} "

@@ -15,14 +15,8 @@ _MOST_VALUES = 100_000
 def read_yaml(path: Path, missing: str) -> Any:
     """What a YAML file holds.
 
-    Parameters
-    ----------
-    missing : what to do where there is no such file, for the message.
-
-    Raises
-    ------
-    UsboostError
-        If the file is missing, cannot be read, is no YAML, or stands for more values than memory holds.
+    Raises UsboostError if the file is missing, cannot be read, is no YAML, or stands for more values than
+    memory holds. `missing`: what to do where there is no such file, for the message.
     """
     try:
         return parsed_yaml(Path(path).read_text(encoding="utf-8"), str(path))
@@ -35,12 +29,7 @@ def read_yaml(path: Path, missing: str) -> Any:
 
 
 def parsed_yaml(text: str, where: str) -> Any:
-    """What YAML stands for; as `read_yaml`.
-
-    Parameters
-    ----------
-    where : it is from, for the message.
-    """
+    """What YAML stands for; as `read_yaml`. `where`: it is from, for the message."""
     try:
         loader = yaml.SafeLoader(text)
         node = loader.get_single_node()

@@ -15,21 +15,19 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from usboost.boosting.callbacks import Callback, TimeLimit
-from usboost.datasets.user import SIZE
 from usboost.datasets.user.columns.column import text_of
 from usboost.datasets.user.columns.text_models import allow
 from usboost.datasets.user.reading.source import FrameRows
 from usboost.datasets.user.table import FEWEST, read_table
-from usboost.datasets.user.table_spec import TableSpec
+from usboost.datasets.user.table_spec import SIZE, TableSpec
 from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError
 from usboost.models.catalogue import catalogue
 from usboost.multimodal.fit import bundle as bundles
-from usboost.multimodal.fit.build import ImageOptions
 from usboost.multimodal.fit.bundle import Bundle
+from usboost.multimodal.fit.fit import ImageOptions
 from usboost.multimodal.fit.fit import fit as fit_table
-from usboost.multimodal.in_python import frame_of
-from usboost.multimodal.parameters import check_parameters, seed_of
+from usboost.multimodal.parameters import check_parameters, frame_of, seed_of
 
 LABEL = "label"
 """What y is called where it has no name."""
@@ -255,7 +253,7 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
         leave out
     missing : further values that count as missing
     images_root : folder that paths of images are relative to
-    backbone, finetune, size : how images are read, see `usboost.multimodal.fit.build.ImageOptions`
+    backbone, finetune, size : how images are read, see `usboost.multimodal.fit.fit.ImageOptions`
     pool_images : read several columns of images as one, by the mean of their embeddings
     skip_unreadable : count images that cannot be read as missing
     rounds : boosting rounds, epochs or trees at most

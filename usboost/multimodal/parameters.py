@@ -1,16 +1,47 @@
-"""What the parameters of the estimators for DataFrames may be."""
+"""What a user of Python gives: X in place of a file, and the estimators' parameters."""
 
 from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
+from scipy.sparse import issparse
 from sklearn.utils import check_random_state
 
 from usboost.errors import UsboostError
+
+
+def frame_of(X: Any, names: Sequence[str] | None = None) -> pd.DataFrame:
+    """X as a DataFrame whose columns have strings for names.
+
+    Raises UsboostError if X is sparse, complex, or has not two dimensions.
+
+    Parameters
+    ----------
+    X : DataFrame, or array (n, p); the columns of an array are called x0, x1, …
+    names : of the columns that a model was fitted to; if these are 0, 1, …, so are an array's.
+    """
+    if isinstance(X, pd.DataFrame):
+        if X.columns.nlevels > 1:
+            raise UsboostError("X has columns of several levels; give each column one name")
+        return X.rename(columns=str)
+    if issparse(X):
+        raise UsboostError("X is a sparse matrix, which is not supported; give X.toarray() or a DataFrame")
+    array = np.asarray(X)
+    if array.ndim != 2:
+        raise UsboostError(
+            f"Expected 2D array or DataFrame, got {array.ndim}D array instead. Reshape your data with "
+            "X.reshape(-1, 1) if it has a single column, or X.reshape(1, -1) if it is a single row."
+        )
+    if np.iscomplexobj(array):
+        raise UsboostError("Complex data not supported; give real and imaginary part as two columns")
+    counted = [str(k) for k in range(array.shape[1])]
+    prefix = "" if names is not None and set(names) == set(counted) else "x"
+    return pd.DataFrame(array, columns=[prefix + each for each in counted])
 
 
 def _is_bool(value: Any) -> bool:
@@ -45,10 +76,7 @@ _CHECKS: dict[str, Check] = {
 def check_parameters(estimator: Any) -> None:
     """Refuse a value that would be found out only after a fit, or never. None is always allowed.
 
-    Raises
-    ------
-    UsboostError
-        Naming the parameter, and what it may be.
+    Raises UsboostError, naming the parameter, and what it may be.
     """
     for name, (holds, words) in _CHECKS.items():
         value = getattr(estimator, name, None)
@@ -59,10 +87,7 @@ def check_parameters(estimator: Any) -> None:
 def seed_of(random_state: Any) -> int:
     """The seed that scikit-learn's `random_state` stands for: None draws one, and so does a RandomState.
 
-    Raises
-    ------
-    UsboostError
-        If it is none of these, or a number below 0.
+    Raises UsboostError if it is none of these, or a number below 0.
     """
     if _is_whole(random_state) and 0 <= random_state < 2**32:
         return int(random_state)

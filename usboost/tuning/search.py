@@ -8,15 +8,49 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from usboost.boosting.checkpoint import described
 from usboost.boosting.code import code_digest
 from usboost.learners.dimensions import Space
-from usboost.tuning.noise import error_of_difference
-from usboost.tuning.propose import propose
+from usboost.tuning.propose import own_values, propose
 from usboost.tuning.run import Job, Task
-from usboost.tuning.space import own_values
 from usboost.tuning.trials import Trial, Trials
 from usboost.tuning.workers import Workers
+
+DRAWS = 100
+"""Bootstrap samples of the scored rows, the same for all trials."""
+
+Draws = Sequence[float | None]
+"""A trial's score in each sample; None where the sample has none, an AUC of one class say."""
+
+
+def drawn(
+    score: Callable[[np.ndarray], float], n: int, groups: np.ndarray | None = None, part: int = 0
+) -> np.ndarray:
+    """The score of each bootstrap sample of n rows, float64 (DRAWS,).
+
+    Parameters
+    ----------
+    score : of rows, given by their positions.
+    groups : codes (n,); whole groups are drawn, as many as there are, since rows of one group are alike.
+    part : the number of the rows' fold. Each has samples of its own: with equal ones, rows that stand at the
+        same place of their folds, of one class say, would be drawn together.
+    """
+    rng = np.random.default_rng([0, part])
+    if groups is None:
+        return np.array([score(rng.integers(0, n, n)) for _ in range(DRAWS)])
+    sizes = np.unique(groups, return_counts=True)[1]
+    rows = np.split(np.argsort(groups, kind="stable"), np.cumsum(sizes)[:-1])
+    samples = (rng.integers(0, len(rows), len(rows)) for _ in range(DRAWS))
+    return np.array([score(np.concatenate([rows[k] for k in chosen])) for chosen in samples])
+
+
+def error_of_difference(first: Draws, second: Draws) -> float:
+    """The standard error of the difference of two trials' scores on the same rows; 0 if it is not known."""
+    pairs = [(a, b) for a, b in zip(first, second, strict=False) if a is not None and b is not None]
+    return float(np.std([a - b for a, b in pairs], ddof=1)) if len(pairs) > 1 else 0.0
+
 
 BATCH = 4
 """Trials that are proposed together, whatever the number of processes, so that it changes no result."""
@@ -37,7 +71,7 @@ class Plan:
     trials : of each model; one of a model of which there is nothing to choose.
     batch : see `BATCH`.
     seed : of the proposals.
-    prune : whether fits end that are behind at a rung, see `usboost.tuning.rungs`.
+    prune : whether fits end that are behind at a rung, see `usboost.tuning.run`.
     jobs : trials at a time; more than one run in spawned processes, so that a script that asks for them needs
         the usual ``if __name__ == "__main__":``.
     deadline : a time (`time.time`) after which no round begins.
@@ -130,18 +164,14 @@ def search(
     """Search the spaces of all models together, batch by batch, and go on with what is in the folder.
 
     Every trial is on disk as soon as it ends, and every round of a fit that runs; equal arguments give equal
-    trials, whatever was killed in between and however many run at a time.
+    trials, whatever was killed in between and however many run at a time. Raises UsboostError if the folder
+    holds another search. A trial that fails stops no other.
 
     Parameters
     ----------
     spaces : by model.
     folder : has a folder for each model with its journal.
     identity : what decides the scores, as JSON: of the rows, the split, the scores.
-
-    Raises
-    ------
-    UsboostError
-        If the folder holds another search. A trial that fails stops no other.
     """
     kept, found = dict[str, Trials](), dict[str, ModelTrials]()
     for name, model in task.models.items():

@@ -33,7 +33,7 @@ class Trial:
     state : "proposed" until its fit has ended; "pruned" if that was ended at a rung.
     score : by which settings are chosen; scores : all scores of the same rows, their means over folds.
     folds : the score of each fold, of a pruned trial of the first one only, as is then `score`.
-    draws : the score in samples of these rows, see `usboost.tuning.noise`.
+    draws : the score in samples of these rows, see `usboost.tuning.search`.
     risks : the fit's lowest validation risk by rung of rounds; end : the one it ended with.
     rounds, best_round : that were fitted, and the one kept, of the first fold.
     seconds : of the fits, in the run that ended them.
@@ -66,6 +66,9 @@ _ADAPTER = TypeAdapter(Trial)
 class Trials:
     """The trials of one model that have ended: an Optuna study in a journal, a line of JSON for each.
 
+    Raises UsboostError if the folder holds another search, or its journal is damaged. A line that a kill cut
+    short is not there.
+
     Parameters
     ----------
     folder : of the journal; each trial has a folder in it for its fit's checkpoint.
@@ -75,12 +78,6 @@ class Trials:
     Attributes
     ----------
     ended : trials by number.
-
-    Raises
-    ------
-    UsboostError
-        If the folder holds another search, or its journal is damaged. A line that a kill cut short is not
-        there.
     """
 
     def __init__(self, folder: Path, model: str, space: Space, identity: Mapping[str, Any]) -> None:

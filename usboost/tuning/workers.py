@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing import active_children, connection, get_context, parent_process
+from multiprocessing import active_children, get_context
 from multiprocessing.process import BaseProcess
 from types import TracebackType
 from typing import Any
 
+from usboost.data.progress import end_with_parent
 from usboost.errors import Style, UsboostError, option, write_options
 from usboost.tuning.run import Job, Task, run_trial
 from usboost.tuning.trials import Trial
@@ -44,13 +44,7 @@ class Workers:
         self._pool.shutdown(wait=kind is None, cancel_futures=True)
 
     def results(self, jobs: Sequence[Job]) -> Iterator[Trial]:
-        """The trials as they end.
-
-        Raises
-        ------
-        UsboostError
-            If a process dies, of too little memory say.
-        """
+        """The trials as they end. Raises UsboostError if a process dies, of too little memory say."""
         if self._jobs <= 1:
             yield from (run_trial(self._task, job) for job in jobs)
             return
@@ -116,14 +110,7 @@ def _begin(task: Task, style: Style) -> None:
     """Make this process ready: Ctrl-C is the parent's to answer, and it ends with the parent."""
     write_options(style)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = parent_process()
-    assert parent is not None
-
-    def watch(sentinel: int) -> None:
-        connection.wait([sentinel])
-        os._exit(1)
-
-    threading.Thread(target=watch, args=(parent.sentinel,), daemon=True).start()
+    end_with_parent()
     _TASK[:] = [task]
 
 

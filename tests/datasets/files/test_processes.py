@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from usboost.datasets.files.processes import spread
+from usboost.data.progress import spread
 from usboost.errors import UsboostError
 
 

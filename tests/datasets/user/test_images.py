@@ -19,8 +19,8 @@ from PIL import Image
 from usboost.data.images import Images
 from usboost.data.pooled_images import PooledImages
 from usboost.datasets.files.image_sources import load
-from usboost.datasets.user.images import pixels
-from usboost.datasets.user.images.pixels import room
+from usboost.datasets.user.images import image_set
+from usboost.datasets.user.images.image_set import room
 from usboost.datasets.user.prepare import prepare
 from usboost.datasets.user.reading.source import FrameRows, Source
 from usboost.datasets.user.table import UserTable, read_table
@@ -253,7 +253,7 @@ def test_many_pixels_lie_in_a_file_without_a_name(
     folder = tmp_path / "room"
     folder.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder))
-    monkeypatch.setattr(pixels, "IN_MEMORY", 40 * 4 * 3 * SIZE**2 - 1)
+    monkeypatch.setattr(image_set, "IN_MEMORY", 40 * 4 * 3 * SIZE**2 - 1)
     on_disk = read(houses, image=SIDES).images
     assert list(folder.iterdir()) == []
     for name, view in on_disk.items():

@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from usboost.datasets.user.columns.schema import describe
-from usboost.datasets.user.columns.suspects import leaks_target
+from usboost.datasets.user.columns.schema import describe, leaks_target
 from usboost.datasets.user.table import read_columns, read_table
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError

@@ -27,8 +27,7 @@ from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.multimodal.compare.compare import compare
 from usboost.multimodal.fit import bundle
-from usboost.multimodal.fit.build import build
-from usboost.multimodal.fit.fit import fit
+from usboost.multimodal.fit.fit import build, fit
 
 PACKAGE = """
 import numpy as np

@@ -21,8 +21,7 @@ from usboost.datasets.user import prepare as user_table
 from usboost.datasets.user.columns import texts
 from usboost.datasets.user.columns.encoding import Encoding
 from usboost.datasets.user.columns.schema import describe
-from usboost.datasets.user.columns.texts import TextParts
-from usboost.datasets.user.columns.words import ngrams, words
+from usboost.datasets.user.columns.texts import TextParts, ngrams, words
 from usboost.datasets.user.read_prepared import read_prepared
 from usboost.datasets.user.reading import text_file
 from usboost.datasets.user.table import read_table

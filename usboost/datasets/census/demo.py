@@ -142,17 +142,14 @@ _SLOPE = 1.3
 def write_demo(folder: Path, *, rows_train: int, rows_test: int, seed: int) -> None:
     """Write ``census-income.data.gz`` and ``census-income.test.gz`` as the real ones are laid out.
 
+    Raises UsboostError if fewer than 100 rows are asked for.
+
     Parameters
     ----------
     folder : where the two files go; it is made if need be.
     rows_train, rows_test : lines of each file, at least 100; of the training lines a share of
         `DUPLICATES` repeats others.
     seed : draws the people; equal arguments give equal bytes.
-
-    Raises
-    ------
-    UsboostError
-        If fewer than 100 rows are asked for.
     """
     if min(rows_train, rows_test) < 100:
         raise UsboostError(f"rows_train and rows_test must be at least 100, not {rows_train} and {rows_test}")

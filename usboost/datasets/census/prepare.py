@@ -18,7 +18,7 @@ import pyarrow.csv
 
 from usboost.data.encoding import TableEncoder
 from usboost.datasets.census.elimination import Elimination, backward_elimination
-from usboost.datasets.files.sources import RemoteFile, sha256, unzipped
+from usboost.datasets.files.sources import RemoteFile, lines_of, sha256
 from usboost.datasets.prepared.store import LABEL, Prepared, describe
 from usboost.errors import UsboostError
 
@@ -207,11 +207,8 @@ def _columns(in_s: set[str], why: dict[str, str]) -> dict[str, dict[str, Any]]:
 
 def _lines(path: Path) -> list[bytes]:
     """The raw lines of a file, without the blank ones at its end."""
-    raw = unzipped(path).rstrip()
-    if not raw:
-        raise UsboostError(f"{path} is empty; fetch it again")
     # What was stripped from the last line may have made it differ from its duplicate.
-    return [line.rstrip() for line in raw.split(b"\n")]
+    return [line.rstrip() for line in lines_of(path).split(b"\n")]
 
 
 def _frame(path: Path, lines: Sequence[bytes], original: Sequence[bytes]) -> pd.DataFrame:

@@ -25,8 +25,7 @@ SOURCE = covertype.SOURCE
 
 FILES = (
     RemoteFile(
-        "covtype.data.gz",
-        "https://archive.ics.uci.edu/ml/machine-learning-databases/covtype/covtype.data.gz",
+        "covtype.data.gz", "https://archive.ics.uci.edu/ml/machine-learning-databases/covtype/covtype.data.gz"
     ),
 )
 
@@ -114,22 +113,14 @@ def prepare(
             encoding="PNG",
             images_from="shapes drawn with scikit-image for the clean class: mixed, triangles, rectangles",
         ),
-        noise={
-            "rate": NOISE,
-            "why": "labels switched at random in each split, after the images were drawn",
-        },
+        noise={"rate": NOISE, "why": "labels switched at random in each split, after the images were drawn"},
         rows={"three largest classes": len(frame), "taken": len(y)},
     )
     return Prepared(splits, views, classes, card, images=Path(work))
 
 
 def _draw(
-    clean: Mapping[str, np.ndarray],
-    work: Path,
-    size: int,
-    seed: int,
-    workers: int,
-    progress: Progress | None,
+    clean: Mapping[str, np.ndarray], work: Path, size: int, seed: int, workers: int, progress: Progress | None
 ) -> None:
     """Draw an image for each row of each split, by its clean class."""
     done, total = 0, sum(map(len, clean.values()))

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.csv
 from numpy.typing import ArrayLike
 
-from usboost.datasets.files.sources import unzipped
+from usboost.datasets.files.sources import lines_of
 from usboost.errors import UsboostError
 
 SOURCE = "covertype"
@@ -42,19 +42,17 @@ FEATURES = (*NUMERIC, *WILDERNESS, *SOIL)
 def read(path: Path | str) -> tuple[pd.DataFrame, np.ndarray]:
     """Read ``covtype.data``, gzipped or not.
 
+    Raises UsboostError if the file is missing, empty or a damaged gzip file, a line has not 55 fields, a
+    field is no finite number, an indicator is not 0 or 1, a row is not in exactly one area and soil, or a
+    label is unknown.
+
     Returns
     -------
     A frame of shape (n, 54) with the columns `FEATURES`, the 10 numbers as float32 and the 44 indicators as
     int8, and the raw labels 1..7 as int64 of shape (n,).
-
-    Raises
-    ------
-    UsboostError
-        If the file is missing, empty or a damaged gzip file, a line has not 55 fields, a field is no finite
-        number, an indicator is not 0 or 1, a row is not in exactly one area and soil, or a label is unknown.
     """
     path = Path(path)
-    raw = _content(path)
+    raw = lines_of(path)
     names = [*FEATURES, "cover_type"]
     try:
         table = pyarrow.csv.read_csv(
@@ -87,16 +85,12 @@ def three_largest(frame: pd.DataFrame, labels: ArrayLike) -> tuple[pd.DataFrame,
     not depend on a sample's counts: on the full file 0 is Spruce/Fir (raw 1, 211,840 rows, images of mixed
     shapes), 1 Lodgepole Pine (2, 283,301, triangles) and 2 Ponderosa Pine (3, 35,754, rectangles).
 
-    ``labels`` are the n rows' raw labels; of equally frequent ones the smaller is kept.
+    ``labels`` are the n rows' raw labels; of equally frequent ones the smaller is kept. Raises UsboostError
+    if there are fewer than three classes, or the lengths differ.
 
     Returns
     -------
     The rows kept, in their order and numbered anew; their int64 labels 0, 1, 2; the three raw labels.
-
-    Raises
-    ------
-    UsboostError
-        If there are fewer than three classes, or the lengths differ.
     """
     labels = np.asarray(labels)
     if len(labels) != len(frame):
@@ -124,15 +118,12 @@ def split_80_10_10(n: int, seed: int) -> dict[str, np.ndarray]:
 def fold_onehot(frame: pd.DataFrame) -> pd.DataFrame:
     """The 44 indicators folded to two categorical columns, for what reads categories; CT keeps all 54.
 
+    Raises UsboostError if a column is missing or a row is not in exactly one area and one soil.
+
     Returns
     -------
     The columns `NUMERIC` unchanged, then ``wilderness_area`` (the names of the four areas) and ``soil_type``
     ("1".."40"), with the rows' index.
-
-    Raises
-    ------
-    UsboostError
-        If a column is missing or a row is not in exactly one area and one soil.
     """
     if absent := [name for name in FEATURES if name not in frame]:
         raise UsboostError(f"column {absent[0]!r} is missing; the 54 columns of Covertype are needed")
@@ -215,13 +206,6 @@ def _hillshade(slope: np.ndarray, aspect: np.ndarray, azimuth: float, altitude: 
     s, h = np.radians(slope), np.radians(altitude)
     facing = np.cos(np.radians(azimuth - aspect))
     return 255 * (np.sin(h) * np.cos(s) + np.cos(h) * np.sin(s) * facing).clip(0, 1)
-
-
-def _content(path: Path) -> bytes:
-    """The file's text, unzipped if need be, without blank lines at its end."""
-    if not (raw := unzipped(path).rstrip()):
-        raise UsboostError(f"{path} is empty; fetch it again")
-    return raw
 
 
 def _not_one_hot(frame: pd.DataFrame) -> tuple[int, str] | None:

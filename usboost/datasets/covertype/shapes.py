@@ -40,7 +40,7 @@ from numpy.typing import ArrayLike
 from PIL import Image
 from skimage.draw import disk, ellipse, polygon
 
-from usboost.datasets.files.processes import spread
+from usboost.data.progress import spread
 from usboost.errors import UsboostError
 
 KINDS = (("rectangle", "circle", "triangle", "ellipse"), ("triangle",), ("rectangle",))

@@ -16,13 +16,13 @@ import io
 import stat
 import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from os import stat_result
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -71,10 +71,7 @@ def name_of(source: Source) -> str:
 def identity(source: Source) -> str:
     """A text that changes when the image does: name, size and time of a file, checksum in a zip.
 
-    Raises
-    ------
-    UsboostError
-        If the file, archive or member is missing.
+    Raises UsboostError if the file, archive or member is missing.
     """
     if isinstance(source, bytes):
         return hashlib.sha256(source).hexdigest()
@@ -90,10 +87,7 @@ def identity(source: Source) -> str:
 def read(source: Path | tuple[Path, str] | bytes, name: str | None = None) -> bytes:
     """The bytes of an image, called `name` in errors.
 
-    Raises
-    ------
-    UsboostError
-        If it is missing, empty, larger than `LARGEST_FILE`, or in a damaged archive.
+    Raises UsboostError if it is missing, empty, larger than `LARGEST_FILE`, or in a damaged archive.
     """
     name = name or name_of(source)
     if isinstance(source, bytes):
@@ -123,13 +117,21 @@ def read(source: Path | tuple[Path, str] | bytes, name: str | None = None) -> by
 
 
 def load(
-    source: Path | tuple[Path, str] | bytes, *, size: int, channels: int, aspect: Aspect = "crop"
+    source: Path | tuple[Path, str] | bytes,
+    name: str | None = None,
+    *,
+    size: int,
+    channels: int,
+    aspect: Aspect = "crop",
 ) -> np.ndarray:
     """An image as the networks see it.
 
+    Raises UsboostError if it cannot be read (see `read`), is damaged or cut short, is of no format in
+    `FORMATS`, has 32-bit or floating-point pixels, or has more pixels than ``PIL.Image.MAX_IMAGE_PIXELS``.
+
     Parameters
     ----------
-    source : file, (zip archive, member) or bytes.
+    source : file, (zip archive, member) or bytes, called `name` in errors.
     size : height and width in pixels.
     channels : 1 (grey) or 3 (red, green, blue).
     aspect : what becomes of images that are not square.
@@ -137,14 +139,9 @@ def load(
     Returns
     -------
     uint8 array of shape (channels, size, size).
-
-    Raises
-    ------
-    UsboostError
-        If it cannot be read (see `read`), is damaged or cut short, is of no format in `FORMATS`, has
-        32-bit or floating-point pixels, or has more pixels than ``PIL.Image.MAX_IMAGE_PIXELS``.
     """
-    image = square(read(source), name_of(source), size=size, channels=channels, aspect=aspect)
+    name = name or name_of(source)
+    image = square(read(source, name), name, size=size, channels=channels, aspect=aspect)
     pixels = np.asarray(image)
     return pixels[None].copy() if channels == 1 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
@@ -161,9 +158,7 @@ def square(data: bytes, name: str, *, size: int, channels: int, aspect: Aspect =
 def thumbnail(data: bytes, name: str, most: int) -> tuple[Image.Image, tuple[int, int]]:
     """The whole image in `data`, upright, in mode L or RGB; errors as `load`, naming it `name`.
 
-    Parameters
-    ----------
-    most : pixels of its longer side, to which a larger one is scaled.
+    `most`: pixels of its longer side, to which a larger one is scaled.
 
     Returns
     -------
@@ -203,15 +198,8 @@ def _telling(name: str) -> Iterator[None]:
 def inside(folder: Path, relative: str, name: str) -> Path:
     """What is at a path `relative` to a folder, which it may not leave.
 
-    Parameters
-    ----------
-    name : where the path was found, for the error message.
-
-    Raises
-    ------
-    UsboostError
-        If the path is absolute, contains ``..``, leads out of the folder through a link, or there is
-        nothing.
+    Raises UsboostError if the path is absolute, contains ``..``, leads out of the folder through a link, or
+    there is nothing. `name`: where the path was found, for the error message.
     """
     folder = Path(folder)
     shown = folder.absolute() if folder == Path() else folder
@@ -240,39 +228,48 @@ def is_contained(relative: str) -> bool:
     )
 
 
-class ParquetReader:
-    """The bytes of a Parquet column, or of records with ``bytes``.
+class Cursor:
+    """Values by the position of their row: asked for in rising order, they take one pass, a few in memory.
 
-    Asked for in rising order, they take one pass and bounded memory.
+    Parameters
+    ----------
+    what : has the values, for messages.
+    begin : begins a pass over them; a row before those at hand needs a new one.
     """
 
-    def __init__(self, path: Path, column: str) -> None:
-        self.path, self._column = path, column
-        self._first = 0
-        self._values: list[bytes | None] = []
-        self._batches = self._pass()
+    def __init__(self, what: object, begin: Callable[[], Iterator[list[Any]]]) -> None:
+        self._what, self._begin = what, begin
+        self._first, self._values, self._pass = 0, list[Any](), begin()
 
-    def __call__(self, row: int) -> bytes:
-        """The bytes of one row; a row before those at hand starts a new pass."""
+    def __call__(self, row: int) -> Any:
         if row < self._first:
-            self._first, self._values, self._batches = 0, [], self._pass()
+            self._first, self._values, self._pass = 0, [], self._begin()
         while row >= self._first + len(self._values):
             self._first += len(self._values)
             try:
-                self._values = next(self._batches)
+                self._values = next(self._pass)
             except StopIteration:
-                raise UsboostError(f"{self.path} has no row {row + 1}; it is damaged") from None
-            except (pa.ArrowException, OSError, ValueError) as error:
-                raise UsboostError(f"{self.path}: column {self._column!r} is damaged ({error})") from error
-        return self._values[row - self._first] or b""
+                raise UsboostError(f"{self._what} has no row {row + 1}; it is damaged") from None
+        return self._values[row - self._first]
 
-    def _pass(self) -> Iterator[list[bytes | None]]:
-        with pq.ParquetFile(self.path, pre_buffer=False, buffer_size=1 << 20) as file:
-            for batch in file.iter_batches(batch_size=32, columns=[self._column]):
+
+class ParquetReader(Cursor):
+    """The bytes of a Parquet column, or of records with ``bytes``."""
+
+    def __init__(self, path: Path, column: str) -> None:
+        super().__init__(path, lambda: _parquet_bytes(path, column))
+
+
+def _parquet_bytes(path: Path, column: str) -> Iterator[list[bytes]]:
+    try:
+        with pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20) as file:
+            for batch in file.iter_batches(batch_size=32, columns=[column]):
                 values = batch.column(0)
                 if pa.types.is_struct(values.type):
                     values = pc.struct_field(values, "bytes")
-                yield values.to_pylist()
+                yield [each or b"" for each in values.to_pylist()]
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise UsboostError(f"{path}: column {column!r} is damaged ({error})") from error
 
 
 def _uniform(image: Image.Image, format: str | None, name: str) -> Image.Image:

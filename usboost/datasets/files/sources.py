@@ -95,6 +95,13 @@ def unzipped(path: Path, most: int = LARGEST) -> bytes:
     return content
 
 
+def lines_of(path: Path) -> bytes:
+    """The same of a text file, without blank lines at its end; one that is empty is refused, too."""
+    if not (text := unzipped(path).rstrip()):
+        raise UsboostError(f"{path} is empty; fetch it again")
+    return text
+
+
 def sha256(path: Path) -> str:
     """Hexadecimal SHA-256 of a file's bytes."""
     with Path(path).open("rb") as stream:

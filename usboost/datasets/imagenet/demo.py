@@ -24,19 +24,15 @@ _TOP = "tiny-imagenet-200"
 def write_demo(folder: Path, *, rows_train: int, rows_test: int, seed: int) -> None:
     """Write ``tiny-imagenet-200.zip`` and the ``index.csv`` with the class of each digit.
 
-    The digits 0..9 are the synsets n90000000..n90000009. There are 1797 of them: when more are asked for,
-    all are used, in the same proportion. Equal arguments write equal bytes.
+    The digits 0..9 are the synsets n90000000..n90000009. There are 1797 of them: when more are asked for, all
+    are used, in the same proportion. Equal arguments write equal bytes. Raises UsboostError if fewer than 20
+    images of a split are asked for, which would leave out digits.
 
     Parameters
     ----------
     rows_train : images in the training folder.
     rows_test : images in each of the validation and the test split, so the validation folder has twice
         as many.
-
-    Raises
-    ------
-    UsboostError
-        If fewer than 20 images of a split are asked for, which would leave out digits.
     """
     if min(rows_train, rows_test) < 20:
         raise UsboostError(f"rows_train {rows_train} and rows_test {rows_test} must be 20 or more")

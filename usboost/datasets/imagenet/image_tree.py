@@ -133,10 +133,8 @@ class Zip:
 def open_tree(raw: Path) -> Tree:
     """The tree in `raw`: a zip, a folder with ``train/``, or a folder with one zip.
 
-    Raises
-    ------
-    UsboostError
-        If there is no such thing, or the zip is damaged, holds no ``train/``, or a path out of it.
+    Raises UsboostError if there is no such thing, or the zip is damaged, holds no ``train/``, or a path out
+    of it.
     """
     raw = Path(raw)
     if raw.is_file():
@@ -155,10 +153,7 @@ def open_tree(raw: Path) -> Tree:
 def decoded(data: bytes, name: str) -> str:
     """UTF-8 text, with or without a byte order mark.
 
-    Raises
-    ------
-    UsboostError
-        If it is not UTF-8; the message calls it `name`.
+    Raises UsboostError if it is not UTF-8; the message calls it `name`.
     """
     try:
         return data.decode("utf-8-sig")

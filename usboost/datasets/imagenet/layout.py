@@ -56,15 +56,10 @@ class LabelledImage(NamedTuple):
 def animals(tree: Tree, beside: Path) -> tuple[dict[str, str], str]:
     """The group of each synset that has training images, and where the groups are from.
 
-    In this order: the columns ``wnid, group`` of an ``index.csv`` beside the zip or folder; the places of
-    the synsets among the sorted 1000 of ILSVRC2012, which are the folders of ``train/`` if it has as many,
-    else those in ``LOC_synset_mapping.txt`` or the devkit's ``meta.mat``; and, when each synset has a folder
-    ``images/``, the table `TINY`.
-
-    Raises
-    ------
-    UsboostError
-        If none of these is there.
+    In this order: the columns ``wnid, group`` of an ``index.csv`` beside the zip or folder; the places of the
+    synsets among the sorted 1000 of ILSVRC2012, which are the folders of ``train/`` if it has as many, else
+    those in ``LOC_synset_mapping.txt`` or the devkit's ``meta.mat``; and, when each synset has a folder
+    ``images/``, the table `TINY`. Raises UsboostError if none of these is there.
     """
     found = [name for name in tree.folders("train") if _WNID.fullmatch(name)]
     if (beside / INDEX).is_file():
@@ -101,15 +96,11 @@ def training(tree: Tree, wnids: Mapping[str, object]) -> list[LabelledImage]:
 def validation(tree: Tree, beside: Path, wnids: Mapping[str, object]) -> list[LabelledImage]:
     """The validation images of some synsets, sorted by synset and name.
 
-    Folders ``val/<wnid>/`` say what their images show; for images in one folder, ``val/`` or
-    ``val/images/``, one of these files does, in it or beside: ``val_annotations.txt`` (Tiny ImageNet),
+    Folders ``val/<wnid>/`` say what their images show; for images in one folder, ``val/`` or ``val/images/``,
+    one of these files does, in it or beside: ``val_annotations.txt`` (Tiny ImageNet),
     ``LOC_val_solution.csv`` (Kaggle), ``ILSVRC2012_validation_ground_truth.txt`` with ``meta.mat`` (the
-    devkit, whose numbers are **not** the sorted order of the synsets), or ``index.csv``.
-
-    Raises
-    ------
-    UsboostError
-        If there are no images, none of these files is there, or an image is not in it.
+    devkit, whose numbers are **not** the sorted order of the synsets), or ``index.csv``. Raises UsboostError
+    if there are no images, none of these files is there, or an image is not in it.
     """
     if any(_WNID.fullmatch(name) for name in tree.folders("val")):
         return [image for wnid in sorted(wnids) for image in _of_synset(tree, f"val/{wnid}", wnid)]

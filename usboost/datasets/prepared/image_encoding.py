@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from usboost.data.images import MODES
-from usboost.data.progress import Progress
+from usboost.data.progress import Progress, spread
 from usboost.datasets.files.image_sources import (
     ParquetReader,
     ParquetRow,
@@ -26,7 +26,6 @@ from usboost.datasets.files.image_sources import (
     read,
     square,
 )
-from usboost.datasets.files.processes import spread
 from usboost.errors import UsboostError
 from usboost.files import write_atomically
 
@@ -61,9 +60,11 @@ def encode_files(
     """Make the images of each split uniform and write them as shards.
 
     Bytes of a shard depend on its images, `size` and `channels` (and on the version of Pillow), not on
-    `workers`. A shard gets its name when it is complete and has beside it, as ``images-00000.key``, what
-    it was made from: whatever stops the work, calling again makes only the shards that are missing or
-    whose images have changed. Other shards of these splits are removed.
+    `workers`. A shard gets its name when it is complete and has beside it, as ``images-00000.key``, what it
+    was made from: whatever stops the work, calling again makes only the shards that are missing or whose
+    images have changed. Other shards of these splits are removed. Raises UsboostError if a parameter is
+    wrong, or images cannot be used: it names the first ones. Shards without such images are written all the
+    same.
 
     Parameters
     ----------
@@ -74,7 +75,7 @@ def encode_files(
     channels : 1 (grey) or 3 (red, green, blue).
     lossless : keep every pixel, whatever the size.
     skip_unreadable : write nothing in place of images that cannot be used, instead of refusing them.
-    workers : processes, at most one for every 4096 images; see `processes.spread`. One holds 32 images
+    workers : processes, at most one for every 4096 images; see `progress.spread`. One holds 32 images
         at a time.
     shard_rows : images per shard.
     progress : called with (images done, images in all), first with those found in the folder.
@@ -82,12 +83,6 @@ def encode_files(
     Returns
     -------
     The paths of the shards of each split, in the order of the rows.
-
-    Raises
-    ------
-    UsboostError
-        If a parameter is wrong, or images cannot be used: it names the first ones. Shards without such
-        images are written all the same.
     """
     if size < 1 or shard_rows < 1 or workers < 1 or channels not in MODES:
         raise UsboostError(

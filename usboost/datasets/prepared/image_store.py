@@ -48,8 +48,9 @@ def parts(split: str, about: Mapping[str, Any]) -> list[str]:
 def place(images: Path, about: Mapping[str, Any], rows: Mapping[str, int], folder: Path) -> dict[str, Any]:
     """Take shards made elsewhere into a prepared folder, without a second copy of them.
 
-    They are hard links, so that the work folder stays complete should anything fail; they are copies
-    only when the work folder is on another file system.
+    They are hard links, so that the work folder stays complete should anything fail; they are copies only
+    when the work folder is on another file system. Raises UsboostError if a split's shards are missing,
+    damaged, or do not hold one image for each row.
 
     Parameters
     ----------
@@ -63,11 +64,6 @@ def place(images: Path, about: Mapping[str, Any], rows: Mapping[str, int], folde
     The entry with ``splits``: for each the ``rows``, ``bytes``, ``digest`` (SHA-256 over those of its
     shards) and ``shards`` with ``file, rows, absent, bytes, sha256``, where ``absent`` counts the rows
     without an image. Several images a row are one more of these each, under the names of `parts`.
-
-    Raises
-    ------
-    UsboostError
-        If a split's shards are missing, damaged, or do not hold one image for each row.
     """
     splits = {}
     every = {part: n for split, n in rows.items() for part in parts(split, about)}
@@ -115,6 +111,8 @@ def read_view(
 ) -> Images | EncodedImages:
     """The images of one split as a view of n rows, every shard checked against the card.
 
+    Raises UsboostError if a shard is missing, cut short, changed, or its rows do not follow the shard before.
+
     Parameters
     ----------
     folder : the prepared folder.
@@ -122,11 +120,6 @@ def read_view(
     split : or another name of `parts`, for the second, third, ... images of its rows.
     budget : bytes; within it the pixels are held in memory. Otherwise the encoded images are, and when
         these exceed it too they are mapped from a temporary file, deleted with the view.
-
-    Raises
-    ------
-    UsboostError
-        If a shard is missing, cut short, changed, or its rows do not follow the shard before.
     """
     shape, shards = _described(folder, about, split, n)
     size = sum(shard["bytes"] for _, shard in shards)

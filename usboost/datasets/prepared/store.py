@@ -161,14 +161,7 @@ def read_card(folder: Path) -> dict[str, Any]:
         If there is none, it is not JSON, or it is of another format.
     """
     path = Path(folder) / "card.json"
-    try:
-        card = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UsboostError(f"{path} is missing; prepare the dataset first") from None
-    except OSError as error:
-        raise UsboostError(f"{path} cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise UsboostError(f"{path} is not valid JSON ({error}); prepare the dataset again") from None
+    card = cards.read_json(path, f"{path} is missing; prepare the dataset first", "prepare the dataset")
     if not isinstance(card, dict) or card.get("format") != FORMAT:
         raise UsboostError(f"{path} is not a card of format {FORMAT}; prepare the dataset again")
     missing = [key for key in ("splits", "views", "encoders") if not isinstance(card.get(key), dict)]
@@ -191,19 +184,14 @@ def read_frame(folder: Path, split: str) -> pd.DataFrame:
 
 
 def read(
-    folder: Path,
-    split: str,
-    *,
-    views: Collection[str] | None = None,
-    image_budget: int = image_store.BUDGET,
+    folder: Path, split: str, *, views: Collection[str] | None = None, image_budget: int = image_store.BUDGET
 ) -> tuple[Views, np.ndarray]:
     """One split as learners read it; not of a user's table, see `usboost.datasets.user.read_prepared`.
 
     Parameters
     ----------
     views : names of the views wanted, all by default; a tree needs no images read.
-    image_budget : bytes of pixels up to which images are decoded into memory (see
-        `image_store.read_view`).
+    image_budget : bytes of pixels up to which images are decoded into memory (see `image_store.read_view`).
 
     Returns
     -------

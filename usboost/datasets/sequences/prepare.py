@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -40,53 +41,36 @@ def prepare(
     }
     n_frames, n_features = split.X_train.shape[1:]
     views = {frame_name(t): [f"t{t:03d}_x{j}" for j in range(n_features)] for t in range(1, n_frames + 1)}
-    names = [name for columns in views.values() for name in columns]
-    frames = {}
-    for name, (x, y) in parts.items():
-        frame = pd.DataFrame(x.reshape(len(x), -1).astype(np.float32), columns=names)
-        frame[LABEL] = np.searchsorted(classes, y).astype(np.int16)
-        frames[name] = frame
-    columns: dict[str, dict[str, object]] = {
-        name: {"view": view, "kind": "continuous", "why": "its frame"}
-        for view, columns in views.items()
-        for name in columns
-    }
-    columns[LABEL] = {"view": None, "kind": "label", "why": "what is predicted"}
-    card = describe(
-        frames,
-        views,
-        [str(name) for name in classes],
-        dataset=dataset,
-        profile=profile,
-        seed=seed,
-        columns=columns,
-        sources=sources,
-        sequences={"frames": n_frames, "features": n_features},
-    )
-    return Prepared(frames, views, [str(name) for name in classes], card)
+    sequences = {"frames": n_frames, "features": n_features}
+    about = {"dataset": dataset, "profile": profile, "seed": seed, "sources": sources, "sequences": sequences}
+    return _prepared(parts, views, classes, "its frame", about)
 
 
 def prepare_table(
     x: np.ndarray, y: np.ndarray, *, dataset: str, profile: str, seed: int, folds: int
 ) -> Prepared:
     """Make a small plain table that is scored by repeated stratified k-fold: one split, one view "x"."""
-    classes = np.unique(y)
-    names = [f"x{j}" for j in range(x.shape[1])]
-    frame = pd.DataFrame(x.astype(np.float32), columns=names)
-    frame[LABEL] = np.searchsorted(classes, y).astype(np.int16)
+    about = {"dataset": dataset, "profile": profile, "seed": seed, "sources": {}, "folds": folds}
+    views = {"x": [f"x{j}" for j in range(x.shape[1])]}
+    return _prepared({"train": (x, y)}, views, np.unique(y), "the only view", about)
+
+
+def _prepared(
+    parts: Mapping[str, tuple[Any, np.ndarray]],
+    views: dict[str, list[str]],
+    classes: np.ndarray,
+    why: str,
+    about: Mapping[str, Any],
+) -> Prepared:
+    """The numbers and labels of each split, (n, ...) and (n,), as a dataset of float32 columns."""
+    frames = {}
+    for split, (x, y) in parts.items():
+        names = [name for columns in views.values() for name in columns]
+        frames[split] = pd.DataFrame(x.reshape(len(x), -1).astype(np.float32), columns=names)
+        frames[split][LABEL] = np.searchsorted(classes, y).astype(np.int16)
     columns: dict[str, dict[str, object]] = {
-        name: {"view": "x", "kind": "continuous", "why": "the only view"} for name in names
+        name: {"view": view, "kind": "continuous", "why": why} for view, of in views.items() for name in of
     }
     columns[LABEL] = {"view": None, "kind": "label", "why": "what is predicted"}
-    card = describe(
-        {"train": frame},
-        {"x": names},
-        [str(name) for name in classes],
-        dataset=dataset,
-        profile=profile,
-        seed=seed,
-        columns=columns,
-        sources={},
-        folds=folds,
-    )
-    return Prepared({"train": frame}, {"x": names}, [str(name) for name in classes], card)
+    called = [str(name) for name in classes]
+    return Prepared(frames, views, called, describe(frames, views, called, columns=columns, **about))

@@ -17,8 +17,8 @@ from usboost.datasets.prepared import image_store
 from usboost.datasets.prepared.image_encoding import encode_files, encoding
 from usboost.datasets.prepared.store import LABEL, Prepared, describe
 from usboost.datasets.user.columns.numbers import plain_form
+from usboost.datasets.user.images.image_set import image_sources
 from usboost.datasets.user.images.reader import ImageColumns
-from usboost.datasets.user.images.table_images import image_sources
 from usboost.datasets.user.read_prepared import ROW, SPLITS
 from usboost.datasets.user.table import check_learnable, read_columns
 from usboost.datasets.user.table_spec import TableSpec
@@ -55,8 +55,7 @@ def prepare(
         70/15/15, within each class if there are classes.
     seed : of the split.
     profile : "demo", "user" or "paper"; only noted in the card.
-    work : folder for the shards of images, needed with images; an interrupted preparation resumes
-        there.
+    work : folder for the shards of images, needed with images; an interrupted preparation resumes there.
     workers : processes that decode and encode images.
     progress : called with (images done, images in all).
 
@@ -130,25 +129,22 @@ def _split(raw: UserTable, seed: int) -> dict[str, np.ndarray]:
             f"{raw.file}: no row's split is test, but a dataset is scored on such rows; add them, or leave "
             f"{option('split')} out"
         )
-    if raw.classes:
-        return _split_classes(raw, seed)
     if raw.split is None:
-        return dict(zip(SPLITS, random_parts(len(raw), SHARES, seed)))
-    rows = {split: np.flatnonzero(raw.split == split) for split in SPLITS}
-    if np.ptp(raw.labels[rows["train"]]) == 0:
-        raise UsboostError(
-            f"{raw.file}: the label {raw.spec.label!r} is {raw.labels[rows['train'][0]]:g} in all training "
-            "rows, so nothing can be learnt; move others there"
+        made = (
+            stratified_parts(raw.labels, SHARES, seed)
+            if raw.classes
+            else random_parts(len(raw), SHARES, seed)
         )
-    return rows
-
-
-def _split_classes(raw: UserTable, seed: int) -> dict[str, np.ndarray]:
-    label = raw.spec.label
-    if raw.split is None:
-        return dict(zip(SPLITS, stratified_parts(raw.labels, SHARES, seed)))
+        return dict(zip(SPLITS, made))
     rows = {split: np.flatnonzero(raw.split == split) for split in SPLITS}
-    known = np.unique(raw.labels[rows["train"]])
+    label, known = raw.spec.label, np.unique(raw.labels[rows["train"]])
+    if not raw.classes:
+        if len(known) == 1:
+            raise UsboostError(
+                f"{raw.file}: the label {label!r} is {known[0]:g} in all training rows, so nothing can be "
+                "learnt; move others there"
+            )
+        return rows
     if len(known) < 2:
         raise UsboostError(f"{raw.file}: the training rows are all of class {raw.classes[known[0]]!r}")
     if len(unknown := np.setdiff1d(raw.labels, known)):
@@ -158,11 +154,7 @@ def _split_classes(raw: UserTable, seed: int) -> dict[str, np.ndarray]:
 
 
 def _encode(
-    raw: UserTable,
-    rows: Mapping[str, np.ndarray],
-    work: Path,
-    workers: int,
-    progress: Progress | None,
+    raw: UserTable, rows: Mapping[str, np.ndarray], work: Path, workers: int, progress: Progress | None
 ) -> dict[str, Any]:
     """Write the images as shards; what the card says about them, also how many rows have none."""
     form, skip_unreadable = ImageColumns.of(raw.spec), raw.spec.skip_unreadable

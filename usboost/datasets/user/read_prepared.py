@@ -9,17 +9,16 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from usboost.datasets.prepared import image_store, store
+from usboost.datasets.prepared.card import CardPart, first_fault, is_user_table
 from usboost.datasets.prepared.card import ImagesEntry as Shards
-from usboost.datasets.prepared.card import is_user_table
-from usboost.datasets.user import SIZE
 from usboost.datasets.user.columns.numbers import Written
 from usboost.datasets.user.images.image_set import ImageSet
 from usboost.datasets.user.images.reader import ImageColumns
 from usboost.datasets.user.reading.source import FrameRows
-from usboost.datasets.user.table_spec import TableSpec
+from usboost.datasets.user.table_spec import SIZE, TableSpec
 from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError
 
@@ -29,11 +28,7 @@ ROW = "__index_level_0__"
 """The column of rows' positions in the table; pandas' name of an index, which no column of a table has."""
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="ignore", strict=True)
-
-
-class _Roles(_Part):
+class _Roles(CardPart):
     label: str
     image: list[str]
     split: str | None
@@ -42,7 +37,7 @@ class _Roles(_Part):
     dropped: list[str]
 
 
-class _Column(_Part):
+class _Column(CardPart):
     kind: str
 
 
@@ -50,7 +45,7 @@ class _Images(Shards):
     columns: Annotated[list[str], Field(min_length=1, max_length=100)]
 
 
-class _Card(_Part):
+class _Card(CardPart):
     """What the card says of a table beside its splits and classes."""
 
     classes: list[str]
@@ -149,10 +144,8 @@ def _checked(card: Mapping[str, Any], folder: Path) -> _Card:
     try:
         return _Card.model_validate(card)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
         raise UsboostError(
-            f"{folder / 'card.json'}: {where}: {first['msg']}; prepare the dataset again"
+            f"{folder / 'card.json'}: {first_fault(error)}; prepare the dataset again"
         ) from None
 
 

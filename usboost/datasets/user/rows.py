@@ -15,8 +15,8 @@ from usboost.data.views import View, Views
 from usboost.datasets.user.columns.column import Column, Format, Kind
 from usboost.datasets.user.columns.encoding import Encoding
 from usboost.datasets.user.images.image_set import ImageSet
-from usboost.datasets.user.images.paths import Paths
 from usboost.datasets.user.images.reader import ImageColumns
+from usboost.datasets.user.images.values import Paths
 from usboost.datasets.user.reading.source import Source, require
 
 BATCH = 4096
@@ -100,17 +100,14 @@ class RowReader:
     ) -> Iterator[Rows]:
         """The rows as the model reads them, a batch at a time.
 
+        Raises UsboostError if a column is missing or there twice, or a value or image cannot be read.
+
         Parameters
         ----------
         batch : rows at a time; fewer where their images would take more than `PIXELS` bytes.
         skip_unreadable : count images that cannot be read as missing, instead of refusing them.
         more : further columns wanted.
         into : gets the images of all rows; by default each batch has room of its own.
-
-        Raises
-        ------
-        UsboostError
-            If a column is missing or there twice, or a value or image cannot be read.
         """
         require(source, [*self.needed, *more])
         form = self.images
@@ -137,9 +134,7 @@ class RowReader:
 def joined(parts: Sequence[Views], images: Mapping[str, View] | None = None) -> Views:
     """The rows of all parts, read by the same reader, one after another.
 
-    Parameters
-    ----------
-    images : of all the rows; the other views of the parts are tables.
+    `images`: of all the rows; the other views of the parts are tables.
     """
     made: dict[int, Table] = {}  # what is one view of a part under two names stays one
     out: dict[str, View] = {**(images or {})}

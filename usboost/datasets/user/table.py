@@ -27,8 +27,8 @@ from usboost.datasets.user.columns.labels import (
     weights_of,
     with_positive,
 )
+from usboost.datasets.user.images.image_set import read_images
 from usboost.datasets.user.images.reader import ImageColumns
-from usboost.datasets.user.images.table_images import read_images
 from usboost.datasets.user.images.values import NAMES, are_names_of_images, check_type
 from usboost.datasets.user.reading.source import INDEX_COLUMN, Source, TableFile
 from usboost.datasets.user.table_spec import TableSpec
@@ -164,10 +164,7 @@ def read_columns(path: Path | Source, spec: TableSpec) -> UserTable:
 def asked_of(path: Path, spec: TableSpec) -> tuple[str, str]:
     """What the label asks for, before the rest is read, and a sentence on why; see `labels.task_of`.
 
-    Raises
-    ------
-    UsboostError
-        If the file cannot be read or has no such column.
+    Raises UsboostError if the file cannot be read or has no such column.
     """
     file, label = TableFile.open(path), spec.label
     if label not in file.names:
@@ -179,10 +176,7 @@ def check_learnable(table: UserTable) -> None:
     """Refuse a table with no column to learn from, under `FEWEST` rows, or a class of one row; or whose
     spec names a text model, although it has no column of text.
 
-    Raises
-    ------
-    UsboostError
-        Saying what there is.
+    Raises UsboostError, saying what there is.
     """
     if not table.features.shape[1]:
         named = table.spec.named
@@ -216,11 +210,8 @@ def check_learnable(table: UserTable) -> None:
 def _check_columns(spec: TableSpec, file: Source) -> None:
     """Refuse a table whose columns do not fit.
 
-    Raises
-    ------
-    UsboostError
-        If two columns have the same name, one that is named is absent or has two roles, or one that is not
-        the label is called ``label`` or ``clean_label``.
+    Raises UsboostError if two columns have the same name, one that is named is absent or has two roles, or
+    one that is not the label is called ``label`` or ``clean_label``.
     """
     names = file.names
     if not names:

@@ -10,8 +10,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from usboost.datasets.user import SIZE
 from usboost.errors import UsboostError, option
+
+SIZE = 160
+"""Side of a user's images in pixels, when nothing else is asked for; see docs/results.md."""
 
 Names = tuple[str, ...]
 
@@ -85,8 +87,7 @@ class TableSpec:
     ] = None
     missing: Annotated[Names, Help("Value that counts as missing, in all columns; repeatable.")] = ()
     images_root: Annotated[
-        Path | None,
-        Help("Folder of the images, if it is not the table's; paths may then be absolute."),
+        Path | None, Help("Folder of the images, if it is not the table's; paths may then be absolute.")
     ] = None
     task: Annotated[
         Literal["classification", "regression"] | None,
@@ -100,8 +101,7 @@ class TableSpec:
         Help("Column of which rows with the same value stay on one side of a split. No model reads it."),
     ] = None
     time: Annotated[
-        str | None,
-        Help("Column of numbers or dates: the later rows are held out. No model reads it."),
+        str | None, Help("Column of numbers or dates: the later rows are held out. No model reads it.")
     ] = None
     weight: Annotated[str | None, Help("Column of numbers: how much each row counts, 0 for not at all.")] = (
         None

@@ -12,11 +12,10 @@ from usboost.data.images import Images
 from usboost.data.pooled_images import PooledImages
 from usboost.data.views import Views
 from usboost.datasets.user.columns.column import Format, Kind
-from usboost.datasets.user.columns.dates import is_date
-from usboost.datasets.user.columns.encoding import Encoding
-from usboost.datasets.user.columns.words import is_text
-from usboost.datasets.user.images.paths import Paths
+from usboost.datasets.user.columns.encoding import Encoding, is_date
+from usboost.datasets.user.columns.texts import is_text
 from usboost.datasets.user.images.reader import VIEW, ImageColumns
+from usboost.datasets.user.images.values import Paths
 from usboost.datasets.user.reading.source import Source
 from usboost.datasets.user.table_spec import TableSpec
 

@@ -24,8 +24,7 @@ from usboost.boosting.loop import StagewiseLoop, advance, ensemble_scores, fit_e
 from usboost.boosting.rounds import Scores, Stage
 from usboost.boosting.steps import ClosedForm, Newton
 from usboost.boosting.targets import NewtonTarget
-from usboost.data.plain import VIEW, as_table, as_targets
-from usboost.data.table import Table
+from usboost.data.table import VIEW, Table, as_table, as_targets
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import accuracy, f1

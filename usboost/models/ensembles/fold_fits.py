@@ -15,7 +15,7 @@ from usboost.boosting.callbacks import TimeLimit
 from usboost.boosting.checkpoint import described
 from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError
-from usboost.files.store import key_of
+from usboost.files.arrays import key_of
 from usboost.models.ensembles.inner_fits import InnerFits, StopRecorder
 from usboost.models.estimator import Samples
 from usboost.models.refit import for_all_rows

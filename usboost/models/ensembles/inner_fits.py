@@ -11,7 +11,7 @@ from typing import Any
 from usboost.boosting.callbacks import Callback, resume, tell
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.rounds import Round
-from usboost.files.store import Store
+from usboost.files.arrays import Store
 from usboost.models.estimator import Samples
 
 

@@ -19,16 +19,15 @@ from usboost.data.progress import Progress, Running
 from usboost.datasets.user.columns.encoding import Encoding
 from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError, option
-from usboost.evaluation.floor import clip_lower, floor_of
+from usboost.evaluation.calibration import clip_lower, floor_of
 from usboost.evaluation.names import LOWER_IS_BETTER, METRICS_OF, RANKING, check_metric
 from usboost.evaluation.statistics import LEVEL, corrected_t_test, holm
 from usboost.evaluation.task import TASKS
 from usboost.models.class_weights import fit_weighted
 from usboost.multimodal.compare.finished_fits import KeptFits
-from usboost.multimodal.fit.splits import Fold
+from usboost.multimodal.fit.splits import Fold, counted_rows, related_of, rows_of, weights_of
 from usboost.multimodal.fit.splits import folds_of as split_into_folds
 from usboost.multimodal.fit.table_fit import check_classes
-from usboost.multimodal.fit.table_rows import counted_rows, related_of, rows_of, weights_of
 
 Build = Callable[[int], Any]
 """An unfitted model with a seed."""
@@ -189,7 +188,7 @@ def compare(
     jobs : fits at a time, in threads.
     by : the score that the models are ranked by, one of `names.RANKING` or as scikit-learn names it; by
         default accuracy, or RMSE.
-    keep : a folder for the scores of finished fits, which are not made again; see `kept.KeptFits`.
+    keep : a folder for the scores of finished fits, which are not made again; see `KeptFits`.
     progress : called with (fits done, fits in all); those skipped after a failure count as done.
     running : called with the fits that run, model and fold of each, whenever one begins or ends.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -17,10 +17,9 @@ from usboost.boosting.code import code_digest
 from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError, option
 from usboost.evaluation.names import RANKING
-from usboost.files.store import Store, key_of
+from usboost.files.arrays import Store, key_of
 from usboost.learners.networks.images.embeddings import image_digests
-from usboost.multimodal.fit.splits import Fold
-from usboost.multimodal.fit.table_rows import arrays_of, related_of
+from usboost.multimodal.fit.splits import Fold, arrays_of, related_of
 
 FITS = "fits"
 
@@ -31,17 +30,12 @@ _CODE = ("usboost.multimodal.fit.table_fit", "usboost.evaluation.metrics")
 class KeptFits:
     """Scores of finished fits in the folder `FITS` of another, each on disk before the next fit begins.
 
-    A fit is found by the table's content, the model's parameters and code, and the rows of its fold, so
-    other models, more repeats or another order of them make no fit twice.
+    A fit is found by the table's content, the model's parameters and code, and the rows of its fold, so other
+    models, more repeats or another order of them make no fit twice. Raises UsboostError if it cannot be made.
 
     Parameters
     ----------
     folder : is made if it is not there; None keeps nothing.
-
-    Raises
-    ------
-    UsboostError
-        If it cannot be made.
     """
 
     def __init__(self, folder: Path | None, table: UserTable) -> None:
@@ -62,10 +56,8 @@ class KeptFits:
         """What decides a fit and its scores, "" where nothing is kept."""
         if self._store is None:
             return ""
-        rows = hashlib.sha256()
-        for part in (fold.train, fold.val, fold.test):
-            rows.update(np.asarray(part, dtype=np.int64).tobytes() + b"|")
-        return key_of([self._table, described(model), code_digest(model, *_CODE), rows.hexdigest()])
+        rows = rows_digest((fold.train, fold.val, fold.test))
+        return key_of([self._table, described(model), code_digest(model, *_CODE), rows])
 
     def get(self, key: str) -> dict[str, float] | None:
         """The scores of a fit that was finished, or None."""
@@ -75,13 +67,7 @@ class KeptFits:
         return row
 
     def add(self, key: str, model: str, row: dict[str, float]) -> None:
-        """Write the scores of a fit to disk.
-
-        Raises
-        ------
-        UsboostError
-            If that fails.
-        """
+        """Write the scores of a fit to disk. Raises UsboostError if that fails."""
         if self._store is not None:
             self._store.put_json(key, {"model": model, "row": row})
 
@@ -90,6 +76,13 @@ class KeptFits:
         if missing := self._needed - found.keys():
             raise UsboostError(f"it has no {', '.join(sorted(missing))}")
         return found
+
+
+def rows_digest(parts: Iterable[np.ndarray]) -> str:
+    """Of the positions of rows."""
+    return hashlib.sha256(
+        b"".join(np.asarray(each, dtype=np.int64).tobytes() + b"|" for each in parts)
+    ).hexdigest()
 
 
 def table_digest(table: UserTable) -> str:

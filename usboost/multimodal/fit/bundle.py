@@ -20,16 +20,16 @@ from pydantic import ValidationError
 
 from usboost.data.encoding import TableEncoder
 from usboost.data.views import Views
+from usboost.datasets.prepared.card import first_fault, read_json
 from usboost.datasets.user.columns.encoding import Encoding, added
 from usboost.datasets.user.columns.texts import TextNumbers
-from usboost.datasets.user.images.paths import Paths
+from usboost.datasets.user.images.values import Paths
 from usboost.datasets.user.reading import text_file
 from usboost.datasets.user.reading.source import FrameRows, Source
 from usboost.datasets.user.rows import RowReader
 from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError, option
-from usboost.evaluation.calibration import tempered
-from usboost.evaluation.floor import clip_lower
+from usboost.evaluation.calibration import clip_lower, tempered
 from usboost.evaluation.task import TASKS, Task
 from usboost.files import replacing
 from usboost.multimodal.fit.card import Card
@@ -125,9 +125,8 @@ class Bundle:
 
         Parameters
         ----------
-        rows : the columns that the model was fitted to, in any order; a number may be missing where
-            one was in training or the table was a user's own. Images are files' bytes or base64, or
-            missing.
+        rows : the columns that the model was fitted to, in any order; a number may be missing where one was
+            in training or the table was a user's own. Images are files' bytes or base64, or missing.
 
         Raises
         ------
@@ -213,18 +212,11 @@ def load(folder: Path) -> Bundle:
         If a file is missing, damaged or changed, or the card does not fit the model.
     """
     path = Path(folder) / CARD
+    missing = f"{folder} is no model that usboost fit saved: {path} is missing"
     try:
-        card = Card.model_validate(json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        raise UsboostError(f"{folder} is no model that usboost fit saved: {path} is missing") from None
-    except OSError as error:
-        raise UsboostError(f"{path} cannot be read: {error.strerror}") from None
+        card = Card.model_validate(read_json(path, missing, "fit the model"))
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise UsboostError(f"{path}: {where}: {first['msg']}; fit the model again") from None
-    except (ValueError, RecursionError) as error:
-        raise UsboostError(f"{path} is not valid JSON ({error}); fit the model again") from None
+        raise UsboostError(f"{path}: {first_fault(error)}; fit the model again") from None
     # torch, which a refused card does not need
     from usboost.models import persistence
 

@@ -9,13 +9,12 @@ from operator import not_
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_validator, model_validator
+from pydantic import Field, FiniteFloat, field_validator, model_validator
 
 from usboost.datasets.files.image_sources import Aspect
-from usboost.datasets.prepared.card import EncoderCard
+from usboost.datasets.prepared.card import CardPart, EncoderCard
 from usboost.datasets.user.columns.column import Kind
-from usboost.datasets.user.columns.dates import DateParts, Part
-from usboost.datasets.user.columns.encoding import Encoding
+from usboost.datasets.user.columns.encoding import DateParts, Encoding, Part
 from usboost.datasets.user.columns.numbers import Written, plain_form
 from usboost.datasets.user.images.reader import ImageColumns
 from usboost.datasets.user.reading import text_file
@@ -31,18 +30,14 @@ def _is(value: Any) -> Callable[[Any], bool]:
     return lambda found: found is value or bool(found == value)
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="ignore", strict=True)
-
-
-class Imputed(_Part):
+class Imputed(CardPart):
     """The value for a missing number (None: none may be missing), and whether a column marks where."""
 
     value: FiniteFloat | None
     indicator: bool
 
 
-class ImagesEntry(_Part):
+class ImagesEntry(CardPart):
     """How images are read; see `usboost.datasets.user.images.reader.ImageColumns`."""
 
     columns: Annotated[list[str], Field(min_length=1)]
@@ -56,8 +51,8 @@ class ImagesEntry(_Part):
         return ImageColumns(tuple(self.columns), self.size[0], self.channels, self.aspect, self.pooled)
 
 
-class Dates(_Part):
-    """What a column of dates becomes; see `usboost.datasets.user.columns.dates.DateParts`."""
+class Dates(CardPart):
+    """What a column of dates becomes; see `usboost.datasets.user.columns.encoding.DateParts`."""
 
     reference: str
     parts: Annotated[list[Part], Field(min_length=1)]
@@ -73,7 +68,7 @@ class Dates(_Part):
         return DateParts(self.reference, tuple(self.parts))
 
 
-class Card(_Part):
+class Card(CardPart):
     """What ``card.json`` holds.
 
     Attributes
@@ -85,7 +80,7 @@ class Card(_Part):
     threshold : of two classes, the probability of the second from which it is the answer; None: the more
         probable one is.
     margin : of a number, what is added to a prediction for the ends of an interval that holds 9 in 10 rows.
-    floor : of a number, what no prediction is below, see `usboost.evaluation.floor`.
+    floor : of a number, what no prediction is below, see `usboost.evaluation.calibration`.
     label, dropped : columns of the table that it does not read; weight : of these that of rows' weights, ""
         without.
     columns : what each column that it reads holds; images : the columns of images.
@@ -109,9 +104,7 @@ class Card(_Part):
     label_kind: Literal["bool", "int", "float", "str"] = Field("str", exclude_if=_is("str"))
     temperature: Annotated[FiniteFloat, Field(gt=0)] = Field(1.0, exclude_if=_is(1.0))
     threshold: Annotated[FiniteFloat, Field(ge=0, le=1)] | None = Field(None, exclude_if=_is(None))
-    margin: Annotated[list[FiniteFloat], Field(min_length=2, max_length=2)] | None = Field(
-        None, exclude_if=_is(None)
-    )
+    margin: _Ends | None = Field(None, exclude_if=_is(None))
     floor: FiniteFloat | None = Field(None, exclude_if=_is(None))
     columns: dict[str, Kind]
     dropped: list[str]

@@ -1,17 +1,221 @@
-"""Fit a model of the catalogue to a user's table."""
+"""The catalogue's models with settings for one computer, and their fits to a user's table."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from usboost.boosting.callbacks import Callback
+from usboost.datasets.user.table_spec import SIZE
 from usboost.datasets.user.user_table import UserTable
+from usboost.learners.networks.images.backbones import Backbone
+from usboost.models.baselines.estimators import outside as build_outside
+from usboost.models.catalogue import build as builders
 from usboost.models.catalogue import catalogue
+from usboost.models.catalogue.build import Parts
+from usboost.models.catalogue.entry import COMPONENTS, KINDS, Entry, LearnerSpec
+from usboost.models.catalogue.parameter_paths import with_settings
 from usboost.models.class_weights import ClassWeight
-from usboost.multimodal.fit.build import ImageOptions, build, on_device
 from usboost.multimodal.fit.table_fit import Fitted, TableFit
 from usboost.multimodal.fit.unfinished import Keep
+
+BOOSTING, EPOCHS, TREES = 100, 40, 2000
+"""At most so many rounds, epochs and LightGBM trees; the validation rows stop them earlier."""
+PATIENCE = (20, 0.2)
+"""Of boosting: rounds without a better score, or that share of the rounds up to the best one."""
+
+_TRAINING = {"learning_rate": 0.003, "batch_size": 128}
+_TABLE, _IMAGES = (100, 50), (32,)  # widths of networks on a table, and of those after a small CNN
+
+
+@dataclass(frozen=True)
+class ImageOptions:
+    """How models read images.
+
+    Attributes
+    ----------
+    backbone : the network that turns an image into an embedding.
+    finetune : what a model trains of it beside its head: nothing, its last block, or all.
+    size : side of the images in pixels.
+    """
+
+    backbone: str = "tf_efficientnet_lite0"
+    finetune: Literal["none", "last", "all"] = "none"
+    size: int = SIZE
+
+
+def build(
+    name: str,
+    *,
+    images: ImageOptions | bool | None,
+    image_views: tuple[str, ...] = ("U",),
+    seed: int = 0,
+    rounds: int | None = None,
+    learners: Mapping[str, str] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    task: str = "classification",
+) -> Any:
+    """An unfitted model.
+
+    Parameters
+    ----------
+    name : of the catalogue, `catalogue.OFFERED` say.
+    images : how images are read; False or None where there are none, and U is the table itself.
+    image_views : the views of images; what a model of the catalogue does with U, it does with them.
+    rounds : boosting rounds, epochs or trees at most; by default those above.
+    learners : other kinds of learner by name, ``{"S": "regressor"}`` say.
+    settings : parameters by path, ``{"learners__S__max_depth": 5}`` say.
+    task : of `entry.TASKS`; a `ViewsRegressor` predicts a number.
+
+    Raises
+    ------
+    UsboostError
+        If the model is unknown, does not read such tables, or has no such setting.
+    """
+    entry = catalogue.for_table(name, task)
+    if isinstance(images, bool):
+        images = ImageOptions() if images else None
+    if learners or settings:
+        kinds = {learner: {"kind": kind} for learner, kind in (learners or {}).items()}
+        entry = entry.changed(name, {}, kinds, settings)
+    return builders.build(entry, OneComputer(images, rounds, image_views), seed, task)
+
+
+def with_images(names: Sequence[str], image_views: Sequence[str]) -> tuple[str, ...]:
+    """The views of an entry's names, of which U stands for all views of images."""
+    return tuple(view for name in names for view in (image_views if name == "U" else (name,)))
+
+
+def on_device(model: Any, device: str) -> Any:
+    """The model, whose networks train there; see `usboost.learners.networks.training.train.pick_device`."""
+    named = [key for key in model.get_params(deep=True) if key.split("__")[-1] == "device"]
+    return model.set_params(**dict.fromkeys(named, device))
+
+
+def outside(
+    name: str,
+    *,
+    images: ImageOptions | None,
+    image_views: tuple[str, ...] = ("U",),
+    seed: int = 0,
+    settings: Mapping[str, Any] | None = None,
+    task: str = "classification",
+) -> Any:
+    """An unfitted model of another package, by its name or import path; see `baselines.estimators.outside`.
+
+    Its own parameters have paths such as ``estimator__max_depth``.
+
+    Raises
+    ------
+    UsboostError
+        If it is not installed, or there is no such estimator for the task.
+    """
+    backbone = OneComputer(images)._reader().get("backbone")
+    views = ("S",) if images is None else (*image_views, "S")
+    made = build_outside(name, task, views=views, backbone=backbone, seed=seed)
+    return with_settings(made, settings or {}, name)
+
+
+def limited(name: str) -> bool:
+    """Whether a limit on rounds means the same for a model as for others, so that comparisons set it."""
+    return name in catalogue.CATALOGUE and KINDS[catalogue.find(name).kind].comparable
+
+
+def by_name(
+    names: Iterable[str],
+    *,
+    images: ImageOptions | None,
+    image_views: tuple[str, ...] = ("U",),
+    rounds: int | None = None,
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
+    task: str = "classification",
+) -> dict[str, Callable[[int], Any]]:
+    """What builds each of some models, of the catalogue or of other packages, with a seed.
+
+    Parameters
+    ----------
+    rounds : at most, of models whose rounds compare.
+    settings : parameters by model and path; a model without any stays as it is.
+    """
+
+    def of(name: str) -> Callable[[int], Any]:
+        own: dict[str, Any] = {"images": images, "image_views": image_views, "task": task}
+        own["settings"] = (settings or {}).get(name)
+        if name not in catalogue.CATALOGUE:
+            return lambda seed: outside(name, seed=seed, **own)
+        most = rounds if limited(name) else None
+        return lambda seed: build(name, seed=seed, rounds=most, **own)
+
+    return {name: of(name) for name in names}
+
+
+@dataclass(frozen=True)
+class OneComputer(Parts):
+    """Parts for a table that one computer fits in minutes, with images or without."""
+
+    images: ImageOptions | None
+    rounds: int | None = None
+    image_views: tuple[str, ...] = ("U",)
+
+    @property
+    def one_table(self) -> bool:  # type: ignore[override]
+        return self.images is None
+
+    @property
+    def has_images(self) -> bool:  # type: ignore[override]
+        return self.images is not None
+
+    def views(self, names: Sequence[str]) -> tuple[str, ...]:
+        """All views of images for U."""
+        return super().views(names) if self.images is None else with_images(names, self.image_views)
+
+    def learner(self, spec: LearnerSpec, reads: tuple[str, ...]) -> dict[str, Any]:
+        """Warm-started networks, and trees of depth 3."""
+        alone = reads == self.image_views  # beside a table images are embeddings
+        network = {"hidden": _IMAGES if self.images and alone else _TABLE, "start": "warm", **_TRAINING}
+        by_kind: dict[str, dict[str, Any]] = {
+            "network": {**network, **self._reader()},
+            "tree": {"max_depth": 3},
+        }
+        return by_kind.get(spec.kind, {})
+
+    def boosting(self, entry: Entry) -> dict[str, Any]:
+        rounds = self.rounds or BOOSTING * entry.rounds_factor
+        return {"n_rounds": rounds, "patience": PATIENCE, **self._reader()}
+
+    def two_branch(self) -> dict[str, Any]:
+        return {
+            "views": (*(self.image_views if self.images else ("U",)), "S"),
+            "dnn1": _IMAGES if self.images else _TABLE,
+            "n_epochs": self.rounds or EPOCHS,
+            "patience": 8,
+            **_TRAINING,
+            **self._reader(),
+        }
+
+    def features(self) -> dict[str, Any]:
+        return {"n_trees": 200, "max_depth": 3}
+
+    def lightgbm(self) -> dict[str, Any]:
+        return {"n_trees": self.rounds or TREES, "components": COMPONENTS, **self._reader()}
+
+    def linear(self) -> dict[str, Any]:
+        return self._reader()
+
+    def forest(self) -> dict[str, Any]:
+        return self._reader()
+
+    def package(self) -> dict[str, Any]:
+        return {**({"n_trees": self.rounds} if self.rounds else {}), **self._reader()}
+
+    def _reader(self) -> dict[str, Any]:
+        """What reads images; nothing where there are none."""
+        if self.images is None:
+            return {}
+        name = self.images.backbone
+        pretrained = name != "small_cnn"  # which has no published weights
+        return {"backbone": Backbone(name, pretrained=pretrained, finetune=self.images.finetune)}
 
 
 def fit(

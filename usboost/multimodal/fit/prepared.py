@@ -31,7 +31,7 @@ def bundle_of(
 ) -> Bundle:
     """A fitted model with what a prepared dataset's card says of its columns; no number may be missing.
 
-    A user's own table is no such dataset: a fit to it makes the bundle, see `fit_built.TableFit`.
+    A user's own table is no such dataset: a fit to it makes the bundle, see `table_fit.TableFit`.
 
     Parameters
     ----------

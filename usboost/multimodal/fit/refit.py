@@ -16,7 +16,7 @@ from usboost.models.class_weights import fit_weighted
 from usboost.models.ensembles.base import Ensemble
 from usboost.models.ensembles.inner_fits import StopRecorder
 from usboost.models.refit import for_all_rows
-from usboost.multimodal.fit.table_rows import Part, arrays_of, related_of
+from usboost.multimodal.fit.splits import Part, arrays_of, related_of
 from usboost.multimodal.fit.unfinished import Keep
 
 
@@ -31,10 +31,7 @@ class Refit:
     """
 
     def __init__(
-        self,
-        wanted: bool | None,
-        callbacks: Sequence[Callback],
-        of_all: Sequence[Callback] | None = None,
+        self, wanted: bool | None, callbacks: Sequence[Callback], of_all: Sequence[Callback] | None = None
     ) -> None:
         self.wanted = wanted
         self._callbacks = callbacks
@@ -61,6 +58,8 @@ class Refit:
     ) -> tuple[Any, Encoding] | None:
         """A model like `model`, fitted to all rows.
 
+        Raises UsboostError if it has to be made, and cannot be told how far to go.
+
         Parameters
         ----------
         parts : training and validation rows; encoding : learnt from the former.
@@ -72,11 +71,6 @@ class Refit:
         The model and the encoding of its rows. None where the fit is not wanted, there is no time, it was
         asked to stop before its end, it is not made for so many rows, or a model of its kind cannot be told
         how far to go. An ensemble is `model` itself, to which such fits of its members are added.
-
-        Raises
-        ------
-        UsboostError
-            If it has to be made, and cannot be told how far to go.
         """
         if self.wanted is False or (self.wanted is None and self._asked.stopped):
             return None

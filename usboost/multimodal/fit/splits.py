@@ -10,6 +10,7 @@ from sklearn.model_selection import KFold, StratifiedKFold
 
 from usboost.data.related import Related, by_time
 from usboost.datasets.files.sampling import stratified_parts, stream
+from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError, option
 
 HELD_OUT = 0.15
@@ -63,11 +64,7 @@ def hold_out(rows: Rows, seed: int, share: float = HELD_OUT) -> tuple[np.ndarray
     """Rows to fit to, and about a `share` of all for early stopping; both in rising order.
 
     By group, a whole number of groups; by time, the last rows; as the user says, ``train`` and ``val``.
-
-    Raises
-    ------
-    UsboostError
-        If there is one group, or one time, only.
+    Raises UsboostError if there is one group, or one time, only.
     """
     if rows.splits is not None:
         train, held = np.flatnonzero(rows.splits == "train"), np.flatnonzero(rows.splits == "val")
@@ -90,14 +87,10 @@ def hold_out(rows: Rows, seed: int, share: float = HELD_OUT) -> tuple[np.ndarray
 def folds_of(rows: Rows, folds: int, repeats: int, seed: int) -> Iterator[Fold]:
     """Folds of a cross-validation; of each fold's other rows some are for early stopping.
 
-    By time, fold k is tested on the k-th of `folds` later parts of the rows and fitted to all before it.
-    As the user says, there is one fold. Both are the same in each repeat but for what is drawn by chance,
-    so there is one repeat only.
-
-    Raises
-    ------
-    UsboostError
-        If there are under 2 folds, or too few groups or times for them.
+    By time, fold k is tested on the k-th of `folds` later parts of the rows and fitted to all before it. As
+    the user says, there is one fold. Both are the same in each repeat but for what is drawn by chance, so
+    there is one repeat only. Raises UsboostError if there are under 2 folds, or too few groups or times for
+    them.
     """
     if folds < 2 or repeats < 1:
         raise UsboostError("a comparison needs 2 folds or more and 1 repeat or more")
@@ -157,3 +150,48 @@ def _grouped(rows: Rows, folds: int, seed: int) -> Iterator[tuple[np.ndarray, np
         )
     for k in range(folds):
         yield np.flatnonzero(part != k), np.flatnonzero(part == k)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows of a table that are on one side of a split.
+
+    Attributes
+    ----------
+    rows : their positions, int64 (n,).
+    weights : the table's, float64 (n,), or None: of calibration, threshold, margin and scores.
+    in_fit : these times the weights of their classes, likewise: of the fit and of early stopping.
+    """
+
+    rows: np.ndarray
+    weights: np.ndarray | None
+    in_fit: np.ndarray | None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+def counted_rows(table: UserTable) -> np.ndarray:
+    """The positions of the rows that count: all but those of weight 0."""
+    return np.arange(len(table)) if table.weights is None else np.flatnonzero(table.weights)
+
+
+def weights_of(table: UserTable, rows: np.ndarray) -> np.ndarray | None:
+    """The weights of some rows, float64, or None."""
+    return None if table.weights is None else table.weights[rows]
+
+
+def rows_of(table: UserTable) -> Rows:
+    """What decides how a table's rows may be divided."""
+    codes = table.labels if table.classes else None
+    return Rows(len(table), codes, table.groups, table.times, table.split)
+
+
+def related_of(table: UserTable, rows: np.ndarray) -> Related | None:
+    """How some rows are related, for splits inside a fit; None: in no way."""
+    return rows_of(table)[rows].related
+
+
+def arrays_of(related: Related | None) -> tuple[np.ndarray, ...]:
+    """For the digest of what is fitted to."""
+    return () if related is None else related.arrays

@@ -15,19 +15,24 @@ from usboost.data.views import Views
 from usboost.datasets.user.columns.encoding import Encoding
 from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError, option
-from usboost.evaluation.calibration import FOLDS, calibrated, tempered
-from usboost.evaluation.floor import clip_lower, floor_of
+from usboost.evaluation.calibration import FOLDS, calibrated, clip_lower, floor_of, tempered
 from usboost.evaluation.intervals import margin_of
-from usboost.evaluation.metrics import best_threshold
-from usboost.evaluation.task import TASKS
+from usboost.evaluation.metrics import best_threshold, row_losses
+from usboost.evaluation.task import TASKS, Task
+from usboost.evaluation.weighted import error_of_mean, mean
 from usboost.models.class_weights import ClassWeight, fit_weighted, times_class_weight
 from usboost.multimodal.fit.bundle import Bundle
 from usboost.multimodal.fit.card import card_of, prior_of
-from usboost.multimodal.fit.history import history_of
-from usboost.multimodal.fit.images_help import images_help
 from usboost.multimodal.fit.refit import Refit
-from usboost.multimodal.fit.splits import hold_out
-from usboost.multimodal.fit.table_rows import Part, arrays_of, counted_rows, related_of, rows_of, weights_of
+from usboost.multimodal.fit.splits import (
+    Part,
+    arrays_of,
+    counted_rows,
+    hold_out,
+    related_of,
+    rows_of,
+    weights_of,
+)
 from usboost.multimodal.fit.unfinished import Keep
 
 
@@ -251,3 +256,57 @@ def check_classes(table: UserTable, train: np.ndarray, *others: np.ndarray) -> N
             f"{table.file}: class {name!r} is not among the rows that are fitted to, as they are divided; "
             f"divide them in another way, or leave the class out with {option('missing', repr(name))}"
         )
+
+
+MOST = 200
+"""Rounds kept; of more, evenly spaced ones, the best and the last among them."""
+
+_MEASURED = ("_train", "_val")
+
+
+def history_of(model: Any) -> dict[str, list[float]]:
+    """The rounds of a fit, and what was measured of training and validation rows after each of them.
+
+    Returns
+    -------
+    ``round``, from 1, and ``risk_train``, ``risk_val``, ``f1_val`` and the like, each as long; a measure that
+    some round does not have is left out. Empty where the steps of a fit are settings that were tried, or one.
+    """
+    rows = list(getattr(model, "history_", []))
+    names = [name for name in (rows[0] if rows else ()) if str(name).endswith(_MEASURED)]
+    names = [name for name in names if all(np.isfinite(row.get(name, np.nan)) for row in rows)]
+    if len(rows) < 2 or not names or any(name in rows[0] for name in ("penalty", "leaf_size")):
+        return {}
+    kept = np.unique(np.linspace(0, len(rows) - 1, MOST).round().astype(int))
+    best = int(getattr(model, "best_round_", len(rows))) - 1
+    kept = np.unique([*kept, *([best] if 0 <= best < len(rows) else [])]).astype(int)
+    found = {str(name): [float(rows[k][name]) for k in kept] for name in names}
+    return {"round": [float(k + 1) for k in kept], **found}
+
+
+def images_help(
+    model: Any,
+    task: Task,
+    views: Views,
+    labels: np.ndarray,
+    predicted: np.ndarray,
+    weights: np.ndarray | None,
+) -> bool:
+    """Whether rows are predicted better with their own images than with those of others.
+
+    By more than the standard error of the mean gain.
+
+    Parameters
+    ----------
+    views, labels, weights : of rows that the model was not fitted to.
+    predicted : by the model for these views.
+    """
+    # one cycle through all rows, so that none keeps its own
+    cycle = np.random.default_rng(0).permutation(len(labels))
+    order = np.empty_like(cycle)
+    order[cycle] = np.roll(cycle, 1)
+    for name in views.names:
+        if name != "S":
+            views = views.with_view(name, views[name][order])
+    gains = row_losses(labels, task.predict(model, views)) - row_losses(labels, predicted)
+    return mean(gains, weights) > error_of_mean(gains, weights)

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from usboost.boosting.checkpoint import Checkpoint, identity_of
 from usboost.errors import UsboostError, option
-from usboost.files.store import key_of
+from usboost.files.arrays import key_of
 
 
 class Keep(Protocol):
@@ -20,9 +20,7 @@ class Keep(Protocol):
     def keep(self, model: Any, *samples: tuple[Any, ...]) -> None:
         """Let a model that can keep its rounds keep them, and go on from those that are there.
 
-        Parameters
-        ----------
-        samples : (views, y, weights or None) of the training and, if there are any, the validation rows.
+        `samples`: (views, y, weights or None) of the training and, if there are any, the validation rows.
         """
 
 
@@ -33,15 +31,12 @@ _OURS = re.compile(r"[0-9a-f]{16}")
 def unfinished(folder: Path, told: Callable[[str], None]) -> Iterator[Unfinished]:
     """A folder for the rounds of a fit, which goes when the block succeeds and else stays.
 
+    Raises UsboostError if something other than a folder is there.
+
     Parameters
     ----------
     folder : beside the model's. Files in it that are not ours are left as they are.
     told : called with what a user should know.
-
-    Raises
-    ------
-    UsboostError
-        If something other than a folder is there.
     """
     if folder.exists() and not folder.is_dir():
         raise UsboostError(

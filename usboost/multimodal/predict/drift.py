@@ -10,14 +10,80 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+from scipy import stats
 
 from usboost.data.encoding import Categorical
 from usboost.datasets.user.columns.column import Column, plain_type
 from usboost.datasets.user.images.values import check_type
 from usboost.datasets.user.reading.source import TableFile, require
 from usboost.errors import UsboostError
-from usboost.evaluation import drift
 from usboost.multimodal.fit.card import Card
+
+BINS = 10
+
+
+def psi(reference: np.ndarray, found: np.ndarray) -> float:
+    """The population stability index Σ_b (a_b − e_b) · ln(a_b / e_b) of two sets of counts.
+
+    e_b and a_b are the shares of bin b, after half a count is added to each bin: none is 0.
+
+    Parameters
+    ----------
+    reference, found : counts of shape (B,).
+    """
+    shares = [(np.asarray(counts, dtype=np.float64) + 0.5) for counts in (reference, found)]
+    expected, actual = (counts / counts.sum() for counts in shares)
+    return float(np.sum((actual - expected) * np.log(actual / expected)))
+
+
+def noise(bins: int, n_reference: int, n_found: int, level: float) -> float:
+    """What the index of two samples of one distribution exceeds with probability `level`.
+
+    Their index is about (1/n_reference + 1/n_found) · χ² with B − 1 degrees of freedom.
+
+    Parameters
+    ----------
+    bins : B, those that the distribution reaches.
+    """
+    if bins < 2:
+        return 0.0
+    return float(stats.chi2.isf(level, bins - 1) * (1 / n_reference + 1 / n_found))
+
+
+def edges(values: np.ndarray) -> np.ndarray:
+    """Inner edges that cut values of shape (n,) into `BINS` bins of about equal counts.
+
+    A value that is more frequent than that has a bin of its own. A value equal to an edge lies above it.
+    """
+    distinct, counts = np.unique(values, return_counts=True)
+    frequent = distinct[counts > len(values) / BINS]
+    cuts = [np.quantile(values, np.linspace(0, 1, BINS + 1)[1:-1]), frequent, np.nextafter(frequent, np.inf)]
+    inner = np.unique(np.concatenate(cuts))
+    return inner[(inner > distinct[0]) & (inner <= distinct[-1])]
+
+
+def number_counts(reference: np.ndarray, found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Counts of both in bins of equal counts of the reference, NaN left out; at least one each is there."""
+    inner = edges(reference[~np.isnan(reference)])
+    counts = [
+        np.bincount(np.searchsorted(inner, values[~np.isnan(values)], side="right"), minlength=len(inner) + 1)
+        for values in (reference, found)
+    ]
+    return counts[0], counts[1]
+
+
+def ks(reference: np.ndarray, found: np.ndarray) -> float:
+    """The Kolmogorov–Smirnov statistic, the largest distance of the distribution functions; NaN left out."""
+    known, seen = (np.sort(values[~np.isnan(values)]) for values in (reference, found))
+    at = np.concatenate([known, seen])
+    below = [np.searchsorted(each, at, side="right") / len(each) for each in (known, seen)]
+    return float(np.abs(below[0] - below[1]).max())
+
+
+def improbable(count: int, n: int, share: float, level: float) -> bool:
+    """Whether `count` or more of n rows have a probability below `level` where each has one of `share`."""
+    return bool(stats.binom.sf(count - 1, n, share) < level)
+
 
 LEVEL = 0.01
 """How probable one false alarm is among all columns, where nothing has drifted."""
@@ -129,8 +195,8 @@ def _numbers(train: pd.Series, found: pd.Series, level: float) -> dict[str, floa
     )
     if np.isnan(reference).all() or np.isnan(values).all():
         return {}
-    counts = drift.number_counts(reference, values)
-    return {"psi": drift.psi(*counts), "noise": _noise(counts, level), "ks": drift.ks(reference, values)}
+    counts = number_counts(reference, values)
+    return {"psi": psi(*counts), "noise": _noise(counts, level), "ks": ks(reference, values)}
 
 
 def _categories(name: str, train: pd.Series, found: pd.Series, level: float) -> dict[str, float]:
@@ -144,12 +210,12 @@ def _categories(name: str, train: pd.Series, found: pd.Series, level: float) -> 
     if not reference.sum() or not values.sum():
         return {"unseen": unseen}
     counts = reference, values
-    return {"psi": drift.psi(*counts), "noise": _noise(counts, level), "unseen": unseen}
+    return {"psi": psi(*counts), "noise": _noise(counts, level), "unseen": unseen}
 
 
 def _noise(counts: tuple[np.ndarray, np.ndarray], level: float) -> float:
     reached = int(((counts[0] + counts[1]) > 0).sum())
-    return drift.noise(reached, int(counts[0].sum()), int(counts[1].sum()), level)
+    return noise(reached, int(counts[0].sum()), int(counts[1].sum()), level)
 
 
 def _passed(
@@ -163,6 +229,6 @@ def _passed(
         ("missing", row["missing"], row["missing_train"]),
         ("unseen", row["unseen"], 0.0),
     ):
-        if now - before > share and drift.improbable(round(now * n), n, max(before, 1 / n_train), level):
+        if now - before > share and improbable(round(now * n), n, max(before, 1 / n_train), level):
             passed.append(f"{now:.0%} {what}")
     return passed

@@ -1,4 +1,5 @@
-"""The images of some rows for the report: as they were brought, as the model reads them, where it looks."""
+"""The rows of a report that are predicted worst, and their images: as they were brought, as the model reads
+them, where it looks."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from PIL import Image
 
@@ -15,10 +17,12 @@ from usboost.data.images import Images
 from usboost.data.pooled_images import PooledImages
 from usboost.data.progress import Progress
 from usboost.datasets.user.images.reader import ImageColumns, ImageReader
+from usboost.evaluation.names import number
 from usboost.learners.networks.images.backbones import Backbone
+from usboost.models.inspection.inspect import worst_samples
 from usboost.models.inspection.occlusion import Occlusion, occlusions
 from usboost.multimodal.fit.bundle import Bundle
-from usboost.multimodal.predict.scored import Scored
+from usboost.multimodal.predict.predict import Scored
 from usboost.reporting.inspection import heat
 
 SIDE = 256  # pixels of the longer side of an image as it was brought; a larger one is scaled to it
@@ -165,3 +169,71 @@ def _uri(image: Image.Image, *, is_photo: bool) -> str:
 
 def _signed(value: float) -> str:
     return f"{value + 0.0:+.3f}".replace("-", "−")
+
+
+WORST = 12
+"""Rows shown."""
+
+_VALUES = 8  # columns shown of each
+
+
+def worst(
+    bundle: Bundle, scored: Scored, occlusion_maps: bool = False, looking: Progress | None = None
+) -> list[dict[str, Any]]:
+    """Misclassified rows whose true class got the lowest probability, or those of the largest error."""
+    found = _classes(bundle, scored) if bundle.card.classes else _numbers(bundle, scored)
+    images = images_of(
+        bundle, scored, [row for row, _ in found], occlusion_maps=occlusion_maps, progress=looking
+    )
+    shown = list(bundle.card.columns)[:_VALUES]
+    return [
+        {
+            "number": int(scored.rows[row]) + 1,
+            **said,
+            "images": images.get(row, []),
+            "columns": [(name, value_of(scored.frame[name].iloc[row])) for name in shown],
+        }
+        for row, said in found
+    ]
+
+
+def _classes(bundle: Bundle, scored: Scored) -> list[tuple[int, dict[str, str]]]:
+    answers, names = bundle.codes(scored.predicted), bundle.card.classes
+    found = worst_samples(scored.labels, scored.predicted, WORST, answers)
+    return [
+        (
+            int(each.row),
+            {
+                "truth": names[each.true],
+                "p_truth": f"{each.p_true:.3f}",
+                "predicted": names[each.predicted],
+                "p_predicted": f"{each.p_predicted:.3f}",
+            },
+        )
+        for each in found.itertuples()
+    ]
+
+
+def _numbers(bundle: Bundle, scored: Scored) -> list[tuple[int, dict[str, str]]]:
+    errors = scored.predicted - scored.labels
+    rows = np.argsort(-np.abs(errors), kind="stable")[:WORST]
+    sign = {True: "+", False: "−"}
+    return [
+        (
+            int(row),
+            {
+                "truth": number(scored.labels[row]),
+                "p_truth": "",
+                "predicted": number(scored.predicted[row]),
+                "p_predicted": sign[bool(errors[row] >= 0)] + number(abs(errors[row])),
+            },
+        )
+        for row in rows
+        if errors[row]
+    ]
+
+
+def value_of(value: Any) -> str:
+    """A value of the table, short."""
+    text = f"{value:g}" if isinstance(value, float) else "" if value is None else str(value)
+    return text if len(text) <= 80 else f"{text[:79]}…"

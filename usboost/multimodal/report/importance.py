@@ -18,7 +18,7 @@ from usboost.models.boosted.weak_learners import BoostedWeakLearners
 from usboost.models.inspection.inspect import view_contributions
 from usboost.models.inspection.permutation import Together, permutation_importance, predictor
 from usboost.multimodal.fit.bundle import Bundle
-from usboost.multimodal.predict.scored import Scored
+from usboost.multimodal.predict.predict import Scored
 from usboost.reporting.inspection import figures as drawn
 from usboost.reporting.inspection.model_figures import as_uri
 
@@ -190,9 +190,7 @@ def contributions(bundle: Bundle, views: Views) -> str | None:
 def learner_title(name: str, learner: Any, images: Collection[str]) -> str:
     """What a learner is and what it reads, such as "trees (table and images)".
 
-    Parameters
-    ----------
-    images : the views that are images.
+    `images`: the views that are images.
     """
     return f"{_PLURALS.get(learner.kind, learner.kind)} ({_what(view_names(name, learner), images)})"
 

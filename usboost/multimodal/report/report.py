@@ -6,26 +6,26 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from usboost.data.progress import Progress
 from usboost.errors import UsboostError, option
+from usboost.evaluation.intervals import Interval, answer_intervals
+from usboost.evaluation.metrics import confusion, per_class, score_answers
 from usboost.evaluation.names import METRICS_OF, f1_of, metric_name, number
 from usboost.files import write_atomically
 from usboost.models.catalogue import catalogue
 from usboost.models.inspection.inspect import calibration, expected_calibration_error
 from usboost.models.inspection.occlusion import SHARE
 from usboost.multimodal.fit.bundle import Bundle
-from usboost.multimodal.predict.scored import Scored, score_table
+from usboost.multimodal.predict.predict import Scored, score_table
 from usboost.multimodal.report import importance, members
-from usboost.multimodal.report.images import about
-from usboost.multimodal.report.scores import classes_of, tiles
-from usboost.multimodal.report.worst import worst
+from usboost.multimodal.report.images import about, worst
 from usboost.reporting.confusion import confusion_rows
 from usboost.reporting.inspection import figures as drawn
 from usboost.reporting.inspection import heat, model_figures
 from usboost.reporting.inspection.model_figures import as_uri
 from usboost.reporting.inspection.of_numbers import of_numbers
+from usboost.reporting.page import environment
 
 
 def write_report(
@@ -95,49 +95,46 @@ def render(
 ) -> str:
     """The page: HTML that loads nothing from the network and runs no script; as `write_report`."""
     card = bundle.card
-    environment = Environment(
-        loader=PackageLoader("usboost.reporting"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     rows = importance.sample(scored, bundle)
     views = scored.views[rows]
     best_round = getattr(bundle.model, "best_round_", 0)
-    return environment.get_template("user.html.j2").render(
-        title=f"Predicting {label} with {catalogue.title(card.model)}",
-        card=card.model_dump(),
-        what=catalogue.about(card.model),
-        n=len(scored),
-        table=table.name,
-        same=scored.file.digest() == card.sha256,
-        tiles=tiles(bundle, scored),
-        held=", ".join(
-            f"{metric_name(name)} {number(value)}"
-            for name in METRICS_OF[card.task]
-            if (value := card.scores.get(name)) is not None
-        ),
-        prior_known=bool(card.prior),
-        label=label,
-        weight=card.weight,
-        without=_missing(scored, label),
-        classes=card.classes,
-        of=_of_classes(bundle, scored) if card.classes else _of_numbers(bundle, scored, label),
-        curve=as_uri(model_figures.learning_curve(card.history, best_round)) if card.history else None,
-        best_round=best_round,
-        permutation=importance.permutation(bundle, views, scored.labels[rows]),
-        contributions=importance.contributions(bundle, views),
-        start=getattr(bundle.model, "start_", None) is not None,
-        gains=importance.gains(bundle),
-        worst=worst(bundle, scored, occlusion_maps, looking),
-        images=about(bundle, scored),
-        occlusion_maps=occlusion_maps,
-        share=SHARE,
-        heat=heat,
-        members=members.cells(bundle.model),
-        members_heads=members.heads(bool(card.classes)),
-        members_notes=members.notes(bundle.model),
+    return (
+        environment()
+        .get_template("user.html.j2")
+        .render(
+            title=f"Predicting {label} with {catalogue.title(card.model)}",
+            card=card.model_dump(),
+            what=catalogue.about(card.model),
+            n=len(scored),
+            table=table.name,
+            same=scored.file.digest() == card.sha256,
+            tiles=tiles(bundle, scored),
+            held=", ".join(
+                f"{metric_name(name)} {number(value)}"
+                for name in METRICS_OF[card.task]
+                if (value := card.scores.get(name)) is not None
+            ),
+            prior_known=bool(card.prior),
+            label=label,
+            weight=card.weight,
+            without=_missing(scored, label),
+            classes=card.classes,
+            of=_of_classes(bundle, scored) if card.classes else _of_numbers(bundle, scored, label),
+            curve=as_uri(model_figures.learning_curve(card.history, best_round)) if card.history else None,
+            best_round=best_round,
+            permutation=importance.permutation(bundle, views, scored.labels[rows]),
+            contributions=importance.contributions(bundle, views),
+            start=getattr(bundle.model, "start_", None) is not None,
+            gains=importance.gains(bundle),
+            worst=worst(bundle, scored, occlusion_maps, looking),
+            images=about(bundle, scored),
+            occlusion_maps=occlusion_maps,
+            share=SHARE,
+            heat=heat,
+            members=members.cells(bundle.model),
+            members_heads=members.heads(bool(card.classes)),
+            members_notes=members.notes(bundle.model),
+        )
     )
 
 
@@ -174,3 +171,69 @@ def _of_numbers(bundle: Bundle, scored: Scored, label: str) -> dict[str, Any]:
         "range": f"{number(low)} to {number(high)}, median {number(middle)}",
         **of_numbers(scored.labels, scored.predicted, margin, label),
     }
+
+
+def tiles(bundle: Bundle, scored: Scored) -> list[dict[str, str]]:
+    """Name, value, ends of the interval, and the prior's value, of each score of the task.
+
+    Of two classes also the area under precision and recall, the balanced accuracy and, where the card has a
+    threshold, what the answers at it are worth.
+    """
+    before = prior(bundle, scored)
+    found, simple = bundle.task.intervals(scored.labels, scored.predicted), _simple(bundle, scored, before)
+    if len(bundle.card.classes) == 2:
+        answers = bundle.codes(scored.predicted)
+        found |= answer_intervals(scored.labels, answers, scored.predicted[:, 1])
+        if bundle.card.threshold is None:
+            del found["answer_f1"], found["answer_accuracy"]
+    return [_tile(key, each, simple[key]) for key, each in found.items()]
+
+
+def prior(bundle: Bundle, scored: Scored) -> np.ndarray:
+    """What the prior predicts for the rows: float64 (n, M), or (n,).
+
+    Of the training rows as the card has it, else of these rows.
+    """
+    n, classes = len(scored), bundle.card.classes
+    given = np.array(bundle.card.prior)
+    if not classes:
+        return np.full(n, given[0] if len(given) else scored.labels.mean())
+    if not len(given):
+        given = np.bincount(scored.labels, minlength=len(classes)) / n
+    return np.tile(given, (n, 1))
+
+
+def _simple(bundle: Bundle, scored: Scored, before: np.ndarray) -> dict[str, float]:
+    found = bundle.task.score(scored.labels, before)
+    if len(bundle.card.classes) == 2:
+        found |= score_answers(scored.labels, bundle.codes(before), before[:, 1])
+    return found
+
+
+def _tile(key: str, interval: Interval, simple: float) -> dict[str, str]:
+    value, low, high = (_shown(each) for each in interval)
+    return {"name": metric_name(key), "value": value, "low": low, "high": high, "prior": _shown(simple)}
+
+
+def _shown(value: float) -> str:
+    return number(value) if np.isfinite(value) else "–"
+
+
+def classes_of(bundle: Bundle, scored: Scored) -> list[dict[str, str]]:
+    """Precision, recall, F1 and rows of each class, of the answers; "–" where there is nothing to count."""
+    answers = bundle.codes(scored.predicted)
+    found = per_class(confusion(scored.labels, answers, len(bundle.card.classes)))
+
+    def percent(value: float) -> str:
+        return f"{value:.1%}" if np.isfinite(value) else "–"
+
+    return [
+        {
+            "name": name,
+            "precision": percent(found["precision"][k]),
+            "recall": percent(found["recall"][k]),
+            "f1": f"{found['f1'][k]:.4f}",
+            "support": f"{found['support'][k]:,}",
+        }
+        for k, name in enumerate(bundle.card.classes)
+    ]

@@ -78,10 +78,7 @@ class Column:
     def filled(self) -> pd.Series:
         """As `texts`, none of which may be missing.
 
-        Raises
-        ------
-        UsboostError
-            Naming the first row where one is.
+        Raises UsboostError, naming the first row where one is.
         """
         texts = self.texts()
         if texts.isna().any():
@@ -92,11 +89,8 @@ class Column:
     def numbers(self, form: NumberFormat | None = None) -> pd.Series | None:
         """float64 values, NaN where missing, or None when the column holds something else.
 
-        Durations are days, times of the day hours.
-
-        Parameters
-        ----------
-        form : how numbers that are text are written; by default plainly, and in a file of text only.
+        Durations are days, times of the day hours. `form`: how numbers that are text are written; by default
+        plainly, and in a file of text only.
         """
         if is_text(self.type):
             if form is None and not self.source.as_text:
@@ -116,9 +110,7 @@ class Column:
     def dates(self, form: DateFormat | None = None) -> pd.Series | None:
         """datetime64 in UTC, NaT where missing, or None when the column holds something else.
 
-        Parameters
-        ----------
-        form : the order of day, month and year in text; by default the year is first.
+        `form`: the order of day, month and year in text; by default the year is first.
         """
         if is_text(self.type):
             values = self.written()
@@ -141,6 +133,8 @@ class Column:
     def feature(self, kind: Kind, form: Format | None = None) -> pd.Series:
         """What a model may learn from.
 
+        Raises UsboostError if it holds something other than the `kind`, or infinity.
+
         Parameters
         ----------
         kind : what the column holds; form : how its numbers or dates are written in text.
@@ -149,11 +143,6 @@ class Column:
         -------
         float64 numbers (NaN is missing), datetime64 in UTC (NaT is missing), a pandas category of strings, or
         strings (NaN is missing) where they are text.
-
-        Raises
-        ------
-        UsboostError
-            If it holds something other than the `kind`, or infinity.
         """
         if kind in ("category", "text"):
             if not is_usable(self.type):

@@ -4,17 +4,88 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
 
 from usboost.data.encoding import TableEncoder
 from usboost.data.views import View, Views
-from usboost.datasets.user.columns.dates import DateParts, dates_of
 from usboost.datasets.user.columns.text_models import text_numbers
 from usboost.datasets.user.columns.texts import TextNumbers
 from usboost.errors import UsboostError
+
+Part = Literal["year", "month", "weekday", "yearday", "hour", "days"]
+
+PARTS: tuple[Part, ...] = get_args(Part)
+"""``weekday`` counts from Monday, 0; ``yearday`` from 1; ``days``, with fractions, from the reference."""
+
+
+@dataclass(frozen=True)
+class DateParts:
+    """What a column of dates becomes.
+
+    Attributes
+    ----------
+    reference : the first date of the training rows, in UTC, as ISO 8601.
+    parts : those of `PARTS` that are not the same in all training rows; ``days`` where all are.
+    """
+
+    reference: str
+    parts: tuple[Part, ...]
+
+    filled = None
+    """Stands for each part of a date that is missing; None: the median."""
+
+    @classmethod
+    def fit(cls, dates: pd.Series) -> DateParts:
+        """Learn from the datetime64 of the training rows."""
+        present = dates.dropna()
+        reference = present.min() if len(present) else pd.Timestamp(1970, 1, 1)
+        every = cls(reference.isoformat(), PARTS)
+        found = every.expand("", present).values()
+        varying = tuple(part for part, values in zip(PARTS, found, strict=True) if values.nunique() > 1)
+        return cls(every.reference, varying or ("days",))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return {"reference": self.reference, "parts": list(self.parts)}
+
+    def names(self, column: str) -> list[str]:
+        """What the parts of a column are called."""
+        return [f"{column}_{part}" for part in self.parts]
+
+    def expand(self, column: str, dates: pd.Series) -> dict[str, pd.Series]:
+        """float64 numbers by name, NaN where the date is missing. `dates`: datetime64 of n rows."""
+        of = dates.dt
+        numbers = {
+            "year": lambda: of.year,
+            "month": lambda: of.month,
+            "weekday": lambda: of.day_of_week,
+            "yearday": lambda: of.day_of_year,
+            "hour": lambda: of.hour,
+            "days": lambda: days_since(dates, pd.Timestamp(self.reference)),
+        }
+        return {
+            name: numbers[part]().astype(np.float64)
+            for part, name in zip(self.parts, self.names(column), strict=True)
+        }
+
+
+def dates_of(train: pd.DataFrame) -> dict[str, DateParts]:
+    """What the columns of dates become, by name."""
+    return {str(name): DateParts.fit(train[name]) for name in train if is_date(train[name])}
+
+
+def is_date(column: pd.Series) -> bool:
+    """Whether it holds datetime64."""
+    return getattr(column.dtype, "kind", "") == "M"
+
+
+def days_since(dates: pd.Series, reference: pd.Timestamp) -> pd.Series:
+    """float64 days with fractions, NaN where the date is missing."""
+    return (dates - reference) / pd.Timedelta(days=1)
+
 
 SUFFIX = "_missing"
 """Ends the name of the column that is 1 where a number was missing."""
@@ -48,14 +119,8 @@ class Encoding:
     def fit(cls, features: pd.DataFrame, views: Collection[str], text_model: str | None = None) -> Encoding:
         """Learn from the rows that a model is fitted to; each of the views reads all columns.
 
-        Parameters
-        ----------
-        text_model : of sentence-transformers, by which texts are read; by default their n-grams count.
-
-        Raises
-        ------
-        UsboostError
-            If a column has the name of one that is added.
+        Raises UsboostError if a column has the name of one that is added. `text_model`: of
+        sentence-transformers, by which texts are read; by default their n-grams count.
         """
         dates: dict[str, DateParts] = dates_of(features)
         texts = text_numbers(features, text_model)
@@ -78,15 +143,12 @@ class Encoding:
     def views(self, features: pd.DataFrame, images: Mapping[str, View] | None = None) -> Views:
         """The views of n rows: the images, then the tables, of which equal ones are made once.
 
+        Raises UsboostError if a number is missing that may not be.
+
         Parameters
         ----------
         features : columns as `Column.feature` gives them.
         images : views of the images by name.
-
-        Raises
-        ------
-        UsboostError
-            If a number is missing that may not be.
         """
         completed = complete(features, self.imputation, self.parts)
         tables = {encoder: encoder.transform(completed) for encoder in set(self.encoders.values())}
@@ -132,19 +194,13 @@ def complete(features: pd.DataFrame, imputation: Imputation, parts: Parts | None
     """Fill missing numbers of any rows, as in the training rows, and add the parts of dates and texts and the
     indicator columns.
 
-    Parameters
-    ----------
-    features : columns as `Column.feature` gives them.
+    Raises UsboostError if a column has the name of one that is added. `features`: columns as `Column.feature`
+    gives them.
 
     Returns
     -------
     A new frame; numbers are float64, parts of texts and indicators float32; an indicator stands after its
     column.
-
-    Raises
-    ------
-    UsboostError
-        If a column has the name of one that is added.
     """
     expanded = expand(features, parts or {})
     filled: list[pd.Series] = []

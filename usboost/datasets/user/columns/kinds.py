@@ -19,7 +19,7 @@ from usboost.datasets.user.columns.column import (
     plain_numbers,
 )
 from usboost.datasets.user.columns.numbers import NumberFormat, date_formats, number_format
-from usboost.datasets.user.columns.words import have_words, share_words
+from usboost.datasets.user.columns.texts import have_words, share_words
 from usboost.errors import UsboostError, option
 
 TEXT_LENGTH = 24
@@ -53,21 +53,13 @@ class ColumnKind:
 def kind_of(column: Column, *, nominal: bool = False, textual: bool = False) -> ColumnKind:
     """What a column is, by all of its rows.
 
-    Types decide first: booleans are categories; dates, times and durations are what they are. Text is
-    numbers when all values are, written in one way (see `written.NumberFormat`), and none is digits with a
-    leading zero or more than 15 of them, which are codes; plain digits only in a file that is all text.
-    It is dates when all values are dates in one order. Else it is a category, unless enough values differ: of
-    several words it is text, where these are long or have words in common, of one word an identifier or name.
-
-    Parameters
-    ----------
-    nominal, textual : it is known to be a category, or text.
-
-    Raises
-    ------
-    UsboostError
-        If nearly all values are numbers or dates and some are not, or it cannot be told which of two
-        numbers is the day.
+    Types decide first: booleans are categories; dates, times and durations are what they are. Text is numbers
+    when all values are, written in one way (see `numbers.NumberFormat`), and none is digits with a leading
+    zero or more than 15 of them, which are codes; plain digits only in a file that is all text. It is dates
+    when all values are dates in one order. Else it is a category, unless enough values differ: of several
+    words it is text, where these are long or have words in common, of one word an identifier or name. Raises
+    UsboostError if nearly all values are numbers or dates and some are not, or it cannot be told which of two
+    numbers is the day. `nominal`, `textual`: it is known to be a category, or text.
     """
     kind = column.type
     if not is_usable(kind):

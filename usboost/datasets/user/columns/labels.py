@@ -19,10 +19,8 @@ from usboost.errors import UsboostError, option
 def classes_of(column: Column) -> tuple[np.ndarray, list[str]]:
     """The column as labels: codes int64 of shape (n,), −1 where it is missing, and the classes' names.
 
-    Raises
-    ------
-    UsboostError
-        If all are missing, they are fractions, all of one class, or nearly all of different ones.
+    Raises UsboostError if all are missing, they are fractions, all of one class, or nearly all of different
+    ones.
     """
     texts = column.texts()
     present = texts.dropna()
@@ -59,14 +57,11 @@ def with_positive(
 ) -> tuple[np.ndarray, list[str]]:
     """The same labels with the positive one of two classes second.
 
+    Raises UsboostError if one is named of more classes than two, or there is none of that name.
+
     Parameters
     ----------
     codes, classes : as of `classes_of`; positive : its name, by default the rarer class's.
-
-    Raises
-    ------
-    UsboostError
-        If one is named of more classes than two, or there is none of that name.
     """
     if positive is not None and (len(classes) != 2 or positive not in classes):
         what = f"has no such class; it has {', '.join(classes[:10])}"
@@ -115,14 +110,8 @@ def has_blanks(column: Column) -> bool:
 def targets_of(column: Column, *, several: bool = True) -> np.ndarray:
     """The column as numbers to predict, float64 of shape (n,), NaN where it is missing.
 
-    Parameters
-    ----------
-    several : refuse a column of which all are missing or equal.
-
-    Raises
-    ------
-    UsboostError
-        If it holds anything but finite numbers.
+    Raises UsboostError if it holds anything but finite numbers. `several`: refuse a column of which all are
+    missing or equal.
     """
     found = _label_numbers(column)
     if found is None:
@@ -164,10 +153,7 @@ def _label_numbers(column: Column) -> pd.Series | None:
 def weights_of(column: Column) -> np.ndarray:
     """The column as weights, float64 of shape (n,).
 
-    Raises
-    ------
-    UsboostError
-        If one is missing, negative or no number, or all are 0.
+    Raises UsboostError if one is missing, negative or no number, or all are 0.
     """
     numbers = column.numbers()
     values = None if numbers is None else numbers.to_numpy(np.float64)
@@ -193,10 +179,7 @@ def groups_of(column: Column) -> np.ndarray:
 def times_of(column: Column) -> np.ndarray:
     """The column as numbers or dates that can be sorted, of shape (n,).
 
-    Raises
-    ------
-    UsboostError
-        If one is missing, or it holds neither numbers nor dates.
+    Raises UsboostError if one is missing, or it holds neither numbers nor dates.
     """
     found = kind_of(column)
     kind = "number" if found.kind == "identifier" else found.kind
@@ -222,10 +205,7 @@ def label_kind(column: Column) -> str:
 def codes_of(column: Column, known: Mapping[str, int]) -> np.ndarray:
     """The column as labels of known classes: their codes, int64 of shape (n,), −1 where it is missing.
 
-    Raises
-    ------
-    UsboostError
-        Naming the first row that has another.
+    Raises UsboostError, naming the first row that has another.
     """
     texts = column.texts()
     codes = texts.map(known)
@@ -242,10 +222,7 @@ def codes_of(column: Column, known: Mapping[str, int]) -> np.ndarray:
 def splits_of(column: Column) -> np.ndarray:
     """The column as names of splits, str of shape (n,).
 
-    Raises
-    ------
-    UsboostError
-        If one is missing, is none of train, val and test, or train or val is nowhere.
+    Raises UsboostError if one is missing, is none of train, val and test, or train or val is nowhere.
     """
     texts = column.filled().to_numpy()
     unknown, missing = set(texts) - {"train", "val", "test"}, {"train", "val"} - set(texts)

@@ -12,8 +12,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from usboost.datasets.user.columns.texts import COMPONENTS, LEARNT_FROM, TextNumbers, largest, texts_of
-from usboost.datasets.user.columns.words import is_text
+from usboost.datasets.user.columns.texts import (
+    COMPONENTS,
+    LEARNT_FROM,
+    TextNumbers,
+    is_text,
+    largest,
+    texts_of,
+)
 from usboost.errors import UsboostError, option
 
 VARIABLE = "USBOOST_TEXT_MODEL"
@@ -43,10 +49,7 @@ class EmbeddedText(TextNumbers):
     def fit(cls, texts: pd.Series, model: str) -> EmbeddedText:
         """Learn from the strings of the training rows, and permit the model.
 
-        Raises
-        ------
-        UsboostError
-            If the package is not installed, or the model cannot be loaded.
+        Raises UsboostError if the package is not installed, or the model cannot be loaded.
         """
         allow(model)
         present = texts.dropna()
@@ -69,10 +72,7 @@ class EmbeddedText(TextNumbers):
 def text_numbers(train: pd.DataFrame, model: str | None) -> Mapping[str, TextNumbers]:
     """What the columns of text become, by name: by a model, which is permitted, or None, by their n-grams.
 
-    Raises
-    ------
-    UsboostError
-        As `EmbeddedText.fit`.
+    Raises UsboostError as `EmbeddedText.fit`.
     """
     if model is None:
         return texts_of(train)
@@ -87,10 +87,8 @@ def allow(model: str) -> None:
 def embeddings(model: str, texts: Sequence[str]) -> np.ndarray:
     """float32 (n, d); each different text is embedded once in a process.
 
-    Raises
-    ------
-    UsboostError
-        If nobody permitted the model, the package is not installed, or the model cannot be loaded.
+    Raises UsboostError if nobody permitted the model, the package is not installed, or the model cannot be
+    loaded.
     """
     if model not in _allowed and model != os.environ.get(VARIABLE):
         raise UsboostError(

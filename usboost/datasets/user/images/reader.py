@@ -14,15 +14,8 @@ from PIL import Image
 
 from usboost.data.images import Images
 from usboost.data.pooled_images import PooledImages
-from usboost.datasets.files.image_sources import (
-    Aspect,
-    ParquetRow,
-    read,
-    square,
-    thumbnail,
-)
+from usboost.datasets.files.image_sources import Aspect, Cursor, ParquetRow, load, read, thumbnail
 from usboost.datasets.user.columns.column import Column, is_text, plain_type
-from usboost.datasets.user.columns.values import Cursor
 from usboost.datasets.user.images.values import ImageValues, check_type
 from usboost.datasets.user.reading.source import Source, TableFile
 from usboost.datasets.user.table_spec import TableSpec
@@ -32,6 +25,7 @@ VIEW = "U"
 """The view of the images; of several columns each has its own, ``U:<column>``, unless they are pooled."""
 
 _BLOCK = 64  # images whose files are in memory at once
+_ROWS = 32  # whose bytes are
 
 
 @dataclass(frozen=True)
@@ -82,6 +76,8 @@ class ImageColumns:
 class ImageReader:
     """Reads the images of rows: files named by a column of paths, or a column of bytes.
 
+    Raises UsboostError if the column holds neither.
+
     Parameters
     ----------
     source : of the rows. Paths are relative to its folder, which they may not leave; the text of rows that
@@ -94,11 +90,6 @@ class ImageReader:
     ----------
     unreadable : how many images counted as missing since they could not be read.
     paths : those that were read.
-
-    Raises
-    ------
-    UsboostError
-        If the column holds neither.
     """
 
     def __init__(
@@ -112,7 +103,7 @@ class ImageReader:
         self.paths = self._images.paths
         self._values: Cursor | None = None
         if isinstance(source, TableFile) and not is_text(plain_type(source.type_of(column))):
-            self._values = Cursor(source, column)
+            self._values = Cursor(source, self._pass)
 
     @property
     def needs_cells(self) -> bool:
@@ -124,7 +115,9 @@ class ImageReader:
     ) -> tuple[np.ndarray, np.ndarray]:
         """The images of the rows of some positions, which rise.
 
-        A row has no image where the column is empty or its path leads to no file.
+        A row has no image where the column is empty or its path leads to no file. Raises UsboostError, naming
+        the row and file, if its path leads out of the table's folder, or its image cannot be read (unless
+        these are skipped).
 
         Parameters
         ----------
@@ -135,12 +128,6 @@ class ImageReader:
         -------
         pixels : uint8 array of shape (n, channels, size, size); zeros where there is none.
         absent : bool array of shape (n,), True where there is none.
-
-        Raises
-        ------
-        UsboostError
-            Naming the row and file, if its path leads out of the table's folder, or its image cannot
-            be read (unless these are skipped).
         """
         form = self._form
         pixels = np.zeros((len(rows), *form.shape), dtype=np.uint8) if out is None else out
@@ -154,9 +141,7 @@ class ImageReader:
                 return True
             name = self._name(rows[k], image)
             try:
-                made = square(
-                    read(image, name), name, size=form.size, channels=form.channels, aspect=form.aspect
-                )
+                pixels[k] = load(image, name, size=form.size, channels=form.channels, aspect=form.aspect)
             except UsboostError as error:
                 if self._skip:
                     absent[k] = True
@@ -166,8 +151,6 @@ class ImageReader:
                         f"{error}; {option('skip_unreadable')} counts such images as missing"
                     ) from None
                 raise
-            array = np.asarray(made)
-            pixels[k] = array[None] if form.channels == 1 else array.transpose(2, 0, 1)
             return True
 
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
@@ -182,6 +165,8 @@ class ImageReader:
     ) -> tuple[Image.Image, tuple[int, int]] | None:
         """The image of one row as it was brought, of any proportions; None where there is none.
 
+        Raises UsboostError as `read`, whether or not unreadable images are skipped.
+
         Parameters
         ----------
         row : its position; rising ones read a Parquet file in one pass.
@@ -191,11 +176,6 @@ class ImageReader:
         Returns
         -------
         The image, and the width and height that it has in its file.
-
-        Raises
-        ------
-        UsboostError
-            As `read`, whether or not unreadable images are skipped.
         """
         image = self._images.of(row, next(self._at([row], cells)))
         if image is None:
@@ -213,10 +193,7 @@ class ImageReader:
     ) -> list[Path | bytes | ParquetRow | None]:
         """Where the images of some rows are, None where there is none; parameters as of `read`.
 
-        Raises
-        ------
-        UsboostError
-            Naming the row, if its path leads out of the table's folder.
+        Raises UsboostError, naming the row, if its path leads out of the table's folder.
         """
         found: list[Path | bytes | ParquetRow | None] = []
         for row, value in zip(rows, self._at(rows, cells), strict=True):
@@ -238,6 +215,10 @@ class ImageReader:
             return None
         place = self._source.content.place(row)
         return None if place is None else ParquetRow(place[0], self.column, place[1])
+
+    def _pass(self) -> Iterator[list[object]]:
+        for batch in self._source.batches([self.column], _ROWS):
+            yield batch[self.column].to_pylist()
 
     def _at(self, rows: Sequence[int], cells: pa.ChunkedArray | None) -> Iterator[object]:
         """The rows' values."""

@@ -1,10 +1,11 @@
-"""What stands in a column of images: paths, bytes, records of both, base64."""
+"""What stands in a column of images: paths, which may lead to no file, bytes, records of both, base64."""
 
 from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import pandas as pd
@@ -12,9 +13,49 @@ import pyarrow as pa
 
 from usboost.datasets.files.image_sources import inside, is_contained
 from usboost.datasets.user.columns.column import is_binary, is_text, plain_type
-from usboost.datasets.user.images.paths import Paths
 from usboost.datasets.user.reading.source import Source
 from usboost.errors import UsboostError, option
+
+
+@dataclass
+class Paths:
+    """The paths read so far of a column.
+
+    Attributes
+    ----------
+    given : how many; lost : how many of them led to no file; first : of these.
+    """
+
+    column: str
+    given: int = 0
+    lost: int = 0
+    first: Path | None = None
+
+    def add(self, path: Path, *, is_there: bool) -> None:
+        """Count one."""
+        self.given += 1
+        if not is_there:
+            self.lost += 1
+            self.first = self.first or path
+
+    def __str__(self) -> str:
+        what = "path of images leads" if self.lost == 1 else "paths of images lead"
+        return f"{self.lost:,} {what} to no file in column {self.column!r}, {self.first} first"
+
+
+def check_paths(source: Source, found: Iterable[Paths]) -> None:
+    """Refuse rows of which no path of a column leads to a file: their folder is another.
+
+    Raises UsboostError, naming the first path.
+    """
+    for paths in found:
+        if paths.given and paths.lost == paths.given:
+            raise UsboostError(
+                f"{source}: no path in column {paths.column!r} leads to a file: no {paths.first}, say; "
+                f"correct them, name the images' folder ({option('images_root')}), or leave the column "
+                "empty"
+            )
+
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _DATA = re.compile(r"data:[^,]*;base64,", re.IGNORECASE)  # as pages and JSON hold images
@@ -29,10 +70,7 @@ _SHOWN = 60  # characters of a value in a message
 def check_type(source: Source, column: str) -> None:
     """Refuse a column that cannot hold images.
 
-    Raises
-    ------
-    UsboostError
-        If it holds anything but text, bytes, records of ``bytes`` or ``path``, and nothing.
+    Raises UsboostError if it holds anything but text, bytes, records of ``bytes`` or ``path``, and nothing.
     """
     kind = plain_type(source.type_of(column))
     fields = {field.name: field.type for field in kind} if pa.types.is_struct(kind) else {}
@@ -45,9 +83,7 @@ def check_type(source: Source, column: str) -> None:
 def are_names_of_images(values: pd.Series) -> bool:
     """Whether a column that was not called one of images has their names: of the first 100 values, all.
 
-    Parameters
-    ----------
-    values : strings or categories of strings, NaN or None where missing.
+    `values`: strings or categories of strings, NaN or None where missing.
     """
     present = values.dropna().head(_LOOKED_AT)
     return len(present) > 0 and all(bool(_NAME.fullmatch(str(each).strip())) for each in present)
@@ -74,10 +110,8 @@ class ImageValues:
     def of(self, row: int, value: object) -> Path | bytes | None:
         """The file or bytes of a row; None where there is none.
 
-        Raises
-        ------
-        UsboostError
-            Naming the row, if it has an address, a path out of the folder, or no base64 where that is needed.
+        Raises UsboostError, naming the row, if it has an address, a path out of the folder, or no base64
+        where that is needed.
         """
         if isinstance(value, Mapping):
             value = value.get("bytes") or value.get("path")

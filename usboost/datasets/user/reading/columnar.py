@@ -13,19 +13,16 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from usboost.datasets.user.reading.content import FAULTS, damaged
+from usboost.datasets.user.reading.content import FAULTS, Content, damaged
 from usboost.errors import UsboostError
 
 
 @dataclass(frozen=True)
-class Parquet:
+class Parquet(Content):
     """Parquet files that are one table, their rows one after another in the order of the files' names."""
 
     paths: tuple[Path, ...]
     schema: pa.Schema
-    as_text = False
-    decimal = "."
-    notes = ()
 
     @classmethod
     def open(cls, path: Path) -> Parquet:
@@ -67,24 +64,17 @@ class Parquet:
                     table.validate(full=True)
                     yield table if target is None else table.cast(target)
 
-    def line(self, row: int) -> None:
-        return None
-
     def place(self, row: int) -> tuple[Path, int]:
         k = bisect.bisect_right(self._ends, row)
         return self.paths[k], row - (self._ends[k - 1] if k else 0)
 
 
 @dataclass(frozen=True)
-class Feather:
+class Feather(Content):
     """Arrow's own format (Feather, version 2), as a file or a stream."""
 
     path: Path
     schema: pa.Schema
-    as_text = False
-    decimal = "."
-    notes = ()
-    n_rows = None
 
     @classmethod
     def open(cls, path: Path) -> Feather:
@@ -98,12 +88,6 @@ class Feather:
                 table = pa.Table.from_batches([batch]).select(names)
                 table.validate(full=True)
                 yield table
-
-    def line(self, row: int) -> None:
-        return None
-
-    def place(self, row: int) -> None:
-        return None
 
 
 def parts_of(folder: Path) -> list[Path]:

@@ -13,8 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.csv
 
-from usboost.datasets.user.reading.content import FAULTS
-from usboost.datasets.user.reading.packing import kind_of_file, unpacked
+from usboost.datasets.user.reading.content import FAULTS, Content, kind_of_file, unpacked
 from usboost.errors import UsboostError
 
 SEPARATORS = (",", ";", "\t", "|")
@@ -28,7 +27,7 @@ _COMMA = re.compile(r"[^\d.,]{0,5}[\d.]*\d,(\d{1,2}|\d{4,})[^\d.,]{0,5}")
 
 
 @dataclass(frozen=True)
-class Delimited:
+class Delimited(Content):
     """A text file of rows; all values are strings.
 
     Attributes
@@ -43,7 +42,6 @@ class Delimited:
     decimal: str = "."
     notes: tuple[str, ...] = ()
     as_text = True
-    n_rows = None
 
     @classmethod
     def open(cls, path: Path) -> Delimited:
@@ -95,9 +93,6 @@ class Delimited:
         # only a message lacks the line
         except FAULTS:
             pass
-        return None
-
-    def place(self, row: int) -> None:
         return None
 
 

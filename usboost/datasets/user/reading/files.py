@@ -1,19 +1,144 @@
-"""The files that a table may be: which reader opens which. A new kind of file is one entry of `READERS`."""
+"""The files that a table may be: which reader opens which, a new kind of file is one entry of `READERS`; and
+those that are read as a whole, Excel and JSON lines."""
 
 from __future__ import annotations
 
+import datetime
 import hashlib
-from collections.abc import Callable, Mapping
+import itertools
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.json
 
 from usboost.datasets.files.sources import sha256
 from usboost.datasets.user.reading.columnar import Feather, Parquet, parts_of
-from usboost.datasets.user.reading.content import FAULTS, Content, damaged
+from usboost.datasets.user.reading.content import FAULTS, Content, damaged, kind_of_file, unpacked
 from usboost.datasets.user.reading.delimited import Delimited
-from usboost.datasets.user.reading.packing import kind_of_file
-from usboost.datasets.user.reading.whole import read_excel, read_json_lines
 from usboost.errors import UsboostError
+
+LARGEST = 1 << 30
+"""Bytes, unpacked, above which such a file is refused."""
+
+_BLOCK = 1 << 24  # bytes of JSON parsed at a time; no line may be longer
+
+
+@dataclass(frozen=True)
+class Whole(Content):
+    """A table in memory."""
+
+    table: pa.Table
+    as_text: bool = False
+    notes: tuple[str, ...] = ()
+    lines: tuple[int, ...] | None = None
+    """The line of each row, where the file has lines of its own."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.table.schema
+
+    @property
+    def n_rows(self) -> int:
+        return int(self.table.num_rows)
+
+    def pieces(self, names: list[str], most: int) -> Iterator[pa.Table]:
+        yield self.table.select(names)
+
+    def line(self, row: int) -> int | None:
+        return None if self.lines is None else self.lines[row]
+
+
+def read_json_lines(path: Path) -> Whole:
+    """One JSON object a line; a value that is not there is missing."""
+    with unpacked(path) as stream:
+        data = stream.read(LARGEST + 1)
+    if len(data) > LARGEST:
+        raise UsboostError(f"{path} holds more than {LARGEST:,} bytes of JSON; write it as .parquet")
+    data = data.removeprefix(b"\xef\xbb\xbf")
+    if not data.strip():
+        return Whole(pa.table({}))
+    # text that is not UTF-8 would be found only when a value is looked at
+    data.decode()
+    options = pyarrow.json.ReadOptions(block_size=_BLOCK)
+    return Whole(pyarrow.json.read_json(pa.BufferReader(data), read_options=options))
+
+
+def read_excel(path: Path) -> Whole:
+    """The first sheet of a workbook as text, so that it is read as a CSV is; formulas as last computed.
+
+    Raises UsboostError if openpyxl is not installed, or there is more than `LARGEST` bytes in it.
+    """
+    try:
+        import openpyxl
+    except ModuleNotFoundError:
+        raise UsboostError(
+            f"{path} is read with openpyxl; install it with: pip install 'usboost[excel]'"
+        ) from None
+    with zipfile.ZipFile(path) as archive:
+        size = sum(info.file_size for info in archive.infolist())
+    if size > LARGEST:
+        raise UsboostError(f"{path} holds more than {LARGEST:,} bytes; write it as .csv or .parquet")
+    try:
+        titles, rows = _first_sheet(openpyxl.load_workbook(path, read_only=True, data_only=True))
+    # openpyxl raises nearly anything for a damaged workbook
+    except Exception as error:
+        raise damaged(path, error) from None
+    if not titles:
+        raise UsboostError(f"{path} has no sheet")
+    first = next((k for k, row in enumerate(rows) if any(row)), len(rows))
+    header = _unpadded(rows[first]) if first < len(rows) else []
+    width = len(header)
+    # empty rows would be rows without a label
+    numbered = [
+        (line, row) for line, each in enumerate(rows[first + 1 :], first + 2) if (row := _unpadded(each))
+    ]
+    lines, body = tuple(line for line, _ in numbered), [row for _, row in numbered]
+    for line, row in numbered:
+        if len(row) > width:
+            raise UsboostError(f"{path}, line {line}: there is a value beside the columns of the header")
+    columns = itertools.zip_longest(*body, fillvalue="") if body else ([] for _ in header)
+    arrays = [pa.array(list(column), pa.string()) for column in columns]
+    arrays += [pa.array([""] * len(body), pa.string()) for _ in range(width - len(arrays))]
+    several = f"{path}: of {len(titles)} sheets the first is read, {titles[0]!r}"
+    notes = (several,) if len(titles) > 1 else ()
+    return Whole(pa.Table.from_arrays(arrays, names=header), as_text=True, notes=notes, lines=lines)
+
+
+def _first_sheet(book: Any) -> tuple[list[str], list[list[str]]]:
+    """The titles of all sheets, and the rows of the first as text."""
+    try:
+        sheets = book.worksheets
+        if not sheets:
+            return [], []
+        # what a sheet says of its size may be wrong
+        sheets[0].reset_dimensions()
+        rows = [list(map(_text, row)) for row in sheets[0].iter_rows(values_only=True)]
+        return [sheet.title for sheet in sheets], rows
+    finally:
+        book.close()
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, datetime.datetime) and value.time() == datetime.time():
+        value = value.date()
+    if isinstance(value, (datetime.date, datetime.time)):
+        return value.isoformat()
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        value = int(value)
+    return str(value)
+
+
+def _unpadded(row: list[str]) -> list[str]:
+    """A row without the empty cells at its end."""
+    last = max((k for k, value in enumerate(row) if value.strip()), default=-1)
+    return row[: last + 1]
+
 
 READERS: Mapping[str, Callable[[Path], Content]] = {
     **dict.fromkeys((".csv", ".tsv", ".tab", ".txt"), Delimited.open),
@@ -41,10 +166,7 @@ _ADVICE = {
 def open_content(path: Path) -> Content:
     """What a table's file, or folder of Parquet files, holds.
 
-    Raises
-    ------
-    UsboostError
-        If it is missing, damaged or of another kind.
+    Raises UsboostError if it is missing, damaged or of another kind.
     """
     if path.is_dir():
         return _told(path, _readable(Parquet.open))

@@ -27,58 +27,46 @@ class Source(Protocol):
     @property
     def as_text(self) -> bool:
         """Whether all values are strings, as in a CSV."""
-        ...
 
     @property
     def decimal(self) -> str:
         """The mark of decimals in numbers that are text, "." or ",", where a column leaves it open."""
-        ...
 
     @property
     def folder(self) -> Path | None:
         """Where the paths of images begin; None where rows may name no files."""
-        ...
 
     @property
     def images_root(self) -> Path | None:
         """The folder that paths of images may be absolute in, if one was named."""
-        ...
 
     @property
     def names(self) -> list[str]:
         """The columns, in their order."""
-        ...
 
     def type_of(self, name: str) -> pa.DataType:
         """The type of a column that is there."""
-        ...
 
     def row(self, position: int) -> str:
         """What a row is called in messages."""
-        ...
 
     @property
     def n_rows(self) -> int | None:
         """The number of rows; None where it is unknown before they are read, as in a CSV."""
-        ...
 
     @property
     def notes(self) -> Sequence[str]:
         """What was decided when it was opened, for a user to read."""
-        ...
 
     @property
     def declared(self) -> Collection[str]:
         """Columns that are categories by their type."""
-        ...
 
     def digest(self) -> str:
         """Hexadecimal SHA-256 of what is on disk, "" where nothing is."""
-        ...
 
     def batches(self, names: Collection[str], size: int) -> Iterator[pa.Table]:
         """Some columns, `size` rows at a time; the last batch may have fewer."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -101,10 +89,8 @@ class TableFile:
     def open(cls, path: Path, images_root: Path | None = None) -> TableFile:
         """Find out the columns.
 
-        Raises
-        ------
-        UsboostError
-            If the file is missing, damaged or of another kind, or the root of the images is no folder.
+        Raises UsboostError if the file is missing, damaged or of another kind, or the root of the images is
+        no folder.
         """
         path = Path(path)
         if images_root is not None and not Path(images_root).is_dir():
@@ -173,10 +159,7 @@ class TableFile:
     def batches(self, names: Collection[str], size: int) -> Iterator[pa.Table]:
         """Some columns, `size` rows at a time; the last batch may have fewer.
 
-        Raises
-        ------
-        UsboostError
-            If the file is damaged.
+        Raises UsboostError if the file is damaged.
         """
         chosen = list(dict.fromkeys(names))
         try:
@@ -234,10 +217,7 @@ class FrameRows:
     def batches(self, names: Collection[str], size: int) -> Iterator[pa.Table]:
         """Some columns, `size` rows at a time; the last batch may have fewer.
 
-        Raises
-        ------
-        UsboostError
-            If a column holds what an Arrow column cannot: values of several types, say.
+        Raises UsboostError if a column holds what an Arrow column cannot: values of several types, say.
         """
         table = pa.table({name: self._column(name) for name in names})
         for first in range(0, len(self._frame), size):
@@ -276,13 +256,7 @@ class FrameRows:
 
 
 def require(source: Source, needed: Collection[str]) -> None:
-    """Refuse rows that lack a column, or have it twice.
-
-    Raises
-    ------
-    UsboostError
-        Naming the columns.
-    """
+    """Refuse rows that lack a column, or have it twice. Raises UsboostError, naming the columns."""
     names = Counter(source.names)
     if not names:
         raise UsboostError(f"{source} is empty")

@@ -48,14 +48,8 @@ def sha256(data: bytes) -> str:
 def read(folder: Path, columns: Collection[str], digest: str) -> dict[str, TextNumbers]:
     """What was written of these columns, in their order.
 
-    Parameters
-    ----------
-    digest : as the card has it.
-
-    Raises
-    ------
-    UsboostError
-        If the file is missing, damaged or not the one that the card is of.
+    Raises UsboostError if the file is missing, damaged or not the one that the card is of. `digest`: as the
+    card has it.
     """
     if not columns:
         return {}
@@ -75,45 +69,26 @@ def read(folder: Path, columns: Collection[str], digest: str) -> dict[str, TextN
         raise UsboostError(f"{path} does not hold the columns of text of its card; fit the model again")
     found: dict[str, TextNumbers] = {}
     for name, kind in kinds.items():
-        made = _embedded if kind is _EMBEDDED else _parts
-        found[name] = made(path, name, *(arrays[f"{array}:{name}"] for array in kind))
+        letters, vector, matrix = (arrays[f"{array}:{name}"] for array in kind)
+        text = _decoded(letters)
+        ngrams = tuple(text.split("\n")) if text else ()
+        fits = (
+            vector.dtype == matrix.dtype == np.float32
+            and (vector.ndim, matrix.ndim) == (1, 2)
+            and len(vector) == len(matrix)
+            and (bool(text) if kind is _EMBEDDED else len(set(ngrams)) == len(ngrams) == len(vector))
+            and matrix.shape[1] >= 1
+            and bool(np.isfinite(vector).all() and np.isfinite(matrix).all())
+        )
+        if text is None or not fits:
+            raise UsboostError(f"{path}: what it holds of column {name!r} does not fit; fit the model again")
+        is_embedded = kind is _EMBEDDED
+        found[name] = EmbeddedText(text, vector, matrix) if is_embedded else TextParts(ngrams, vector, matrix)
     return found
 
 
-def _embedded(path: Path, name: str, letters: np.ndarray, mean: np.ndarray, axes: np.ndarray) -> EmbeddedText:
+def _decoded(letters: np.ndarray) -> str | None:
     try:
-        model = letters.tobytes().decode() if letters.dtype == np.uint8 else ""
+        return letters.tobytes().decode() if letters.dtype == np.uint8 else None
     except UnicodeDecodeError:
-        model = ""
-    fits = (
-        bool(model)
-        and mean.dtype == axes.dtype == np.float32
-        and mean.ndim == 1
-        and axes.ndim == 2
-        and len(axes) == len(mean)
-        and axes.shape[1] >= 1
-        and bool(np.isfinite(mean).all() and np.isfinite(axes).all())
-    )
-    if not fits:
-        raise UsboostError(f"{path}: what it holds of column {name!r} does not fit; fit the model again")
-    return EmbeddedText(model, mean, axes)
-
-
-def _parts(path: Path, name: str, letters: np.ndarray, idf: np.ndarray, components: np.ndarray) -> TextParts:
-    try:
-        text = letters.tobytes().decode() if letters.dtype == np.uint8 else "\n"
-    except UnicodeDecodeError:
-        text = "\n"  # two n-grams that are equal
-    ngrams = tuple(text.split("\n")) if text else ()
-    fits = (
-        len(set(ngrams)) == len(ngrams)
-        and idf.dtype == components.dtype == np.float32
-        and idf.shape == (len(ngrams),)
-        and components.ndim == 2
-        and len(components) == len(ngrams)
-        and components.shape[1] >= 1
-        and bool(np.isfinite(idf).all() and np.isfinite(components).all())
-    )
-    if not fits:
-        raise UsboostError(f"{path}: what it holds of column {name!r} does not fit; fit the model again")
-    return TextParts(ngrams, idf, components)
+        return None

@@ -1,33 +1,35 @@
-"""Settings for a table's models, chosen on rows that they are not fitted to."""
+"""Settings for a table's models, chosen on rows that they are not fitted to, and what was found as files."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+from rich.table import Table
 
 from usboost.datasets.files.sampling import stream
 from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError, option
-from usboost.evaluation.names import RANKING, check_metric
+from usboost.evaluation.names import RANKING, check_metric, metric_name, number
 from usboost.evaluation.task import TASKS
+from usboost.files import write_atomically
 from usboost.learners.networks.images.backbones import Backbone, embedded
 from usboost.learners.networks.training.train import pick_device
 from usboost.models.catalogue.parameter_paths import with_settings
+from usboost.models.catalogue.settings_file import settings_text
 from usboost.models.class_weights import Weighted
 from usboost.multimodal.compare.compare import Build
-from usboost.multimodal.compare.finished_fits import table_digest
-from usboost.multimodal.fit.splits import Rows, folds_of, hold_out
+from usboost.multimodal.compare.finished_fits import rows_digest, table_digest
+from usboost.multimodal.fit.splits import counted_rows, folds_of, hold_out, related_of, rows_of, weights_of
 from usboost.multimodal.fit.table_fit import check_classes
-from usboost.multimodal.fit.table_rows import counted_rows, related_of, rows_of, weights_of
-from usboost.tuning.noise import drawn
+from usboost.tuning.propose import space_of
 from usboost.tuning.run import Part, Task
-from usboost.tuning.search import OnTrialEnd, Plan, SearchResult, search
-from usboost.tuning.space import space_of
+from usboost.tuning.search import ModelTrials, OnTrialEnd, Plan, SearchResult, drawn, search
+from usboost.tuning.trials import Trial
 
 TRIALS = "trials"
 """The folder of trials in that of a search."""
@@ -99,18 +101,19 @@ def tune(
     images = tuple(table.images)
     spaces = {name: space_of(model, images, fixed or ()) for name, model in built.items()}
     _embed(table, built)
-    task = Task(built, [part_of(table, *rows) for rows in parts], Scored(table.task, by), by)
-    identity = {"table": table_digest(table), "rows": _digest(parts), "seed": plan.seed}
+    task = Task(built, [part_of(table, *each) for each in parts], Scored(table.task, by), by)
+    identity = {
+        "table": table_digest(table),
+        "rows": rows_digest(rows for part in parts for rows in part),
+        "seed": plan.seed,
+    }
     return search(task, spaces, Path(out) / TRIALS, plan, identity, on_trial_end)
 
 
 def fixed_of(models: Mapping[str, Build], fixed: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """By model, those of the fixed settings that it has.
 
-    Raises
-    ------
-    UsboostError
-        If no model has some setting, or it takes no such value.
+    Raises UsboostError if no model has some setting, or it takes no such value.
     """
     built = {name: build(0) for name, build in models.items()}
     known = {name: model.get_params(deep=True).keys() for name, model in built.items()}
@@ -140,10 +143,7 @@ def default_folds(table: UserTable, seed: int) -> int:
 def parts_of(table: UserTable, folds: int, seed: int) -> list[Divided]:
     """How a table's rows are divided for a search; of a split that the table gives, test rows are in no part.
 
-    Raises
-    ------
-    UsboostError
-        If there are too few rows of a class, groups or times for the folds.
+    Raises UsboostError if there are too few rows of a class, groups or times for the folds.
     """
     counted = counted_rows(table)
     rows = rows_of(table)[counted]
@@ -154,7 +154,11 @@ def parts_of(table: UserTable, folds: int, seed: int) -> list[Divided]:
     if rows.splits is not None:
         own = np.flatnonzero(rows.splits != "test")
         counted, rows = counted[own], replace(rows[own], splits=None)
-    _check_folds(table, rows, folds)
+    if rows.codes is not None and np.bincount(rows.codes, minlength=len(table.classes)).min() <= folds:
+        raise UsboostError(
+            f"{table.file}: some class of {table.spec.label!r} has too few rows for {folds} folds; ask for "
+            f"fewer {option('folds')}, or leave the class out"
+        )
     found = [
         (counted[each.train], counted[each.val], counted[each.test])
         for each in folds_of(rows, folds, 1, stream(seed, _NOT_COMPARE))
@@ -162,14 +166,6 @@ def parts_of(table: UserTable, folds: int, seed: int) -> list[Divided]:
     for train, _, _ in found:
         check_classes(table, train)
     return found
-
-
-def _check_folds(table: UserTable, rows: Rows, folds: int) -> None:
-    if rows.codes is not None and np.bincount(rows.codes, minlength=len(table.classes)).min() <= folds:
-        raise UsboostError(
-            f"{table.file}: some class of {table.spec.label!r} has too few rows for {folds} folds; ask for "
-            f"fewer {option('folds')}, or leave the class out"
-        )
 
 
 def part_of(table: UserTable, train: np.ndarray, held: np.ndarray, scored: np.ndarray) -> Part:
@@ -205,8 +201,122 @@ def _embed(table: UserTable, models: Mapping[str, Any]) -> None:
                     return  # the trial will say it
 
 
-def _digest(parts: Sequence[Divided]) -> str:
-    found = hashlib.sha256()
-    for rows in (each for part in parts for each in part):
-        found.update(np.asarray(rows, dtype=np.int64).tobytes() + b"|")
-    return found.hexdigest()
+SETTINGS, CSV = "settings.yaml", "trials.csv"
+
+
+def settings_of(
+    models: Mapping[str, ModelTrials], fixed: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """The settings chosen for each model that finished a trial, by path, with those that were fixed."""
+    return {
+        name: {**fixed.get(name, {}), **chosen.settings}
+        for name, each in models.items()
+        if (chosen := each.chosen) is not None
+    }
+
+
+def write(
+    models: Mapping[str, ModelTrials], fixed: Mapping[str, Mapping[str, Any]], folder: Path, what: str
+) -> list[Path]:
+    """Leave `CSV`, a row a trial, in the folder, and `SETTINGS`, in the form of params.yaml's `models`, if a
+    trial has finished.
+
+    Parameters
+    ----------
+    fixed : settings that were not chosen, by model.
+    what : was searched, in words.
+
+    Returns
+    -------
+    The files.
+    """
+    files = []
+    if chosen := settings_of(models, fixed):
+        text = settings_text(chosen, f"chosen by usboost tune: {what}")
+        files.append(folder / SETTINGS)
+        write_atomically(files[-1], text.encode())
+    rows = [
+        {
+            "model": each.model,
+            "trial": each.number,
+            "state": each.state,
+            "chosen": each is one.chosen,
+            **each.scores,
+            "rounds": each.rounds,
+            "best_round": each.best_round,
+            "seconds": each.seconds,
+            "reason": each.reason,
+            **each.settings,
+        }
+        for one in models.values()
+        for each in one.trials
+    ]
+    files.append(folder / CSV)
+    write_atomically(files[-1], pd.DataFrame(rows).to_csv(index=False).encode())
+    return files
+
+
+def rendered(models: Mapping[str, ModelTrials], by: str) -> Table:
+    """The table of a search for a terminal: a row a model, the best score first."""
+    shown = Table(box=None, pad_edge=False, header_style="bold")
+    rows = table_rows(models, by)
+    for title in rows[0]:
+        right = title not in ("model", "settings")
+        shown.add_column(title, justify="right" if right else "left", no_wrap=right, overflow="fold")
+    for each in rows:
+        shown.add_row(*each.values())
+    return shown
+
+
+def table_rows(models: Mapping[str, ModelTrials], by: str) -> list[dict[str, str]]:
+    """The table of a search, cells by title: a row a model, the best score first."""
+    score, rows = metric_name(by), []
+    for each in ranked(models):
+        ended = [trial for trial in each.trials if trial.state != "proposed"]
+        rows.append(
+            {
+                "model": each.model,
+                f"{score} as it is": _score(each.first),
+                f"{score} tuned": _score(each.chosen),
+                "trials": f"{len(ended)}",
+                "pruned": f"{sum(trial.state == 'pruned' for trial in ended)}",
+                "seconds": f"{sum(trial.seconds for trial in ended):,.1f}",
+                "settings": chosen_in_words(each),
+            }
+        )
+    return rows
+
+
+def ranked(models: Mapping[str, ModelTrials]) -> list[ModelTrials]:
+    """The models, the best score first; last those without a finished trial."""
+
+    def order(each: ModelTrials) -> tuple[bool, float]:
+        score = each.chosen.score if each.chosen is not None else None
+        return score is None, 0.0 if score is None else each.loss(score)
+
+    return sorted(models.values(), key=order)
+
+
+def chosen_in_words(found: ModelTrials) -> str:
+    """The settings chosen where they differ from the model's own, or why they do not."""
+    chosen, best = found.chosen, found.best
+    if chosen is None or best is None:
+        reasons = [each.reason for each in found.trials if each.reason]
+        return f"failed: {reasons[0]}" if reasons else "no trial has finished"
+    own = found.trials[0].settings
+    if not own:
+        return "nothing to choose"
+    if chosen is not best:
+        return f"as it is; {_score(best)} of trial {best.number} is within noise"
+    changed = {path: value for path, value in chosen.settings.items() if value != own[path]}
+    return ", ".join(f"{path} {_short(value)}" for path, value in changed.items()) or "as it is"
+
+
+def _score(trial: Trial | None) -> str:
+    return "–" if trial is None or trial.score is None else number(trial.score)
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return "+".join(map(str, value)) or "none"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,120 @@
+"""``usboost predict`` and ``usboost report``: a saved model and other rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from usboost.cli import tables
+from usboost.cli.console import exit_on_error, note, progress, say
+from usboost.cli.options import (
+    ImagesRoot,
+    Import,
+    ModelPath,
+    SkipUnreadable,
+    TablePath,
+    TextModel,
+    import_named,
+)
+
+if TYPE_CHECKING:
+    from usboost.multimodal.fit.bundle import Bundle
+
+
+def _loaded(model: Path, table: Path, imports: list[str] | None, text_model: str | None) -> Bundle:
+    """The model, if the table is one."""
+    from usboost.multimodal.fit import bundle
+
+    tables.check(table)
+    import_named(imports)
+    if text_model is not None:
+        from usboost.datasets.user.columns.text_models import allow
+
+        allow(text_model)
+    return bundle.load(model)
+
+
+def predict(
+    model: ModelPath,
+    table: TablePath,
+    out: Annotated[Path, typer.Option("--out", help="A .parquet or .csv file to write.")],
+    keep: Annotated[
+        list[str] | None, typer.Option("--keep", help="Column of the table to copy; repeatable.")
+    ] = None,
+    batch: Annotated[int, typer.Option("--batch", min=1, help="Rows in memory at a time.")] = 4096,
+    skip_unreadable: SkipUnreadable = False,
+    images_root: ImagesRoot = None,
+    text_model: TextModel = None,
+    imports: Import = None,
+) -> None:
+    """Write each row's label and class probabilities; the table may be larger than memory."""
+    with exit_on_error():
+        loaded = _loaded(model, table, imports, text_model)
+        from usboost.multimodal.predict.predict import predict as predict_table
+
+        with progress("predicting") as show:
+            done = predict_table(
+                loaded,
+                table,
+                out,
+                batch=batch,
+                keep=keep or (),
+                skip_unreadable=skip_unreadable,
+                images_root=images_root,
+                progress=show,
+            )
+        if done.ignored:
+            note(f"columns ignored, since the model does not know them: {', '.join(done.ignored)}")
+        for name in done.unseen:
+            note(f"column {name!r}: no row has a category that was in the training rows")
+        tables.note_missing(done.rows, done.without, done.unreadable, done.paths)
+        say(f"written {out}: {done.rows:,} rows")
+
+
+def report(
+    model: ModelPath,
+    table: TablePath,
+    out: Annotated[Path, typer.Option("--out", help="An .html file to write.")],
+    label: Annotated[
+        str | None, typer.Option("--label", help="Column of the true answers.", show_default="as in training")
+    ] = None,
+    skip_unreadable: SkipUnreadable = False,
+    images_root: ImagesRoot = None,
+    text_model: TextModel = None,
+    occlusion_maps: Annotated[
+        bool,
+        typer.Option(
+            "--occlusion-maps",
+            help="Map where the model looks in the worst rows' images; slow: some 50 predictions each.",
+        ),
+    ] = False,
+    where_it_looks: Annotated[
+        bool, typer.Option("--where-it-looks", hidden=True, help="The name of before of --occlusion-maps.")
+    ] = False,
+    imports: Import = None,
+) -> None:
+    """Score a model on labelled rows, best on unseen ones, and write a one-page report."""
+    with exit_on_error():
+        loaded = _loaded(model, table, imports, text_model)
+        from usboost.multimodal.report.report import write_report
+
+        with progress("scoring") as show, progress("covering") as looking:
+            scored = write_report(
+                loaded,
+                table,
+                out,
+                label=label,
+                skip_unreadable=skip_unreadable,
+                images_root=images_root,
+                occlusion_maps=occlusion_maps or where_it_looks,  # its name of before
+                progress=show,
+                looking=looking,
+            )
+        if scored.unlabelled:
+            note(f"{scored.unlabelled:,} rows have no {label or loaded.card.label!r} and are not scored")
+        if loaded.card.weight:
+            note(f"the model was fitted with weights, {loaded.card.weight!r}; here each row counts once")
+        tables.note_missing(len(scored), scored.without, scored.unreadable, scored.paths)
+        say(f"written {out}: {len(scored):,} rows")
