@@ -1,4 +1,4 @@
-"""Where a run comes from: code, DVC stage and inputs, Prefect flow run."""
+"""Where a run comes from: code, DVC stage and inputs, Prefect flow run; and what a record keeps of that."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ import os
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+from mlflow.tracking import MlflowClient
+
+from tasks.retry import retry
 
 
 def lineage(inputs: Mapping[str, Path]) -> dict[str, str]:
@@ -43,3 +48,20 @@ def digest(path: Path) -> str:
     files = [path / "card.json", path / "fingerprint"]
     known = next((file for file in files if file.is_file()), None)
     return f"sha256:{hashlib.sha256(known.read_bytes()).hexdigest()}" if known else "unknown"
+
+
+def made_by(run_id: str) -> dict[str, Any]:
+    """A fit's MLflow run, Prefect flow run, DVC stage and the digests of its inputs, as a record keeps it."""
+    run = retry("the run", lambda: MlflowClient().get_run(run_id))
+    tags = run.data.tags
+    return {
+        "mlflow_run": run.info.run_id,
+        "mlflow_experiment": run.info.experiment_id,
+        "prefect_flow_run": tags.get("prefect.flow_run_id"),
+        "stage": tags.get("stage"),
+        "inputs": {
+            name.removeprefix("input."): digest
+            for name, digest in sorted(tags.items())
+            if name.startswith("input.")
+        },
+    }

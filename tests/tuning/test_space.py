@@ -18,7 +18,7 @@ from usboost.learners.trees.learner import TreeLearner
 from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.models.catalogue import build as builders
 from usboost.models.catalogue import catalogue
-from usboost.models.catalogue.parameter_paths import settable, with_settings
+from usboost.models.catalogue.settings_file import settable, with_settings
 from usboost.multimodal.fit.build import ImageOptions, OneComputer
 from usboost.tuning.propose import propose
 from usboost.tuning.space import own_values, space_of

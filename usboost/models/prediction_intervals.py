@@ -16,11 +16,10 @@ from usboost.data.related import Related
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.intervals import conformal
-from usboost.models.base import MODELS
+from usboost.models.base import MODELS, ViewsRegressor
 from usboost.models.boosted.two_weak_learner_regressor import TwoWeakLearnerRegressor
 from usboost.models.estimator import as_views
 from usboost.models.persistence import load, save
-from usboost.models.regressor import ViewsRegressor
 
 METHODS = ("quantiles", "residuals")
 

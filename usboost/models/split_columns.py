@@ -15,10 +15,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
-from usboost.models.base import ViewsClassifier
+from usboost.models.base import ViewsClassifier, ViewsRegressor
 from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.models.boosted.two_weak_learner_regressor import TwoWeakLearnerRegressor
-from usboost.models.regressor import ViewsRegressor
 
 
 def _inner_has(method: str) -> Callable[[_SplitColumns], bool]:

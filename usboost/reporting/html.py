@@ -18,11 +18,10 @@ from usboost.reporting import user_page as user_page
 from usboost.reporting.cards import read_card
 from usboost.reporting.inspection.page import FOLDER as INSPECTION
 from usboost.reporting.inspection.page import read as read_inspection
-from usboost.reporting.inspection.samples import sample_images
-from usboost.reporting.origins import Key, Origin
-from usboost.reporting.page import DEMO, noise
+from usboost.reporting.inspection.page import sample_images
+from usboost.reporting.page import DEMO, Key, Origin, noise
 from usboost.reporting.papers import page as paper_page
-from usboost.reporting.papers.other_papers import other_papers
+from usboost.reporting.papers.page import other_papers
 from usboost.reporting.results import (
     collect,
     dataset_name,

@@ -26,7 +26,7 @@ from usboost.learners.networks.images.backbones import Backbone, embedded
 from usboost.learners.networks.images.frozen import FrozenNetwork
 from usboost.learners.networks.images.image_network import ImageNetwork, LastBlock
 from usboost.learners.networks.images.pretrained import read_weights
-from usboost.learners.networks.training.initial_weights import initialise
+from usboost.learners.networks.modules import initialise
 
 CPU = torch.device("cpu")
 CAT, ESPRESSO, TRIPOD = 285, 967, 872  # of ImageNet's classes

@@ -27,10 +27,10 @@ from usboost.learners.networks.inputs import (
     prepare_view,
     validated,
 )
+from usboost.learners.networks.modules import initialise, reseed
 from usboost.learners.networks.training import stacked
 from usboost.learners.networks.training import written_out as by_hand
 from usboost.learners.networks.training.batches import Batches, Tensors
-from usboost.learners.networks.training.initial_weights import initialise, reseed
 from usboost.learners.networks.training.optimizers import make_optimizer
 from usboost.learners.networks.training.train import pick_device, run, run_epoch
 

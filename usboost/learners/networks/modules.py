@@ -1,4 +1,4 @@
-"""Torch modules that networks are built of, and the JSON specification they are built from."""
+"""Torch modules that networks are built of, their JSON specification, and their initial weights."""
 
 from __future__ import annotations
 
@@ -104,3 +104,30 @@ def dense_network(widths: list[int]) -> nn.Sequential:
     for previous, width in pairwise(widths):
         layers += [Linear(previous, width), nn.ReLU()]
     return nn.Sequential(*layers[:-1])
+
+
+def generators(module: nn.Module) -> list[torch.Generator]:
+    """What the parts of a network draw from while they train (augmentation), in order."""
+    found = (getattr(part, "generator", None) for part in module.modules())
+    return [each for each in found if isinstance(each, torch.Generator)]
+
+
+def reseed(module: nn.Module, seed: int) -> None:
+    """Let what a network draws while it trains follow from a seed."""
+    for generator in generators(module):
+        generator.manual_seed(seed)
+
+
+def initialise(module: nn.Module, seed: int) -> None:
+    """Draw all initial weights from one seed, without touching torch's global generator."""
+    generator = torch.Generator().manual_seed(seed)
+    for part in module.modules():
+        if isinstance(part, (TableLinear, Linear)):
+            part.reset(generator)
+        elif isinstance(part, nn.Conv2d):
+            nn.init.kaiming_normal_(part.weight, nonlinearity="relu", generator=generator)
+            if part.bias is not None:
+                nn.init.zeros_(part.bias)
+        elif isinstance(part, (nn.GroupNorm, nn.BatchNorm2d)):
+            part.reset_parameters()
+    reseed(module, seed)

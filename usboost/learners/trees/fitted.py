@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from usboost.learners.base import check_outputs, sum_one_by_one
+from usboost.learners.base import Target, check_outputs, sum_one_by_one
 from usboost.learners.trees.tree import Tree
 from usboost.learners.trees.walk_many import Forest
 
@@ -73,3 +73,28 @@ class PreparedTable:
 def trees_of(learner: object) -> tuple[Tree, ...]:
     """The trees of a fitted learner that grows them; none of another."""
     return learner.trees if isinstance(learner, FittedTrees) else ()
+
+
+def with_leaf_values(fitted: FittedTrees, matrix: np.ndarray, target: Target) -> FittedTrees:
+    """The trees with the target's `leaf_values`, if it has any, of the rows that they were fitted to.
+
+    Parameters
+    ----------
+    matrix : float32 (n, p), of the target's rows
+    """
+    leaves = target.leaf_values
+    if leaves is None:
+        return fitted
+    weights = target.fit_weights
+    seen = (
+        np.ones(len(matrix), dtype=bool) if weights is None else weights.reshape(len(matrix), -1).any(axis=1)
+    )
+    counts = None if target.counts is None else target.counts[seen]
+
+    def refitted(tree: Tree) -> Tree:
+        count = len(tree.value)
+        own = tree.leaves(matrix)[seen]
+        best = leaves.best(leaves.residual[seen], own, count, counts)
+        return replace(tree, value=best.astype(np.float32)[:, None])
+
+    return FittedTrees(tuple(refitted(tree) for tree in fitted.trees))

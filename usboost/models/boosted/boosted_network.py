@@ -21,7 +21,7 @@ from usboost.boosting.callbacks import Callback
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.context import FitContext, Watch
 from usboost.boosting.loop import StagewiseLoop, advance, ensemble_scores, fit_error
-from usboost.boosting.rounds import Scores, Stage
+from usboost.boosting.rounds import Scores, Stage, StagewiseModel
 from usboost.boosting.steps import ClosedForm, Newton
 from usboost.boosting.targets import NewtonTarget
 from usboost.data.plain import VIEW, as_table, as_targets
@@ -35,7 +35,6 @@ from usboost.learners.present import prepare
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
 from usboost.losses.squared import Squared
 from usboost.models.base import ViewsClassifier, per_class
-from usboost.models.boosted.stagewise import StagewiseModel
 from usboost.models.estimator import HELD_WEIGHT, Samples, open_checkpoint
 
 Predictor = Squared | SoftmaxCrossEntropy

@@ -18,7 +18,7 @@ from usboost.boosting.callbacks import Callback
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.context import FitContext
 from usboost.boosting.loop import StagewiseLoop, advance
-from usboost.boosting.rounds import Scores, Stage
+from usboost.boosting.rounds import Scores, Stage, StagewiseModel
 from usboost.boosting.steps import ClosedForm
 from usboost.boosting.targets import WeightedSigns
 from usboost.data.frames import Frame, as_sequences, frame_name
@@ -29,7 +29,6 @@ from usboost.learners.base import Learner, Target
 from usboost.learners.classifiers import ClassifierLearner
 from usboost.losses.signs import Exponential
 from usboost.models.base import ViewsClassifier
-from usboost.models.boosted.stagewise import StagewiseModel
 
 
 class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):

@@ -21,10 +21,10 @@ from usboost.learners.base import Learner
 from usboost.learners.networks.images.backbones import Backbone
 from usboost.losses.base import RegressionLoss
 from usboost.losses.regression import best_constant, check_loss_name, regression_loss
+from usboost.models.base import ViewsRegressor, robust_scale
 from usboost.models.baselines.linear import RidgeBaseline
 from usboost.models.boosted.weak_learners import BoostedWeakLearners
 from usboost.models.estimator import Samples
-from usboost.models.regressor import ViewsRegressor, robust_scale
 
 
 class TwoWeakLearnerRegressor(BoostedWeakLearners, ViewsRegressor):

@@ -14,9 +14,8 @@ from usboost.boosting.callbacks import Callback
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.data.views import Views
 from usboost.errors import UsboostError
-from usboost.models.base import ViewsClassifier
+from usboost.models.base import ViewsClassifier, ViewsRegressor
 from usboost.models.ensembles.base import Ensemble
-from usboost.models.regressor import ViewsRegressor
 
 
 class EnsembleClassifier(Ensemble, ViewsClassifier):

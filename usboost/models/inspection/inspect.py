@@ -13,8 +13,8 @@ from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.task import TASKS
 from usboost.learners.present import predict
+from usboost.models.base import ViewsRegressor
 from usboost.models.estimator import ViewsEstimator, as_views
-from usboost.models.regressor import ViewsRegressor
 
 if TYPE_CHECKING:  # a page of what is kept of models needs neither them nor torch
     from usboost.models.boosted.weak_learners import BoostedWeakLearners

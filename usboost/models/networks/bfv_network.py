@@ -19,14 +19,13 @@ from usboost.errors import UsboostError
 from usboost.evaluation.weighted import column_moments
 from usboost.files.arrays import read_arrays, write_arrays
 from usboost.learners.trees.tree import Tree
-from usboost.models.base import ViewsClassifier
+from usboost.models.base import ViewsClassifier, ViewsRegressor
 from usboost.models.estimator import ViewsEstimator, as_views
 from usboost.models.networks.gbm import BoostedFeatures, GradientBoostedTrees
 from usboost.models.networks.gbm_files import load_gbm, save_gbm
 from usboost.models.networks.two_branch import TwoBranchNetworkClassifier, TwoBranchNetworkRegressor
 from usboost.models.networks.two_branch_network import FittedTwoBranch
 from usboost.models.networks.two_branch_training import WEIGHTS
-from usboost.models.regressor import ViewsRegressor
 
 BFV = "BFV"
 

@@ -13,8 +13,8 @@ from usboost.files import replacing
 from usboost.files.arrays import Arrays, read_arrays, read_json, write_arrays
 from usboost.learners.trees.fitted import FittedTrees
 from usboost.learners.trees.tree import Tree
-from usboost.models.digests import check_digests, digests
 from usboost.models.networks.gbm import GradientBoostedTrees
+from usboost.models.persistence import check_digests, digests
 
 
 def save_gbm(gbm: GradientBoostedTrees, folder: Path) -> None:

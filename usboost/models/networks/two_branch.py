@@ -17,10 +17,9 @@ from usboost.data.views import Views
 from usboost.evaluation.metrics import accuracy, f1, mae, rmse
 from usboost.learners.networks.images.backbones import Backbone
 from usboost.learners.networks.training.batches import Tensors
-from usboost.models.base import ViewsClassifier
+from usboost.models.base import ViewsClassifier, ViewsRegressor
 from usboost.models.estimator import as_views
 from usboost.models.networks.two_branch_training import TwoBranches, mean_loss
-from usboost.models.regressor import ViewsRegressor
 
 
 class TwoBranchNetworkClassifier(TwoBranches, ViewsClassifier):

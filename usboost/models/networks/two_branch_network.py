@@ -25,9 +25,8 @@ from usboost.learners.networks.inputs import (
     check_weights,
     validated,
 )
-from usboost.learners.networks.modules import Linear, dense_network
+from usboost.learners.networks.modules import Linear, dense_network, generators
 from usboost.learners.networks.training.batches import Batches, Tensors
-from usboost.learners.networks.training.initial_weights import generators
 from usboost.learners.networks.training.optimizers import Optimizer
 from usboost.learners.networks.training.train import run
 

@@ -20,8 +20,8 @@ from usboost.files.arrays import read_arrays, write_arrays
 from usboost.learners.dimensions import BATCH, FINETUNE, HIDDEN, Choice, Real, Space
 from usboost.learners.networks.images.backbones import Backbone
 from usboost.learners.networks.inputs import prepare_view
+from usboost.learners.networks.modules import initialise
 from usboost.learners.networks.training.batches import Batches, Tensors, WithAbsent
-from usboost.learners.networks.training.initial_weights import initialise
 from usboost.learners.networks.training.optimizers import make_optimizer
 from usboost.learners.networks.training.train import pick_device, run, run_epoch
 from usboost.models.estimator import ViewsEstimator

@@ -14,7 +14,7 @@ from usboost.datasets.user.user_table import UserTable
 from usboost.errors import Unsuited, UsboostError
 from usboost.models.class_weights import fit_weighted
 from usboost.models.ensembles.base import Ensemble
-from usboost.models.ensembles.inner_fits import StopRecorder
+from usboost.models.ensembles.fold_fits import StopRecorder
 from usboost.models.refit import for_all_rows
 from usboost.multimodal.fit.table_rows import Part, arrays_of, related_of
 from usboost.multimodal.fit.unfinished import Keep

@@ -19,7 +19,7 @@ from usboost.learners.networks.images.backbones import Backbone
 from usboost.models.inspection.occlusion import Occlusion, occlusions
 from usboost.multimodal.fit.bundle import Bundle
 from usboost.multimodal.predict.scored import Scored
-from usboost.reporting.inspection import heat
+from usboost.reporting.inspection import figures
 
 SIDE = 256  # pixels of the longer side of an image as it was brought; a larger one is scaled to it
 
@@ -142,7 +142,7 @@ def _shown(reader: ImageReader, images: Images, scored: Scored, row: int, found:
     looked = change = None
     if found is not None:
         mean = found.heat()
-        looked = _uri(heat.overlay(pixels, mean), is_photo=plain.width > SIDE)
+        looked = _uri(figures.overlay(pixels, mean), is_photo=plain.width > SIDE)
         change = f"{_signed(-mean.max())} to {_signed(-mean.min())}"
     return Shown(
         reader.column,

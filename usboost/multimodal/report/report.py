@@ -21,11 +21,10 @@ from usboost.multimodal.report import importance, members
 from usboost.multimodal.report.images import about
 from usboost.multimodal.report.scores import classes_of, tiles
 from usboost.multimodal.report.worst import worst
-from usboost.reporting.confusion import confusion_rows
+from usboost.reporting.inspection import figures, model_figures
 from usboost.reporting.inspection import figures as drawn
-from usboost.reporting.inspection import heat, model_figures
-from usboost.reporting.inspection.model_figures import as_uri
-from usboost.reporting.inspection.of_numbers import of_numbers
+from usboost.reporting.inspection.model_figures import as_uri, of_numbers
+from usboost.reporting.page import confusion_rows
 
 
 def write_report(
@@ -134,7 +133,7 @@ def render(
         images=about(bundle, scored),
         occlusion_maps=occlusion_maps,
         share=SHARE,
-        heat=heat,
+        heat=figures,
         members=members.cells(bundle.model),
         members_heads=members.heads(bool(card.classes)),
         members_notes=members.notes(bundle.model),

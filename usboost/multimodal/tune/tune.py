@@ -17,7 +17,7 @@ from usboost.evaluation.names import RANKING, check_metric
 from usboost.evaluation.task import TASKS
 from usboost.learners.networks.images.backbones import Backbone, embedded
 from usboost.learners.networks.training.train import pick_device
-from usboost.models.catalogue.parameter_paths import with_settings
+from usboost.models.catalogue.settings_file import with_settings
 from usboost.models.class_weights import Weighted
 from usboost.multimodal.compare.compare import Build
 from usboost.multimodal.compare.finished_fits import table_digest

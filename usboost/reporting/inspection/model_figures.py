@@ -1,9 +1,10 @@
-"""Figures of one model on labelled rows: predicted against true, residuals, the learning curve."""
+"""Figures of one model on labelled rows: predicted against true, residuals, the learning curve; intervals."""
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -12,9 +13,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
+from scipy.stats import binomtest
 
-from usboost.evaluation.names import metric_name
+from usboost.evaluation.names import metric_name, number
 from usboost.reporting.figures import _STYLE, INK, MUTED, _plain, to_svg
+from usboost.reporting.inspection import model_figures
 
 BLUE, ORANGE = "#0072b2", "#d55e00"
 POINTS = 2000
@@ -118,3 +121,39 @@ def _span(values: np.ndarray) -> tuple[float, float]:
     low, high = float(values.min()), float(values.max())
     edge = 0.04 * (high - low) or 1.0
     return low - edge, high + edge
+
+
+def of_numbers(
+    true: np.ndarray, predicted: np.ndarray, margin: tuple[float, float] | None, label: str
+) -> dict[str, Any]:
+    """Figures of predicted against true and of residuals, the mean residual, and `coverage`.
+
+    Parameters
+    ----------
+    true, predicted : float64 of shape (n,).
+    margin : what is added to a prediction for the ends of its interval; None: there are none.
+    label : what is predicted.
+    """
+    return {
+        "predicted": as_uri(model_figures.predicted_against_true(true, predicted, label)),
+        "residuals": as_uri(model_figures.residuals(true, predicted, margin, label)),
+        "bias": number(float((true - predicted).mean())),
+        "points": min(model_figures.POINTS, len(true)),
+        "coverage": None if margin is None else coverage(true, predicted, margin),
+    }
+
+
+def coverage(true: np.ndarray, predicted: np.ndarray, margin: tuple[float, float]) -> dict[str, str]:
+    """How many rows are inside their interval, and its width."""
+    low, high = (predicted + end for end in margin)
+    inside = int(((low <= true) & (true <= high)).sum())
+    least, most = binomtest(inside, len(true)).proportion_ci(0.95, method="wilson")
+    return {
+        "share": f"{inside / len(true):.1%}",
+        "least": f"{least:.1%}",
+        "most": f"{most:.1%}",
+        "width": number(float((high - low).mean())),
+        "below": number(-margin[0]),
+        "above": number(margin[1]),
+        "spread": number(float(true.std())),
+    }

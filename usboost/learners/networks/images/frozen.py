@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from usboost.learners.networks.training.threads import one_thread_each
+from usboost.learners.networks.training.train import one_thread_each
 
 ON_CPU, ON_GPU = 4, 256
 """Images at a time: on a CPU the layers of four stay in a core's cache, and each core has its own."""

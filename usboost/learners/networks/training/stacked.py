@@ -18,7 +18,7 @@ import torch
 from torch.nn import functional
 
 from usboost.learners.networks.training.batches import Resident
-from usboost.learners.networks.training.threads import one_thread_each
+from usboost.learners.networks.training.train import one_thread_each
 
 BLOCK_ROWS = 1024
 GROUP_WIDTH = 400  # hidden units side by side: a block of them stays in a core's cache

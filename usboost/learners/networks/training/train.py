@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import cache
 
 import numpy as np
 import torch
+from threadpoolctl import ThreadpoolController
 from torch import nn
 
 from usboost.errors import UsboostError
@@ -79,3 +82,23 @@ def run(network: nn.Module, inputs: Sequence[Batches]) -> np.ndarray:
     ]
     network.train(was_training)
     return torch.cat(parts).cpu().numpy() if parts else np.empty((0, 1), dtype=np.float32)
+
+
+@contextmanager
+def one_thread_each(blas: bool = False) -> Iterator[None]:
+    """One OpenMP thread for what this thread does (torch's element-wise operations); BLAS on request.
+
+    Two pools of threads that take turns every few microseconds wait for each other most of the time,
+    and a pool inside each of several workers asks for more cores than there are. The limit of OpenMP
+    holds for the calling thread, that of BLAS for the process.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(_pools().limit(limits=1, user_api="openmp"))
+        if blas:
+            stack.enter_context(_pools().limit(limits=1, user_api="blas"))
+        yield
+
+
+@cache
+def _pools() -> ThreadpoolController:
+    return ThreadpoolController()

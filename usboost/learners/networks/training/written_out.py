@@ -16,7 +16,7 @@ from torch import nn
 from usboost.learners.networks.modules import Linear, TableLinear, one_hot
 from usboost.learners.networks.training.batches import Batches, Resident
 from usboost.learners.networks.training.optimizers import Optimizer
-from usboost.learners.networks.training.threads import one_thread_each
+from usboost.learners.networks.training.train import one_thread_each
 
 PREDICTION_ROWS = 4096
 
