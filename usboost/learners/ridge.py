@@ -94,6 +94,7 @@ def _product(prepared: Design, coefficients: np.ndarray) -> np.ndarray:
     return prepared.matrix @ coefficients
 
 
+@dataclass(eq=False, repr=False)
 class RidgeLearner(BaseEstimator):
     """Ridge regression on a table: numbers as they are, categories as columns of 0 and 1.
 
@@ -132,17 +133,10 @@ class RidgeLearner(BaseEstimator):
     kind: ClassVar[str] = "ridge"
     fitted: ClassVar[type] = FittedRidge
 
-    def __init__(
-        self,
-        alpha: float | str = "loo",
-        alphas: Sequence[float] | None = None,
-        leave_one_out: bool = True,
-        reads: tuple[str, ...] | None = None,
-    ) -> None:
-        self.alpha = alpha
-        self.alphas = alphas
-        self.leave_one_out = leave_one_out
-        self.reads = reads
+    alpha: float | str = "loo"
+    alphas: Sequence[float] | None = None
+    leave_one_out: bool = True
+    reads: tuple[str, ...] | None = None
 
     def prepare(self, view: View) -> Design:
         """Takes a `Table`; a category that training did not hold (code 0) is 0 in all its columns."""

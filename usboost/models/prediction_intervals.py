@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -24,6 +25,7 @@ from usboost.models.persistence import load, save
 METHODS = ("quantiles", "residuals")
 
 
+@dataclass(eq=False, repr=False)
 class PredictionIntervals(ViewsRegressor):
     """A regressor with lower and upper limits around its predictions, conformalised on samples set aside.
 
@@ -76,21 +78,12 @@ class PredictionIntervals(ViewsRegressor):
 
     holds: ClassVar[Mapping[str, Any]] = {"regressor": MODELS}
 
-    def __init__(
-        self,
-        regressor: ViewsRegressor | None = None,
-        level: float = 0.9,
-        method: str = "quantiles",
-        calibration_fraction: float = 0.2,
-        random_state: int = 0,
-        callbacks: Sequence[Callback] | None = None,
-    ) -> None:
-        self.regressor = regressor
-        self.level = level
-        self.method = method
-        self.calibration_fraction = calibration_fraction
-        self.random_state = random_state
-        self.callbacks = callbacks
+    regressor: ViewsRegressor | None = None
+    level: float = 0.9
+    method: str = "quantiles"
+    calibration_fraction: float = 0.2
+    random_state: int = 0
+    callbacks: Sequence[Callback] | None = None
 
     def _unfitted(self) -> ViewsRegressor:
         return TwoWeakLearnerRegressor() if self.regressor is None else self.regressor

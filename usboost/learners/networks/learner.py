@@ -117,6 +117,7 @@ def _network(spec: Spec) -> nn.Module:
     return branch(spec["input"], spec["widths"])
 
 
+@dataclass(eq=False, repr=False)
 class NetworkLearner(BaseEstimator):
     """A network on a table or on images, fitted by (weighted) mean squared error.
 
@@ -171,29 +172,16 @@ class NetworkLearner(BaseEstimator):
         "backbone__finetune": Choice(FINETUNE, where="images alone"),
     }
 
-    def __init__(
-        self,
-        hidden: tuple[int, ...] = (100, 50),
-        optimizer: str = "rmsprop",
-        learning_rate: float = 1e-3,
-        batch_size: int = 512,
-        epochs: int = 1,
-        start: str = "fresh",
-        device: str = "auto",
-        backbone: Backbone | None = None,
-        reads: tuple[str, ...] | None = None,
-        batches_per_round: tuple[int, int] | None = None,
-    ) -> None:
-        self.hidden = hidden
-        self.optimizer = optimizer
-        self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.epochs = epochs
-        self.start = start
-        self.device = device
-        self.backbone = backbone
-        self.reads = reads
-        self.batches_per_round = batches_per_round
+    hidden: tuple[int, ...] = (100, 50)
+    optimizer: str = "rmsprop"
+    learning_rate: float = 1e-3
+    batch_size: int = 512
+    epochs: int = 1
+    start: str = "fresh"
+    device: str = "auto"
+    backbone: Backbone | None = None
+    reads: tuple[str, ...] | None = None
+    batches_per_round: tuple[int, int] | None = None
 
     def prepare(self, view: View) -> PreparedView:
         device = pick_device(self.device)

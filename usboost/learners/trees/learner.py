@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 from sklearn.base import BaseEstimator
@@ -14,6 +15,7 @@ from usboost.learners.trees.engines import JointTrainer, LightGBMTrainer, Sklear
 from usboost.learners.trees.fitted import FittedTrees, PreparedTable
 
 
+@dataclass(eq=False, repr=False)
 class TreeLearner(BaseEstimator):
     """A shallow regression tree fitted by (weighted) mean squared error.
 
@@ -70,29 +72,16 @@ class TreeLearner(BaseEstimator):
         "components": COMPONENTS,
     }
 
-    def __init__(
-        self,
-        max_depth: int = 3,
-        max_leaves: int | None = None,
-        min_samples_leaf: int = 20,
-        category_l2: float = 0.0,
-        engine: str = "lightgbm",
-        max_bin: int = 255,
-        num_threads: int = 1,
-        reads: tuple[str, ...] | None = None,
-        components: int | None = None,
-        feature_fraction: float = 1.0,
-    ) -> None:
-        self.max_depth = max_depth
-        self.max_leaves = max_leaves
-        self.min_samples_leaf = min_samples_leaf
-        self.category_l2 = category_l2
-        self.engine = engine
-        self.max_bin = max_bin
-        self.num_threads = num_threads
-        self.reads = reads
-        self.components = components
-        self.feature_fraction = feature_fraction
+    max_depth: int = 3
+    max_leaves: int | None = None
+    min_samples_leaf: int = 20
+    category_l2: float = 0.0
+    engine: str = "lightgbm"
+    max_bin: int = 255
+    num_threads: int = 1
+    reads: tuple[str, ...] | None = None
+    components: int | None = None
+    feature_fraction: float = 1.0
 
     def prepare(self, view: View) -> PreparedTable:
         if not isinstance(view, Table):

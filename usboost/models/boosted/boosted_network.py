@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -138,6 +139,7 @@ class _BoostedNetwork(StagewiseModel, BaseEstimator, ABC):
         return ensemble_scores(self.stages_, prepared, (len(table), self._loss().n_outputs))
 
 
+@dataclass(eq=False, repr=False)
 class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
     """Boosted neural networks as a classifier, on one-hot targets.
 
@@ -190,27 +192,15 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
     (True, True)
     """
 
-    def __init__(
-        self,
-        loss: str = "squared",
-        learner: Learner | None = None,
-        n_rounds: int = 5,
-        weighted: bool = True,
-        patience: int | None = None,
-        validation_fraction: float = 0.0,
-        random_state: int = 0,
-        callbacks: Sequence[Callback] | None = None,
-        checkpoint: Checkpoint | Path | str | None = None,
-    ) -> None:
-        self.loss = loss
-        self.learner = learner
-        self.n_rounds = n_rounds
-        self.weighted = weighted
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.random_state = random_state
-        self.callbacks = callbacks
-        self.checkpoint = checkpoint
+    loss: str = "squared"
+    learner: Learner | None = None
+    n_rounds: int = 5
+    weighted: bool = True
+    patience: int | None = None
+    validation_fraction: float = 0.0
+    random_state: int = 0
+    callbacks: Sequence[Callback] | None = None
+    checkpoint: Checkpoint | Path | str | None = None
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -302,6 +292,7 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
             yield self.classes_[self._loss().scores(f).argmax(axis=1)]
 
 
+@dataclass(eq=False, repr=False)
 class BoostedNetworkRegressor(RegressorMixin, _BoostedNetwork):
     """Boosted neural networks as a regressor, by squared loss; see `BoostedNetworkClassifier`.
 
@@ -322,23 +313,13 @@ class BoostedNetworkRegressor(RegressorMixin, _BoostedNetwork):
     (3,)
     """
 
-    def __init__(
-        self,
-        learner: Learner | None = None,
-        n_rounds: int = 5,
-        patience: int | None = None,
-        validation_fraction: float = 0.0,
-        random_state: int = 0,
-        callbacks: Sequence[Callback] | None = None,
-        checkpoint: Checkpoint | Path | str | None = None,
-    ) -> None:
-        self.learner = learner
-        self.n_rounds = n_rounds
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.random_state = random_state
-        self.callbacks = callbacks
-        self.checkpoint = checkpoint
+    learner: Learner | None = None
+    n_rounds: int = 5
+    patience: int | None = None
+    validation_fraction: float = 0.0
+    random_state: int = 0
+    callbacks: Sequence[Callback] | None = None
+    checkpoint: Checkpoint | Path | str | None = None
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

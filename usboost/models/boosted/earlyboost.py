@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -31,6 +32,7 @@ from usboost.losses.signs import Exponential
 from usboost.models.base import ViewsClassifier
 
 
+@dataclass(eq=False, repr=False)
 class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
     """Classifier of sequences that can answer after any number of frames.
 
@@ -95,23 +97,13 @@ class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
         "estimator": ("DecisionTreeClassifier", "ExtraTreeClassifier", "LogisticRegression")
     }
 
-    def __init__(
-        self,
-        estimator: Any = None,
-        algorithm: str = "auto",
-        max_alpha: float | None = None,
-        trim: float = 0.0,
-        random_state: int = 0,
-        callbacks: Sequence[Callback] | None = None,
-        checkpoint: Checkpoint | Path | str | None = None,
-    ) -> None:
-        self.estimator = estimator
-        self.algorithm = algorithm
-        self.max_alpha = max_alpha
-        self.trim = trim
-        self.random_state = random_state
-        self.callbacks = callbacks
-        self.checkpoint = checkpoint
+    estimator: Any = None
+    algorithm: str = "auto"
+    max_alpha: float | None = None
+    trim: float = 0.0
+    random_state: int = 0
+    callbacks: Sequence[Callback] | None = None
+    checkpoint: Checkpoint | Path | str | None = None
 
     def fit(
         self,

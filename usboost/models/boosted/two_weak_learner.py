@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -26,6 +27,7 @@ from usboost.models.boosted.weak_learners import BoostedWeakLearners
 from usboost.models.estimator import as_views
 
 
+@dataclass(eq=False, repr=False)
 class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
     """Gradient boosting with one weak learner per view (2WL, 2WL2O, 1WL, 2WL-Newton).
 
@@ -113,49 +115,26 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
     holds: ClassVar[Mapping[str, Any]] = {**BoostedWeakLearners.holds, "start": ("LinearBaseline",)}
     _least_gain = 0.01  # of all validation samples' losses: less is only more certain of what is right
 
-    def __init__(
-        self,
-        learners: Mapping[str, Learner] | None = None,
-        target: str = "gradient",
-        n_inner: int = 1,
-        step: str | StepRule = "newton",
-        step_settings: Mapping[str, Any] | None = None,
-        n_rounds: int = 100,
-        shrinkage: float = 1.0,
-        sequential: bool = False,
-        step_fraction: float | Literal["wide"] = 0.0,
-        trim: float = 0.0,
-        loss: str = "exponential",
-        patience: Patience = 20,
-        monitor: str = "f1_val",
-        validation_fraction: float = 0.1,
-        random_state: int = 0,
-        callbacks: Sequence[Callback] | None = None,
-        checkpoint: Checkpoint | Path | str | None = None,
-        backbone: Backbone | None = None,
-        start: LinearBaseline | None = None,
-        optional: tuple[str, ...] = (),
-    ) -> None:
-        self.learners = learners
-        self.target = target
-        self.n_inner = n_inner
-        self.step = step
-        self.step_settings = step_settings
-        self.n_rounds = n_rounds
-        self.shrinkage = shrinkage
-        self.sequential = sequential
-        self.step_fraction = step_fraction
-        self.trim = trim
-        self.loss = loss
-        self.patience = patience
-        self.monitor = monitor
-        self.validation_fraction = validation_fraction
-        self.random_state = random_state
-        self.callbacks = callbacks
-        self.checkpoint = checkpoint
-        self.backbone = backbone
-        self.start = start
-        self.optional = optional
+    learners: Mapping[str, Learner] | None = None
+    target: str = "gradient"
+    n_inner: int = 1
+    step: str | StepRule = "newton"
+    step_settings: Mapping[str, Any] | None = None
+    n_rounds: int = 100
+    shrinkage: float = 1.0
+    sequential: bool = False
+    step_fraction: float | Literal["wide"] = 0.0
+    trim: float = 0.0
+    loss: str = "exponential"
+    patience: Patience = 20
+    monitor: str = "f1_val"
+    validation_fraction: float = 0.1
+    random_state: int = 0
+    callbacks: Sequence[Callback] | None = None
+    checkpoint: Checkpoint | Path | str | None = None
+    backbone: Backbone | None = None
+    start: LinearBaseline | None = None
+    optional: tuple[str, ...] = ()
 
     def _fit_start_model(self, model: Any, views: Views, y: np.ndarray, context: FitContext) -> None:
         model.fit_codes(views, y, len(self.classes_), context)

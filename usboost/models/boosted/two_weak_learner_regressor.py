@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -27,6 +28,7 @@ from usboost.models.boosted.weak_learners import BoostedWeakLearners
 from usboost.models.estimator import Samples
 
 
+@dataclass(eq=False, repr=False)
 class TwoWeakLearnerRegressor(BoostedWeakLearners, ViewsRegressor):
     """Gradient boosting with one weak learner per view, for numbers (2WL, 1WL and their variants).
 
@@ -101,49 +103,26 @@ class TwoWeakLearnerRegressor(BoostedWeakLearners, ViewsRegressor):
 
     holds: ClassVar[Mapping[str, Any]] = {**BoostedWeakLearners.holds, "start": ("RidgeBaseline",)}
 
-    def __init__(
-        self,
-        learners: Mapping[str, Learner] | None = None,
-        step: str | StepRule = "closed",
-        step_settings: Mapping[str, Any] | None = None,
-        n_rounds: int = 100,
-        shrinkage: float = 1.0,
-        sequential: bool = False,
-        step_fraction: float | Literal["wide"] = 0.0,
-        loss: str = "squared",
-        quantile: float = 0.5,
-        delta: float | None = None,
-        delta_quantile: float = 0.9,
-        patience: Patience = 20,
-        monitor: str = "risk_val",
-        validation_fraction: float = 0.1,
-        random_state: int = 0,
-        callbacks: Sequence[Callback] | None = None,
-        checkpoint: Checkpoint | Path | str | None = None,
-        backbone: Backbone | None = None,
-        start: RidgeBaseline | None = None,
-        optional: tuple[str, ...] = (),
-    ) -> None:
-        self.learners = learners
-        self.step = step
-        self.step_settings = step_settings
-        self.n_rounds = n_rounds
-        self.shrinkage = shrinkage
-        self.sequential = sequential
-        self.step_fraction = step_fraction
-        self.loss = loss
-        self.quantile = quantile
-        self.delta = delta
-        self.delta_quantile = delta_quantile
-        self.patience = patience
-        self.monitor = monitor
-        self.validation_fraction = validation_fraction
-        self.random_state = random_state
-        self.callbacks = callbacks
-        self.checkpoint = checkpoint
-        self.backbone = backbone
-        self.start = start
-        self.optional = optional
+    learners: Mapping[str, Learner] | None = None
+    step: str | StepRule = "closed"
+    step_settings: Mapping[str, Any] | None = None
+    n_rounds: int = 100
+    shrinkage: float = 1.0
+    sequential: bool = False
+    step_fraction: float | Literal["wide"] = 0.0
+    loss: str = "squared"
+    quantile: float = 0.5
+    delta: float | None = None
+    delta_quantile: float = 0.9
+    patience: Patience = 20
+    monitor: str = "risk_val"
+    validation_fraction: float = 0.1
+    random_state: int = 0
+    callbacks: Sequence[Callback] | None = None
+    checkpoint: Checkpoint | Path | str | None = None
+    backbone: Backbone | None = None
+    start: RidgeBaseline | None = None
+    optional: tuple[str, ...] = ()
 
     def _n_outputs(self) -> int:
         return 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,25 +23,26 @@ from usboost.models.base import ViewsClassifier, ViewsRegressor
 from usboost.models.estimator import ViewsEstimator, as_views
 from usboost.models.networks.gbm import BoostedFeatures, GradientBoostedTrees
 from usboost.models.networks.gbm_files import load_gbm, save_gbm
-from usboost.models.networks.two_branch import TwoBranchNetworkClassifier, TwoBranchNetworkRegressor
+from usboost.models.networks.two_branch import WEIGHTS, TwoBranchNetworkClassifier, TwoBranchNetworkRegressor
 from usboost.models.networks.two_branch_network import FittedTwoBranch
-from usboost.models.networks.two_branch_training import WEIGHTS
 
 BFV = "BFV"
 
 
+@dataclass(eq=False, repr=False)
 class _OnBoostedFeatures(ViewsEstimator):
     """What the classifier and the regressor share."""
 
-    features: BoostedFeatures | None
-    structured: str
-    encoding: str
-    out_of_fold: bool
-    gbm: GradientBoostedTrees | None
-    random_state: int
-
-    gbm_: GradientBoostedTrees
-    network_: Any
+    features: BoostedFeatures | None = None
+    network: TwoBranchNetworkClassifier | TwoBranchNetworkRegressor | None = None
+    structured: str = "S"
+    encoding: str = "values"
+    out_of_fold: bool = False
+    gbm: GradientBoostedTrees | None = None
+    validation_fraction: float = 0.1
+    random_state: int = 0
+    callbacks: Sequence[Callback] | None = None
+    checkpoint: Checkpoint | Path | str | None = None
 
     @property
     def n_estimators_(self) -> int:
@@ -193,34 +194,10 @@ class BoostedFeatureNetworkClassifier(_OnBoostedFeatures, ViewsClassifier):
         "network": ("TwoBranchNetworkClassifier",),
     }
 
-    def __init__(
-        self,
-        features: BoostedFeatures | None = None,
-        network: TwoBranchNetworkClassifier | None = None,
-        structured: str = "S",
-        encoding: str = "values",
-        out_of_fold: bool = False,
-        gbm: GradientBoostedTrees | None = None,
-        validation_fraction: float = 0.1,
-        random_state: int = 0,
-        callbacks: Sequence[Callback] | None = None,
-        checkpoint: Checkpoint | Path | str | None = None,
-    ) -> None:
-        self.features = features
-        self.network = network
-        self.structured = structured
-        self.encoding = encoding
-        self.out_of_fold = out_of_fold
-        self.gbm = gbm
-        self.validation_fraction = validation_fraction
-        self.random_state = random_state
-        self.callbacks = callbacks
-        self.checkpoint = checkpoint
-
     def _n_classes(self) -> int:
         return len(self.classes_)
 
-    def _unfitted(self) -> TwoBranchNetworkClassifier:
+    def _unfitted(self) -> Any:
         return self.network or TwoBranchNetworkClassifier()
 
     def _mark_network(self, network: TwoBranchNetworkClassifier) -> None:
@@ -268,34 +245,10 @@ class BoostedFeatureNetworkRegressor(_OnBoostedFeatures, ViewsRegressor):
         "network": ("TwoBranchNetworkRegressor",),
     }
 
-    def __init__(
-        self,
-        features: BoostedFeatures | None = None,
-        network: TwoBranchNetworkRegressor | None = None,
-        structured: str = "S",
-        encoding: str = "values",
-        out_of_fold: bool = False,
-        gbm: GradientBoostedTrees | None = None,
-        validation_fraction: float = 0.1,
-        random_state: int = 0,
-        callbacks: Sequence[Callback] | None = None,
-        checkpoint: Checkpoint | Path | str | None = None,
-    ) -> None:
-        self.features = features
-        self.network = network
-        self.structured = structured
-        self.encoding = encoding
-        self.out_of_fold = out_of_fold
-        self.gbm = gbm
-        self.validation_fraction = validation_fraction
-        self.random_state = random_state
-        self.callbacks = callbacks
-        self.checkpoint = checkpoint
-
     def _n_classes(self) -> int:
         return 1
 
-    def _unfitted(self) -> TwoBranchNetworkRegressor:
+    def _unfitted(self) -> Any:
         return self.network or TwoBranchNetworkRegressor()
 
     def _mark_network(self, network: TwoBranchNetworkRegressor) -> None:

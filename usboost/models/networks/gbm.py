@@ -153,6 +153,7 @@ def lightgbm_dataset(
     )
 
 
+@dataclass(eq=False, repr=False)
 class BoostedFeatures(BaseEstimator):
     """Fits a GBM on a table and gives its boosted feature vectors.
 
@@ -191,23 +192,13 @@ class BoostedFeatures(BaseEstimator):
         "min_samples_leaf": Integer(1, 200, log=True),
     }
 
-    def __init__(
-        self,
-        n_trees: int = 500,
-        max_depth: int = 3,
-        learning_rate: float = 0.1,
-        min_samples_leaf: int = 20,
-        engine: str = "lightgbm",
-        num_threads: int = 0,
-        random_state: int = 0,
-    ) -> None:
-        self.n_trees = n_trees
-        self.max_depth = max_depth
-        self.learning_rate = learning_rate
-        self.min_samples_leaf = min_samples_leaf
-        self.engine = engine
-        self.num_threads = num_threads
-        self.random_state = random_state
+    n_trees: int = 500
+    max_depth: int = 3
+    learning_rate: float = 0.1
+    min_samples_leaf: int = 20
+    engine: str = "lightgbm"
+    num_threads: int = 0
+    random_state: int = 0
 
     def fit(self, table: Table, y: np.ndarray, weights: np.ndarray | None = None) -> BoostedFeatures:
         """Fit the GBM to a table of n rows and y of shape (n,): codes 0..M−1, or float targets.

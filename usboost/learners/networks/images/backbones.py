@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -33,6 +33,7 @@ FINETUNED = ("none", "last", "all", "head")
 _VERSION = 1  # of what embeddings are: count it up when the same weights would give others
 
 
+@dataclass(eq=False, repr=False)
 class Backbone(BaseEstimator):
     """How a network reads images.
 
@@ -75,23 +76,13 @@ class Backbone(BaseEstimator):
     True
     """
 
-    def __init__(
-        self,
-        name: str = DEFAULT,
-        pretrained: bool | str = True,
-        finetune: str = "none",
-        size: int | None = None,
-        augment: str = "none",
-        cache: str | bool | None = None,
-        random: bool = False,
-    ) -> None:
-        self.name = name
-        self.pretrained = pretrained
-        self.finetune = finetune
-        self.size = size
-        self.augment = augment
-        self.cache = cache
-        self.random = random
+    name: str = DEFAULT
+    pretrained: bool | str = True
+    finetune: str = "none"
+    size: int | None = None
+    augment: str = "none"
+    cache: str | bool | None = None
+    random: bool = False
 
     @property
     def is_frozen(self) -> bool:
