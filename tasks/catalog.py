@@ -217,9 +217,7 @@ DATASETS |= {
         partial(_further, name="pendigits"),
     ),
     "gunpoint": Dataset(
-        _bundled,
-        partial(_copy, source="gunpoint", files=GUNPOINT_FILES),
-        partial(_further, name="gunpoint"),
+        _bundled, partial(_copy, source="gunpoint", files=GUNPOINT_FILES), partial(_further, name="gunpoint")
     ),
 }
 

@@ -98,11 +98,7 @@ class SoftmaxCrossEntropy:
         return (p * np.square(d - mean)).sum(axis=1) / lengths
 
     def line(
-        self,
-        f: np.ndarray,
-        y: np.ndarray,
-        directions: list[np.ndarray],
-        counts: np.ndarray | None = None,
+        self, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray], counts: np.ndarray | None = None
     ) -> _CrossEntropyLine:
         if not self.zero_steps:
             refuse_zero(np.array([np.any(d) for d in directions]))

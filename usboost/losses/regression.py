@@ -71,11 +71,7 @@ class Huber:
         return at
 
     def line(
-        self,
-        f: np.ndarray,
-        y: np.ndarray,
-        directions: list[np.ndarray],
-        counts: np.ndarray | None = None,
+        self, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray], counts: np.ndarray | None = None
     ) -> _HuberLine:
         residual, along = (y - f).ravel(), np.stack([d.ravel() for d in directions])
         if counts is None:

@@ -282,11 +282,7 @@ _ENTRIES = (
         {"x": _network(hidden=(16,), optimizer="adam", learning_rate=0.01, batch_size=32, epochs=30)},
     ),
     Entry(
-        "earlyboost",
-        "Earlyboost",
-        "boosting that can answer after any frame",
-        "earlyboost",
-        tasks=_CLASSES,
+        "earlyboost", "Earlyboost", "boosting that can answer after any frame", "earlyboost", tasks=_CLASSES
     ),
 )
 

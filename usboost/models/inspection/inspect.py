@@ -45,11 +45,7 @@ def view_contributions(model: BoostedWeakLearners, X: Views | Mapping[str, Any])
 
 
 def view_importance(
-    model: ViewsEstimator,
-    X: Views | Mapping[str, Any],
-    y: np.ndarray,
-    n_repeats: int = 5,
-    seed: int = 0,
+    model: ViewsEstimator, X: Views | Mapping[str, Any], y: np.ndarray, n_repeats: int = 5, seed: int = 0
 ) -> pd.DataFrame:
     """Permutation importance: the loss of score when a view's rows are shuffled as a whole.
 

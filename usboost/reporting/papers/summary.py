@@ -30,10 +30,7 @@ _TABLE_3: dict[str, tuple[float, ...]] = {
     "2wl2o": (3.97, 0.25, 0.10, 0.13, 0.41),
     "2wl2o_fix": (-7.87, -19.85, -0.23, -0.14, -5.37),
 }
-_TABLE_4: dict[str, tuple[float, ...]] = {
-    "1wl_s": (-7.04, -8.17, -9.21),
-    "1wl_u": (-0.48, -0.16, -1.93),
-}
+_TABLE_4: dict[str, tuple[float, ...]] = {"1wl_s": (-7.04, -8.17, -9.21), "1wl_u": (-0.48, -0.16, -1.93)}
 
 # {model: {dataset: relative improvement in %}}
 IMPROVEMENT: dict[str, dict[str, float]] = {
@@ -60,10 +57,7 @@ REFERENCES = (*RIVALS, "prior")
 
 
 def verdicts(
-    frame: pd.DataFrame,
-    datasets: Sequence[str],
-    cards: Mapping[str, Mapping[str, Any]],
-    results: Path | None,
+    frame: pd.DataFrame, datasets: Sequence[str], cards: Mapping[str, Mapping[str, Any]], results: Path | None
 ) -> list[dict[str, Any]]:
     """For each dataset with validation scores: its best model, the references' scores, ties and warnings.
 
