@@ -223,13 +223,7 @@ DATASETS |= {
 
 
 def dataset(name: str) -> Dataset:
-    """The dataset called `name`.
-
-    Raises
-    ------
-    UsboostError
-        If there is none.
-    """
+    """The dataset called `name`. Raises `UsboostError` if there is none."""
     if name not in DATASETS:
         raise UsboostError(f"unknown dataset {name!r}; choose one of {', '.join(DATASETS)}")
     return DATASETS[name]

@@ -249,10 +249,7 @@ class Model(Section):
     def of(self, name: str) -> Entry:
         """The catalogue's entry with these changes.
 
-        Raises
-        ------
-        UsboostError
-            If the catalogue has no such model, or a change is none of its kind's.
+        Raises `UsboostError` if the catalogue has no such model, or a change is none of its kind's.
         """
         known = ", ".join(catalogue.CATALOGUE)
         if self.like is None and name not in catalogue.CATALOGUE:
@@ -379,10 +376,8 @@ def _entry(section: dict[str, T], key: str, name: str) -> T:
 def load(path: Path = Path("params.yaml")) -> Settings:
     """Read and check params.yaml, and import the modules that it names under `imports`.
 
-    Raises
-    ------
-    UsboostError
-        If the file is missing, is no YAML, or a key is unknown, missing or of the wrong kind.
+    Raises `UsboostError` if the file is missing, is no YAML, or a key is unknown, missing or of the wrong
+    kind.
     """
     document = read_yaml(path, "run from the project's folder or a workspace")
     settings = parse(document, path)

@@ -315,10 +315,7 @@ def answers(url: str) -> bool:
 def wait_for(name: str, is_ready: Callable[[], Any] | None = None) -> None:
     """Wait until a detached process is ready; a server is when it answers.
 
-    Raises
-    ------
-    UsboostError
-        If it ends before, or it takes longer than `START_SECONDS`.
+    Raises `UsboostError` if it ends before, or it takes longer than `START_SECONDS`.
     """
     deadline = time.monotonic() + START_SECONDS
     while not (is_ready() if is_ready else address(name)):
@@ -349,13 +346,7 @@ def saying(sentence: str) -> Iterator[None]:
 
 
 def claim(port: int, whose: str = "", option: str = "") -> int:
-    """The port if it is free, any free one for 0.
-
-    Raises
-    ------
-    UsboostError
-        If something listens on it.
-    """
+    """The port if it is free, any free one for 0. Raises `UsboostError` if something listens on it."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

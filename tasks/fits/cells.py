@@ -62,10 +62,7 @@ class Cell:
 def grid(dataset: str, chosen: Sequence[str], seeds: int, settings: Settings) -> list[Cell]:
     """Every fit of a dataset by some models with the seeds 0 to `seeds` − 1.
 
-    Raises
-    ------
-    UsboostError
-        If the dataset is not prepared, or a model unknown.
+    Raises `UsboostError` if the dataset is not prepared, or a model unknown.
     """
 
     def cell(model: str, seed: int) -> Cell:
@@ -125,10 +122,7 @@ def bring(cell: Cell, run: Run) -> bool:
 def fit_cell(cell: Cell, settings: Settings, tracking_uri: str, threads: int) -> str:
     """Fit one cell in an MLflow run, which has its result as artifacts; the run's id.
 
-    Raises
-    ------
-    UsboostError
-        If this machine's data or settings are not those of the cell, or the fit fails.
+    Raises `UsboostError` if this machine's data or settings are not those of the cell, or the fit fails.
     """
     mlflow.set_tracking_uri(tracking_uri)
     planned = plan(cell.dataset, cell.model, cell.seed, settings)

@@ -67,10 +67,8 @@ class FittedRidge:
     def check(self, n_outputs: int | None = None, n_columns: int | None = None) -> None:
         """Coefficients and intercepts are finite float32 and fit each other; there are `n_outputs` outputs.
 
-        Raises
-        ------
-        UsboostError
-            If not. How many columns a table with categories makes is only known when it is there.
+        Raises `UsboostError` if not. How many columns a table with categories makes is only known when it is
+        there.
         """
         shape = self.coefficients.shape
         if len(shape) != 2 or self.intercept.shape != shape[1:] or self.alphas.shape != shape[1:]:

@@ -208,10 +208,7 @@ class ViewsRegressor(RegressorMixin, ViewsEstimator):
     def staged_predict(self, X: Views | Mapping[str, Any]) -> Iterator[np.ndarray]:
         """`predict` after each kept round.
 
-        Raises
-        ------
-        UsboostError
-            If the model is not made in rounds that predict.
+        Raises `UsboostError` if the model is not made in rounds that predict.
         """
         self._check_fitted()
         return (self._in_units(each) for each in self._staged(as_views(X)))

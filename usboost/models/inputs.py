@@ -189,10 +189,8 @@ class InputReader:
     def read(self, document: Any, folder: Path) -> None:
         """Take back what `write` gave.
 
-        Raises
-        ------
-        UsboostError
-            If the projections are not those of what the learners read, or hold other than finite numbers.
+        Raises `UsboostError` if the projections are not those of what the learners read, or hold other than
+        finite numbers.
         """
         wanted = {(view, w.components) for w in self.wanted.values() if w.components for view in w.views}
         absent, projections = document["absent"], document["projections"]

@@ -207,10 +207,7 @@ def digests(folder: Path) -> dict[str, str]:
 def check_digests(document: Mapping[str, Any], folder: Path) -> None:
     """The files that a document lists are those that were saved.
 
-    Raises
-    ------
-    UsboostError
-        Naming the first that is missing or changed, or is no file of a model.
+    Raises `UsboostError`, naming the first that is missing or changed, or is no file of a model.
     """
     for name, digest in document.get("files", {}).items():
         if not _FILE.fullmatch(name):

@@ -19,13 +19,7 @@ _DIGEST = re.compile(r"(sha256:)?[0-9a-f]{32,}")
 
 
 def read_card(path: Path) -> dict[str, Any] | None:
-    """The card in a file; None if there is none.
-
-    Raises
-    ------
-    UsboostError
-        If it is no JSON object.
-    """
+    """The card in a file; None if there is none. Raises `UsboostError` if it is no JSON object."""
     if not path.is_file():
         return None
     try:

@@ -97,10 +97,7 @@ def read_cell(results: Path, dataset: str, model: str) -> CellScores | None:
     A part that is scored beside a model, as the GBM inside BFV+DNN, has that model's file unless it has a
     folder of its own.
 
-    Raises
-    ------
-    UsboostError
-        If the file is not what the training flow writes, or lies in another cell's folder.
+    Raises `UsboostError` if the file is not what the training flow writes, or lies in another cell's folder.
     """
     path = Path(results) / dataset / model / "scores.json"
     if not path.is_file():
@@ -277,10 +274,7 @@ def read_trace(results: Path, dataset: str, model: str) -> pd.DataFrame | None:
     and the boolean ``best`` marks the round each seed's scores come from: ``best_round`` of
     scores.json, or the highest ``f1_val`` where that is not given.
 
-    Raises
-    ------
-    UsboostError
-        If the file cannot be read or has no seed and round.
+    Raises `UsboostError` if the file cannot be read or has no seed and round.
     """
     path = Path(results) / dataset / model / "trace.parquet"
     if not path.is_file():

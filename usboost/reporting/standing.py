@@ -20,10 +20,7 @@ from usboost.reporting.results import chosen
 def read_rows(results: Path, dataset: str, model: str, seed: int) -> tuple[np.ndarray, np.ndarray] | None:
     """A fit's test rows, labels (n,) and probabilities (n, M), or numbers (n,); None if they were not kept.
 
-    Raises
-    ------
-    UsboostError
-        If the file cannot be read.
+    Raises `UsboostError` if the file cannot be read.
     """
     path = Path(results) / dataset / model / "rows.parquet"
     if not path.is_file():

@@ -88,10 +88,7 @@ def branch(spec: Mapping[str, Any], widths: list[int]) -> nn.Module:
 def check_input(spec: Any) -> Spec:
     """An input's specification from a file, as its kind has it.
 
-    Raises
-    ------
-    UsboostError
-        If it lacks something or holds it in another form.
+    Raises `UsboostError` if it lacks something or holds it in another form.
     """
     if not isinstance(spec, Mapping) or spec.get("view") not in INPUTS:
         raise UsboostError("a network's input is of no kind of view that networks read")
@@ -111,10 +108,7 @@ def validated(model: type[Checked], spec: Any) -> Spec:
 def check_weights(weights: Mapping[str, np.ndarray], spec: Spec, build: Callable[[Spec], nn.Module]) -> None:
     """Weights are those of the network that `build` makes of a specification: names, shapes, finite.
 
-    Raises
-    ------
-    UsboostError
-        Naming the first that is not.
+    Raises `UsboostError`, naming the first that is not.
     """
     shapes = _shapes(build, json.dumps(spec))
     if set(weights) != set(shapes):

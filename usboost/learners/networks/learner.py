@@ -97,10 +97,7 @@ class FittedNetwork:
     def check(self, n_outputs: int | None = None, n_columns: int | None = None) -> None:
         """The weights are those of the specification, and there are `n_outputs` outputs.
 
-        Raises
-        ------
-        UsboostError
-            If not.
+        Raises `UsboostError` if not.
         """
         spec = validated(_NetworkSpec, self.spec)
         spec["input"] = check_input(self.spec["input"])

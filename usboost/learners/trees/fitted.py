@@ -51,10 +51,7 @@ class FittedTrees:
     def check(self, n_outputs: int | None = None, n_columns: int | None = None) -> None:
         """Every tree is one (`Tree.check`), and there are `n_outputs` outputs.
 
-        Raises
-        ------
-        UsboostError
-            If not.
+        Raises `UsboostError` if not.
         """
         for tree in self.trees:
             tree.check(n_columns)

@@ -277,10 +277,7 @@ def installed() -> list[str]:
 def check_outside(name: str, task: str) -> None:
     """Refuse what `outside` could not build.
 
-    Raises
-    ------
-    UsboostError
-        If the package is not installed, or the path names no estimator for the task.
+    Raises `UsboostError` if the package is not installed, or the path names no estimator for the task.
     """
     package = named(name)
     if package and find_spec(name) is None:

@@ -304,10 +304,7 @@ class RunningScores:
     def feed(self, frame: Frame) -> None:
         """Add the next frame of all n sequences.
 
-        Raises
-        ------
-        UsboostError
-            If the model has no further frame or the frame has another shape.
+        Raises `UsboostError` if the model has no further frame or the frame has another shape.
         """
         expected = len(self.f), self._n_features
         if frame.values.shape != expected:

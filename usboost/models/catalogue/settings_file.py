@@ -82,13 +82,7 @@ def settings_text(models: Mapping[str, Mapping[str, Any]], comment: str) -> str:
 
 
 def read_settings(path: Path) -> dict[str, Chosen]:
-    """Settings by model and path.
-
-    Raises
-    ------
-    UsboostError
-        If the file is missing or of another form.
-    """
+    """Settings by model and path. Raises `UsboostError` if the file is missing or of another form."""
     document = read_yaml(path, "name a file that usboost tune wrote")
     models = document.get("models") if isinstance(document, dict) else None
     if not isinstance(models, dict):
@@ -107,10 +101,7 @@ def read_settings(path: Path) -> dict[str, Chosen]:
 def parsed_settings(given: Sequence[str] | None) -> Chosen:
     """``["shrinkage=0.05"]`` as a mapping of path to value, which is YAML.
 
-    Raises
-    ------
-    UsboostError
-        If one is not of that form.
+    Raises `UsboostError` if one is not of that form.
     """
     found = {}
     for each in given or ():

@@ -251,13 +251,7 @@ class Member:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Member:
-        """What `to_json` gave.
-
-        Raises
-        ------
-        UsboostError
-            If a value is none that a member can have.
-        """
+        """What `to_json` gave. Raises `UsboostError` if a value is none that a member can have."""
         found = cls(**document)
         numbers = [found.weight, found.seconds, found.predicting, float(found.fits), float(found.full_refits)]
         numbers += [each for each in (found.loss, found.without) if each is not None]

@@ -96,10 +96,7 @@ class FittedTwoBranch:
     def check(self, n_classes: int) -> None:
         """The weights are those of the specification, for `n_classes` classes (1: a regression).
 
-        Raises
-        ------
-        UsboostError
-            If not.
+        Raises `UsboostError` if not.
         """
         spec = validated(_TwoBranchSpec, self.spec)
         if spec["n_classes"] != n_classes:

@@ -128,10 +128,7 @@ def _text(value: Any) -> str:
 def read(folder: Path) -> dict[str, Any] | None:
     """What the page shows: figures as SVG and the worst samples; None if nothing was kept.
 
-    Raises
-    ------
-    UsboostError
-        If a file there is damaged.
+    Raises `UsboostError` if a file there is damaged.
     """
     if not (folder / FILE).is_file():
         return None

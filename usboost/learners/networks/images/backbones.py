@@ -299,13 +299,7 @@ class PooledInput:
 
     @staticmethod
     def prepare(view: PooledImages, device: torch.device, reader: Any = None) -> tuple[Spec, Batches]:
-        """The table of the means, for a head.
-
-        Raises
-        ------
-        UsboostError
-            If the backbone is to be trained.
-        """
+        """The table of the means, for a head. Raises `UsboostError` if the backbone is to be trained."""
         backbone = reader or Backbone()
         if not backbone.is_frozen:
             raise UsboostError(

@@ -110,10 +110,7 @@ class Adam(_Flat):
 def make_optimizer(name: str, module: nn.Module, learning_rate: float) -> Optimizer:
     """The paper's two optimizers, "sgd" and "rmsprop", and "adam", on a module that is on its device.
 
-    Raises
-    ------
-    UsboostError
-        If there is no such optimizer.
+    Raises `UsboostError` if there is no such optimizer.
     """
     kinds: dict[str, Callable[[nn.Module, float], Optimizer]] = {"sgd": SGD, "rmsprop": RMSprop, "adam": Adam}
     if name not in kinds:
