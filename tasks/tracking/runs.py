@@ -16,7 +16,7 @@ from mlflow.tracking import MlflowClient
 from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
 
 from tasks.pages import flow_page as page
-from tasks.retry import away, retry
+from tasks.running import away, retry
 from tasks.tracking import description, views
 from usboost.errors import UsboostError
 from usboost.files import write_atomically

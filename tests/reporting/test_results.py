@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.reporting import DATASETS, MODELS, SEEDS, fit, write_cell, write_results
 from usboost.errors import UsboostError
-from usboost.reporting.papers import summary as paper
+from usboost.reporting import paper_summary as paper
 from usboost.reporting.results import (
     COLUMNS,
     collect,

@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin, RegressorMixin, clone
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from usboost.data.related import Related
 from usboost.data.views import Views
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, option
 from usboost.evaluation.weighted import deviation, mean, median
 from usboost.files.parts import Registry
 from usboost.models.estimator import Samples, ViewsEstimator, as_views, one_for_each_row
@@ -29,8 +29,7 @@ MODELS = Registry(
         "earlyboost": "usboost.models.boosted.earlyboost:EarlyBoostClassifier",
         "lightgbm": "usboost.models.baselines.estimators:LightGBMBaseline",
         "linear": "usboost.models.baselines.linear:LinearBaseline",
-        "two_weak_learner_regressor": "usboost.models.boosted.two_weak_learner_regressor:"
-        "TwoWeakLearnerRegressor",
+        "two_weak_learner_regressor": "usboost.models.boosted.two_weak_learner:TwoWeakLearnerRegressor",
         "two_branch_regressor": "usboost.models.networks.two_branch:TwoBranchNetworkRegressor",
         "bfv_network_regressor": "usboost.models.networks.bfv_network:BoostedFeatureNetworkRegressor",
         "lightgbm_regressor": "usboost.models.baselines.estimators:LightGBMBaselineRegressor",
@@ -262,3 +261,55 @@ def robust_scale(residual: np.ndarray, weights: np.ndarray | None = None) -> flo
 
 def _positive(scale: float) -> float:
     return scale if np.isfinite(scale) and scale > 0 else 1.0
+
+
+def for_all_rows(model: Any) -> Any:
+    """An unfitted copy that a fit without validation rows takes as far as they let `model` go.
+
+    The same rounds, epochs or trees, and of what was chosen on validation rows (a penalty, a size of leaves)
+    the choice. Views that a start leaves out are decided anew.
+
+    Parameters
+    ----------
+    model : fitted with validation rows.
+
+    Returns
+    -------
+    An unfitted model without callbacks and checkpoint.
+
+    Raises
+    ------
+    UsboostError
+        If a model of this kind cannot be told how far to go.
+    """
+    watching = model.callbacks
+    try:  # they may hold what cannot be copied, a bar on the screen say
+        copy = clone(model.set_params(callbacks=None))
+    finally:
+        model.set_params(callbacks=watching)
+    given = copy.get_params(deep=False)
+    changes: dict[str, Any] = {"validation_fraction": 0.0} if "validation_fraction" in given else {}
+    if "checkpoint" in given:  # of the fit to fewer rows
+        copy.set_params(checkpoint=None)
+    lengths = [name for name in ("n_rounds", "n_epochs", "n_trees") if name in given]
+    if "penalties" in given:
+        changes["penalties"] = (float(model.penalty_),)
+    elif "leaf_sizes" in given:
+        changes["leaf_sizes"] = (model.leaf_sizes[model.best_round_ - 1],)
+    elif "network" in given:
+        copy.network.set_params(n_epochs=max(1, model.best_round_), validation_fraction=0.0)
+    elif "estimator" in given:
+        changes |= {"estimator": model.for_rounds(model.best_round_), "stops_early": False}
+    elif lengths:
+        changes[lengths[0]] = max(1, model.best_round_)
+    elif type(model).__name__.startswith("Prior"):
+        return copy
+    else:
+        raise UsboostError(
+            f"a {type(model).__name__} cannot be fitted again to all rows; leave {option('refit')} out"
+        )
+    if hasattr(model, "step_fraction_"):
+        changes["step_fraction"] = model.step_fraction_
+    if getattr(model, "start_", None) is not None:
+        copy.start.set_params(penalties=(float(model.start_.penalty_),))
+    return copy.set_params(**changes)

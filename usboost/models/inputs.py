@@ -16,7 +16,7 @@ from usboost.errors import UsboostError
 from usboost.files.arrays import read_arrays, write_arrays
 from usboost.learners.base import view_names
 from usboost.learners.networks.images.backbones import Backbone, embedded
-from usboost.learners.networks.training.train import pick_device
+from usboost.learners.networks.train import pick_device
 
 FILE = "projections.safetensors"
 

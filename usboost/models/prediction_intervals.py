@@ -18,7 +18,7 @@ from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.intervals import conformal
 from usboost.models.base import MODELS, ViewsRegressor
-from usboost.models.boosted.two_weak_learner_regressor import TwoWeakLearnerRegressor
+from usboost.models.boosted.two_weak_learner import TwoWeakLearnerRegressor
 from usboost.models.estimator import as_views
 from usboost.models.persistence import load, save
 

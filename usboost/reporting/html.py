@@ -13,15 +13,13 @@ from usboost.datasets.prepared.store import task_of
 from usboost.evaluation.task import TASKS
 from usboost.files import write_atomically
 from usboost.models.catalogue import catalogue
-from usboost.reporting import figures
+from usboost.reporting import figures, paper_page
 from usboost.reporting import user_page as user_page
-from usboost.reporting.cards import read_card
 from usboost.reporting.inspection.page import FOLDER as INSPECTION
 from usboost.reporting.inspection.page import read as read_inspection
 from usboost.reporting.inspection.page import sample_images
-from usboost.reporting.page import DEMO, Key, Origin, noise
-from usboost.reporting.papers import page as paper_page
-from usboost.reporting.papers.page import other_papers
+from usboost.reporting.page import DEMO, Key, Origin, noise, read_card
+from usboost.reporting.paper_page import other_papers
 from usboost.reporting.results import (
     collect,
     dataset_name,

@@ -15,7 +15,6 @@ from usboost.evaluation.names import f1_of, metric_name, number
 from usboost.evaluation.statistics import LEVEL
 from usboost.evaluation.task import TASKS
 from usboost.models.catalogue import catalogue
-from usboost.reporting.cards import shown_card
 from usboost.reporting.inspection.model_figures import of_numbers
 from usboost.reporting.page import (
     DEMO,
@@ -25,6 +24,7 @@ from usboost.reporting.page import (
     environment,
     origin_rows,
     short,
+    shown_card,
     signed_score,
 )
 from usboost.reporting.results import read_cell, tied

@@ -16,6 +16,8 @@ from usboost.data.views import View
 from usboost.errors import UsboostError
 from usboost.learners.base import FittedLearner, Target, check_outputs, sum_one_by_one
 from usboost.learners.dimensions import BATCH, FINETUNE, HIDDEN, Choice, Integer, Real, Space
+from usboost.learners.networks import written_out as by_hand
+from usboost.learners.networks.batches import Batches, Tensors
 from usboost.learners.networks.images.backbones import Backbone
 from usboost.learners.networks.inputs import (
     Checked,
@@ -28,11 +30,8 @@ from usboost.learners.networks.inputs import (
     validated,
 )
 from usboost.learners.networks.modules import initialise, reseed
-from usboost.learners.networks.training import stacked
-from usboost.learners.networks.training import written_out as by_hand
-from usboost.learners.networks.training.batches import Batches, Tensors
-from usboost.learners.networks.training.optimizers import make_optimizer
-from usboost.learners.networks.training.train import pick_device, run, run_epoch
+from usboost.learners.networks.optimizers import make_optimizer
+from usboost.learners.networks.train import pick_device, run, run_epoch
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ class FittedNetwork:
         network = learners[0].module(prepared.device)
         fast = by_hand.written_out(network, prepared.rows)
         if fast:
-            return stacked.weighted_sum([learner.weights for learner in learners], steps, fast[1])
+            return by_hand.weighted_sum([learner.weights for learner in learners], steps, fast[1])
         # one network for all: to build a large one takes longer than to run it
         total: np.ndarray | None = None
         for learner, step in zip(learners, steps):

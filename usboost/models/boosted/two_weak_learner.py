@@ -13,18 +13,21 @@ from usboost.boosting.callbacks import Callback, Patience
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.context import FitContext
 from usboost.boosting.steps import StepRule
-from usboost.boosting.targets import target_rule
+from usboost.boosting.targets import PseudoResidual, target_rule
 from usboost.data.views import Views
 from usboost.errors import UsboostError
-from usboost.evaluation.metrics import accuracy, f1
+from usboost.evaluation.metrics import accuracy, f1, mae, rmse
+from usboost.evaluation.weighted import median, quantile
 from usboost.learners.base import Learner
 from usboost.learners.networks.images.backbones import Backbone
+from usboost.losses.base import RegressionLoss
 from usboost.losses.codeword import CodewordExponential
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
-from usboost.models.base import ViewsClassifier, per_class
-from usboost.models.baselines.linear import LinearBaseline
+from usboost.losses.regression import best_constant, check_loss_name, regression_loss
+from usboost.models.base import ViewsClassifier, ViewsRegressor, per_class, robust_scale
+from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
 from usboost.models.boosted.weak_learners import BoostedWeakLearners
-from usboost.models.estimator import as_views
+from usboost.models.estimator import Samples, as_views
 
 
 @dataclass(eq=False, repr=False)
@@ -200,3 +203,159 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
         """Predictions (n,) after each kept round."""
         for f in self._staged_f(as_views(X)):
             yield self.classes_[self._loss().scores(f).argmax(axis=1)]
+
+
+@dataclass(eq=False, repr=False)
+class TwoWeakLearnerRegressor(BoostedWeakLearners, ViewsRegressor):
+    """Gradient boosting with one weak learner per view, for numbers (2WL, 1WL and their variants).
+
+    f ← f + ε·g(x_U) + δ·h(x_S) from f⁰, the best constant, on targets that are centred and scaled. Learners
+    are fitted to the loss's pseudo-residuals: y − f (squared), its sign (absolute), y − f cut to ±δ (huber),
+    α or α − 1 (quantile). For the last three the leaves of trees then hold the residuals' median, Huber
+    location or quantile (Friedman 2001).
+
+    Parameters
+    ----------
+    learners : dict of name to learner, optional
+        As of `TwoWeakLearnerClassifier`. Default: a network on view "U" and a tree of depth 3 on view "S".
+    step : {"closed", "newton", "bayes", "fixed"} or StepRule
+        "closed" is the exact minimum of the convex risk, whatever the loss.
+    step_settings : dict, optional
+        Settings of the step rule, e.g. ``{"value": 0.1}`` for "fixed".
+    n_rounds : int
+        At most this many rounds.
+    shrinkage : float
+        Factor on every searched step.
+    sequential, step_fraction : as of `TwoWeakLearnerClassifier`
+    loss : {"squared", "absolute", "huber", "quantile"}
+        What the prediction is: the mean, the median, between the two, or the quantile of level `quantile`.
+    quantile : float
+        The level of the quantile loss.
+    delta : float, optional
+        δ of the Huber loss in the units of y; by default the `delta_quantile` quantile of the training
+        targets' absolute residuals from their median.
+    delta_quantile : float
+        Friedman's share of residuals that count as they are.
+    patience : int, (int, float) or None
+        Rounds without a better `monitor` before stopping, or those at least and a share of the rounds up to
+        the best one; the best round is restored.
+    monitor : {"risk_val", "rmse_val", "mae_val"}
+    validation_fraction : float
+        Share of the training samples held out when `fit` gets no validation data.
+    random_state : int
+    callbacks : sequence of Callback, optional
+    checkpoint : Checkpoint or path, optional
+        A folder to which the fit writes every round, and from which the same fit resumes.
+    backbone : Backbone, optional
+        As of `TwoWeakLearnerClassifier`.
+    start : RidgeBaseline, optional
+        A model that is fitted first, and whose predictions are f⁰; on the training samples those that it
+        gives each without having seen it.
+    optional : tuple of view names
+        As of `TwoWeakLearnerClassifier`.
+
+    Attributes
+    ----------
+    target_centre_, target_scale_ : float
+        f⁰ without a start: the mean, median, Huber location or quantile of the training targets; and their
+        standard deviation, or for all losses but the squared one their robust scale.
+    delta_ : float, δ in the units of y, of the Huber loss
+    stages_ : list of Stage, up to the best round
+    history_ : list of dicts, every round's metrics
+        Risks are those of the scaled targets; "rmse_val" and "mae_val" are in the units of y.
+    best_round_, n_estimators_ : int, the rounds kept
+    feature_importances_, feature_names_, columns_, reading_, start_, left_out_
+        As of `TwoWeakLearnerClassifier`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from usboost import Table, TwoWeakLearnerRegressor, Views
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> views = Views(U=Table.from_numeric(X[:, :5]), S=Table.from_numeric(X[:, 5:]))
+    >>> model = TwoWeakLearnerRegressor(loss="huber", n_rounds=30, shrinkage=0.3).fit(views, y)
+    >>> model.score(views, y) > 0.3
+    True
+    """
+
+    holds: ClassVar[Mapping[str, Any]] = {**BoostedWeakLearners.holds, "start": ("RidgeBaseline",)}
+
+    learners: Mapping[str, Learner] | None = None
+    step: str | StepRule = "closed"
+    step_settings: Mapping[str, Any] | None = None
+    n_rounds: int = 100
+    shrinkage: float = 1.0
+    sequential: bool = False
+    step_fraction: float | Literal["wide"] = 0.0
+    loss: str = "squared"
+    quantile: float = 0.5
+    delta: float | None = None
+    delta_quantile: float = 0.9
+    patience: Patience = 20
+    monitor: str = "risk_val"
+    validation_fraction: float = 0.1
+    random_state: int = 0
+    callbacks: Sequence[Callback] | None = None
+    checkpoint: Checkpoint | Path | str | None = None
+    backbone: Backbone | None = None
+    start: RidgeBaseline | None = None
+    optional: tuple[str, ...] = ()
+
+    def _n_outputs(self) -> int:
+        return 1
+
+    def _in(self, unit: float) -> RegressionLoss:
+        """The loss of targets that are divided by `unit`."""
+        return regression_loss(self.loss, quantile=self.quantile, delta=getattr(self, "delta_", 1.0) / unit)
+
+    def _loss(self) -> RegressionLoss:
+        return self._in(self.target_scale_)
+
+    def _centre(self, y: np.ndarray, weights: np.ndarray | None) -> float:
+        check_loss_name(self.loss)
+        self.__dict__.pop("delta_", None)  # an earlier fit's
+        if self.loss == "huber":
+            self.delta_ = _delta(y, self.delta_quantile, weights) if self.delta is None else float(self.delta)
+        return best_constant(self._in(1.0), y, weights)
+
+    def _scale(self, residual: np.ndarray, weights: np.ndarray | None) -> float:
+        if self.loss == "squared":
+            return super()._scale(residual, weights)
+        return robust_scale(residual, weights)
+
+    def _fit_start_model(self, model: Any, views: Views, y: np.ndarray, context: FitContext) -> None:
+        held = context.validation and Samples(*context.validation, context.held_weights)
+        model.fit_standardised(Samples(views, y, context.weights, context.related), held)
+
+    def _mark_start(self, model: Any) -> None:
+        model._as_part()
+
+    def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
+        start, held_out = self._fit_start(views, y, context), None
+        if context.validation is not None:
+            held_out = context.validation[0], context.validation[1][:, None]
+
+        def evaluate(f: np.ndarray, y: np.ndarray) -> dict[str, float]:
+            weights = context.held_weights
+            scored = {"rmse": rmse(y, f, weights), "mae": mae(y, f, weights)}
+            return {name: self.target_scale_ * value for name, value in scored.items()}
+
+        self._boost(self._loss(), PseudoResidual(), views, y[:, None], held_out, context, start, evaluate)
+
+    def _of_f(self, f: np.ndarray) -> np.ndarray:
+        return self._in_units(f[:, 0])
+
+    def _predict(self, views: Views) -> np.ndarray:
+        return self._f(views)[:, 0]
+
+    def _staged(self, views: Views) -> Iterator[np.ndarray]:
+        return (f[:, 0] for f in self._staged_f(views))
+
+
+def _delta(y: np.ndarray, share: float, weights: np.ndarray | None) -> float:
+    """The `share` quantile of targets' absolute residuals from their median."""
+    if not 0 < share < 1:
+        raise UsboostError(f"delta_quantile is a share between 0 and 1, not {share}")
+    size = np.abs(y - median(y, weights))
+    # more than half of the targets may be equal; then all that are not would count as outliers
+    return quantile(size, share, weights) or float(size.max()) or 1.0

@@ -18,8 +18,8 @@ from usboost.boosting.rounds import Round
 from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError
 from usboost.files.store import Store, key_of
+from usboost.models.base import for_all_rows
 from usboost.models.estimator import Samples
-from usboost.models.refit import for_all_rows
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from usboost.errors import UsboostError
 from usboost.evaluation.weighted import mean
 from usboost.learners.dimensions import Integer, Real, Space
 from usboost.learners.trees.engines import HISTOGRAMS, quiet_lightgbm
+from usboost.learners.trees.fitted import Forest
 from usboost.learners.trees.tree import Tree
-from usboost.learners.trees.walk_many import Forest
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ def fit(
     name, rounds, learners, settings : see `models.build`.
     images : how the model reads the table's images, if it has any.
     seed : of the split and of the model.
-    device : of networks, see `usboost.learners.networks.training.train.pick_device`.
+    device : of networks, see `usboost.learners.networks.train.pick_device`.
     fast_predict : of an ensemble, keep one model; see `usboost.models.ensembles.ensemble.EnsembleClassifier`.
     callbacks, calibrate, threshold, refit, class_weight, keep : of `TableFit`.
 

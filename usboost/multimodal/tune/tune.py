@@ -16,7 +16,7 @@ from usboost.errors import UsboostError, option
 from usboost.evaluation.names import RANKING, check_metric
 from usboost.evaluation.task import TASKS
 from usboost.learners.networks.images.backbones import Backbone, embedded
-from usboost.learners.networks.training.train import pick_device
+from usboost.learners.networks.train import pick_device
 from usboost.models.catalogue.settings_file import with_settings
 from usboost.models.class_weights import Weighted
 from usboost.multimodal.compare.compare import Build

@@ -15,10 +15,20 @@ from usboost.evaluation import selection
 from usboost.evaluation.names import metric_name, number
 from usboost.evaluation.statistics import LEVEL
 from usboost.models.catalogue import catalogue
-from usboost.reporting.cards import shown_card
 from usboost.reporting.figures import place, to_svg
-from usboost.reporting.page import DEMO, Key, Origin, environment, noise, origin_rows, sign, signed, spread
-from usboost.reporting.papers.summary import improvement, metric_of, same_in_both, verdicts
+from usboost.reporting.page import (
+    DEMO,
+    Key,
+    Origin,
+    environment,
+    noise,
+    origin_rows,
+    shown_card,
+    sign,
+    signed,
+    spread,
+)
+from usboost.reporting.paper_summary import improvement, metric_of, same_in_both, verdicts
 from usboost.reporting.results import DATASET_ABOUT, chosen, dataset_name, read_cell, read_trace, table3
 
 HALVES = ("bfv_dnn", "1wl_s", "1wl_u", "2wl", "2wl2o")

@@ -12,8 +12,8 @@ from threadpoolctl import ThreadpoolController
 from torch import nn
 
 from usboost.errors import UsboostError
-from usboost.learners.networks.training.batches import Batches, Resident, Tensors
-from usboost.learners.networks.training.optimizers import Optimizer
+from usboost.learners.networks.batches import Batches, Resident, Tensors
+from usboost.learners.networks.optimizers import Optimizer
 
 PREDICTION_ROWS = 16_384
 IMAGE_ROWS = 512
