@@ -42,14 +42,12 @@ def given() -> list[str]:
 def of_servers(folder: Path) -> dict[str, str]:
     """What both servers' environments have besides, so that they refuse who does not know the password.
 
+    Raises `UsboostError` if the environment has no names and passwords that the servers take, or a package is
+    missing.
+
     Parameters
     ----------
     folder : where MLflow keeps its users; no password is written there, but MLflow's hash of it.
-
-    Raises
-    ------
-    UsboostError
-        If the environment has no names and passwords that the servers take, or a package is missing.
     """
     prefect, user, password = given()
     if ":" not in prefect or not prefect.isascii():

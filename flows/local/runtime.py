@@ -163,16 +163,13 @@ def prefect_server(port: int | None = None, options: Mapping[str, str] | None = 
 
     PREFECT_API_URL is a variable, or a setting of this home's Prefect profile that is not our own.
 
+    Raises `UsboostError` if it does not answer or start, the port is taken, it runs with other options, or
+    asks for a password that the environment does not have.
+
     Parameters
     ----------
     port : 0 for any free one; None for the one that it had, else $USBOOST_PREFECT_PORT or 4200, else any.
     options : of our server's environment, its password and database; None for what there is.
-
-    Raises
-    ------
-    UsboostError
-        If it does not answer or start, the port is taken, it runs with other options, or asks for a password
-        that the environment does not have.
     """
     from prefect.settings import PREFECT_API_URL, load_current_profile
 

@@ -48,17 +48,14 @@ def make(
 ) -> Path:
     """Make a workspace of the checkout's files with these changes, or make them in one that is there.
 
+    Raises `UsboostError` if the changes do not make valid settings, or Git is not installed.
+
     Parameters
     ----------
     profile : by default that of params.yaml
     rounds : at most this many boosting rounds
     seeds : number of seeds
     changes : other values by dotted key, e.g. ``{"boosting.patience": 60}``
-
-    Raises
-    ------
-    UsboostError
-        If the changes do not make valid settings, or Git is not installed.
     """
     new = not (folder / "params.yaml").exists()
     source = ROOT / "params.yaml" if new else folder / "params.yaml"
@@ -118,15 +115,12 @@ def _change(
 def changes_for(table: Path, spec: TableSpec, *, beside: bool = False) -> dict[str, Any]:
     """Values by dotted key: the table, and the models that `usboost compare` offers for one like it.
 
+    Raises `UsboostError` if there is no such file, or it has no such label.
+
     Parameters
     ----------
     spec : its label, task, images, split, categories and columns that are not used.
     beside : whether datasets with classes run beside it, by the same models.
-
-    Raises
-    ------
-    UsboostError
-        If there is no such file, or it has no such label.
     """
     if not table.expanduser().exists():
         raise UsboostError(

@@ -25,14 +25,12 @@ def build(
 ) -> ViewsEstimator:
     """The model called `name` for a dataset, unfitted.
 
+    Raises `UsboostError` if there is no such model, it is not for the task, or params.yaml's tables have no
+    such dataset.
+
     Parameters
     ----------
     task : of `usboost.models.catalogue.entry.TASKS`; a `ViewsRegressor` predicts a number.
-
-    Raises
-    ------
-    UsboostError
-        If there is no such model, it is not for the task, or params.yaml's tables have no such dataset.
     """
     found: ViewsEstimator = builders.build(
         entry_of(name, dataset, settings), parts(dataset, settings), seed, task

@@ -53,16 +53,13 @@ def promote(dataset: str, model: str, metric: str) -> Decision:
     (`usboost.evaluation.selection`). Candidate and alias holder are compared by their validation scores, too,
     so that the test split, which no choice has seen, says how good the champion is.
 
+    Raises `UsboostError` if the metric is none of the task, or there is no finished run on the current data.
+
     Parameters
     ----------
     model : only fits of this model are candidates; "" for all
     metric : one of `names.METRICS_OF` the dataset's task, or as scikit-learn names it; "auto": F1, or RMSE of
         a number
-
-    Raises
-    ------
-    UsboostError
-        If the metric is none of the task, or there is no finished run on the current data.
     """
     task = task_of(dataset)
     metric = task.chooses if metric == "auto" else check_metric(metric, task.metrics)
@@ -163,15 +160,12 @@ def _register(name: str, run: Run, data: str) -> ModelVersion:
 def register(folder: Path, name: str) -> str:
     """Log a saved model as an MLflow run, register it and give it the alias; its URI.
 
+    Raises `UsboostError` if there is no model in the folder, or MLflow does not take the name.
+
     Parameters
     ----------
     folder : that `usboost fit` or `save` wrote.
     name : of the registered model; a new version is added to one that is there.
-
-    Raises
-    ------
-    UsboostError
-        If there is no model in the folder, or MLflow does not take the name.
     """
     if not name or set(name) & set("/:"):
         raise UsboostError(f"{name!r} is no name for a model in MLflow; use letters, digits, - and _")

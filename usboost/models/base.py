@@ -72,6 +72,9 @@ class ViewsClassifier(ClassifierMixin, ViewsEstimator):
     ) -> ViewsClassifier:
         """Fit to the views of n samples and their labels.
 
+        Raises `UsboostError` if rows do not match, only one class is there, validation holds an unknown
+        label, or a weight is negative or no finite number.
+
         Parameters
         ----------
         X : Views, or dict of view name to view
@@ -88,12 +91,6 @@ class ViewsClassifier(ClassifierMixin, ViewsEstimator):
             aside, an ensemble's folds, out-of-fold scores. See `usboost.data.related.Related`.
         times : (n,) numbers or dates, optional, instead of groups
             The later rows are those that judge a fit.
-
-        Raises
-        ------
-        UsboostError
-            If rows do not match, only one class is there, validation holds an unknown label, or a weight is
-            negative or no finite number.
         """
         views = as_views(X)
         labels = one_for_each_row(y, len(views), "label")
@@ -165,6 +162,9 @@ class ViewsRegressor(RegressorMixin, ViewsEstimator):
     ) -> ViewsRegressor:
         """Fit to the views of n samples and their targets.
 
+        Raises `UsboostError` if rows do not match, y holds anything but finite numbers, or a weight is
+        negative or no finite number.
+
         Parameters
         ----------
         X : Views, or dict of view name to view
@@ -173,12 +173,6 @@ class ViewsRegressor(RegressorMixin, ViewsEstimator):
             Samples for early stopping; otherwise `validation_fraction` of the training samples is set aside
             (0 for none: the last round is then kept).
         sample_weight, groups, times : as of `usboost.models.base.ViewsClassifier.fit`
-
-        Raises
-        ------
-        UsboostError
-            If rows do not match, y holds anything but finite numbers, or a weight is negative or no finite
-            number.
         """
         views = as_views(X)
         targets = self._encode(one_for_each_row(y, len(views), "target"))
@@ -269,6 +263,8 @@ def for_all_rows(model: Any) -> Any:
     The same rounds, epochs or trees, and of what was chosen on validation rows (a penalty, a size of leaves)
     the choice. Views that a start leaves out are decided anew.
 
+    Raises `UsboostError` if a model of this kind cannot be told how far to go.
+
     Parameters
     ----------
     model : fitted with validation rows.
@@ -276,11 +272,6 @@ def for_all_rows(model: Any) -> Any:
     Returns
     -------
     An unfitted model without callbacks and checkpoint.
-
-    Raises
-    ------
-    UsboostError
-        If a model of this kind cannot be told how far to go.
     """
     watching = model.callbacks
     try:  # they may hold what cannot be copied, a bar on the screen say

@@ -54,6 +54,8 @@ def write_report(
     A user's table has a page of its own; where other datasets are reported, too, these are on
     ``paper.html``, and the pages lead to each other.
 
+    Raises `UsboostError` if no cell has scores or a file cannot be read; then nothing is written.
+
     Parameters
     ----------
     results : folder with ``<dataset>/<model>/scores.json``, ``trace.parquet`` and ``rows.parquet``.
@@ -67,11 +69,6 @@ def write_report(
     Returns
     -------
     The path of ``index.html``. Equal inputs give equal bytes.
-
-    Raises
-    ------
-    UsboostError
-        If no cell has scores or a file cannot be read; then nothing is written.
     """
     results, prepared, out = Path(results), Path(prepared), Path(out)
     datasets = list(dict.fromkeys(datasets))

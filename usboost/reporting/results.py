@@ -143,6 +143,8 @@ def profiles(results: Path, datasets: Sequence[str], models: Sequence[str]) -> s
 def collect(results: Path, datasets: Sequence[str], models: Sequence[str]) -> pd.DataFrame:
     """Every score as one row, beside its relative improvement over the baseline.
 
+    Raises `UsboostError` if no cell has scores, or a scores file cannot be read.
+
     Parameters
     ----------
     results : folder
@@ -158,11 +160,6 @@ def collect(results: Path, datasets: Sequence[str], models: Sequence[str]) -> pd
         ``relative_improvement_pct`` is 100 · (value − baseline) / |baseline| for the same dataset,
         seed, split and metric, with the sign turned for metrics that are better when lower; NaN
         where there is no baseline or it is 0.
-
-    Raises
-    ------
-    UsboostError
-        If no cell has scores, or a scores file cannot be read.
     """
     datasets = list(dict.fromkeys(datasets))
     models = catalogue.ordered(catalogue.with_parts(models))

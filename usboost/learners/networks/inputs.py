@@ -63,14 +63,11 @@ class Input(Protocol):
 def prepare_view(view: View, device: torch.device, reader: Any = None) -> tuple[Spec, Batches]:
     """The specification that a network for this view is built from, and the view's rows on the device.
 
+    Raises `UsboostError` if no network reads views of this kind.
+
     Parameters
     ----------
     reader : a `Backbone` for images, or what else a kind of view is read by
-
-    Raises
-    ------
-    UsboostError
-        If no network reads views of this kind.
     """
     kind = getattr(view, "kind", None)
     if kind not in INPUTS:

@@ -178,14 +178,11 @@ class Tree:
     def check(self, n_columns: int | None = None) -> None:
         """Every node and every leaf has one parent, which comes before it; columns and codes are in range.
 
+        Raises `UsboostError` if it is not, or an array has another shape or type than `Tree` says.
+
         Parameters
         ----------
         n_columns : of the table that it reads, where that is known.
-
-        Raises
-        ------
-        UsboostError
-            If it is not, or an array has another shape or type than `Tree` says.
         """
         n = len(self.feature) if self.feature.ndim == 1 else -1
         shapes = {

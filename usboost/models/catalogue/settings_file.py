@@ -32,14 +32,11 @@ def settable(model: Any) -> dict[str, Any]:
 def with_settings(model: Any, settings: Mapping[str, Any], name: str) -> Any:
     """The model itself, with parameters set by path; a list becomes a tuple where no type is declared.
 
+    Raises `UsboostError` if it has no such parameter, or that takes no such value.
+
     Parameters
     ----------
     settings : value by path; name : the model's, for messages.
-
-    Raises
-    ------
-    UsboostError
-        If it has no such parameter, or that takes no such value.
     """
     if not settings:
         return model
