@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin, clone
@@ -53,13 +53,8 @@ def per_class(model: Any) -> bool:
     return len(model.classes_) > 2
 
 
-class ViewsClassifier(ClassifierMixin, ViewsEstimator):
-    """Base of the classifiers: subclasses fit encoded labels and give scores per class.
-
-    A subclass implements ``_fit(views, codes, context)``, which trains on codes 0..M−1 and sets
-    ``history_`` and ``best_round_``, ``predict_proba``, and, to be saved, ``_write`` and ``_read``
-    (see `usboost.models.persistence`).
-    """
+class _Fitted(ViewsEstimator):
+    """What is fitted to labels, or to targets: the checks of both, and samples that are set aside."""
 
     def fit(
         self,
@@ -69,18 +64,15 @@ class ViewsClassifier(ClassifierMixin, ViewsEstimator):
         sample_weight: Sequence[float] | np.ndarray | None = None,
         groups: Sequence[Any] | np.ndarray | None = None,
         times: Sequence[Any] | np.ndarray | None = None,
-    ) -> ViewsClassifier:
-        """Fit to the views of n samples and their labels.
-
-        Raises `UsboostError` if rows do not match, only one class is there, validation holds an unknown
-        label, or a weight is negative or no finite number.
+    ) -> Self:
+        """Fit to the views of n samples and their labels, or a regressor to their targets.
 
         Parameters
         ----------
         X : Views, or dict of view name to view
-        y : (n,) labels of any type that sorts
+        y : (n,) labels of any type that sorts; of a regressor finite numbers
         validation : (X, y) or (X, y, sample_weight), optional
-            Samples for early stopping; otherwise `validation_fraction` of the training samples,
+            Samples for early stopping; otherwise `validation_fraction` of the training samples, of labels
             stratified, is set aside (0 for none: the last round is then kept).
         sample_weight : (n,) finite numbers of at least 0, optional
             How many rows each sample stands for: 2 is the row twice, 0 is no row, ½ half a one. Their sum
@@ -91,26 +83,55 @@ class ViewsClassifier(ClassifierMixin, ViewsEstimator):
             aside, an ensemble's folds, out-of-fold scores. See `usboost.data.related.Related`.
         times : (n,) numbers or dates, optional, instead of groups
             The later rows are those that judge a fit.
+
+        Raises
+        ------
+        UsboostError
+            If rows do not match, only one class is there, validation holds an unknown label, targets are
+            anything but finite numbers, or a weight is negative or no finite number.
         """
         views = as_views(X)
-        labels = one_for_each_row(y, len(views), "label")
+        targets = self._checked(y, len(views))
+        related = Related.of(groups, times, len(views))
+        samples = Samples.counted(views, targets, sample_weight, related=related)
+        self.n_features_in_ = len(views.names)
+        self._fit_samples(samples, validation)
+        return self
+
+    def _checked(self, y: Any, n: int) -> np.ndarray:
+        """The labels or targets of n rows."""
+        raise AttributeError("_checked is defined for each task")
+
+    def _fit_samples(self, samples: Samples, validation: tuple[Any, ...] | None) -> None:
+        """Encode, set samples aside, fit."""
+        raise AttributeError("_fit_samples is defined for each task")
+
+
+class ViewsClassifier(ClassifierMixin, _Fitted):
+    """Base of the classifiers: subclasses fit encoded labels and give scores per class.
+
+    A subclass implements ``_fit(views, codes, context)``, which trains on codes 0..M−1 and sets
+    ``history_`` and ``best_round_``, ``predict_proba``, and, to be saved, ``_write`` and ``_read``
+    (see `usboost.models.persistence`).
+    """
+
+    def _checked(self, y: Any, n: int) -> np.ndarray:
+        labels = one_for_each_row(y, n, "label")
         if labels.dtype.kind == "f" and not np.isfinite(labels).all():
             raise UsboostError("y holds NaN or infinity; every row needs a label")
         try:
             check_classification_targets(labels)
         except ValueError as error:
             raise UsboostError(f"y does not hold class labels: {error}") from None
-        related = Related.of(groups, times, len(views))
-        samples = Samples.counted(views, labels, sample_weight, related=related)
-        labels = samples.y
-        self.classes_, codes = np.unique(labels, return_inverse=True)
+        return labels
+
+    def _fit_samples(self, samples: Samples, validation: tuple[Any, ...] | None) -> None:
+        self.classes_, codes = np.unique(samples.y, return_inverse=True)
         if len(self.classes_) < 2:
             raise UsboostError(
-                f"all {len(labels)} labels are {self.classes_[0]!r}, one class; two classes are needed"
+                f"all {len(codes)} labels are {self.classes_[0]!r}, one class; two classes are needed"
             )
-        self.n_features_in_ = len(views.names)
         self._fit_to(*self._set_aside(replace(samples, y=codes), validation))
-        return self
 
     def _strata(self, y: np.ndarray) -> np.ndarray:
         return y
@@ -134,7 +155,7 @@ class ViewsClassifier(ClassifierMixin, ViewsEstimator):
         check_is_fitted(self, "classes_")
 
 
-class ViewsRegressor(RegressorMixin, ViewsEstimator):
+class ViewsRegressor(RegressorMixin, _Fitted):
     """Base of the regressors: subclasses fit centred and scaled targets, and predict such.
 
     A subclass implements ``_fit(views, y, context)``, which trains on targets of about centre 0 and scale 1
@@ -151,42 +172,18 @@ class ViewsRegressor(RegressorMixin, ViewsEstimator):
     target_centre_: float
     target_scale_: float
 
-    def fit(
-        self,
-        X: Views | Mapping[str, Any],
-        y: Sequence[Any] | np.ndarray,
-        validation: tuple[Any, ...] | None = None,
-        sample_weight: Sequence[float] | np.ndarray | None = None,
-        groups: Sequence[Any] | np.ndarray | None = None,
-        times: Sequence[Any] | np.ndarray | None = None,
-    ) -> ViewsRegressor:
-        """Fit to the views of n samples and their targets.
-
-        Raises `UsboostError` if rows do not match, y holds anything but finite numbers, or a weight is
-        negative or no finite number.
-
-        Parameters
-        ----------
-        X : Views, or dict of view name to view
-        y : (n,) finite numbers
-        validation : (X, y) or (X, y, sample_weight), optional
-            Samples for early stopping; otherwise `validation_fraction` of the training samples is set aside
-            (0 for none: the last round is then kept).
-        sample_weight, groups, times : as of `usboost.models.base.ViewsClassifier.fit`
-        """
-        views = as_views(X)
-        targets = self._encode(one_for_each_row(y, len(views), "target"))
+    def _checked(self, y: Any, n: int) -> np.ndarray:
+        targets = self._encode(one_for_each_row(y, n, "target"))
         if not len(targets):
             raise UsboostError("there is no row to fit to (0 samples); give some")
-        self.n_features_in_ = len(views.names)
-        related = Related.of(groups, times, len(views))
-        samples = Samples.counted(views, targets, sample_weight, related=related)
+        return targets
+
+    def _fit_samples(self, samples: Samples, validation: tuple[Any, ...] | None) -> None:
         train, held = self._set_aside(samples, validation)
         self.target_centre_ = self._centre(train.y, train.weights)
         self.target_scale_ = self._scale(train.y - self.target_centre_, train.weights)
         train = replace(train, y=self._standardised(train.y))
         self._fit_to(train, held and replace(held, y=self._standardised(held.y)))
-        return self
 
     def fit_standardised(self, train: Samples, held: Samples | None = None) -> None:
         """Fit to targets of a model that holds this one, which has centred and scaled them."""

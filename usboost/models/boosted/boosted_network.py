@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -225,7 +225,7 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
         sample_weight: Any = None,
         groups: Any = None,
         times: Any = None,
-    ) -> BoostedNetworkClassifier:
+    ) -> Self:
         """Fit to n samples and their labels.
 
         Parameters

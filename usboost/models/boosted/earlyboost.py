@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils import Tags
@@ -113,7 +113,7 @@ class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
         sample_weight: Any = None,
         groups: Any = None,
         times: Any = None,
-    ) -> EarlyBoostClassifier:
+    ) -> Self:
         """Fit to n sequences and their labels.
 
         Parameters
