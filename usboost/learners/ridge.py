@@ -110,10 +110,9 @@ class RidgeLearner(BaseEstimator):
         Penalties to choose from, in the same units; default 10⁻⁴ to 10⁵ times the mean sum of squares of
         the (centred) columns, two a decade. Infinity, the mean alone, is always among them, so that a
         view that says nothing adds nothing.
-    leave_one_out : bool
-        Whether steps are searched on what the learner gives each row when it is fitted without that row. A
-        view that does not help then gets a step near 0, and a learner that follows its targets too closely
-        a smaller one.
+    leave_one_out : whether steps are searched on what the learner gives each row when it is fitted without
+        that row. A view that does not help then gets a step near 0, and a learner that follows its targets
+        too closely a smaller one.
     reads : tuple of view names, optional
         The tables that it reads side by side; by default the view with the learner's own name.
 

@@ -44,16 +44,14 @@ class PredictionIntervals(ViewsRegressor):
     regressor : ViewsRegressor, optional
         Predicts, and for "quantiles" gives the limits, too: it then needs the parameters `loss` and
         `quantile`. Default: `TwoWeakLearnerRegressor`.
-    level : float
-        The probability, 0.9 by default.
+    level : the probability, 0.9 by default
     method : {"quantiles", "residuals"}
         Limits from two more fits, to the quantiles of levels (1 ∓ level)/2, whose width follows each sample
         (conformalised quantile regression); or the prediction plus and minus the same width everywhere
         (split conformal), one fit.
     calibration_fraction : float
         Share of the training samples set aside for the scores; drawn first, then what the fits set aside.
-    random_state : int
-        Of the calibration samples.
+    random_state : of the calibration samples
     callbacks : sequence of Callback, optional; watch every fit
 
     Attributes

@@ -219,22 +219,7 @@ class SplitColumnsRegressor(RegressorMixin, _SplitColumns):
     def fit(
         self, X: Any, y: Any, validation: tuple[Any, ...] | None = None, sample_weight: Any = None
     ) -> SplitColumnsRegressor:
-        """Fit the regressor to n samples.
-
-        Parameters
-        ----------
-        X : array or DataFrame (n, p) of finite numbers
-        y : (n,) finite numbers
-        validation : (X, y) or (X, y, sample_weight), optional; for the regressor's early stopping
-        sample_weight : (n,), optional; as of `usboost.models.base.ViewsClassifier.fit`
-
-        Raises
-        ------
-        ValueError, TypeError
-            As scikit-learn raises them for input that is no matrix, or no targets, of finite numbers.
-        UsboostError
-            If `views` names columns that are not there, or the regressor cannot be fitted.
-        """
+        """Fit the regressor to n samples, as `SplitColumns.fit` does; y holds finite numbers, (n,)."""
         self._check_role(ViewsRegressor, "TwoWeakLearnerRegressor")
         X, y = validate_data(self, X, y, dtype=np.float32, order="C", y_numeric=True)
         self._fit_columns(X, y, validation, sample_weight)

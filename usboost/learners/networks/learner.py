@@ -126,20 +126,16 @@ class NetworkLearner(BaseEstimator):
     optimizer : {"rmsprop", "sgd", "adam"}
     learning_rate : float
     batch_size : int
-    epochs : int
-        Passes over the training rows per round (not given by the paper).
+    epochs : passes over the training rows per round (not given by the paper)
     batches_per_round : (int, int), optional
         At least and at most so many batches per round: of few rows more passes than `epochs`, of many only
         some of the rows, drawn anew each round.
     start : {"fresh", "warm"}
         Whether a round's network starts from new random weights or from the last round's (not
         given by the paper).
-    device : str
-        "auto", "cpu", "cuda" or any torch device.
-    backbone : Backbone, optional
-        How images are read; a small CNN by default. The hidden layers come after it. What of it is
-        trained goes on from its pretrained weights every round, or with a "warm" start from the last
-        round's.
+    device : "auto", "cpu", "cuda" or any torch device
+    backbone : how images are read; a small CNN by default. The hidden layers come after it. What of it is
+        trained goes on from its pretrained weights every round, or with a "warm" start from the last round's.
     reads : tuple of view names, optional
         The views that it reads, several as tables side by side; by default the one with its own name.
 

@@ -154,16 +154,12 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
     learner : Learner, optional
         Default: `NetworkLearner` with one hidden layer of 16 units, Adam at 0.01, batches of 32, 30
         epochs a round. The paper gives none of these.
-    n_rounds : int
-        At most this many networks.
-    weighted : bool
-        Whether a network's fit counts each sample by the curvature of its loss, see `NewtonTarget`;
+    n_rounds : at most this many networks
+    weighted : whether a network's fit counts each sample by the curvature of its loss, see `NewtonTarget`;
         False is the paper's general form to the letter. No difference for the squared loss.
-    patience : int or None
-        Rounds without a better validation F1 before stopping; the best round is then kept.
-    validation_fraction : float
-        Share of the training samples set aside when `fit` is given no validation data. 0, the
-        paper's way, runs and keeps all rounds.
+    patience : rounds without a better validation F1 before stopping; the best round is then kept
+    validation_fraction : share of the training samples set aside when `fit` is given no validation data. 0,
+        the paper's way, runs and keeps all rounds.
     random_state : int
     callbacks : sequence of Callback, optional
     checkpoint : Checkpoint or path, optional

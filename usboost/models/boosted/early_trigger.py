@@ -33,8 +33,7 @@ class EarlyTrigger(ClassifierMixin, BaseEstimator):
     ----------
     classifier : EarlyBoostClassifier, optional
         Default: one with its defaults.
-    threshold : float
-        Answer when the probability or margin is at least this. No value suits all data: choose it on
+    threshold : answer when the probability or margin is at least this. No value suits all data: choose it on
         other sequences by `score`.
     by : {"probability", "margin"}
         The probability of the most probable class, or the difference of the two largest scores

@@ -56,11 +56,9 @@ class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
     algorithm : {"auto", "binary", "mh"}
         "binary" is Earlyboost, for two classes; "mh" is Earlyboost.MH, with one one-vs-all classifier
         per class and frame; "auto" is "binary" where there are two classes.
-    max_alpha : float, optional
-        The largest α_t. Default: ½ log(2nD − 1) for n sequences and D = 1 or K classifiers a frame,
+    max_alpha : the largest α_t. Default: ½ log(2nD − 1) for n sequences and D = 1 or K classifiers a frame,
         what half of one wrong decision among equally weighted ones would give.
-    trim : float
-        Share of the weight whose lightest holders sit a frame's fit out; 0 for none.
+    trim : share of the weight whose lightest holders sit a frame's fit out; 0 for none
     random_state : int
     callbacks : sequence of Callback, optional
     checkpoint : Checkpoint or path, optional

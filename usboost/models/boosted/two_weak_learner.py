@@ -47,18 +47,13 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
         has `components`. A scikit-learn regressor works as a learner, too.
     target : {"gradient", "second_order", "newton"}
         2WL, 2WL2O as published, 2WL-Newton.
-    n_inner : int
-        N₂: fits per round of the second-order methods.
+    n_inner : N₂: fits per round of the second-order methods
     step : {"newton", "bayes", "fixed"} or StepRule
-    step_settings : dict, optional
-        Settings of the step rule, e.g. ``{"value": 0.1}`` for "fixed".
-    n_rounds : int
-        N (or N₁): at most this many rounds.
-    shrinkage : float
-        Factor on every searched step.
-    sequential : bool
-        Whether each view's learner is fitted to the residual of those before it in `learners`, with
-        its own step (``{"S": tree, "U": network}``: tree first, network on the updated residual).
+    step_settings : settings of the step rule, e.g. ``{"value": 0.1}`` for "fixed".
+    n_rounds : N (or N₁): at most this many rounds
+    shrinkage : factor on every searched step
+    sequential : whether each view's learner is fitted to the residual of those before it in `learners`, with
+        its own step (``{"S": tree, "U": network}``: tree first, network on the updated residual)
     step_fraction : float or "wide"
         Share of the samples, drawn anew each round, that learners do not see and on which the steps
         are searched; with 0, as in the paper, they are searched on the training samples. "wide" is .2 where
@@ -72,15 +67,13 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
         Rounds without a better `monitor` before stopping, or those at least and a share of the rounds up to
         the best one; the best round is restored.
     monitor : {"f1_val", "risk_val", "accuracy_val"}
-    validation_fraction : float
-        Share of the training samples held out when `fit` gets no validation data.
+    validation_fraction : share of the training samples held out when `fit` gets no validation data
     random_state : int
     callbacks : sequence of Callback, optional
     checkpoint : Checkpoint or path, optional
         A folder to which the fit writes every round, and from which the same fit resumes.
-    backbone : Backbone, optional
-        What embeds images for learners that read tables; by default that of a network among the
-        learners, else `Backbone()`.
+    backbone : what embeds images for learners that read tables; by default that of a network among the
+        learners, else `Backbone()`
     start : LinearBaseline, optional
         A model that is fitted first, and whose scores are f⁰; on the training samples those that it gives
         out of fold, so that the rounds see what it leaves on samples it has not seen. f⁰ = 0 by default.
@@ -95,8 +88,7 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
     history_ : list of dicts, every round's metrics
     best_round_ : int
     step_fraction_ : the share that steps were searched on
-    n_outputs_ : int
-        D: 1 for two classes, else one for each class, so that no order of the classes counts.
+    n_outputs_ : D: 1 for two classes, else one for each class, so that no order of the classes counts
     n_estimators_ : int, the rounds kept
     feature_importances_, feature_names_ : of the columns of views that trees read
     start_ : the fitted start, or None
@@ -220,33 +212,18 @@ class TwoWeakLearnerRegressor(BoostedWeakLearners, ViewsRegressor):
         As of `TwoWeakLearnerClassifier`. Default: a network on view "U" and a tree of depth 3 on view "S".
     step : {"closed", "newton", "bayes", "fixed"} or StepRule
         "closed" is the exact minimum of the convex risk, whatever the loss.
-    step_settings : dict, optional
-        Settings of the step rule, e.g. ``{"value": 0.1}`` for "fixed".
-    n_rounds : int
-        At most this many rounds.
-    shrinkage : float
-        Factor on every searched step.
+    step_settings : settings of the step rule, e.g. ``{"value": 0.1}`` for "fixed".
+    n_rounds : at most this many rounds
+    shrinkage : factor on every searched step
     sequential, step_fraction : as of `TwoWeakLearnerClassifier`
     loss : {"squared", "absolute", "huber", "quantile"}
         What the prediction is: the mean, the median, between the two, or the quantile of level `quantile`.
-    quantile : float
-        The level of the quantile loss.
-    delta : float, optional
-        δ of the Huber loss in the units of y; by default the `delta_quantile` quantile of the training
-        targets' absolute residuals from their median.
-    delta_quantile : float
-        Friedman's share of residuals that count as they are.
-    patience : int, (int, float) or None
-        Rounds without a better `monitor` before stopping, or those at least and a share of the rounds up to
-        the best one; the best round is restored.
+    quantile : the level of the quantile loss
+    delta : δ of the Huber loss in the units of y; by default the `delta_quantile` quantile of the training
+        targets' absolute residuals from their median
+    delta_quantile : Friedman's share of residuals that count as they are
     monitor : {"risk_val", "rmse_val", "mae_val"}
-    validation_fraction : float
-        Share of the training samples held out when `fit` gets no validation data.
-    random_state : int
-    callbacks : sequence of Callback, optional
-    checkpoint : Checkpoint or path, optional
-        A folder to which the fit writes every round, and from which the same fit resumes.
-    backbone : Backbone, optional
+    patience, validation_fraction, random_state, callbacks, checkpoint, backbone
         As of `TwoWeakLearnerClassifier`.
     start : RidgeBaseline, optional
         A model that is fitted first, and whose predictions are f⁰; on the training samples those that it

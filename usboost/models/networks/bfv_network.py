@@ -156,14 +156,12 @@ class BoostedFeatureNetworkClassifier(_OnBoostedFeatures, ViewsClassifier):
         The GBM's settings.
     network : TwoBranchNetworkClassifier, optional
         The network's settings; its second view is replaced by the BFV.
-    structured : str
-        Name of the view that the GBM reads.
+    structured : name of the view that the GBM reads
     encoding : {"values", "numbers"}
         What the network reads of a leaf: its value (the paper's BFV), or its number as a category,
         which the network embeds.
-    out_of_fold : bool
-        Train the network on BFVs from GBMs that never saw the row (the paper's are in-sample);
-        leaf numbers cannot be, as they mean other leaves in every GBM.
+    out_of_fold : train the network on BFVs from GBMs that never saw the row (the paper's are in-sample); leaf
+        numbers cannot be, as they mean other leaves in every GBM
     gbm : GradientBoostedTrees, optional
         A GBM fitted before. A view "BFV" in the data given to `fit`, with that GBM's features of the
         same rows, is then read instead of computing them again.

@@ -30,8 +30,7 @@ class GradientBoostedTrees:
     ----------
     trees : list of N·T trees, stage by stage, classes inside; T = 1 for two classes or a regression, else M
     initial : float64 (T,) raw score before the first stage
-    learning_rate : float
-        raw score = initial + learning_rate · Σ_stages leaf value
+    learning_rate : raw score = initial + learning_rate · Σ_stages leaf value
     n_classes : M; 1 for a regression
     """
 
@@ -159,15 +158,13 @@ class BoostedFeatures(BaseEstimator):
 
     Parameters
     ----------
-    n_trees : int
-        N, the GBM's stages ("BFV trees").
+    n_trees : N, the GBM's stages ("BFV trees")
     max_depth : int
     learning_rate : float
     min_samples_leaf : int
     engine : {"lightgbm", "sklearn"}
         "sklearn" is the paper's `GradientBoostingClassifier`, categories taken as ordinals.
-    num_threads : int
-        LightGBM's; 0 chooses by the number of rows.
+    num_threads : LightGBM's; 0 chooses by the number of rows
     random_state : int
 
     Attributes

@@ -43,8 +43,7 @@ class Backbone(BaseEstimator):
 
     Parameters
     ----------
-    name : str
-        A name of ``timm.list_models()``, by default EfficientNet-Lite0; "vgg16" and "resnet50" are
+    name : a name of ``timm.list_models()``, by default EfficientNet-Lite0; "vgg16" and "resnet50" are
         torchvision's. "small_cnn" suits CPUs and has no published weights.
     pretrained : bool or str
         Start from ImageNet weights (True) or from a state dict in a file (a path, ``.pth`` or
@@ -55,16 +54,14 @@ class Backbone(BaseEstimator):
         What is trained: "none" but the layers after it, its embeddings being computed once for each
         image; the "last" block, on what the frozen rest gave once; or "all" of it. "head" is an old
         name of "none".
-    size : int or None
-        Side in pixels that images are resized to before the backbone; None keeps theirs where the
-        backbone reads it, else takes the least that it reads.
+    size : side in pixels that images are resized to before the backbone; None keeps theirs where the backbone
+        reads it, else takes the least that it reads
     augment : {"none", "flip", "flip_shift"}
         Of training images, with "all" only.
     cache : str, False or None
         Folder for embeddings; None: $USBOOST_CACHE, or the user's folder for caches; False or "off"
         keeps none.
-    random : bool
-        Let a backbone with random weights be frozen: its embeddings say little of an image.
+    random : let a backbone with random weights be frozen: its embeddings say little of an image
 
     Examples
     --------
