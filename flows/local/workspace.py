@@ -316,10 +316,10 @@ def make_command(
 @app.command()
 def where() -> None:
     """Say which model is best on each dataset, where this workspace's report is, and how to open the UIs."""
-    from tasks.pages import leaders  # here, because pandas takes a second to import
+    from tasks.fits import results
 
     def work() -> None:
-        for line in leaders.lines(params.load()):
+        for line in results.best_fits(params.load()):
             print(line)
         print(f"report   {Path('reports/index.html').resolve()}")
         print(f"scores   {Path('reports/results.csv').resolve()}")

@@ -22,7 +22,7 @@ from usboost.data.views import Views
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.models.catalogue.colours import model_colour
+from usboost.models.catalogue.catalogue import model_colour
 
 pytestmark = pytest.mark.slow
 

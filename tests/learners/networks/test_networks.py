@@ -28,7 +28,7 @@ from usboost.learners.networks.images.pretrained import (
 )
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.networks.modules import TableLinear, dense_network, initialise
-from usboost.learners.networks.optimizers import make_optimizer
+from usboost.learners.networks.train import make_optimizer
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models.baselines.estimators import LightGBMBaseline
 from usboost.models.boosted.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor

@@ -8,11 +8,9 @@ from hypothesis import strategies as st
 
 from usboost.data.table import Table
 from usboost.learners.networks import written_out as by_hand
-from usboost.learners.networks.batches import Resident
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.networks.modules import initialise, table_network
-from usboost.learners.networks.optimizers import make_optimizer
-from usboost.learners.networks.train import run, run_epoch
+from usboost.learners.networks.train import Resident, make_optimizer, run, run_epoch
 
 
 def problem(n, n_numeric, cardinalities, widths, seed):

@@ -16,8 +16,8 @@ from usboost.data.table import Table
 from usboost.data.views import View
 from usboost.errors import UsboostError
 from usboost.files.parts import Registry
-from usboost.learners.networks.batches import Batches, Resident
 from usboost.learners.networks.modules import table_network
+from usboost.learners.networks.train import Batches, Resident
 
 INPUTS = Registry(
     "view that a network reads",

@@ -17,7 +17,6 @@ from usboost.errors import UsboostError
 from usboost.learners.base import FittedLearner, Target, check_outputs, sum_one_by_one
 from usboost.learners.dimensions import BATCH, FINETUNE, HIDDEN, Choice, Integer, Real, Space
 from usboost.learners.networks import written_out as by_hand
-from usboost.learners.networks.batches import Batches, Tensors
 from usboost.learners.networks.images.backbones import Backbone
 from usboost.learners.networks.inputs import (
     Checked,
@@ -30,8 +29,7 @@ from usboost.learners.networks.inputs import (
     validated,
 )
 from usboost.learners.networks.modules import initialise, reseed
-from usboost.learners.networks.optimizers import make_optimizer
-from usboost.learners.networks.train import pick_device, run, run_epoch
+from usboost.learners.networks.train import Batches, Tensors, make_optimizer, pick_device, run, run_epoch
 
 
 @dataclass(frozen=True)

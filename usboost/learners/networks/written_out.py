@@ -22,10 +22,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from usboost.learners.networks.batches import Batches, Resident
 from usboost.learners.networks.modules import Linear, TableLinear, one_hot
-from usboost.learners.networks.optimizers import Optimizer
-from usboost.learners.networks.train import one_thread_each
+from usboost.learners.networks.train import Batches, Optimizer, Resident, one_thread_each
 
 PREDICTION_ROWS = 4096
 

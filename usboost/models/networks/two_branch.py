@@ -22,12 +22,18 @@ from usboost.errors import UsboostError
 from usboost.evaluation.metrics import accuracy, f1, mae, rmse
 from usboost.files.arrays import read_arrays, write_arrays
 from usboost.learners.dimensions import BATCH, FINETUNE, HIDDEN, Choice, Real, Space
-from usboost.learners.networks.batches import Batches, Tensors, WithAbsent
 from usboost.learners.networks.images.backbones import Backbone
 from usboost.learners.networks.inputs import prepare_view
 from usboost.learners.networks.modules import initialise
-from usboost.learners.networks.optimizers import make_optimizer
-from usboost.learners.networks.train import pick_device, run, run_epoch
+from usboost.learners.networks.train import (
+    Batches,
+    Tensors,
+    WithAbsent,
+    make_optimizer,
+    pick_device,
+    run,
+    run_epoch,
+)
 from usboost.models.base import ViewsClassifier, ViewsRegressor
 from usboost.models.estimator import ViewsEstimator, as_views
 from usboost.models.networks.two_branch_network import FittedTwoBranch, Training, TwoBranchNetwork

@@ -16,7 +16,6 @@ from torch.nn import functional
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.rounds import Round
 from usboost.errors import UsboostError
-from usboost.learners.networks.batches import Batches, Tensors
 from usboost.learners.networks.inputs import (
     Checked,
     Width,
@@ -27,8 +26,7 @@ from usboost.learners.networks.inputs import (
     validated,
 )
 from usboost.learners.networks.modules import Linear, dense_network, generators
-from usboost.learners.networks.optimizers import Optimizer
-from usboost.learners.networks.train import run
+from usboost.learners.networks.train import Batches, Optimizer, Tensors, run
 
 
 class TwoBranchNetwork(nn.Module):

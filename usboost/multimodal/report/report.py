@@ -21,9 +21,9 @@ from usboost.multimodal.report import importance, members
 from usboost.multimodal.report.images import about
 from usboost.multimodal.report.scores import classes_of, tiles
 from usboost.multimodal.report.worst import worst
-from usboost.reporting.inspection import figures, model_figures
+from usboost.reporting.inspection import figures
 from usboost.reporting.inspection import figures as drawn
-from usboost.reporting.inspection.model_figures import as_uri, of_numbers
+from usboost.reporting.inspection.figures import as_uri, of_numbers
 from usboost.reporting.page import confusion_rows
 
 
@@ -123,7 +123,7 @@ def render(
         without=_missing(scored, label),
         classes=card.classes,
         of=_of_classes(bundle, scored) if card.classes else _of_numbers(bundle, scored, label),
-        curve=as_uri(model_figures.learning_curve(card.history, best_round)) if card.history else None,
+        curve=as_uri(figures.learning_curve(card.history, best_round)) if card.history else None,
         best_round=best_round,
         permutation=importance.permutation(bundle, views, scored.labels[rows]),
         contributions=importance.contributions(bundle, views),

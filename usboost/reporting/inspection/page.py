@@ -25,8 +25,8 @@ from usboost.evaluation.task import TASKS
 from usboost.models.estimator import ViewsEstimator
 from usboost.models.inspection.inspect import calibration, view_contributions, view_importance, worst_samples
 from usboost.reporting.figures import to_svg
+from usboost.reporting.inspection.figures import drawn_rows
 from usboost.reporting.inspection.inspected import TITLES, Inspection, NumberInspection
-from usboost.reporting.inspection.model_figures import drawn_rows
 
 FOLDER = "inspection"
 """Beside a cell's scores."""

@@ -19,7 +19,6 @@ from usboost.data.table import Table
 from usboost.errors import UsboostError
 from usboost.learners.networks import architectures
 from usboost.learners.networks.architectures import DEFAULT, is_timms
-from usboost.learners.networks.batches import Batches, Resident, Streamed
 from usboost.learners.networks.images import embeddings
 from usboost.learners.networks.images.image_network import (
     AUGMENTATIONS,
@@ -30,6 +29,7 @@ from usboost.learners.networks.images.image_network import (
 from usboost.learners.networks.images.pretrained import load_backbone, read_weights
 from usboost.learners.networks.inputs import Checked, Spec, TableInput
 from usboost.learners.networks.modules import initialise
+from usboost.learners.networks.train import Batches, Resident, Streamed
 
 FINETUNED = ("none", "last", "all", "head")
 """What is trained of a backbone; "head" is the old name of "none"."""
