@@ -116,8 +116,9 @@ class FeatureSizes(Section):
     trees: Positive | None = None
 
 
-class NetworkSizes(Section):
-    epochs: Positive | None = None
+class TrainingSizes(Section):
+    """How the networks are trained, where it differs from the tables."""
+
     optimizer: OptimizerName | None = None
     learning_rate: Rate | None = None
     batch_size: Positive | None = None
@@ -125,15 +126,14 @@ class NetworkSizes(Section):
     head: list[Positive] | None = None
 
 
-class BoostingSizes(Section):
+class NetworkSizes(TrainingSizes):
+    epochs: Positive | None = None
+
+
+class BoostingSizes(TrainingSizes):
     rounds: Positive | None = None
     step: Literal["newton", "bayes", "fixed"] = "newton"
     start: Literal["fresh", "warm"] | None = None
-    optimizer: OptimizerName | None = None
-    learning_rate: Rate | None = None
-    batch_size: Positive | None = None
-    backbone: BackboneName | None = None
-    head: list[Positive] | None = None
 
 
 class Profile(Section):
@@ -148,17 +148,22 @@ class Profile(Section):
     boosting: BoostingSizes = BoostingSizes()
 
 
-class Table1(Section):
+class Training(Section):
+    """How the networks of a table are trained."""
+
     backbone: BackboneName | None = None
     pretrained: bool = False
     finetune: Finetune = "all"
+    optimizer: OptimizerName
+    learning_rate: Rate
+    batch_size: Positive
+
+
+class Table1(Training):
     dnn1: list[Positive]
     dnn2: list[Positive]
     dnn3: list[Positive]
     fusion: Literal["concat", "product"]
-    optimizer: OptimizerName
-    learning_rate: Rate
-    batch_size: Positive
     bfv_trees: Positive
 
 
@@ -167,15 +172,9 @@ class Rounds(Section):
     second: Positive
 
 
-class Table2(Section):
-    backbone: BackboneName | None = None
-    pretrained: bool = False
-    finetune: Finetune = "all"
+class Table2(Training):
     dnn: list[Positive]
     tree_depth: Positive
-    optimizer: OptimizerName
-    learning_rate: Rate
-    batch_size: Positive
     rounds: Rounds
     n_inner: Positive
 
