@@ -17,30 +17,12 @@ from usboost.files import write_atomically
 from usboost.models.catalogue import catalogue
 
 COLUMNS = (
-    "dataset",
-    "model",
-    "seed",
-    "split",
-    "metric",
-    "value",
-    "relative_improvement_pct",
-    "rounds",
-    "fit_seconds",
+    *("dataset", "model", "seed", "split", "metric", "value"),
+    *("relative_improvement_pct", "rounds", "fit_seconds"),
 )
-DATASET_NAMES = {
-    "ci_a": "CI-A",
-    "ci_b": "CI-B",
-    "ct": "CT",
-    "mi": "MI",
-    "rw": "RW",
-    "user_table": "your table",
-}
-DATASET_NAMES |= {
-    "iris": "Iris",
-    "digits_rows": "digits by rows",
-    "pendigits": "pen digits",
-    "gunpoint": "GunPoint",
-}
+DATASET_NAMES = {"ci_a": "CI-A", "ci_b": "CI-B", "ct": "CT", "mi": "MI", "rw": "RW"}
+DATASET_NAMES |= {"user_table": "your table", "iris": "Iris", "digits_rows": "digits by rows"}
+DATASET_NAMES |= {"pendigits": "pen digits", "gunpoint": "GunPoint"}
 TRACE_COLUMNS = (
     *("seconds", "risk_train", "risk_val", "f1_val", "accuracy_val", "rmse_val", "epsilon", "delta"),
 )
