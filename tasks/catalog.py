@@ -217,21 +217,13 @@ DATASETS |= {
         partial(_further, name="pendigits"),
     ),
     "gunpoint": Dataset(
-        _bundled,
-        partial(_copy, source="gunpoint", files=GUNPOINT_FILES),
-        partial(_further, name="gunpoint"),
+        _bundled, partial(_copy, source="gunpoint", files=GUNPOINT_FILES), partial(_further, name="gunpoint")
     ),
 }
 
 
 def dataset(name: str) -> Dataset:
-    """The dataset called `name`.
-
-    Raises
-    ------
-    UsboostError
-        If there is none.
-    """
+    """The dataset called `name`. Raises `UsboostError` if there is none."""
     if name not in DATASETS:
         raise UsboostError(f"unknown dataset {name!r}; choose one of {', '.join(DATASETS)}")
     return DATASETS[name]

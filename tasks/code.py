@@ -15,9 +15,8 @@ NOT_DECIDING = (
         "tasks.folders",
         "tasks.fits.identity",
         "tasks.fits.models",
-        "tasks.pages.origin",
-        "tasks.pages.flow_page",
         "tasks.fits.results",
+        "tasks.pages.flow_page",
     ),
     *("tasks.running", "tasks.settings", "tasks.tracking", "usboost.models.catalogue.build"),
 )

@@ -13,7 +13,7 @@ from prefect.concurrency.sync import concurrency
 from prefect.exceptions import ObjectAlreadyExists
 from threadpoolctl import threadpool_limits
 
-from usboost.learners.networks.training.train import pick_device
+from usboost.learners.networks.train import pick_device
 
 LEASE_SECONDS = 60  # a killed training's slot is free again after this
 

@@ -118,8 +118,9 @@ class FeatureSizes(Section):
     trees: Positive | None = None
 
 
-class NetworkSizes(Section):
-    epochs: Positive | None = None
+class TrainingSizes(Section):
+    """How the networks are trained, where it differs from the tables."""
+
     optimizer: OptimizerName | None = None
     learning_rate: Rate | None = None
     batch_size: Positive | None = None
@@ -127,15 +128,14 @@ class NetworkSizes(Section):
     head: list[Positive] | None = None
 
 
-class BoostingSizes(Section):
+class NetworkSizes(TrainingSizes):
+    epochs: Positive | None = None
+
+
+class BoostingSizes(TrainingSizes):
     rounds: Positive | None = None
     step: Literal["newton", "bayes", "fixed"] = "newton"
     start: Literal["fresh", "warm"] | None = None
-    optimizer: OptimizerName | None = None
-    learning_rate: Rate | None = None
-    batch_size: Positive | None = None
-    backbone: BackboneName | None = None
-    head: list[Positive] | None = None
 
 
 class Profile(Section):
@@ -150,17 +150,22 @@ class Profile(Section):
     boosting: BoostingSizes = BoostingSizes()
 
 
-class Table1(Section):
+class Training(Section):
+    """How the networks of a table are trained."""
+
     backbone: BackboneName | None = None
     pretrained: bool = False
     finetune: Finetune = "all"
+    optimizer: OptimizerName
+    learning_rate: Rate
+    batch_size: Positive
+
+
+class Table1(Training):
     dnn1: list[Positive]
     dnn2: list[Positive]
     dnn3: list[Positive]
     fusion: Literal["concat", "product"]
-    optimizer: OptimizerName
-    learning_rate: Rate
-    batch_size: Positive
     bfv_trees: Positive
 
 
@@ -169,15 +174,9 @@ class Rounds(Section):
     second: Positive
 
 
-class Table2(Section):
-    backbone: BackboneName | None = None
-    pretrained: bool = False
-    finetune: Finetune = "all"
+class Table2(Training):
     dnn: list[Positive]
     tree_depth: Positive
-    optimizer: OptimizerName
-    learning_rate: Rate
-    batch_size: Positive
     rounds: Rounds
     n_inner: Positive
 
@@ -251,10 +250,7 @@ class Model(Section):
     def of(self, name: str) -> Entry:
         """The catalogue's entry with these changes.
 
-        Raises
-        ------
-        UsboostError
-            If the catalogue has no such model, or a change is none of its kind's.
+        Raises `UsboostError` if the catalogue has no such model, or a change is none of its kind's.
         """
         known = ", ".join(catalogue.CATALOGUE)
         if self.like is None and name not in catalogue.CATALOGUE:
@@ -394,10 +390,8 @@ def _entry(section: dict[str, T], key: str, name: str) -> T:
 def load(path: Path = Path("params.yaml")) -> Settings:
     """Read and check params.yaml, and import the modules that it names under `imports`.
 
-    Raises
-    ------
-    UsboostError
-        If the file is missing, is no YAML, or a key is unknown, missing or of the wrong kind.
+    Raises `UsboostError` if the file is missing, is no YAML, or a key is unknown, missing or of the wrong
+    kind.
     """
     document = read_yaml(path, "run from the project's folder or a workspace")
     settings = parse(document, path)

@@ -49,11 +49,8 @@ def tune(dataset: str, names: Sequence[str], settings: Settings, plan: Plan, by:
     Leaves `tuned.SETTINGS`, `tuned.CSV` and all trials in data/tuning/<dataset>, goes on with what is there,
     and logs an MLflow run with one below it for each trial.
 
-    Raises
-    ------
-    UsboostError
-        If the dataset is not prepared or has folds, a model has no settings of its own to choose, or no trial
-        has finished.
+    Raises `UsboostError` if the dataset is not prepared or has folds, a model has no settings of its own to
+    choose, or no trial has finished.
     """
     asked = task_of(dataset)
     by = DEFAULT[asked.name] if by == "auto" else check_metric(by, asked.metrics)

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from usboost.models.boosted.early_trigger import EarlyTrigger as EarlyTrigger
     from usboost.models.boosted.earlyboost import EarlyBoostClassifier as EarlyBoostClassifier
     from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier as TwoWeakLearnerClassifier
-    from usboost.models.boosted.two_weak_learner_regressor import (
+    from usboost.models.boosted.two_weak_learner import (
         TwoWeakLearnerRegressor as TwoWeakLearnerRegressor,
     )
     from usboost.models.networks.bfv_network import (
@@ -104,7 +104,7 @@ _MODULES = {
     "TwoBranchNetworkClassifier": "usboost.models.networks.two_branch",
     "TwoBranchNetworkRegressor": "usboost.models.networks.two_branch",
     "TwoWeakLearnerClassifier": "usboost.models.boosted.two_weak_learner",
-    "TwoWeakLearnerRegressor": "usboost.models.boosted.two_weak_learner_regressor",
+    "TwoWeakLearnerRegressor": "usboost.models.boosted.two_weak_learner",
     "UsboostError": "usboost.errors",
     "Views": "usboost.data.views",
     "load": "usboost.models.persistence",

@@ -29,7 +29,7 @@ class Break:
 
 
 BASE, BNN = "usboost/models/estimator.py", "usboost/models/boosted/boosted_network.py"
-LIGHTGBM = "usboost/models/baselines/trees.py"
+LIGHTGBM = "usboost/models/baselines/packages.py"
 FIT, COMPARE = "usboost/multimodal/fit/table_fit.py", "usboost/multimodal/compare/compare.py"
 STUDY, ROWS = "benchmarks/study/results.py", "benchmarks/study/rows.py"
 STATISTICS, METRICS = "usboost/evaluation/statistics.py", "usboost/evaluation/metrics.py"
@@ -38,8 +38,8 @@ CALLBACKS, TARGETS = "usboost/boosting/callbacks.py", "usboost/boosting/targets.
 SAMPLING = "usboost/datasets/files/sampling.py"
 SIGNS, SQUARED = "usboost/losses/signs.py", "usboost/losses/squared.py"
 CODEWORD, ENTROPY = "usboost/losses/codeword.py", "usboost/losses/cross_entropy.py"
-LINEAR, HUBER = "usboost/losses/piecewise_linear.py", "usboost/losses/huber.py"
-REGRESSOR, LIMITS = "usboost/models/regressor.py", "usboost/evaluation/intervals.py"
+LINEAR, HUBER = "usboost/losses/piecewise_linear.py", "usboost/losses/regression.py"
+REGRESSOR, LIMITS = "usboost/models/base.py", "usboost/evaluation/intervals.py"
 
 
 def leaks(name: str) -> tuple[str, ...]:
@@ -626,7 +626,7 @@ LOSSES = [
     ),
     Break(
         "leaves hold the quantile of all rows",
-        "usboost/learners/trees/leaves.py",
+        "usboost/learners/trees/fitted.py",
         "leaves.best(leaves.residual[seen], own, count, counts)",
         "leaves.best(leaves.residual[: len(own)], own, count, counts)",
         ("tests/learners/trees/test_leaves.py",),

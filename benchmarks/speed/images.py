@@ -14,8 +14,7 @@ from skimage import data
 from usboost.data.images import Images
 from usboost.learners.networks.images import embeddings
 from usboost.learners.networks.images.backbones import Backbone
-from usboost.learners.networks.images.frozen import FrozenNetwork
-from usboost.learners.networks.images.image_network import ImageNetwork
+from usboost.learners.networks.images.image_network import FrozenNetwork, ImageNetwork
 
 
 def crops(n: int, side: int) -> Images:

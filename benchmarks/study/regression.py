@@ -22,7 +22,7 @@ from usboost.evaluation.metrics import mae, rmse
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models.baselines.estimators import LightGBMBaselineRegressor
 from usboost.models.baselines.linear import RidgeBaseline
-from usboost.models.boosted.two_weak_learner_regressor import TwoWeakLearnerRegressor
+from usboost.models.boosted.two_weak_learner import TwoWeakLearnerRegressor
 from usboost.models.catalogue import build as builders
 from usboost.multimodal.fit.fit import OneComputer
 

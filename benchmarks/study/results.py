@@ -30,7 +30,7 @@ from tasks.fits import models
 from usboost.datasets.prepared import store
 from usboost.learners.networks.images.pretrained import save_backbone
 from usboost.models.catalogue import catalogue
-from usboost.reporting.papers import published as paper
+from usboost.reporting import paper_summary as paper
 from usboost.reporting.results import dataset_name
 
 PAGE = Path("docs/results.md")

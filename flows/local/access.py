@@ -28,10 +28,7 @@ grant_default_workspace_access = false
 def given() -> list[str]:
     """What a client of both servers has in its environment: Prefect's ``name:password``, MLflow's two.
 
-    Raises
-    ------
-    UsboostError
-        If one is missing.
+    Raises `UsboostError` if one is missing.
     """
     names = (PREFECT, *MLFLOW)
     if missing := [name for name in names if not os.environ.get(name)]:
@@ -45,14 +42,12 @@ def given() -> list[str]:
 def of_servers(folder: Path) -> dict[str, str]:
     """What both servers' environments have besides, so that they refuse who does not know the password.
 
+    Raises `UsboostError` if the environment has no names and passwords that the servers take, or a package is
+    missing.
+
     Parameters
     ----------
     folder : where MLflow keeps its users; no password is written there, but MLflow's hash of it.
-
-    Raises
-    ------
-    UsboostError
-        If the environment has no names and passwords that the servers take, or a package is missing.
     """
     prefect, user, password = given()
     if ":" not in prefect or not prefect.isascii():
@@ -77,10 +72,7 @@ def of_servers(folder: Path) -> dict[str, str]:
 def check(mlflow: str, folder: Path) -> None:
     """Ask MLflow's server as a client does.
 
-    Raises
-    ------
-    UsboostError
-        If it refuses: it knows the user from before, by another password.
+    Raises `UsboostError` if it refuses: it knows the user from before, by another password.
     """
     token = basic(":".join(os.environ[name] for name in MLFLOW))
     url = f"{mlflow}/api/2.0/mlflow/experiments/search?max_results=1"

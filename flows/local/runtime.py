@@ -163,16 +163,13 @@ def prefect_server(port: int | None = None, options: Mapping[str, str] | None = 
 
     PREFECT_API_URL is a variable, or a setting of this home's Prefect profile that is not our own.
 
+    Raises `UsboostError` if it does not answer or start, the port is taken, it runs with other options, or
+    asks for a password that the environment does not have.
+
     Parameters
     ----------
     port : 0 for any free one; None for the one that it had, else $USBOOST_PREFECT_PORT or 4200, else any.
     options : of our server's environment, its password and database; None for what there is.
-
-    Raises
-    ------
-    UsboostError
-        If it does not answer or start, the port is taken, it runs with other options, or asks for a password
-        that the environment does not have.
     """
     from prefect.settings import PREFECT_API_URL, load_current_profile
 
@@ -315,10 +312,7 @@ def answers(url: str) -> bool:
 def wait_for(name: str, is_ready: Callable[[], Any] | None = None) -> None:
     """Wait until a detached process is ready; a server is when it answers.
 
-    Raises
-    ------
-    UsboostError
-        If it ends before, or it takes longer than `START_SECONDS`.
+    Raises `UsboostError` if it ends before, or it takes longer than `START_SECONDS`.
     """
     deadline = time.monotonic() + START_SECONDS
     while not (is_ready() if is_ready else address(name)):
@@ -349,13 +343,7 @@ def saying(sentence: str) -> Iterator[None]:
 
 
 def claim(port: int, whose: str = "", option: str = "") -> int:
-    """The port if it is free, any free one for 0.
-
-    Raises
-    ------
-    UsboostError
-        If something listens on it.
-    """
+    """The port if it is free, any free one for 0. Raises `UsboostError` if something listens on it."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -35,10 +35,7 @@ say = partial(print, flush=True)
 def start_mlflow(name: str, port: int, store: str, *words: str, **environment: str) -> None:
     """Start MLflow's server, not waited for; its log, and where it is, go by `name`.
 
-    Raises
-    ------
-    UsboostError
-        If the port is taken.
+    Raises `UsboostError` if the port is taken.
     """
     port = runtime.claim(port, "MLflow's server", "--mlflow-port")
     words = (store, "--host", "127.0.0.1", "--port", str(port), "--workers", "1", *words)

@@ -20,11 +20,12 @@ import typer
 import yaml as plain_yaml
 
 from flows.local import runtime
-from flows.local import user_table as user_table
 from tasks import settings as params
+from usboost.datasets.user.table import asked_of
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.files import write_atomically
+from usboost.models.catalogue import catalogue
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -47,17 +48,14 @@ def make(
 ) -> Path:
     """Make a workspace of the checkout's files with these changes, or make them in one that is there.
 
+    Raises `UsboostError` if the changes do not make valid settings, or Git is not installed.
+
     Parameters
     ----------
     profile : by default that of params.yaml
     rounds : at most this many boosting rounds
     seeds : number of seeds
     changes : other values by dotted key, e.g. ``{"boosting.patience": 60}``
-
-    Raises
-    ------
-    UsboostError
-        If the changes do not make valid settings, or Git is not installed.
     """
     new = not (folder / "params.yaml").exists()
     source = ROOT / "params.yaml" if new else folder / "params.yaml"
@@ -112,6 +110,50 @@ def _change(
         sizes["seeds"] = seeds
     for key, value in changes.items():
         _set(document, key, value)
+
+
+def changes_for(table: Path, spec: TableSpec, *, beside: bool = False) -> dict[str, Any]:
+    """Values by dotted key: the table, and the models that `usboost compare` offers for one like it.
+
+    Raises `UsboostError` if there is no such file, or it has no such label.
+
+    Parameters
+    ----------
+    spec : its label, task, images, split, categories and columns that are not used.
+    beside : whether datasets with classes run beside it, by the same models.
+    """
+    if not table.expanduser().exists():
+        raise UsboostError(
+            f"the table {table} does not exist; give --table a file, or a folder of Parquet files"
+        )
+    task: str | None = spec.task
+    if task is None:
+        is_named = spec.label in spec.categorical
+        task, said = ("classification", "") if is_named else asked_of(table.expanduser(), spec)
+        if said:
+            print(said)
+    tasks = {task, "classification"} if beside else {task}
+    models = [
+        entry
+        for name in catalogue.compared(one_table=not spec.image, task=task)
+        if tasks <= set((entry := catalogue.find(name)).tasks)
+    ]
+    names = {entry.name for entry in models}
+    if left_out := [name for name in catalogue.compared(one_table=not spec.image) if name not in names]:
+        print(f"left out, since a number is predicted: {', '.join(left_out)}")
+    image = list(spec.image) if len(spec.image) > 1 else next(iter(spec.image), None)
+    return {
+        "run.datasets": ["user_table"],
+        "run.models": [entry.name for entry in models],
+        "run.models_of": {},
+        "user_table.table": str(table.expanduser().resolve()),
+        "user_table.label": spec.label,
+        "user_table.task": task,
+        "user_table.image": image,
+        "user_table.split_column": spec.split,
+        "user_table.categorical": list(spec.categorical),
+        "user_table.drop": list(spec.drop),
+    }
 
 
 def differences(folder: Path) -> Iterator[str]:
@@ -244,7 +286,7 @@ def make_command(
     def work() -> None:
         changes: dict[str, Any] = {}
         if table:
-            changes = user_table.changes(
+            changes = changes_for(
                 table,
                 TableSpec(
                     label,
@@ -274,10 +316,10 @@ def make_command(
 @app.command()
 def where() -> None:
     """Say which model is best on each dataset, where this workspace's report is, and how to open the UIs."""
-    from tasks.pages import leaders  # here, because pandas takes a second to import
+    from tasks.fits import results
 
     def work() -> None:
-        for line in leaders.lines(params.load()):
+        for line in results.best_fits(params.load()):
             print(line)
         print(f"report   {Path('reports/index.html').resolve()}")
         print(f"scores   {Path('reports/results.csv').resolve()}")

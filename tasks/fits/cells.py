@@ -25,8 +25,7 @@ from tasks.fits import results
 from tasks.fits.features import fit_features
 from tasks.fits.identity import Planned, plan
 from tasks.folders import checkpoints_folder, prepared_folder
-from tasks.retry import away
-from tasks.running import if_free, worth_retrying
+from tasks.running import away, if_free, worth_retrying
 from tasks.settings import Settings
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.datasets.prepared import store
@@ -62,10 +61,7 @@ class Cell:
 def grid(dataset: str, chosen: Sequence[str], seeds: int, settings: Settings) -> list[Cell]:
     """Every fit of a dataset by some models with the seeds 0 to `seeds` − 1.
 
-    Raises
-    ------
-    UsboostError
-        If the dataset is not prepared, or a model unknown.
+    Raises `UsboostError` if the dataset is not prepared, or a model unknown.
     """
 
     def cell(model: str, seed: int) -> Cell:
@@ -125,10 +121,7 @@ def bring(cell: Cell, run: Run) -> bool:
 def fit_cell(cell: Cell, settings: Settings, tracking_uri: str, threads: int) -> str:
     """Fit one cell in an MLflow run, which has its result as artifacts; the run's id.
 
-    Raises
-    ------
-    UsboostError
-        If this machine's data or settings are not those of the cell, or the fit fails.
+    Raises `UsboostError` if this machine's data or settings are not those of the cell, or the fit fails.
     """
     mlflow.set_tracking_uri(tracking_uri)
     planned = plan(cell.dataset, cell.model, cell.seed, settings)

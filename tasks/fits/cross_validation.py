@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import time
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -14,15 +12,32 @@ from sklearn.model_selection import KFold, StratifiedKFold
 
 from tasks import tracking
 from tasks.fits.identity import Planned
-from tasks.fits.results import RECORD, TRACE
 from tasks.folders import prepared_folder
-from tasks.pages.origin import made_by
 from usboost.data.encoding import TableEncoder
 from usboost.data.views import Views
 from usboost.datasets.prepared import store
 
 
-def fit_folds(planned: Planned, out: Path, run_id: str) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Folds:
+    """The fits to the folds of one repetition.
+
+    Attributes
+    ----------
+    scores : the mean over the folds, as those of the split "test".
+    folds : the scores of each.
+    trace : the mean of the folds' rounds.
+    rounds : of the longest fit; seconds : of all fits.
+    """
+
+    scores: dict[str, dict[str, float]]
+    folds: list[dict[str, float]]
+    trace: pd.DataFrame
+    rounds: int
+    seconds: float
+
+
+def fit_folds(planned: Planned, run_id: str) -> Folds:
     """Fit and score a model on every fold of one repetition; the mean of the folds is the seed's score.
 
     Encoders are fitted on each fold's training rows only. MLflow gets the mean of the folds' rounds, and
@@ -50,21 +65,6 @@ def fit_folds(planned: Planned, out: Path, run_id: str) -> dict[str, Any]:
         scored.append(planned.task.score(y[unseen], planned.task.predict(estimator, views_held)))
         traces.append(tracking.history_frame(estimator.history_, seed).assign(fold=number))
     scores = {"test": {name: float(np.mean([fold[name] for fold in scored])) for name in scored[0]}}
-    rounds = max(len(trace) for trace in traces)
-    tracking.log_scores(run_id, scores, rounds=rounds, fit_seconds=seconds, folds=len(scored))
-    trace = pd.concat(traces, ignore_index=True)
-    record = {
-        "seed": seed,
-        "fingerprint": planned.fingerprint,
-        "rounds": rounds,
-        "best_round": rounds,
-        "fit_seconds": seconds,
-        "scores": scores,
-        "made": made_by(run_id),
-    }
-    (out / RECORD).write_text(json.dumps(record))
-    mean = trace.groupby("round", as_index=False).mean(numeric_only=True).drop(columns="fold")
-    mean = mean.astype({"seed": "int64", "round": "int64"})
-    mean.to_parquet(out / TRACE, index=False)
-    tracking.log_folds(run_id, mean, scored)
-    return record
+    trace = pd.concat(traces, ignore_index=True).groupby("round", as_index=False).mean(numeric_only=True)
+    trace = trace.drop(columns="fold").astype({"seed": "int64", "round": "int64"})
+    return Folds(scores, scored, trace, max(map(len, traces)), seconds)

@@ -120,10 +120,7 @@ def write_features(blocks: Iterable[np.ndarray], path: Path) -> None:
 def read_features(folder: Path, split: str, rows: int) -> Table:
     """The BFVs of one split as a table of `rows` rows.
 
-    Raises
-    ------
-    UsboostError
-        If the file is missing or damaged, or has another number of rows than the split.
+    Raises `UsboostError` if the file is missing or damaged, or has another number of rows than the split.
     """
     path = folder / f"{split}.parquet"
     try:

@@ -67,10 +67,8 @@ class Planned:
 def plan(dataset: str, model: str, seed: int, settings: Settings) -> Planned:
     """Build a model for a prepared dataset, and say what decides its fit's result.
 
-    Raises
-    ------
-    UsboostError
-        If the dataset is not prepared, or the model is unknown or not for the dataset's task.
+    Raises `UsboostError` if the dataset is not prepared, or the model is unknown or not for the dataset's
+    task.
     """
     entry = models.entry_of(model, dataset, settings)
     task = task_of(dataset)
@@ -80,13 +78,7 @@ def plan(dataset: str, model: str, seed: int, settings: Settings) -> Planned:
 
 
 def task_of(dataset: str) -> Task:
-    """What is predicted of a prepared dataset.
-
-    Raises
-    ------
-    UsboostError
-        If it is not prepared.
-    """
+    """What is predicted of a prepared dataset. Raises `UsboostError` if it is not prepared."""
     return TASKS[store.task_of(store.read_card(require_prepared(dataset)))]
 
 
@@ -102,13 +94,7 @@ def of_task(dataset: str, names: Sequence[str], settings: Settings) -> list[str]
 
 
 def require_prepared(dataset: str) -> Path:
-    """The folder of a prepared dataset.
-
-    Raises
-    ------
-    UsboostError
-        If it is not prepared.
-    """
+    """The folder of a prepared dataset. Raises `UsboostError` if it is not prepared."""
     card = prepared_folder(dataset) / "card.json"
     if not card.is_file():
         raise UsboostError(
@@ -125,10 +111,7 @@ def parts(
     The model's parameters are all that it has of params.yaml, so a setting that does not reach it
     does not change them.
 
-    Raises
-    ------
-    UsboostError
-        If the weights that params.yaml names are not there.
+    Raises `UsboostError` if the weights that params.yaml names are not there.
     """
     card = prepared_folder(dataset) / "card.json"
     found: dict[str, Any] = {

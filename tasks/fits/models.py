@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tasks.settings import BoostingSizes, NetworkSizes, Settings, Table1, Table2
+from tasks.settings import Settings, Table2, Training, TrainingSizes
 from usboost.datasets.user import demo as user_demo
 from usboost.datasets.user.images.reader import ImageColumns
 from usboost.learners.networks.images.backbones import Backbone
@@ -25,14 +25,12 @@ def build(
 ) -> ViewsEstimator:
     """The model called `name` for a dataset, unfitted.
 
+    Raises `UsboostError` if there is no such model, it is not for the task, or params.yaml's tables have no
+    such dataset.
+
     Parameters
     ----------
     task : of `usboost.models.catalogue.entry.TASKS`; a `ViewsRegressor` predicts a number.
-
-    Raises
-    ------
-    UsboostError
-        If there is no such model, it is not for the task, or params.yaml's tables have no such dataset.
     """
     found: ViewsEstimator = builders.build(
         entry_of(name, dataset, settings), parts(dataset, settings), seed, task
@@ -92,13 +90,9 @@ class FromParams(Parts):
         by_kind: dict[str, dict[str, Any]] = {
             "network": {
                 "hidden": tuple(self._head(table, sizes) or table.dnn),
-                "optimizer": sizes.optimizer or table.optimizer,
-                "learning_rate": sizes.learning_rate or table.learning_rate,
-                "batch_size": sizes.batch_size or table.batch_size,
+                **self._training(table, sizes),
                 "epochs": chosen.epochs_per_round,
                 "start": sizes.start or chosen.start,
-                "device": self.settings.device,
-                "backbone": self._backbone(table, sizes),
             },
             "tree": {"max_depth": table.tree_depth, "engine": chosen.tree_engine},
         }
@@ -138,12 +132,8 @@ class FromParams(Parts):
             "dnn2": table.dnn2,
             "dnn3": table.dnn3,
             "fusion": table.fusion,
-            "optimizer": sizes.optimizer or table.optimizer,
-            "learning_rate": sizes.learning_rate or table.learning_rate,
-            "batch_size": sizes.batch_size or table.batch_size,
+            **self._training(table, sizes),
             "patience": self.settings.networks.patience,
-            "device": self.settings.device,
-            "backbone": self._backbone(table, sizes),
             **_given({"n_epochs": sizes.epochs}),
         }
 
@@ -158,15 +148,11 @@ class FromParams(Parts):
         }
 
     def lightgbm(self) -> dict[str, Any]:
-        """The section `external_baselines`; images as the boosting models' backbone embeds them, frozen."""
-        return {
-            **self.settings.external_baselines.model_dump(),
-            "backbone": self._backbone(self._table2, self.settings.sizes.boosting),
-            "device": self.settings.device,
-        }
+        """The section `external_baselines`; images as `linear` has them."""
+        return {**self.settings.external_baselines.model_dump(), **self.linear()}
 
     def linear(self) -> dict[str, Any]:
-        """The images' backbone, as LightGBM has it."""
+        """The backbone of the boosting models, which embeds images, frozen."""
         backbone = self._backbone(self._table2, self.settings.sizes.boosting)
         return {"backbone": backbone, "device": self.settings.device}
 
@@ -195,11 +181,21 @@ class FromParams(Parts):
             return image_views(self.settings)
         return () if self._table2.backbone is None else ("U",)
 
-    def _head(self, table: Table1 | Table2, sizes: NetworkSizes | BoostingSizes) -> list[int] | None:
+    def _training(self, table: Training, sizes: TrainingSizes) -> dict[str, Any]:
+        """How a table's networks are trained, with what the profile says."""
+        return {
+            "optimizer": sizes.optimizer or table.optimizer,
+            "learning_rate": sizes.learning_rate or table.learning_rate,
+            "batch_size": sizes.batch_size or table.batch_size,
+            "device": self.settings.device,
+            "backbone": self._backbone(table, sizes),
+        }
+
+    def _head(self, table: Training, sizes: TrainingSizes) -> list[int] | None:
         """The profile's layers after a backbone."""
         return sizes.head if table.backbone else None
 
-    def _backbone(self, table: Table1 | Table2, sizes: NetworkSizes | BoostingSizes) -> Backbone | None:
+    def _backbone(self, table: Training, sizes: TrainingSizes) -> Backbone | None:
         """The table's backbone unless `images` or the profile names another, which is trained; None for
         tables."""
         if table.backbone is None:

@@ -1,4 +1,4 @@
-"""A dataset's results: what its fits have left for the report and for DVC to compare.
+"""A dataset's results: what its fits have left for the report, for DVC to compare and for the terminal.
 
 Each model has a folder with ``scores.json`` (a record for each seed), ``trace.parquet`` (the rounds of all
 seeds), ``rows.parquet`` (the test rows' predictions, see `tasks.fits.scores.test_rows`; not of folds) and
@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from tasks.fits.identity import task_of
 from tasks.folders import metrics_file, prepared_folder, results_folder
 from tasks.settings import Settings
 from usboost.datasets.prepared import store
+from usboost.evaluation import selection
+from usboost.evaluation.names import metric_name, number
 from usboost.files import replacing, write_atomically
+from usboost.models.catalogue import catalogue
+from usboost.reporting.results import dataset_name
 
 METRICS = ("f1", "log_loss", "rmse", "r2")
 COLUMNS = {"rounds": ("f1_val", "rmse_val", "risk_train", "risk_val"), "steps": ("epsilon", "delta")}
@@ -124,3 +129,34 @@ def curve(trace: pd.DataFrame, columns: Sequence[str]) -> str:
     """A row per round as CSV; a column that the fit does not have is empty."""
     frame = trace.reindex(columns=["round", *columns]).groupby("round").mean()
     return frame.to_csv(float_format="%.6g", lineterminator="\n")
+
+
+SHOWN = {"classification": ("f1", "log_loss"), "regression": ("rmse", "r2")}
+
+
+def best_fits(settings: Settings) -> Iterator[str]:
+    """Of each dataset of the run that has results: its best model by the validation rows, and its scores.
+
+    A dataset that is cross-validated has no validation rows; there the folds' mean decides, and is said to.
+    """
+    for dataset in settings.run.datasets:
+        if not (prepared_folder(dataset) / "card.json").is_file():
+            continue
+        task = task_of(dataset)
+        fits = [(name, record) for name in settings.models_of(dataset) for record in records(dataset, name)]
+        best = selection.best(((each, _chosen_by(each[1])) for each in fits), task.chooses)
+        if best is not None:
+            name, record = best
+            test = record["scores"]["test"]
+            scores = ", ".join(f"{metric_name(m)} {number(test[m])}" for m in SHOWN[task.name] if m in test)
+            how = "on test rows" if "val" in record["scores"] else "mean of the folds"
+            models = len({model for model, _ in fits})
+            said = (
+                f"best of {models} models is {catalogue.title(name)}" if models > 1 else catalogue.title(name)
+            )
+            yield f"{dataset_name(dataset):<15} {said}: {scores} ({how})"
+
+
+def _chosen_by(record: dict[str, Any]) -> dict[str, float]:
+    scores: dict[str, dict[str, float]] = record["scores"]
+    return scores.get("val", scores["test"])

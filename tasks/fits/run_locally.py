@@ -19,10 +19,7 @@ from usboost.errors import UsboostError
 def task_runner(chosen: Fits) -> TaskRunner[Any]:
     """The task runner that the settings name.
 
-    Raises
-    ------
-    UsboostError
-        If Dask is asked for and not installed.
+    Raises `UsboostError` if Dask is asked for and not installed.
     """
     if chosen.runner == "threads":
         return ThreadPoolTaskRunner(max_workers=chosen.workers)

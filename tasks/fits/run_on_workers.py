@@ -90,15 +90,12 @@ def run_cells(
     A flow run that is Running and gives no sign of life for `lost_after` seconds is Crashed, and its
     cell submitted again, as are cells whose flow run crashes by itself; `retries` times at most.
 
+    Raises `UsboostError` if the deployment is not there.
+
     Parameters
     ----------
     ended : called with each cell that has been fitted
     say : called with what a user should know
-
-    Raises
-    ------
-    UsboostError
-        If the deployment is not there.
     """
     reasons: dict[Cell, str] = {}
     with get_client(sync_client=True) as client:

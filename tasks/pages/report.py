@@ -11,7 +11,7 @@ from prefect.cache_policies import NO_CACHE
 
 from tasks.pages import addresses
 from usboost.reporting.html import write_report
-from usboost.reporting.origins import Key, Origin, Run
+from usboost.reporting.page import Key, Origin, Run
 from usboost.reporting.results import read_cell
 
 RESULTS = Path("data/results")

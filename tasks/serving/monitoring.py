@@ -57,11 +57,8 @@ class Looked:
 def compare(dataset: str, requests: Path, psi: float, share: float) -> Looked:
     """Compare a table of requests with the training rows of a dataset's champion, in an MLflow run.
 
-    Raises
-    ------
-    UsboostError
-        If there is no champion, it was fitted to other data than those prepared here, or the table cannot be
-        compared.
+    Raises `UsboostError` if there is no champion, it was fitted to other data than those prepared here, or
+    the table cannot be compared.
     """
     folder = prepared_folder(dataset)
     prepared = store.read_card(folder)
@@ -87,13 +84,7 @@ def compare(dataset: str, requests: Path, psi: float, share: float) -> Looked:
 
 
 def champion(name: str, dataset: str) -> ModelVersion:
-    """The version of a registered model that has the alias.
-
-    Raises
-    ------
-    UsboostError
-        If there is none.
-    """
+    """The version of a registered model that has the alias. Raises `UsboostError` if there is none."""
     try:
         return MlflowClient().get_model_version_by_alias(name, ALIAS)
     except MlflowException as error:

@@ -1,9 +1,10 @@
-"""Which fitted model a dataset's users get: the registry's alias, moved only to what is better."""
+"""Which fitted model a dataset's users get: the registry's alias, moved to what is better, or by hand."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import mlflow
@@ -16,11 +17,13 @@ from tasks import tracking
 from tasks.fits.cells import SUPERSEDED
 from tasks.fits.identity import task_of
 from tasks.folders import prepared_folder
+from tasks.tracking.description import of_score
 from usboost.datasets.prepared import store
 from usboost.errors import UsboostError
 from usboost.evaluation import selection
 from usboost.evaluation.names import check_metric, number
 from usboost.models.catalogue import catalogue
+from usboost.multimodal.fit import bundle as bundles
 
 ALIAS = "champion"
 
@@ -50,16 +53,13 @@ def promote(dataset: str, model: str, metric: str) -> Decision:
     (`usboost.evaluation.selection`). Candidate and alias holder are compared by their validation scores, too,
     so that the test split, which no choice has seen, says how good the champion is.
 
+    Raises `UsboostError` if the metric is none of the task, or there is no finished run on the current data.
+
     Parameters
     ----------
     model : only fits of this model are candidates; "" for all
     metric : one of `names.METRICS_OF` the dataset's task, or as scikit-learn names it; "auto": F1, or RMSE of
         a number
-
-    Raises
-    ------
-    UsboostError
-        If the metric is none of the task, or there is no finished run on the current data.
     """
     task = task_of(dataset)
     metric = task.chooses if metric == "auto" else check_metric(metric, task.metrics)
@@ -155,3 +155,28 @@ def _register(name: str, run: Run, data: str) -> ModelVersion:
     outputs = run.outputs.model_outputs if run.outputs else []
     tags: dict[str, Any] = {**kept, **scores, "data": data}
     return mlflow.register_model(f"models:/{outputs[0].model_id}", name, tags=tags)
+
+
+def register(folder: Path, name: str) -> str:
+    """Log a saved model as an MLflow run, register it and give it the alias; its URI.
+
+    Raises `UsboostError` if there is no model in the folder, or MLflow does not take the name.
+
+    Parameters
+    ----------
+    folder : that `usboost fit` or `save` wrote.
+    name : of the registered model; a new version is added to one that is there.
+    """
+    if not name or set(name) & set("/:"):
+        raise UsboostError(f"{name!r} is no name for a model in MLflow; use letters, digits, - and _")
+    card = bundles.load(folder).card
+    tags = {"model": card.model, "table": card.table, "title": catalogue.title(card.model), "task": card.task}
+    tags |= {"seed": str(card.seed), **({"input.table": f"sha256:{card.sha256}"} if card.sha256 else {})}
+    with tracking.tracked_run(f"usboost-{name}", f"{card.table} {card.model}", tags) as run_id:
+        for key, value in card.scores.items():
+            if value is not None:
+                MlflowClient().log_metric(run_id, of_score("val", key), value)
+        uri = tracking.log_model(run_id, folder, card, None, name, tags)
+    version = mlflow.register_model(uri, name, tags=tags)
+    MlflowClient().set_registered_model_alias(name, ALIAS, version.version)
+    return f"models:/{name}@{ALIAS}"

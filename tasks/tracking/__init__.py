@@ -1,10 +1,17 @@
 """MLflow: one run per dataset × model × seed, rounds in batches, every weak learner, the model."""
 
-from tasks.retry import retry
-from tasks.tracking.description import datasets, described, log_datasets
+from tasks.running import retry
+from tasks.tracking.description import (
+    datasets,
+    described,
+    digest,
+    key_of,
+    lineage,
+    log_datasets,
+    made_by,
+    scores,
+)
 from tasks.tracking.logged_model import describe_version, log_model, requirements, signature
-from tasks.tracking.names import key_of, scores
-from tasks.tracking.origin import digest, lineage
 from tasks.tracking.rounds import MLflowCallback, history_frame, log_folds, log_numbers
 from tasks.tracking.runs import (
     Superseded,
@@ -40,6 +47,7 @@ __all__ = [
     "log_numbers",
     "log_parameters",
     "log_scores",
+    "made_by",
     "once",
     "requirements",
     "retry",

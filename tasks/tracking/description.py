@@ -1,10 +1,13 @@
-"""What a run's page says of it, and the datasets that it lists."""
+"""What a run's page says of it, the datasets that it lists, the names of its scores, where it comes from."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
 import shlex
+import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +24,46 @@ from mlflow.utils.mlflow_tags import (
 )
 
 from tasks.pages import addresses
-from tasks.retry import away, retry
+from tasks.running import away, retry
+
+STEPS = {"step_U": "epsilon", "step_S": "delta"}
+"""The papers' letters for the steps along the papers' two views."""
+
+_GROUPS = {
+    **dict.fromkeys(("step", *STEPS.values(), "gamma", "alpha"), "step"),
+    **dict.fromkeys(("f1", "accuracy", "rmse", "mae"), "score"),
+    **dict.fromkeys(("fit_error", "error", "r"), "weak_learner"),
+    "risk": "risk",
+    "seconds": "seconds",
+}
+_FINAL = re.compile(r"(train|val|test)[/_]")
+
+
+def key_of(name: str) -> str:
+    """A name as MLflow takes it as a key: views may be called anything, "S+U" for one."""
+    return re.sub(r"[^\w\-. :/]", "-", name)
+
+
+def of_round(name: str) -> str:
+    """Of a number of a round: ``step/epsilon``, ``risk/train``, ``score/f1_val``, ``seconds/fit_U``.
+
+    A number that no other model has keeps its name.
+    """
+    for start, group in _GROUPS.items():
+        if name == start or name.startswith(f"{start}_"):
+            return key_of(f"{group}/{STEPS.get(name, name).removeprefix(f'{group}_')}")
+    return key_of(name)
+
+
+def of_score(split: str, metric: str) -> str:
+    """Of a final score: ``test/f1``."""
+    return key_of(f"{split}/{metric}")
+
+
+def scores(metrics: Mapping[str, float]) -> dict[str, float]:
+    """A run's final scores as ``test_f1`` and the like; of runs that were logged without groups, too."""
+    return {name.replace("/", "_", 1): value for name, value in metrics.items() if _FINAL.match(name)}
+
 
 CONTEXTS = {"train": "train", "val": "validation", "test": "test"}
 """MLflow's words for the splits."""
@@ -115,3 +157,56 @@ def log_datasets(run_id: str, card: Mapping[str, Any], folder: Path) -> None:
             MlflowClient().log_inputs(run_id, inputs)
 
     retry("the datasets", log)
+
+
+def lineage(inputs: Mapping[str, Path]) -> dict[str, str]:
+    """Tags that say where a run comes from: code, DVC stage if one runs it, inputs, Prefect flow run."""
+    from prefect import runtime
+
+    names = {"stage": "DVC_STAGE", "dvc_experiment": "DVC_EXP_NAME"}
+    tags = {tag: os.environ[name] for tag, name in names.items() if os.environ.get(name)}
+    tags |= _git(Path(__file__).resolve().parent)
+    tags |= {f"input.{name}": digest(path) for name, path in inputs.items()}
+    if runtime.flow_run.id:
+        tags["prefect.flow_run_id"] = str(runtime.flow_run.id)
+        tags["prefect.flow_run_name"] = str(runtime.flow_run.name)
+    if runtime.task_run.id:
+        tags["prefect.task_run_id"] = str(runtime.task_run.id)
+    return tags
+
+
+def _git(folder: Path) -> dict[str, str]:
+    def ask(*words: str) -> str:
+        return subprocess.run(
+            ["git", "-C", str(folder), *words], capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    try:
+        dirty = bool(ask("status", "--porcelain", "--untracked-files=no"))
+        return {"git.commit": ask("rev-parse", "HEAD"), "git.dirty": str(dirty).lower()}
+    except (OSError, subprocess.CalledProcessError):
+        return {}
+
+
+def digest(path: Path) -> str:
+    """A digest of what lies in a folder, by the file in it that has one of all others."""
+    files = [path / "card.json", path / "fingerprint"]
+    known = next((file for file in files if file.is_file()), None)
+    return f"sha256:{hashlib.sha256(known.read_bytes()).hexdigest()}" if known else "unknown"
+
+
+def made_by(run_id: str) -> dict[str, Any]:
+    """A fit's MLflow run, Prefect flow run, DVC stage and the digests of its inputs, as a record keeps it."""
+    run = retry("the run", lambda: MlflowClient().get_run(run_id))
+    tags = run.data.tags
+    return {
+        "mlflow_run": run.info.run_id,
+        "mlflow_experiment": run.info.experiment_id,
+        "prefect_flow_run": tags.get("prefect.flow_run_id"),
+        "stage": tags.get("stage"),
+        "inputs": {
+            name.removeprefix("input."): digest
+            for name, digest in sorted(tags.items())
+            if name.startswith("input.")
+        },
+    }

@@ -17,17 +17,16 @@ from mlflow.entities import Metric
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
-from tasks.retry import away, retry
-from tasks.tracking import names
+from tasks.running import away, retry
+from tasks.tracking import description
 from usboost.boosting.callbacks import Callback
-from usboost.boosting.rounds import Round, Stage
-from usboost.boosting.stages import STAGES_PER_SHARD, write_stages
+from usboost.boosting.rounds import STAGES_PER_SHARD, Round, Stage, write_stages
 
 FLUSH_ROUNDS = 50
 FLUSH_SECONDS = 20  # slow rounds show up in the UI all the same
 BATCH = 1000  # metrics in one request, the server's limit
 TIMES = ("step", "total")  # beside those of the weak learners' fits; the others are next to nothing
-RISK = names.of_round("risk_train")  # every round has it
+RISK = description.of_round("risk_train")  # every round has it
 
 
 class MLflowCallback(Callback):
@@ -80,9 +79,9 @@ class MLflowCallback(Callback):
 
     def _add(self, round_: Round, known: bool = False) -> None:
         now = int(time.time() * 1000)
-        values = {names.of_round(key): value for key, value in round_.metrics.items()}
+        values = {description.of_round(key): value for key, value in round_.metrics.items()}
         spent = {part: s for part, s in round_.seconds.items() if part.startswith("fit_") or part in TIMES}
-        values |= {names.of_round(f"seconds_{part}"): seconds for part, seconds in spent.items()}
+        values |= {description.of_round(f"seconds_{part}"): seconds for part, seconds in spent.items()}
         if not known:
             self._rounds.append([Metric(k, float(v), now, round_.index) for k, v in values.items()])
         if round_.stage is not None:
@@ -128,13 +127,13 @@ def log_folds(run_id: str, trace: pd.DataFrame, scored: Sequence[Mapping[str, fl
     now = int(time.time() * 1000)
     values = trace.drop(columns=["seed", "round", "seconds"], errors="ignore").select_dtypes("number")
     logged = [
-        Metric(names.of_round(str(name)), float(value), now, int(step))
+        Metric(description.of_round(str(name)), float(value), now, int(step))
         for name in values
         for step, value in zip(trace["round"], values[name], strict=True)
         if np.isfinite(value)
     ]
     logged += [
-        Metric(names.of_score("fold", name), float(value), now, fold)
+        Metric(description.of_score("fold", name), float(value), now, fold)
         for fold, found in enumerate(scored, start=1)
         for name, value in found.items()
     ]
@@ -150,7 +149,7 @@ def log_numbers(run_id: str, metrics: Sequence[Metric], what: str) -> None:
 
 def history_frame(history: list[dict[str, float]], seed: int) -> pd.DataFrame:
     """A fit's rounds as the report reads them: one row a round, the papers' letters for the steps."""
-    frame = pd.DataFrame(history).rename(columns=names.STEPS)
+    frame = pd.DataFrame(history).rename(columns=description.STEPS)
     for name in ("risk_train", "risk_val", "f1_val", "accuracy_val", "epsilon", "delta"):
         if name not in frame:
             frame[name] = float("nan")

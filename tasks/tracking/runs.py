@@ -16,8 +16,8 @@ from mlflow.tracking import MlflowClient
 from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
 
 from tasks.pages import flow_page as page
-from tasks.retry import away, retry
-from tasks.tracking import description, names, views
+from tasks.running import away, retry
+from tasks.tracking import description, views
 from usboost.errors import UsboostError
 from usboost.files import write_atomically
 
@@ -119,7 +119,7 @@ def once(run_id: str, tag: str) -> Iterator[bool]:
 
 def log_parameters(run_id: str, parameters: Mapping[str, Any]) -> None:
     """All parameters, nested ones by dotted names."""
-    params = [Param(names.key_of(name), str(value)[:500]) for name, value in _flat(parameters)]
+    params = [Param(description.key_of(name), str(value)[:500]) for name, value in _flat(parameters)]
     retry("the parameters", lambda: MlflowClient().log_batch(run_id, params=params))
 
 
@@ -167,7 +167,7 @@ def log_scores(
         name, digest = (datasets or {}).get(split, (None, None))
         of = {"model_id": model, "dataset_name": name, "dataset_digest": digest, "run_id": run_id}
         metrics += [
-            Metric(names.of_score(split, metric), float(value), now, 0, **(of if model else {}))
+            Metric(description.of_score(split, metric), float(value), now, 0, **(of if model else {}))
             for metric, value in found.items()
         ]
     metrics += [Metric(name, float(value), now, 0) for name, value in more.items()]

@@ -28,7 +28,7 @@ from usboost.models import persistence
 from usboost.models.boosted.boosted_network import BoostedNetworkClassifier
 from usboost.models.boosted.earlyboost import EarlyBoostClassifier
 from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.models.catalogue.parameter_paths import with_settings
+from usboost.models.catalogue.settings_file import with_settings
 from usboost.models.networks.bfv_network import BoostedFeatureNetworkClassifier
 from usboost.models.networks.two_branch import TwoBranchNetworkClassifier
 

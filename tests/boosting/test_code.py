@@ -142,8 +142,8 @@ def test_a_persons_own_module_counts_with_what_it_imports_of_their_own(tmp_path,
 @pytest.mark.parametrize(
     ("file", "void"),
     [
-        ("learners/trees/walk_many.py", True),
-        ("learners/networks/training/train.py", True),
+        ("learners/trees/fitted.py", True),
+        ("learners/networks/train.py", True),
         ("boosting/steps.py", True),
         ("losses/codeword.py", True),
         ("data/views.py", True),

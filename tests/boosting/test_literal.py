@@ -14,8 +14,7 @@ from usboost.boosting.steps import Bayes
 from usboost.data.table import Table
 from usboost.learners.base import Target
 from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.networks.modules import table_network
-from usboost.learners.networks.training.initial_weights import initialise
+from usboost.learners.networks.modules import initialise, table_network
 from usboost.learners.trees.learner import TreeLearner
 from usboost.losses.base import simplex_codewords
 from usboost.losses.codeword import CodewordExponential

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from usboost.boosting.stages import read_stages
+from usboost.boosting.rounds import read_stages
 from usboost.datasets.prepared import store
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 
 from flows.local import runtime
-from flows.local import user_table as user_table
 from tests.flows.conftest import Workspace
 from tests.flows.user_table import asked, served
 from usboost.datasets.user.demo import IMAGE, LABEL, SPLIT, write_demo
@@ -58,7 +57,7 @@ def fitted(reproduced: Workspace, tmp_path_factory: pytest.TempPathFactory) -> W
     workspace = reproduced.copy(tmp_path_factory.mktemp("promoted") / "copy")
     write_demo(workspace.folder / "parts", rows_train=60, rows_test=30, seed=3)
     table = workspace.folder / "parts/table.csv"
-    changes = user_table.changes(table, TableSpec(LABEL, image=[IMAGE], split=SPLIT))
+    changes = workspace.changes_for(table, TableSpec(LABEL, image=[IMAGE], split=SPLIT))
 
     def user(document: dict) -> None:
         document["profile"] = "user"

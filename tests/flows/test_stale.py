@@ -65,7 +65,7 @@ def test_dvc_starts_the_stages_whose_folders_of_code_have_changed(code, tmp_path
     bytecode.write_text("compiled")
     edit(code / "flows/fit.py")
     assert stale(workspace) == set()
-    comment(code / "usboost/learners/trees/walk_many.py")
+    comment(code / "usboost/learners/trees/fitted.py")
     assert stale(workspace) == {"fit@ci_a", "fit@iris"}
     edit(code / "usboost/datasets/census/prepare.py")
     edit(code / "usboost/reporting/html.py")
@@ -110,7 +110,7 @@ def test_a_fit_is_stale_by_the_code_that_it_runs_and_not_by_comments(code, tmp_p
         return {name for name in before if before[name] != known[name]}
 
     assert len(set(known.values())) == len(MODELS) + 1
-    for file in ("usboost/losses/codeword.py", "usboost/learners/trees/walk_many.py", "tasks/fits/scores.py"):
+    for file in ("usboost/losses/codeword.py", "usboost/learners/trees/fitted.py", "tasks/fits/scores.py"):
         comment(code / file)
     assert changed() == set()
     # how fits are run, shown and logged, and the command line, change no number
@@ -130,7 +130,7 @@ def test_a_fit_is_stale_by_the_code_that_it_runs_and_not_by_comments(code, tmp_p
     assert changed(*shown) == set()
     edited = ("usboost/losses/codeword.py", "usboost/datasets/census/prepare.py")
     assert changed(*edited) == {"2wl", "1wl_u", "data"}
-    assert changed("usboost/learners/trees/walk_many.py") >= {"bfv_dnn", "2wl", "lgbm"}
+    assert changed("usboost/learners/trees/fitted.py") >= {"bfv_dnn", "2wl", "lgbm"}
     assert changed("tasks/fits/scores.py") == set(MODELS)
 
 
@@ -163,7 +163,7 @@ def test_a_checkpoint_outlives_an_edit_of_the_command_line_but_not_of_its_learne
     assert fit().returncode == 0
     edit(code / "usboost/cli/app.py")
     edit(code / "usboost/reporting/html.py")
-    learner = code / "usboost/learners/trees/walk_many.py"
+    learner = code / "usboost/learners/trees/fitted.py"
     comment(learner)
     done = fit()
     assert (done.returncode, done.stdout) == (0, "resumed 3\n"), done.stderr

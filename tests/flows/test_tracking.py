@@ -12,7 +12,7 @@ from mlflow.tracking import MlflowClient
 
 from tasks import tracking
 from tasks.pages import addresses
-from tasks.tracking import names, views
+from tasks.tracking import description, views
 from tests.conftest import make_views
 from tests.flows.conftest import Workspace
 from tests.flows.test_outages import Server
@@ -22,7 +22,7 @@ from usboost.data.views import Views
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.models.catalogue.colours import model_colour
+from usboost.models.catalogue.catalogue import model_colour
 
 pytestmark = pytest.mark.slow
 
@@ -95,7 +95,7 @@ def test_a_run_from_before_there_were_groups_goes_on(store, tmp_path: Path) -> N
     ],
 )
 def test_names_of_a_rounds_numbers(number: str, name: str) -> None:
-    assert names.of_round(number) == name
+    assert description.of_round(number) == name
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from flows.local import user_table as user_table
 from flows.local import workspace
 from tests.flows.conftest import Workspace
 from tests.warm import Warm
@@ -63,7 +62,7 @@ def made(warm_flows: Warm, tmp_path_factory: pytest.TempPathFactory) -> Workspac
     """The workspace that the own table's path makes, with fewer models, after `dvc repro`."""
     place = tmp_path_factory.mktemp("number")
     write_table(place / "parts")
-    changes = user_table.changes(
+    changes = workspace.changes_for(
         place / "parts/table.csv", TableSpec("price", image=[IMAGE], split=SPLIT, drop=["line"])
     )
     assert (

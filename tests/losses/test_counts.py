@@ -9,8 +9,8 @@ import pytest
 
 from usboost.losses.codeword import CodewordExponential
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
-from usboost.losses.huber import Huber
 from usboost.losses.piecewise_linear import PiecewiseLinear
+from usboost.losses.regression import Huber
 from usboost.losses.signs import Exponential
 from usboost.losses.squared import Squared
 

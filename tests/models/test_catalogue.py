@@ -15,13 +15,12 @@ from tasks import settings
 from tasks.fits import models as from_params
 from usboost.boosting.checkpoint import described
 from usboost.errors import UsboostError
-from usboost.models.base import ViewsClassifier
+from usboost.models.base import ViewsClassifier, ViewsRegressor
 from usboost.models.baselines.linear import RidgeBaseline
 from usboost.models.boosted.boosted_network import BoostedNetworkRegressor
 from usboost.models.catalogue import build as builders
 from usboost.models.catalogue import catalogue
 from usboost.models.catalogue.entry import KINDS
-from usboost.models.regressor import ViewsRegressor
 from usboost.multimodal.fit.fit import ImageOptions, OneComputer
 
 ROOT = Path(__file__).parents[2]

@@ -20,6 +20,7 @@ from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import Unsuited, UsboostError
 from usboost.evaluation.metrics import row_losses
 from usboost.models import persistence
+from usboost.models.base import for_all_rows
 from usboost.models.baselines.estimators import (
     ForestBaseline,
     LightGBMBaseline,
@@ -31,7 +32,6 @@ from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
 from usboost.models.ensembles.ensemble import EnsembleClassifier, EnsembleRegressor
 from usboost.models.ensembles.fold_fits import FoldFits, in_time
 from usboost.models.ensembles.selection import better_than_noise, blended, greedy_weights, without_each
-from usboost.models.refit import for_all_rows
 from usboost.multimodal.fit.refit import Refit
 from usboost.multimodal.fit.splits import Part
 

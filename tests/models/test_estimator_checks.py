@@ -17,8 +17,7 @@ from usboost.models.baselines.estimators import LightGBMBaseline, LightGBMBaseli
 from usboost.models.baselines.linear import RidgeBaseline
 from usboost.models.boosted.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
 from usboost.models.boosted.earlyboost import EarlyBoostClassifier
-from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.models.boosted.two_weak_learner_regressor import TwoWeakLearnerRegressor
+from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier, TwoWeakLearnerRegressor
 from usboost.models.networks.bfv_network import BoostedFeatureNetworkClassifier
 from usboost.models.networks.gbm import BoostedFeatures
 from usboost.models.networks.two_branch import TwoBranchNetworkClassifier

@@ -16,7 +16,7 @@ from usboost.errors import UsboostError
 from usboost.evaluation.metrics import score, score_regression
 from usboost.evaluation.task import TASKS
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.boosted.two_weak_learner_regressor import TwoWeakLearnerRegressor
+from usboost.models.boosted.two_weak_learner import TwoWeakLearnerRegressor
 from usboost.models.inspection import inspect as inspection
 from usboost.models.inspection.inspect import (
     calibration,

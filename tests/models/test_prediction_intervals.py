@@ -14,7 +14,7 @@ from usboost.errors import UsboostError
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models.baselines.estimators import LightGBMBaselineRegressor
 from usboost.models.baselines.linear import RidgeBaseline
-from usboost.models.boosted.two_weak_learner_regressor import TwoWeakLearnerRegressor
+from usboost.models.boosted.two_weak_learner import TwoWeakLearnerRegressor
 from usboost.models.persistence import load, save
 from usboost.models.prediction_intervals import PredictionIntervals
 

@@ -23,15 +23,15 @@ from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.learners.ridge import RidgeLearner
 from usboost.learners.trees.learner import TreeLearner
+from usboost.models.base import for_all_rows
 from usboost.models.baselines.estimators import LightGBMBaselineRegressor
 from usboost.models.baselines.linear import RidgeBaseline
-from usboost.models.boosted.two_weak_learner_regressor import TwoWeakLearnerRegressor
+from usboost.models.boosted.two_weak_learner import TwoWeakLearnerRegressor
 from usboost.models.catalogue import build as builders
 from usboost.models.networks.bfv_network import BoostedFeatureNetworkRegressor
 from usboost.models.networks.gbm import BoostedFeatures
 from usboost.models.networks.two_branch import TwoBranchNetworkRegressor
 from usboost.models.persistence import load, save
-from usboost.models.refit import for_all_rows
 
 VIEWS, _ = make_views(2, n=240)
 RNG = np.random.default_rng(0)

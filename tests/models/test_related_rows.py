@@ -14,6 +14,7 @@ from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError
 from usboost.learners.trees.learner import TreeLearner
+from usboost.models.base import for_all_rows
 from usboost.models.baselines.estimators import (
     ForestBaseline,
     LightGBMBaseline,
@@ -22,12 +23,10 @@ from usboost.models.baselines.estimators import (
     ScikitBaseline,
 )
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
-from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.models.boosted.two_weak_learner_regressor import TwoWeakLearnerRegressor
+from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier, TwoWeakLearnerRegressor
 from usboost.models.ensembles.ensemble import EnsembleClassifier, EnsembleRegressor
 from usboost.models.networks.gbm import BoostedFeatures
 from usboost.models.prediction_intervals import PredictionIntervals
-from usboost.models.refit import for_all_rows
 
 
 class _Noting:

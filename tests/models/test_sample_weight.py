@@ -28,8 +28,7 @@ from usboost.models.baselines.estimators import (
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
 from usboost.models.boosted.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
 from usboost.models.boosted.earlyboost import EarlyBoostClassifier
-from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.models.boosted.two_weak_learner_regressor import TwoWeakLearnerRegressor
+from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier, TwoWeakLearnerRegressor
 from usboost.models.class_weights import balanced, class_factors
 from usboost.models.networks.bfv_network import (
     BoostedFeatureNetworkClassifier,

@@ -12,9 +12,9 @@ from sklearn.svm import SVC, LinearSVC
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
+from usboost.models.base import for_all_rows
 from usboost.models.baselines.estimators import ScikitBaseline, ScikitBaselineRegressor, outside
 from usboost.models.baselines.packages import check_outside
-from usboost.models.refit import for_all_rows
 from usboost.tuning.propose import space_of
 
 

@@ -11,9 +11,8 @@ from usboost.evaluation.metrics import row_losses
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models import persistence
-from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.models.boosted.two_weak_learner_regressor import TwoWeakLearnerRegressor
-from usboost.models.refit import for_all_rows
+from usboost.models.base import for_all_rows
+from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier, TwoWeakLearnerRegressor
 from usboost.multimodal.fit.fit import build
 
 

@@ -12,9 +12,9 @@ import pytest
 
 from tests.reporting import DATASETS, MODELS, fit, write_card, write_cell, write_results, write_rows
 from usboost.errors import UsboostError
+from usboost.reporting import paper_summary as paper
 from usboost.reporting.html import write_report
-from usboost.reporting.papers import published as paper
-from usboost.reporting.papers.page import render
+from usboost.reporting.paper_page import render
 from usboost.reporting.results import collect, dataset_name, missing
 
 

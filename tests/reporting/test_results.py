@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.reporting import DATASETS, MODELS, SEEDS, fit, write_cell, write_results
 from usboost.errors import UsboostError
-from usboost.reporting.papers import published as paper
+from usboost.reporting import paper_summary as paper
 from usboost.reporting.results import (
     COLUMNS,
     collect,
@@ -218,4 +218,4 @@ def test_the_papers_tables() -> None:
     }
     assert paper.improvement("ct", "1wl_s") == -7.04
     assert paper.improvement("ci_a", "1wl_s") is None and paper.improvement("ct", "baseline") is None
-    assert [paper.metric(d) for d in paper.DATASETS] == ["f1"] * 4 + ["accuracy"]
+    assert [paper.metric_of(d) for d in paper.DATASETS] == ["f1"] * 4 + ["accuracy"]

@@ -14,7 +14,7 @@ from tests.reporting import fit, write_card, write_cell, write_rows
 from tests.reporting.test_html import _Page
 from usboost.evaluation.task import TASKS
 from usboost.reporting.html import write_report
-from usboost.reporting.origins import Origin, Run
+from usboost.reporting.page import Origin, Run
 from usboost.reporting.results import chosen, collect
 from usboost.reporting.standing import standings
 

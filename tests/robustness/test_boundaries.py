@@ -41,7 +41,7 @@ from usboost.learners.networks.images.backbones import Backbone
 from usboost.models.persistence import load, save
 from usboost.reporting import figures
 from usboost.reporting.html import write_report
-from usboost.reporting.inspection.samples import sample_images
+from usboost.reporting.inspection.page import sample_images
 
 OUTSIDE = (
     *("../secret.png", "images/../../secret.png", "/etc/secret.png", "C:\\secret.png", "\\\\host\\x.png"),

@@ -28,7 +28,7 @@ from usboost.datasets.sequences import read as sequences
 from usboost.datasets.user.table import read_columns
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
-from usboost.learners.networks.training.train import pick_device
+from usboost.learners.networks.train import pick_device
 from usboost.models import persistence
 from usboost.models.baselines.estimators import LightGBMBaseline
 from usboost.models.networks import gbm_files

@@ -122,15 +122,13 @@ class EarlyStopping(Callback):
 
     Parameters
     ----------
-    monitor : str
-        A metric of `Round`; see `improves`.
+    monitor : a metric of `Round`; see `improves`
     patience : int, (int, float) or None
         With a pair, so many rounds at least, and that share of the rounds up to the best one: where small
         steps take hundreds of rounds, a metric can rest for dozens of them. None never stops, but the best
         round is still found.
-    least : float
-        What these rounds have to gain together: a metric that gains less counts as at rest, though its best
-        round is still the one that is kept.
+    least : what these rounds have to gain together: a metric that gains less counts as at rest, though its
+        best round is still the one that is kept
 
     Raises
     ------

@@ -23,8 +23,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from usboost.boosting.code import NOT_DECIDING, code_digest
-from usboost.boosting.rounds import Round
-from usboost.boosting.stages import describe_stage, stage_of
+from usboost.boosting.rounds import Round, describe_stage, stage_of
 from usboost.errors import UsboostError
 from usboost.files import write_atomically
 from usboost.files.arrays import Arrays

@@ -1,17 +1,20 @@
-"""What a round adds to the ensemble, and what it reports."""
+"""What a round adds to the ensemble, and what it reports; the stages of models in files."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from usboost.data.views import Views
-from usboost.learners.base import FittedLearner
+from usboost.errors import UsboostError
+from usboost.files.arrays import Arrays, read_arrays, write_arrays
+from usboost.learners.base import FittedLearner, kind_of, read_learner
 
 
 @dataclass(frozen=True)
@@ -76,3 +79,121 @@ class Clock:
     def seconds(self) -> dict[str, float]:
         """By part, and their sum with all between them as "total"."""
         return {**self._spent, "total": time.perf_counter() - self._start}
+
+
+STAGES_PER_SHARD = 200
+
+
+def describe_stage(stage: Stage, prefix: str = "") -> tuple[Arrays, dict[str, Any]]:
+    """A stage's arrays, called ``<prefix><learner's name>/<array>``, and its JSON by learner's name.
+
+    Raises
+    ------
+    UsboostError
+        If a learner has no file form.
+    """
+    arrays: Arrays = {}
+    document: dict[str, Any] = {}
+    for name, learner in stage.learners.items():
+        own, meta = learner.to_arrays()
+        arrays |= {f"{prefix}{name}/{key}": array for key, array in own.items()}
+        document[name] = {"kind": kind_of(learner), "step": stage.steps[name], "meta": meta}
+    return arrays, document
+
+
+def stage_of(arrays: Arrays, document: Mapping[str, Any], prefix: str = "") -> Stage:
+    """The stage that `describe_stage` described, its learners checked.
+
+    Raises
+    ------
+    UsboostError
+        If a kind is not registered, or a learner holds what it cannot.
+    KeyError, TypeError, ValueError
+        If the description is not one.
+    """
+    learners, steps = {}, {}
+    for name, entry in document.items():
+        start = f"{prefix}{name}/"
+        own = {key.removeprefix(start): array for key, array in arrays.items() if key.startswith(start)}
+        learners[name] = read_learner(entry["kind"], own, entry["meta"])
+        steps[name] = float(entry["step"])
+    return Stage(learners, steps)
+
+
+def write_stages(stages: Sequence[Stage], folder: Path, start: int = 0) -> list[dict[str, Any]]:
+    """Write stages as shards; what `read_stages` needs besides them, as JSON."""
+    described: list[dict[str, Any]] = []
+    shard: Arrays = {}
+    for index, stage in enumerate(stages, start):
+        file = f"arrays-{index // STAGES_PER_SHARD:05d}.safetensors"
+        arrays, document = describe_stage(stage, f"{index}/")
+        shard |= arrays
+        described.append({"file": file, "learners": document})
+        if index + 1 == start + len(stages) or (index + 1) % STAGES_PER_SHARD == 0:
+            write_arrays(shard, folder / file)
+            shard = {}
+    return described
+
+
+def read_stages(described: list[dict[str, Any]], folder: Path, start: int = 0) -> Iterator[Stage]:
+    """The stages that `write_stages` wrote, in order."""
+    loaded, by_stage = "", {}
+    for index, entry in enumerate(described, start):
+        if entry["file"] != loaded:
+            loaded, by_stage = entry["file"], _by_stage(read_arrays(folder / Path(entry["file"]).name))
+        yield stage_of(by_stage[str(index)], entry["learners"])
+
+
+def _by_stage(arrays: Arrays) -> dict[str, Arrays]:
+    grouped: dict[str, Arrays] = {}
+    for key, array in arrays.items():
+        if key.count("/") < 2:
+            raise UsboostError(f"an array is called {key!r}, which is no part of a weak learner")
+        index, rest = key.split("/", 1)
+        grouped.setdefault(index, {})[rest] = array
+    return grouped
+
+
+class StagewiseModel:
+    """A model whose fitted part is ``stages_``; its loss is ``_loss()``."""
+
+    stages_: list[Stage]
+
+    @property
+    def n_estimators_(self) -> int:
+        """Rounds kept."""
+        return len(self.stages_)
+
+    def _loss(self) -> Any:
+        raise AttributeError("_loss is defined by each model")
+
+    def _n_outputs(self) -> int:
+        """D, the coordinates of f."""
+        return int(self._loss().n_outputs)
+
+    def _learner_names(self, index: int) -> set[str]:
+        """The learners that the stage of round `index`, from 1, may have."""
+        raise AttributeError("_learner_names is defined by each model")
+
+    def _columns_of(self, name: str) -> int | None:
+        """How many columns the learner called `name` reads, where that is known."""
+        return None
+
+    def _write(self, folder: Path) -> dict[str, Any]:
+        return {"stages": write_stages(self.stages_, folder)}
+
+    def _read(self, document: Mapping[str, Any], folder: Path) -> None:
+        self.stages_ = list(read_stages(document["stages"], folder))
+        if not self.stages_:
+            raise UsboostError("it has no stages")
+        n_outputs = self._n_outputs()
+        for index, stage in enumerate(self.stages_, start=1):
+            wanted = self._learner_names(index)
+            if not stage.learners or not set(stage.learners) <= wanted:
+                raise UsboostError(
+                    f"stage {index} has the learners {sorted(stage.learners)}, not {sorted(wanted)}"
+                )
+            for name, learner in stage.learners.items():
+                learner.check(n_outputs, self._columns_of(name))
+                if not np.isfinite(stage.steps[name]):
+                    raise UsboostError(f"the step of stage {index} is {stage.steps[name]}")

@@ -76,11 +76,9 @@ class Newton:
 
     Parameters
     ----------
-    tolerance : float
-        Stop when the predicted further decrease, relative to the risk, is below this.
-    limit : float
-        No step is longer than this. A learner that separates the samples it errs on has no finite
-        best step; the limit keeps the scores finite.
+    tolerance : stop when the predicted further decrease, relative to the risk, is below this
+    limit : no step is longer than this. A learner that separates the samples it errs on has no finite best
+        step; the limit keeps the scores finite.
     """
 
     tolerance: float = 1e-10
@@ -125,10 +123,9 @@ class ClosedForm:
 
     Parameters
     ----------
-    lowest, highest : float
-        The step is cut to this range; the risk is convex, so that is its best step in the range.
-        Earlyboost assumes 0 < α < ∞: 0 is for a frame no better than chance, `highest` for one
-        without an error.
+    lowest, highest : the step is cut to this range; the risk is convex, so that is its best step in the
+        range. Earlyboost assumes 0 < α < ∞: 0 is for a frame no better than chance, `highest` for one without
+        an error.
     """
 
     lowest: float = -math.inf

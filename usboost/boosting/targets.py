@@ -112,11 +112,10 @@ class NewtonTarget:
 
     Parameters
     ----------
-    weighted : bool
-        Whether a sample counts by the curvature of its loss along its target, as in the expansion
-        (7) that the target minimises (ours), or all count the same (the paper's, and the same thing
-        for the squared loss). Without, samples that the model got badly wrong have targets without
-        bound and decide the fit.
+    weighted : whether a sample counts by the curvature of its loss along its target, as in the expansion (7)
+        that the target minimises (ours), or all count the same (the paper's, and the same thing for the
+        squared loss). Without, samples that the model got badly wrong have targets without bound and decide
+        the fit.
     """
 
     weighted: bool = True

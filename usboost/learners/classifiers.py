@@ -95,10 +95,7 @@ class FittedClassifiers:
     def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and JSON.
 
-        Raises
-        ------
-        UsboostError
-            If a classifier is neither a tree nor a logistic regression.
+        Raises `UsboostError` if a classifier is neither a tree nor a logistic regression.
         """
         arrays: dict[str, np.ndarray] = {}
         kinds: list[str] = []
@@ -129,10 +126,7 @@ class FittedClassifiers:
     def check(self, n_outputs: int | None = None, n_columns: int | None = None) -> None:
         """Every rule is a tree or a hyperplane over the columns, and there are `n_outputs` rules.
 
-        Raises
-        ------
-        UsboostError
-            If not.
+        Raises `UsboostError` if not.
         """
         for rule in self.rules:
             rule.check(n_columns)

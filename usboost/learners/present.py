@@ -70,13 +70,7 @@ def weighted_sum(
 
 
 def trainer(learner: Learner, prepared: Any, n_outputs: int) -> PresentTrainer:
-    """What fits the learner to the rows that have its view.
-
-    Raises
-    ------
-    UsboostError
-        If no row has it.
-    """
+    """What fits the learner to the rows that have its view. Raises `UsboostError` if no row has it."""
     if isinstance(prepared, PresentRows) and prepared.prepared is None:
         raise UsboostError(
             "no training row has its view (all are marked as absent); leave this learner out, or give it rows"

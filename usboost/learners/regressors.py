@@ -103,13 +103,7 @@ class FittedRegressors:
         return np.concatenate([form.predict(prepared) for form in self.forms], axis=1).astype(np.float32)
 
     def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Arrays and JSON.
-
-        Raises
-        ------
-        UsboostError
-            If a regressor is neither linear nor a tree.
-        """
+        """Arrays and JSON. Raises `UsboostError` if a regressor is neither linear nor a tree."""
         arrays: dict[str, np.ndarray] = {}
         forms: list[str] = []
         for k, form in enumerate(self.forms):

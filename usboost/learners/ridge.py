@@ -67,10 +67,8 @@ class FittedRidge:
     def check(self, n_outputs: int | None = None, n_columns: int | None = None) -> None:
         """Coefficients and intercepts are finite float32 and fit each other; there are `n_outputs` outputs.
 
-        Raises
-        ------
-        UsboostError
-            If not. How many columns a table with categories makes is only known when it is there.
+        Raises `UsboostError` if not. How many columns a table with categories makes is only known when it is
+        there.
         """
         shape = self.coefficients.shape
         if len(shape) != 2 or self.intercept.shape != shape[1:] or self.alphas.shape != shape[1:]:
@@ -94,6 +92,7 @@ def _product(prepared: Design, coefficients: np.ndarray) -> np.ndarray:
     return prepared.matrix @ coefficients
 
 
+@dataclass(eq=False, repr=False)
 class RidgeLearner(BaseEstimator):
     """Ridge regression on a table: numbers as they are, categories as columns of 0 and 1.
 
@@ -111,10 +110,9 @@ class RidgeLearner(BaseEstimator):
         Penalties to choose from, in the same units; default 10⁻⁴ to 10⁵ times the mean sum of squares of
         the (centred) columns, two a decade. Infinity, the mean alone, is always among them, so that a
         view that says nothing adds nothing.
-    leave_one_out : bool
-        Whether steps are searched on what the learner gives each row when it is fitted without that row. A
-        view that does not help then gets a step near 0, and a learner that follows its targets too closely
-        a smaller one.
+    leave_one_out : whether steps are searched on what the learner gives each row when it is fitted without
+        that row. A view that does not help then gets a step near 0, and a learner that follows its targets
+        too closely a smaller one.
     reads : tuple of view names, optional
         The tables that it reads side by side; by default the view with the learner's own name.
 
@@ -132,17 +130,10 @@ class RidgeLearner(BaseEstimator):
     kind: ClassVar[str] = "ridge"
     fitted: ClassVar[type] = FittedRidge
 
-    def __init__(
-        self,
-        alpha: float | str = "loo",
-        alphas: Sequence[float] | None = None,
-        leave_one_out: bool = True,
-        reads: tuple[str, ...] | None = None,
-    ) -> None:
-        self.alpha = alpha
-        self.alphas = alphas
-        self.leave_one_out = leave_one_out
-        self.reads = reads
+    alpha: float | str = "loo"
+    alphas: Sequence[float] | None = None
+    leave_one_out: bool = True
+    reads: tuple[str, ...] | None = None
 
     def prepare(self, view: View) -> Design:
         """Takes a `Table`; a category that training did not hold (code 0) is 0 in all its columns."""

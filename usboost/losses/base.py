@@ -53,11 +53,7 @@ class CountingLoss(Protocol):
     def risk(self, f: np.ndarray, y: np.ndarray, counts: np.ndarray | None = None) -> float: ...
 
     def line(
-        self,
-        f: np.ndarray,
-        y: np.ndarray,
-        directions: list[np.ndarray],
-        counts: np.ndarray | None = None,
+        self, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray], counts: np.ndarray | None = None
     ) -> Line: ...
 
 

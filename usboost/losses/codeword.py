@@ -120,11 +120,7 @@ class CodewordExponential:
         return 2.0 * (self.codewords - self.codewords.mean(axis=0))[y]
 
     def line(
-        self,
-        f: np.ndarray,
-        y: np.ndarray,
-        directions: list[np.ndarray],
-        counts: np.ndarray | None = None,
+        self, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray], counts: np.ndarray | None = None
     ) -> ExponentialLine:
         slopes = np.empty((len(directions), len(y), self.n_classes - 1))
         # margins are linear in f: e_ik at f + Σ_v step_v d_v is e_ik exp(Σ_v step_v u_vik)

@@ -22,16 +22,12 @@ class SoftmaxCrossEntropy:
 
     Parameters
     ----------
-    n_classes : int
-        M.
-    limit : float
-        No 1/p_k in a target is larger than M · limit. For a badly misclassified sample the Newton
-        target y_k / p_k has no bound, and where all samples count the same, one such sample would be
-        all that a least squares fit sees (LogitBoost cuts its working responses for this reason).
-    zero_steps : bool
-        Whether a learner whose outputs are all zero is taken, with any step, or refused.
-    per_class : bool
-        Whether f has a coordinate for each class, or M − 1.
+    n_classes : M
+    limit : no 1/p_k in a target is larger than M · limit. For a badly misclassified sample the Newton target
+        y_k / p_k has no bound, and where all samples count the same, one such sample would be all that a
+        least squares fit sees (LogitBoost cuts its working responses for this reason).
+    zero_steps : whether a learner whose outputs are all zero is taken, with any step, or refused
+    per_class : whether f has a coordinate for each class, or M − 1
     """
 
     n_classes: int
@@ -105,11 +101,7 @@ class SoftmaxCrossEntropy:
         return (p * np.square(d - mean)).sum(axis=1) / lengths
 
     def line(
-        self,
-        f: np.ndarray,
-        y: np.ndarray,
-        directions: list[np.ndarray],
-        counts: np.ndarray | None = None,
+        self, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray], counts: np.ndarray | None = None
     ) -> _CrossEntropyLine:
         if not self.zero_steps:
             refuse_zero(np.array([np.any(d) for d in directions]))

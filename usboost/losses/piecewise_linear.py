@@ -82,11 +82,7 @@ class PiecewiseLinear:
         return np.where(counts > 0, residual[order][at], 0.0)
 
     def line(
-        self,
-        f: np.ndarray,
-        y: np.ndarray,
-        directions: list[np.ndarray],
-        counts: np.ndarray | None = None,
+        self, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray], counts: np.ndarray | None = None
     ) -> _PolygonalLine:
         residual, along = (y - f).ravel(), np.stack([d.ravel() for d in directions], axis=1)
         if counts is None:

@@ -42,11 +42,7 @@ class Exponential:
         return weights / weights.sum()
 
     def line(
-        self,
-        f: np.ndarray,
-        y: np.ndarray,
-        directions: list[np.ndarray],
-        counts: np.ndarray | None = None,
+        self, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray], counts: np.ndarray | None = None
     ) -> _SignLine:
         terms, largest = self._log_terms(f, y)
         with np.errstate(over="ignore"):

@@ -47,11 +47,7 @@ class Squared:
         """The same everywhere: None."""
 
     def line(
-        self,
-        f: np.ndarray,
-        y: np.ndarray,
-        directions: list[np.ndarray],
-        counts: np.ndarray | None = None,
+        self, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray], counts: np.ndarray | None = None
     ) -> _QuadraticLine:
         if counts is None:
             return _QuadraticLine(y - f, directions, self.zero_steps)

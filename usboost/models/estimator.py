@@ -78,10 +78,7 @@ class Samples:
 def checked_weights(weights: Any, n: int, what: str = "sample_weight") -> np.ndarray:
     """Weights of n rows, float64 (n,).
 
-    Raises
-    ------
-    UsboostError
-        If there is not one for each row, one is negative or no finite number, or all are 0.
+    Raises `UsboostError` if there is not one for each row, one is negative or no finite number, or all are 0.
     """
     try:
         found = np.asarray(weights, dtype=np.float64)
@@ -121,10 +118,7 @@ def open_checkpoint(
 ) -> Checkpoint | None:
     """The checkpoint that a model's parameter names, begun for a fit of these samples, (views, y[, weights]).
 
-    Raises
-    ------
-    UsboostError
-        If it holds another fit, or what the learners fit could not be written.
+    Raises `UsboostError` if it holds another fit, or what the learners fit could not be written.
     """
     if given is None:
         return None
@@ -136,10 +130,7 @@ def open_checkpoint(
 def one_for_each_row(y: Any, n: int, what: str) -> np.ndarray:
     """y as an array (n,); a single column is taken, too.
 
-    Raises
-    ------
-    UsboostError
-        If y is missing, or has another shape; `what` is the word for one of it.
+    Raises `UsboostError` if y is missing, or has another shape; `what` is the word for one of it.
     """
     if y is None:
         raise UsboostError(f"fit requires y to be passed, but the target y is None; pass the {what}s")

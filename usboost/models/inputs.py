@@ -16,7 +16,7 @@ from usboost.errors import UsboostError
 from usboost.files.arrays import read_arrays, write_arrays
 from usboost.learners.base import view_names
 from usboost.learners.networks.images.backbones import Backbone, embedded
-from usboost.learners.networks.training.train import pick_device
+from usboost.learners.networks.train import pick_device
 
 FILE = "projections.safetensors"
 
@@ -189,10 +189,8 @@ class InputReader:
     def read(self, document: Any, folder: Path) -> None:
         """Take back what `write` gave.
 
-        Raises
-        ------
-        UsboostError
-            If the projections are not those of what the learners read, or hold other than finite numbers.
+        Raises `UsboostError` if the projections are not those of what the learners read, or hold other than
+        finite numbers.
         """
         wanted = {(view, w.components) for w in self.wanted.values() if w.components for view in w.views}
         absent, projections = document["absent"], document["projections"]

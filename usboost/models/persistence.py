@@ -8,6 +8,7 @@ files: ``_write(folder)`` gives JSON, ``_read(document, folder)`` takes it back 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,10 @@ from safetensors.torch import save_file as save_tensors
 
 from usboost.errors import UsboostError
 from usboost.files import replacing
-from usboost.files.arrays import read_json
+from usboost.files.arrays import digest_of, read_json
 from usboost.learners.base import check_writable
 from usboost.learners.networks.images.pretrained import published_features, read_weights
 from usboost.models.base import MODELS
-from usboost.models.digests import check_digests, digests
 from usboost.models.settings import backbones, settings_from_json, settings_to_json
 
 FORMAT = 3
@@ -193,3 +193,28 @@ def _keep_weights(settings: Any, folder: Path) -> None:
             own = {key: tensor.clone().contiguous() for key, tensor in weights.items()}
             save_tensors(own, folder / kept[name, source])
         backbone["pretrained"] = kept[name, source]
+
+
+_FILE = re.compile(r"((point|lower|upper|m\d+-\d+)/)?(gbm/)?[a-z0-9-]+\.(safetensors|json|cbm)")
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """SHA-256 of each file in a folder, by its path there."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): digest_of(path) for path in files}
+
+
+def check_digests(document: Mapping[str, Any], folder: Path) -> None:
+    """The files that a document lists are those that were saved.
+
+    Raises `UsboostError`, naming the first that is missing or changed, or is no file of a model.
+    """
+    for name, digest in document.get("files", {}).items():
+        if not _FILE.fullmatch(name):
+            raise UsboostError(f"{folder} lists {name!r}, which is no file of a model")
+        try:
+            found = digest_of(folder / name)
+        except OSError as error:
+            raise UsboostError(f"{folder / name} cannot be read: {error.strerror}") from None
+        if found != digest:
+            raise UsboostError(f"{folder / name} is not the file that was saved; copy or train it again")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,15 +17,15 @@ from usboost.data.related import Related
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.intervals import conformal
-from usboost.models.base import MODELS
-from usboost.models.boosted.two_weak_learner_regressor import TwoWeakLearnerRegressor
+from usboost.models.base import MODELS, ViewsRegressor
+from usboost.models.boosted.two_weak_learner import TwoWeakLearnerRegressor
 from usboost.models.estimator import as_views
 from usboost.models.persistence import load, save
-from usboost.models.regressor import ViewsRegressor
 
 METHODS = ("quantiles", "residuals")
 
 
+@dataclass(eq=False, repr=False)
 class PredictionIntervals(ViewsRegressor):
     """A regressor with lower and upper limits around its predictions, conformalised on samples set aside.
 
@@ -43,16 +44,14 @@ class PredictionIntervals(ViewsRegressor):
     regressor : ViewsRegressor, optional
         Predicts, and for "quantiles" gives the limits, too: it then needs the parameters `loss` and
         `quantile`. Default: `TwoWeakLearnerRegressor`.
-    level : float
-        The probability, 0.9 by default.
+    level : the probability, 0.9 by default
     method : {"quantiles", "residuals"}
         Limits from two more fits, to the quantiles of levels (1 ∓ level)/2, whose width follows each sample
         (conformalised quantile regression); or the prediction plus and minus the same width everywhere
         (split conformal), one fit.
     calibration_fraction : float
         Share of the training samples set aside for the scores; drawn first, then what the fits set aside.
-    random_state : int
-        Of the calibration samples.
+    random_state : of the calibration samples
     callbacks : sequence of Callback, optional; watch every fit
 
     Attributes
@@ -77,21 +76,12 @@ class PredictionIntervals(ViewsRegressor):
 
     holds: ClassVar[Mapping[str, Any]] = {"regressor": MODELS}
 
-    def __init__(
-        self,
-        regressor: ViewsRegressor | None = None,
-        level: float = 0.9,
-        method: str = "quantiles",
-        calibration_fraction: float = 0.2,
-        random_state: int = 0,
-        callbacks: Sequence[Callback] | None = None,
-    ) -> None:
-        self.regressor = regressor
-        self.level = level
-        self.method = method
-        self.calibration_fraction = calibration_fraction
-        self.random_state = random_state
-        self.callbacks = callbacks
+    regressor: ViewsRegressor | None = None
+    level: float = 0.9
+    method: str = "quantiles"
+    calibration_fraction: float = 0.2
+    random_state: int = 0
+    callbacks: Sequence[Callback] | None = None
 
     def _unfitted(self) -> ViewsRegressor:
         return TwoWeakLearnerRegressor() if self.regressor is None else self.regressor

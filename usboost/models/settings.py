@@ -49,10 +49,7 @@ _PLAIN = (str, int, float, bool, type(None))
 def settings_to_json(estimator: BaseEstimator) -> dict[str, Any]:
     """Class name and constructor arguments, estimators inside it included.
 
-    Raises
-    ------
-    UsboostError
-        If a class is none that a file can name, or an argument no value that JSON can hold.
+    Raises `UsboostError` if a class is none that a file can name, or an argument no value that JSON can hold.
     """
     name = type(estimator).__name__
     if _class(name) is not type(estimator):
@@ -65,11 +62,8 @@ def settings_to_json(estimator: BaseEstimator) -> dict[str, Any]:
 def settings_from_json(document: Mapping[str, Any]) -> Any:
     """The unfitted estimator that `settings_to_json` described.
 
-    Raises
-    ------
-    UsboostError
-        If a class is not one of ours or registered, or an argument not of the type that its constructor
-        declares.
+    Raises `UsboostError` if a class is not one of ours or registered, or an argument not of the type that its
+    constructor declares.
     """
     cls = _class(document["class"])
     if cls is None:
@@ -98,10 +92,7 @@ def backbones(settings: Any) -> Iterator[dict[str, Any]]:
 def check_settings(cls: type, parameters: Mapping[str, Any]) -> None:
     """Constructor arguments are of the types that the constructor declares, estimators those it may hold.
 
-    Raises
-    ------
-    UsboostError
-        Naming the argument that is not.
+    Raises `UsboostError`, naming the argument that is not.
     """
     held = getattr(cls, "holds", {})
     for name, value in parameters.items():

@@ -15,10 +15,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
-from usboost.models.base import ViewsClassifier
-from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.models.boosted.two_weak_learner_regressor import TwoWeakLearnerRegressor
-from usboost.models.regressor import ViewsRegressor
+from usboost.models.base import ViewsClassifier, ViewsRegressor
+from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier, TwoWeakLearnerRegressor
 
 
 def _inner_has(method: str) -> Callable[[_SplitColumns], bool]:
@@ -221,22 +219,7 @@ class SplitColumnsRegressor(RegressorMixin, _SplitColumns):
     def fit(
         self, X: Any, y: Any, validation: tuple[Any, ...] | None = None, sample_weight: Any = None
     ) -> SplitColumnsRegressor:
-        """Fit the regressor to n samples.
-
-        Parameters
-        ----------
-        X : array or DataFrame (n, p) of finite numbers
-        y : (n,) finite numbers
-        validation : (X, y) or (X, y, sample_weight), optional; for the regressor's early stopping
-        sample_weight : (n,), optional; as of `usboost.models.base.ViewsClassifier.fit`
-
-        Raises
-        ------
-        ValueError, TypeError
-            As scikit-learn raises them for input that is no matrix, or no targets, of finite numbers.
-        UsboostError
-            If `views` names columns that are not there, or the regressor cannot be fitted.
-        """
+        """Fit the regressor to n samples, as `SplitColumns.fit` does; y holds finite numbers, (n,)."""
         self._check_role(ViewsRegressor, "TwoWeakLearnerRegressor")
         X, y = validate_data(self, X, y, dtype=np.float32, order="C", y_numeric=True)
         self._fit_columns(X, y, validation, sample_weight)

@@ -18,9 +18,8 @@ from usboost.evaluation.names import RANKING, check_metric, metric_name, number
 from usboost.evaluation.task import TASKS
 from usboost.files import write_atomically
 from usboost.learners.networks.images.backbones import Backbone, embedded
-from usboost.learners.networks.training.train import pick_device
-from usboost.models.catalogue.parameter_paths import with_settings
-from usboost.models.catalogue.settings_file import settings_text
+from usboost.learners.networks.train import pick_device
+from usboost.models.catalogue.settings_file import settings_text, with_settings
 from usboost.models.class_weights import Weighted
 from usboost.multimodal.compare.compare import Build
 from usboost.multimodal.compare.finished_fits import rows_digest, table_digest

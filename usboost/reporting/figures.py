@@ -26,7 +26,7 @@ from usboost.boosting.steps import Bayes, Newton
 from usboost.errors import UsboostError
 from usboost.evaluation.names import metric_name
 from usboost.models.catalogue import catalogue
-from usboost.models.catalogue.colours import OTHERS
+from usboost.models.catalogue.catalogue import OTHERS
 from usboost.models.catalogue.entry import LineStyle
 
 # {model: long frame as `results.read_trace` returns it}

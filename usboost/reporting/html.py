@@ -13,16 +13,13 @@ from usboost.datasets.prepared.store import task_of
 from usboost.evaluation.task import TASKS
 from usboost.files import write_atomically
 from usboost.models.catalogue import catalogue
-from usboost.reporting import figures
+from usboost.reporting import figures, paper_page
 from usboost.reporting import user_page as user_page
-from usboost.reporting.cards import read_card
 from usboost.reporting.inspection.page import FOLDER as INSPECTION
 from usboost.reporting.inspection.page import read as read_inspection
-from usboost.reporting.inspection.samples import sample_images
-from usboost.reporting.origins import Key, Origin
-from usboost.reporting.page import DEMO, noise
-from usboost.reporting.papers import page as paper_page
-from usboost.reporting.papers.other_papers import other_papers
+from usboost.reporting.inspection.page import sample_images
+from usboost.reporting.page import DEMO, Key, Origin, noise, read_card
+from usboost.reporting.paper_page import other_papers
 from usboost.reporting.results import (
     collect,
     dataset_name,
@@ -57,6 +54,8 @@ def write_report(
     A user's table has a page of its own; where other datasets are reported, too, these are on
     ``paper.html``, and the pages lead to each other.
 
+    Raises `UsboostError` if no cell has scores or a file cannot be read; then nothing is written.
+
     Parameters
     ----------
     results : folder with ``<dataset>/<model>/scores.json``, ``trace.parquet`` and ``rows.parquet``.
@@ -70,11 +69,6 @@ def write_report(
     Returns
     -------
     The path of ``index.html``. Equal inputs give equal bytes.
-
-    Raises
-    ------
-    UsboostError
-        If no cell has scores or a file cannot be read; then nothing is written.
     """
     results, prepared, out = Path(results), Path(prepared), Path(out)
     datasets = list(dict.fromkeys(datasets))

@@ -17,30 +17,12 @@ from usboost.files import write_atomically
 from usboost.models.catalogue import catalogue
 
 COLUMNS = (
-    "dataset",
-    "model",
-    "seed",
-    "split",
-    "metric",
-    "value",
-    "relative_improvement_pct",
-    "rounds",
-    "fit_seconds",
+    *("dataset", "model", "seed", "split", "metric", "value"),
+    *("relative_improvement_pct", "rounds", "fit_seconds"),
 )
-DATASET_NAMES = {
-    "ci_a": "CI-A",
-    "ci_b": "CI-B",
-    "ct": "CT",
-    "mi": "MI",
-    "rw": "RW",
-    "user_table": "your table",
-}
-DATASET_NAMES |= {
-    "iris": "Iris",
-    "digits_rows": "digits by rows",
-    "pendigits": "pen digits",
-    "gunpoint": "GunPoint",
-}
+DATASET_NAMES = {"ci_a": "CI-A", "ci_b": "CI-B", "ct": "CT", "mi": "MI", "rw": "RW"}
+DATASET_NAMES |= {"user_table": "your table", "iris": "Iris", "digits_rows": "digits by rows"}
+DATASET_NAMES |= {"pendigits": "pen digits", "gunpoint": "GunPoint"}
 TRACE_COLUMNS = (
     *("seconds", "risk_train", "risk_val", "f1_val", "accuracy_val", "rmse_val", "epsilon", "delta"),
 )
@@ -97,10 +79,7 @@ def read_cell(results: Path, dataset: str, model: str) -> CellScores | None:
     A part that is scored beside a model, as the GBM inside BFV+DNN, has that model's file unless it has a
     folder of its own.
 
-    Raises
-    ------
-    UsboostError
-        If the file is not what the training flow writes, or lies in another cell's folder.
+    Raises `UsboostError` if the file is not what the training flow writes, or lies in another cell's folder.
     """
     path = Path(results) / dataset / model / "scores.json"
     if not path.is_file():
@@ -146,6 +125,8 @@ def profiles(results: Path, datasets: Sequence[str], models: Sequence[str]) -> s
 def collect(results: Path, datasets: Sequence[str], models: Sequence[str]) -> pd.DataFrame:
     """Every score as one row, beside its relative improvement over the baseline.
 
+    Raises `UsboostError` if no cell has scores, or a scores file cannot be read.
+
     Parameters
     ----------
     results : folder
@@ -161,11 +142,6 @@ def collect(results: Path, datasets: Sequence[str], models: Sequence[str]) -> pd
         ``relative_improvement_pct`` is 100 · (value − baseline) / |baseline| for the same dataset,
         seed, split and metric, with the sign turned for metrics that are better when lower; NaN
         where there is no baseline or it is 0.
-
-    Raises
-    ------
-    UsboostError
-        If no cell has scores, or a scores file cannot be read.
     """
     datasets = list(dict.fromkeys(datasets))
     models = catalogue.ordered(catalogue.with_parts(models))
@@ -277,10 +253,7 @@ def read_trace(results: Path, dataset: str, model: str) -> pd.DataFrame | None:
     and the boolean ``best`` marks the round each seed's scores come from: ``best_round`` of
     scores.json, or the highest ``f1_val`` where that is not given.
 
-    Raises
-    ------
-    UsboostError
-        If the file cannot be read or has no seed and round.
+    Raises `UsboostError` if the file cannot be read or has no seed and round.
     """
     path = Path(results) / dataset / model / "trace.parquet"
     if not path.is_file():

@@ -15,14 +15,20 @@ from usboost.evaluation.names import f1_of, metric_name, number
 from usboost.evaluation.statistics import LEVEL
 from usboost.evaluation.task import TASKS
 from usboost.models.catalogue import catalogue
-from usboost.reporting.cards import shown_card
-from usboost.reporting.confusion import confusion_rows
-from usboost.reporting.inspection.of_numbers import of_numbers
-from usboost.reporting.origins import Key, Origin, origin_rows
-from usboost.reporting.page import DEMO, environment, short, signed_score
+from usboost.reporting.inspection.figures import of_numbers
+from usboost.reporting.page import (
+    DEMO,
+    Key,
+    Origin,
+    confusion_rows,
+    environment,
+    origin_rows,
+    short,
+    shown_card,
+    signed_score,
+)
 from usboost.reporting.results import read_cell, tied
-from usboost.reporting.rows import read_rows
-from usboost.reporting.standing import Interval, Standing, standings
+from usboost.reporting.standing import Interval, Standing, read_rows, standings
 
 
 def render(

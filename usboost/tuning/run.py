@@ -19,7 +19,7 @@ from usboost.boosting.rounds import Round
 from usboost.data.related import Related
 from usboost.errors import UsboostError
 from usboost.evaluation.names import LOWER_IS_BETTER
-from usboost.models.catalogue.parameter_paths import with_settings
+from usboost.models.catalogue.settings_file import with_settings
 from usboost.models.class_weights import Weighted, fit_weighted
 from usboost.models.estimator import ViewsEstimator
 from usboost.tuning.propose import one_thread, quiet

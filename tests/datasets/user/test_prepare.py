@@ -30,7 +30,7 @@ from usboost.errors import UsboostError
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.reporting.inspection.samples import PER_CLASS, sample_images
+from usboost.reporting.inspection.page import PER_CLASS, sample_images
 
 
 @pytest.fixture(scope="module")

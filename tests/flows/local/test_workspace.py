@@ -9,7 +9,6 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from flows.local import user_table as user_table
 from flows.local import workspace
 from tasks import settings
 from tests.flows.conftest import DATA, Workspace
@@ -80,7 +79,7 @@ def test_a_workspace_for_a_persons_table(tmp_path):
         "image",
         ["line"],
     )
-    alone = user_table.changes(tmp_path / "parts/table.csv", TableSpec("batch"))
+    alone = workspace.changes_for(tmp_path / "parts/table.csv", TableSpec("batch"))
     assert "lgbm_s" not in alone["run.models"] and alone["user_table.image"] is None
     assert alone["user_table.task"] == "classification"
 
@@ -96,12 +95,12 @@ def test_a_workspace_for_a_number(tmp_path):
     made = settings.load(tmp_path / "w/params.yaml")
     assert made.user_table.task == "regression"
     assert set(made.run.models) == set(catalogue.compared(True, "regression")) >= {"ridge", "linear_trees"}
-    both = user_table.changes(tmp_path / "houses.csv", TableSpec("price"), beside=True)
+    both = workspace.changes_for(tmp_path / "houses.csv", TableSpec("price"), beside=True)
     assert set(made.run.models) - set(both["run.models"]) == {"ridge"}
-    classes = user_table.changes(tmp_path / "houses.csv", TableSpec("price", task="classification"))
+    classes = workspace.changes_for(tmp_path / "houses.csv", TableSpec("price", task="classification"))
     assert "logistic" in classes["run.models"]
     with pytest.raises(UsboostError, match="has no column 'cost'; its columns"):
-        user_table.changes(tmp_path / "houses.csv", TableSpec("cost"))
+        workspace.changes_for(tmp_path / "houses.csv", TableSpec("cost"))
 
 
 @pytest.mark.parametrize(

@@ -23,10 +23,9 @@ from usboost.errors import UsboostError
 from usboost.learners.networks.architectures import split
 from usboost.learners.networks.images import embeddings
 from usboost.learners.networks.images.backbones import Backbone, embedded
-from usboost.learners.networks.images.frozen import FrozenNetwork
-from usboost.learners.networks.images.image_network import ImageNetwork, LastBlock
+from usboost.learners.networks.images.image_network import FrozenNetwork, ImageNetwork, LastBlock
 from usboost.learners.networks.images.pretrained import read_weights
-from usboost.learners.networks.training.initial_weights import initialise
+from usboost.learners.networks.modules import initialise
 
 CPU = torch.device("cpu")
 CAT, ESPRESSO, TRIPOD = 285, 967, 872  # of ImageNet's classes

@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 from tests.conftest import make_views
-from usboost.boosting.stages import STAGES_PER_SHARD
+from usboost.boosting.rounds import STAGES_PER_SHARD
 from usboost.data.images import EncodedImages, Images
 from usboost.data.table import Table
 from usboost.data.views import Views
@@ -27,9 +27,8 @@ from usboost.learners.networks.images.pretrained import (
     weights_file,
 )
 from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.networks.modules import TableLinear, dense_network
-from usboost.learners.networks.training.initial_weights import initialise
-from usboost.learners.networks.training.optimizers import make_optimizer
+from usboost.learners.networks.modules import TableLinear, dense_network, initialise
+from usboost.learners.networks.train import make_optimizer
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models.baselines.estimators import LightGBMBaseline
 from usboost.models.boosted.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor

@@ -7,13 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from usboost.data.table import Table
+from usboost.learners.networks import written_out as by_hand
 from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.networks.modules import table_network
-from usboost.learners.networks.training import written_out as by_hand
-from usboost.learners.networks.training.batches import Resident
-from usboost.learners.networks.training.initial_weights import initialise
-from usboost.learners.networks.training.optimizers import make_optimizer
-from usboost.learners.networks.training.train import run, run_epoch
+from usboost.learners.networks.modules import initialise, table_network
+from usboost.learners.networks.train import Resident, make_optimizer, run, run_epoch
 
 
 def problem(n, n_numeric, cardinalities, widths, seed):

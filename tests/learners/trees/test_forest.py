@@ -10,13 +10,13 @@ from usboost.boosting.loop import ensemble_scores
 from usboost.boosting.rounds import Stage
 from usboost.errors import UsboostError
 from usboost.learners.base import Target, sum_one_by_one, weighted_sum
+from usboost.learners.networks import written_out
 from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.networks.training import stacked
-from usboost.learners.trees import walk
-from usboost.learners.trees import walk_many as forest
+from usboost.learners.trees import fitted as forest
+from usboost.learners.trees import tree as tree_module
+from usboost.learners.trees.fitted import Forest
 from usboost.learners.trees.learner import TreeLearner
 from usboost.learners.trees.tree import Tree
-from usboost.learners.trees.walk_many import Forest
 
 
 def grown(n_trees, depth, n_outputs=1, engine="lightgbm", n=400):
@@ -73,12 +73,12 @@ def test_stacked_networks_are_networks_one_by_one(hidden, n_networks, n_outputs,
     rng = np.random.default_rng(0)
     fitted = [trainer.fit(Target(rng.normal(size=(90, n_outputs))), seed=i) for i in range(n_networks)]
     steps = rng.normal(size=n_networks).tolist()
-    before = stacked.GROUP_WIDTH, stacked.BLOCK_ROWS
-    stacked.GROUP_WIDTH, stacked.BLOCK_ROWS = width, 40
+    before = written_out.GROUP_WIDTH, written_out.BLOCK_ROWS
+    written_out.GROUP_WIDTH, written_out.BLOCK_ROWS = width, 40
     try:
         together = weighted_sum(fitted, steps, prepared)
     finally:
-        stacked.GROUP_WIDTH, stacked.BLOCK_ROWS = before
+        written_out.GROUP_WIDTH, written_out.BLOCK_ROWS = before
     np.testing.assert_allclose(together, sum_one_by_one(fitted, steps, prepared), rtol=1e-4, atol=1e-5)
     if n_networks > 2:  # stages that lack a view, as schedules of learners have
         stages = [
@@ -98,7 +98,7 @@ def test_stacked_networks_are_networks_one_by_one(hidden, n_networks, n_outputs,
 @pytest.mark.parametrize("block", [7, 100_000])
 def test_walking_ends_in_the_leaves_that_testing_every_node_gives(monkeypatch, depth, block):
     """Numbers, NaN among them, and categories, with codes never seen."""
-    monkeypatch.setattr(walk, "_BLOCK_ROWS", block)
+    monkeypatch.setattr(tree_module, "_BLOCK_ROWS", block)
     fitted, prepared = grown(4, depth, n_outputs=2, n=3000)
     matrix = prepared.matrix[:500].copy(order="F")
     categorical = list(prepared.categorical)
@@ -108,9 +108,9 @@ def test_walking_ends_in_the_leaves_that_testing_every_node_gives(monkeypatch, d
     trees = [tree for each in fitted for tree in each.trees]
     assert any(len(tree.categories) for tree in trees)
     for tree in trees:
-        monkeypatch.setattr(walk, "FEWEST_NODES", 10**9)
+        monkeypatch.setattr(tree_module, "FEWEST_NODES", 10**9)
         leaves, values = tree.leaves(matrix), tree.predict(matrix)
-        monkeypatch.setattr(walk, "FEWEST_NODES", 1)
+        monkeypatch.setattr(tree_module, "FEWEST_NODES", 1)
         np.testing.assert_array_equal(tree.leaves(matrix), leaves)
         np.testing.assert_array_equal(tree.predict(matrix), values)
         assert leaves.dtype == np.int32 and values.dtype == np.float32

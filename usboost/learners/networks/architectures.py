@@ -71,13 +71,7 @@ class Published:
 
 
 def check_name(name: str) -> None:
-    """Refuse what is no backbone.
-
-    Raises
-    ------
-    UsboostError
-        If there is no backbone of this name.
-    """
+    """Refuse what is no backbone. Raises `UsboostError` if there is no backbone of this name."""
     if name in ("small_cnn", *TORCHVISION):
         return
     if not isinstance(name, str) or ":" in name or "/" in name or name not in _names_of_timm():
@@ -152,10 +146,7 @@ def split(backbone: Any, name: str) -> tuple[nn.Module, nn.Module]:
     last is the last stage and the convolution after it, of residual networks the fourth layer, of VGG16
     the last block of convolutions, of ConvNeXt the last stage, of vision transformers the last block.
 
-    Raises
-    ------
-    UsboostError
-        If the backbone is of another family.
+    Raises `UsboostError` if the backbone is of another family.
     """
     if name == "vgg16":
         layers, *rest = backbone

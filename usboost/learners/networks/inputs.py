@@ -5,24 +5,26 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Annotated, Any, ClassVar, Protocol
+from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import nn
 
+from usboost.data.table import Table
 from usboost.data.views import View
 from usboost.errors import UsboostError
 from usboost.files.parts import Registry
-from usboost.learners.networks.training.batches import Batches
+from usboost.learners.networks.modules import table_network
+from usboost.learners.networks.train import Batches, Resident
 
 INPUTS = Registry(
     "view that a network reads",
     {
-        "table": "usboost.learners.networks.table_input:TableInput",
-        "image": "usboost.learners.networks.images.image_input:ImageInput",
-        "pooled_images": "usboost.learners.networks.images.image_input:PooledInput",
+        "table": "usboost.learners.networks.inputs:TableInput",
+        "image": "usboost.learners.networks.images.backbones:ImageInput",
+        "pooled_images": "usboost.learners.networks.images.backbones:PooledInput",
     },
 )
 """By a view's `kind`, which stands as "view" in a network's specification."""
@@ -61,14 +63,11 @@ class Input(Protocol):
 def prepare_view(view: View, device: torch.device, reader: Any = None) -> tuple[Spec, Batches]:
     """The specification that a network for this view is built from, and the view's rows on the device.
 
+    Raises `UsboostError` if no network reads views of this kind.
+
     Parameters
     ----------
     reader : a `Backbone` for images, or what else a kind of view is read by
-
-    Raises
-    ------
-    UsboostError
-        If no network reads views of this kind.
     """
     kind = getattr(view, "kind", None)
     if kind not in INPUTS:
@@ -88,10 +87,7 @@ def branch(spec: Mapping[str, Any], widths: list[int]) -> nn.Module:
 def check_input(spec: Any) -> Spec:
     """An input's specification from a file, as its kind has it.
 
-    Raises
-    ------
-    UsboostError
-        If it lacks something or holds it in another form.
+    Raises `UsboostError` if it lacks something or holds it in another form.
     """
     if not isinstance(spec, Mapping) or not isinstance(spec.get("view"), str):
         raise UsboostError("a network's input is of no kind of view that networks read")
@@ -111,10 +107,7 @@ def validated(model: type[Checked], spec: Any) -> Spec:
 def check_weights(weights: Mapping[str, np.ndarray], spec: Spec, build: Callable[[Spec], nn.Module]) -> None:
     """Weights are those of the network that `build` makes of a specification: names, shapes, finite.
 
-    Raises
-    ------
-    UsboostError
-        Naming the first that is not.
+    Raises `UsboostError`, naming the first that is not.
     """
     shapes = _shapes(build, json.dumps(spec))
     if set(weights) != set(shapes):
@@ -133,3 +126,34 @@ def _shapes(build: Callable[[Spec], nn.Module], spec: str) -> dict[str, tuple[in
     with torch.device("meta"):  # where tensors have a shape and no memory
         network = build(json.loads(spec))
     return {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
+
+
+class TableSpec(Checked):
+    """Of a network on a table; ``cardinalities`` are the numbers of codes of its categorical columns."""
+
+    view: Literal["table"]
+    n_numeric: Annotated[int, Field(ge=0, le=WIDEST)]
+    cardinalities: Annotated[list[Width], Field(max_length=100_000)]
+
+
+class TableInput:
+    """Tables, whose rows live on the device."""
+
+    kind: ClassVar[str] = "table"
+    checked: ClassVar[type[Checked]] = TableSpec
+
+    @staticmethod
+    def prepare(view: Table, device: torch.device, reader: Any = None) -> tuple[Spec, Resident]:
+        """Specification and rows; codes become positions in the concatenated categories."""
+        offsets = np.cumsum([0, *view.cardinalities])[:-1].astype(np.int32)
+        tensors = (
+            torch.from_numpy(np.ascontiguousarray(view.numeric)).to(device),
+            torch.from_numpy(view.codes + offsets).to(device),
+        )
+        spec = {"view": "table", "n_numeric": view.n_numeric, "cardinalities": list(view.cardinalities)}
+        return spec, Resident(tensors)
+
+    @staticmethod
+    def network(spec: Spec, widths: list[int]) -> nn.Module:
+        """Fully connected layers on the table."""
+        return table_network(spec, widths)

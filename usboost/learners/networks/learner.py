@@ -16,6 +16,7 @@ from usboost.data.views import View
 from usboost.errors import UsboostError
 from usboost.learners.base import FittedLearner, Target, check_outputs, sum_one_by_one
 from usboost.learners.dimensions import BATCH, FINETUNE, HIDDEN, Choice, Integer, Real, Space
+from usboost.learners.networks import written_out as by_hand
 from usboost.learners.networks.images.backbones import Backbone
 from usboost.learners.networks.inputs import (
     Checked,
@@ -27,12 +28,8 @@ from usboost.learners.networks.inputs import (
     prepare_view,
     validated,
 )
-from usboost.learners.networks.training import stacked
-from usboost.learners.networks.training import written_out as by_hand
-from usboost.learners.networks.training.batches import Batches, Tensors
-from usboost.learners.networks.training.initial_weights import initialise, reseed
-from usboost.learners.networks.training.optimizers import make_optimizer
-from usboost.learners.networks.training.train import pick_device, run, run_epoch
+from usboost.learners.networks.modules import initialise, reseed
+from usboost.learners.networks.train import Batches, Tensors, make_optimizer, pick_device, run, run_epoch
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,7 @@ class FittedNetwork:
         network = learners[0].module(prepared.device)
         fast = by_hand.written_out(network, prepared.rows)
         if fast:
-            return stacked.weighted_sum([learner.weights for learner in learners], steps, fast[1])
+            return by_hand.weighted_sum([learner.weights for learner in learners], steps, fast[1])
         # one network for all: to build a large one takes longer than to run it
         total: np.ndarray | None = None
         for learner, step in zip(learners, steps):
@@ -97,10 +94,7 @@ class FittedNetwork:
     def check(self, n_outputs: int | None = None, n_columns: int | None = None) -> None:
         """The weights are those of the specification, and there are `n_outputs` outputs.
 
-        Raises
-        ------
-        UsboostError
-            If not.
+        Raises `UsboostError` if not.
         """
         spec = validated(_NetworkSpec, self.spec)
         spec["input"] = check_input(self.spec["input"])
@@ -117,6 +111,7 @@ def _network(spec: Spec) -> nn.Module:
     return branch(spec["input"], spec["widths"])
 
 
+@dataclass(eq=False, repr=False)
 class NetworkLearner(BaseEstimator):
     """A network on a table or on images, fitted by (weighted) mean squared error.
 
@@ -129,20 +124,16 @@ class NetworkLearner(BaseEstimator):
     optimizer : {"rmsprop", "sgd", "adam"}
     learning_rate : float
     batch_size : int
-    epochs : int
-        Passes over the training rows per round (not given by the paper).
+    epochs : passes over the training rows per round (not given by the paper)
     batches_per_round : (int, int), optional
         At least and at most so many batches per round: of few rows more passes than `epochs`, of many only
         some of the rows, drawn anew each round.
     start : {"fresh", "warm"}
         Whether a round's network starts from new random weights or from the last round's (not
         given by the paper).
-    device : str
-        "auto", "cpu", "cuda" or any torch device.
-    backbone : Backbone, optional
-        How images are read; a small CNN by default. The hidden layers come after it. What of it is
-        trained goes on from its pretrained weights every round, or with a "warm" start from the last
-        round's.
+    device : "auto", "cpu", "cuda" or any torch device
+    backbone : how images are read; a small CNN by default. The hidden layers come after it. What of it is
+        trained goes on from its pretrained weights every round, or with a "warm" start from the last round's.
     reads : tuple of view names, optional
         The views that it reads, several as tables side by side; by default the one with its own name.
 
@@ -171,29 +162,16 @@ class NetworkLearner(BaseEstimator):
         "backbone__finetune": Choice(FINETUNE, where="images alone"),
     }
 
-    def __init__(
-        self,
-        hidden: tuple[int, ...] = (100, 50),
-        optimizer: str = "rmsprop",
-        learning_rate: float = 1e-3,
-        batch_size: int = 512,
-        epochs: int = 1,
-        start: str = "fresh",
-        device: str = "auto",
-        backbone: Backbone | None = None,
-        reads: tuple[str, ...] | None = None,
-        batches_per_round: tuple[int, int] | None = None,
-    ) -> None:
-        self.hidden = hidden
-        self.optimizer = optimizer
-        self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.epochs = epochs
-        self.start = start
-        self.device = device
-        self.backbone = backbone
-        self.reads = reads
-        self.batches_per_round = batches_per_round
+    hidden: tuple[int, ...] = (100, 50)
+    optimizer: str = "rmsprop"
+    learning_rate: float = 1e-3
+    batch_size: int = 512
+    epochs: int = 1
+    start: str = "fresh"
+    device: str = "auto"
+    backbone: Backbone | None = None
+    reads: tuple[str, ...] | None = None
+    batches_per_round: tuple[int, int] | None = None
 
     def prepare(self, view: View) -> PreparedView:
         device = pick_device(self.device)

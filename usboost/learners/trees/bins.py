@@ -40,11 +40,7 @@ class Bins:
 
     @classmethod
     def of(
-        cls,
-        matrix: np.ndarray,
-        categorical: Sequence[int],
-        max_bin: int,
-        counts: np.ndarray | None = None,
+        cls, matrix: np.ndarray, categorical: Sequence[int], max_bin: int, counts: np.ndarray | None = None
     ) -> Bins:
         """The columns in at most `max_bin` bins, or one for each category.
 

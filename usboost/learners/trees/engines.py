@@ -9,9 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from usboost.learners.base import FittedLearner, Target
-from usboost.learners.trees.fitted import FittedTrees, PreparedTable
+from usboost.learners.trees.fitted import FittedTrees, PreparedTable, with_leaf_values
 from usboost.learners.trees.histogram import HistogramGrower, Limits
-from usboost.learners.trees.leaves import with_leaf_values
 from usboost.learners.trees.tree import Tree
 from usboost.losses.base import simplex_codewords
 

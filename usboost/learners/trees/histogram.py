@@ -104,8 +104,7 @@ class _Split:
     Attributes
     ----------
     gain : float
-    column : int
-        Of the matrix.
+    column : of the matrix
     threshold : float
     codes : the categories that go left, or None for a column of numbers
     left : float64 (C,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 from sklearn.base import BaseEstimator
@@ -14,39 +15,34 @@ from usboost.learners.trees.engines import JointTrainer, LightGBMTrainer, Sklear
 from usboost.learners.trees.fitted import FittedTrees, PreparedTable
 
 
+@dataclass(eq=False, repr=False)
 class TreeLearner(BaseEstimator):
     """A shallow regression tree fitted by (weighted) mean squared error.
 
     Parameters
     ----------
     max_depth : int
-    max_leaves : int, optional
-        The splits that gain most are made first, until there are so many leaves; default 2^max_depth.
+    max_leaves : the splits that gain most are made first, until there are so many leaves; default 2^max_depth
     min_samples_leaf : int
         Fewest samples of a leaf. One of sample weight 2 counts as two by "histogram", and one of ½ as half
         a sample; by "lightgbm" in proportion to its share of all weights; by "sklearn" each counts once.
-    category_l2 : float
-        On splits by category, a leaf's value is drawn to 0 as by so many samples of average weight:
-        what keeps columns of many rare categories from being fitted to noise (LightGBM only).
+    category_l2 : on splits by category, a leaf's value is drawn to 0 as by so many samples of average weight:
+        what keeps columns of many rare categories from being fitted to noise (LightGBM only)
     engine : {"lightgbm", "histogram", "sklearn"}
         "lightgbm" bins the view once and grows one tree per output in milliseconds, with native
         splits on categories; targets with a metric (2WL-Newton with three or more classes) get one tree
         for all outputs, as by "histogram". "histogram" always grows that: the paper's tree, whose gains
         are summed over the outputs, on bins and with categories. "sklearn" is the same by scikit-learn's
         exact splits, categories taken as ordinals.
-    max_bin : int
-        Bins per column (LightGBM).
+    max_bin : bins per column (LightGBM)
     reads : tuple of view names, optional
         The views that it reads side by side; by default the view with the learner's own name.
-    components : int, optional
-        Images among them are read as so many principal components of their embeddings; None: as all
-        features of the embeddings.
-    feature_fraction : float
-        Share of the columns, drawn anew each round, among which that round's trees look for splits; four
-        columns at least.
-    num_threads : int
-        One by default: at these sizes the tree then costs milliseconds and leaves the other cores
-        to the network that trains beside it.
+    components : images among them are read as so many principal components of their embeddings; None: as all
+        features of the embeddings
+    feature_fraction : share of the columns, drawn anew each round, among which that round's trees look for
+        splits; four columns at least
+    num_threads : one by default: at these sizes the tree then costs milliseconds and leaves the other cores
+        to the network that trains beside it
 
     Examples
     --------
@@ -70,29 +66,16 @@ class TreeLearner(BaseEstimator):
         "components": COMPONENTS,
     }
 
-    def __init__(
-        self,
-        max_depth: int = 3,
-        max_leaves: int | None = None,
-        min_samples_leaf: int = 20,
-        category_l2: float = 0.0,
-        engine: str = "lightgbm",
-        max_bin: int = 255,
-        num_threads: int = 1,
-        reads: tuple[str, ...] | None = None,
-        components: int | None = None,
-        feature_fraction: float = 1.0,
-    ) -> None:
-        self.max_depth = max_depth
-        self.max_leaves = max_leaves
-        self.min_samples_leaf = min_samples_leaf
-        self.category_l2 = category_l2
-        self.engine = engine
-        self.max_bin = max_bin
-        self.num_threads = num_threads
-        self.reads = reads
-        self.components = components
-        self.feature_fraction = feature_fraction
+    max_depth: int = 3
+    max_leaves: int | None = None
+    min_samples_leaf: int = 20
+    category_l2: float = 0.0
+    engine: str = "lightgbm"
+    max_bin: int = 255
+    num_threads: int = 1
+    reads: tuple[str, ...] | None = None
+    components: int | None = None
+    feature_fraction: float = 1.0
 
     def prepare(self, view: View) -> PreparedTable:
         if not isinstance(view, Table):

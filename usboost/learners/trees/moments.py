@@ -24,14 +24,12 @@ class Moments:
     Attributes
     ----------
     channels : float64 (n, C)
-    d : int
-        D, the number of outputs.
+    d : D, the number of outputs
     total : float64 (C,)
         The sums over all rows.
     identity, ridge : float64 (C − D − 1,)
         The identity matrix, and what is added to H when splits are compared.
-    tie : float
-        Gains that differ by less are equal.
+    tie : gains that differ by less are equal
     """
 
     channels: np.ndarray

@@ -22,13 +22,12 @@ from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError, option
 from usboost.learners.networks.images.backbones import Backbone
 from usboost.losses.regression import best_constant, check_loss_name, regression_loss
-from usboost.models.base import ViewsClassifier
+from usboost.models.base import ViewsClassifier, ViewsRegressor
 from usboost.models.baselines.package import Package, Rows, imported, without_stopping
 from usboost.models.baselines.packages import PACKAGES, check_outside, named
 from usboost.models.baselines.wrapper import Classifier, Names, Regressor, Wrapper
 from usboost.models.catalogue.entry import COMPONENTS
 from usboost.models.estimator import ViewsEstimator, as_views
-from usboost.models.regressor import ViewsRegressor
 
 
 @dataclass(eq=False, repr=False)

@@ -179,13 +179,7 @@ class Package:
         return {"own_categories": model.own_categories_}
 
     def read(self, model: Any, folder: Path, document: Mapping[str, Any]) -> None:
-        """Take back what `write` wrote.
-
-        Raises
-        ------
-        UsboostError
-            If it is none of it.
-        """
+        """Take back what `write` wrote. Raises `UsboostError` if it is none of it."""
         arrays = read_arrays(folder / ARRAYS)
         model.mean_, model.scale_ = arrays["mean"], arrays["scale"]
         model.own_categories_ = document.get("own_categories") is True
@@ -244,10 +238,8 @@ def without_stopping(estimator: Any, **changes: Any) -> Any:
 def imported(path: str) -> type[BaseEstimator]:
     """The estimator's class that "module:Class" names.
 
-    Raises
-    ------
-    UsboostError
-        If there is no such module or class, or it is no scikit-learn estimator that needs no arguments.
+    Raises `UsboostError` if there is no such module or class, or it is no scikit-learn estimator that needs
+    no arguments.
     """
     module, _, name = path.partition(":")
     if not module or not name:

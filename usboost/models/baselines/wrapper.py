@@ -20,11 +20,10 @@ from usboost.evaluation.weighted import column_moments
 from usboost.learners.dimensions import Space
 from usboost.learners.networks.images.backbones import Backbone
 from usboost.learners.trees.tree import Tree
-from usboost.models.base import ViewsClassifier
+from usboost.models.base import ViewsClassifier, ViewsRegressor
 from usboost.models.baselines.package import Package, Rows
 from usboost.models.estimator import ViewsEstimator, as_views
 from usboost.models.inputs import InputReader, InputSpec
-from usboost.models.regressor import ViewsRegressor
 
 NAME = "all"
 """What a baseline reads, as a learner's name."""

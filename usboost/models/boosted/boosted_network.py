@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -21,7 +22,7 @@ from usboost.boosting.callbacks import Callback
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.context import FitContext, Watch
 from usboost.boosting.loop import StagewiseLoop, advance, ensemble_scores, fit_error
-from usboost.boosting.rounds import Scores, Stage
+from usboost.boosting.rounds import Scores, Stage, StagewiseModel
 from usboost.boosting.steps import ClosedForm, Newton
 from usboost.boosting.targets import NewtonTarget
 from usboost.data.table import VIEW, Table, as_table, as_targets
@@ -34,7 +35,6 @@ from usboost.learners.present import prepare
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
 from usboost.losses.squared import Squared
 from usboost.models.base import ViewsClassifier, per_class
-from usboost.models.boosted.stagewise import StagewiseModel
 from usboost.models.estimator import HELD_WEIGHT, Samples, open_checkpoint
 
 Predictor = Squared | SoftmaxCrossEntropy
@@ -138,6 +138,7 @@ class _BoostedNetwork(StagewiseModel, BaseEstimator, ABC):
         return ensemble_scores(self.stages_, prepared, (len(table), self._loss().n_outputs))
 
 
+@dataclass(eq=False, repr=False)
 class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
     """Boosted neural networks as a classifier, on one-hot targets.
 
@@ -152,16 +153,12 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
     learner : Learner, optional
         Default: `NetworkLearner` with one hidden layer of 16 units, Adam at 0.01, batches of 32, 30
         epochs a round. The paper gives none of these.
-    n_rounds : int
-        At most this many networks.
-    weighted : bool
-        Whether a network's fit counts each sample by the curvature of its loss, see `NewtonTarget`;
+    n_rounds : at most this many networks
+    weighted : whether a network's fit counts each sample by the curvature of its loss, see `NewtonTarget`;
         False is the paper's general form to the letter. No difference for the squared loss.
-    patience : int or None
-        Rounds without a better validation F1 before stopping; the best round is then kept.
-    validation_fraction : float
-        Share of the training samples set aside when `fit` is given no validation data. 0, the
-        paper's way, runs and keeps all rounds.
+    patience : rounds without a better validation F1 before stopping; the best round is then kept
+    validation_fraction : share of the training samples set aside when `fit` is given no validation data. 0,
+        the paper's way, runs and keeps all rounds.
     random_state : int
     callbacks : sequence of Callback, optional
     checkpoint : Checkpoint or path, optional
@@ -190,27 +187,15 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
     (True, True)
     """
 
-    def __init__(
-        self,
-        loss: str = "squared",
-        learner: Learner | None = None,
-        n_rounds: int = 5,
-        weighted: bool = True,
-        patience: int | None = None,
-        validation_fraction: float = 0.0,
-        random_state: int = 0,
-        callbacks: Sequence[Callback] | None = None,
-        checkpoint: Checkpoint | Path | str | None = None,
-    ) -> None:
-        self.loss = loss
-        self.learner = learner
-        self.n_rounds = n_rounds
-        self.weighted = weighted
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.random_state = random_state
-        self.callbacks = callbacks
-        self.checkpoint = checkpoint
+    loss: str = "squared"
+    learner: Learner | None = None
+    n_rounds: int = 5
+    weighted: bool = True
+    patience: int | None = None
+    validation_fraction: float = 0.0
+    random_state: int = 0
+    callbacks: Sequence[Callback] | None = None
+    checkpoint: Checkpoint | Path | str | None = None
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -235,7 +220,7 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
         sample_weight: Any = None,
         groups: Any = None,
         times: Any = None,
-    ) -> BoostedNetworkClassifier:
+    ) -> Self:
         """Fit to n samples and their labels.
 
         Parameters
@@ -302,6 +287,7 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
             yield self.classes_[self._loss().scores(f).argmax(axis=1)]
 
 
+@dataclass(eq=False, repr=False)
 class BoostedNetworkRegressor(RegressorMixin, _BoostedNetwork):
     """Boosted neural networks as a regressor, by squared loss; see `BoostedNetworkClassifier`.
 
@@ -322,23 +308,13 @@ class BoostedNetworkRegressor(RegressorMixin, _BoostedNetwork):
     (3,)
     """
 
-    def __init__(
-        self,
-        learner: Learner | None = None,
-        n_rounds: int = 5,
-        patience: int | None = None,
-        validation_fraction: float = 0.0,
-        random_state: int = 0,
-        callbacks: Sequence[Callback] | None = None,
-        checkpoint: Checkpoint | Path | str | None = None,
-    ) -> None:
-        self.learner = learner
-        self.n_rounds = n_rounds
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.random_state = random_state
-        self.callbacks = callbacks
-        self.checkpoint = checkpoint
+    learner: Learner | None = None
+    n_rounds: int = 5
+    patience: int | None = None
+    validation_fraction: float = 0.0
+    random_state: int = 0
+    callbacks: Sequence[Callback] | None = None
+    checkpoint: Checkpoint | Path | str | None = None
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

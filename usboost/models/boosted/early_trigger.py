@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ def harmonic_mean(accuracy: float, earliness: float) -> float:
     return 2.0 * accuracy * timeliness / total if total > 0 else 0.0
 
 
+@dataclass(eq=False, repr=False)
 class EarlyTrigger(ClassifierMixin, BaseEstimator):
     """Answers as soon as the classifier is sure enough, and at the last frame in any case.
 
@@ -31,8 +33,7 @@ class EarlyTrigger(ClassifierMixin, BaseEstimator):
     ----------
     classifier : EarlyBoostClassifier, optional
         Default: one with its defaults.
-    threshold : float
-        Answer when the probability or margin is at least this. No value suits all data: choose it on
+    threshold : answer when the probability or margin is at least this. No value suits all data: choose it on
         other sequences by `score`.
     by : {"probability", "margin"}
         The probability of the most probable class, or the difference of the two largest scores
@@ -56,15 +57,9 @@ class EarlyTrigger(ClassifierMixin, BaseEstimator):
 
     instead_of_a_file = "save its classifier_, and give the loaded one to `EarlyTrigger(…).use`"
 
-    def __init__(
-        self,
-        classifier: EarlyBoostClassifier | None = None,
-        threshold: float = 0.7,
-        by: str = "probability",
-    ) -> None:
-        self.classifier = classifier
-        self.threshold = threshold
-        self.by = by
+    classifier: EarlyBoostClassifier | None = None
+    threshold: float = 0.7
+    by: str = "probability"
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> EarlyTrigger:
         """Fit a clone of the classifier to sequences and labels; see `EarlyBoostClassifier.fit`.

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils import Tags
@@ -18,7 +19,7 @@ from usboost.boosting.callbacks import Callback
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.context import FitContext
 from usboost.boosting.loop import StagewiseLoop, advance
-from usboost.boosting.rounds import Scores, Stage
+from usboost.boosting.rounds import Scores, Stage, StagewiseModel
 from usboost.boosting.steps import ClosedForm
 from usboost.boosting.targets import WeightedSigns
 from usboost.data.frames import Frame, as_sequences, frame_name
@@ -29,9 +30,9 @@ from usboost.learners.base import Learner, Target
 from usboost.learners.classifiers import ClassifierLearner
 from usboost.losses.signs import Exponential
 from usboost.models.base import ViewsClassifier
-from usboost.models.boosted.stagewise import StagewiseModel
 
 
+@dataclass(eq=False, repr=False)
 class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
     """Classifier of sequences that can answer after any number of frames.
 
@@ -55,11 +56,9 @@ class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
     algorithm : {"auto", "binary", "mh"}
         "binary" is Earlyboost, for two classes; "mh" is Earlyboost.MH, with one one-vs-all classifier
         per class and frame; "auto" is "binary" where there are two classes.
-    max_alpha : float, optional
-        The largest α_t. Default: ½ log(2nD − 1) for n sequences and D = 1 or K classifiers a frame,
+    max_alpha : the largest α_t. Default: ½ log(2nD − 1) for n sequences and D = 1 or K classifiers a frame,
         what half of one wrong decision among equally weighted ones would give.
-    trim : float
-        Share of the weight whose lightest holders sit a frame's fit out; 0 for none.
+    trim : share of the weight whose lightest holders sit a frame's fit out; 0 for none
     random_state : int
     callbacks : sequence of Callback, optional
     checkpoint : Checkpoint or path, optional
@@ -96,23 +95,13 @@ class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
         "estimator": ("DecisionTreeClassifier", "ExtraTreeClassifier", "LogisticRegression")
     }
 
-    def __init__(
-        self,
-        estimator: Any = None,
-        algorithm: str = "auto",
-        max_alpha: float | None = None,
-        trim: float = 0.0,
-        random_state: int = 0,
-        callbacks: Sequence[Callback] | None = None,
-        checkpoint: Checkpoint | Path | str | None = None,
-    ) -> None:
-        self.estimator = estimator
-        self.algorithm = algorithm
-        self.max_alpha = max_alpha
-        self.trim = trim
-        self.random_state = random_state
-        self.callbacks = callbacks
-        self.checkpoint = checkpoint
+    estimator: Any = None
+    algorithm: str = "auto"
+    max_alpha: float | None = None
+    trim: float = 0.0
+    random_state: int = 0
+    callbacks: Sequence[Callback] | None = None
+    checkpoint: Checkpoint | Path | str | None = None
 
     def fit(
         self,
@@ -122,7 +111,7 @@ class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
         sample_weight: Any = None,
         groups: Any = None,
         times: Any = None,
-    ) -> EarlyBoostClassifier:
+    ) -> Self:
         """Fit to n sequences and their labels.
 
         Parameters
@@ -313,10 +302,7 @@ class RunningScores:
     def feed(self, frame: Frame) -> None:
         """Add the next frame of all n sequences.
 
-        Raises
-        ------
-        UsboostError
-            If the model has no further frame or the frame has another shape.
+        Raises `UsboostError` if the model has no further frame or the frame has another shape.
         """
         expected = len(self.f), self._n_features
         if frame.values.shape != expected:

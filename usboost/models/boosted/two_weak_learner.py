@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -12,18 +13,23 @@ from usboost.boosting.callbacks import Callback, Patience
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.context import FitContext
 from usboost.boosting.steps import StepRule
-from usboost.boosting.targets import target_rule
+from usboost.boosting.targets import PseudoResidual, target_rule
 from usboost.data.views import Views
-from usboost.evaluation.metrics import accuracy, f1
+from usboost.errors import UsboostError
+from usboost.evaluation.metrics import accuracy, f1, mae, rmse
+from usboost.evaluation.weighted import median, quantile
 from usboost.learners.base import Learner
 from usboost.learners.networks.images.backbones import Backbone
+from usboost.losses.base import RegressionLoss
 from usboost.losses.classification import LOSSES, ClassLoss
-from usboost.models.base import ViewsClassifier, per_class
-from usboost.models.baselines.linear import LinearBaseline
+from usboost.losses.regression import best_constant, check_loss_name, regression_loss
+from usboost.models.base import ViewsClassifier, ViewsRegressor, per_class, robust_scale
+from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
 from usboost.models.boosted.weak_learners import BoostedWeakLearners
-from usboost.models.estimator import as_views
+from usboost.models.estimator import Samples, as_views
 
 
+@dataclass(eq=False, repr=False)
 class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
     """Gradient boosting with one weak learner per view (2WL, 2WL2O, 1WL, 2WL-Newton).
 
@@ -40,18 +46,13 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
         has `components`. A scikit-learn regressor works as a learner, too.
     target : {"gradient", "second_order", "newton"}
         2WL, 2WL2O as published, 2WL-Newton.
-    n_inner : int
-        N₂: fits per round of the second-order methods.
+    n_inner : N₂: fits per round of the second-order methods
     step : {"newton", "bayes", "fixed"} or StepRule
-    step_settings : dict, optional
-        Settings of the step rule, e.g. ``{"value": 0.1}`` for "fixed".
-    n_rounds : int
-        N (or N₁): at most this many rounds.
-    shrinkage : float
-        Factor on every searched step.
-    sequential : bool
-        Whether each view's learner is fitted to the residual of those before it in `learners`, with
-        its own step (``{"S": tree, "U": network}``: tree first, network on the updated residual).
+    step_settings : settings of the step rule, e.g. ``{"value": 0.1}`` for "fixed".
+    n_rounds : N (or N₁): at most this many rounds
+    shrinkage : factor on every searched step
+    sequential : whether each view's learner is fitted to the residual of those before it in `learners`, with
+        its own step (``{"S": tree, "U": network}``: tree first, network on the updated residual)
     step_fraction : float or "wide"
         Share of the samples, drawn anew each round, that learners do not see and on which the steps
         are searched; with 0, as in the paper, they are searched on the training samples. "wide" is .2 where
@@ -65,15 +66,13 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
         Rounds without a better `monitor` before stopping, or those at least and a share of the rounds up to
         the best one; the best round is restored.
     monitor : {"f1_val", "risk_val", "accuracy_val"}
-    validation_fraction : float
-        Share of the training samples held out when `fit` gets no validation data.
+    validation_fraction : share of the training samples held out when `fit` gets no validation data
     random_state : int
     callbacks : sequence of Callback, optional
     checkpoint : Checkpoint or path, optional
         A folder to which the fit writes every round, and from which the same fit resumes.
-    backbone : Backbone, optional
-        What embeds images for learners that read tables; by default that of a network among the
-        learners, else `Backbone()`.
+    backbone : what embeds images for learners that read tables; by default that of a network among the
+        learners, else `Backbone()`
     start : LinearBaseline, optional
         A model that is fitted first, and whose scores are f⁰; on the training samples those that it gives
         out of fold, so that the rounds see what it leaves on samples it has not seen. f⁰ = 0 by default.
@@ -88,8 +87,7 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
     history_ : list of dicts, every round's metrics
     best_round_ : int
     step_fraction_ : the share that steps were searched on
-    n_outputs_ : int
-        D: 1 for two classes, else one for each class, so that no order of the classes counts.
+    n_outputs_ : D: 1 for two classes, else one for each class, so that no order of the classes counts
     n_estimators_ : int, the rounds kept
     feature_importances_, feature_names_ : of the columns of views that trees read
     start_ : the fitted start, or None
@@ -111,49 +109,26 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
     holds: ClassVar[Mapping[str, Any]] = {**BoostedWeakLearners.holds, "start": ("LinearBaseline",)}
     _least_gain = 0.01  # of all validation samples' losses: less is only more certain of what is right
 
-    def __init__(
-        self,
-        learners: Mapping[str, Learner] | None = None,
-        target: str = "gradient",
-        n_inner: int = 1,
-        step: str | StepRule = "newton",
-        step_settings: Mapping[str, Any] | None = None,
-        n_rounds: int = 100,
-        shrinkage: float = 1.0,
-        sequential: bool = False,
-        step_fraction: float | Literal["wide"] = 0.0,
-        trim: float = 0.0,
-        loss: str = "exponential",
-        patience: Patience = 20,
-        monitor: str = "f1_val",
-        validation_fraction: float = 0.1,
-        random_state: int = 0,
-        callbacks: Sequence[Callback] | None = None,
-        checkpoint: Checkpoint | Path | str | None = None,
-        backbone: Backbone | None = None,
-        start: LinearBaseline | None = None,
-        optional: tuple[str, ...] = (),
-    ) -> None:
-        self.learners = learners
-        self.target = target
-        self.n_inner = n_inner
-        self.step = step
-        self.step_settings = step_settings
-        self.n_rounds = n_rounds
-        self.shrinkage = shrinkage
-        self.sequential = sequential
-        self.step_fraction = step_fraction
-        self.trim = trim
-        self.loss = loss
-        self.patience = patience
-        self.monitor = monitor
-        self.validation_fraction = validation_fraction
-        self.random_state = random_state
-        self.callbacks = callbacks
-        self.checkpoint = checkpoint
-        self.backbone = backbone
-        self.start = start
-        self.optional = optional
+    learners: Mapping[str, Learner] | None = None
+    target: str = "gradient"
+    n_inner: int = 1
+    step: str | StepRule = "newton"
+    step_settings: Mapping[str, Any] | None = None
+    n_rounds: int = 100
+    shrinkage: float = 1.0
+    sequential: bool = False
+    step_fraction: float | Literal["wide"] = 0.0
+    trim: float = 0.0
+    loss: str = "exponential"
+    patience: Patience = 20
+    monitor: str = "f1_val"
+    validation_fraction: float = 0.1
+    random_state: int = 0
+    callbacks: Sequence[Callback] | None = None
+    checkpoint: Checkpoint | Path | str | None = None
+    backbone: Backbone | None = None
+    start: LinearBaseline | None = None
+    optional: tuple[str, ...] = ()
 
     def _fit_start_model(self, model: Any, views: Views, y: np.ndarray, context: FitContext) -> None:
         model.fit_codes(views, y, len(self.classes_), context)
@@ -206,3 +181,144 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
         """Predictions (n,) after each kept round."""
         for f in self._staged_f(as_views(X)):
             yield self.classes_[self._loss().scores(f).argmax(axis=1)]
+
+
+@dataclass(eq=False, repr=False)
+class TwoWeakLearnerRegressor(BoostedWeakLearners, ViewsRegressor):
+    """Gradient boosting with one weak learner per view, for numbers (2WL, 1WL and their variants).
+
+    f ← f + ε·g(x_U) + δ·h(x_S) from f⁰, the best constant, on targets that are centred and scaled. Learners
+    are fitted to the loss's pseudo-residuals: y − f (squared), its sign (absolute), y − f cut to ±δ (huber),
+    α or α − 1 (quantile). For the last three the leaves of trees then hold the residuals' median, Huber
+    location or quantile (Friedman 2001).
+
+    Parameters
+    ----------
+    learners : dict of name to learner, optional
+        As of `TwoWeakLearnerClassifier`. Default: a network on view "U" and a tree of depth 3 on view "S".
+    step : {"closed", "newton", "bayes", "fixed"} or StepRule
+        "closed" is the exact minimum of the convex risk, whatever the loss.
+    step_settings : settings of the step rule, e.g. ``{"value": 0.1}`` for "fixed".
+    n_rounds : at most this many rounds
+    shrinkage : factor on every searched step
+    sequential, step_fraction : as of `TwoWeakLearnerClassifier`
+    loss : {"squared", "absolute", "huber", "quantile"}
+        What the prediction is: the mean, the median, between the two, or the quantile of level `quantile`.
+    quantile : the level of the quantile loss
+    delta : δ of the Huber loss in the units of y; by default the `delta_quantile` quantile of the training
+        targets' absolute residuals from their median
+    delta_quantile : Friedman's share of residuals that count as they are
+    monitor : {"risk_val", "rmse_val", "mae_val"}
+    patience, validation_fraction, random_state, callbacks, checkpoint, backbone
+        As of `TwoWeakLearnerClassifier`.
+    start : RidgeBaseline, optional
+        A model that is fitted first, and whose predictions are f⁰; on the training samples those that it
+        gives each without having seen it.
+    optional : tuple of view names
+        As of `TwoWeakLearnerClassifier`.
+
+    Attributes
+    ----------
+    target_centre_, target_scale_ : float
+        f⁰ without a start: the mean, median, Huber location or quantile of the training targets; and their
+        standard deviation, or for all losses but the squared one their robust scale.
+    delta_ : float, δ in the units of y, of the Huber loss
+    stages_ : list of Stage, up to the best round
+    history_ : list of dicts, every round's metrics
+        Risks are those of the scaled targets; "rmse_val" and "mae_val" are in the units of y.
+    best_round_, n_estimators_ : int, the rounds kept
+    feature_importances_, feature_names_, columns_, reading_, start_, left_out_
+        As of `TwoWeakLearnerClassifier`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from usboost import Table, TwoWeakLearnerRegressor, Views
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> views = Views(U=Table.from_numeric(X[:, :5]), S=Table.from_numeric(X[:, 5:]))
+    >>> model = TwoWeakLearnerRegressor(loss="huber", n_rounds=30, shrinkage=0.3).fit(views, y)
+    >>> model.score(views, y) > 0.3
+    True
+    """
+
+    holds: ClassVar[Mapping[str, Any]] = {**BoostedWeakLearners.holds, "start": ("RidgeBaseline",)}
+
+    learners: Mapping[str, Learner] | None = None
+    step: str | StepRule = "closed"
+    step_settings: Mapping[str, Any] | None = None
+    n_rounds: int = 100
+    shrinkage: float = 1.0
+    sequential: bool = False
+    step_fraction: float | Literal["wide"] = 0.0
+    loss: str = "squared"
+    quantile: float = 0.5
+    delta: float | None = None
+    delta_quantile: float = 0.9
+    patience: Patience = 20
+    monitor: str = "risk_val"
+    validation_fraction: float = 0.1
+    random_state: int = 0
+    callbacks: Sequence[Callback] | None = None
+    checkpoint: Checkpoint | Path | str | None = None
+    backbone: Backbone | None = None
+    start: RidgeBaseline | None = None
+    optional: tuple[str, ...] = ()
+
+    def _n_outputs(self) -> int:
+        return 1
+
+    def _in(self, unit: float) -> RegressionLoss:
+        """The loss of targets that are divided by `unit`."""
+        return regression_loss(self.loss, quantile=self.quantile, delta=getattr(self, "delta_", 1.0) / unit)
+
+    def _loss(self) -> RegressionLoss:
+        return self._in(self.target_scale_)
+
+    def _centre(self, y: np.ndarray, weights: np.ndarray | None) -> float:
+        check_loss_name(self.loss)
+        self.__dict__.pop("delta_", None)  # an earlier fit's
+        if self.loss == "huber":
+            self.delta_ = _delta(y, self.delta_quantile, weights) if self.delta is None else float(self.delta)
+        return best_constant(self._in(1.0), y, weights)
+
+    def _scale(self, residual: np.ndarray, weights: np.ndarray | None) -> float:
+        if self.loss == "squared":
+            return super()._scale(residual, weights)
+        return robust_scale(residual, weights)
+
+    def _fit_start_model(self, model: Any, views: Views, y: np.ndarray, context: FitContext) -> None:
+        held = context.validation and Samples(*context.validation, context.held_weights)
+        model.fit_standardised(Samples(views, y, context.weights, context.related), held)
+
+    def _mark_start(self, model: Any) -> None:
+        model._as_part()
+
+    def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
+        start, held_out = self._fit_start(views, y, context), None
+        if context.validation is not None:
+            held_out = context.validation[0], context.validation[1][:, None]
+
+        def evaluate(f: np.ndarray, y: np.ndarray) -> dict[str, float]:
+            weights = context.held_weights
+            scored = {"rmse": rmse(y, f, weights), "mae": mae(y, f, weights)}
+            return {name: self.target_scale_ * value for name, value in scored.items()}
+
+        self._boost(self._loss(), PseudoResidual(), views, y[:, None], held_out, context, start, evaluate)
+
+    def _of_f(self, f: np.ndarray) -> np.ndarray:
+        return self._in_units(f[:, 0])
+
+    def _predict(self, views: Views) -> np.ndarray:
+        return self._f(views)[:, 0]
+
+    def _staged(self, views: Views) -> Iterator[np.ndarray]:
+        return (f[:, 0] for f in self._staged_f(views))
+
+
+def _delta(y: np.ndarray, share: float, weights: np.ndarray | None) -> float:
+    """The `share` quantile of targets' absolute residuals from their median."""
+    if not 0 < share < 1:
+        raise UsboostError(f"delta_quantile is a share between 0 and 1, not {share}")
+    size = np.abs(y - median(y, weights))
+    # more than half of the targets may be equal; then all that are not would count as outliers
+    return quantile(size, share, weights) or float(size.max()) or 1.0

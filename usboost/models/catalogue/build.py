@@ -26,11 +26,10 @@ from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
 from usboost.models.baselines.packages import installed
 from usboost.models.boosted.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
 from usboost.models.boosted.earlyboost import EarlyBoostClassifier
-from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.models.boosted.two_weak_learner_regressor import TwoWeakLearnerRegressor
+from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier, TwoWeakLearnerRegressor
 from usboost.models.catalogue import catalogue
 from usboost.models.catalogue.entry import Entry, LearnerSpec
-from usboost.models.catalogue.parameter_paths import with_settings
+from usboost.models.catalogue.settings_file import with_settings
 from usboost.models.ensembles.ensemble import EnsembleClassifier, EnsembleRegressor
 from usboost.models.networks.bfv_network import (
     BoostedFeatureNetworkClassifier,

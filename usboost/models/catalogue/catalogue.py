@@ -1,4 +1,4 @@
-"""The catalogue of models: name, title, description, kind and settings of each.
+"""The catalogue of models: name, title, description, kind, settings and colour of each.
 
 Data only, quick to import; `usboost.models.catalogue.build` makes estimators from it. This file holds the
 settings that define a model; all others come from the parts that it is built from.
@@ -282,11 +282,7 @@ _ENTRIES = (
         {"x": _network(hidden=(16,), optimizer="adam", learning_rate=0.01, batch_size=32, epochs=30)},
     ),
     Entry(
-        "earlyboost",
-        "Earlyboost",
-        "boosting that can answer after any frame",
-        "earlyboost",
-        tasks=_CLASSES,
+        "earlyboost", "Earlyboost", "boosting that can answer after any frame", "earlyboost", tasks=_CLASSES
     ),
 )
 
@@ -427,3 +423,37 @@ def ordered(names: Iterable[str]) -> list[str]:
     """Names without repetition: the known ones in the tables' order, then the others as given."""
     given = list(dict.fromkeys(names))
     return [name for name in _TITLES if name in given] + [name for name in given if name not in _TITLES]
+
+
+OTHERS = (
+    *("#882255", "#44aa99", "#999933", "#6a3fb5", "#cc6677", "#117733", "#a0522d", "#332288"),
+    *("#444444", "#e6007e", "#5aa700", "#00a5c4", "#b8a100", "#c0392b", "#8b6fd8", "#3f6f7f"),
+    *("#b51ec5", "#7f5539", "#2f4f9f", "#6b6b00", "#ff7f7f", "#00695c", "#9e9e9e", "#b71c5c"),
+)
+"""Of models that the catalogue gives no look; its looks are Okabe and Ito's colours, too."""
+
+_SHADES = ((255, 0.0), (255, 0.5), (0, 0.5))
+"""What is mixed, and how much of it, into the colour of the first, second and third model that has it."""
+
+
+def model_colour(name: str) -> str | None:
+    """A colour that no other model of the catalogue has; None of a model that is not in it.
+
+    In figures a model may have another one's colour and be dashed, or have another marker. Where neither is
+    shown, it has a lighter or darker shade.
+    """
+    given: dict[str, int] = {}
+    looks = {entry.name: entry.line.colour for entry in CATALOGUE.values() if entry.line}
+    others = [entry.name for entry in CATALOGUE.values() if not entry.line]
+    looks |= {each: OTHERS[place % len(OTHERS)] for place, each in enumerate(others)}
+    for each in CATALOGUE:
+        colour = looks[each]
+        if each == name:
+            return _mixed(colour, *_SHADES[given.get(colour, 0)])
+        given[colour] = given.get(colour, 0) + 1
+    return None
+
+
+def _mixed(colour: str, other: int, share: float) -> str:
+    parts = [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
+    return "#" + "".join(f"{round(part * (1 - share) + other * share):02x}" for part in parts)

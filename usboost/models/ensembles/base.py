@@ -19,13 +19,19 @@ from usboost.errors import Unsuited, UsboostError
 from usboost.evaluation.metrics import row_losses
 from usboost.evaluation.weighted import mean
 from usboost.learners.networks.images import embeddings
-from usboost.models.base import MODELS
-from usboost.models.ensembles.fold_fits import ROWS, FoldFits, Member, in_time, seen_by_all
-from usboost.models.ensembles.inner_fits import InnerFits, StopRecorder
+from usboost.models.base import MODELS, for_all_rows
+from usboost.models.ensembles.fold_fits import (
+    ROWS,
+    FoldFits,
+    InnerFits,
+    Member,
+    StopRecorder,
+    in_time,
+    seen_by_all,
+)
 from usboost.models.ensembles.selection import better_than_noise, blended, greedy_weights, without_each
 from usboost.models.estimator import Samples, ViewsEstimator, as_views
 from usboost.models.inputs import embed
-from usboost.models.refit import for_all_rows
 
 SPARE = 0.1
 """Of the time that the fits took, what further fits to all rows leave: the model is still to be written."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,26 @@ from usboost.boosting.callbacks import Callback
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.data.views import Views
 from usboost.errors import UsboostError
-from usboost.models.base import ViewsClassifier
+from usboost.models.base import ViewsClassifier, ViewsRegressor
 from usboost.models.ensembles.base import Ensemble
-from usboost.models.regressor import ViewsRegressor
 
 
-class EnsembleClassifier(Ensemble, ViewsClassifier):
+@dataclass(eq=False, repr=False)
+class _Ensemble(Ensemble):
+    """Parameters of both."""
+
+    members: Mapping[str, Any] | None = None
+    folds: int = 5
+    fast_predict: bool = False
+    refit_full: bool = True
+    repeats: int = 1
+    validation_fraction: float = 0.0
+    random_state: int = 0
+    callbacks: Sequence[Callback] | None = None
+    checkpoint: Checkpoint | Path | str | None = None
+
+
+class EnsembleClassifier(_Ensemble, ViewsClassifier):
     """Several classifiers, each fitted once for each fold, their probabilities averaged by greedy weights.
 
     Each fold's fit stops early on the fold that it is not fitted to; the weights are those that predict these
@@ -57,28 +72,6 @@ class EnsembleClassifier(Ensemble, ViewsClassifier):
     classes_ ; n_estimators_ ; history_ : "loss" of each member
     """
 
-    def __init__(
-        self,
-        members: Mapping[str, Any] | None = None,
-        folds: int = 5,
-        fast_predict: bool = False,
-        refit_full: bool = True,
-        repeats: int = 1,
-        validation_fraction: float = 0.0,
-        random_state: int = 0,
-        callbacks: Sequence[Callback] | None = None,
-        checkpoint: Checkpoint | Path | str | None = None,
-    ) -> None:
-        self.members = members
-        self.folds = folds
-        self.fast_predict = fast_predict
-        self.refit_full = refit_full
-        self.repeats = repeats
-        self.validation_fraction = validation_fraction
-        self.random_state = random_state
-        self.callbacks = callbacks
-        self.checkpoint = checkpoint
-
     def _splits(self, y: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         counts = np.bincount(y)
         if counts.max() < 2:
@@ -111,7 +104,7 @@ class EnsembleClassifier(Ensemble, ViewsClassifier):
         return self._blend(X)
 
 
-class EnsembleRegressor(Ensemble, ViewsRegressor):
+class EnsembleRegressor(_Ensemble, ViewsRegressor):
     """Several regressors, each fitted once for each fold, their predictions averaged by greedy weights.
 
     Parameters
@@ -124,28 +117,6 @@ class EnsembleRegressor(Ensemble, ViewsRegressor):
     out_of_fold_ : standardised, too, float64 (n,)
     target_centre_, target_scale_ : of the training targets
     """
-
-    def __init__(
-        self,
-        members: Mapping[str, Any] | None = None,
-        folds: int = 5,
-        fast_predict: bool = False,
-        refit_full: bool = True,
-        repeats: int = 1,
-        validation_fraction: float = 0.0,
-        random_state: int = 0,
-        callbacks: Sequence[Callback] | None = None,
-        checkpoint: Checkpoint | Path | str | None = None,
-    ) -> None:
-        self.members = members
-        self.folds = folds
-        self.fast_predict = fast_predict
-        self.refit_full = refit_full
-        self.repeats = repeats
-        self.validation_fraction = validation_fraction
-        self.random_state = random_state
-        self.callbacks = callbacks
-        self.checkpoint = checkpoint
 
     def _splits(self, y: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         if len(y) < 2:

@@ -34,10 +34,7 @@ def write(model: Any, folder: Path) -> dict[str, Any]:
 def read(model: Any, document: Mapping[str, Any], folder: Path) -> None:
     """Give an unfitted ensemble what `write` wrote.
 
-    Raises
-    ------
-    UsboostError
-        If weights, members or fits are none that it can have.
+    Raises `UsboostError` if weights, members or fits are none that it can have.
     """
     members = model.members or {}
     weights = {str(name): float(value) for name, value in document["weights"].items()}

@@ -6,19 +6,108 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 
-from usboost.boosting.callbacks import TimeLimit
-from usboost.boosting.checkpoint import described
+from usboost.boosting.callbacks import Callback, TimeLimit, resume, tell
+from usboost.boosting.checkpoint import Checkpoint, described
+from usboost.boosting.rounds import Round
 from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError
-from usboost.files.arrays import key_of
-from usboost.models.ensembles.inner_fits import InnerFits, StopRecorder
+from usboost.files.arrays import Store, key_of
+from usboost.models.base import for_all_rows
 from usboost.models.estimator import Samples
-from usboost.models.refit import for_all_rows
+
+
+@dataclass(frozen=True)
+class InnerFits:
+    """Fits inside a fit, by the name of each.
+
+    A model with a `checkpoint` keeps its rounds below the outer fit's; of others the finished fit is kept.
+
+    Attributes
+    ----------
+    checkpoint, callbacks : of the outer fit
+    """
+
+    checkpoint: Checkpoint | None
+    callbacks: Sequence[Callback]
+
+    def fit_or_load(self, model: Any, name: str, train: Samples, stop: Samples | None) -> Any:
+        """`model`, unfitted, fitted with the outer fit's callbacks, or as an earlier run saved it.
+
+        One that was saved has no ``history_``.
+
+        Parameters
+        ----------
+        stop : samples to stop on; None for a model that knows how far to go
+        """
+        from usboost.models import persistence
+
+        if self.checkpoint is None or _keeps_rounds(model):
+            return self._fit(model, name, train, stop, self.callbacks)
+        store = Store(self.checkpoint.folder)
+        if (kept := store.get(name, persistence.load)) is not None:
+            return kept
+        asked = StopRecorder(self.callbacks)
+        fitted = self._fit(model, name, train, stop, [asked])
+        if not asked.stopped:  # else it is not what the same command would give
+            store.put(name, partial(persistence.save, fitted))
+        return fitted
+
+    def _fit(
+        self, model: Any, name: str, train: Samples, stop: Samples | None, callbacks: Sequence[Callback]
+    ) -> Any:
+        model.set_params(callbacks=list(callbacks))
+        if self.checkpoint is not None and _keeps_rounds(model):
+            model.set_params(checkpoint=self.checkpoint.folder / name)
+        validation = None
+        if stop is not None:
+            held_weights = () if stop.weights is None else (stop.weights,)
+            validation = (stop.views, stop.y, *held_weights)
+        more = {} if train.related is None else train.related.arguments
+        if train.weights is not None:
+            more["sample_weight"] = train.weights
+        return model.fit(train.views, train.y, validation, **more)
+
+
+def _keeps_rounds(model: Any) -> bool:
+    return "checkpoint" in model.get_params(deep=False)
+
+
+class StopRecorder(Callback):
+    """Several callbacks as one, which knows whether any of them asked the fit to stop before its end."""
+
+    def __init__(self, callbacks: Sequence[Callback]) -> None:
+        self._callbacks = callbacks
+        self._last = 0
+        self.stopped = False
+
+    def on_fit_begin(self, fit: Any) -> None:
+        self._last = fit.n_rounds
+        for callback in self._callbacks:
+            callback.on_fit_begin(fit)
+
+    def on_resume(self, rounds: Sequence[Round]) -> bool:
+        stop = resume(self._callbacks, rounds)
+        self.stopped = self.stopped or (stop and rounds[-1].index < self._last)
+        return stop
+
+    def on_round(self, round_: Round) -> bool:
+        stop = tell(self._callbacks, round_)
+        self.stopped = self.stopped or (stop and round_.index < self._last)
+        return stop
+
+    def on_fit_end(self) -> None:
+        for callback in self._callbacks:
+            callback.on_fit_end()
+
+    def time_left(self) -> float:
+        return min((callback.time_left() for callback in self._callbacks), default=math.inf)
+
 
 ROWS = 1000
 """Rows that a time of predicting is given for."""
@@ -171,6 +260,8 @@ class Member:
         """
         # "whole" is the name of before
         found = cls(**{"full_refits" if name == "whole" else name: each for name, each in document.items()})
+        """What `to_json` gave. Raises `UsboostError` if a value is none that a member can have."""
+        found = cls(**document)
         numbers = [found.weight, found.seconds, found.predicting, float(found.fits), float(found.full_refits)]
         numbers += [each for each in (found.loss, found.without) if each is not None]
         if not all(isinstance(each, (int, float)) and math.isfinite(each) and each >= 0 for each in numbers):

@@ -14,10 +14,7 @@ PICKS = 50
 
 
 def greedy_weights(
-    predicted: Mapping[str, np.ndarray],
-    y: np.ndarray,
-    weights: np.ndarray | None = None,
-    picks: int = PICKS,
+    predicted: Mapping[str, np.ndarray], y: np.ndarray, weights: np.ndarray | None = None, picks: int = PICKS
 ) -> dict[str, float]:
     """Weights of models, each a whole number of `picks`, that sum to 1; models without one are left out.
 

@@ -13,8 +13,8 @@ from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.task import TASKS
 from usboost.learners.present import predict
+from usboost.models.base import ViewsRegressor
 from usboost.models.estimator import ViewsEstimator, as_views
-from usboost.models.regressor import ViewsRegressor
 
 if TYPE_CHECKING:  # a page of what is kept of models needs neither them nor torch
     from usboost.models.boosted.weak_learners import BoostedWeakLearners
@@ -45,11 +45,7 @@ def view_contributions(model: BoostedWeakLearners, X: Views | Mapping[str, Any])
 
 
 def view_importance(
-    model: ViewsEstimator,
-    X: Views | Mapping[str, Any],
-    y: np.ndarray,
-    n_repeats: int = 5,
-    seed: int = 0,
+    model: ViewsEstimator, X: Views | Mapping[str, Any], y: np.ndarray, n_repeats: int = 5, seed: int = 0
 ) -> pd.DataFrame:
     """Permutation importance: the loss of score when a view's rows are shuffled as a whole.
 

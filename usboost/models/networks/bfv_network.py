@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,30 +19,30 @@ from usboost.errors import UsboostError
 from usboost.evaluation.weighted import column_moments
 from usboost.files.arrays import read_arrays, write_arrays
 from usboost.learners.trees.tree import Tree
-from usboost.models.base import ViewsClassifier
+from usboost.models.base import ViewsClassifier, ViewsRegressor
 from usboost.models.estimator import ViewsEstimator, as_views
 from usboost.models.networks.gbm import BoostedFeatures, GradientBoostedTrees
 from usboost.models.networks.gbm_files import load_gbm, save_gbm
-from usboost.models.networks.two_branch import TwoBranchNetworkClassifier, TwoBranchNetworkRegressor
+from usboost.models.networks.two_branch import WEIGHTS, TwoBranchNetworkClassifier, TwoBranchNetworkRegressor
 from usboost.models.networks.two_branch_network import FittedTwoBranch
-from usboost.models.networks.two_branch_training import WEIGHTS
-from usboost.models.regressor import ViewsRegressor
 
 BFV = "BFV"
 
 
+@dataclass(eq=False, repr=False)
 class _OnBoostedFeatures(ViewsEstimator):
     """What the classifier and the regressor share."""
 
-    features: BoostedFeatures | None
-    structured: str
-    encoding: str
-    out_of_fold: bool
-    gbm: GradientBoostedTrees | None
-    random_state: int
-
-    gbm_: GradientBoostedTrees
-    network_: Any
+    features: BoostedFeatures | None = None
+    network: TwoBranchNetworkClassifier | TwoBranchNetworkRegressor | None = None
+    structured: str = "S"
+    encoding: str = "values"
+    out_of_fold: bool = False
+    gbm: GradientBoostedTrees | None = None
+    validation_fraction: float = 0.1
+    random_state: int = 0
+    callbacks: Sequence[Callback] | None = None
+    checkpoint: Checkpoint | Path | str | None = None
 
     @property
     def n_estimators_(self) -> int:
@@ -156,14 +156,12 @@ class BoostedFeatureNetworkClassifier(_OnBoostedFeatures, ViewsClassifier):
         The GBM's settings.
     network : TwoBranchNetworkClassifier, optional
         The network's settings; its second view is replaced by the BFV.
-    structured : str
-        Name of the view that the GBM reads.
+    structured : name of the view that the GBM reads
     encoding : {"values", "numbers"}
         What the network reads of a leaf: its value (the paper's BFV), or its number as a category,
         which the network embeds.
-    out_of_fold : bool
-        Train the network on BFVs from GBMs that never saw the row (the paper's are in-sample);
-        leaf numbers cannot be, as they mean other leaves in every GBM.
+    out_of_fold : train the network on BFVs from GBMs that never saw the row (the paper's are in-sample); leaf
+        numbers cannot be, as they mean other leaves in every GBM
     gbm : GradientBoostedTrees, optional
         A GBM fitted before. A view "BFV" in the data given to `fit`, with that GBM's features of the
         same rows, is then read instead of computing them again.
@@ -194,34 +192,10 @@ class BoostedFeatureNetworkClassifier(_OnBoostedFeatures, ViewsClassifier):
         "network": ("TwoBranchNetworkClassifier",),
     }
 
-    def __init__(
-        self,
-        features: BoostedFeatures | None = None,
-        network: TwoBranchNetworkClassifier | None = None,
-        structured: str = "S",
-        encoding: str = "values",
-        out_of_fold: bool = False,
-        gbm: GradientBoostedTrees | None = None,
-        validation_fraction: float = 0.1,
-        random_state: int = 0,
-        callbacks: Sequence[Callback] | None = None,
-        checkpoint: Checkpoint | Path | str | None = None,
-    ) -> None:
-        self.features = features
-        self.network = network
-        self.structured = structured
-        self.encoding = encoding
-        self.out_of_fold = out_of_fold
-        self.gbm = gbm
-        self.validation_fraction = validation_fraction
-        self.random_state = random_state
-        self.callbacks = callbacks
-        self.checkpoint = checkpoint
-
     def _n_classes(self) -> int:
         return len(self.classes_)
 
-    def _unfitted(self) -> TwoBranchNetworkClassifier:
+    def _unfitted(self) -> Any:
         return self.network or TwoBranchNetworkClassifier()
 
     def _mark_network(self, network: TwoBranchNetworkClassifier) -> None:
@@ -269,34 +243,10 @@ class BoostedFeatureNetworkRegressor(_OnBoostedFeatures, ViewsRegressor):
         "network": ("TwoBranchNetworkRegressor",),
     }
 
-    def __init__(
-        self,
-        features: BoostedFeatures | None = None,
-        network: TwoBranchNetworkRegressor | None = None,
-        structured: str = "S",
-        encoding: str = "values",
-        out_of_fold: bool = False,
-        gbm: GradientBoostedTrees | None = None,
-        validation_fraction: float = 0.1,
-        random_state: int = 0,
-        callbacks: Sequence[Callback] | None = None,
-        checkpoint: Checkpoint | Path | str | None = None,
-    ) -> None:
-        self.features = features
-        self.network = network
-        self.structured = structured
-        self.encoding = encoding
-        self.out_of_fold = out_of_fold
-        self.gbm = gbm
-        self.validation_fraction = validation_fraction
-        self.random_state = random_state
-        self.callbacks = callbacks
-        self.checkpoint = checkpoint
-
     def _n_classes(self) -> int:
         return 1
 
-    def _unfitted(self) -> TwoBranchNetworkRegressor:
+    def _unfitted(self) -> Any:
         return self.network or TwoBranchNetworkRegressor()
 
     def _mark_network(self, network: TwoBranchNetworkRegressor) -> None:

@@ -18,8 +18,8 @@ from usboost.errors import UsboostError
 from usboost.evaluation.weighted import mean
 from usboost.learners.dimensions import Integer, Real, Space
 from usboost.learners.trees.engines import HISTOGRAMS, quiet_lightgbm
+from usboost.learners.trees.fitted import Forest
 from usboost.learners.trees.tree import Tree
-from usboost.learners.trees.walk_many import Forest
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,7 @@ class GradientBoostedTrees:
     ----------
     trees : list of N·T trees, stage by stage, classes inside; T = 1 for two classes or a regression, else M
     initial : float64 (T,) raw score before the first stage
-    learning_rate : float
-        raw score = initial + learning_rate · Σ_stages leaf value
+    learning_rate : raw score = initial + learning_rate · Σ_stages leaf value
     n_classes : M; 1 for a regression
     """
 
@@ -153,20 +152,19 @@ def lightgbm_dataset(
     )
 
 
+@dataclass(eq=False, repr=False)
 class BoostedFeatures(BaseEstimator):
     """Fits a GBM on a table and gives its boosted feature vectors.
 
     Parameters
     ----------
-    n_trees : int
-        N, the GBM's stages ("BFV trees").
+    n_trees : N, the GBM's stages ("BFV trees")
     max_depth : int
     learning_rate : float
     min_samples_leaf : int
     engine : {"lightgbm", "sklearn"}
         "sklearn" is the paper's `GradientBoostingClassifier`, categories taken as ordinals.
-    num_threads : int
-        LightGBM's; 0 chooses by the number of rows.
+    num_threads : LightGBM's; 0 chooses by the number of rows
     random_state : int
 
     Attributes
@@ -191,23 +189,13 @@ class BoostedFeatures(BaseEstimator):
         "min_samples_leaf": Integer(1, 200, log=True),
     }
 
-    def __init__(
-        self,
-        n_trees: int = 500,
-        max_depth: int = 3,
-        learning_rate: float = 0.1,
-        min_samples_leaf: int = 20,
-        engine: str = "lightgbm",
-        num_threads: int = 0,
-        random_state: int = 0,
-    ) -> None:
-        self.n_trees = n_trees
-        self.max_depth = max_depth
-        self.learning_rate = learning_rate
-        self.min_samples_leaf = min_samples_leaf
-        self.engine = engine
-        self.num_threads = num_threads
-        self.random_state = random_state
+    n_trees: int = 500
+    max_depth: int = 3
+    learning_rate: float = 0.1
+    min_samples_leaf: int = 20
+    engine: str = "lightgbm"
+    num_threads: int = 0
+    random_state: int = 0
 
     def fit(self, table: Table, y: np.ndarray, weights: np.ndarray | None = None) -> BoostedFeatures:
         """Fit the GBM to a table of n rows and y of shape (n,): codes 0..M−1, or float targets.

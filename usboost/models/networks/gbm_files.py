@@ -13,8 +13,8 @@ from usboost.files import replacing
 from usboost.files.arrays import Arrays, read_arrays, read_json, write_arrays
 from usboost.learners.trees.fitted import FittedTrees
 from usboost.learners.trees.tree import Tree
-from usboost.models.digests import check_digests, digests
 from usboost.models.networks.gbm import GradientBoostedTrees
+from usboost.models.persistence import check_digests, digests
 
 
 def save_gbm(gbm: GradientBoostedTrees, folder: Path) -> None:
@@ -35,10 +35,7 @@ def save_gbm(gbm: GradientBoostedTrees, folder: Path) -> None:
 def load_gbm(folder: Path, n_classes: int | None = None) -> GradientBoostedTrees:
     """Read a GBM that `save_gbm` wrote, of `n_classes` classes (1: a regression) where that is known.
 
-    Raises
-    ------
-    UsboostError
-        If a file is missing, cut short or changed, or holds what is no GBM.
+    Raises `UsboostError` if a file is missing, cut short or changed, or holds what is no GBM.
     """
     document = read_json(folder / "gbm.json")
     try:

@@ -25,11 +25,8 @@ from usboost.learners.networks.inputs import (
     check_weights,
     validated,
 )
-from usboost.learners.networks.modules import Linear, dense_network
-from usboost.learners.networks.training.batches import Batches, Tensors
-from usboost.learners.networks.training.initial_weights import generators
-from usboost.learners.networks.training.optimizers import Optimizer
-from usboost.learners.networks.training.train import run
+from usboost.learners.networks.modules import Linear, dense_network, generators
+from usboost.learners.networks.train import Batches, Optimizer, Tensors, run
 
 
 class TwoBranchNetwork(nn.Module):
@@ -97,10 +94,7 @@ class FittedTwoBranch:
     def check(self, n_classes: int) -> None:
         """The weights are those of the specification, for `n_classes` classes (1: a regression).
 
-        Raises
-        ------
-        UsboostError
-            If not.
+        Raises `UsboostError` if not.
         """
         spec = validated(_TwoBranchSpec, self.spec)
         if spec["n_classes"] != n_classes:

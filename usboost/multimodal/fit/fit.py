@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from usboost.models.catalogue.parameter_paths import with_settings
+
 from usboost.boosting.callbacks import Callback
 from usboost.datasets.user.table_spec import SIZE
 from usboost.datasets.user.user_table import UserTable
@@ -15,7 +17,6 @@ from usboost.models.catalogue import build as builders
 from usboost.models.catalogue import catalogue
 from usboost.models.catalogue.build import Parts
 from usboost.models.catalogue.entry import COMPONENTS, KINDS, Entry, LearnerSpec
-from usboost.models.catalogue.parameter_paths import with_settings
 from usboost.models.class_weights import ClassWeight
 from usboost.multimodal.fit.table_fit import Fitted, TableFit
 from usboost.multimodal.fit.unfinished import Keep
@@ -243,7 +244,7 @@ def fit(
     name, rounds, learners, settings : see `models.build`.
     images : how the model reads the table's images, if it has any.
     seed : of the split and of the model.
-    device : of networks, see `usboost.learners.networks.training.train.pick_device`.
+    device : of networks, see `usboost.learners.networks.train.pick_device`.
     fast_predict : of an ensemble, keep one model; see `usboost.models.ensembles.ensemble.EnsembleClassifier`.
     callbacks, calibrate, threshold, refit, class_weight, keep : of `TableFit`.
 

@@ -12,10 +12,10 @@ from usboost.boosting.callbacks import Callback
 from usboost.datasets.user.columns.encoding import Encoding
 from usboost.datasets.user.user_table import UserTable
 from usboost.errors import Unsuited, UsboostError
+from usboost.models.base import for_all_rows
 from usboost.models.class_weights import fit_weighted
 from usboost.models.ensembles.base import Ensemble
-from usboost.models.ensembles.inner_fits import StopRecorder
-from usboost.models.refit import for_all_rows
+from usboost.models.ensembles.fold_fits import StopRecorder
 from usboost.multimodal.fit.splits import Part, arrays_of, related_of
 from usboost.multimodal.fit.unfinished import Keep
 

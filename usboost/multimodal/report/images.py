@@ -23,7 +23,7 @@ from usboost.models.inspection.inspect import worst_samples
 from usboost.models.inspection.occlusion import Occlusion, occlusions
 from usboost.multimodal.fit.bundle import Bundle
 from usboost.multimodal.predict.predict import Scored
-from usboost.reporting.inspection import heat
+from usboost.reporting.inspection import figures
 
 SIDE = 256  # pixels of the longer side of an image as it was brought; a larger one is scaled to it
 
@@ -146,7 +146,7 @@ def _shown(reader: ImageReader, images: Images, scored: Scored, row: int, found:
     looked = change = None
     if found is not None:
         mean = found.heat()
-        looked = _uri(heat.overlay(pixels, mean), is_photo=plain.width > SIDE)
+        looked = _uri(figures.overlay(pixels, mean), is_photo=plain.width > SIDE)
         change = f"{_signed(-mean.max())} to {_signed(-mean.min())}"
     return Shown(
         reader.column,

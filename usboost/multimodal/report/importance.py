@@ -20,7 +20,7 @@ from usboost.models.inspection.permutation import Together, permutation_importan
 from usboost.multimodal.fit.bundle import Bundle
 from usboost.multimodal.predict.predict import Scored
 from usboost.reporting.inspection import figures as drawn
-from usboost.reporting.inspection.model_figures import as_uri
+from usboost.reporting.inspection.figures import as_uri
 
 COLUMNS = 20
 """Columns that are shuffled, and those whose gain is shown."""

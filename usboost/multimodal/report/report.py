@@ -20,12 +20,9 @@ from usboost.multimodal.fit.bundle import Bundle
 from usboost.multimodal.predict.predict import Scored, score_table
 from usboost.multimodal.report import importance, members
 from usboost.multimodal.report.images import about, worst
-from usboost.reporting.confusion import confusion_rows
-from usboost.reporting.inspection import figures as drawn
-from usboost.reporting.inspection import heat, model_figures
-from usboost.reporting.inspection.model_figures import as_uri
-from usboost.reporting.inspection.of_numbers import of_numbers
-from usboost.reporting.page import environment
+from usboost.reporting.inspection import figures
+from usboost.reporting.inspection.figures import as_uri, of_numbers
+from usboost.reporting.page import confusion_rows, environment
 
 
 def write_report(
@@ -120,7 +117,7 @@ def render(
             without=_missing(scored, label),
             classes=card.classes,
             of=_of_classes(bundle, scored) if card.classes else _of_numbers(bundle, scored, label),
-            curve=as_uri(model_figures.learning_curve(card.history, best_round)) if card.history else None,
+            curve=as_uri(figures.learning_curve(card.history, best_round)) if card.history else None,
             best_round=best_round,
             permutation=importance.permutation(bundle, views, scored.labels[rows]),
             contributions=importance.contributions(bundle, views),
@@ -130,7 +127,7 @@ def render(
             images=about(bundle, scored),
             occlusion_maps=occlusion_maps,
             share=SHARE,
-            heat=heat,
+            heat=figures,
             members=members.cells(bundle.model),
             members_heads=members.heads(bool(card.classes)),
             members_notes=members.notes(bundle.model),
@@ -158,7 +155,7 @@ def _of_classes(bundle: Bundle, scored: Scored) -> dict[str, Any]:
         "threshold": None if threshold is None else f"{threshold:.4g}",
         "confusion": confusion_rows(scored.labels, bundle.codes(scored.predicted), classes),
         "per_class": classes_of(bundle, scored),
-        "calibration": as_uri(drawn.calibration(bins, "Reliability diagram")),
+        "calibration": as_uri(figures.calibration(bins, "Reliability diagram")),
         "calibration_error": f"{expected_calibration_error(bins):.3f}",
     }
 

@@ -12,8 +12,7 @@ from matplotlib.figure import Figure
 
 from usboost.evaluation.names import number
 from usboost.models.inspection.inspect import expected_calibration_error
-from usboost.reporting.inspection import figures as drawn
-from usboost.reporting.inspection import model_figures
+from usboost.reporting.inspection import figures
 
 Figures = dict[str, Callable[[], Figure]]
 """What draws each figure that can be drawn, by name."""
@@ -49,9 +48,11 @@ class OfViews:
     def figures(self) -> Figures:
         found: Figures = {}
         if not self.contributions.empty:
-            found["contributions"] = lambda: drawn.contributions(self.contributions, TITLES["contributions"])
+            found["contributions"] = lambda: figures.contributions(
+                self.contributions, TITLES["contributions"]
+            )
         if not self.importance.empty:
-            found["importance"] = lambda: drawn.importance(self.importance, TITLES["importance"])
+            found["importance"] = lambda: figures.importance(self.importance, TITLES["importance"])
         return found
 
 
@@ -88,10 +89,10 @@ class Inspection(OfViews):
         of_calibration = f"{TITLES['calibration']} (expected error {error:.3f})"
         found = {
             **super().figures,
-            "calibration": lambda: drawn.calibration(self.calibration, of_calibration),
-            "confusion": lambda: drawn.confusion(self.confusion, self.classes, TITLES["confusion"]),
+            "calibration": lambda: figures.calibration(self.calibration, of_calibration),
+            "confusion": lambda: figures.confusion(self.confusion, self.classes, TITLES["confusion"]),
         }
-        if len(self.classes) > drawn.MOST_CLASSES:
+        if len(self.classes) > figures.MOST_CLASSES:
             del found["confusion"]
         return found
 
@@ -135,8 +136,8 @@ class NumberInspection(OfViews):
         true, predicted = (self.predicted[name].to_numpy() for name in ("true", "predicted"))
         return {
             **super().figures,
-            "predicted": lambda: model_figures.predicted_against_true(true, predicted, self.label),
-            "residuals": lambda: model_figures.residuals(true, predicted, None, self.label),
+            "predicted": lambda: figures.predicted_against_true(true, predicted, self.label),
+            "residuals": lambda: figures.residuals(true, predicted, None, self.label),
         }
 
     def said(self, row: Any) -> dict[str, str]:

@@ -1,14 +1,15 @@
-"""Backbones: how a network reads images, and what frozen ones make of them."""
+"""Backbones: how a network reads images, what frozen ones make of them, and inputs that are images."""
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
+from pydantic import Field, model_validator
 from sklearn.base import BaseEstimator
 from torch import nn
 
@@ -19,10 +20,16 @@ from usboost.errors import UsboostError
 from usboost.learners.networks import architectures
 from usboost.learners.networks.architectures import DEFAULT, is_timms
 from usboost.learners.networks.images import embeddings
-from usboost.learners.networks.images.frozen import FrozenNetwork
-from usboost.learners.networks.images.image_network import AUGMENTATIONS, ImageNetwork, LastBlock
+from usboost.learners.networks.images.image_network import (
+    AUGMENTATIONS,
+    FrozenNetwork,
+    ImageNetwork,
+    LastBlock,
+)
 from usboost.learners.networks.images.pretrained import load_backbone, read_weights
-from usboost.learners.networks.training.initial_weights import initialise
+from usboost.learners.networks.inputs import Checked, Spec, TableInput
+from usboost.learners.networks.modules import initialise
+from usboost.learners.networks.train import Batches, Resident, Streamed
 
 FINETUNED = ("none", "last", "all", "head")
 """What is trained of a backbone; "head" is the old name of "none"."""
@@ -30,13 +37,13 @@ FINETUNED = ("none", "last", "all", "head")
 _VERSION = 1  # of what embeddings are: count it up when the same weights would give others
 
 
+@dataclass(eq=False, repr=False)
 class Backbone(BaseEstimator):
     """How a network reads images.
 
     Parameters
     ----------
-    name : str
-        A name of ``timm.list_models()``, by default EfficientNet-Lite0; "vgg16" and "resnet50" are
+    name : a name of ``timm.list_models()``, by default EfficientNet-Lite0; "vgg16" and "resnet50" are
         torchvision's. "small_cnn" suits CPUs and has no published weights.
     pretrained : bool or str
         Start from ImageNet weights (True) or from a state dict in a file (a path, ``.pth`` or
@@ -47,16 +54,14 @@ class Backbone(BaseEstimator):
         What is trained: "none" but the layers after it, its embeddings being computed once for each
         image; the "last" block, on what the frozen rest gave once; or "all" of it. "head" is an old
         name of "none".
-    size : int or None
-        Side in pixels that images are resized to before the backbone; None keeps theirs where the
-        backbone reads it, else takes the least that it reads.
+    size : side in pixels that images are resized to before the backbone; None keeps theirs where the backbone
+        reads it, else takes the least that it reads
     augment : {"none", "flip", "flip_shift"}
         Of training images, with "all" only.
     cache : str, False or None
         Folder for embeddings; None: $USBOOST_CACHE, or the user's folder for caches; False or "off"
         keeps none.
-    random : bool
-        Let a backbone with random weights be frozen: its embeddings say little of an image.
+    random : let a backbone with random weights be frozen: its embeddings say little of an image
 
     Examples
     --------
@@ -72,23 +77,13 @@ class Backbone(BaseEstimator):
     True
     """
 
-    def __init__(
-        self,
-        name: str = DEFAULT,
-        pretrained: bool | str = True,
-        finetune: str = "none",
-        size: int | None = None,
-        augment: str = "none",
-        cache: str | bool | None = None,
-        random: bool = False,
-    ) -> None:
-        self.name = name
-        self.pretrained = pretrained
-        self.finetune = finetune
-        self.size = size
-        self.augment = augment
-        self.cache = cache
-        self.random = random
+    name: str = DEFAULT
+    pretrained: bool | str = True
+    finetune: str = "none"
+    size: int | None = None
+    augment: str = "none"
+    cache: str | bool | None = None
+    random: bool = False
 
     @property
     def is_frozen(self) -> bool:
@@ -234,3 +229,86 @@ def embedded(
         values = reader.embed(view, device)
     table = Table.from_numeric(values, tuple(f"embedding_{j}" for j in range(values.shape[1])))
     return replace(table, absent=view.absent)
+
+
+PerChannel = Annotated[list[float], Field(min_length=1, max_length=3)]
+
+
+class ImageSpec(Checked):
+    """Of a network on images; see `usboost.learners.networks.images.backbones.Backbone`.
+
+    `part` "last" is of a network on what the backbone without its last block gave.
+    """
+
+    view: Literal["image"]
+    channels: Literal[1, 3]
+    backbone: Annotated[str, Field(max_length=200)]
+    size: Annotated[int, Field(ge=1, le=4096)] | None
+    augment: Literal["none", "flip", "flip_shift"]
+    mean: PerChannel
+    deviation: PerChannel
+    part: Literal["last"] | None = None
+
+    @model_validator(mode="after")
+    def _possible(self) -> ImageSpec:
+        architectures.check_name(self.backbone)
+        if self.size is not None and self.size < architectures.smallest(self.backbone):
+            raise ValueError(f"size {self.size} is too small for {self.backbone}")
+        if not {len(self.mean), len(self.deviation)} <= {1, self.channels, 3}:
+            raise ValueError("mean and deviation are of one or of each channel")
+        if not np.isfinite([*self.mean, *self.deviation]).all() or min(self.deviation) <= 0:
+            raise ValueError("mean and deviation are finite, the deviation above 0")
+        return self
+
+
+class ImageInput:
+    """Images, in memory or decoded batch by batch, or what a frozen backbone made of them."""
+
+    kind: ClassVar[str] = "image"
+    checked: ClassVar[type[Checked]] = ImageSpec
+
+    @staticmethod
+    def prepare(
+        view: Images | EncodedImages, device: torch.device, reader: Any = None
+    ) -> tuple[Spec, Batches]:
+        """Specification and rows; of a frozen backbone the table of its embeddings, for a head.
+
+        Without a `Backbone` as reader it is a small CNN that is trained.
+        """
+        backbone = reader or Backbone("small_cnn", pretrained=False, finetune="all")
+        spec: Spec = backbone.spec(view)
+        if backbone.is_frozen:
+            return TableInput.prepare(embedded(view, backbone, device), device)
+        if backbone.finetune == "last":
+            values = torch.from_numpy(backbone.activations(view, device))
+            return {**spec, "augment": "none", "part": "last"}, Resident((values.to(device),))
+        if isinstance(view, EncodedImages):
+            return spec, Streamed(view, device)
+        return spec, Resident((torch.from_numpy(np.ascontiguousarray(view.pixels)).to(device),))
+
+    @staticmethod
+    def network(spec: Spec, widths: list[int]) -> nn.Module:
+        """A backbone, or its last block, and fully connected layers after it."""
+        return LastBlock(spec, widths) if spec.get("part") == "last" else ImageNetwork(spec, widths)
+
+
+class PooledInput:
+    """Several images a row, read as the mean of what a frozen backbone makes of them."""
+
+    kind: ClassVar[str] = "pooled_images"
+    checked: ClassVar[type[Checked]] = ImageSpec
+
+    @staticmethod
+    def prepare(view: PooledImages, device: torch.device, reader: Any = None) -> tuple[Spec, Batches]:
+        """The table of the means, for a head. Raises `UsboostError` if the backbone is to be trained."""
+        backbone = reader or Backbone()
+        if not backbone.is_frozen:
+            raise UsboostError(
+                "pooled images are read by a frozen backbone; use finetune none, or a view for each column"
+            )
+        return TableInput.prepare(embedded(view, backbone, device), device)
+
+    @staticmethod
+    def network(spec: Spec, widths: list[int]) -> nn.Module:
+        """None reads this view itself: what `prepare` describes is a table."""
+        raise UsboostError("no network reads pooled images themselves")

@@ -25,7 +25,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
 from usboost.files import write_atomically
-from usboost.learners.networks.images.frozen import FrozenNetwork
+from usboost.learners.networks.images.image_network import FrozenNetwork
 
 SHARD = 512
 """Images in a shard."""

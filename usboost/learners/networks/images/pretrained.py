@@ -42,10 +42,7 @@ def save_backbone(weights: Mapping[str, np.ndarray], path: Path) -> None:
 def read_weights(name: str, pretrained: bool | str) -> dict[str, torch.Tensor]:
     """A state dict: from a file, from an installed package, or published, and downloaded if need be.
 
-    Raises
-    ------
-    UsboostError
-        If the file is missing and cannot be downloaded, or holds anything but tensors.
+    Raises `UsboostError` if the file is missing and cannot be downloaded, or holds anything but tensors.
     """
     if not isinstance(pretrained, str):
         if name == DEFAULT:
@@ -65,10 +62,7 @@ def read_weights(name: str, pretrained: bool | str) -> dict[str, torch.Tensor]:
 def load_backbone(backbone: nn.Module, name: str, weights: dict[str, torch.Tensor], source: str) -> None:
     """Load a state dict into a backbone: its own, or that of the whole network with its classifier.
 
-    Raises
-    ------
-    UsboostError
-        If the weights are of another network.
+    Raises `UsboostError` if the weights are of another network.
     """
     own = backbone.state_dict()
     if set(weights) == set(own):
@@ -102,10 +96,7 @@ def load_backbone(backbone: nn.Module, name: str, weights: dict[str, torch.Tenso
 def published_features(name: str) -> dict[str, torch.Tensor]:
     """The state dict of a backbone with its published weights, without what classified its features.
 
-    Raises
-    ------
-    UsboostError
-        As `read_weights`.
+    Raises `UsboostError` as `read_weights`.
     """
     backbone = architectures.build(name, 3)[0]
     load_backbone(backbone, name, read_weights(name, True), "published")

@@ -1,24 +1,35 @@
-"""The page about the papers' datasets: the layout of Table 3, beside what the paper prints."""
+"""The page about the papers' datasets: the layout of Table 3, beside what is printed; the other papers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
 from usboost.evaluation import selection
 from usboost.evaluation.names import metric_name, number
 from usboost.evaluation.statistics import LEVEL
 from usboost.models.catalogue import catalogue
-from usboost.reporting.cards import shown_card
-from usboost.reporting.origins import Key, Origin, origin_rows
-from usboost.reporting.page import DEMO, environment, noise, sign, signed, spread
-from usboost.reporting.papers import published as paper
-from usboost.reporting.papers.other_papers import OtherPapers
-from usboost.reporting.papers.summary import same_in_both, verdicts
-from usboost.reporting.results import DATASET_ABOUT, chosen, table3
+from usboost.reporting.figures import place, to_svg
+from usboost.reporting.page import (
+    DEMO,
+    Key,
+    Origin,
+    environment,
+    noise,
+    origin_rows,
+    shown_card,
+    sign,
+    signed,
+    spread,
+)
+from usboost.reporting.paper_summary import improvement, metric_of, same_in_both, verdicts
+from usboost.reporting.results import DATASET_ABOUT, chosen, dataset_name, read_cell, read_trace, table3
 
 HALVES = ("bfv_dnn", "1wl_s", "1wl_u", "2wl", "2wl2o")
 """The paper's Table 4: one-learner against two-learner models."""
@@ -89,7 +100,7 @@ def render(
             level=f"{LEVEL:.0%}",
             same=same_in_both(frame, "ci_a", "ci_b"),
             about={d: DATASET_ABOUT[d] for d in datasets if d in DATASET_ABOUT},
-            metrics={d: metric_name(paper.metric(d)) for d in datasets},
+            metrics={d: metric_name(metric_of(d)) for d in datasets},
             test=_table(frame, datasets, rows, "test", published=not demo),
             validation=_table(frame, datasets, rows, "val", published=False),
             details={
@@ -141,7 +152,7 @@ def _table(
     """
     cells: dict[tuple[str, str], dict[str, Any]] = {}
     for dataset in datasets:
-        summary = table3(frame[frame["dataset"] == dataset], split, paper.metric(dataset))
+        summary = table3(frame[frame["dataset"] == dataset], split, metric_of(dataset))
         summary = summary[(summary["value_seeds"] > 0) & summary["model"].isin(models)]
         for row in summary.itertuples():
             cells[dataset, row.model] = {
@@ -155,10 +166,10 @@ def _table(
                 "sign": "" if row.model == catalogue.BASELINE else sign(row.improvement_mean),
                 "best": False,
             }
-        fit = chosen(frame[frame["model"].isin(models)], dataset, paper.metric(dataset))
+        fit = chosen(frame[frame["model"].isin(models)], dataset, metric_of(dataset))
         if fit and (dataset, fit[0]) in cells:
             cells[dataset, fit[0]]["best"] = True
-    numbers = {key: paper.improvement(*key) for key in ((d, m) for d in datasets for m in models)}
+    numbers = {key: improvement(*key) for key in ((d, m) for d in datasets for m in models)}
     counts = [cell["seeds"] for cell in cells.values()]
     return {
         "cells": cells,
@@ -197,3 +208,55 @@ def _details(frame: pd.DataFrame, card: Mapping[str, Any]) -> dict[str, Any]:
         "columns": columns | {"rounds": "rounds", "fit_seconds": "fit, s"},
         "rows": [{"name": catalogue.title(model), "cells": found} for model, found in cells.items()],
     }
+
+
+METRICS = ("accuracy", "f1", "early_accuracy", "earliness", "harmonic_mean")
+
+
+@dataclass(frozen=True)
+class OtherPapers:
+    """What the page shows: named columns, a row per cell, and figures as (title, SVG)."""
+
+    columns: dict[str, str]
+    rows: list[dict[str, Any]]
+    drawings: list[tuple[str, str]]
+
+
+def other_papers(results: Path, cells: Sequence[tuple[str, str]]) -> OtherPapers:
+    """Tables and figures of cells that do not run on every dataset: (dataset, model) pairs."""
+    rows, drawings = [], []
+    for dataset, model in cells:
+        cell = read_cell(results, dataset, model)
+        if cell is None:
+            continue
+        scores = pd.DataFrame([fit.scores["test"] for fit in cell.seeds], dtype=float)
+        title = f"{catalogue.title(model)} on {dataset_name(dataset)}"
+        shown = {
+            name: _summary(scores[name]) for name in METRICS if name in scores and scores[name].notna().any()
+        }
+        rows.append({"name": title, "cells": {**shown, "seeds": (str(len(cell.seeds)), "")}})
+        trace = read_trace(results, dataset, model)
+        if trace is not None and "accuracy_test" in trace:
+            drawings.append((f"Accuracy over time: {title}", to_svg(_over_time(trace, title))))
+    return OtherPapers({**{name: metric_name(name) for name in METRICS}, "seeds": "seeds"}, rows, drawings)
+
+
+def _summary(values: pd.Series) -> tuple[str, str]:
+    return number(values.mean()), spread(values.std(), 4)
+
+
+def _over_time(trace: pd.DataFrame, title: str) -> Figure:
+    """Accuracy after each frame, on the three splits, mean over seeds."""
+    figure = Figure(figsize=(5.2, 3.4))
+    place(figure)
+    axes = figure.subplots()
+    names = {"accuracy_train": "training", "accuracy_val": "validation", "accuracy_test": "test"}
+    for (column, label), colour in zip(names.items(), ("#9aa3ad", "#d98a3d", "#0b5c9e"), strict=True):
+        if column in trace and np.isfinite(trace[column]).any():
+            curve = trace.groupby("round")[column].mean()
+            axes.plot(curve.index, curve.to_numpy(), marker="o", markersize=3, label=label, color=colour)
+    axes.set(title=title, xlabel="frames seen, t", ylabel="accuracy", ylim=(0, 1))
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=8)
+    return figure

@@ -1,0 +1,288 @@
+"""How networks are trained and run here: batches of rows by index, no loader processes; optimizers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from threadpoolctl import ThreadpoolController
+from torch import nn
+
+from usboost.data.images import EncodedImages
+from usboost.errors import UsboostError
+
+
+class Optimizer(Protocol):
+    def zero_grad(self) -> None: ...
+
+    def step(self) -> None: ...
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """What the next steps depend on, the parameters apart: tensors that change in place."""
+        ...
+
+
+class _Flat:
+    """Makes a module's trainable parameters, and their gradients, views of one vector each.
+
+    A parameter with an attribute `rate` moves by that share of the learning rate.
+
+    A small network's optimizer step costs launches, not arithmetic: with all parameters in one tensor it is a
+    handful of calls whatever the number of layers (and the import of torch's compiler, several seconds that
+    `torch.optim` costs a process, is not needed). The updates are those of `torch.optim` with its defaults.
+    """
+
+    def __init__(self, module: nn.Module, learning_rate: float) -> None:
+        parameters = [p for p in module.parameters() if p.requires_grad]
+        self.learning_rate = learning_rate
+        self.values = torch.cat([p.detach().reshape(-1) for p in parameters])
+        self.gradient = torch.zeros_like(self.values)
+        start = 0
+        for parameter in parameters:
+            rows = slice(start, start + parameter.numel())
+            parameter.data = self.values[rows].view_as(parameter)
+            parameter.grad = self.gradient[rows].view_as(parameter)
+            start = rows.stop
+        rates = [(p.numel(), float(getattr(p, "rate", 1.0))) for p in parameters]
+        self.rates = None
+        if any(rate != 1 for _, rate in rates):
+            self.rates = torch.cat([torch.full((n,), rate) for n, rate in rates]).to(self.values.device)
+
+    def slower(self, denominator: torch.Tensor) -> torch.Tensor:
+        """The denominators of a step, in place, by the parameters' shares of the learning rate."""
+        return denominator if self.rates is None else denominator.div_(self.rates)
+
+    def zero_grad(self) -> None:
+        self.gradient.zero_()
+
+    def state(self) -> dict[str, torch.Tensor]:
+        return {}
+
+
+class SGD(_Flat):
+    """θ ← θ − η g."""
+
+    def step(self) -> None:
+        if self.rates is None:
+            self.values.add_(self.gradient, alpha=-self.learning_rate)
+        else:
+            self.values.addcmul_(self.gradient, self.rates, value=-self.learning_rate)
+
+
+class RMSprop(_Flat):
+    """v ← α v + (1 − α) g²; θ ← θ − η g / (√v + 1e-8), with α = 0.99."""
+
+    def __init__(self, module: nn.Module, learning_rate: float) -> None:
+        super().__init__(module, learning_rate)
+        self._square = torch.zeros_like(self.values)
+
+    def state(self) -> dict[str, torch.Tensor]:
+        return {"square": self._square}
+
+    def step(self) -> None:
+        self._square.mul_(0.99).addcmul_(self.gradient, self.gradient, value=0.01)
+        denominator = self.slower(self._square.sqrt().add_(1e-8))
+        self.values.addcdiv_(self.gradient, denominator, value=-self.learning_rate)
+
+
+class Adam(_Flat):
+    """Adam with β = (0.9, 0.999) and ε = 1e-8."""
+
+    def __init__(self, module: nn.Module, learning_rate: float) -> None:
+        super().__init__(module, learning_rate)
+        self._mean, self._square = torch.zeros_like(self.values), torch.zeros_like(self.values)
+        self._count = torch.zeros((), dtype=torch.int64)
+
+    def state(self) -> dict[str, torch.Tensor]:
+        return {"mean": self._mean, "square": self._square, "count": self._count}
+
+    def step(self) -> None:
+        self._count += 1
+        steps = int(self._count)
+        self._mean.lerp_(self.gradient, 0.1)
+        self._square.mul_(0.999).addcmul_(self.gradient, self.gradient, value=0.001)
+        correction = (1 - 0.999**steps) ** 0.5
+        denominator = self.slower((self._square.sqrt() / correction).add_(1e-8))
+        self.values.addcdiv_(self._mean, denominator, value=-self.learning_rate / (1 - 0.9**steps))
+
+
+def make_optimizer(name: str, module: nn.Module, learning_rate: float) -> Optimizer:
+    """The paper's two optimizers, "sgd" and "rmsprop", and "adam", on a module that is on its device.
+
+    Raises `UsboostError` if there is no such optimizer.
+    """
+    kinds: dict[str, Callable[[nn.Module, float], Optimizer]] = {"sgd": SGD, "rmsprop": RMSprop, "adam": Adam}
+    if name not in kinds:
+        raise UsboostError(f"unknown optimizer {name!r}; choose one of {', '.join(kinds)}")
+    return kinds[name](module, learning_rate)
+
+
+Tensors = tuple[torch.Tensor, ...]
+
+
+class Batches(Protocol):
+    """Rows of a view as tensors on the device."""
+
+    def __len__(self) -> int: ...
+
+    def batch(self, rows: torch.Tensor | slice) -> Tensors: ...
+
+    def expect(self, rows: torch.Tensor | slice) -> None:
+        """A hint that these rows are asked for next."""
+        ...
+
+
+@dataclass(frozen=True)
+class Resident:
+    """Row-aligned tensors that live on the device: a batch is one gather per tensor."""
+
+    tensors: Tensors
+
+    def __len__(self) -> int:
+        return len(self.tensors[0])
+
+    @property
+    def is_table(self) -> bool:
+        return len(self.tensors) == 2
+
+    def batch(self, rows: torch.Tensor | slice) -> Tensors:
+        return tuple(tensor[rows] for tensor in self.tensors)
+
+    def expect(self, rows: torch.Tensor | slice) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class WithAbsent:
+    """Rows beside a mask of those that the view lacks, as the last tensor: bool (n,) on the device."""
+
+    rows: Batches
+    absent: torch.Tensor
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def batch(self, rows: torch.Tensor | slice) -> Tensors:
+        return (*self.rows.batch(rows), self.absent[rows])
+
+    def expect(self, rows: torch.Tensor | slice) -> None:
+        self.rows.expect(rows)
+
+
+@dataclass
+class Streamed:
+    """Encoded images, decoded batch by batch while the device is busy with the one before."""
+
+    images: EncodedImages
+    device: torch.device
+    _next: tuple[Any, Any] | None = None
+    _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def batch(self, rows: torch.Tensor | slice) -> Tensors:
+        expected, self._next = self._next, None
+        pixels = expected[1].result() if expected is not None and expected[0] is rows else self._decode(rows)
+        return (torch.from_numpy(pixels).to(self.device, non_blocking=True),)
+
+    def expect(self, rows: torch.Tensor | slice) -> None:
+        self._next = (rows, self._pool.submit(self._decode, rows))
+
+    def _decode(self, rows: torch.Tensor | slice) -> np.ndarray:
+        return self.images.decode(rows.cpu().numpy() if isinstance(rows, torch.Tensor) else rows)
+
+
+PREDICTION_ROWS = 16_384
+IMAGE_ROWS = 512
+
+
+def pick_device(name: str) -> torch.device:
+    """The torch device called `name`; "auto" is CUDA where there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except (RuntimeError, TypeError) as error:
+        raise UsboostError(f"unknown device {name!r}; use 'auto', 'cpu' or 'cuda'") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise UsboostError("device 'cuda' was asked for but no CUDA device is there; use 'auto' or 'cpu'")
+    return device
+
+
+def run_epoch(
+    network: Callable[..., torch.Tensor],
+    inputs: Sequence[Batches],
+    loss: Callable[[torch.Tensor, Tensors], torch.Tensor],
+    targets: Tensors,
+    optimizer: Optimizer,
+    batch_size: int,
+    order: torch.Tensor,
+) -> float:
+    """One pass over the rows in the given order; the mean training loss of the pass.
+
+    Parameters
+    ----------
+    network : called with one tuple of tensors per view
+    inputs : the views' rows
+    loss : (outputs, batch of targets) -> scalar
+    targets : row-aligned tensors on the device
+    order : row numbers, int64
+    """
+    batches = order.to(targets[0].device).split(batch_size)
+    total = torch.zeros((), dtype=torch.float64, device=targets[0].device)
+    for index, rows in enumerate(batches):
+        tensors = [view.batch(rows) for view in inputs]
+        if index + 1 < len(batches):
+            for view in inputs:
+                view.expect(batches[index + 1])
+        outputs = network(*tensors)
+        value = loss(outputs, tuple(tensor[rows] for tensor in targets))
+        optimizer.zero_grad()
+        value.backward()
+        optimizer.step()
+        total += value.detach() * len(rows)
+    return float(total) / len(order)
+
+
+@torch.no_grad()
+def run(network: nn.Module, inputs: Sequence[Batches]) -> np.ndarray:
+    """The network's outputs on all rows, in evaluation mode: float32 (n, D)."""
+    was_training = network.training
+    network.eval()
+    n = len(inputs[0])
+    rows_at_once = (
+        PREDICTION_ROWS if all(isinstance(v, Resident) and v.is_table for v in inputs) else IMAGE_ROWS
+    )
+    parts = [
+        network(*(view.batch(slice(start, min(start + rows_at_once, n))) for view in inputs))
+        for start in range(0, n, rows_at_once)
+    ]
+    network.train(was_training)
+    return torch.cat(parts).cpu().numpy() if parts else np.empty((0, 1), dtype=np.float32)
+
+
+@contextmanager
+def one_thread_each(blas: bool = False) -> Iterator[None]:
+    """One OpenMP thread for what this thread does (torch's element-wise operations); BLAS on request.
+
+    Two pools of threads that take turns every few microseconds wait for each other most of the time,
+    and a pool inside each of several workers asks for more cores than there are. The limit of OpenMP
+    holds for the calling thread, that of BLAS for the process.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(_pools().limit(limits=1, user_api="openmp"))
+        if blas:
+            stack.enter_context(_pools().limit(limits=1, user_api="blas"))
+        yield
+
+
+@cache
+def _pools() -> ThreadpoolController:
+    return ThreadpoolController()
