@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from usboost.models.catalogue.parameter_paths import with_settings
+from usboost.models.catalogue.settings_file import with_settings
 
 from usboost.boosting.callbacks import Callback
 from usboost.datasets.user.table_spec import SIZE
@@ -89,7 +89,7 @@ def with_images(names: Sequence[str], image_views: Sequence[str]) -> tuple[str, 
 
 
 def on_device(model: Any, device: str) -> Any:
-    """The model, whose networks train there; see `usboost.learners.networks.training.train.pick_device`."""
+    """The model, whose networks train there; see `usboost.learners.networks.train.pick_device`."""
     named = [key for key in model.get_params(deep=True) if key.split("__")[-1] == "device"]
     return model.set_params(**dict.fromkeys(named, device))
 
