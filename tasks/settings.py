@@ -12,7 +12,7 @@ from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError, as_parameter
 from usboost.files.parts import import_parts
 from usboost.files.yaml_file import read_yaml
-from usboost.losses.classification import LOSSES
+from usboost.models.losses import LOSSES
 from usboost.losses.regression import REGRESSION_LOSSES
 from usboost.models.catalogue import catalogue
 from usboost.models.catalogue.entry import Entry

@@ -25,7 +25,7 @@ from usboost.learners.networks.images.backbones import Backbone
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.regressors import RegressorLearner
 from usboost.learners.trees.learner import TreeLearner
-from usboost.losses.classification import LOSSES
+from usboost.models.losses import LOSSES
 from usboost.losses.codeword import CodewordExponential
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
 from usboost.losses.signs import Exponential

@@ -21,7 +21,8 @@ from usboost.evaluation.weighted import median, quantile
 from usboost.learners.base import Learner
 from usboost.learners.networks.images.backbones import Backbone
 from usboost.losses.base import RegressionLoss
-from usboost.losses.classification import LOSSES, ClassLoss
+from usboost.losses.base import ClassLoss
+from usboost.models.losses import LOSSES
 from usboost.losses.regression import best_constant, check_loss_name, regression_loss
 from usboost.models.base import ViewsClassifier, ViewsRegressor, per_class, robust_scale
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
@@ -60,7 +61,7 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
         a few rounds, and else 0.
     trim : float
         Share of the total weight left out of a round's fits, lightest samples first; for ``target="newton"``.
-    loss : {"exponential", "cross_entropy"} or the kind of one in `usboost.losses.classification.LOSSES`
+    loss : {"exponential", "cross_entropy"} or the kind of one in `usboost.models.losses.LOSSES`
         The papers' codeword loss, or one that is more robust to wrong labels (ours), or your own.
     patience : int, (int, float) or None
         Rounds without a better `monitor` before stopping, or those at least and a share of the rounds up to
