@@ -10,12 +10,12 @@ from ruamel.yaml import YAML
 
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError, as_parameter
-from usboost.files.parts import import_parts
+from usboost.files.registry import import_parts
 from usboost.files.yaml_file import read_yaml
-from usboost.models.losses import LOSSES
 from usboost.losses.regression import REGRESSION_LOSSES
 from usboost.models.catalogue import catalogue
 from usboost.models.catalogue.entry import Entry
+from usboost.models.losses import LOSSES
 
 DATASETS = ("ci_a", "ci_b", "ct", "mi", "user_table", "iris", "digits_rows", "pendigits", "gunpoint")
 """The datasets by name; `tasks.catalog` says where they come from."""

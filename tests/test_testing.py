@@ -25,12 +25,12 @@ from usboost.learners.networks.images.backbones import Backbone
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.regressors import RegressorLearner
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.losses import LOSSES
 from usboost.losses.codeword import CodewordExponential
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
 from usboost.losses.signs import Exponential
 from usboost.losses.squared import Squared
 from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.models.losses import LOSSES
 from usboost.models.persistence import load, save
 from usboost.testing import check_learner, check_loss, check_view, example_table
 

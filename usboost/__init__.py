@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from usboost.models.networks.bfv_network import (
         BoostedFeatureNetworkRegressor as BoostedFeatureNetworkRegressor,
     )
-    from usboost.models.networks.gbm import BoostedFeatures as BoostedFeatures
+    from usboost.models.networks.boosted_features import BoostedFeatures as BoostedFeatures
     from usboost.models.networks.two_branch import TwoBranchNetworkClassifier as TwoBranchNetworkClassifier
     from usboost.models.networks.two_branch import TwoBranchNetworkRegressor as TwoBranchNetworkRegressor
     from usboost.models.persistence import load as load
@@ -79,7 +79,7 @@ _MODULES = {
     "Backbone": "usboost.learners.networks.images.backbones",
     "BoostedFeatureNetworkClassifier": "usboost.models.networks.bfv_network",
     "BoostedFeatureNetworkRegressor": "usboost.models.networks.bfv_network",
-    "BoostedFeatures": "usboost.models.networks.gbm",
+    "BoostedFeatures": "usboost.models.networks.boosted_features",
     "BoostedNetworkClassifier": "usboost.models.boosted.boosted_network",
     "BoostedNetworkRegressor": "usboost.models.boosted.boosted_network",
     "Callback": "usboost.boosting.callbacks",

@@ -285,7 +285,7 @@ SPLITS = [
     ),
     Break(
         "out-of-fold features come from all rows",
-        "usboost/models/networks/gbm.py",
+        "usboost/models/networks/boosted_features.py",
         ".fit(table[seen], y[seen], own)",
         ".fit(table, y, weights)",
         ("tests/models/test_gbm.py",),

@@ -31,7 +31,7 @@ from usboost.learners.trees.learner import TreeLearner
 from usboost.losses.base import Line
 from usboost.losses.codeword import CodewordExponential
 from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.models.networks.gbm import BoostedFeatures
+from usboost.models.networks.boosted_features import BoostedFeatures
 
 Figures = dict[str, Any]
 

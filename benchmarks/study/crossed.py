@@ -19,7 +19,7 @@ import pandas as pd
 from benchmarks.study.equals import SPLIT, Case, built, divided
 from benchmarks.study.members import summary
 from benchmarks.study.small import larger
-from usboost.datasets.user.table import read_table
+from usboost.datasets.user.read_table import read_table
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.datasets.user.user_table import UserTable
 from usboost.models.catalogue.settings_file import with_settings

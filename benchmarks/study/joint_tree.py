@@ -22,7 +22,7 @@ from sklearn.datasets import load_digits, load_wine
 from benchmarks.study import small
 from benchmarks.study.equals import Case, built
 from benchmarks.study.rows import interval
-from usboost.datasets.user.table import read_table
+from usboost.datasets.user.read_table import read_table
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.datasets.user.user_table import UserTable
 from usboost.learners.base import FittedLearner, Target

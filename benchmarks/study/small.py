@@ -20,7 +20,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 
 from usboost.datasets.census import prepare as census
 from usboost.datasets.covertype import raw as covertype
-from usboost.datasets.user.table import read_table
+from usboost.datasets.user.read_table import read_table
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.datasets.user.user_table import UserTable
 from usboost.multimodal.compare import results

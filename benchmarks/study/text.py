@@ -27,8 +27,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from usboost.datasets.user.columns.texts import COMPONENTS, TextParts
+from usboost.datasets.user.read_table import read_table
 from usboost.datasets.user.reading.source import FrameRows
-from usboost.datasets.user.table import read_table
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.multimodal.compare.compare import compare, folds_of
 from usboost.multimodal.fit.fit import build

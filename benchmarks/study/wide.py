@@ -16,8 +16,8 @@ from sklearn.datasets import load_breast_cancer, load_wine
 
 from benchmarks.study.equal_tables import number
 from benchmarks.study.equals import SPLIT, Case
+from usboost.datasets.user.read_table import read_table
 from usboost.datasets.user.reading.source import FrameRows
-from usboost.datasets.user.table import read_table
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.multimodal.fit.fit import build
 

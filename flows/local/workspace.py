@@ -21,7 +21,7 @@ import yaml as plain_yaml
 
 from flows.local import runtime
 from tasks import settings as params
-from usboost.datasets.user.table import asked_of
+from usboost.datasets.user.read_table import asked_of
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.files import write_atomically

@@ -24,7 +24,7 @@ from tasks.tracking.runs import (
     supersede_kept,
     tracked_run,
 )
-from tasks.tracking.views import CURVES, first_page
+from tasks.tracking.tabs import CURVES, first_page
 
 __all__ = [
     "CURVES",

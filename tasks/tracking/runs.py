@@ -17,7 +17,8 @@ from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
 
 from tasks.pages import flow_page as page
 from tasks.running import away, retry
-from tasks.tracking import description, views
+from tasks.tracking import description
+from tasks.tracking import tabs as views
 from usboost.errors import UsboostError
 from usboost.files import write_atomically
 

@@ -16,7 +16,7 @@ from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.models.networks.bfv_network import BoostedFeatureNetworkClassifier
-from usboost.models.networks.gbm import BoostedFeatures
+from usboost.models.networks.boosted_features import BoostedFeatures
 
 MODEL = TwoWeakLearnerClassifier({"U": NetworkLearner(), "S": TreeLearner()})
 
@@ -115,7 +115,9 @@ def test_parts_inside_parts_are_found():
         f"{learners}.learner",
         f"{learners}.images.backbones",
     }
-    assert "usboost.models.networks.gbm" in modules_of(BoostedFeatureNetworkClassifier(BoostedFeatures()))
+    assert "usboost.models.networks.boosted_features" in modules_of(
+        BoostedFeatureNetworkClassifier(BoostedFeatures())
+    )
     assert modules_of({"a": [closure], "b": NetworkLearner}) >= {
         "usboost.boosting.code",
         f"{learners}.learner",
@@ -178,7 +180,7 @@ model = TwoWeakLearnerClassifier(learners, target="newton", loss="cross_entropy"
 """,
     "boosted features": """
 from usboost.models.networks.bfv_network import BoostedFeatureNetworkClassifier
-from usboost.models.networks.gbm import BoostedFeatures
+from usboost.models.networks.boosted_features import BoostedFeatures
 from usboost.models.networks.two_branch import TwoBranchNetworkClassifier
 network = TwoBranchNetworkClassifier(dnn1=(4,), dnn2=(4,), dnn3=(4,), n_epochs=2, device="cpu")
 model = BoostedFeatureNetworkClassifier(BoostedFeatures(n_trees=3), network)

@@ -19,7 +19,7 @@ from usboost.learners.trees.learner import TreeLearner
 from usboost.losses.base import simplex_codewords
 from usboost.losses.codeword import CodewordExponential
 from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.models.networks.gbm import BoostedFeatures
+from usboost.models.networks.boosted_features import BoostedFeatures
 
 
 def fixed(steps):

@@ -20,9 +20,9 @@ from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.learners.base import Learner, Target
+from usboost.learners.missing_views import PresentRows, predict, prepare, trainer, weighted_sum
 from usboost.learners.networks.images.backbones import Backbone
 from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.present import PresentRows, predict, prepare, trainer, weighted_sum
 from usboost.learners.ridge import RidgeLearner
 from usboost.learners.trees.learner import TreeLearner
 from usboost.losses.codeword import CodewordExponential

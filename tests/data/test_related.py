@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from usboost.data.related import Related
+from usboost.data.row_groups import Related
 from usboost.errors import UsboostError
 
 

@@ -12,7 +12,8 @@ from mlflow.tracking import MlflowClient
 
 from tasks import tracking
 from tasks.pages import addresses
-from tasks.tracking import description, views
+from tasks.tracking import description
+from tasks.tracking import tabs as views
 from tests.conftest import make_views
 from tests.flows.conftest import Workspace
 from tests.flows.test_outages import Server

@@ -15,7 +15,7 @@ import pandas as pd
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.datasets.user.columns.texts import is_text
-from usboost.datasets.user.table import UserTable
+from usboost.datasets.user.read_table import UserTable
 from usboost.models.baselines.estimators import LightGBMBaseline
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.leaks.probes import spoiled_table, training, watched
 from tests.multimodal.conftest import numbers
-from usboost.datasets.user.table import UserTable, read_table
+from usboost.datasets.user.read_table import UserTable, read_table
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.evaluation.names import METRICS
 from usboost.models.base import ViewsClassifier

@@ -17,7 +17,7 @@ from usboost.datasets.census import prepare as census
 from usboost.datasets.prepared import store
 from usboost.datasets.user import prepare as user_table
 from usboost.datasets.user.read_prepared import read_prepared
-from usboost.datasets.user.table import read_table
+from usboost.datasets.user.read_table import read_table
 from usboost.datasets.user.table_spec import TableSpec
 
 HELD = ("val", "test")

@@ -13,7 +13,7 @@ from usboost.boosting.rounds import Round
 from usboost.data.views import Views
 from usboost.models.baselines.estimators import LightGBMBaseline
 from usboost.models.baselines.wrapper import NAME
-from usboost.models.networks.gbm import lightgbm_parameters
+from usboost.models.networks.boosted_features import lightgbm_parameters
 
 PATIENCE = 8
 

@@ -14,8 +14,8 @@ from sklearn.datasets import load_diabetes, load_wine
 
 from usboost.boosting.callbacks import Callback, TimeLimit
 from usboost.data.table import Table
+from usboost.datasets.user.read_table import read_table
 from usboost.datasets.user.reading.source import FrameRows
-from usboost.datasets.user.table import read_table
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import Unsuited, UsboostError
 from usboost.evaluation.metrics import row_losses

@@ -19,7 +19,7 @@ from usboost.models.boosted.boosted_network import BoostedNetworkClassifier, Boo
 from usboost.models.boosted.earlyboost import EarlyBoostClassifier
 from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier, TwoWeakLearnerRegressor
 from usboost.models.networks.bfv_network import BoostedFeatureNetworkClassifier
-from usboost.models.networks.gbm import BoostedFeatures
+from usboost.models.networks.boosted_features import BoostedFeatures
 from usboost.models.networks.two_branch import TwoBranchNetworkClassifier
 from usboost.models.split_columns import SplitColumns, SplitColumnsRegressor
 

@@ -9,7 +9,7 @@ from tests.conftest import make_views
 from tests.small_models import on_features
 from usboost.data.table import Table
 from usboost.errors import UsboostError
-from usboost.models.networks.gbm import BoostedFeatures, initial_score, lightgbm_parameters
+from usboost.models.networks.boosted_features import BoostedFeatures, initial_score, lightgbm_parameters
 from usboost.models.persistence import load, save
 
 

@@ -12,7 +12,7 @@ from usboost.learners.trees.learner import TreeLearner
 from usboost.models.baselines.estimators import LightGBMBaseline
 from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.models.networks.bfv_network import BoostedFeatureNetworkClassifier
-from usboost.models.networks.gbm import BoostedFeatures
+from usboost.models.networks.boosted_features import BoostedFeatures
 from usboost.models.networks.two_branch import TwoBranchNetworkClassifier
 
 

@@ -29,7 +29,7 @@ from usboost.models.baselines.linear import RidgeBaseline
 from usboost.models.boosted.two_weak_learner import TwoWeakLearnerRegressor
 from usboost.models.catalogue import build as builders
 from usboost.models.networks.bfv_network import BoostedFeatureNetworkRegressor
-from usboost.models.networks.gbm import BoostedFeatures
+from usboost.models.networks.boosted_features import BoostedFeatures
 from usboost.models.networks.two_branch import TwoBranchNetworkRegressor
 from usboost.models.persistence import load, save
 

@@ -9,7 +9,7 @@ import pytest
 from sklearn.linear_model import Ridge
 from sklearn.svm import LinearSVC
 
-from usboost.data.related import Related
+from usboost.data.row_groups import Related
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError
@@ -25,7 +25,7 @@ from usboost.models.baselines.estimators import (
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
 from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier, TwoWeakLearnerRegressor
 from usboost.models.ensembles.ensemble import EnsembleClassifier, EnsembleRegressor
-from usboost.models.networks.gbm import BoostedFeatures
+from usboost.models.networks.boosted_features import BoostedFeatures
 from usboost.models.prediction_intervals import PredictionIntervals
 
 

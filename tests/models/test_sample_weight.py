@@ -34,7 +34,7 @@ from usboost.models.networks.bfv_network import (
     BoostedFeatureNetworkClassifier,
     BoostedFeatureNetworkRegressor,
 )
-from usboost.models.networks.gbm import BoostedFeatures
+from usboost.models.networks.boosted_features import BoostedFeatures
 from usboost.models.networks.two_branch import TwoBranchNetworkClassifier, TwoBranchNetworkRegressor
 from usboost.models.prediction_intervals import PredictionIntervals
 from usboost.models.split_columns import SplitColumns, SplitColumnsRegressor

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from tests.multimodal.conftest import ROLES, numbers, run
-from usboost.datasets.user.table import read_table
+from usboost.datasets.user.read_table import read_table
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.evaluation.statistics import corrected_t_test

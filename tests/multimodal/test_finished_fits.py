@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from tests.multimodal.conftest import numbers, run
-from usboost.datasets.user.table import read_table
+from usboost.datasets.user.read_table import read_table
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.evaluation.names import RANKING
 from usboost.multimodal.compare.compare import compare, folds_of

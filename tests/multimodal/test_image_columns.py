@@ -18,7 +18,7 @@ from usboost.datasets.files.sampling import stratified_parts, stream
 from usboost.datasets.prepared import store
 from usboost.datasets.user import prepare as user_table
 from usboost.datasets.user.read_prepared import SPLITS, read_prepared
-from usboost.datasets.user.table import UserTable, read_table
+from usboost.datasets.user.read_table import UserTable, read_table
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.learners.networks.images.embeddings import forget

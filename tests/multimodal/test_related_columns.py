@@ -10,8 +10,8 @@ from tests.models.test_related_rows import NotingClassifier, leaking, noted  # n
 from tests.multimodal.conftest import numbers, run
 from usboost import MultimodalClassifier, MultimodalRegressor, UsboostError
 from usboost.boosting.checkpoint import identity_of
+from usboost.datasets.user.read_table import read_table
 from usboost.datasets.user.reading.source import FrameRows
-from usboost.datasets.user.table import read_table
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.evaluation.calibration import calibrated
 from usboost.models.ensembles.ensemble import EnsembleClassifier

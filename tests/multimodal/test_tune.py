@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 
 from tests.multimodal.conftest import numbers, refused, run
-from usboost.datasets.user.table import read_table
+from usboost.datasets.user.read_table import read_table
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError
@@ -92,7 +92,7 @@ def test_every_model_has_as_many_trials_and_nothing_is_left_behind(table: UserTa
 SCRIPT = """
 import sys
 from pathlib import Path
-from usboost.datasets.user.table import read_table
+from usboost.datasets.user.read_table import read_table
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.multimodal.fit.fit import by_name
 from usboost.multimodal.tune import Scored, part_of, parts_of, tune

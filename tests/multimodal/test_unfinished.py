@@ -15,7 +15,7 @@ import pytest
 from tests.multimodal.conftest import numbers, run
 from usboost.boosting.callbacks import Callback
 from usboost.data.table import Table
-from usboost.datasets.user.table import read_table
+from usboost.datasets.user.read_table import read_table
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.models.baselines.estimators import ForestBaselineRegressor, LightGBMBaseline
 from usboost.models.baselines.linear import RidgeBaseline

@@ -12,8 +12,8 @@ from sklearn.base import clone
 from typer.testing import CliRunner
 
 from usboost.cli.app import app
+from usboost.datasets.user.read_table import read_table
 from usboost.datasets.user.reading.source import FrameRows
-from usboost.datasets.user.table import read_table
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.evaluation.intervals import margin_of

@@ -13,7 +13,7 @@ from tests.multimodal.conftest import refused, run
 from usboost.datasets.prepared import store
 from usboost.datasets.user import prepare as user_table
 from usboost.datasets.user.read_prepared import read_prepared
-from usboost.datasets.user.table import read_table
+from usboost.datasets.user.read_table import read_table
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.datasets.user.user_table import UserTable
 from usboost.multimodal.fit import bundle

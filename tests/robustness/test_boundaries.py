@@ -34,7 +34,7 @@ from usboost.datasets.imagenet import prepare as imagenet
 from usboost.datasets.imagenet.image_tree import open_tree
 from usboost.datasets.prepared import store
 from usboost.datasets.user import prepare as user_table
-from usboost.datasets.user import table as table_of_user
+from usboost.datasets.user import read_table as table_of_user
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.learners.networks.images.backbones import Backbone

@@ -25,7 +25,7 @@ from usboost.datasets.files import image_sources
 from usboost.datasets.imagenet import prepare as imagenet
 from usboost.datasets.prepared import store
 from usboost.datasets.sequences import read as sequences
-from usboost.datasets.user.table import read_columns
+from usboost.datasets.user.read_table import read_columns
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.learners.networks.train import pick_device

@@ -30,7 +30,7 @@ from usboost.datasets.imagenet import prepare as imagenet
 from usboost.datasets.prepared import store
 from usboost.datasets.sequences import read as sequences
 from usboost.datasets.user import prepare as user_table
-from usboost.datasets.user.table import read_columns
+from usboost.datasets.user.read_table import read_columns
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.learners.networks.images.backbones import Backbone

@@ -13,7 +13,7 @@ from sklearn.base import clone
 
 from usboost.boosting.checkpoint import described
 from usboost.errors import UsboostError
-from usboost.learners.dimensions import Choice, Integer, Real, Space
+from usboost.learners.search_space import Choice, Integer, Real, Space
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.models.catalogue import build as builders

@@ -9,7 +9,7 @@ import numpy as np
 
 from usboost.boosting.callbacks import Callback, EarlyStopping, History, Patience
 from usboost.boosting.checkpoint import Checkpoint
-from usboost.data.related import Related
+from usboost.data.row_groups import Related
 from usboost.data.views import Views
 
 

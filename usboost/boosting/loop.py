@@ -22,7 +22,7 @@ from usboost.boosting.work import Draws, RoundWork
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.learners.base import Learner, Target
-from usboost.learners.present import PresentTrainer, predict, prepare, trainer, weighted_sum
+from usboost.learners.missing_views import PresentTrainer, predict, prepare, trainer, weighted_sum
 from usboost.losses.base import Loss
 
 # learners by name, the same in every round or those of round 1, 2, …

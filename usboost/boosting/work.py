@@ -14,7 +14,7 @@ from usboost.boosting.steps import StepRule
 from usboost.boosting.targets import TargetRule, trimmed
 from usboost.errors import UsboostError
 from usboost.learners.base import FittedLearner, Target
-from usboost.learners.present import PresentTrainer
+from usboost.learners.missing_views import PresentTrainer
 from usboost.losses.base import Line, Loss
 
 LARGEST_RISK = 1e30

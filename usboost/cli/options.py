@@ -15,7 +15,7 @@ from usboost.cli.console import as_flag, exit_on_error
 from usboost.datasets.user.table_spec import Help, Names, TableSpec
 from usboost.errors import UsboostError
 from usboost.evaluation.names import METRICS_OF, RANKING
-from usboost.files.parts import import_parts
+from usboost.files.registry import import_parts
 from usboost.models.catalogue import catalogue
 
 _DEFAULTS = {each.name: each.default for each in fields(TableSpec)}

@@ -21,7 +21,7 @@ _SHOWN = 60  # columns of a wide table
 
 def read(path: Path, spec: TableSpec) -> UserTable:
     """The whole training table; notes how many rows have no image."""
-    from usboost.datasets.user.table import read_table
+    from usboost.datasets.user.read_table import read_table
 
     with progress("reading images") as show:
         table = read_table(path, spec, progress=show)

@@ -16,7 +16,7 @@ import numpy as np
 
 from usboost.data.views import View
 from usboost.errors import UsboostError
-from usboost.files.parts import Registry
+from usboost.files.registry import Registry
 
 LEARNERS = Registry(
     "learner",

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from usboost.data.related import Related
+from usboost.data.row_groups import Related
 from usboost.data.views import Views
 from usboost.errors import UsboostError, option
 

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from usboost.boosting.checkpoint import Checkpoint, identity_of
 from usboost.boosting.context import FitContext
-from usboost.data.related import Related
+from usboost.data.row_groups import Related
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.learners.trees.tree import Tree

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from usboost.files.parts import Registry
+from usboost.files.registry import Registry
 
 LOSSES = Registry(
     "loss",

@@ -13,7 +13,7 @@ from sklearn.model_selection import train_test_split
 
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.context import FitContext
-from usboost.data.related import Related
+from usboost.data.row_groups import Related
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.intervals import conformal

@@ -12,7 +12,7 @@ from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from sklearn.base import BaseEstimator
 
 from usboost.errors import UsboostError
-from usboost.files.parts import Registry
+from usboost.files.registry import Registry
 from usboost.learners.base import LEARNERS
 from usboost.models.base import MODELS
 
@@ -20,7 +20,7 @@ OTHERS = Registry(
     "part of a model",
     {
         "backbone": "usboost.learners.networks.images.backbones:Backbone",
-        "boosted_features": "usboost.models.networks.gbm:BoostedFeatures",
+        "boosted_features": "usboost.models.networks.boosted_features:BoostedFeatures",
         "decision_tree_classifier": "sklearn.tree:DecisionTreeClassifier",
         "decision_tree_regressor": "sklearn.tree:DecisionTreeRegressor",
         "extra_tree_classifier": "sklearn.tree:ExtraTreeClassifier",

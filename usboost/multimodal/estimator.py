@@ -17,8 +17,8 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from usboost.boosting.callbacks import Callback, TimeLimit
 from usboost.datasets.user.columns.column import text_of
 from usboost.datasets.user.columns.text_models import allow
+from usboost.datasets.user.read_table import FEWEST, read_table
 from usboost.datasets.user.reading.source import FrameRows
-from usboost.datasets.user.table import FEWEST, read_table
 from usboost.datasets.user.table_spec import SIZE, TableSpec
 from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError
@@ -276,7 +276,7 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
         n-grams count
     group, time, split : column of X that says how rows are divided, and is no feature: those of one group
         stay on one side, the later ones are for early stopping, or train, val and test. They hold inside the
-        fit, too, see `usboost.data.related.Related`. `predict` does not need the column
+        fit, too, see `usboost.data.row_groups.Related`. `predict` does not need the column
 
     Attributes
     ----------

@@ -12,7 +12,7 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from usboost.learners.base import view_names
-from usboost.learners.dimensions import Choice, Dimension, Integer, Real, Space
+from usboost.learners.search_space import Choice, Dimension, Integer, Real, Space
 from usboost.models.estimator import ViewsEstimator
 
 if TYPE_CHECKING:

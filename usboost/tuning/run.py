@@ -16,7 +16,7 @@ from sklearn.base import clone
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.rounds import Round
-from usboost.data.related import Related
+from usboost.data.row_groups import Related
 from usboost.errors import UsboostError
 from usboost.evaluation.names import LOWER_IS_BETTER
 from usboost.models.catalogue.settings_file import with_settings

@@ -12,7 +12,7 @@ import numpy as np
 
 from usboost.boosting.checkpoint import described
 from usboost.boosting.code import code_digest
-from usboost.learners.dimensions import Space
+from usboost.learners.search_space import Space
 from usboost.tuning.propose import own_values, propose
 from usboost.tuning.run import Job, Task
 from usboost.tuning.trials import Trial, Trials

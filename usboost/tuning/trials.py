@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 from usboost.errors import UsboostError, option
 from usboost.files import write_atomically
-from usboost.learners.dimensions import Space
+from usboost.learners.search_space import Space
 from usboost.tuning.propose import Settings, coded, decoded, distribution, quiet
 
 JOURNAL, CHECKPOINT = "journal.jsonl", "checkpoint"

@@ -23,10 +23,10 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
-from usboost.datasets.user import table as table_of_user
+from usboost.datasets.user import read_table as table_of_user
 from usboost.datasets.user.columns.schema import describe
+from usboost.datasets.user.read_table import read_columns, read_table
 from usboost.datasets.user.reading.source import TableFile
-from usboost.datasets.user.table import read_columns, read_table
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError

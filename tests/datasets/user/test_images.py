@@ -22,8 +22,8 @@ from usboost.datasets.files.image_sources import load
 from usboost.datasets.user.images import image_set
 from usboost.datasets.user.images.image_set import room
 from usboost.datasets.user.prepare import prepare
+from usboost.datasets.user.read_table import UserTable, read_table
 from usboost.datasets.user.reading.source import FrameRows, Source
-from usboost.datasets.user.table import UserTable, read_table
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 

@@ -24,7 +24,7 @@ from usboost.datasets.user import demo as user_demo
 from usboost.datasets.user import prepare as user_table
 from usboost.datasets.user.columns.encoding import Encoding, complete
 from usboost.datasets.user.read_prepared import ROW, SPLITS, read_prepared
-from usboost.datasets.user.table import read_table
+from usboost.datasets.user.read_table import read_table
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.learners.networks.learner import NetworkLearner

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from usboost.datasets.user.columns.schema import describe, leaks_target
-from usboost.datasets.user.table import read_columns, read_table
+from usboost.datasets.user.read_table import read_columns, read_table
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 

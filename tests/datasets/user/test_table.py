@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from usboost.datasets.user.columns.schema import describe
+from usboost.datasets.user.read_table import UserTable, read_columns, read_table
 from usboost.datasets.user.reading.source import FrameRows
-from usboost.datasets.user.table import UserTable, read_columns, read_table
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 

@@ -20,9 +20,9 @@ from usboost import MultimodalClassifier, MultimodalRegressor
 from usboost.datasets.prepared import store
 from usboost.datasets.user.columns import text_models
 from usboost.datasets.user.read_prepared import read_prepared
+from usboost.datasets.user.read_table import read_table
 from usboost.datasets.user.reading import text_file
 from usboost.datasets.user.reading.source import FrameRows
-from usboost.datasets.user.table import read_table
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.multimodal.compare.compare import compare

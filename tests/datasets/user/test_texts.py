@@ -23,8 +23,8 @@ from usboost.datasets.user.columns.encoding import Encoding
 from usboost.datasets.user.columns.schema import describe
 from usboost.datasets.user.columns.texts import TextParts, ngrams, words
 from usboost.datasets.user.read_prepared import read_prepared
+from usboost.datasets.user.read_table import read_table
 from usboost.datasets.user.reading import text_file
-from usboost.datasets.user.table import read_table
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.multimodal.fit import bundle

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from usboost.datasets.user.columns.numbers import FORMATS, NumberFormat, number_format
+from usboost.datasets.user.columns.formats import FORMATS, NumberFormat, number_format
 
 CENTS = st.lists(st.integers(-(10**9), 10**9), min_size=1, max_size=20)
 

@@ -7,7 +7,7 @@ import pytest
 
 from usboost.data.table import Table
 from usboost.learners.base import LeafValues, Target
-from usboost.learners.present import PresentTrainer, prepare
+from usboost.learners.missing_views import PresentTrainer, prepare
 from usboost.learners.trees.learner import TreeLearner
 from usboost.losses.piecewise_linear import PiecewiseLinear
 from usboost.testing import example_table

@@ -16,11 +16,11 @@ from usboost.datasets.files.sampling import random_parts, stratified_parts, stre
 from usboost.datasets.prepared import image_store
 from usboost.datasets.prepared.image_encoding import encode_files, encoding
 from usboost.datasets.prepared.store import LABEL, Prepared, describe
-from usboost.datasets.user.columns.numbers import plain_form
+from usboost.datasets.user.columns.formats import plain_form
 from usboost.datasets.user.images.image_set import image_sources
 from usboost.datasets.user.images.reader import ImageColumns
 from usboost.datasets.user.read_prepared import ROW, SPLITS
-from usboost.datasets.user.table import check_learnable, read_columns
+from usboost.datasets.user.read_table import check_learnable, read_columns
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError, option

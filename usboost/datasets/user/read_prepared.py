@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError
 from usboost.datasets.prepared import image_store, store
 from usboost.datasets.prepared.card import CardPart, first_fault, is_user_table
 from usboost.datasets.prepared.card import ImagesEntry as Shards
-from usboost.datasets.user.columns.numbers import Written
+from usboost.datasets.user.columns.formats import Written
 from usboost.datasets.user.images.image_set import ImageSet
 from usboost.datasets.user.images.reader import ImageColumns
 from usboost.datasets.user.reading.source import FrameRows

@@ -15,7 +15,7 @@ from torch import nn
 from usboost.data.table import Table
 from usboost.data.views import View
 from usboost.errors import UsboostError
-from usboost.files.parts import Registry
+from usboost.files.registry import Registry
 from usboost.learners.networks.modules import table_network
 from usboost.learners.networks.train import Batches, Resident
 

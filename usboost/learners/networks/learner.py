@@ -15,7 +15,6 @@ from torch import nn
 from usboost.data.views import View
 from usboost.errors import UsboostError
 from usboost.learners.base import FittedLearner, Target, check_outputs, sum_one_by_one
-from usboost.learners.dimensions import BATCH, FINETUNE, HIDDEN, Choice, Integer, Real, Space
 from usboost.learners.networks import written_out as by_hand
 from usboost.learners.networks.images.backbones import Backbone
 from usboost.learners.networks.inputs import (
@@ -30,6 +29,7 @@ from usboost.learners.networks.inputs import (
 )
 from usboost.learners.networks.modules import initialise, reseed
 from usboost.learners.networks.train import Batches, Tensors, make_optimizer, pick_device, run, run_epoch
+from usboost.learners.search_space import BATCH, FINETUNE, HIDDEN, Choice, Integer, Real, Space
 
 
 @dataclass(frozen=True)

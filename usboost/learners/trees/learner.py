@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 from usboost.data.table import Table
 from usboost.data.views import View
 from usboost.errors import UsboostError
-from usboost.learners.dimensions import COMPONENTS, Choice, Integer, Real, Space
+from usboost.learners.search_space import COMPONENTS, Choice, Integer, Real, Space
 from usboost.learners.trees.engines import JointTrainer, LightGBMTrainer, SklearnTrainer
 from usboost.learners.trees.fitted import FittedTrees, PreparedTable
 

@@ -17,7 +17,7 @@ from sklearn.model_selection import PredefinedSplit
 from usboost.boosting.callbacks import Callback, tell, watched
 from usboost.boosting.context import FitContext
 from usboost.boosting.rounds import Clock, Round
-from usboost.data.related import Related
+from usboost.data.row_groups import Related
 from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError, option
 from usboost.learners.networks.images.backbones import Backbone

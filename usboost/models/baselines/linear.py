@@ -12,7 +12,7 @@ from scipy.special import log_softmax, softmax
 
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.context import FitContext
-from usboost.data.related import Related
+from usboost.data.row_groups import Related
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.weighted import mean

@@ -14,12 +14,12 @@ from sklearn.utils.validation import has_fit_parameter
 
 from usboost.boosting.callbacks import Callback, tell
 from usboost.boosting.rounds import Clock, Round
-from usboost.data.related import Related
+from usboost.data.row_groups import Related
 from usboost.errors import Unsuited, UsboostError
 from usboost.evaluation.metrics import row_losses
 from usboost.evaluation.weighted import mean
 from usboost.files.arrays import read_arrays, write_arrays
-from usboost.learners.dimensions import Space
+from usboost.learners.search_space import Space
 from usboost.learners.trees.tree import Tree
 from usboost.models.catalogue.entry import COMPONENTS
 

@@ -16,13 +16,13 @@ from usboost.boosting.callbacks import Callback
 from usboost.data.table import Table
 from usboost.errors import UsboostError
 from usboost.files.arrays import read_arrays, write_arrays
-from usboost.learners.dimensions import COMPONENTS, Choice, Integer, Real
+from usboost.learners.search_space import COMPONENTS, Choice, Integer, Real
 from usboost.learners.trees.engines import quiet_lightgbm
 from usboost.learners.trees.fitted import FittedTrees
 from usboost.learners.trees.tree import Tree
 from usboost.models.baselines.linear import LOGISTIC, RIDGE
 from usboost.models.baselines.package import Package, Rows, Stages, imported
-from usboost.models.networks.gbm import (
+from usboost.models.networks.boosted_features import (
     GradientBoostedTrees,
     initial_score,
     lightgbm_dataset,

@@ -17,8 +17,8 @@ from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.weighted import column_moments
-from usboost.learners.dimensions import Space
 from usboost.learners.networks.images.backbones import Backbone
+from usboost.learners.search_space import Space
 from usboost.learners.trees.tree import Tree
 from usboost.models.base import ViewsClassifier, ViewsRegressor
 from usboost.models.baselines.package import Package, Rows

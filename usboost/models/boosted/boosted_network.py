@@ -30,8 +30,8 @@ from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import accuracy, f1
 from usboost.learners.base import LEARNERS, Learner, Target
+from usboost.learners.missing_views import prepare
 from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.present import prepare
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
 from usboost.losses.squared import Squared
 from usboost.models.base import ViewsClassifier, per_class

@@ -20,14 +20,13 @@ from usboost.evaluation.metrics import accuracy, f1, mae, rmse
 from usboost.evaluation.weighted import median, quantile
 from usboost.learners.base import Learner
 from usboost.learners.networks.images.backbones import Backbone
-from usboost.losses.base import RegressionLoss
-from usboost.losses.base import ClassLoss
-from usboost.models.losses import LOSSES
+from usboost.losses.base import ClassLoss, RegressionLoss
 from usboost.losses.regression import best_constant, check_loss_name, regression_loss
 from usboost.models.base import ViewsClassifier, ViewsRegressor, per_class, robust_scale
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
 from usboost.models.boosted.weak_learners import BoostedWeakLearners
 from usboost.models.estimator import Samples, as_views
+from usboost.models.losses import LOSSES
 
 
 @dataclass(eq=False, repr=False)

@@ -16,17 +16,17 @@ from usboost.boosting.loop import StagewiseLoop, advance, ensemble_scores
 from usboost.boosting.rounds import StagewiseModel
 from usboost.boosting.steps import StepRule, step_rule
 from usboost.boosting.targets import TargetRule
-from usboost.data.related import Related
+from usboost.data.row_groups import Related
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.weighted import error_of_mean, mean
 from usboost.learners.base import LEARNERS, Learner, view_names
-from usboost.learners.dimensions import Real, Space
+from usboost.learners.missing_views import prepare
 from usboost.learners.networks.images.backbones import Backbone
 from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.present import prepare
 from usboost.learners.regressors import RegressorLearner
+from usboost.learners.search_space import Real, Space
 from usboost.learners.trees.fitted import trees_of
 from usboost.learners.trees.learner import TreeLearner
 from usboost.learners.trees.tree import Tree

@@ -13,7 +13,7 @@ import numpy as np
 
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.context import FitContext
-from usboost.data.related import Related
+from usboost.data.row_groups import Related
 from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError
 from usboost.evaluation.metrics import row_losses

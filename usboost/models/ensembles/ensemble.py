@@ -42,7 +42,7 @@ class EnsembleClassifier(_Ensemble, ViewsClassifier):
     better than the best member beyond the standard error, that member alone is kept. Members that are kept
     are fitted to all rows, too, as far as their fits to folds went; in a member's mean those to folds count
     together as much as one of these. Validation samples are not looked at. Related rows are divided as
-    `usboost.data.related.Related.folds` says: by whole groups, or so that later rows judge each fit; these
+    `usboost.data.row_groups.Related.folds` says: by whole groups, or so that later rows judge each fit; these
     are half of all rows then.
 
     Parameters

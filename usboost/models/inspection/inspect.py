@@ -12,7 +12,7 @@ from scipy.stats import binomtest
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.task import TASKS
-from usboost.learners.present import predict
+from usboost.learners.missing_views import predict
 from usboost.models.base import ViewsRegressor
 from usboost.models.estimator import ViewsEstimator, as_views
 

@@ -15,7 +15,7 @@ from usboost.data.table import Table
 from usboost.data.views import View, Views
 from usboost.evaluation.names import LOWER_IS_BETTER
 from usboost.learners.base import view_names
-from usboost.learners.present import prepare
+from usboost.learners.missing_views import prepare
 from usboost.models.boosted.weak_learners import BoostedWeakLearners
 
 

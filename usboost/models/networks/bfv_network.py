@@ -21,7 +21,7 @@ from usboost.files.arrays import read_arrays, write_arrays
 from usboost.learners.trees.tree import Tree
 from usboost.models.base import ViewsClassifier, ViewsRegressor
 from usboost.models.estimator import ViewsEstimator, as_views
-from usboost.models.networks.gbm import BoostedFeatures, GradientBoostedTrees
+from usboost.models.networks.boosted_features import BoostedFeatures, GradientBoostedTrees
 from usboost.models.networks.gbm_files import load_gbm, save_gbm
 from usboost.models.networks.two_branch import WEIGHTS, TwoBranchNetworkClassifier, TwoBranchNetworkRegressor
 from usboost.models.networks.two_branch_network import FittedTwoBranch

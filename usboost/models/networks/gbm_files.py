@@ -13,7 +13,7 @@ from usboost.files import replacing
 from usboost.files.arrays import Arrays, read_arrays, read_json, write_arrays
 from usboost.learners.trees.fitted import FittedTrees
 from usboost.learners.trees.tree import Tree
-from usboost.models.networks.gbm import GradientBoostedTrees
+from usboost.models.networks.boosted_features import GradientBoostedTrees
 from usboost.models.persistence import check_digests, digests
 
 

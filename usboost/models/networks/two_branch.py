@@ -21,7 +21,6 @@ from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import accuracy, f1, mae, rmse
 from usboost.files.arrays import read_arrays, write_arrays
-from usboost.learners.dimensions import BATCH, FINETUNE, HIDDEN, Choice, Real, Space
 from usboost.learners.networks.images.backbones import Backbone
 from usboost.learners.networks.inputs import prepare_view
 from usboost.learners.networks.modules import initialise
@@ -34,6 +33,7 @@ from usboost.learners.networks.train import (
     run,
     run_epoch,
 )
+from usboost.learners.search_space import BATCH, FINETUNE, HIDDEN, Choice, Real, Space
 from usboost.models.base import ViewsClassifier, ViewsRegressor
 from usboost.models.estimator import ViewsEstimator, as_views
 from usboost.models.networks.two_branch_network import FittedTwoBranch, Training, TwoBranchNetwork

@@ -15,7 +15,7 @@ from usboost.datasets.files.image_sources import Aspect
 from usboost.datasets.prepared.card import CardPart, EncoderCard
 from usboost.datasets.user.columns.column import Kind
 from usboost.datasets.user.columns.encoding import DateParts, Encoding, Part
-from usboost.datasets.user.columns.numbers import Written, plain_form
+from usboost.datasets.user.columns.formats import Written, plain_form
 from usboost.datasets.user.images.reader import ImageColumns
 from usboost.datasets.user.reading import text_file
 from usboost.datasets.user.user_table import UserTable

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from usboost.models.catalogue.settings_file import with_settings
-
 from usboost.boosting.callbacks import Callback
 from usboost.datasets.user.table_spec import SIZE
 from usboost.datasets.user.user_table import UserTable
@@ -17,6 +15,7 @@ from usboost.models.catalogue import build as builders
 from usboost.models.catalogue import catalogue
 from usboost.models.catalogue.build import Parts
 from usboost.models.catalogue.entry import COMPONENTS, KINDS, Entry, LearnerSpec
+from usboost.models.catalogue.settings_file import with_settings
 from usboost.models.class_weights import ClassWeight
 from usboost.multimodal.fit.table_fit import Fitted, TableFit
 from usboost.multimodal.fit.unfinished import Keep

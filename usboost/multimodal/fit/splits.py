@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.model_selection import KFold, StratifiedKFold
 
-from usboost.data.related import Related, by_time
+from usboost.data.row_groups import Related, by_time
 from usboost.datasets.files.sampling import stratified_parts, stream
 from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError, option

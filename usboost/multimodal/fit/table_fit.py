@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from usboost.boosting.callbacks import Callback
-from usboost.data.related import Split
+from usboost.data.row_groups import Split
 from usboost.data.views import Views
 from usboost.datasets.user.columns.encoding import Encoding
 from usboost.datasets.user.user_table import UserTable

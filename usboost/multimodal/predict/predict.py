@@ -63,7 +63,7 @@ def predict(
 
     Parameters
     ----------
-    table : as of `usboost.datasets.user.table.read_table`; only Excel and JSON are in memory as a whole.
+    table : as of `usboost.datasets.user.read_table.read_table`; only Excel and JSON are in memory as a whole.
     out : a ``.parquet`` or ``.csv`` file; appears when it is complete.
     batch : rows at a time.
     keep : columns of the table that the output holds too.

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from usboost.datasets.user.columns.numbers import DateFormat, NumberFormat
+from usboost.datasets.user.columns.formats import DateFormat, NumberFormat
 from usboost.datasets.user.reading.source import Source
 from usboost.errors import UsboostError, option
 

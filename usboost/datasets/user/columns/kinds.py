@@ -18,7 +18,7 @@ from usboost.datasets.user.columns.column import (
     is_usable,
     plain_numbers,
 )
-from usboost.datasets.user.columns.numbers import NumberFormat, date_formats, number_format
+from usboost.datasets.user.columns.formats import NumberFormat, date_formats, number_format
 from usboost.datasets.user.columns.texts import have_words, share_words
 from usboost.errors import UsboostError, option
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from usboost.datasets.user.columns.column import Column, is_date, is_text, is_usable
+from usboost.datasets.user.columns.formats import NumberFormat
 from usboost.datasets.user.columns.kinds import kind_of
-from usboost.datasets.user.columns.numbers import NumberFormat
 from usboost.errors import UsboostError, option
 
 

@@ -12,10 +12,10 @@ import pandas as pd
 
 from usboost.data.pooled_images import PooledImages
 from usboost.datasets.user.columns.encoding import PARTS, DateParts, is_date
-from usboost.datasets.user.columns.numbers import NumberFormat
+from usboost.datasets.user.columns.formats import NumberFormat
 from usboost.datasets.user.columns.texts import COMPONENTS, is_text
 from usboost.datasets.user.images.values import NAMES, are_names_of_images
-from usboost.datasets.user.table import LEFT_OUT
+from usboost.datasets.user.read_table import LEFT_OUT
 from usboost.datasets.user.user_table import UserTable
 from usboost.errors import option
 

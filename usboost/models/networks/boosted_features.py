@@ -12,11 +12,11 @@ from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import KFold, PredefinedSplit, StratifiedKFold
 
-from usboost.data.related import Related
+from usboost.data.row_groups import Related
 from usboost.data.table import Table
 from usboost.errors import UsboostError
 from usboost.evaluation.weighted import mean
-from usboost.learners.dimensions import Integer, Real, Space
+from usboost.learners.search_space import Integer, Real, Space
 from usboost.learners.trees.engines import HISTOGRAMS, quiet_lightgbm
 from usboost.learners.trees.fitted import Forest
 from usboost.learners.trees.tree import Tree
