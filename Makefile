@@ -70,11 +70,11 @@ services-stop: $(READY) ## end what `make services` started, and the Prefect ser
 
 .PHONY: test
 test: $(READY) ## all tests but the longest
-	OMP_NUM_THREADS=1 python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	OMP_NUM_THREADS=1 python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 .PHONY: test-fast
 test-fast: $(READY) ## the tests that take seconds
-	OMP_NUM_THREADS=1 python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow and not long"
+	OMP_NUM_THREADS=1 python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not slow and not long"
 
 .PHONY: test-long
 test-long: $(READY) ## the tests that take minutes: grids on every runner, workers that are killed

@@ -18,7 +18,7 @@ import pandas as pd
 from benchmarks.study import small
 from benchmarks.study.equals import FIXED, Case, built
 from usboost.datasets.user.user_table import UserTable
-from usboost.models.catalogue.settings_file import with_settings
+from usboost.models.settings import with_settings
 from usboost.multimodal.tune import tune
 from usboost.tuning.search import Plan, error_of_difference
 

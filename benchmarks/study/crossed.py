@@ -22,7 +22,7 @@ from benchmarks.study.small import larger
 from usboost.datasets.user.read_table import read_table
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.datasets.user.user_table import UserTable
-from usboost.models.catalogue.settings_file import with_settings
+from usboost.models.settings import with_settings
 
 LEAVES, HIDDEN, RATE = "learners__S__max_leaves", "learners__U__hidden", "learners__U__learning_rate"
 SETTINGS: tuple[Mapping[str, Any], ...] = (

@@ -28,8 +28,8 @@ from usboost.datasets.user.user_table import UserTable
 from usboost.evaluation.metrics import best_threshold, f1, row_losses
 from usboost.evaluation.task import TASKS
 from usboost.models.base import for_all_rows
-from usboost.models.catalogue.settings_file import with_settings
 from usboost.models.class_weights import fit_weighted
+from usboost.models.settings import with_settings
 from usboost.multimodal.fit.fit import ImageOptions, by_name
 from usboost.multimodal.tune import parts_of, settings_of, tune
 from usboost.tuning.search import Plan

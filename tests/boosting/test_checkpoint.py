@@ -28,9 +28,9 @@ from usboost.models import persistence
 from usboost.models.boosted.boosted_network import BoostedNetworkClassifier
 from usboost.models.boosted.earlyboost import EarlyBoostClassifier
 from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.models.catalogue.settings_file import with_settings
 from usboost.models.networks.bfv_network import BoostedFeatureNetworkClassifier
 from usboost.models.networks.two_branch import TwoBranchNetworkClassifier
+from usboost.models.settings import with_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 

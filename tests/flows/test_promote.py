@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from flows.local import runtime
+from flows.local.workspace import changes_for
 from tests.flows.conftest import Workspace
 from tests.flows.user_table import asked, served
 from usboost.datasets.user.demo import IMAGE, LABEL, SPLIT, write_demo
@@ -57,7 +58,7 @@ def fitted(reproduced: Workspace, tmp_path_factory: pytest.TempPathFactory) -> W
     workspace = reproduced.copy(tmp_path_factory.mktemp("promoted") / "copy")
     write_demo(workspace.folder / "parts", rows_train=60, rows_test=30, seed=3)
     table = workspace.folder / "parts/table.csv"
-    changes = workspace.changes_for(table, TableSpec(LABEL, image=[IMAGE], split=SPLIT))
+    changes = changes_for(table, TableSpec(LABEL, image=[IMAGE], split=SPLIT))
 
     def user(document: dict) -> None:
         document["profile"] = "user"

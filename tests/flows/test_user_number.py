@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from flows.local import workspace
+from flows.local.workspace import changes_for
 from tests.flows.conftest import Workspace
 from tests.warm import Warm
 from usboost.datasets.user.demo import IMAGE, LABEL, SPLIT, write_demo
@@ -62,7 +63,7 @@ def made(warm_flows: Warm, tmp_path_factory: pytest.TempPathFactory) -> Workspac
     """The workspace that the own table's path makes, with fewer models, after `dvc repro`."""
     place = tmp_path_factory.mktemp("number")
     write_table(place / "parts")
-    changes = workspace.changes_for(
+    changes = changes_for(
         place / "parts/table.csv", TableSpec("price", image=[IMAGE], split=SPLIT, drop=["line"])
     )
     assert (

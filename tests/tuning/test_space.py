@@ -18,7 +18,7 @@ from usboost.learners.trees.learner import TreeLearner
 from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.models.catalogue import build as builders
 from usboost.models.catalogue import catalogue
-from usboost.models.catalogue.settings_file import settable, with_settings
+from usboost.models.settings import settable, with_settings
 from usboost.multimodal.fit.fit import ImageOptions, OneComputer
 from usboost.tuning.propose import own_values, propose, space_of
 

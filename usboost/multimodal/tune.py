@@ -19,8 +19,9 @@ from usboost.evaluation.task import TASKS
 from usboost.files import write_atomically
 from usboost.learners.networks.images.backbones import Backbone, embedded
 from usboost.learners.networks.train import pick_device
-from usboost.models.catalogue.settings_file import settings_text, with_settings
+from usboost.models.catalogue.settings_file import settings_text
 from usboost.models.class_weights import Weighted
+from usboost.models.settings import with_settings
 from usboost.multimodal.compare.compare import Build
 from usboost.multimodal.compare.finished_fits import rows_digest, table_digest
 from usboost.multimodal.fit.splits import counted_rows, folds_of, hold_out, related_of, rows_of, weights_of

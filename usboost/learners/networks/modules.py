@@ -62,7 +62,7 @@ class TableLinear(nn.Module):
         self.lookup = nn.Parameter(torch.empty(self.n_codes, width))
         self.bias = nn.Parameter(torch.empty(width))
 
-    def reset(self, generator: torch.Generator) -> None:
+    def draw_weights(self, generator: torch.Generator) -> None:
         # fan-in is the number of columns: each category column lights up one weight row
         bound = 1 / math.sqrt(max(self.n_columns, 1))
         for parameter in (self.weight, self.lookup, self.bias):
@@ -82,7 +82,7 @@ class Linear(nn.Linear):
     def reset_parameters(self) -> None:
         """Nothing yet: `reset` draws them, and torch's global generator is left alone."""
 
-    def reset(self, generator: torch.Generator) -> None:
+    def draw_weights(self, generator: torch.Generator) -> None:
         bound = 1 / math.sqrt(max(self.in_features, 1))
         nn.init.uniform_(self.weight, -bound, bound, generator=generator)
         nn.init.uniform_(self.bias, -bound, bound, generator=generator)
@@ -121,18 +121,18 @@ def reseed(module: nn.Module, seed: int) -> None:
 def initialise(module: nn.Module, seed: int) -> None:
     """Draw all initial weights from one seed, and leave torch's global generator as it was.
 
-    A part with a method ``reset(generator)`` draws its own; torch's other layers draw as torch does.
+    A part with a method ``draw_weights(generator)`` draws its own; torch's other layers draw as torch does.
     """
     generator = torch.Generator().manual_seed(seed)
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(seed)
         for part in module.modules():
-            if callable(reset := getattr(part, "reset", None)):
-                reset(generator)
+            if callable(draw := getattr(part, "draw_weights", None)):
+                draw(generator)
             elif isinstance(part, nn.Conv2d):
                 nn.init.kaiming_normal_(part.weight, nonlinearity="relu", generator=generator)
                 if part.bias is not None:
                     nn.init.zeros_(part.bias)
-            elif callable(draw := getattr(part, "reset_parameters", None)):
-                draw()
+            elif callable(reset := getattr(part, "reset_parameters", None)):
+                reset()
     reseed(module, seed)

@@ -29,7 +29,6 @@ from usboost.models.boosted.earlyboost import EarlyBoostClassifier
 from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier, TwoWeakLearnerRegressor
 from usboost.models.catalogue import catalogue
 from usboost.models.catalogue.entry import Entry, LearnerSpec
-from usboost.models.catalogue.settings_file import with_settings
 from usboost.models.ensembles.ensemble import EnsembleClassifier, EnsembleRegressor
 from usboost.models.networks.bfv_network import (
     BoostedFeatureNetworkClassifier,
@@ -37,6 +36,7 @@ from usboost.models.networks.bfv_network import (
 )
 from usboost.models.networks.boosted_features import BoostedFeatures
 from usboost.models.networks.two_branch import TwoBranchNetworkClassifier, TwoBranchNetworkRegressor
+from usboost.models.settings import with_settings
 
 
 class Parts:

@@ -15,8 +15,8 @@ from usboost.models.catalogue import build as builders
 from usboost.models.catalogue import catalogue
 from usboost.models.catalogue.build import Parts
 from usboost.models.catalogue.entry import COMPONENTS, KINDS, Entry, LearnerSpec
-from usboost.models.catalogue.settings_file import with_settings
 from usboost.models.class_weights import ClassWeight
+from usboost.models.settings import with_settings
 from usboost.multimodal.fit.table_fit import Fitted, TableFit
 from usboost.multimodal.fit.unfinished import Keep
 
