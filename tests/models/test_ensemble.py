@@ -311,6 +311,18 @@ def test_a_file_that_says_less_is_refused(gone, tmp_path):
         persistence.load(tmp_path / "model")
 
 
+def test_members_of_before_are_read(tmp_path):
+    """Whose number of fits to all rows was called "whole"."""
+    x, y = noisy()
+    model = EnsembleClassifier(several(), folds=2).fit(views(x), y)
+    persistence.save(model, tmp_path / "model")
+    path = tmp_path / "model/model.json"
+    path.write_text(path.read_text().replace('"full_refits"', '"whole"').replace('"refit_full"', '"whole"'))
+    found = persistence.load(tmp_path / "model")
+    assert found.members_ == model.members_ and found.refit_full == model.refit_full
+    np.testing.assert_array_equal(found.predict_proba(views(x)), model.predict_proba(views(x)))
+
+
 class ForFewRows(LinearBaseline):
     """Is made for 130 rows at most, as packages are for so many."""
 

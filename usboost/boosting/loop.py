@@ -55,29 +55,13 @@ class StagewiseLoop:
     target : TargetRule
     step : StepRule
     n_rounds : int
-    shrinkage : float
-        Factor on every step before it is taken.
-    sequential : bool
-        Whether each learner of a round is fitted to what those before it have left, with a step of
-        its own; else all are fitted to the same scores and the steps are searched jointly.
-    step_fraction : float
-        Share of the samples, drawn anew each round, that learners do not see and on which the steps
-        are searched; 0 searches them on all samples, those that were fitted to. Steps that would
-        raise the risk of all samples together by more than a tenth are halved until they do not: what
-        is best for the samples drawn may send others beyond all bounds. The same holds for the steps of
-        leave-one-out learners (`usboost.learners.base.Learner`).
-    trim : float
-        Share of the weight whose lightest holders sit a round's fits out, see
-        `usboost.boosting.targets.trimmed`.
-    initial_step : float
-        ε₀ = δ₀ of the second-order targets, anew each round (0.1 in the paper).
     shrinkage : factor on every step before it is taken
     sequential : whether each learner of a round is fitted to what those before it have left, with a step of
         its own; else all are fitted to the same scores and the steps are searched jointly
     step_fraction : share of the samples, drawn anew each round, that learners do not see and on which the
         steps are searched; 0 searches them on all samples, those that were fitted to. Steps that would raise
         the risk of all samples together by more than a tenth are halved until they do not: what is best for
-        the samples drawn may send others beyond all bounds. The same holds for the steps of leave_one_out
+        the samples drawn may send others beyond all bounds. The same holds for the steps of leave-one-out
         learners (`usboost.learners.base.Learner`).
     trim : share of the weight whose lightest holders sit a round's fits out, see
         `usboost.boosting.targets.trimmed`

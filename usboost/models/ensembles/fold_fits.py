@@ -251,17 +251,9 @@ class Member:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Member:
-        """What `to_json` gave.
-
-        Raises
-        ------
-        UsboostError
-            If a value is none that a member can have.
-        """
+        """What `to_json` gave. Raises `UsboostError` if a value is none that a member can have."""
         # "whole" is the name of before
         found = cls(**{"full_refits" if name == "whole" else name: each for name, each in document.items()})
-        """What `to_json` gave. Raises `UsboostError` if a value is none that a member can have."""
-        found = cls(**document)
         numbers = [found.weight, found.seconds, found.predicting, float(found.fits), float(found.full_refits)]
         numbers += [each for each in (found.loss, found.without) if each is not None]
         if not all(isinstance(each, (int, float)) and math.isfinite(each) and each >= 0 for each in numbers):
