@@ -61,7 +61,7 @@ class _Renaming:
 
     def __call__(self, network: nn.Module, seed: int) -> None:
         self._drawn(network, seed)
-        last = [layer for layer in network.modules() if hasattr(layer, "reset")][-1]
+        last = [layer for layer in network.modules() if hasattr(layer, "draw_weights")][-1]
         with torch.no_grad():
             last.weight[self._order] = last.weight.clone()
             last.bias[self._order] = last.bias.clone()
