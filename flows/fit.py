@@ -27,9 +27,10 @@ from tasks import settings as params  # noqa: E402
 from tasks.fits import cells as fits  # noqa: E402
 from tasks.fits import results, run_locally, run_on_workers  # noqa: E402
 from tasks.fits.cells import Cell  # noqa: E402
-from tasks.fits.identity import of_task, plan, task_of  # noqa: E402
+from tasks.fits.identity import of_task, plan  # noqa: E402
 from tasks.folders import results_folder, work_folder  # noqa: E402
 from tasks.pages import flow_page as page  # noqa: E402
+from tasks.prepared import task_of  # noqa: E402
 from usboost.errors import UsboostError  # noqa: E402
 from usboost.evaluation.names import metric_name, number  # noqa: E402
 

@@ -19,10 +19,10 @@ from prefect.cache_policies import NO_CACHE
 
 from tasks import tracking
 from tasks.fits import models
-from tasks.fits.identity import task_of
 from tasks.folders import prepared_folder, tuning_folder
 from tasks.pages import flow_page as page
 from tasks.pages import links
+from tasks.prepared import task_of
 from tasks.settings import Settings, editor
 from usboost.datasets.prepared import store
 from usboost.datasets.prepared.card import is_user_table

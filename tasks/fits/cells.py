@@ -25,8 +25,9 @@ from tasks.fits import results
 from tasks.fits.features import fit_features
 from tasks.fits.identity import Planned, plan
 from tasks.folders import checkpoints_folder, prepared_folder
-from tasks.running import away, if_free, worth_retrying
+from tasks.running import if_free, worth_retrying
 from tasks.settings import Settings
+from tasks.tracking.patience import away
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.datasets.prepared import store
 from usboost.errors import UsboostError

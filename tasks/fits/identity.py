@@ -12,12 +12,13 @@ from tasks.code import code_of, digest_of, sha
 from tasks.fits import features, models
 from tasks.folders import prepared_folder
 from tasks.pages import flow_page as page
+from tasks.prepared import task_of
 from tasks.settings import Settings
 from usboost.boosting.checkpoint import described
 from usboost.boosting.code import code_digest, digest
 from usboost.datasets.prepared import store
 from usboost.errors import UsboostError
-from usboost.evaluation.task import TASKS, Task
+from usboost.evaluation.task import Task
 from usboost.models.boosted.earlyboost import EarlyBoostClassifier
 from usboost.models.catalogue.entry import Entry
 from usboost.models.estimator import ViewsEstimator
@@ -77,11 +78,6 @@ def plan(dataset: str, model: str, seed: int, settings: Settings) -> Planned:
     return Planned(dataset, model, seed, settings, entry, task, estimator, identity)
 
 
-def task_of(dataset: str) -> Task:
-    """What is predicted of a prepared dataset. Raises `UsboostError` if it is not prepared."""
-    return TASKS[store.task_of(store.read_card(require_prepared(dataset)))]
-
-
 def of_task(dataset: str, names: Sequence[str], settings: Settings) -> list[str]:
     """Those of the models that are for the dataset's task; the others are named on the flow run's page."""
     task = task_of(dataset).name
@@ -91,16 +87,6 @@ def of_task(dataset: str, names: Sequence[str], settings: Settings) -> list[str]
         print(words)
         page.say(words)
     return [name for name in names if name not in left_out]
-
-
-def require_prepared(dataset: str) -> Path:
-    """The folder of a prepared dataset. Raises `UsboostError` if it is not prepared."""
-    card = prepared_folder(dataset) / "card.json"
-    if not card.is_file():
-        raise UsboostError(
-            f"{card} is missing; run `python -m flows.data {dataset}` or the deployment data/data first"
-        )
-    return card.parent
 
 
 def parts(

@@ -15,8 +15,8 @@ from typing import Any
 
 import pandas as pd
 
-from tasks.fits.identity import task_of
 from tasks.folders import metrics_file, prepared_folder, results_folder
+from tasks.prepared import task_of
 from tasks.settings import Settings
 from usboost.datasets.prepared import store
 from usboost.evaluation import selection

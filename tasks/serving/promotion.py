@@ -15,8 +15,8 @@ from mlflow.tracking import MlflowClient
 
 from tasks import tracking
 from tasks.fits.cells import SUPERSEDED
-from tasks.fits.identity import task_of
 from tasks.folders import prepared_folder
+from tasks.prepared import task_of
 from tasks.tracking.description import of_score
 from usboost.datasets.prepared import store
 from usboost.errors import UsboostError

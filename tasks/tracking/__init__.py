@@ -1,6 +1,5 @@
 """MLflow: one run per dataset × model × seed, rounds in batches, every weak learner, the model."""
 
-from tasks.running import retry
 from tasks.tracking.description import (
     datasets,
     described,
@@ -12,6 +11,7 @@ from tasks.tracking.description import (
     scores,
 )
 from tasks.tracking.logged_model import describe_version, log_model, requirements, signature
+from tasks.tracking.patience import retry
 from tasks.tracking.rounds import MLflowCallback, history_frame, log_folds, log_numbers
 from tasks.tracking.runs import (
     Superseded,

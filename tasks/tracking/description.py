@@ -24,7 +24,7 @@ from mlflow.utils.mlflow_tags import (
 )
 
 from tasks.pages import addresses
-from tasks.running import away, retry
+from tasks.tracking.patience import away, retry
 
 STEPS = {"step_U": "epsilon", "step_S": "delta"}
 """The papers' letters for the steps along the papers' two views."""

@@ -17,7 +17,7 @@ from mlflow.tracking import MlflowClient
 from mlflow.types import ColSpec, Schema
 from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
 
-from tasks.running import retry
+from tasks.tracking.patience import retry
 from usboost.multimodal.fit.card import Card
 
 _LOGGING = threading.Lock()  # MLflow keeps a model that is logged as code in a global

@@ -16,9 +16,9 @@ from mlflow.tracking import MlflowClient
 from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
 
 from tasks.pages import flow_page as page
-from tasks.running import away, retry
 from tasks.tracking import description
 from tasks.tracking import tabs as views
+from tasks.tracking.patience import away, retry
 from usboost.errors import UsboostError
 from usboost.files import write_atomically
 

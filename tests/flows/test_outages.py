@@ -22,8 +22,8 @@ from mlflow.server.constants import (
 from mlflow.tracking import MlflowClient
 
 from flows.local.runtime import free_port
-from tasks import running, tracking
-from tasks.tracking import rounds
+from tasks import tracking
+from tasks.tracking import patience, rounds
 from tests.conftest import make_views
 from tests.warm import Warm
 from usboost.boosting.callbacks import Callback
@@ -149,8 +149,8 @@ def test_a_server_that_is_away_for_a_while(server, impatient, tmp_path):
 def test_a_server_that_does_not_come_back_costs_the_logging_alone(server, impatient, tmp_path, monkeypatch):
     """The fit ends in a sentence with everything on disk; the same command then logs it, once."""
     mlflow.set_tracking_uri(server.url)
-    monkeypatch.setattr(running, "RETRY_SECONDS", 1.0)
-    with pytest.raises(running.Unlogged, match=r"does not take the rounds .* the same command logs it"):
+    monkeypatch.setattr(patience, "RETRY_SECONDS", 1.0)
+    with pytest.raises(patience.Unlogged, match=r"does not take the rounds .* the same command logs it"):
         fit(tmp_path, At(round_5=server.end))
     rounds = len(Checkpoint(tmp_path / "kept").rounds())
     server.start()
@@ -184,11 +184,11 @@ def test_a_locked_database(impatient, tmp_path):
 
 def test_an_artifact_store_that_cannot_be_written(impatient, tmp_path, monkeypatch):
     """A sentence, the rounds kept; with a store that can be written the same run is completed."""
-    monkeypatch.setattr(running, "RETRY_SECONDS", 0.5)
+    monkeypatch.setattr(patience, "RETRY_SECONDS", 0.5)
     mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'mlflow.db'}")
     blocked = tmp_path / "mlartifacts"
     blocked.write_text("a file where the store's folder should be")
-    with pytest.raises(running.Unlogged, match="does not take the weak learners"):
+    with pytest.raises(patience.Unlogged, match="does not take the weak learners"):
         fit(tmp_path)
     blocked.unlink()
     run_id, fitted = fit(tmp_path)
