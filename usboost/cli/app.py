@@ -14,6 +14,7 @@ import typer
 
 from usboost.cli.compare import compare
 from usboost.cli.fit import fit
+from usboost.cli.help import Command, with_help_all
 from usboost.cli.saved_model import predict, report
 from usboost.cli.tune import tune
 
@@ -21,6 +22,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # boxes of several columns leave little width for the texts
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Boosting and deep learning for a table with images: a file with a label column, "
     "numbers, categories and perhaps columns of image paths (relative to the table) or bytes.",
@@ -48,4 +50,5 @@ def _prose(command: Callable[..., None]) -> str:
 
 
 for command in (fit, compare, tune, predict, report):
-    app.command(help=_prose(command))(command)
+    text = _prose(command)
+    app.command(help=text, short_help=text.partition("\n")[0], cls=Command)(with_help_all(command))

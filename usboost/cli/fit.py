@@ -74,7 +74,8 @@ def fit(
     calibrate: Annotated[
         bool,
         typer.Option(
-            "--calibrate/--no-calibrate", help="Temper probabilities where that helps on held-out rows."
+            "--calibrate/--no-calibrate",
+            help="Calibrate probabilities (temperature scaling) where that helps on held-out rows.",
         ),
     ] = True,
     class_weight: Annotated[
