@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from difflib import SequenceMatcher, get_close_matches
 
 
 class UsboostError(ValueError):
@@ -21,6 +22,52 @@ class UsboostError(ValueError):
     """
 
 
+def listed(names: Iterable[str]) -> str:
+    """Names in a sentence; one with blanks at its ends, or none but blanks, is in quotation marks."""
+    return ", ".join(each if each and each == each.strip() else repr(each) for each in names)
+
+
+FEW, MOST = 12, 40
+"""Names that are listed beside what may be meant, and at most without it."""
+
+
+def choices(name: str, known: Sequence[str], has: str = "choose among", where: str = "") -> str:
+    """What to write in place of a name that is not known: those like it, and all if they are few.
+
+    Parameters
+    ----------
+    name : as it was given; known : the names that there are.
+    has : before the list; where : the whole list is found, a sentence.
+
+    Examples
+    --------
+    >>> from usboost.errors import choices
+    >>> choices("wieght", ["weight", "hardness", " y"], "its columns are")
+    "its columns are weight, hardness, ' y'; did you mean 'weight'?"
+    """
+    near = _like(name, known)
+    meant = f"did you mean {' or '.join(map(repr, near))}?" if near else ""
+    if near and len(known) > FEW:
+        return f"{meant} {where}".strip()
+    more = f" and {len(known) - MOST:,} more" if len(known) > MOST else ""
+    found = f"{has} {listed(known[:MOST]) or 'none'}{more}"
+    return f"{found}; {meant}" if meant else found
+
+
+def _like(name: str, known: Sequence[str]) -> list[str]:
+    """At most three names like one, whatever their case and blanks; of a path, or else of its last part."""
+    plain = {str(each): str(each).strip().casefold() for each in known}
+    asked = name.strip().casefold()
+    for of in (lambda path: path, lambda path: path.rpartition("__")[2]):
+        ends = {each: of(path) for each, path in plain.items()}
+        near = get_close_matches(of(asked), list(ends.values()), 3, 0.6)
+        likeness = {end: SequenceMatcher(None, end, of(asked)).ratio() for end in near}
+        near = [end for end in near if likeness[end] > likeness[near[0]] - 0.1]
+        if near:
+            return list(dict.fromkeys(each for end in near for each in ends if ends[each] == end))[:3]
+    return []
+
+
 class Unsuited(UsboostError):
     """A model cannot be fitted to these rows on this computer; others may be."""
 
@@ -32,6 +79,7 @@ _IN_PYTHON = {
     ("image", ""): "`images`",
     ("task", "regression"): "`MultimodalRegressor`",
     ("task", "classification"): "`MultimodalClassifier`",
+    ("set", "list"): "`get_params()`",
 }
 
 

@@ -55,7 +55,7 @@ def test_what_the_table_may_not_be(command, tmp_path):
 
 def test_unknown_models_and_scores(table, tmp_path):
     said = refused("fit", table, "--label", "kind", "--model", "9wl", "--out", tmp_path / "m")
-    assert said.startswith("unknown model '9wl'; choose among baseline, bfv_dnn, 2wl, ")
+    assert said.startswith("unknown model '9wl'; did you mean '3wl' or '2wl'?")
     assert "unknown model 'x'" in refused("compare", table, "--label", "kind", "--models", "lgbm,x")
     assert "names no model" in refused("compare", table, "--label", "kind", "--models", " , ")
     assert "unknown score 'purity'" in refused("compare", table, "--label", "kind", "--by", "purity")
@@ -71,7 +71,7 @@ def test_all_models_failing_is_a_failure(tmp_path):
     result = run("compare", written(tmp_path / "t.csv", frame), "--label", "kind", "--models", "lgbm,2wl")
     assert result.exit_code == 1
     assert result.stdout.count("failed: the column 'height_missing' has the name of an indicator") == 2
-    assert result.stderr.endswith("\nerror: every model failed; the table above gives the reasons\n")
+    assert result.stderr.endswith("\nerror: every model failed; the lines below the table give the reasons\n")
 
 
 def test_images_that_are_not_there(demo, tmp_path):

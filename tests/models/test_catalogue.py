@@ -98,7 +98,7 @@ def test_every_entry_has_its_title_and_its_kind() -> None:
 
 def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
     for refuse in (catalogue.find, catalogue.for_table, builders.build):
-        with pytest.raises(UsboostError, match=r"^unknown model '9wl'; choose among baseline, bfv_dnn, "):
+        with pytest.raises(UsboostError, match=r"^unknown model '9wl'; did you mean '3wl' or '2wl'"):
             refuse("9wl")
     with pytest.raises(UsboostError, match=r"^earlyboost, .*, does not read a table like this; choose among"):
         catalogue.for_table("earlyboost")

@@ -18,7 +18,9 @@ from usboost.evaluation.statistics import corrected_t_test
 from usboost.models.base import ViewsClassifier
 from usboost.models.catalogue import catalogue
 from usboost.multimodal.compare.compare import compare, folds_of
-from usboost.multimodal.compare.results import cells, markdown, notes, rendered
+from usboost.multimodal.compare.pace import Pace
+from usboost.multimodal.compare.results import VERDICT, cells, failures, markdown, notes, rendered, titles
+from usboost.multimodal.fit.fit import by_name
 
 
 class Noisy(ViewsClassifier):
@@ -99,7 +101,7 @@ def test_useless_models_stand_out_and_equal_ones_do_not(signs):
     assert comparison.standings()[-1].model == "useless"
     assert not standing["useless"].within_noise
     assert standing["good"].within_noise and standing["as good"].within_noise
-    verdicts = {row[0]: row[-1] for row in cells(comparison)}
+    verdicts = {row["model"]: row[VERDICT] for row in cells(comparison)}
     assert verdicts["useless"].startswith("worse (−0.")
     assert sorted(verdict.split(" (")[0] for verdict in verdicts.values()) == [
         "best",
@@ -143,7 +145,8 @@ def test_models_are_ranked_by_scikit_learns_names(signs, by, own, lower):
     means = comparison.scores.groupby("model")[own].mean().sort_values(ascending=lower)
     assert [each.model for each in comparison.standings()] == list(means.index) == ["m2", "m1", "m0"]
     assert comparison.by == own in comparison.metrics
-    assert len(cells(comparison)[0]) == 2 + len(comparison.metrics) + 1
+    heads = ["model", *comparison.metrics, "seconds", VERDICT]
+    assert list(titles(comparison)) == heads and all(list(row) == heads for row in cells(comparison))
     assert ("and so is PR-AUC" in notes(comparison)[0]) == (own == "pr_auc")
 
 
@@ -160,7 +163,8 @@ def test_one_that_fails_stops_no_other(signs):
         "bug": "ZeroDivisionError: division by zero",
     }
     assert [each.model for each in comparison.standings()] == ["fine"]
-    assert cells(comparison)[1][-1] == "failed: it cannot learn these rows; try others"
+    assert cells(comparison)[1][VERDICT] == "failed: it cannot learn these rows; try others"
+    assert failures(comparison)[0] == "fails failed: it cannot learn these rows; try others"
     assert told[-1] == (15, 15)
 
 
@@ -202,16 +206,87 @@ def test_markdown_says_what_it_means(signs):
     assert "Nadeau and Bengio" in said and "Holm" in said and "The best of 2" in said
 
 
-@pytest.mark.parametrize("width", [80, 200])
-def test_a_terminal_shows_everything(signs, width):
-    models = {"2wl_logistic": lambda seed: Noisy(0.2), "lgbm": lambda seed: Noisy(0.21, random_state=1)}
-    comparison = compare(signs, models, folds=3)
+def table_of(comparison, width):
     console = Console(width=width, record=True, file=io.StringIO())
     console.print(rendered(comparison, width))
-    shown = console.export_text()
-    assert "…" not in shown
-    for cell in (part for row in cells(comparison) for part in re.split(r" (?:± |(?=\())", " ".join(row))):
-        assert cell.split()[0] in shown
+    return console.export_text().rstrip().splitlines()
+
+
+def test_a_wide_terminal_shows_everything(signs):
+    models = {"2wl_logistic": lambda seed: Noisy(0.2), "lgbm": lambda seed: Noisy(0.21, random_state=1)}
+    comparison = compare(signs, models, folds=3)
+    shown = table_of(comparison, 200)
+    assert len(shown) == 3
+    for line, row in zip(shown, [titles(comparison), *cells(comparison)], strict=True):
+        assert re.split(" {2,}", line.strip()) == list(row.values())
+
+
+@pytest.mark.parametrize(
+    ("width", "columns"),
+    [
+        (120, ["accuracy", "F1", "AUC", "log-loss", "seconds", "against the best"]),
+        (80, ["accuracy", "AUC", "log-loss", "sec.", "against the best"]),
+        (55, ["accuracy", "sec.", "against the best"]),
+    ],
+)
+def test_columns_are_chosen_by_the_width(signs, width, columns):
+    names = ("linear_trees", "2wl_logistic", "lgbm")
+    models = {name: lambda seed, k=k: Noisy(0.2 + k / 50, random_state=k) for k, name in enumerate(names)}
+    models["fails"] = lambda seed: Noisy(fails_on="bug")
+    shown = table_of(compare(signs, models, folds=3), width)
+    assert re.split(" {2,}", shown[0].strip())[1:] == columns
+    assert len(shown) == 5 and max(map(len, shown)) <= width  # a line for each model
+    assert {line.split()[0] for line in shown[1:4]} == set(names)
+    assert shown[1].rstrip().endswith("best") and shown[4].rstrip().endswith("failed")
+    assert ("±" in shown[1]) == (width > 55) and "p = " in shown[2]
+
+
+def test_a_model_that_takes_far_longer_is_told_of_before_it_does():
+    told = []
+    pace = Pace(9, told.append)
+    for name, seconds in {"lgbm": 0.4, "logistic": 0.1, "forest": 1.0}.items():
+        pace.ended(name, seconds)
+    pace.goes_on("crossed", 0.3, 75.0, 1000)
+    assert told == []  # too little of it is known
+    pace.goes_on("crossed", 1.3, 75.0, 1000)
+    pace.goes_on("crossed", 2.6, 75.0, 1000)
+    pace.ended("crossed", 40.0)
+    assert told == [
+        "crossed will take about 75 s a fit if it needs all of its 1,000 rounds, 11 min for the 9 still to "
+        "make; the other models' median is 0.4 s. Leave it out of `models`, or allow fewer `rounds`"
+    ]
+    pace.ended("svm", 20.0)  # has no rounds: told once a fit of it has ended
+    assert told[1].startswith("svm will take about 20 s a fit, 3 min for the 8 still to make; the other")
+    pace.ended("quick", 0.2)
+    assert len(told) == 2
+
+
+def test_nobody_hears_of_a_model_that_is_slow_beside_others_that_take_no_time():
+    told = []
+    pace = Pace(3, told.append)
+    pace.ended("prior", 0.001)
+    pace.ended("lgbm", 0.5)
+    pace.goes_on("crossed", 0.4, 0.6, 100)
+    pace.ended("crossed", 3.0)
+    assert told == []
+
+
+def test_the_first_model_is_judged_when_others_are_known():
+    told = []
+    pace = Pace(5, told.append)
+    pace.ended("crossed", 30.0)
+    assert told == []
+    pace.ended("lgbm", 0.5)
+    assert len(told) == 1 and told[0].startswith("crossed will take about 30 s a fit, 2 min for the 4 still")
+
+
+def test_rounds_are_shown_while_a_fit_runs(signs):
+    told = []
+    models = by_name(["2wl", "lgbm"], images=None, rounds=3)
+    compare(signs, models, folds=2, running=told.append)
+    lines = [each for now in told for each in now]
+    assert "2wl on fold 1 of 2, round 2 of 3" in lines and "2wl on fold 2 of 2, round 3 of 3" in lines
+    assert any(line.startswith("lgbm on fold 2 of 2, round ") for line in lines)
 
 
 def test_the_command(demo, tmp_path):

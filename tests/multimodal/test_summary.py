@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 
 from usboost.multimodal.compare.compare import Comparison
-from usboost.multimodal.compare.results import Inputs, cells, notes, summary
+from usboost.multimodal.compare.results import VERDICT, cells, notes
+from usboost.multimodal.compare.summary import Inputs, next_steps, summary, what_is_read
 
 COMMANDS = ("usboost fit t.csv --model {} --out model".format, "usboost compare t.csv --repeats 3")
 BOTH, COLUMNS, NOTHING = Inputs(4, ("photo",), "frozen embeddings"), Inputs(4), Inputs(0)
@@ -25,7 +26,8 @@ def comparison(folds=9, **accuracies) -> Comparison:
 
 
 def said(found, inputs):
-    return "\n".join(summary(found, inputs, COMMANDS))
+    steps = (f"{words} {command}" for words, command in next_steps(found, *COMMANDS))
+    return "\n".join([*summary(found, inputs), *steps])
 
 
 def test_images_help_and_the_best_is_named():
@@ -73,8 +75,8 @@ def test_another_packages_model_is_not_saved():
 def test_one_test_part_is_not_tested():
     found = comparison(folds=1, lgbm=0.9, prior=0.5)
     assert "One test part tells nothing of noise" in said(found, {"lgbm": COLUMNS, "prior": NOTHING})
-    assert cells(found)[1][-1].startswith("not tested (−0.4")
-    assert cells(found)[0][1].count("±") == 0
+    assert cells(found)[1][VERDICT].startswith("not tested (−0.4")
+    assert cells(found)[0]["accuracy"].count("±") == 0
     assert not any("Nadeau" in line for line in notes(found))
 
 
@@ -91,5 +93,10 @@ def test_an_interrupted_one_ranks_on_the_folds_of_all():
 
 
 def test_what_is_read_in_words():
-    assert str(BOTH) == "reads 4 columns, images in photo (frozen embeddings)"
-    assert str(Inputs(1)) == "reads 1 column" and str(NOTHING) == "reads nothing"
+    assert what_is_read(
+        {"lgbm": BOTH, "lgbm_s": Inputs(1), "forest": BOTH, "2wl": BOTH, "prior": NOTHING}
+    ) == [
+        "lgbm, forest and 2wl read 4 columns, images in photo (frozen embeddings).",
+        "lgbm_s reads 1 column.",
+        "prior reads nothing.",
+    ]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from usboost.cli import tables
-from usboost.cli.console import console, exit_on_error, fitting, note, say
+from usboost.cli.console import console, exit_on_error, fitting, note, say, say_command
 from usboost.cli.interrupts import CODE, interrupts
 from usboost.cli.options import (
     BY,
@@ -34,6 +35,9 @@ from usboost.errors import UsboostError
 from usboost.evaluation.names import METRICS_OF, RANKING, check_metric
 from usboost.models.catalogue import catalogue
 from usboost.models.catalogue.settings_file import read_settings
+
+if TYPE_CHECKING:
+    from usboost.multimodal.compare.compare import Comparison
 
 
 @reads_table
@@ -99,7 +103,7 @@ def compare(
         from usboost.models.baselines.packages import check_outside
         from usboost.multimodal.compare import results
         from usboost.multimodal.compare.compare import compare as compare_models
-        from usboost.multimodal.compare.results import inputs, summary
+        from usboost.multimodal.compare.summary import inputs, next_steps, summary, what_is_read
         from usboost.multimodal.fit.fit import ImageOptions, by_name, limited
 
         for name in names:
@@ -107,7 +111,6 @@ def compare(
                 check_outside(name, own.task)
         read = ImageOptions(backbone, finetune, spec.size) if spec.image else None
         views = tuple(own.images) or ("U",)
-
         models_to_fit = by_name(
             names, images=read, image_views=views, rounds=rounds, settings=chosen, task=own.task
         )
@@ -123,43 +126,51 @@ def compare(
                 keep=out,
                 progress=show,
                 running=show.running,
+                slow=note,
             )
         if comparison.kept:
             note(f"{comparison.kept:,} of {comparison.fits:,} fits were finished before, see {out}")
-        found = {name: inputs(name, own, read) for name in names}
-        reads = {name: str(each) for name, each in found.items()}
         common = [str(table), *typed(spec, backbone, finetune, settings=settings, seed=seed or None)]
-        asked = given_options(
-            {
-                "rounds": rounds,
-                "models": models,
-                "with": others,
-                "folds": folds,
-                "repeats": max(3, 2 * repeats),
-                "by": by,
-                "out": out,
-            }
-        )
+        asked = {"rounds": rounds, "models": models, "with": others, "folds": folds, "by": by, "out": out}
 
         def fit_again(name: str) -> str:
             most = given_options({"rounds": rounds if limited(name) else None})
             return shlex.join(["usboost", "fit", *common, *most, "--model", name, "--out", "model"])
 
         once = bool(spec.time or spec.split)  # these divide the rows in one way only
-        repeated = "" if once else shlex.join(["usboost", "compare", *common, *asked])
-        said = summary(comparison, found, (fit_again, repeated))
-        stdout = console()
-        stdout.print(results.rendered(comparison, stdout.width, reads))
-        if comparison.interrupted:
-            done = len(comparison.scores)
-            again = "the same command goes on from there" if out else "give --out to keep such fits"
-            say(f"\ninterrupted: {done:,} of {comparison.fits:,} fits are finished; {again}")
-            interrupts.told()
-            raise typer.Exit(CODE)
-        for line in said:
-            say(f"\n{line}")
+        more = given_options({**asked, "repeats": max(3, 2 * repeats)})
+        steps = next_steps(
+            comparison, fit_again, "" if once else shlex.join(["usboost", "compare", *common, *more])
+        )
+        found = {name: inputs(name, own, read) for name in names}
+        said, reads = summary(comparison, found), what_is_read(found)
+        _show(comparison, said, reads, kept=out is not None)
+        for words, command in steps:
+            say_command(f"\n{words}", command)
         if out is not None:
-            results.write(comparison, out, f"{table.name}: {spec.label}", reads, said)
+            below = [*reads, *(f"{words}\n\n    {command}" for words, command in steps)]
+            results.write(comparison, out, f"{table.name}: {spec.label}", said, below)
             say(f"\nwritten {out / 'comparison.csv'} and {out / 'comparison.md'}")
         if len(comparison.failures) == len(names):
-            raise UsboostError("every model failed; the table above gives the reasons")
+            raise UsboostError("every model failed; the lines below the table give the reasons")
+
+
+def _show(comparison: Comparison, said: Sequence[str], reads: Sequence[str], *, kept: bool) -> None:
+    """The table, the verdict below it, and how to read both; there is none after an interruption."""
+    from usboost.multimodal.compare import results
+
+    stdout = console()
+    stdout.print(results.rendered(comparison, stdout.width))
+    for line in results.failures(comparison):
+        say(line)
+    verdict = [] if comparison.interrupted else said
+    for lines in (verdict, results.notes(comparison), reads):
+        say("")
+        for line in lines:
+            say(line)
+    if comparison.interrupted:
+        done = len(comparison.scores)
+        again = "the same command goes on from there" if kept else "give --out to keep such fits"
+        say(f"\ninterrupted: {done:,} of {comparison.fits:,} fits are finished; {again}")
+        interrupts.told()
+        raise typer.Exit(CODE)

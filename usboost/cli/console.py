@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -16,14 +20,36 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bars
 
 
+def width(err: bool = False) -> int | None:
+    """Columns of the terminal, or as many as the variable COLUMNS says; None of a file or pipe."""
+    stream = sys.stderr if err else sys.stdout
+    asked = os.environ.get("COLUMNS", "").isdecimal()
+    return shutil.get_terminal_size().columns if asked or stream.isatty() else None
+
+
+def _lines(text: str, err: bool) -> str:
+    """The text with no word broken by the end of a line."""
+    most = width(err)
+    if most is None:
+        return text
+    fill = textwrap.TextWrapper(most, break_long_words=False, break_on_hyphens=False).fill
+    return "\n".join(map(fill, text.split("\n")))
+
+
 def say(text: str) -> None:
     """A line of the result."""
-    typer.echo(text)
+    typer.echo(_lines(text, err=False))
+
+
+def say_command(words: str, command: str) -> None:
+    """What to do next, and the command in a line of its own, whole, to copy."""
+    say(words)
+    typer.echo(f"  {command}")
 
 
 def note(text: str) -> None:
     """A remark beside the result."""
-    typer.echo(f"note: {text}", err=True)
+    typer.echo(_lines(f"note: {text}", err=True), err=True)
 
 
 def as_flag(name: str, value: str = "") -> str:
@@ -41,7 +67,7 @@ def exit_on_error() -> Iterator[None]:
         with options_written(as_flag):
             yield
     except UsboostError as error:
-        typer.echo(f"error: {error}", err=True)
+        typer.echo(_lines(f"error: {error}", err=True), err=True)
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
         interrupts.tell()
@@ -81,14 +107,15 @@ def progress(what: str) -> Iterator[Bar]:
     One within another, such as of images that are embedded while a model is fitted, is a second bar; it
     is there from the first call until all is done.
     """
-    from rich.progress import MofNCompleteColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 
     if _open:
         yield Bar(_open[-1], what, inner=True)
         return
     stderr = console(err=True)
-    columns = (*Bars.get_default_columns()[:-1], MofNCompleteColumn(), TimeRemainingColumn())
+    what_runs = TextColumn("{task.description}")  # the bar leaves it most of the line
+    columns = (what_runs, BarColumn(12), MofNCompleteColumn(), TimeRemainingColumn())
     with Bars(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as bars:
         _open.append(bars)
         try:
@@ -114,6 +141,5 @@ def console(err: bool = False) -> Console:
     """A console for output with a layout, such as a table."""
     from rich.console import Console
 
-    found = Console(stderr=err, highlight=False)
     # a file or pipe has no width that lines would have to fit
-    return found if found.is_terminal else Console(stderr=err, highlight=False, width=200)
+    return Console(stderr=err, highlight=False, width=width(err) or 200)

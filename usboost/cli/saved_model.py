@@ -18,6 +18,7 @@ from usboost.cli.options import (
     TextModel,
     import_named,
 )
+from usboost.errors import listed
 
 if TYPE_CHECKING:
     from usboost.multimodal.fit.bundle import Bundle
@@ -66,7 +67,7 @@ def predict(
                 progress=show,
             )
         if done.ignored:
-            note(f"columns ignored, since the model does not know them: {', '.join(done.ignored)}")
+            note(f"columns ignored, since the model does not know them: {listed(done.ignored)}")
         for name in done.unseen:
             note(f"column {name!r}: no row has a category that was in the training rows")
         tables.note_missing(done.rows, done.without, done.unreadable, done.paths)

@@ -26,23 +26,27 @@ class Running:
 
     def __init__(self, told: Callable[[Sequence[str]], None] | None) -> None:
         self._told = told
-        self._now: list[str] = []
+        self._now: dict[object, str] = {}
         self._lock = Lock()
 
     @contextmanager
-    def during(self, what: str) -> Iterator[None]:
-        """Runs while the block does; of any thread."""
-        self._change(self._now.append, what)
+    def during(self, what: str) -> Iterator[Callable[[str], None]]:
+        """Runs while the block does; of any thread. What the block gets adds how far it is."""
+        place = object()
+        self._change(place, what)
         try:
-            yield
+            yield lambda how_far: self._change(place, f"{what}, {how_far}")
         finally:
-            self._change(self._now.remove, what)
+            self._change(place, None)
 
-    def _change(self, how: Callable[[str], None], what: str) -> None:
+    def _change(self, place: object, what: str | None) -> None:
         with self._lock:
-            how(what)
+            if what is None:
+                del self._now[place]
+            else:
+                self._now[place] = what
             if self._told is not None:
-                self._told(list(self._now))
+                self._told(list(self._now.values()))
 
 
 Job = TypeVar("Job")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, choices
 
 NAMES = {
     "accuracy": "accuracy",
@@ -102,7 +102,7 @@ def check_metric(metric: str, known: Sequence[str] = METRICS) -> str:
     """
     found = SCIKIT.get(metric, metric)
     if found not in known:
-        raise UsboostError(f"unknown score {metric!r}; choose among {', '.join(known)}")
+        raise UsboostError(f"unknown score {metric!r}; {choices(metric, known)}")
     return found
 
 

@@ -9,7 +9,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, choices
 
 ENTRY_POINTS = "usboost.parts"
 """Group of entry points; each names a module that registers parts when it is imported."""
@@ -52,7 +52,7 @@ class Registry:
         """The class of a kind. Raises UsboostError if it is unknown; the message lists the known ones."""
         if kind not in self:
             raise UsboostError(
-                f"unknown {self.sort} kind {kind!r}; known are {', '.join(self)} "
+                f"unknown {self.sort} kind {kind!r}; {choices(str(kind), list(self), 'known are')} "
                 "(your own kinds are known once the module that registers them is imported)"
             )
         if isinstance(self._parts[kind], str):

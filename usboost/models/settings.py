@@ -11,10 +11,11 @@ import numpy as np
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from sklearn.base import BaseEstimator
 
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, choices, listed, option
 from usboost.files.registry import Registry
 from usboost.learners.base import LEARNERS
 from usboost.models.base import MODELS
+from usboost.models.catalogue.settings_file import LIST
 
 OTHERS = Registry(
     "part of a model",
@@ -164,8 +165,11 @@ def with_settings(model: Any, settings: Mapping[str, Any], name: str) -> Any:
 
 
 def _unknown(model: Any, name: str, path: str) -> UsboostError:
-    has = ", ".join(settable(model)) or "none"
-    return UsboostError(f"{name} has no setting {path!r}; it has {has}")
+    known = list(settable(model))
+    if path == LIST:
+        return UsboostError(f"{name} has the settings {listed(known) or 'none'}")
+    where = f"{option('set', LIST)} lists all {len(known)}"
+    return UsboostError(f"{name} has no setting {path!r}; {choices(path, known, 'it has', where)}")
 
 
 def contained_cache(parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,13 +17,12 @@ from usboost.errors import UsboostError, option
 from usboost.evaluation.names import RANKING, check_metric, metric_name, number
 from usboost.evaluation.task import TASKS
 from usboost.files import write_atomically
-from usboost.learners.networks.images.backbones import Backbone, embedded
-from usboost.learners.networks.train import pick_device
 from usboost.models.catalogue.settings_file import settings_text
 from usboost.models.class_weights import Weighted
 from usboost.models.settings import with_settings
 from usboost.multimodal.compare.compare import Build
 from usboost.multimodal.compare.finished_fits import rows_digest, table_digest
+from usboost.multimodal.fit.embedded import Embedded
 from usboost.multimodal.fit.splits import counted_rows, folds_of, hold_out, related_of, rows_of, weights_of
 from usboost.multimodal.fit.table_fit import check_classes
 from usboost.tuning.propose import space_of
@@ -100,7 +99,9 @@ def tune(
     built = {name: _with(build(plan.seed), fixed or {}) for name, build in models.items()}
     images = tuple(table.images)
     spaces = {name: space_of(model, images, fixed or ()) for name, model in built.items()}
-    _embed(table, built)
+    images_of = Embedded(table)
+    for model in built.values():
+        images_of.prepare(model)
     task = Task(built, [part_of(table, *each) for each in parts], Scored(table.task, by), by)
     identity = {
         "table": table_digest(table),
@@ -185,20 +186,6 @@ def _with(model: Any, fixed: Mapping[str, Any]) -> Any:
     """The model with those of the fixed settings that it has."""
     known = model.get_params(deep=True)
     return with_settings(model, {path: v for path, v in fixed.items() if path in known}, type(model).__name__)
-
-
-def _embed(table: UserTable, models: Mapping[str, Any]) -> None:
-    """Let frozen backbones embed the images before processes begin, which would all do it."""
-    if not table.images:
-        return
-    parts = [part for model in models.values() for part in model.get_params(deep=True).values()]
-    for backbone in {repr(part): part for part in parts if isinstance(part, Backbone)}.values():
-        if backbone.is_frozen:
-            for view in table.images.values():
-                try:
-                    embedded(view, backbone, pick_device("auto"))
-                except UsboostError:
-                    return  # the trial will say it
 
 
 SETTINGS, CSV = "settings.yaml", "trials.csv"

@@ -33,7 +33,7 @@ from usboost.datasets.user.images.values import NAMES, are_names_of_images, chec
 from usboost.datasets.user.reading.source import INDEX_COLUMN, Source, TableFile
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.datasets.user.user_table import UserTable
-from usboost.errors import UsboostError, option
+from usboost.errors import UsboostError, choices, option
 
 LARGEST = 500_000_000
 """Values of a table above which it is refused: a small file can stand for any number of rows."""
@@ -168,7 +168,7 @@ def asked_of(path: Path, spec: TableSpec) -> tuple[str, str]:
     """
     file, label = TableFile.open(path), spec.label
     if label not in file.names:
-        raise UsboostError(f"{file} has no column {label!r}; its columns are {', '.join(file.names)}")
+        raise UsboostError(f"{file} has no column {label!r}; {choices(label, file.names, 'its columns are')}")
     return task_of(Column(file, label, _load(file, [label])[label], missing=spec.missing))
 
 
@@ -221,7 +221,7 @@ def _check_columns(spec: TableSpec, file: Source) -> None:
     others = (*spec.categorical, *spec.drop, *spec.text)
     for name in (*spec.named, *others):
         if name not in names:
-            raise UsboostError(f"{file} has no column {name!r}; its columns are {', '.join(names)}")
+            raise UsboostError(f"{file} has no column {name!r}; {choices(name, names, 'its columns are')}")
     twice = [name for name in spec.named if spec.named.count(name) > 1 or name in others]
     if repeated := twice or [name for name in spec.text if name in (*spec.categorical, *spec.drop)]:
         raise UsboostError(f"{file}: column {repeated[0]!r} cannot have two roles")

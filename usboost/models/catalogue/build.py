@@ -9,7 +9,7 @@ from typing import Any
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, choices
 from usboost.learners.base import LEARNERS, Learner
 from usboost.losses.regression import REGRESSION_LOSSES
 from usboost.models.baselines.estimators import (
@@ -224,7 +224,9 @@ def _learner(entry: Entry, name: str, kind: str, given: Mapping[str, Any], own: 
         raise UsboostError(f"{where}: {error}") from None
     known = inspect.signature(cls).parameters
     if unknown := [key for key in own if key not in known]:
-        raise UsboostError(f"{where}: a {kind} has no parameter {unknown[0]!r}; it has {', '.join(known)}")
+        raise UsboostError(
+            f"{where}: a {kind} has no parameter {unknown[0]!r}; {choices(unknown[0], list(known), 'it has')}"
+        )
     learner: Learner = cls(**{**given, **own})
     return learner
 

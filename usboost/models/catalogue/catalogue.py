@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from usboost.errors import UsboostError, option
+from usboost.errors import UsboostError, choices, option
 from usboost.models.catalogue.entry import COMPONENTS, KINDS, TASKS, Entry, LearnerSpec, LineStyle
 
 
@@ -321,7 +321,7 @@ def find(name: str) -> Entry:
         If it is unknown.
     """
     if name not in CATALOGUE:
-        raise UsboostError(f"unknown model {name!r}; choose among {', '.join(CATALOGUE)}")
+        raise UsboostError(f"unknown model {name!r}; {choices(name, list(CATALOGUE))}")
     return CATALOGUE[name]
 
 
@@ -335,7 +335,7 @@ def for_table(name: str, task: str = "classification") -> Entry:
     """
     choose = f"choose among {', '.join(OFFERED_FOR[task])}"
     if name not in CATALOGUE:
-        raise UsboostError(f"unknown model {name!r}; {choose}")
+        raise UsboostError(f"unknown model {name!r}; {choices(name, OFFERED_FOR[task])}")
     if not KINDS[CATALOGUE[name].kind].views:
         raise UsboostError(f"{name}, {CATALOGUE[name].about}, does not read a table like this; {choose}")
     if task not in CATALOGUE[name].tasks:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, choices
 
 Names = tuple[str, ...]
 
@@ -169,7 +169,7 @@ class Entry:
         if unknown := [key for key in (*changes, *(["learners"] if learners else [])) if key not in known]:
             raise UsboostError(
                 f"models.{name}.{unknown[0]}: {KINDS[self.kind].title} has no such setting; "
-                f"it has {', '.join(known) or 'none'}"
+                f"{choices(unknown[0], known, 'it has')}"
             )
         merged = {**self.changes, **changes}
         if "bayes" in changes:

@@ -14,6 +14,9 @@ import yaml
 from usboost.errors import UsboostError, option
 from usboost.files.yaml_file import parsed_yaml, read_yaml
 
+LIST = "list"
+"""In place of a setting: its refusal lists them all."""
+
 Chosen = dict[str, Any]
 """Settings of one model, by path."""
 
@@ -52,6 +55,8 @@ def parsed_settings(given: Sequence[str] | None) -> Chosen:
     """
     found = {}
     for each in given or ():
+        if each == LIST:
+            return {LIST: None}
         path, equals, value = each.partition("=")
         if not (path and equals):
             given, example = option("set", repr(each)), option("set", "shrinkage=0.1")

@@ -25,6 +25,8 @@ from usboost.evaluation.statistics import LEVEL, corrected_t_test, holm
 from usboost.evaluation.task import TASKS
 from usboost.models.class_weights import fit_weighted
 from usboost.multimodal.compare.finished_fits import KeptFits
+from usboost.multimodal.compare.pace import Pace, Watched
+from usboost.multimodal.fit.embedded import Embedded
 from usboost.multimodal.fit.splits import Fold, counted_rows, related_of, rows_of, weights_of
 from usboost.multimodal.fit.splits import folds_of as split_into_folds
 from usboost.multimodal.fit.table_fit import check_classes
@@ -175,6 +177,7 @@ def compare(
     keep: Path | None = None,
     progress: Progress | None = None,
     running: Callable[[Sequence[str]], None] | None = None,
+    slow: Callable[[str], None] | None = None,
 ) -> Comparison:
     """Fit every model to every fold's rows; the encoders learn from these rows only.
 
@@ -190,7 +193,8 @@ def compare(
         default accuracy, or RMSE.
     keep : a folder for the scores of finished fits, which are not made again; see `KeptFits`.
     progress : called with (fits done, fits in all); those skipped after a failure count as done.
-    running : called with the fits that run, model and fold of each, whenever one begins or ends.
+    running : called with the fits that run, model, fold and round of each, whenever one of these changes.
+    slow : called with a sentence on a model that takes far longer than the others, once this is known.
 
     Raises
     ------
@@ -208,22 +212,27 @@ def compare(
     rows: list[dict[str, float | str]] = []
     failures: dict[str, str] = {}
     kept, interrupted = KeptFits(keep, table), False
-    shown = Running(running)
+    shown, pace, images = Running(running), Pace(len(parts), slow), Embedded(table)
 
     def work(task: tuple[str, int]) -> Result:
         name, k = task
         if name in failures:
             return None
-        with shown.during(f"{name} on fold {k + 1} of {len(parts)}"):
-            return result(name, k)
+        with shown.during(f"{name} on fold {k + 1} of {len(parts)}") as show:
+            return result(name, k, Watched(name, pace, show))
 
-    def result(name: str, k: int) -> Result:
+    def result(name: str, k: int, watched: Watched) -> Result:
         try:
             fold = parts[k]
             model = models[name](seed + fold.repeat - 1)
             key = kept.key(model, fold)
             found = kept.get(key)
+            if "callbacks" in model.get_params(deep=False):
+                model.set_params(callbacks=[watched])
+            if found is None:
+                images.prepare(model)  # else the first fit would seem to take as long as the images
             row = found or _scored(table, encoding(k), model, fold)
+            pace.ended(name, row["seconds"])
         # an error of one model must not lose the results of the others
         except Exception as error:
             kind = "" if isinstance(error, UsboostError) else f"{type(error).__name__}: "

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from usboost.datasets.user.columns.column import Column, is_date, is_text, is_usable
 from usboost.datasets.user.columns.formats import NumberFormat
 from usboost.datasets.user.columns.kinds import kind_of
-from usboost.errors import UsboostError, option
+from usboost.errors import UsboostError, choices, option
 
 
 def classes_of(column: Column) -> tuple[np.ndarray, list[str]]:
@@ -64,7 +64,7 @@ def with_positive(
     codes, classes : as of `classes_of`; positive : its name, by default the rarer class's.
     """
     if positive is not None and (len(classes) != 2 or positive not in classes):
-        what = f"has no such class; it has {', '.join(classes[:10])}"
+        what = f"has no such class; {choices(positive, classes, 'it has')}"
         if len(classes) != 2:
             what = f"has {len(classes)} classes, but {option('positive')} is one of two; leave it out"
         given = option("positive", repr(positive))
