@@ -219,7 +219,7 @@ def test_importance_and_calibration(model, fresh, tmp_path):
     assert [row["name"] for row in found["rows"][:2]] == ["images (image)", "all 4 columns"]
     assert {row["name"] for row in found["rows"][2:]} == set(loaded.card.columns)
     for row in found["rows"]:
-        assert "".join(change + spread for change, spread in row["changes"]) in page.text
+        assert "".join(change + spread for change, spread in row["cells"].values()) in page.text
     shares = dict(zip(loaded.model.feature_names_, loaded.model.feature_importances_, strict=True))
     for name, share in shares.items():
         assert f"{name}{share:.1%}" in page.text

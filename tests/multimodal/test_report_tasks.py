@@ -79,7 +79,10 @@ def test_a_columns_importance_is_the_rise_when_its_values_are_shuffled(priced):
     """By shuffling the column in the raw rows, before it is encoded, missing values and all."""
     loaded = bundle.load(priced / "m")
     scored = score_table(loaded, priced / "new.csv", "price")
-    found = {row["name"]: row["changes"] for row in permutation(loaded, scored.views, scored.labels)["rows"]}
+    found = {
+        row["name"]: list(row["cells"].values())
+        for row in permutation(loaded, scored.views, scored.labels)["rows"]
+    }
     assert set(found) == {"height", "width", "colour"}
     frame, rng = pd.read_csv(priced / "new.csv").drop(columns="price"), np.random.default_rng(0)
     before = score_regression(scored.labels, scored.predicted)

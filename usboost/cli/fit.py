@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from pathlib import Path
 from time import monotonic as clock
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from usboost.cli import tables
-from usboost.cli.console import exit_on_error, fitting, note, say
+from usboost.cli.console import exit_on_error, fitting, note, say, say_command
 from usboost.cli.interrupts import interrupts
 from usboost.cli.options import (
     DEFAULT_BACKBONE,
@@ -23,6 +24,7 @@ from usboost.cli.options import (
     SettingsFile,
     TablePath,
     chosen_learners,
+    given_options,
     import_named,
     reads_table,
 )
@@ -183,6 +185,7 @@ def fit(
             note("stopped before the fit had ended by itself; the best round so far is kept")
         _say_result(model, fitted)
         say(f"saved {out}")
+        _say_next(out, table, spec, imports)
 
 
 def _say_result(model: str, fitted: Fitted) -> None:
@@ -201,7 +204,19 @@ def _say_result(model: str, fitted: Fitted) -> None:
     if fitted.again:
         several = len(getattr(kept, "weights_", ())) > 1
         what = "members are" if several else "the model is"
-        say(f"{what} fitted again to all of these rows; the scores are of the fit before")
+        say(f"{what} fitted again to all of these rows; the scores are from before this final refit")
+
+
+def _say_next(out: Path, table: Path, spec: TableSpec, imports: list[str] | None) -> None:
+    """The commands for other rows, which are read as these."""
+    again = given_options({"import": imports, "text_model": spec.text_model, "images_root": spec.images_root})
+    rows = f"more{table.suffix or '.parquet'}"
+    written = "predictions.csv" if table.suffix == ".csv" else "predictions.parquet"
+    for words, name, target in (
+        ("Next, to predict other rows:", "predict", written),
+        ("Next, to score it on other rows whose labels are known:", "report", "report.html"),
+    ):
+        say_command(words, shlex.join(["usboost", name, str(out), rows, "--out", target, *again]))
 
 
 def _say_scores(model: str, fitted: Fitted) -> None:
@@ -231,10 +246,10 @@ def show_members(model: Any, classes: bool) -> None:
     rows = members.cells(model)
     if not rows:
         return
-    table = [members.heads(classes), *rows]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for first, *others in table:
-        shown = [first.ljust(widths[0]), *map(str.rjust, others, widths[1:])]
+    titles = members.heads(classes)
+    widths = {key: max(len(row[key]) for row in (titles, *rows)) for key in titles}
+    for row in (titles, *rows):
+        shown = (row[k].ljust(n) if k == members.NAME else row[k].rjust(n) for k, n in widths.items())
         say("  ".join(shown).rstrip())
     for line in members.notes(model):
         say(line)

@@ -86,7 +86,7 @@ def signed_score(value: float) -> str:
 
 
 def confusion_rows(labels: np.ndarray, predicted: np.ndarray, classes: Sequence[str]) -> list[dict[str, Any]]:
-    """A row for each true class: its name, code and cells, each a count and the share of that class.
+    """A row for each true class: its name, and by predicted class a count and its share of the true class.
 
     Parameters
     ----------
@@ -97,11 +97,10 @@ def confusion_rows(labels: np.ndarray, predicted: np.ndarray, classes: Sequence[
     return [
         {
             "name": name,
-            "code": code,
-            "cells": [
-                {"count": int(count), "share": f"{share:.4f}", "percent": f"{share:.1%}"}
-                for count, share in zip(counts[code], shares[code], strict=True)
-            ],
+            "cells": {
+                predicted: {"count": int(count), "share": f"{share:.4f}", "percent": f"{share:.1%}"}
+                for predicted, count, share in zip(classes, counts[code], shares[code], strict=True)
+            },
         }
         for code, name in enumerate(classes)
     ]
@@ -196,13 +195,13 @@ def shown_card(card: Mapping[str, Any]) -> dict[str, Any]:
             facts.append((_label(key), _cell(card[key], key)))
             continue
         head = list(dict.fromkeys(name for record in records for name in record))
-        views = pd.Series([str(r.get("view") or "neither") for r in records]).value_counts(sort=False)
+        views = pd.Series([str(r.get("view") or "unused") for r in records]).value_counts(sort=False)
         blocks.append(
             {
                 "title": "Backward elimination" if key == "elimination" else _label(key),
                 "lead": [(view, int(n)) for view, n in views.items()] if "view" in head else [],
-                "head": [_label(name) for name in head],
-                "rows": [[_cell(r.get(name), name) for name in head] for r in records[:_ROWS]],
+                "columns": {name: _label(name) for name in head},
+                "rows": [{name: _cell(r.get(name), name) for name in head} for r in records[:_ROWS]],
                 "more": max(0, len(records) - _ROWS),
             }
         )

@@ -92,7 +92,7 @@ def _verdict(
     if results is not None:
         tried = [fit, *((model, seed) for model, seed in others.items() if model in RIVALS)]
         rows = {each: read_rows(results, dataset, *each) for each in tried}
-    p = {model: each for (model, _), (_, each) in compared(rows, fit, metric).items()} if rows else {}
+    p = {model: lead.p_holm for (model, _), lead in compared(rows, fit, metric).items()} if rows else {}
     return {
         "dataset": dataset,
         "model": fit[0],

@@ -58,7 +58,8 @@ class Standing:
     val, test : scores by metric; those of the test rows with intervals.
     rounds, seconds : what the fit took; NaN where it is not known.
     difference : the chosen model's lead in the test score, of which more is better; None for the chosen one.
-    p_holm : of the difference, by the randomization test, adjusted for all models but the chosen one.
+    p, p_holm : of the difference, by the randomization test: as it is, for a question that is asked of this
+        model alone, and adjusted for all models but the chosen one.
     """
 
     model: str
@@ -68,11 +69,21 @@ class Standing:
     rounds: float
     seconds: float
     difference: Interval | None = None
+    p: float | None = None
     p_holm: float | None = None
 
     @property
     def within_noise(self) -> bool:
         return self.p_holm is not None and not self.p_holm < LEVEL
+
+
+@dataclass(frozen=True)
+class Lead:
+    """Of the chosen fit over another one; p and p_holm as of `Standing`."""
+
+    difference: Interval
+    p: float
+    p_holm: float
 
 
 def standings(
@@ -97,7 +108,7 @@ def standings(
         return []
     leads = compared(rows, (found[0].model, found[0].seed), metric, task)
     return [
-        replace(each, difference=leads[fit][0], p_holm=leads[fit][1])
+        replace(each, difference=leads[fit].difference, p=leads[fit].p, p_holm=leads[fit].p_holm)
         if (fit := (each.model, each.seed)) in leads
         else each
         for each in found
@@ -106,8 +117,8 @@ def standings(
 
 def compared(
     rows: Mapping[Fit, Rows | None], best: Fit, metric: str, task: Task = TASKS["classification"]
-) -> dict[Fit, tuple[Interval, float]]:
-    """The best fit's lead over each of the others in the test score, and its p-value, adjusted by Holm.
+) -> dict[Fit, Lead]:
+    """The best fit's lead over each of the others in the test score.
 
     Parameters
     ----------
@@ -124,10 +135,10 @@ def compared(
         for fit, one in rows.items()
         if fit != best and one is not None and np.array_equal(one[0], labels)
     }
-    p = holm([randomization_test(labels, mine, other, statistic) for other in others.values()])
+    p = [randomization_test(labels, mine, other, statistic) for other in others.values()]
     return {
-        fit: (_difference(labels, mine, other, statistic), float(each))
-        for (fit, other), each in zip(others.items(), p, strict=True)
+        fit: Lead(_difference(labels, mine, other, statistic), float(alone), float(adjusted))
+        for (fit, other), alone, adjusted in zip(others.items(), p, holm(p), strict=True)
     }
 
 

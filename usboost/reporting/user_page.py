@@ -181,9 +181,17 @@ def _p(p: float | None) -> str:
 
 
 def _alone(found: Sequence[Standing], shown: Sequence[str]) -> dict[str, Any] | None:
-    """LightGBM on the columns alone, by which a user sees whether images help."""
+    """LightGBM on the columns alone, by which a user sees whether images help, and that verdict.
+
+    Whether they help is one question, asked of one difference, so its p-value is not adjusted for the others.
+    """
     each = next((each for each in found[1:] if each.model == catalogue.WITHOUT_IMAGES), None)
-    return _shown(each, shown) if each is not None and each.difference else None
+    if each is None or each.difference is None or each.p is None:
+        return None
+    verdict = "Images: no difference beyond noise"
+    if each.p < LEVEL:
+        verdict = "Images help" if each.difference[0] > 0 else "Images do harm"
+    return {**_shown(each, shown), "p": _p(each.p), "verdict": verdict, "beyond_noise": each.p < LEVEL}
 
 
 def _read(card: Mapping[str, Any]) -> list[tuple[str, str]]:

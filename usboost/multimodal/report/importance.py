@@ -62,8 +62,9 @@ def permutation(bundle: Bundle, views: Views, labels: np.ndarray) -> dict[str, A
 
     Returns
     -------
-    heads : the scores' changes in words; rows : each a name, its changes and spreads, what matters most first
-    among the columns; left_out : columns that were not shuffled; n, repeats : rows, and shuffles of each.
+    columns : the scores, and their changes in words; rows : each a name, and its cells by score, a change
+    and its spread; what matters most first among the columns. left_out : columns that were not shuffled; n,
+    repeats : rows, and shuffles of each.
     """
     single, left_out = _single(bundle)
     groups, spent = [*_whole(bundle), *single], effort(bundle)
@@ -90,15 +91,18 @@ def permutation(bundle: Bundle, views: Views, labels: np.ndarray) -> dict[str, A
         {
             "name": group.name,
             "size": float(part.loc[metrics[-1], "mean"]),
-            "changes": [
-                (_signed(part.loc[key, "mean"]), f"± {number(part.loc[key, 'std'])}") for key in metrics
-            ],
+            "cells": {
+                key: (_signed(part.loc[key, "mean"]), f"± {number(part.loc[key, 'std'])}") for key in metrics
+            },
         }
         for group, part in zip(groups, parts, strict=True)
     ]
     whole, columns = rows[: len(groups) - len(single)], rows[len(groups) - len(single) :]
     return {
-        "heads": [f"{'rise' if key in LOWER_IS_BETTER else 'drop'} of {metric_name(key)}" for key in metrics],
+        "columns": {
+            key: f"{'increase' if key in LOWER_IS_BETTER else 'decrease'} in {metric_name(key)}"
+            for key in metrics
+        },
         "rows": [*whole, *sorted(columns, key=lambda row: -row["size"])],
         "left_out": left_out,
         "n": len(labels),

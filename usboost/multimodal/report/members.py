@@ -9,43 +9,47 @@ import numpy as np
 from usboost.evaluation.names import number
 from usboost.models.ensembles.fold_fits import ROWS, Member
 
-
-def heads(classes: bool) -> list[str]:
-    """The titles of `cells`."""
-    loss = "log-loss" if classes else "RMSE"
-    return ["member", "weight", loss, "without it", "fits", "seconds", f"{ROWS:,} rows", "size"]
+NAME = "member"
+"""The first column."""
 
 
-def cells(model: Any) -> list[list[str]]:
+def heads(classes: bool) -> dict[str, str]:
+    """The columns of `cells`, and the title of each."""
+    titles = {NAME: NAME, "weight": "weight", "loss": "log-loss" if classes else "RMSE"}
+    titles |= {"without": "without it", "fits": "fits", "seconds": "seconds"}
+    return titles | {"predicting": f"{ROWS:,} rows", "size": "size"}
+
+
+def cells(model: Any) -> list[dict[str, str]]:
     """A row for each member, those of weight first, and the blend; none of a model without members."""
     members: dict[str, Member] = getattr(model, "members_", {})
     if not members:
         return []
     ranked = sorted(members.items(), key=lambda item: (-item[1].weight, item[1].loss or np.inf))
     rows = [
-        [
-            name,
-            f"{each.weight:.2f}" if each.weight else "–",
-            _loss(model, each.loss),
-            _loss(model, each.without),
-            _fits(each) if each.fits else _why(each),
-            f"{each.seconds:,.1f}",
-            _seconds(each.predicting) if each.fits else "–",
-            _size(model.bytes_.get(name, 0)),
-        ]
+        {
+            NAME: name,
+            "weight": f"{each.weight:.2f}" if each.weight else "–",
+            "loss": _loss(model, each.loss),
+            "without": _loss(model, each.without),
+            "fits": _fits(each) if each.fits else _why(each),
+            "seconds": f"{each.seconds:,.1f}",
+            "predicting": _seconds(each.predicting) if each.fits else "–",
+            "size": _size(model.bytes_.get(name, 0)),
+        }
         for name, each in ranked
     ]
     kept = [each for each in members.values() if each.weight]
-    blend = [
-        "blend",
-        f"{sum(each.weight for each in kept):.2f}",
-        _loss(model, model.blend_loss_),
-        "–",
-        f"{sum(each.fits + each.full_refits for each in kept)}",
-        f"{sum(each.seconds for each in members.values()):,.1f}",
-        _seconds(sum(each.predicting for each in kept)),
-        _size(sum(model.bytes_.values())) if model.alone_ is None else "–",
-    ]
+    blend = {
+        NAME: "blend",
+        "weight": f"{sum(each.weight for each in kept):.2f}",
+        "loss": _loss(model, model.blend_loss_),
+        "without": "–",
+        "fits": f"{sum(each.fits + each.full_refits for each in kept)}",
+        "seconds": f"{sum(each.seconds for each in members.values()):,.1f}",
+        "predicting": _seconds(sum(each.predicting for each in kept)),
+        "size": _size(sum(model.bytes_.values())) if model.alone_ is None else "–",
+    }
     return [*rows, blend]
 
 

@@ -95,6 +95,7 @@ def render(
     rows = importance.sample(scored, bundle)
     views = scored.views[rows]
     best_round = getattr(bundle.model, "best_round_", 0)
+    same, scores, held = scored.file.digest() == card.sha256, tiles(bundle, scored), held_out(bundle)
     return (
         environment()
         .get_template("user.html.j2")
@@ -104,13 +105,9 @@ def render(
             what=catalogue.about(card.model),
             n=len(scored),
             table=table.name,
-            same=scored.file.digest() == card.sha256,
-            tiles=tiles(bundle, scored),
-            held=", ".join(
-                f"{metric_name(name)} {number(value)}"
-                for name in METRICS_OF[card.task]
-                if (value := card.scores.get(name)) is not None
-            ),
+            same=same,
+            tiles=scores,
+            held=held,
             prior_known=bool(card.prior),
             label=label,
             weight=card.weight,
@@ -133,6 +130,16 @@ def render(
             members_notes=members.notes(bundle.model),
         )
     )
+
+
+def held_out(bundle: Bundle) -> dict[str, str]:
+    """The scores of the rows that the model was not fitted to before its final refit, by name."""
+    card = bundle.card
+    return {
+        metric_name(name): number(value)
+        for name in METRICS_OF[card.task]
+        if (value := card.scores.get(name)) is not None
+    }
 
 
 def _missing(scored: Scored, label: str) -> list[str]:
