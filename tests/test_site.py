@@ -123,8 +123,10 @@ def test_the_search_knows_the_pages(site: Site) -> None:
     known = {doc["location"].split("#")[0] for doc in docs}
     pages = {str(path.relative_to(site.folder)) for path in site.pages} - {"404.html"}
     shown = {f"examples/{path.stem}.html" for path in (ROOT / "examples").glob("*.py")}
-    assert pages - known == {"params-yaml.html", "licence.html"} | shown
+    assert pages - known == {"params-yaml.html", "licence.html", "changelog.html"} | shown
     assert any("Nadeau" in doc["text"] for doc in docs)
+    boost = {doc["location"].split("#")[0]: doc.get("boost", 1.0) for doc in docs}
+    assert boost["glossary.html"] > boost["tutorial.html"] > boost["index.html"] > boost["results.html"] > 0
 
 
 @pytest.mark.slow

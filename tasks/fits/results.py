@@ -26,8 +26,9 @@ from usboost.models.catalogue import catalogue
 from usboost.reporting.results import dataset_name
 
 METRICS = ("f1", "log_loss", "rmse", "r2")
-COLUMNS = {"rounds": ("f1_val", "rmse_val", "risk_train", "risk_val"), "steps": ("epsilon", "delta")}
-OF_KIND = {"two_branch": ("rounds",), "bfv_network": ("rounds",), "boosting": ("rounds", "steps")}
+CURVES = {"score": ("f1_val", "rmse_val"), "epsilon": ("epsilon",), "delta": ("delta",)}
+"""The columns of a trace that are a curve, of which a fit has one at most."""
+OF_KIND = {"two_branch": ("score",), "bfv_network": ("score",), "boosting": tuple(CURVES)}
 """The curves of each kind of model; those of other kinds have no score of each round."""
 
 RECORD, TRACE, ROWS, INSPECTION = "record.json", "trace.parquet", "rows.parquet", "inspection"
@@ -100,20 +101,27 @@ def _write_table(target: Path, earlier: Path, seeds: Collection[int], fit: Path 
 
 
 def write_metrics(dataset: str, models: Iterable[str]) -> None:
-    """Write what `dvc metrics` compares: `METRICS` of each model and split, means over the seeds."""
+    """Write what `dvc metrics` compares: `METRICS` of each model and split, means over the seeds.
+
+    They are below the dataset's name, as DVC else puts the file's path before each of them.
+    """
     scores = {model: metrics(found) for model in models if (found := records(dataset, model))}
-    write_atomically(metrics_file(dataset), (json.dumps(scores, indent=1) + "\n").encode())
+    write_atomically(metrics_file(dataset), (json.dumps({dataset: scores}, indent=1) + "\n").encode())
 
 
 def write_curves(folder: Path, cells: Iterable[tuple[str, str]], settings: Settings) -> None:
-    """Write what `dvc plots` draws: ``<kind of curve>/<dataset>-<model>.csv``, means over the seeds."""
+    """Write what `dvc plots` draws: ``<curve>/<dataset>-<model>.csv``, means over the seeds.
+
+    A curve that a fit does not have has no file: DVC draws empty values as 0.
+    """
     with replacing(folder) as fresh:
         for dataset, model in cells:
             trace = results_folder(dataset, model) / TRACE
             for name in OF_KIND.get(settings.model(model).kind, ()) if trace.is_file() else ():
-                (fresh / name).mkdir(exist_ok=True)
-                text = curve(pd.read_parquet(trace), COLUMNS[name])
-                (fresh / name / f"{dataset}-{model}.csv").write_text(text)
+                found = curve(pd.read_parquet(trace), name)
+                if found is not None:
+                    (fresh / name).mkdir(exist_ok=True)
+                    (fresh / name / f"{dataset}-{model}.csv").write_text(found)
 
 
 def metrics(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
@@ -125,10 +133,13 @@ def metrics(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]
     return found
 
 
-def curve(trace: pd.DataFrame, columns: Sequence[str]) -> str:
-    """A row per round as CSV; a column that the fit does not have is empty."""
-    frame = trace.reindex(columns=["round", *columns]).groupby("round").mean()
-    return frame.to_csv(float_format="%.6g", lineterminator="\n")
+def curve(trace: pd.DataFrame, name: str) -> str | None:
+    """A row per round as CSV, ``round`` and the curve's name; None where the fit does not have it."""
+    for column in CURVES[name]:
+        if column in trace and trace[column].notna().any():
+            found = trace.groupby("round")[column].mean().dropna().rename(name)
+            return found.to_csv(float_format="%.6g", lineterminator="\n")
+    return None
 
 
 SHOWN = {"classification": ("f1", "log_loss"), "regression": ("rmse", "r2")}

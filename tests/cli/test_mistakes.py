@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 
 import numpy as np
@@ -146,7 +147,7 @@ def test_what_predict_cannot_read(model, demo, tmp_path):
     frame = pd.read_csv(demo)
     lacking = written(tmp_path / "lacking.csv", frame.drop(columns=["weight", "line"]))
     assert refused("predict", model, lacking, *out) == (
-        f"{lacking} lacks columns 'weight', 'line' that the model was fitted to or was asked for; its "
+        f"{lacking} lacks columns 'weight', 'line', required by the model or asked for; its "
         "columns are image, hardness, colour, split, batch"
     )
     assert "lacks column 'price'" in refused("predict", model, demo, *out, "--keep", "price")
@@ -188,3 +189,23 @@ def test_a_model_that_was_tampered_with(model, demo, tmp_path):
     assert "encoder is not one of the columns" in said(encoders={})
     (copied / "card.json").write_text("{")
     assert "is not valid JSON" in refused("predict", copied, demo, "--out", tmp_path / "p.parquet")
+
+
+def test_fit_ends_with_what_to_do_next_and_that_runs(table, tmp_path):
+    folder = tmp_path / "a model"
+    done = run("fit", table, "--label", "kind", "--model", "lgbm", "--rounds", 2, "--out", folder)
+    assert done.exit_code == 0, done.output
+    lines = done.stdout.splitlines()
+    saved = lines.index(f"saved {folder}")
+    words, predict, question, report = lines[saved + 1 :]
+    assert (words, question) == (
+        "Next, to predict other rows:",
+        "Next, to score it on other rows whose labels are known:",
+    )
+    for line, verb in ((predict, "predict"), (report, "report")):
+        command = shlex.split(line)
+        assert command[:3] == ["usboost", verb, str(folder)] and command[3] == f"more{table.suffix}"
+        at = command.index("--out") + 1
+        given = [*command[1:3], table, *command[4:at], tmp_path / command[at]]
+        assert run(*given).exit_code == 0
+        assert (tmp_path / command[at]).is_file()

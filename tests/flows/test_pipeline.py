@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -83,17 +82,20 @@ def test_dvc_shows_every_fits_scores_and_the_steps_of_boosting(reproduced):
     (shown,) = (kept["data"] for kept in shown.values())  # of the one revision, which has no name without Git
     scores = pd.read_csv(reproduced.folder / "reports/results.csv").query("model != 'gbm'")
     named = {(cell.dataset, cell.model) for cell in scores.itertuples()}
-    assert {(Path(f).stem, model) for f, kept in shown.items() for model in kept["data"]} == named
-    found = shown["data/metrics/ci_b.json"]["data"]["2wl"]["test"]
+    assert {
+        (name, model) for kept in shown.values() for name, of in kept["data"].items() for model in of
+    } == named
+    found = shown["data/metrics/ci_b.json"]["data"]["ci_b"]["2wl"]["test"]
     cell = scores.query("dataset == 'ci_b' and model == '2wl' and split == 'test'").set_index("metric")[
         "value"
     ]
     for metric in ("f1", "log_loss"):
         assert found[metric] == pytest.approx(cell[metric], abs=1e-6)
     plots = json.loads(reproduced.run("dvc", "plots", "show", "--json").stdout)["data"]
-    (drawn,) = plots["reports/curves/steps/ci_b-2wl.csv"]
-    assert {point["field"] for point in drawn["content"]["data"]["values"]} == {"epsilon", "delta"}
-    assert "reports/curves/rounds/user_table-bfv_dnn.csv" in plots
+    for name in ("epsilon", "delta"):
+        (drawn,) = plots[f"reports/curves/{name}/ci_b-2wl.csv"]
+        assert all(float(point[name]) > 0 for point in drawn["content"]["data"]["values"])
+    assert "reports/curves/score/user_table-bfv_dnn.csv" in plots
 
 
 PAGE = """
@@ -183,7 +185,6 @@ def test_the_logged_model_predicts_the_same_in_another_process(reproduced):
     frame.drop(columns="label").astype(object).to_parquet(reproduced.folder / "rows.parquet")
     code = f"""
 import mlflow, pandas as pd
-from pathlib import Path
 client = mlflow.MlflowClient()
 run = client.get_run("{row["run_id"]}")
 (output,) = run.outputs.model_outputs

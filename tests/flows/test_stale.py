@@ -47,7 +47,14 @@ def test_dvc_starts_the_stages_whose_folders_of_code_have_changed(code, tmp_path
     """Their outputs are made up; DVC takes them as they are."""
     workspace = Workspace(tmp_path / "workspace", tmp_path / "home", reproduced.warm)
     document = yaml.safe_load((ROOT / "params.yaml").read_text()) | {"run": RUN}
-    for name in [*OUTPUTS, "reports", "reports/curves/steps", "reports/curves/rounds", "data/metrics"]:
+    for name in [
+        *OUTPUTS,
+        "reports",
+        "reports/curves/score",
+        "reports/curves/epsilon",
+        "reports/curves/delta",
+        "data/metrics",
+    ]:
         (workspace.folder / name).mkdir(parents=True)
         (workspace.folder / name / "made.txt").write_text("made up")
     for name in RUN["datasets"]:

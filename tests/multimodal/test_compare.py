@@ -252,7 +252,7 @@ def test_a_model_that_takes_far_longer_is_told_of_before_it_does():
     pace.goes_on("crossed", 2.6, 75.0, 1000)
     pace.ended("crossed", 40.0)
     assert told == [
-        "crossed will take about 75 s a fit if it needs all of its 1,000 rounds, 11 min for the 9 still to "
+        "crossed may take up to 75 s a fit if it needs all of its 1,000 rounds, 11 min for the 9 still to "
         "make; the other models' median is 0.4 s. Leave it out of `models`, or allow fewer `rounds`"
     ]
     pace.ended("svm", 20.0)  # has no rounds: told once a fit of it has ended
@@ -267,7 +267,7 @@ def test_nobody_hears_of_a_model_that_is_slow_beside_others_that_take_no_time():
     pace.ended("prior", 0.001)
     pace.ended("lgbm", 0.5)
     pace.goes_on("crossed", 0.4, 0.6, 100)
-    pace.ended("crossed", 3.0)
+    pace.ended("crossed", 10.0)
     assert told == []
 
 

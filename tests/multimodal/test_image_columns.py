@@ -138,7 +138,7 @@ def test_its_report_names_them(saved: Path, pairs: Path, tmp_path: Path) -> None
 def test_a_lacking_column_is_named(saved: Path, pairs: Path, tmp_path: Path) -> None:
     pd.read_parquet(pairs).drop(columns="back").to_parquet(tmp_path / "t.parquet")
     done = run("predict", saved, tmp_path / "t.parquet", "--out", tmp_path / "p.parquet")
-    assert done.exit_code == 1 and "lacks column 'back' that the model was fitted to" in done.stderr
+    assert done.exit_code == 1 and "lacks column 'back', required by the model" in done.stderr
 
 
 def test_its_report_shows_what_it_sees_and_where_it_looks(saved: Path, pairs: Path, tmp_path: Path) -> None:

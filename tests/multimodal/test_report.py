@@ -17,6 +17,7 @@ from tests.multimodal.conftest import ROLES, numbers, refused, run
 from usboost.datasets.user.demo import write_demo
 from usboost.evaluation.intervals import intervals
 from usboost.evaluation.metrics import score
+from usboost.evaluation.names import metric_name, number
 from usboost.models.inspection.inspect import calibration, expected_calibration_error
 from usboost.multimodal.fit import bundle
 from usboost.multimodal.predict.predict import score_table
@@ -64,6 +65,30 @@ def test_fit_predict_report_agree(model, fresh, tmp_path):
     cells = re.findall(r'--share: [\d.]+"(?: class="right")?>(\d+)<small>', (tmp_path / "r.html").read_text())
     assert [int(cell) for cell in cells] == counts.reindex(columns=counts.index).to_numpy().ravel().tolist()
     assert "the table that the model was trained on" not in page.text
+
+
+def large(html: str) -> dict[str, str]:
+    """The large scores of a page by their name."""
+    return dict(re.findall(r"<li>([^<]+)<b>([^<]+)</b>", html.partition("</ul>")[0]))
+
+
+def test_large_are_the_scores_of_rows_that_the_model_has_not_seen(model, demo, fresh, tmp_path):
+    """Of the training table they are those of the rows that were held out, and small those of all rows."""
+    run("report", model, demo, "--out", tmp_path / "own.html")
+    run("report", model, fresh, "--out", tmp_path / "fresh.html")
+    loaded = bundle.load(model)
+    own, other = ((tmp_path / f"{name}.html").read_text() for name in ("own", "fresh"))
+    held = {metric_name(name): number(value) for name, value in loaded.card.scores.items()}
+    seen = score_table(loaded, demo, "batch")
+    scores = score(seen.labels, seen.predicted)
+    shown = large(own)
+    assert shown == {name: held[name] for name in shown} and len(shown) == 4
+    for name, value in scores.items():
+        assert f"{number(value)} on all of these" in own
+        assert f"{metric_name(name)} {number(value)} (prior" in Page(own).text
+    assert "Large are the scores on the rows that were held out" in Page(own).text
+    new = score_table(loaded, fresh, "batch")
+    assert large(other) == {metric_name(k): number(v) for k, v in score(new.labels, new.predicted).items()}
 
 
 def test_the_worst_rows_are_shown_with_their_images(model, fresh, tmp_path):

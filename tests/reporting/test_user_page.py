@@ -215,3 +215,34 @@ def test_of_a_number_the_lowest_rmse_is_chosen_and_a_lead_is_positive(numbers: P
     assert {path.name for path in (numbers.parent / "out/figures").iterdir()} == {
         *("user_table_performance.png", "user_table_risk.png")
     }
+
+
+@pytest.mark.parametrize(
+    ("mistakes", "said"),
+    [
+        (
+            range(20, 45),
+            "Images help. Linear + trees has F1 0.900 on the test rows, and LightGBM on S, which reads",
+        ),
+        (range(2, 9), "Images: no difference beyond noise. Linear + trees has F1 0.900 on the test rows"),
+        ((), "Images do harm. Linear + trees has F1 0.900 on the test rows, and LightGBM on S"),
+    ],
+)
+def test_whether_images_help_is_one_answer_and_its_ground(results: Path, mistakes, said) -> None:
+    write_card(
+        results.parent / "prepared", "user_table", "user", images={"columns": ["photo"], "size": [64, 64]}
+    )
+    write_rows(results, "user_table", "lgbm_s", mistakes)
+    text = _Page(_report(results, datasets=["user_table"]).read_text()).text
+    assert said in text and "of this one difference; in the table p is adjusted for all models)" in text
+    assert ("asks the same of all rows" in text) == ("beyond noise" in said)
+
+
+def test_a_question_asked_of_one_model_alone_is_not_adjusted(results: Path) -> None:
+    write_rows(results, "user_table", "lgbm_s", range(14))
+    frame = collect(results, ["user_table"], MODELS)
+    found = {each.model: each for each in standings(frame, results, "user_table", "f1")}
+    each = found["lgbm_s"]
+    assert each.p is not None and each.p_holm is not None and each.p < each.p_holm
+    rest = sorted(other.p for other in found.values() if other.p is not None)
+    assert each.p_holm == pytest.approx(max(3 * rest[0], 2 * rest[1]) if each.p == rest[1] else each.p_holm)

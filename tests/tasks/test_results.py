@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import yaml
@@ -84,7 +85,7 @@ def test_metrics_are_means_over_the_seeds():
     add(1)
     results.write_metrics("ci_a", ["2wl", "lgbm"])
     assert json.loads(Path("data/metrics/ci_a.json").read_text()) == {
-        "2wl": {"val": {"f1": 0.6, "log_loss": 1.5}, "test": {"f1": 0.5}}
+        "ci_a": {"2wl": {"val": {"f1": 0.6, "log_loss": 1.5}, "test": {"f1": 0.5}}}
     }
     assert results.metrics([{"scores": {"val": {"rmse": 2.0, "mae": 1.0, "r2": 0.5}}}]) == {
         "val": {"rmse": 2.0, "r2": 0.5}
@@ -100,13 +101,20 @@ def test_curves_are_those_of_the_models_kind():
         Path("curves"), [("ci_a", each) for each in ("2wl", "baseline", "lgbm", "1wl_s")], loaded
     )
     written = {path.relative_to("curves").as_posix() for path in Path("curves").rglob("*.csv")}
-    assert written == {"steps/ci_a-2wl.csv", "rounds/ci_a-2wl.csv", "rounds/ci_a-baseline.csv"}
-    steps = pd.read_csv("curves/steps/ci_a-2wl.csv")
-    assert steps["epsilon"].tolist() == [1.5, 1.5] and steps["delta"].isna().all()
+    # there is no δ in these traces, and an empty curve would be drawn as 0
+    assert written == {"epsilon/ci_a-2wl.csv", "score/ci_a-2wl.csv", "score/ci_a-baseline.csv"}
+    assert pd.read_csv("curves/epsilon/ci_a-2wl.csv")["epsilon"].tolist() == [1.5, 1.5]
+    assert list(pd.read_csv("curves/score/ci_a-2wl.csv")) == ["round", "score"]
     plots = yaml.safe_load((ROOT / "dvc.yaml").read_text())["plots"]
     assert {place for plot in plots for place in plot} == {
-        f"reports/curves/{kind}" for kind in results.COLUMNS
+        f"reports/curves/{name}" for name in results.CURVES
     }
-    assert {column for plot in plots for each in plot.values() for column in each["y"]} <= {
-        column for columns in results.COLUMNS.values() for column in columns
-    }
+    for plot in plots:
+        for place, drawn in plot.items():
+            assert drawn["y"] == [Path(place).name]
+
+
+def test_a_curve_is_of_the_score_that_the_fit_has():
+    trace = pd.DataFrame({"round": [1, 2, 1, 2], "f1_val": np.nan, "rmse_val": [4.0, 3.0, 2.0, 2.0]})
+    assert results.curve(trace, "score") == "round,score\n1,3\n2,2.5\n"
+    assert results.curve(trace, "epsilon") is None

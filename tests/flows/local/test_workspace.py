@@ -212,9 +212,9 @@ def test_make_run_leaves_a_clone_clean_and_dvc_compares_experiments(tmp_path):
     scored = json.loads(made.run("dvc", "metrics", "diff", "--json").stdout)
     scored = scored.get("diff", scored)
     assert set(scored) == {"data/metrics/ci_b.json"}
-    assert "2wl.test.log_loss" in scored["data/metrics/ci_b.json"]
+    assert "ci_b.2wl.test.log_loss" in scored["data/metrics/ci_b.json"]
     drawn = json.loads(made.run("dvc", "plots", "diff", "--json").stdout)["data"]
-    (steps,) = drawn["reports/curves/steps/ci_b-2wl.csv"]
+    (steps,) = drawn["reports/curves/epsilon/ci_b-2wl.csv"]
     assert {"HEAD", "workspace"} <= set(steps["revisions"])
 
     again = clone.run("make", *installed, "run")  # which keeps what the experiment has set

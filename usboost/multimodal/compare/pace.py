@@ -18,7 +18,7 @@ TIMES = 10
 SOME = 3
 """A fit is judged by its rounds once it has taken so many times the others' median."""
 
-SHORT = 10.0
+SHORT = 30.0
 """Seconds of all fits of a model that nobody needs to hear of."""
 
 
@@ -62,8 +62,9 @@ class Pace:
         if self._tell is None or model in self._known or not slow:
             return
         self._known.add(model)
+        takes = "may take up to" if where else "will take about"
         self._tell(
-            f"{model} will take about {duration(seconds)} a fit{where}, {duration(left * seconds)} for the "
+            f"{model} {takes} {duration(seconds)} a fit{where}, {duration(left * seconds)} for the "
             f"{left} still to make; the other models' median is {duration(usual or 0.0)}. Leave it out of "
             f"{option('models')}, or allow fewer {option('rounds')}"
         )

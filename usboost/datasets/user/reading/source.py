@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from usboost.datasets.user.reading import files as readers
 from usboost.datasets.user.reading.content import FAULTS, Content, damaged, even
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, choices
 
 INDEX_COLUMN = re.compile(r"__index_level_\d+__")
 """Columns that pandas writes for itself."""
@@ -262,8 +262,8 @@ def require(source: Source, needed: Collection[str]) -> None:
         raise UsboostError(f"{source} is empty")
     if absent := [name for name in needed if name not in names]:
         raise UsboostError(
-            f"{source} lacks {_listed(absent)} that the model was fitted to or was asked for; "
-            f"its columns are {', '.join(names)}"
+            f"{source} lacks {_listed(absent)}, required by the model or asked for; "
+            f"{choices(absent[0], list(names), 'its columns are')}"
         )
     if twice := [name for name in needed if names[name] > 1]:
         raise UsboostError(f"{source} has two columns called {twice[0]!r}; rename one")

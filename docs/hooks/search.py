@@ -1,0 +1,35 @@
+"""What the site's search puts first: the page that explains a word, before those that only have it."""
+
+from __future__ import annotations
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import Files
+from mkdocs.structure.pages import Page
+
+BOOST = {
+    "glossary.md": 8.0,
+    "tutorial.md": 4.0,
+    "tuning.md": 3.0,
+    "serving.md": 3.0,
+    "parameters.md": 3.0,
+    "methods.md": 3.0,
+    "mlflow.md": 3.0,
+    "results.md": 0.1,
+    "performance.md": 0.5,
+    "reference/multimodal.md": 0.5,
+}
+"""By page; others have 1."""
+
+UNSEARCHED = ("changelog.md",)
+"""It has every word, and explains none."""
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Tell the search plugin, which reads it from a page's head."""
+    name = page.file.src_uri
+    boost = BOOST.get(name)
+    if name in UNSEARCHED:
+        page.meta["search"] = {"exclude": True}
+    elif boost is not None:
+        page.meta["search"] = {"boost": boost}
+    return markdown
