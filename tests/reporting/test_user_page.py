@@ -229,9 +229,7 @@ def test_of_a_number_the_lowest_rmse_is_chosen_and_a_lead_is_positive(numbers: P
     ],
 )
 def test_whether_images_help_is_one_answer_and_its_ground(results: Path, mistakes, said) -> None:
-    write_card(
-        results.parent / "prepared", "user_table", "user", images={"columns": ["photo"], "size": [64, 64]}
-    )
+    write_card(results.parent / "prepared", "user_table", "user", classes=["a", "b"], columns={}, images={})
     write_rows(results, "user_table", "lgbm_s", mistakes)
     text = _Page(_report(results, datasets=["user_table"]).read_text()).text
     assert said in text and "of this one difference; in the table p is adjusted for all models)" in text

@@ -54,5 +54,7 @@ def test_dvc_takes_it_as_overrides(tmp_path: Path) -> None:
 def test_a_setting_that_a_model_does_not_have(tmp_path: Path) -> None:
     document = yaml.safe_load(PARAMS.read_text())
     document["models"]["mine"] = {"like": "crossed", "set": {"learners__S__depth": 3}}
-    with pytest.raises(UsboostError, match=r"^mine has no setting 'learners__S__depth'; it has .*max_depth"):
+    with pytest.raises(
+        UsboostError, match=r"^mine has no setting 'learners__S__depth'; did you mean .*max_depth"
+    ):
         models.build("mine", "ci_a", settings.parse(document), 0)

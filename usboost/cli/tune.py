@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from usboost.cli import tables
-from usboost.cli.console import console, exit_on_error, fitting, kept_when_interrupted, note, say
+from usboost.cli.console import console, exit_on_error, fitting, kept_when_interrupted, note, say, say_command
 from usboost.cli.interrupts import CODE, interrupts
 from usboost.cli.options import (
     BY,
@@ -164,7 +164,9 @@ def tune(
                     seed=seed or None,
                 )
                 command = ["usboost", "fit", str(table), *again, "--model", first.model]
-                say(f"Next: {shlex.join([*command, '--out', 'model'])}")
+                say_command(
+                    "Next, to fit with these settings and save:", shlex.join([*command, "--out", "model"])
+                )
             say(f"written {' and '.join(map(str, files))}")
             if found.interrupted and time_limit is None:
                 interrupts.told()
