@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -13,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 
 from usboost.data.progress import Progress, Running
 from usboost.datasets.user.columns.encoding import Encoding
@@ -25,6 +22,7 @@ from usboost.evaluation.statistics import LEVEL, corrected_t_test, holm
 from usboost.evaluation.task import TASKS
 from usboost.models.class_weights import fit_weighted
 from usboost.multimodal.compare.finished_fits import KeptFits
+from usboost.multimodal.compare.in_threads import in_threads
 from usboost.multimodal.compare.pace import Pace, Watched
 from usboost.multimodal.fit.embedded import Embedded
 from usboost.multimodal.fit.splits import Fold, counted_rows, related_of, rows_of, weights_of
@@ -243,7 +241,7 @@ def compare(
         return {"model": name, **row, "repeat": fold.repeat, "fold": fold.fold}
 
     try:
-        for done, (index, found) in enumerate(_results(work, tasks, jobs), start=1):
+        for done, (index, found) in enumerate(in_threads(work, tasks, jobs), start=1):
             name = tasks[index][0]
             if isinstance(found, str):
                 failures.setdefault(name, found)
@@ -290,33 +288,3 @@ def _scored(table: UserTable, encoding: Encoding, model: Any, fold: Fold) -> dic
         **scores,
         "seconds": seconds,
     }
-
-
-def _results(
-    work: Callable[[tuple[str, int]], Result], tasks: Sequence[tuple[str, int]], jobs: int
-) -> Iterator[tuple[int, Result]]:
-    """(position, result) of each task as they are done, in order with one job."""
-    if jobs <= 1:
-        yield from ((k, work(task)) for k, task in enumerate(tasks))
-        return
-    pool = ThreadPoolExecutor(jobs)
-    with _share_of_threads(jobs):
-        waiting: dict[Future[Result], int] = {pool.submit(work, t): k for k, t in enumerate(tasks)}
-        try:
-            while waiting:
-                done: Iterable[Future[Result]] = wait(waiting, return_when=FIRST_COMPLETED).done
-                for future in done:
-                    yield waiting.pop(future), future.result()
-        finally:  # an interruption waits for no fit
-            pool.shutdown(wait=False, cancel_futures=True)
-
-
-@contextmanager
-def _share_of_threads(jobs: int) -> Iterator[None]:
-    """torch's threads shared among the jobs."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(max(1, before // jobs))
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
