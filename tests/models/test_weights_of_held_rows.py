@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, f1_score
 
 from usboost.data.table import Table
@@ -14,7 +15,7 @@ from usboost.data.views import Views
 from usboost.evaluation.metrics import row_losses
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models.base import for_all_rows
-from usboost.models.baselines.estimators import ForestBaseline, ForestBaselineRegressor
+from usboost.models.baselines.estimators import ForestBaseline, ForestBaselineRegressor, ScikitBaseline
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
 from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier, TwoWeakLearnerRegressor
 from usboost.models.networks.bfv_network import (
@@ -113,3 +114,17 @@ def test_of_some_candidates_the_best_by_weight_is_kept(model: Any, name: str) ->
         again = for_all_rows(found)
         assert getattr(again, name) == (kept[-1],) and again.validation_fraction == 0
     assert len(set(kept)) > 1
+
+
+@pytest.mark.parametrize("weighs", ["none", "training", "validation", "both"])
+def test_an_estimator_that_does_not_stop_learns_from_all_rows_as_they_count(weighs: str) -> None:
+    """Rows without weights beside others that have some count once each."""
+    own = WEIGHTS[FIT] if weighs in ("training", "both") else None
+    of_held = (WEIGHTS[HELD],) if weighs in ("validation", "both") else ()
+    model = ScikitBaseline(LogisticRegression(C=0.1))
+    model.fit(views(FIT), Y[FIT], (views(HELD), Y[HELD], *of_held), own)
+    counts = np.ones(N)
+    counts[FIT] = 1 if own is None else own
+    counts[HELD] = of_held[0] if of_held else 1
+    expected = LogisticRegression(C=0.1).fit(model._rows(views()), Y, counts)
+    np.testing.assert_allclose(model.estimator_.coef_, expected.coef_, atol=1e-4)
