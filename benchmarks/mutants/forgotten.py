@@ -1,6 +1,4 @@
-"""More breaks like those of `second_places`: weights, folds, seeds, class weights, margins, and what a fit to all
-rows keeps.
-"""
+"""More breaks like those of `second_places`, and of what a fit to all rows keeps."""
 
 from __future__ import annotations
 
@@ -30,6 +28,13 @@ from benchmarks.mutants.second_places import (
 )
 
 FORGOTTEN = [
+    Break(
+        "an ensemble judges its members by rows that count once each",
+        ENSEMBLE,
+        "None if samples.weights is None else samples.weights[rows])",
+        "None)",
+        IN_ENSEMBLES,
+    ),
     Break(
         "what each member adds forgets what rows count for",
         SELECTION,
@@ -80,6 +85,20 @@ FORGOTTEN = [
         OF_ANSWERS,
     ),
     Break(
+        "whether a temperature helps is judged by rows of the same groups",
+        TABLE_FIT,
+        "held.weights, seed=self.seed, folds=folds)",
+        "held.weights, seed=self.seed)",
+        OF_ANSWERS,
+    ),
+    Break(
+        "whether a temperature helps is judged by the parts of seed 0",
+        TABLE_FIT,
+        "held.weights, seed=self.seed, folds=folds)",
+        "held.weights, folds=folds)",
+        OF_ANSWERS,
+    ),
+    Break(
         "a threshold is by class weights",
         TABLE_FIT,
         "predicted[:, 1], held.weights)",
@@ -112,6 +131,13 @@ FORGOTTEN = [
         CLASS_WEIGHTS,
         "parts[0][0], classes, parts[0][1])",
         "parts[0][0], classes)",
+        OF_ANSWERS,
+    ),
+    Break(
+        "class weights take the place of the rows' own",
+        CLASS_WEIGHTS,
+        "factors[codes] * (1.0 if weights is None else weights)",
+        "factors[codes]",
         OF_ANSWERS,
     ),
     Break(

@@ -148,6 +148,9 @@ def test_fits_to_folds_stop_on_rows_as_they_count() -> None:
         expected = float(np.average(losses, weights=weights[held]))
         assert fit.history_[0]["risk_val"] == pytest.approx(expected, rel=1e-6)
         assert losses.mean() != pytest.approx(expected, rel=1e-2)
+    expected = float(np.average(row_losses(Y, model.out_of_fold_), weights=weights))
+    assert model.losses_["linear"] == pytest.approx(expected)
+    assert model.blend_loss_ == pytest.approx(expected)
 
 
 def test_the_penalty_of_a_fold_turns_with_the_weights() -> None:

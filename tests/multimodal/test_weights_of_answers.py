@@ -18,7 +18,7 @@ from usboost.evaluation.metrics import best_threshold, row_losses, score
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
 from usboost.multimodal.compare.compare import compare
 from usboost.multimodal.compare.compare import folds_of as folds
-from usboost.multimodal.fit.splits import hold_out, rows_of
+from usboost.multimodal.fit.splits import hold_out, related_of, rows_of
 from usboost.multimodal.fit.table_fit import TableFit
 from usboost.multimodal.tune import Scored, part_of, parts_of
 from usboost.tuning.search import DRAWS
@@ -78,6 +78,25 @@ def test_probabilities_are_calibrated_by_the_rows_own_weights() -> None:
     thresholds = [best_threshold(y, q[:, 1], each) for each in (weights[held], in_fit[held], None)]
     assert card.threshold == thresholds[0] and len(set(thresholds)) == 3
     assert fitted.scores == pytest.approx(score(y, q, weights[held]))
+
+
+@pytest.mark.parametrize("group", [None, "g"])
+def test_whether_a_temperature_helps_is_judged_by_the_seed_and_by_groups(group: str | None) -> None:
+    """For some seeds rows that are divided in another way would say otherwise."""
+    frame = rows().iloc[:240].assign(g=np.arange(240) // 12)
+    drop = ["z", "w", *([] if group else ["g"])]
+    own = read_table(FrameRows(frame), TableSpec(label="label", drop=drop, group=group))
+    others = 0
+    for seed in range(16):
+        model = Sure(("S",), penalties=(0.01,))
+        card = TableFit(own, model, "sure", seed=seed, refit=False).run().bundle.card
+        train, held = hold_out(rows_of(own), seed)
+        p = model.predict_proba(own.views(own.fit_encoding(train), held))
+        y, related = own.labels[held], related_of(own, held)
+        folds = None if related is None else related.folds(5, np.zeros(len(held)), seed)
+        assert card.temperature == calibrated(p, y, seed=seed, folds=folds)
+        others += card.temperature != calibrated(p, y, seed=0 if group is None else seed)
+    assert others
 
 
 def test_margins_are_of_the_rows_weights_and_of_what_is_answered() -> None:
