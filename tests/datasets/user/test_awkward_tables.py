@@ -282,13 +282,18 @@ NUMBERS = {
     "narrow spaces": Case(text(x=["1\u00a0234", "1\u202f234\u00a0567"]), {"x": number(1234, 1234567)}),
     "apostrophes": Case(text(x=["1'234.50", "9’999"]), {"x": number(1234.5, 9999)}),
     "percent": Case(text(x=["12 %", "3.5%", ""]), {"x": number(0.12, 0.035, NAN)}),
-    "percent, some": Case(text(x=["12 %", "3"]), {"x": category("12 %", "3")}),
+    "percent, some": Case(
+        text(x=["12 %", "3"]), {"x": category("12 %", "3")}, notes="not all written in one way"
+    ),
     "dollars": Case(text(quoted=True, x=["$4,053", "-$12.50", "7"]), {"x": number(4053, -12.5, 7)}),
     "euros": Case(text(";", x=["€ 12,50", "1.000 €", "n/a"]), {"x": number(12.5, 1000, NAN)}),
     "codes of currencies": Case(text(";", x=["12,50 EUR", "EUR 3"]), {"x": number(12.5, 3)}),
-    "two currencies": Case(text(x=["$12", "€ 3"]), {"x": category("$12", "€ 3")}),
+    "two currencies": Case(text(x=["$12", "€ 3"]), {"x": category("$12", "€ 3")}, notes="but also '$12', so"),
     "dollars in parquet": Case(typed(x=["$4,053", "$12.50", None]), {"x": number(4053, 12.5, NAN)}),
-    "digits in parquet are text": Case(typed(x=["1", "2"]), {"x": category("1", "2")}),
+    "numbers as text in parquet": Case(
+        typed(x=["1", "2.50", None]), {"x": number(1, 2.5, NAN)}, notes="column 'x' holds numbers as text"
+    ),
+    "codes in parquet": Case(typed(x=["01", "2"]), {"x": category("01", "2")}),
     "gaps": Case(text(x=["1", "NA", "?", "<NA>"]), {"x": number(1, NAN, NAN, NAN)}),
     "one odd value": Case(
         text(x=[*map(str, range(10, 33)), "n/a!"]),
@@ -350,7 +355,11 @@ DATES = {
     "which is the day? a category": Case(
         text(d=["03/04/2020", "05/06/2020"]), {"d": category("03/04/2020")}, {"categorical": ["d"]}
     ),
-    "neither order": Case(text(d=["13/04/2020", "04/13/2020"]), {"d": category("13/04/2020", "04/13/2020")}),
+    "neither order": Case(
+        text(d=["13/04/2020", "04/13/2020"]),
+        {"d": category("13/04/2020", "04/13/2020")},
+        notes="holds dates in 50 % of its values, but also '04/13/2020'",
+    ),
     "one odd date": Case(
         text(d=["2024-02-28"] * 23 + ["2024-02-30"]),
         r"row 24 \(line 25\): column 'd' holds dates, but here '2024-02-30'",
@@ -368,7 +377,7 @@ DATES = {
 OTHER = {
     "counting from 0": Case(text(i=range(N), **BASE), {"i": LEFT_OUT, "x": HALF}),
     "counting from 1": Case(typed(i=list(range(1, N + 1)), x=[1.5, 2.25]), {"i": LEFT_OUT, "x": HALF}),
-    "counting from 1900": Case(text(i=range(1900, 1900 + N)), {"i": number(1900, 1901)}),
+    "counting from 1900": Case(text(year=range(1900, 1900 + N)), {"year": number(1900, 1901)}),
     "an index of pandas": Case(
         text(**{"Unnamed: 0": [*range(100, 100 + N)]}, **BASE), {"Unnamed: 0": LEFT_OUT, "x": HALF}
     ),
