@@ -87,8 +87,8 @@ class TableEncoder:
 
     Notes
     -----
-    Nominal values are named by `usboost.data.value.canonical`, and found by `usboost.data.value.find`: 1, 1.0,
-    "1" and "1.0" are one category.
+    Nominal values are named by `usboost.data.value.canonical` and found by `usboost.data.value.find`: 1,
+    1.0, "1" and "1.0" are one category.
     """
 
     numeric: tuple[Numeric, ...]

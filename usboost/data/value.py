@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from numbers import Integral, Real
-from typing import TypeVar
+from typing import Any, TypeVar
 
-REWRITTEN = r"-?(?:0|[1-9]\d{0,14})\.0+|-0|-?[1-9](?:\.\d+)?e\+\d{2,3}|\d{4}-\d\d-\d\d[ T]00:00:00(?:\.0+)?(?:Z|\+00:?00)?"
-"""Strings that have another form: whole numbers with decimals or as Python prints large ones, and midnights."""
+_WHOLE = r"-?(?:0|[1-9]\d{0,14})\.0+|-0"
+_LARGE = r"-?[1-9](?:\.\d+)?e\+\d{2,3}"
+_MIDNIGHT = r"\d{4}-\d\d-\d\d[ T]00:00:00(?:\.0+)?(?:Z|\+00:?00)?"
+REWRITTEN = f"{_WHOLE}|{_LARGE}|{_MIDNIGHT}"
+"""Strings that have another form: whole numbers with decimals, or as Python prints large ones; midnights."""
 
 _rewritten = re.compile(REWRITTEN)
 _decimal = re.compile(r"-?(?:0|[1-9]\d*)\.\d+")
@@ -26,16 +29,17 @@ T = TypeVar("T")
 def canonical(value: object) -> str:
     """A value as a category is called.
 
-    An integer-valued float or decimal is its integer, and so is text that is a plain decimal number of at most
-    15 digits with nothing but zeros behind the point. Midnight is its date. Any other text is itself, so that
-    codes such as "007", "1e5" or "1.10" stay as they are. Other values are as `str` has them.
+    An integer-valued float or decimal is its integer. So is text that is a plain decimal number of at most
+    15 digits with nothing but zeros behind the point. Midnight is its date. Any other text is itself, so
+    that codes such as "007", "1e5" or "1.10" stay as they are. Other values are as `str` has them.
     """
     if isinstance(value, str):
         return _of_text(value) if _rewritten.fullmatch(value) else value
-    if isinstance(value, bool) or isinstance(value, Integral):
+    if isinstance(value, (bool, Integral)):
         return str(value)
     if isinstance(value, Real):
-        return str(int(value)) if float(value).is_integer() else str(value)
+        number = float(value)
+        return str(int(number)) if number.is_integer() else str(value)
     if isinstance(value, (Decimal, datetime.datetime)):
         return canonical(str(value))
     return str(value)
@@ -48,22 +52,19 @@ def _of_text(text: str) -> str:
     return str(int(number)) if number.is_integer() else text
 
 
-Name = TypeVar("Name", str, str | None)
-
-
-def find(known: Mapping[Name, T], names: Iterable[Name]) -> dict[Name, T]:
+def find(known: Mapping[Any, T], names: Iterable[str | None]) -> dict[str | None, T]:
     """What is known of names, which may be written otherwise; a name that is not known is left out.
 
-    A name itself counts first. Else it is compared in its canonical form, then as a number (2.50 and 2.5), and,
-    where all that is known are two truth values, as one of these (True, "TRUE", "true" and 1; or "yes", "no").
-    Of several that are known and equal, the first counts.
+    A name itself counts first. Else it is compared in its canonical form, then as a number (2.50 and 2.5).
+    Where all that is known are truth values, it may be one of these: True, "TRUE", "true", 1, "yes". Of
+    several that are known and equal, the first counts.
     """
     names = list(names)
     found = {name: known[name] for name in names if name in known}
     rest = [name for name in names if name is not None and name not in found]
     if not rest:
         return found
-    forms = (canonical, _as_number, _as_truth)
+    forms: tuple[Callable[[str], object], ...] = (canonical, _as_number, _as_truth)
     given = [name for name in known if name is not None]
     if not all(name.lower() in _TRUTH for name in given):
         forms = forms[:2]

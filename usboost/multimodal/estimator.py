@@ -27,7 +27,7 @@ from usboost.multimodal.fit import bundle as bundles
 from usboost.multimodal.fit.bundle import Bundle
 from usboost.multimodal.fit.fit import ImageOptions
 from usboost.multimodal.fit.fit import fit as fit_table
-from usboost.multimodal.parameters import check_parameters, frame_of, seed_of
+from usboost.multimodal.parameters import check_parameters, column_of, frame_of, seed_of
 
 LABEL = "label"
 """What y is called where it has no name."""
@@ -121,7 +121,7 @@ class _Multimodal(_Fitted):
                 raise UsboostError(
                     f"{role}s are given, and the column {names[role]!r}; leave one of them out"
                 )
-            column = values.array if isinstance(values, (pd.Series, pd.Index)) else np.asarray(values)
+            column = column_of(values)
             if role == "label" and any(isinstance(each, str) and each != each.strip() for each in column):
                 warnings.warn(
                     "labels have blanks at their ends, which are removed: compare predictions with labels "

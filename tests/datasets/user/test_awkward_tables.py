@@ -283,12 +283,14 @@ NUMBERS = {
     "apostrophes": Case(text(x=["1'234.50", "9’999"]), {"x": number(1234.5, 9999)}),
     "percent": Case(text(x=["12 %", "3.5%", ""]), {"x": number(0.12, 0.035, NAN)}),
     "percent, some": Case(
-        text(x=["12 %", "3"]), {"x": category("12 %", "3")}, notes="not all written in one way"
+        text(x=["12 %", "3"]), {"x": category("12 %", "3")}, notes="so it is not read as numbers"
     ),
     "dollars": Case(text(quoted=True, x=["$4,053", "-$12.50", "7"]), {"x": number(4053, -12.5, 7)}),
     "euros": Case(text(";", x=["€ 12,50", "1.000 €", "n/a"]), {"x": number(12.5, 1000, NAN)}),
     "codes of currencies": Case(text(";", x=["12,50 EUR", "EUR 3"]), {"x": number(12.5, 3)}),
-    "two currencies": Case(text(x=["$12", "€ 3"]), {"x": category("$12", "€ 3")}, notes="but also '$12', so"),
+    "two currencies": Case(
+        text(x=["$12", "€ 3"]), {"x": category("$12", "€ 3")}, notes="so it is not read as numbers"
+    ),
     "dollars in parquet": Case(typed(x=["$4,053", "$12.50", None]), {"x": number(4053, 12.5, NAN)}),
     "numbers as text in parquet": Case(
         typed(x=["1", "2.50", None]), {"x": number(1, 2.5, NAN)}, notes="column 'x' holds numbers as text"

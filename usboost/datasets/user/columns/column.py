@@ -34,40 +34,9 @@ Format = NumberFormat | DateFormat
 MISSING = ("", "NA", "N/A", "na", "n/a", "NaN", "nan", "NULL", "null", "None", "?", "#N/A", "<NA>", "NaT")
 """What stands for a missing number or date in text; in other columns only the empty field does."""
 
-MARKS = (
-    *(
-        "\\N",
-        "-",
-        "--",
-        "---",
-        "\u2013",
-        "\u2014",
-        ".",
-        "..",
-        "...",
-        "*",
-        ":",
-        "n.a.",
-        "N.A.",
-        "n.a",
-        "N.A",
-        "(null)",
-    ),
-    *(
-        "#DIV/0!",
-        "#VALUE!",
-        "#REF!",
-        "#NUM!",
-        "#NAME?",
-        "#NULL!",
-        "#N/A N/A",
-        "-nan",
-        "-NaN",
-        "1.#IND",
-        "-1.#IND",
-    ),
-    *("1.#QNAN", "-1.#QNAN", "0000-00-00", "0000-00-00 00:00:00", "00/00/0000"),
-)
+_SHORT = r"\N - -- --- – — . .. ... * : n.a. N.A. n.a N.A (null) -nan -NaN 0000-00-00 00/00/0000"
+_FAULTS = "#DIV/0! #VALUE! #REF! #NUM! #NAME? #NULL! 1.#IND -1.#IND 1.#QNAN -1.#QNAN"
+MARKS = (*_SHORT.split(), *_FAULTS.split(), "#N/A N/A", "0000-00-00 00:00:00")
 """What else programs and people write for a missing number or date, of which a note is made."""
 
 _HELD = {"number": "numbers", "date": "dates"}
@@ -166,8 +135,8 @@ class Column:
     def numbers(self, form: NumberFormat | None = None) -> pd.Series | None:
         """float64 values, NaN where missing, or None when the column holds something else.
 
-        Durations are days, times of the day hours, True is 1. `form`: how numbers that are text are written; by
-        default plainly.
+        Durations are days, times of the day hours, True is 1. `form`: how numbers that are text are written;
+        by default plainly.
         """
         if is_text(self.type):
             values = self.written()
@@ -192,8 +161,8 @@ class Column:
     def dates(self, form: DateFormat | None = None) -> pd.Series | None:
         """datetime64 in UTC, NaT where missing, or None when the column holds something else.
 
-        A whole number is a year, if it has four digits. `form`: how dates are written in text; by default with
-        the year first.
+        A whole number is a year, if it has four digits. `form`: how dates are written in text; by default
+        with the year first.
         """
         if is_text(self.type):
             values, form = self.written(), form or DateFormat()

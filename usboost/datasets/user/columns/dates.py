@@ -121,9 +121,10 @@ class DateFormat:
 
 
 def formats_of(counts: pd.Series) -> list[tuple[DateFormat, float]]:
-    """The formats in which most of a column are dates, with the share of these: several where it cannot be told.
+    """The formats in which most of a column are dates, with the share of these.
 
-    Formats that give the same dates are one. `counts`: of each distinct string, which is the index.
+    There are several where it cannot be told. Formats that give the same dates are one. `counts`: of each
+    distinct string, which is the index.
     """
     values = pd.Series(counts.index, dtype="str")
     weights = counts.to_numpy() / counts.sum()

@@ -22,8 +22,10 @@ _WORD = r"[A-Za-zµμ°Ω][A-Za-zµμ°Ω²³/]"
 _MEASURE = rf" {_WORD}{{0,9}}|{_WORD}{{1,9}}"  # without a space one letter may be part of a code
 _NUMBER = re.compile(
     rf"(?P<before>{_SIGNS}|{_CODES})? ?(?P<sign>[+-])? ?(?P<unit>{_SIGNS}|{_CODES})? ?"
-    rf"(?P<body>[\d.,' ]*\d[\d.,']*(?:[eE][+-]?\d+)?)(?: ?(?P<after>{_SIGNS}|{_CODES}|%)|(?<=\d)(?P<measure>{_MEASURE}))?"
+    rf"(?P<body>[\d.,' ]*\d[\d.,']*(?:[eE][+-]?\d+)?)"
+    rf"(?: ?(?P<after>{_SIGNS}|{_CODES}|%)|(?<=\d)(?P<measure>{_MEASURE}))?"
 )
+
 UNIT_LENGTH = 10
 """Characters of a unit, at most."""
 
@@ -38,8 +40,8 @@ class NumberFormat:
     Attributes
     ----------
     decimal : the mark of decimals; thousands : what may stand between groups of three digits.
-    unit : "%" (numbers are divided by 100), a currency, which a number may lack, another unit, such as "kg", or
-        "".
+    unit : "%" (numbers are divided by 100), a currency, which a number may lack, another unit, such as "kg",
+        or "".
     """
 
     decimal: str = "."

@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from usboost.datasets.user.columns.column import MARKS, Column, Format, Kind, plain_numbers
-from usboost.datasets.user.columns.dates import LIKE, DateFormat, formats_of, is_partial
+from usboost.datasets.user.columns import notes
+from usboost.datasets.user.columns.column import Column, Format, Kind, plain_numbers
+from usboost.datasets.user.columns.dates import LIKE, DateFormat, formats_of
 from usboost.datasets.user.columns.formats import NumberFormat, number_format
 from usboost.datasets.user.columns.texts import have_words, share_words
 from usboost.datasets.user.columns.types import is_date, is_text, is_usable
@@ -59,14 +60,15 @@ class ColumnKind:
 def kind_of(column: Column, *, nominal: bool = False, textual: bool = False) -> ColumnKind:
     """What a column is, by all of its rows.
 
-    Types decide first: booleans are categories; dates, times and durations are what they are. Text is numbers
-    when all values are, written in one way (see `numbers.NumberFormat`), and none is a code: digits with a
-    leading zero or more than 15 of them, digits with an E between them, or telephone numbers. It is dates when
-    all values are dates in one order. `MISSING` and `MARKS` count as neither. Else it is a category, unless
-    enough values differ: of several words it is text, where these are long or have words in common, of one word
-    an identifier or name. Raises UsboostError if nearly all values are numbers or dates and some are not, or
-    most are and the others are a word or two; or it cannot be told which of two numbers is the day. `nominal`,
-    `textual`: it is known to be a category, or text.
+    Types decide first: booleans are categories; dates, times and durations are what they are. Text is
+    numbers when all values are, written in one way (see `formats.NumberFormat`), and they are no codes
+    (`are_codes`). It is dates when all values are dates in one order. `MISSING` and `MARKS` stand for missing
+    ones. Else it is a category, unless enough values differ: of several words it is text, where these are
+    long or have words in common, of one word an identifier or name.
+
+    Raises UsboostError if nearly all values are numbers or dates and some are not, or most are and the others
+    are a word or two; or it cannot be told which of two numbers is the day. `nominal`, `textual`: it is known
+    to be a category, or text.
     """
     kind = column.type
     if not is_usable(kind):
@@ -92,21 +94,21 @@ def _kind_of_text(column: Column) -> ColumnKind:
     strings = ColumnKind(_kind_of_strings(values.dropna(), len(values)))
     if are_codes(present):
         return replace(strings, notes=_of_codes(present))
-    marked = _of_marks(values, written)
+    marked = notes.of_marks(values, written)
     counts = present.value_counts(sort=False)
     numbers = _numbers(column, present)
     if numbers is not None and numbers[1] == 1:
         form = numbers[0]
         found = _number_or_counter(column) if form is None else ColumnKind("number", form)
-        return replace(found, notes=(*_of_typed(column, form), *marked, *found.notes))
+        return replace(found, notes=(*notes.of_typed(column, form), *marked, *found.notes))
     dates = _dates(column, counts)
     if dates is not None and dates[1] == 1:
-        return ColumnKind("date", dates[0], (*_of_dates(counts, dates[0]), *marked))
+        return ColumnKind("date", dates[0], (*notes.of_dates(counts, dates[0]), *marked))
     for what, each in (("numbers", numbers), ("dates", dates)):
         if each is not None and each[1] >= MOSTLY:
             good = _good(present, each[0])
             _refuse(column, present, good, what)
-            return replace(strings, notes=_of_most(present, good, what))
+            return replace(strings, notes=notes.of_most(present, good, what))
     if len(counts) > FEW and present.str.match(r"[^\w]{0,2}\d").mean() >= MOSTLY:
         return replace(strings, notes=(_LIKE_NUMBERS.format(present.iloc[0]),))
     return strings
@@ -133,43 +135,6 @@ def _of_codes(present: pd.Series) -> tuple[str, ...]:
     if plain_numbers(present).notna().mean() < MOSTLY:
         return ()
     return (f"holds codes such as {present.iloc[0]!r}, and is not read as numbers",)
-
-
-def _of_typed(column: Column, form: Format | None) -> tuple[str, ...]:
-    """A note of plain numbers that are text in a file that has types."""
-    if column.source.as_text or form is not None:
-        return ()
-    return (f"holds numbers as text, and is read as numbers; {option('categorical')} takes it as categories",)
-
-
-def _of_marks(values: pd.Series, written: pd.Series) -> tuple[str, ...]:
-    marks = values[written.isna() & values.isin(MARKS)].value_counts()
-    return tuple(
-        f"has {mark!r} in {count:,} row{'s' * (count != 1)}, which counts as missing"
-        for mark, count in marks.items()
-    )
-
-
-def _of_dates(counts: pd.Series, form: DateFormat) -> tuple[str, ...]:
-    """Notes of dates that may be read otherwise than they were meant."""
-    first = str(counts.index[0])
-    notes = []
-    if form.short_years:
-        date = form.dates(pd.Series([first], dtype="str")).iloc[0]
-        notes.append(f"holds dates such as {first!r}, which is read as {date:%Y-%m-%d}")
-    if partial := int(counts[[is_partial(str(each)) for each in counts.index]].sum()):
-        rows = "1 date is" if partial == 1 else f"{partial:,} dates are"
-        notes.append(f"holds dates of which {rows} a month or year only, and the first day of it counts")
-    return tuple(notes)
-
-
-def _of_most(present: pd.Series, good: pd.Series, what: str) -> tuple[str, ...]:
-    share, other = np.floor(100 * good.mean()), present[~good]
-    if not len(other):
-        return (f"holds {what} such as {present.iloc[0]!r}, but not all written in one way",)
-    return (
-        f"holds {what} in {share:.0f} % of its values, but also {other.iloc[0]!r}, so it is not read as {what}",
-    )
 
 
 def _kind_of_strings(present: pd.Series, rows: int) -> Literal["category", "text", "name", "identifier"]:
@@ -206,9 +171,9 @@ def _dates(column: Column, counts: pd.Series) -> tuple[DateFormat, float] | None
         return None
     if len(forms) > 1 and share >= NEARLY_ALL:
         raise UsboostError(
-            f"{column.source}: column {column.name!r} holds dates such as {counts.index[0]!r}, of which it cannot "
-            f"be told whether day or month is first; write them as 2020-12-24, or take the column as categories "
-            f"with {option('categorical', repr(column.name))}"
+            f"{column.source}: column {column.name!r} holds dates such as {counts.index[0]!r}, of which it "
+            f"cannot be told whether day or month is first; write them as 2020-12-24, or take the column as "
+            f"categories with {option('categorical', repr(column.name))}"
         )
     form = forms[0][0]
     good = form.dates(pd.Series(counts.index, dtype="str")).notna().to_numpy()
@@ -251,8 +216,8 @@ def _in_groups(present: pd.Series, column: Column) -> bool:
 def _number_or_counter(column: Column) -> ColumnKind:
     """Whole numbers, which are left out where they only tell rows apart.
 
-    They do if they all differ and the column has the name of such a one, or none, as where pandas wrote its index.
-    Whether numbers that count the rows are in order says nothing: of some of the rows they would not be.
+    They do if they all differ and the column has the name of such a one, or none, as where pandas wrote its
+    index. Whether they are in order does not matter, since some of the rows may be a fold.
     """
     named = column.name == "" or column.name.startswith("Unnamed: ")
     enough = named or len(column.cells) >= FEW
