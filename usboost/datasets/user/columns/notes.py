@@ -32,8 +32,8 @@ def of_dates(counts: pd.Series, form: DateFormat) -> tuple[str, ...]:
         date = form.dates(pd.Series([first], dtype="str")).iloc[0]
         notes.append(f"holds dates such as {first!r}, which is read as {date:%Y-%m-%d}")
     if partial := int(counts[[is_partial(str(each)) for each in counts.index]].sum()):
-        rows = "1 date is" if partial == 1 else f"{partial:,} dates are"
-        notes.append(f"holds dates of which {rows} a month or year only, and the first day of it counts")
+        which = "1 date that is" if partial == 1 else f"{partial:,} dates that are"
+        notes.append(f"holds {which} a month or year alone, of which the first day counts")
     return tuple(notes)
 
 
