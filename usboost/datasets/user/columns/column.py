@@ -140,12 +140,12 @@ class Column:
         """
         if is_text(self.type):
             values = self.written()
-            if form is None and len(values) and values.dropna().str.lower().isin(["true", "false"]).all():
-                values = values.str.lower().replace({"true": "1", "false": "0"})
             numbers = plain_numbers(values) if form is None else form.numbers(values)
             if not (numbers.notna() == values.notna()).all():
-                return None
-            return numbers.mask(numbers.isin(missing_of(tuple(self.missing)).floats))
+                truth = values.str.lower().map({"true": 1.0, "false": 0.0})
+                return truth if form is None and (truth.notna() == values.notna()).all() else None
+            missing = missing_of(tuple(self.missing)).floats
+            return numbers.mask(numbers.isin(missing)) if missing else numbers
         if pa.types.is_duration(self.type):
             return self._scaled(pa.duration("us"), 86_400e6)
         if pa.types.is_time(self.type):

@@ -33,6 +33,7 @@ MOSTLY = 0.5
 _CODE = r"0\d+|\d{16,}"  # digits that a number would not keep
 _EXPONENT = r"\d+[eE]\d+"  # which programs write with a point or a sign
 _PHONE = r"\+\d[\d ]{6,}"
+_WHOLE = re.compile(r"\d+")
 _MANY = 1000  # distinct values by which numbers and dates are ruled out
 _WORDS = 3  # different strings without digits, at most, that may stand for missing numbers
 _COUNTER = re.compile(
@@ -91,19 +92,19 @@ def _kind_of_text(column: Column) -> ColumnKind:
         # a column of nothing but marks may be one of signs
         nothing = column.source.as_text and not column.written(marks=()).notna().any()
         return ColumnKind("number" if nothing else "category")
-    strings = ColumnKind(_kind_of_strings(values.dropna(), len(values)))
     if are_codes(present):
-        return replace(strings, notes=_of_codes(present))
-    marked = notes.of_marks(values, written)
-    counts = present.value_counts(sort=False)
+        return ColumnKind(_kind_of_strings(values.dropna(), len(values)), notes=_of_codes(present))
+    marked = notes.of_marks(values, written) if len(present) < len(values) else ()
     numbers = _numbers(column, present)
     if numbers is not None and numbers[1] == 1:
         form = numbers[0]
         found = _number_or_counter(column) if form is None else ColumnKind("number", form)
         return replace(found, notes=(*notes.of_typed(column, form), *marked, *found.notes))
+    counts = present.value_counts(sort=False)
     dates = _dates(column, counts)
     if dates is not None and dates[1] == 1:
         return ColumnKind("date", dates[0], (*notes.of_dates(counts, dates[0]), *marked))
+    strings = ColumnKind(_kind_of_strings(values.dropna(), len(values)))
     for what, each in (("numbers", numbers), ("dates", dates)):
         if each is not None and each[1] >= MOSTLY:
             good = _good(present, each[0])
@@ -119,11 +120,14 @@ _LIKE_NUMBERS = "holds values such as {!r}, which begin like numbers or dates bu
 
 def are_codes(present: pd.Series) -> bool:
     """Whether strings of digits, none missing, are codes, which are no numbers."""
-    if present.str.fullmatch(_CODE).any() or present.str.fullmatch(_PHONE).all():
+    if re.fullmatch(_PHONE, present.iloc[0]) and present.str.fullmatch(_PHONE).all():
         return True
-    exponents = present.str.fullmatch(_EXPONENT)
-    if not exponents.any():
+    suspects = present.str.fullmatch(f"{_CODE}|{_EXPONENT}")
+    if not suspects.any():
         return False
+    exponents = present.str.fullmatch(_EXPONENT)
+    if (suspects & ~exponents).any():
+        return True
     same_length = present.str.len().nunique() == 1 and present.str.len().iloc[0] >= 4
     return bool(exponents.all() or (same_length and present.str.fullmatch(rf"\d+|{_EXPONENT}").all()))
 
@@ -221,15 +225,18 @@ def _number_or_counter(column: Column) -> ColumnKind:
     """
     named = column.name == "" or column.name.startswith("Unnamed: ")
     enough = named or len(column.cells) >= FEW
+    # most columns are ruled out by their first value
+    if not (enough and len(column.cells) and _WHOLE.fullmatch(str(column.cells[0].as_py()).strip())):
+        return ColumnKind("number")
     numbers = column.numbers()
-    if numbers is None or numbers.isna().any() or not len(numbers):
+    if numbers is None or numbers.isna().any():
         return ColumnKind("number")
     if is_text(column.type) and not column.plain().str.fullmatch(r"\d+").all():
         return ColumnKind("number")
     found = numbers.to_numpy()
-    if (named or _COUNTER.fullmatch(column.name)) and enough and len(np.unique(found)) == len(found):
+    if (named or _COUNTER.fullmatch(column.name)) and len(np.unique(found)) == len(found):
         return ColumnKind("identifier")
-    if enough and found[0] in (0, 1) and bool((np.diff(found) == 1).all()):
+    if len(found) >= FEW and found[0] in (0, 1) and bool((np.diff(found) == 1).all()):
         return ColumnKind("number", notes=(f"counts the rows, and is read as a number; {_DROP}",))
     if len(found) >= FEW and _are_days(found):
         return ColumnKind("number", notes=(_DAYS.format(int(found[0])),))
