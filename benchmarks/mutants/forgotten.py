@@ -99,6 +99,13 @@ FORGOTTEN = [
         OF_ANSWERS,
     ),
     Break(
+        "images help by rows that count once each",
+        TABLE_FIT,
+        "task, views, labels, predicted, held.weights)",
+        "task, views, labels, predicted, None)",
+        ("tests/multimodal/test_images_help.py",),
+    ),
+    Break(
         "a threshold is by class weights",
         TABLE_FIT,
         "predicted[:, 1], held.weights)",
