@@ -27,6 +27,8 @@ from benchmarks.mutants.second_places import (
     TWO_BRANCHES,
 )
 
+OF_SEARCHES = ("tests/multimodal/test_parts_of_a_search.py",)
+
 FORGOTTEN = [
     Break(
         "an ensemble judges its members by rows that count once each",
@@ -216,6 +218,20 @@ FORGOTTEN = [
         "drawn(score, len(labels), groups, part)",
         "drawn(score, len(labels), groups)",
         OF_ANSWERS,
+    ),
+    Break(
+        "every fold of a trial has the samples of the first one",
+        "usboost/tuning/run.py",
+        "task.score(model, part.scored, part.groups, k)",
+        "task.score(model, part.scored, part.groups, 0)",
+        OF_SEARCHES,
+    ),
+    Break(
+        "every seed of a search tries the same",
+        "usboost/tuning/search.py",
+        "(plan.seed, k))",
+        "(0, k))",
+        OF_SEARCHES,
     ),
     Break(
         "a logistic start's folds forget the weights",
