@@ -192,6 +192,20 @@ FORGOTTEN = [
         OF_ANSWERS,
     ),
     Break(
+        "test rows say where a comparison's predictions end",
+        "usboost/multimodal/compare/compare.py",
+        "floor_of(table.labels[fold.train])",
+        "floor_of(table.labels[fold.test])",
+        OF_ANSWERS,
+    ),
+    Break(
+        "intervals' fits stop on rows that count once each",
+        f"{MODELS}prediction_intervals.py",
+        "(*context.validation, context.held_weights)",
+        "(*context.validation, None)",
+        OF_HELD,
+    ),
+    Break(
         "a search draws the groups of other rows",
         TUNE,
         "table.groups[scored]",
