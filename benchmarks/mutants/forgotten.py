@@ -27,6 +27,7 @@ from benchmarks.mutants.second_places import (
     TWO_BRANCHES,
 )
 
+OF_RELATED = ("tests/models/test_related_rows.py",)
 OF_SEARCHES = ("tests/multimodal/test_parts_of_a_search.py",)
 
 FORGOTTEN = [
@@ -248,10 +249,38 @@ FORGOTTEN = [
         OF_SEARCHES,
     ),
     Break(
+        "groups that choose a penalty are the same for every seed",
+        LINEAR,
+        "rows.apart.folds(FOLDS, rows.y, model.random_state)",
+        "rows.apart.folds(FOLDS, rows.y, 0)",
+        OF_RELATED,
+    ),
+    Break(
+        "rows that are left out by group count once each",
+        LINEAR,
+        "counts.append(np.ones(len(held)) if weights is None else weights[held])",
+        "counts.append(np.ones(len(held)))",
+        OF_RELATED,
+    ),
+    Break(
+        "a start's scores are of rows of the same group",
+        STARTS,
+        "context.weights, context.apart)",
+        "context.weights, None)",
+        OF_RELATED,
+    ),
+    Break(
         "a logistic start's folds forget the weights",
         LINEAR,
         "fits, scores = Multinomial(x, weights), ",
         "fits, scores = Multinomial(x), ",
+        OF_STARTS,
+    ),
+    Break(
+        "a start's folds are the same for every seed",
+        STARTS,
+        "clone(self.start).set_params(random_state=self.random_state)",
+        "clone(self.start)",
         OF_STARTS,
     ),
     Break(
