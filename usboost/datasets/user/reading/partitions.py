@@ -1,4 +1,4 @@
-"""Folders of Parquet files that are one table, as Hive, Spark and dask divide it: ``year=2020/part.parquet``."""
+"""Folders of Parquet files that are one table, as Hive, Spark and dask divide it: ``year=2020/p.parquet``."""
 
 from __future__ import annotations
 

@@ -24,6 +24,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
+from usboost.errors import UsboostError
 from usboost.files import write_atomically
 from usboost.learners.networks.images.image_network import FrozenNetwork
 
