@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 from scipy.sparse import csr_array, hstack
@@ -13,7 +14,7 @@ WIDE = 2_000
 MOST_LEVELS = 1_000
 """Levels, the most frequent ones, that have a coefficient of their own where a dense matrix is needed."""
 
-Rows = np.ndarray | csr_array
+Rows: TypeAlias = np.ndarray | csr_array
 """float32 (n, p)."""
 
 

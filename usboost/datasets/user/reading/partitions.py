@@ -79,7 +79,7 @@ def partitions(
         If some folders are of one column and others beside them of another.
     """
     found = [_values(path.relative_to(folder)) for path in paths]
-    keys = list(max(found, key=len))
+    keys = list(found[max(range(len(found)), key=lambda k: len(found[k]))])
     for path, values in zip(paths, found, strict=True):
         if list(values) != keys[: len(values)]:
             raise UsboostError(
