@@ -139,7 +139,7 @@ def test_a_column_of_which_training_had_no_category_is_named(plain, tmp_path):
     frame = pd.read_parquet(table)
     changed = frame.assign(colour=frame["colour"].str.upper())
     none = "no row has a category that was in the training rows"
-    most = "140 of 141 rows have a category that was not in the training rows, the first in row 1, 'RED'"
+    most = "150 of 151 rows have a category that was not in the training rows, the first in row 1, 'RED'"
     for rows, expected in ((changed, none), (pd.concat([changed, frame.tail(1)]), most)):
         rows.to_parquet(tmp_path / "t.parquet")
         result = run("predict", model, tmp_path / "t.parquet", "--out", tmp_path / "p.csv", "--batch", 40)

@@ -58,7 +58,6 @@ def _misfits(found: Misfits) -> str:
     if found.what == "categories":
         if found.count == found.given:
             return f"column {found.column!r}: no row has a category that was in the training rows"
-        has = "row has" if one else "rows have"
-        return f"{of} {has} a category that was not in the training rows, {first}"
+        return f"{of} rows {'has' if one else 'have'} a category that was not in the training rows, {first}"
     are = f"is no {found.what[:-1]} and counts" if one else f"are no {found.what} and count"
     return f"{of} values {are} as missing, {first}"
