@@ -135,7 +135,9 @@ def test_palettes_and_single_bits_with_something_transparent() -> None:
     ],
 )
 def test_pixels_whose_white_is_unknown_are_refused(data: bytes) -> None:
-    with pytest.raises(UsboostError, match="x has 32-bit pixels, or such with a sign, whose white is unknown"):
+    with pytest.raises(
+        UsboostError, match="x has 32-bit pixels, or such with a sign, whose white is unknown"
+    ):
         load(data, "x", size=8, channels=1)
 
 
@@ -185,7 +187,9 @@ def test_intact_pixels_behind_broken_exif_are_turned(form: str, broken: str) -> 
         data = with_exif(form, exif(orientation, broken=broken))
         assert np.abs(corners(data) - expected).max() <= 2
         whole, size = thumbnail(data, "x", 32)
-        assert size == (32, 32) and abs(np.asarray(whole.convert("L")).astype(int)[4, 4] - expected[0][0]) <= 2
+        assert (
+            size == (32, 32) and abs(np.asarray(whole.convert("L")).astype(int)[4, 4] - expected[0][0]) <= 2
+        )
 
 
 @pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP"])

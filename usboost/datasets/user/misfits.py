@@ -64,7 +64,7 @@ class Misfits:
         self.add(present, misfit, row=row, value=value)
         self.wrong += int(misfit.sum())
         if none_yet and leading >= MANY:
-            raise self._refused(f"the first {leading:,} values")
+            raise self._refused(f"the first {MANY:,} values")
 
     def check(self) -> None:
         """Refuse a column of which no value is of its kind: it is another one.

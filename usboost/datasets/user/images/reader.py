@@ -27,8 +27,8 @@ VIEW = "U"
 """The view of the images; of several columns each has its own, ``U:<column>``, unless they are pooled."""
 
 Skip = Literal["never", "none", "images", "all"]
-"""What counts as missing: nothing; nothing, but it may be asked for; images that cannot be read; or also values
-that are no path, bytes or base64."""
+"""What counts as missing: nothing; nothing, but it may be asked for; images that cannot be read; or also
+values that are no path, bytes or base64."""
 
 _BLOCK = 64  # images whose files are in memory at once
 _ROWS = 32  # whose bytes are
