@@ -110,7 +110,7 @@ def signature(card: Card) -> mlflow.models.ModelSignature:
     and dates that are no text. None is required: the model itself says what a request lacks.
     """
     names = [*card.columns, *(card.images.columns if card.images else ())]
-    inputs = [ColSpec(AnyType(), name, required=False) for name in names]
+    inputs: list[Any] = [ColSpec(AnyType(), name, required=False) for name in names]
     outputs: list[Any] = [ColSpec("double", name) for name in ("prediction", "low", "high")]
     if card.classes:
         outputs = [ColSpec(_TYPES[card.label_kind], "label")]

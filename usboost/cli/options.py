@@ -130,9 +130,7 @@ Rounds = Annotated[
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of splits and models.")]
 Strict = Annotated[
     bool,
-    typer.Option(
-        "--strict", help="Refuse what cannot be read, which else counts as missing."
-    ),
+    typer.Option("--strict", help="Refuse what cannot be read, which else counts as missing."),
 ]
 SkippedAnyway = Annotated[
     bool, typer.Option("--skip-unreadable", hidden=True, help="What is done without it, too.")

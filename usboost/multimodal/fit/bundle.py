@@ -148,7 +148,7 @@ class Bundle:
         UsboostError
             If there is no row, a column is missing, or no value of one can be read.
         """
-        return self.answer(FrameRows(rows), strict=strict, tell=tell)
+        return self.answer(FrameRows(rows, mixed=True), strict=strict, tell=tell)
 
     def answer(
         self, rows: Source, *, strict: bool = False, tell: Callable[[str], object] = warn

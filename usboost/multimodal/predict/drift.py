@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from scipy import stats
 
 from usboost.data.encoding import Categorical
-from usboost.datasets.user.columns.column import Column, is_binary, is_text, plain_type
+from usboost.datasets.user.columns.column import Column
+from usboost.datasets.user.columns.types import is_binary, is_text, plain_cells
 from usboost.datasets.user.images.values import no_images
 from usboost.datasets.user.misfits import Tally
 from usboost.datasets.user.reading.source import TableFile, require
@@ -186,7 +187,7 @@ def _read(file: TableFile, card: Card, images: list[str]) -> tuple[pd.DataFrame,
 
 def _empty(file: TableFile, name: str, cells: pa.ChunkedArray) -> int:
     """How many cells hold no path and no bytes."""
-    plain = cells.cast(plain_type(cells.type))
+    plain = plain_cells(cells)
     if pa.types.is_struct(plain.type):
         return sum(not (each and (each.get("bytes") or each.get("path"))) for each in plain.to_pylist())
     if is_text(plain.type) or is_binary(plain.type):
