@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from usboost import MultimodalClassifier, MultimodalRegressor, UsboostError
+from usboost import MultimodalClassifier, MultimodalRegressor, UsboostError, UsboostWarning
 from usboost.errors import option
 from usboost.multimodal.fit import bundle
 
@@ -137,7 +137,7 @@ def test_large_whole_numbers_stay_different_labels(tumours):
 
 def test_blanks_at_the_ends_of_labels_are_told(tumours):
     frame, y = tumours
-    with pytest.warns(UserWarning, match="blanks at their ends, which are removed"):
+    with pytest.warns(UsboostWarning, match="blanks at their ends, which are removed"):
         model = MultimodalClassifier("logistic").fit(frame, np.char.add(" ", np.asarray(y, dtype=str)))
     assert model.classes_.tolist() == ["benign", "malignant"] and model.score(frame, y) > 0.9
 

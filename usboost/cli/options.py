@@ -128,7 +128,13 @@ Rounds = Annotated[
     int | None, typer.Option("--rounds", min=1, help="Most rounds or epochs; not for LightGBM.")
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of splits and models.")]
-SkipUnreadable = Annotated[bool, of_field("skip_unreadable")]
+Strict = Annotated[
+    bool,
+    typer.Option("--strict", help="Refuse what cannot be read, which else counts as missing."),
+]
+SkippedAnyway = Annotated[
+    bool, typer.Option("--skip-unreadable", hidden=True, help="What is done without it, too.")
+]
 Set = Annotated[
     list[str] | None,
     typer.Option(

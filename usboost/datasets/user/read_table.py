@@ -70,13 +70,13 @@ def read_table(path: Path | Source, spec: TableSpec, *, progress: Progress | Non
     if not spec.image:
         return table
     form = ImageColumns.of(spec)
-    readers = form.readers(table.file, skip_unreadable=spec.skip_unreadable)
+    readers = form.readers(table.file, "images" if spec.skip_unreadable else "none")
     found = read_images(table, form, readers, progress)
     return replace(
         table,
         images=found.views(),
         without=dict(zip(form.columns, map(int, found.absent.sum(axis=1)), strict=True)),
-        unreadable=sum(reader.unreadable for reader in readers),
+        misfits=tuple(reader.misfits for reader in readers),
         paths=tuple(reader.paths for reader in readers),
     )
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, silenced
 
 DEFAULT = "tf_efficientnet_lite0"
 TORCHVISION = ("vgg16", "resnet50")  # the papers'; timm's own of these names are not offered
@@ -94,7 +94,8 @@ def smallest(name: str) -> int:
 @cache
 def published(name: str) -> Published:
     """Of a backbone of timm, what its authors say of it."""
-    import timm
+    with silenced():
+        import timm
 
     about: Any = timm.get_pretrained_cfg(name)
     if about is None:
@@ -123,17 +124,20 @@ def build(name: str, channels: int) -> tuple[nn.Module, int]:
         if name == "small_cnn":
             return SmallCNN(channels), SmallCNN.n_features
         if name == "vgg16":
-            import torchvision
+            with silenced():
+                import torchvision
 
             # `vgg16()` would draw 124 million weights more, of layers that are not used
             features = torchvision.models.vgg.make_layers(torchvision.models.vgg.cfgs["D"])
             return nn.Sequential(features, nn.AdaptiveAvgPool2d(1), nn.Flatten()), 512
         if name == "resnet50":
-            import torchvision
+            with silenced():
+                import torchvision
 
             resnet = torchvision.models.resnet50()
             return nn.Sequential(*list(resnet.children())[:-1], nn.Flatten()), 2048
-        import timm
+        with silenced():
+            import timm
 
         network: Any = timm.create_model(name, pretrained=False, num_classes=0)
         return network, int(getattr(network, "head_hidden_size", None) or network.num_features)
@@ -212,6 +216,7 @@ class _LastBlock(nn.Module):
 
 @cache
 def _names_of_timm() -> frozenset[str]:
-    import timm
+    with silenced():  # what it imports adds filters of its own to the process's
+        import timm
 
     return frozenset(timm.list_models())

@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from usboost.data.value import REWRITTEN, canonical, missing_of
 from usboost.datasets.user.columns.dates import DateFormat
@@ -23,6 +24,7 @@ from usboost.datasets.user.columns.types import (
     plain_cells,
     plain_type,
 )
+from usboost.datasets.user.misfits import Misfits
 from usboost.datasets.user.reading.source import Source
 from usboost.errors import UsboostError, option
 
@@ -40,6 +42,7 @@ MARKS = (*_SHORT.split(), *_FAULTS.split(), "#N/A N/A", "0000-00-00 00:00:00")
 """What else programs and people write for a missing number or date, of which a note is made."""
 
 _HELD = {"number": "numbers", "date": "dates"}
+_DTYPES = {"number": "float64", "date": "datetime64[us]"}
 
 
 @dataclass(frozen=True)
@@ -194,7 +197,7 @@ class Column:
         """Text, NaN where missing."""
         return self.texts().astype("str")
 
-    def feature(self, kind: Kind, form: Format | None = None) -> pd.Series:
+    def feature(self, kind: Kind, form: Format | None = None, misfits: Misfits | None = None) -> pd.Series:
         """What a model may learn from.
 
         Raises UsboostError if it holds something other than the `kind`, or infinity.
@@ -202,6 +205,7 @@ class Column:
         Parameters
         ----------
         kind : what the column holds; form : how its numbers or dates are written in text.
+        misfits : counts values that are no such numbers or dates, which are then missing.
 
         Returns
         -------
@@ -214,11 +218,20 @@ class Column:
             return self.categories() if kind == "category" else self.strings()
         values = self._of(kind, form)
         if values is None:
-            raise UsboostError(
-                f"{self._not(kind, form)}: column {self.name!r} held {_HELD[kind]} when the model was "
-                f"fitted; give {_HELD[kind]}"
-            )
-        return self._finite(values) if kind == "number" else values
+            if misfits is None or not misfits.count:
+                error = UsboostError(
+                    f"{self._not(kind, form)}: column {self.name!r} held {_HELD[kind]} when the model was "
+                    f"fitted; give {_HELD[kind]}"
+                )
+                if misfits is None:
+                    raise error
+                misfits.error = str(error)
+            values = self._partly(kind, form)
+        if kind == "number":
+            values = self._finite(values, misfits)
+        if misfits is not None:
+            self._count(values, misfits)
+        return values
 
     def unusable(self) -> UsboostError:
         """What to say of a column that no model can read."""
@@ -239,16 +252,54 @@ class Column:
         whole = self.values.cast(kind, safe=False).cast(pa.int64())
         return whole.cast(pa.float64(), safe=False).to_pandas().astype("float64") / unit
 
-    def _finite(self, numbers: pd.Series) -> pd.Series:
+    def _present(self) -> np.ndarray:
+        """Which values are there: bool of shape (n,)."""
+        return (self.written() if is_text(self.type) else self.plain()).notna().to_numpy()
+
+    def _partly(self, kind: Kind, form: Format | None) -> pd.Series:
+        """The values that are of the kind, the others missing."""
+        if is_text(self.type):
+            distinct = self.values.filter(pa.array(self._present())).unique()
+            wrong = pa.array(self._wrong(pa.chunked_array([distinct]), kind, form), self.type)
+            kept = pc.if_else(pc.is_in(self.values, value_set=wrong), None, self.values)
+            if (values := replace(self, cells=kept)._of(kind, form)) is not None:
+                return values
+        return pd.Series(np.nan, range(len(self.cells))).astype(_DTYPES[kind])
+
+    def _wrong(self, cells: pa.ChunkedArray, kind: Kind, form: Format | None) -> list[str]:
+        """Those of some values that are not of the kind, found by halving: mostly they are few."""
+        if replace(self, cells=cells)._of(kind, form) is not None:
+            return []
+        if len(cells) == 1:
+            return [cells[0].as_py()]
+        half = len(cells) // 2
+        return [each for part in (cells[:half], cells[half:]) for each in self._wrong(part, kind, form)]
+
+    def _count(self, values: pd.Series, misfits: Misfits) -> None:
+        """Count the values that were read, and those that are missing since they could not be."""
+        if not misfits.error:
+            misfits.given += int(values.notna().sum())
+            return
+        present = self._present()
+        wrong = present & values.isna().to_numpy()
+        k = int(wrong.argmax())
+        row = "" if misfits.count else self.row(k).removeprefix(f"{self.source}, ")
+        misfits.add_wrong(present, wrong, row=row, value=self.cells[k].as_py())
+
+    def _finite(self, numbers: pd.Series, misfits: Misfits | None = None) -> pd.Series:
         with np.errstate(over="ignore"):
             infinite = np.isinf(numbers.to_numpy().astype(np.float32))
-        if infinite.any():
-            row = self.row(int(infinite.argmax()))
-            raise UsboostError(
-                f"{row}: column {self.name!r} holds infinity or a number too large; correct it, or "
-                f"count it as missing ({option('missing', 'inf')})"
-            )
-        return numbers
+        if not infinite.any():
+            return numbers
+        row = self.row(int(infinite.argmax()))
+        error = (
+            f"{row}: column {self.name!r} holds infinity or a number too large; correct it, or "
+            f"count it as missing ({option('missing', 'inf')})"
+        )
+        if misfits is None:
+            raise UsboostError(error)
+        misfits.error = misfits.error or error
+        return numbers.mask(infinite)
 
     def _not(self, kind: Kind, form: Format | None) -> str:
         """Where the first value is that is not of the kind; the source where the type is another."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-import warnings
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -24,7 +23,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, warn
 from usboost.files import write_atomically
 from usboost.learners.networks.images.image_network import FrozenNetwork
 
@@ -322,10 +321,9 @@ def _write(folder: Path, keys: np.ndarray, values: np.ndarray) -> Path | None:
         write_atomically(path, save({"keys": keys, "values": values, "check": check}))
     except (OSError, UsboostError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        warnings.warn(
+        warn(
             f"embeddings cannot be kept in {folder} ({reason}) and are computed anew each time; "
-            "set USBOOST_CACHE to a folder or to off",
-            stacklevel=2,
+            "set USBOOST_CACHE to a folder or to off"
         )
         return None
     _keys[path] = keys
