@@ -123,7 +123,10 @@ def test_json_of_every_form(frame: pd.DataFrame, logged: tuple[Any, Any], post: 
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"size": "heavy"}, "the input, row 1, 'heavy': column 'size' held numbers when the model was fitted; give numbers"),
+        (
+            {"size": "heavy"},
+            "the input, row 1, 'heavy': column 'size' held numbers when the model was fitted; give numbers",
+        ),
         ({"size": [1, 2]}, "the input: column 'size' held numbers when the model was fitted; give numbers"),
         ({"size": {"a": 1}}, "the input: column 'size' held numbers when the model was fitted; give numbers"),
         ({"photo": "not base64!"}, "the input, row 1: column 'photo' is not base64: 'not base64!'"),
