@@ -137,19 +137,20 @@ class Backbone(BaseEstimator):
         UsboostError
             If its weights would be random and nobody asked for that.
         """
-        return np.asarray(self._values(view, device, last=False), dtype=np.float32)
+        return np.asarray(self._values(view, device, blocks=0), dtype=np.float32)
 
-    def activations(self, view: Images | EncodedImages, device: torch.device) -> np.ndarray:
-        """What the backbone without its last block makes of every image: float16 (n, …).
+    def activations(self, view: Any, device: torch.device, blocks: int = 1) -> np.ndarray:
+        """What the backbone without its last block, or blocks, makes of every image: float16 (n, …).
 
         Raises
         ------
         UsboostError
             As `embed`, and if it is not known where the last block begins.
         """
-        return self._values(view, device, last=True)
+        return self._values(view, device, blocks)
 
-    def _values(self, view: Images | EncodedImages, device: torch.device, last: bool) -> np.ndarray:
+    def _values(self, view: Any, device: torch.device, blocks: int) -> np.ndarray:
+        """Without the last `blocks`, of which 0 are left out for embeddings."""
         if not self.pretrained and not self.random:
             raise UsboostError(
                 f"a frozen {self.name} with random weights sees next to nothing; set pretrained, train it "
@@ -161,14 +162,15 @@ class Backbone(BaseEstimator):
         def network() -> ImageNetwork:
             if not made:
                 made.append(self._whole(spec))
-                if last:
-                    made[0].backbone = architectures.split(made[0].backbone, self.name)[0]
+                if blocks:
+                    made[0].backbone = architectures.split(made[0].backbone, self.name, blocks)[0]
             return made[0]
 
         folder, called = embeddings.cache_folder(self.cache), ""
         if folder is not None or embeddings.holding():
             side = (spec["size"],) * 2 if spec["size"] else (view.height, view.width)
-            given = (_VERSION, self.name, side, spec["mean"], spec["deviation"], device.type, last)
+            left_out = blocks if blocks > 1 else bool(blocks)  # as caches of before have it
+            given = (_VERSION, self.name, side, spec["mean"], spec["deviation"], device.type, left_out)
             known = self._source()
             key = None if known is None else f"{known} {view.channels} {given}"
             if key is None or key not in _digests:
