@@ -34,34 +34,45 @@ def tune_images(model: Any, train: Weighted, held: Weighted | None) -> None:
     places = _to_tune(model)
     if not places:
         return
-    from usboost.learners.networks.images.finetuning import Target, tuned
+    from usboost.learners.networks.images import finetuning
     from usboost.learners.networks.train import pick_device
 
     train, held = _divided(train) if held is None else (train, held)
+    seen, unseen = (
+        finetuning.Target(_images(each[0]), np.asarray(each[1]), each[2]) for each in (train, held)
+    )
     given = model.get_params(deep=True)
-    device = next((value for path, value in given.items() if path.split("__")[-1] == "device"), "auto")
+    device = pick_device(
+        next((each for path, each in given.items() if path.split("__")[-1] == "device"), "auto")
+    )
     found: dict[str, Any] = {}
     for path in places:
         backbone = given[path]
         key = repr(sorted(backbone.get_params().items(), key=str))
         if key not in found:
-            seen, unseen = (Target(_images(each[0]), np.asarray(each[1]), each[2]) for each in (train, held))
-            frozen = clone(backbone).set_params(finetune="none")
-            made = tuned(backbone, seen, unseen, pick_device(device))
-            found[key] = made if _helps(made, frozen, train, held) else frozen
+            found[key] = clone(backbone).set_params(finetune="none")
+            if finetuning.wanted(backbone, seen.n_images, device):
+                made = finetuning.tuned(backbone, seen, unseen, device)
+                found[key] = made if _helps(made, found[key], train, held) else found[key]
         model.set_params(**{path: found[key]})
 
 
 def _to_tune(model: Any) -> list[str]:
-    """The paths of a model's backbones that are to be tuned."""
-    if getattr(model, "fits_inside", False):  # each fit inside it tunes for its own rows
+    """The paths of a model's backbones that are to be tuned, or may be.
+
+    Each fit inside a model tunes for its own rows where that was asked for, and else none: one for each
+    fold takes too long.
+    """
+    given = model.get_params(deep=True)
+    inside = getattr(model, "fits_inside", False)
+    paths = [path for path in given if path.split("__")[-1] == "backbone" and given[path] is not None]
+    if inside:
+        for path in paths:
+            if given[path].finetune == "auto":
+                model.set_params(**{path: clone(given[path]).set_params(finetune="none")})
         return []
     return [
-        path
-        for path, value in model.get_params(deep=True).items()
-        if path.split("__")[-1] == "backbone"
-        and getattr(value, "finetune", "none") in ("last", "all")
-        and value.pretrained
+        path for path in paths if given[path].finetune in ("auto", "last", "all") and given[path].pretrained
     ]
 
 

@@ -31,7 +31,7 @@ from usboost.learners.networks.inputs import Checked, Spec, TableInput
 from usboost.learners.networks.modules import initialise
 from usboost.learners.networks.train import Batches, Resident, Streamed
 
-FINETUNED = ("none", "last", "all", "head")
+FINETUNED = ("none", "auto", "last", "all", "head")
 """What is trained of a backbone; "head" is the old name of "none"."""
 
 _VERSION = 1  # of what embeddings are: count it up when the same weights would give others
@@ -50,10 +50,11 @@ class Backbone(BaseEstimator):
         ``.safetensors``; `save_backbone` writes one). Those of EfficientNet-Lite0 are installed with
         usboost; others come from the cache of torch or of the Hugging Face hub, and are downloaded if
         need be.
-    finetune : {"none", "last", "all"}
+    finetune : {"none", "auto", "last", "all"}
         What is trained: "none" but the layers after it, its embeddings being computed once for each
-        image; the "last" block, on what the frozen rest gave once; or "all" of it. "head" is an old
-        name of "none".
+        image; the "last" block, on what the frozen rest gave once; or "all" of it. Fits to a table tune it
+        before the model is fitted, `usboost.models.tuned_images`, and "auto" is "last" there where it takes
+        some minutes; elsewhere it is "none". "head" is an old name of "none".
     size : side in pixels that images are resized to before the backbone; None keeps theirs where the backbone
         reads it, else takes the least that it reads
     augment : {"none", "flip", "flip_shift"}
@@ -88,13 +89,15 @@ class Backbone(BaseEstimator):
     @property
     def is_frozen(self) -> bool:
         """Whether none of it is trained."""
-        return self.finetune in ("none", "head")
+        return self.finetune in ("none", "auto", "head")
 
     def spec(self, view: Images | EncodedImages) -> dict[str, Any]:
         """What `ImageNetwork` is built from: JSON."""
         architectures.check_name(self.name)
         if self.finetune not in FINETUNED:
-            raise UsboostError(f"fine-tuning is of 'none', the 'last' block or 'all', not {self.finetune!r}")
+            raise UsboostError(
+                f"fine-tuning is 'none', 'auto', of the 'last' block or of 'all', not {self.finetune!r}"
+            )
         if self.augment not in AUGMENTATIONS:
             raise UsboostError(f"augmentation is one of {', '.join(AUGMENTATIONS)}, not {self.augment!r}")
         if self.name == "small_cnn" and self.pretrained is True:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -31,8 +32,12 @@ from usboost.learners.networks.images.backbones import Backbone
 from usboost.learners.networks.images.embeddings import cache_folder, image_digests
 from usboost.learners.networks.train import Adam
 
-BLOCKS = {"last": 2, "all": 0}
-"""Of a backbone that are trained, by `Backbone.finetune`; 0 stands for all."""
+BLOCKS = 2
+"""Of a backbone that are trained with `Backbone.finetune` "last"."""
+
+FEWEST, MOST = 500, 10_000
+"""Training images from which, and up to which, "auto" tunes: fewer say too little of the target, more take a
+processor longer than some minutes. A GPU takes any number."""
 
 EPOCHS, BATCH = 4, 32
 RATE, SHARE = 2e-3, 0.1
@@ -63,6 +68,10 @@ class Target:
     def is_number(self) -> bool:
         return self.y.dtype.kind == "f"
 
+    @property
+    def n_images(self) -> int:
+        return sum(len(view) for view, _ in self.rows())
+
     def rows(self) -> Iterator[tuple[Any, np.ndarray]]:
         """Each view without its rows that have no image, and which rows these are."""
         for view in self.images:
@@ -77,21 +86,39 @@ class Target:
         return [key_of([str(part.dtype), part.tobytes().hex()]) for part in parts]
 
 
-Told = Callable[[int, int, float], None]
+Progress = Callable[[int, int, float], None]
 
 
 @contextmanager
-def told(callback: Told) -> Iterator[None]:
-    """Within it `callback(epoch, epochs, seconds left)` is told of each tuning, once before it begins to
-    train, with the time that the first batches took, and after each epoch."""
-    before = _told.set((*_told.get(), callback))
+def progress(callback: Progress) -> Iterator[None]:
+    """Within it `callback(images, epochs ended, seconds left)` is told of each tuning.
+
+    The first time is before the first epoch ends, by what its first batches took; then after each epoch.
+    """
+    before = _listening.set((*_listening.get(), callback))
     try:
         yield
     finally:
-        _told.reset(before)
+        _listening.reset(before)
 
 
-_told: ContextVar[tuple[Told, ...]] = ContextVar("told", default=())
+_listening: ContextVar[tuple[Progress, ...]] = ContextVar("listening", default=())
+
+_MEASURED = 5  # batches by which the time left is estimated
+
+
+def wanted(backbone: Backbone, n_images: int, device: torch.device) -> bool:
+    """Whether a backbone is to be tuned on so many training images."""
+    if not backbone.pretrained or backbone.finetune not in ("auto", "last", "all"):
+        return False
+    if backbone.finetune != "auto":
+        return True
+    return n_images >= FEWEST and (n_images <= MOST or device.type == "cuda")
+
+
+def _blocks(backbone: Backbone) -> int:
+    """How many of its last blocks are trained; 0 stands for all."""
+    return 0 if backbone.finetune == "all" else BLOCKS
 
 
 def tuned(
@@ -110,7 +137,7 @@ def tuned(
     seed : of the head, the order of rows and what is mirrored.
     """
     folder = _folder(backbone)
-    settings = (_VERSION, EPOCHS, BATCH, RATE, SHARE, SMOOTHING, DROPOUT, BLOCKS[backbone.finetune])
+    settings = (_VERSION, EPOCHS, BATCH, RATE, SHARE, SMOOTHING, DROPOUT, _blocks(backbone))
     start = (backbone.name, backbone.size, backbone._source() or str(backbone.pretrained), device.type, seed)
     key = key_of([*settings, *start, *train.described(), *held.described()])[:32]
     path = folder / f"{key}.safetensors"
@@ -175,11 +202,24 @@ class _Network(nn.Module):
         return self
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
+        values = values.float()
         if values.ndim == 4:
             values = values.contiguous(memory_format=torch.channels_last)
         with torch.autocast("cuda", dtype=torch.bfloat16, enabled=values.is_cuda):
             out: torch.Tensor = self.head(self.dropout(self.blocks(values)))
         return out.float()
+
+
+class _OnPixels(nn.Module):
+    """A whole backbone on pixels, float (n, C, H, W) from 0 to 255."""
+
+    def __init__(self, whole: nn.Module) -> None:
+        super().__init__()
+        self.whole = whole
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.whole((values,))
+        return out
 
 
 class _Tuning:
@@ -199,8 +239,10 @@ class _Tuning:
             self._centre, self._scale = float(train.y.mean()), float(train.y.std()) or 1.0
         n_outputs = 1 if self._number else int(train.y.max()) + 1
         n_features = architectures.build(backbone.name, views[0].channels)[1]
-        blocks = architectures.split(self._whole.backbone, backbone.name, BLOCKS[backbone.finetune])[1]
-        self._network = _Network(blocks, n_features, n_outputs).to(device)
+        trained: nn.Module = _OnPixels(self._whole)
+        if count := _blocks(backbone):
+            trained = architectures.split(self._whole.backbone, backbone.name, count)[1]
+        self._network = _Network(trained, n_features, n_outputs).to(device)
         self._train, self._held = self._sides(train, mirrored=True), self._sides(held, mirrored=False)
 
     def _sides(self, target: Target, *, mirrored: bool) -> list[tuple[Any, ...]]:
@@ -208,15 +250,18 @@ class _Tuning:
         found = []
         for view, rows in target.rows():
             shown = [view, _Mirrored(view)] if mirrored else [view]
-            activations = [
-                torch.from_numpy(self._backbone.activations(each, self._device, BLOCKS["last"]))
-                for each in shown
-            ]
+            values = [torch.from_numpy(self._values(each)).to(self._device) for each in shown]
             y = (target.y[rows] - self._centre) / self._scale if self._number else target.y[rows]
             weights = np.ones(len(rows)) if target.weights is None else target.weights[rows]
             kind = torch.float32 if self._number else torch.int64
-            found.append((activations, torch.from_numpy(y).to(kind), torch.from_numpy(weights).float()))
+            parts = (torch.from_numpy(y).to(kind), torch.from_numpy(weights).float())
+            found.append((values, *(part.to(self._device) for part in parts)))
         return found
+
+    def _values(self, view: Any) -> np.ndarray:
+        """What the part that is trained reads of each image: activations, or pixels."""
+        count = _blocks(self._backbone)
+        return self._backbone.activations(view, self._device, count) if count else view.decode()
 
     def run(self, kept: Path) -> dict[str, torch.Tensor]:
         """The whole backbone's weights at the best epoch; `kept` holds the last epoch that has ended."""
@@ -230,6 +275,7 @@ class _Tuning:
                 tensor.copy_(state[name])
         else:
             least, best = self._risk(), self._weights()  # as before the tuning: its head says nothing
+        began = time.perf_counter()
         for epoch in range(first, EPOCHS):
             self._epoch(epoch, optimizer)
             if (risk := self._risk()) < least:
@@ -237,9 +283,14 @@ class _Tuning:
             state = {"values": optimizer.values, **optimizer.state()}
             state |= {f"best.{name}": tensor for name, tensor in best.items()}
             state |= {"epoch": torch.tensor(epoch + 1), "least": torch.tensor(least, dtype=torch.float64)}
+            self._tell(epoch + 1, (time.perf_counter() - began) / (epoch + 1 - first) * (EPOCHS - epoch - 1))
             write_atomically(kept, save({name: tensor.cpu().contiguous() for name, tensor in state.items()}))
         network.blocks.load_state_dict(best)
         return {name: tensor.cpu().contiguous() for name, tensor in self._whole.backbone.state_dict().items()}
+
+    def _tell(self, epochs: int, seconds: float) -> None:
+        for callback in _listening.get():
+            callback(sum(len(y) for _, y, _ in self._train), epochs, seconds)
 
     def _weights(self) -> dict[str, torch.Tensor]:
         return {name: tensor.clone() for name, tensor in self._network.blocks.state_dict().items()}
@@ -255,7 +306,10 @@ class _Tuning:
         steps = math.ceil(len(rows) / BATCH)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self._seed * EPOCHS + epoch)  # of the dropout
+            began = time.perf_counter()
             for step, chosen in enumerate(torch.arange(len(rows)).split(BATCH)):
+                if epoch == 0 and step == _MEASURED:
+                    self._tell(0, (time.perf_counter() - began) / step * steps * EPOCHS)
                 optimizer.learning_rate = RATE * _schedule((epoch * steps + step) / (EPOCHS * steps))
                 batch = self._batch(rows[chosen], sides[chosen], starts)
                 loss = self._loss(*batch, smoothing=SMOOTHING)
@@ -267,15 +321,14 @@ class _Tuning:
         self, rows: torch.Tensor, sides: torch.Tensor, starts: np.ndarray
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         values, targets, weights = [], [], []
-        for k, (activations, y, counts) in enumerate(self._train):
+        for k, (shown, y, counts) in enumerate(self._train):
             mine = (rows >= starts[k]) & (rows < starts[k + 1])
-            at = rows[mine] - int(starts[k])
-            turned = sides[mine].view(-1, *[1] * (activations[0].ndim - 1))
-            values.append(torch.where(turned, activations[1][at], activations[0][at]))
+            at = (rows[mine] - int(starts[k])).to(self._device)
+            turned = sides[mine].to(self._device).view(-1, *[1] * (shown[0].ndim - 1))
+            values.append(torch.where(turned, shown[1][at], shown[0][at]))
             targets.append(y[at])
             weights.append(counts[at])
-        joined = (torch.cat(values).to(self._device).float(), torch.cat(targets), torch.cat(weights))
-        return joined[0], joined[1].to(self._device), joined[2].to(self._device)
+        return torch.cat(values), torch.cat(targets), torch.cat(weights)
 
     def _loss(
         self, values: torch.Tensor, y: torch.Tensor, weights: torch.Tensor, *, smoothing: float = 0.0
@@ -292,11 +345,10 @@ class _Tuning:
         """The loss of the held-out rows."""
         self._network.eval()
         total = counted = 0.0
-        for (activations,), y, weights in self._held:
-            for rows in torch.arange(len(y)).split(256):
-                part = (activations[rows].to(self._device).float(), y[rows].to(self._device))
+        for (values,), y, weights in self._held:
+            for rows in torch.arange(len(y), device=self._device).split(256):
                 share = float(weights[rows].sum())
-                total += float(self._loss(*part, weights[rows].to(self._device))) * share
+                total += float(self._loss(values[rows], y[rows], weights[rows])) * share
                 counted += share
         return total / counted if counted else math.inf
 
