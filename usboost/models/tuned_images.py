@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -60,20 +61,20 @@ def tune_images(model: Any, train: Weighted, held: Weighted | None) -> None:
 def _to_tune(model: Any) -> list[str]:
     """The paths of a model's backbones that are to be tuned, or may be.
 
-    Each fit inside a model tunes for its own rows where that was asked for, and else none: one for each
-    fold takes too long.
+    Of a model with fits inside each of these tunes for its own rows, where that was asked for: with "auto" it
+    would take too long, and so it may where the time of a fit is limited.
     """
     given = model.get_params(deep=True)
-    inside = getattr(model, "fits_inside", False)
     paths = [path for path in given if path.split("__")[-1] == "backbone" and given[path] is not None]
+    inside = getattr(model, "fits_inside", False)
+    limited = any(math.isfinite(each.time_left()) for each in given.get("callbacks") or ())
+    for path in paths if inside or limited else ():
+        if given[path].finetune == "auto":
+            model.set_params(**{path: clone(given[path]).set_params(finetune="none")})
     if inside:
-        for path in paths:
-            if given[path].finetune == "auto":
-                model.set_params(**{path: clone(given[path]).set_params(finetune="none")})
         return []
-    return [
-        path for path in paths if given[path].finetune in ("auto", "last", "all") and given[path].pretrained
-    ]
+    wanted = ("last", "all") if limited else ("auto", "last", "all")
+    return [path for path in paths if given[path].finetune in wanted and given[path].pretrained]
 
 
 def _images(views: Views) -> tuple[Any, ...]:

@@ -63,7 +63,7 @@ class _Multimodal(_Fitted):
     missing: Columns = None
     images_root: Path | str | None = None
     backbone: str = "tf_efficientnet_lite0"
-    finetune: Literal["none", "last", "all"] = "none"
+    finetune: Literal["auto", "none", "last", "all"] = "auto"
     size: int = SIZE
     pool_images: bool = False
     skip_unreadable: bool = False
@@ -89,7 +89,9 @@ class _Multimodal(_Fitted):
             rows = "1 sample" if len(frame) == 1 else f"{len(frame)} samples"
             raise UsboostError(f"X has {rows}; {FEWEST} or more are needed to learn from")
         table = self._table(frame, y, groups, times, weights)
-        options = ImageOptions(self.backbone, self.finetune, self.size) if table.images else None
+        options = (
+            ImageOptions.of(self.backbone, self.finetune, self.size, self.preset) if table.images else None
+        )
         limited, with_images = self.time_limit is not None, bool(table.images)
         fitted = fit_table(
             table,

@@ -11,10 +11,10 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import Any, ClassVar
 
 import numpy as np
@@ -95,14 +95,15 @@ def progress(callback: Progress) -> Iterator[None]:
 
     The first time is before the first epoch ends, by what its first batches took; then after each epoch.
     """
-    before = _listening.set((*_listening.get(), callback))
+    _listening.append(callback)
     try:
         yield
     finally:
-        _listening.reset(before)
+        _listening.remove(callback)
 
 
-_listening: ContextVar[tuple[Progress, ...]] = ContextVar("listening", default=())
+_listening: list[Progress] = []
+_one_at_a_time = Lock()  # threads that fit several models to the same rows
 
 _MEASURED = 5  # batches by which the time left is estimated
 
@@ -141,10 +142,11 @@ def tuned(
     start = (backbone.name, backbone.size, backbone._source() or str(backbone.pretrained), device.type, seed)
     key = key_of([*settings, *start, *train.described(), *held.described()])[:32]
     path = folder / f"{key}.safetensors"
-    if not path.is_file():
-        best = _Tuning(backbone, train, held, device, seed).run(folder / f"{key}-epoch.safetensors")
-        write_atomically(path, save(best))
-        (folder / f"{key}-epoch.safetensors").unlink(missing_ok=True)
+    with _one_at_a_time:
+        if not path.is_file():
+            best = _Tuning(backbone, train, held, device, seed).run(folder / f"{key}-epoch.safetensors")
+            write_atomically(path, save(best))
+            (folder / f"{key}-epoch.safetensors").unlink(missing_ok=True)
     found: Backbone = clone(backbone)
     return found.set_params(pretrained=str(path), finetune="none")
 
@@ -289,7 +291,7 @@ class _Tuning:
         return {name: tensor.cpu().contiguous() for name, tensor in self._whole.backbone.state_dict().items()}
 
     def _tell(self, epochs: int, seconds: float) -> None:
-        for callback in _listening.get():
+        for callback in _listening:
             callback(sum(len(y) for _, y, _ in self._train), epochs, seconds)
 
     def _weights(self) -> dict[str, torch.Tensor]:
