@@ -116,9 +116,7 @@ def _tuning(images: int, epochs: int, seconds: float) -> None:
     """Say what tuning takes before it is paid."""
     if not epochs:
         minutes = f"about {max(1, round(seconds / 60))} min" if seconds > 45 else "less than a minute"
-        note(
-            f"the image network is tuned on {images:,} images, {minutes}; --finetune none leaves it as it is"
-        )
+        note(f"the image network is tuned on {images:,} images, {minutes}; --finetune none leaves that out")
 
 
 _open: list[Bars] = []  # the bars on the screen, if there are any

@@ -89,16 +89,14 @@ class _Multimodal(_Fitted):
             rows = "1 sample" if len(frame) == 1 else f"{len(frame)} samples"
             raise UsboostError(f"X has {rows}; {FEWEST} or more are needed to learn from")
         table = self._table(frame, y, groups, times, weights)
-        options = (
-            ImageOptions.of(self.backbone, self.finetune, self.size, self.preset) if table.images else None
-        )
+        chosen = ImageOptions.of(self.backbone, self.finetune, self.size, self.preset)
         limited, with_images = self.time_limit is not None, bool(table.images)
         fitted = fit_table(
             table,
             catalogue.resolve_model(self.model, self.preset, limited, images=with_images, task=table.task),
             seed=seed,
             rounds=self.rounds,
-            images=options,
+            images=chosen if table.images else None,
             callbacks=[*(self.callbacks or ()), *limit],
             refit=self.refit,
             device=self.device,
