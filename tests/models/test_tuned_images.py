@@ -31,7 +31,7 @@ def stripes(n: int = 96, seed: int = 0) -> tuple[Views, np.ndarray]:
     pixels = rng.integers(60, 180, (n, 3, 32, 32))
     for row, label in enumerate(y):
         upright = pixels[row].swapaxes(1, 2) if label else pixels[row]
-        upright[:, ::4] += 25
+        upright[:, ::4] += 16
     table = Table.from_numeric(rng.normal(size=(n, 2)).astype(np.float32))
     return Views(U=Images(pixels.astype(np.uint8)), S=table), y
 
@@ -50,7 +50,7 @@ def target(views: Views, y: np.ndarray) -> finetuning.Target:
 
 
 def test_tuned_embeddings_say_more_of_the_target_and_any_model_reads_them(tmp_path: Path) -> None:
-    (views, y), (held, y_held), (test, y_test) = stripes(128), stripes(48, 1), stripes(100, 2)
+    (views, y), (held, y_held), (test, y_test) = stripes(160), stripes(60, 1), stripes(100, 2)
     losses = {}
     for finetune in ("none", "last"):
         model = LinearBaseline(("U", "S"), backbone=backbone(tmp_path, finetune=finetune), device="cpu")
