@@ -21,7 +21,6 @@ from usboost.files.arrays import Store, key_of
 from usboost.models.base import for_all_rows
 from usboost.models.class_weights import fit_weighted
 from usboost.models.estimator import Samples
-from usboost.models.tuned_images import tune_images
 
 
 @dataclass(frozen=True)
@@ -64,8 +63,6 @@ class InnerFits:
         self, model: Any, name: str, train: Samples, stop: Samples | None, callbacks: Sequence[Callback]
     ) -> Any:
         model.set_params(callbacks=list(callbacks))
-        held = None if stop is None else (stop.views, stop.y, stop.weights)
-        tune_images(model, (train.views, train.y, train.weights), held)
         if self.checkpoint is not None and _keeps_rounds(model):
             model.set_params(checkpoint=self.checkpoint.folder / name)
         fit_weighted(model, train.weighted, None if stop is None else stop.weighted, train.related)
