@@ -120,7 +120,10 @@ def test_served_rows_are_those_of_the_table(own):
     np.testing.assert_allclose(none.iloc[:1, 1:], some.iloc[:1, 1:], rtol=0, atol=1e-6)
     for wrong, message in (
         (rows.drop(columns="weight"), "the input lacks column 'weight' that the model was fitted to"),
-        (rows.assign(weight="heavy"), "the input: column 'weight' held numbers when the model was fitted"),
+        (
+            rows.assign(weight="heavy"),
+            "the input, row 1, 'heavy': column 'weight' held numbers when the model was fitted",
+        ),
         (rows.assign(hardness=np.inf), "the input, row 1: column 'hardness' holds infinity"),
         (rows.assign(image=table["image"]), "the input, row 1: column 'image' is not base64"),
         (

@@ -15,7 +15,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from usboost.boosting.callbacks import Callback, TimeLimit
-from usboost.datasets.user.columns.column import text_of
+from usboost.data.value import canonical
 from usboost.datasets.user.columns.text_models import allow
 from usboost.datasets.user.read_table import FEWEST, read_table
 from usboost.datasets.user.reading.source import FrameRows
@@ -27,7 +27,7 @@ from usboost.multimodal.fit import bundle as bundles
 from usboost.multimodal.fit.bundle import Bundle
 from usboost.multimodal.fit.fit import ImageOptions
 from usboost.multimodal.fit.fit import fit as fit_table
-from usboost.multimodal.parameters import check_parameters, frame_of, seed_of
+from usboost.multimodal.parameters import check_parameters, column_of, frame_of, seed_of
 
 LABEL = "label"
 """What y is called where it has no name."""
@@ -121,7 +121,7 @@ class _Multimodal(_Fitted):
                 raise UsboostError(
                     f"{role}s are given, and the column {names[role]!r}; leave one of them out"
                 )
-            column = values.array if isinstance(values, (pd.Series, pd.Index)) else np.asarray(values)
+            column = column_of(values)
             if role == "label" and any(isinstance(each, str) and each != each.strip() for each in column):
                 warnings.warn(
                     "labels have blanks at their ends, which are removed: compare predictions with labels "
@@ -323,14 +323,14 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
         """
         class_weight = self.class_weight
         if isinstance(class_weight, Mapping):
-            class_weight = {text_of(label): weight for label, weight in class_weight.items()}
+            class_weight = {canonical(label): weight for label, weight in class_weight.items()}
         answers = {"calibrate": self.calibrate, "threshold": self.threshold, "class_weight": class_weight}
         self._fit(X, y, groups, times, sample_weight, **answers)
         self._loaded()
         return self
 
     def _of_labels(self) -> dict[str, Any]:
-        positive = None if self.positive is None else text_of(self.positive)
+        positive = None if self.positive is None else canonical(self.positive)
         return {**super()._of_labels(), "positive": positive}
 
     def _loaded(self) -> None:

@@ -42,6 +42,7 @@ class UserTable:
     unlabelled : how many rows have no label.
     formats : how numbers and dates are written, of the features that are text in a form of their own.
     left_out : why columns are no features that look like some, by column.
+    notes : what a user should know of how columns are read, and of the spec.
     images : the rows' images by view, when they were read and there are any.
     without : how many rows have no image, by column.
     unreadable : how many of these could not be read.
@@ -64,6 +65,7 @@ class UserTable:
     unlabelled: int = 0
     formats: Mapping[str, Format] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
     images: Mapping[str, Images | PooledImages] = field(default_factory=dict)
     without: Mapping[str, int] = field(default_factory=dict)
     unreadable: int = 0

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from scipy import stats
 
 from usboost.data.encoding import Categorical
-from usboost.datasets.user.columns.column import Column, plain_type
+from usboost.datasets.user.columns.column import Column
+from usboost.datasets.user.columns.types import plain_cells
 from usboost.datasets.user.images.values import check_type
 from usboost.datasets.user.reading.source import TableFile, require
 from usboost.errors import UsboostError
@@ -183,7 +184,7 @@ def _read(file: TableFile, card: Card, images: list[str]) -> tuple[pd.DataFrame,
 
 def _empty(cells: pa.ChunkedArray) -> int:
     """How many cells hold no path and no bytes."""
-    plain = cells.cast(plain_type(cells.type))
+    plain = plain_cells(cells)
     lengths = plain if pa.types.is_null(plain.type) else pc.binary_length(plain)
     return int(pc.sum(pc.equal(pc.fill_null(lengths, 0), 0)).as_py() or 0)
 

@@ -232,14 +232,21 @@ class FrameRows:
 
     @staticmethod
     def _array(values: pd.Series) -> pa.Array | pa.ChunkedArray:
-        """As Arrow; of paths their text."""
+        """As Arrow; of paths and intervals their text, and of periods their first day."""
+        if isinstance(values.dtype, pd.CategoricalDtype):
+            kind = values.dtype.categories.dtype
+            if isinstance(kind, (pd.IntervalDtype, pd.PeriodDtype)):
+                values = values.cat.rename_categories(str)
+        elif isinstance(values.dtype, pd.IntervalDtype):
+            values = values.astype(object)
+        elif isinstance(values.dtype, pd.PeriodDtype):
+            values = values.dt.to_timestamp()
         try:
             return pa.array(values, from_pandas=True)
         except pa.ArrowException:
-            if not any(isinstance(each, os.PathLike) for each in values):
+            if not any(isinstance(each, (os.PathLike, pd.Interval)) for each in values):
                 raise
-            texts = [os.fspath(each) if isinstance(each, os.PathLike) else each for each in values]
-            return pa.array(texts, from_pandas=True)
+            return pa.array([_text_of(each) for each in values], from_pandas=True)
 
     @staticmethod
     def _cannot(name: str, values: pd.Series) -> str:
@@ -253,6 +260,12 @@ class FrameRows:
             return f"column {name!r} holds whole numbers of more than 64 bits; turn it into float or text"
         what = f"several types, {', '.join(kinds[:5])}" if len(kinds) > 1 else f"type {kinds[0]}"
         return f"column {name!r} holds values of {what}; turn it into numbers or text, or drop it"
+
+
+def _text_of(value: object) -> object:
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    return str(value) if isinstance(value, pd.Interval) else value
 
 
 def require(source: Source, needed: Collection[str]) -> None:
