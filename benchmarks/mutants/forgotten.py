@@ -27,6 +27,9 @@ from benchmarks.mutants.second_places import (
     TWO_BRANCHES,
 )
 
+OF_RELATED = ("tests/models/test_related_rows.py",)
+OF_SEARCHES = ("tests/multimodal/test_parts_of_a_search.py",)
+
 FORGOTTEN = [
     Break(
         "an ensemble judges its members by rows that count once each",
@@ -97,6 +100,13 @@ FORGOTTEN = [
         "held.weights, seed=self.seed, folds=folds)",
         "held.weights, folds=folds)",
         OF_ANSWERS,
+    ),
+    Break(
+        "images help by rows that count once each",
+        TABLE_FIT,
+        "task, views, labels, predicted, held.weights)",
+        "task, views, labels, predicted, None)",
+        ("tests/multimodal/test_images_help.py",),
     ),
     Break(
         "a threshold is by class weights",
@@ -183,6 +193,20 @@ FORGOTTEN = [
         OF_ANSWERS,
     ),
     Break(
+        "test rows say where a comparison's predictions end",
+        "usboost/multimodal/compare/compare.py",
+        "floor_of(table.labels[fold.train])",
+        "floor_of(table.labels[fold.test])",
+        OF_ANSWERS,
+    ),
+    Break(
+        "intervals' fits stop on rows that count once each",
+        f"{MODELS}prediction_intervals.py",
+        "(*context.validation, context.held_weights)",
+        "(*context.validation, None)",
+        OF_HELD,
+    ),
+    Break(
         "a search draws the groups of other rows",
         TUNE,
         "table.groups[scored]",
@@ -211,10 +235,52 @@ FORGOTTEN = [
         OF_ANSWERS,
     ),
     Break(
+        "every fold of a trial has the samples of the first one",
+        "usboost/tuning/run.py",
+        "task.score(model, part.scored, part.groups, k)",
+        "task.score(model, part.scored, part.groups, 0)",
+        OF_SEARCHES,
+    ),
+    Break(
+        "every seed of a search tries the same",
+        "usboost/tuning/search.py",
+        "(plan.seed, k))",
+        "(0, k))",
+        OF_SEARCHES,
+    ),
+    Break(
+        "groups that choose a penalty are the same for every seed",
+        LINEAR,
+        "rows.apart.folds(FOLDS, rows.y, model.random_state)",
+        "rows.apart.folds(FOLDS, rows.y, 0)",
+        OF_RELATED,
+    ),
+    Break(
+        "rows that are left out by group count once each",
+        LINEAR,
+        "counts.append(np.ones(len(held)) if weights is None else weights[held])",
+        "counts.append(np.ones(len(held)))",
+        OF_RELATED,
+    ),
+    Break(
+        "a start's scores are of rows of the same group",
+        STARTS,
+        "context.weights, context.apart)",
+        "context.weights, None)",
+        OF_RELATED,
+    ),
+    Break(
         "a logistic start's folds forget the weights",
         LINEAR,
         "fits, scores = Multinomial(x, weights), ",
         "fits, scores = Multinomial(x), ",
+        OF_STARTS,
+    ),
+    Break(
+        "a start's folds are the same for every seed",
+        STARTS,
+        "clone(self.start).set_params(random_state=self.random_state)",
+        "clone(self.start)",
         OF_STARTS,
     ),
     Break(

@@ -24,6 +24,7 @@ from usboost.models.networks.bfv_network import (
 )
 from usboost.models.networks.boosted_features import BoostedFeatures
 from usboost.models.networks.two_branch import TwoBranchNetworkClassifier, TwoBranchNetworkRegressor
+from usboost.models.prediction_intervals import PredictionIntervals
 
 RNG = np.random.default_rng(0)
 N = 200
@@ -56,6 +57,7 @@ REGRESSORS = {
     "forest": ForestBaselineRegressor(n_trees=10, leaf_sizes=(1, 20)),
     "2wl": TwoWeakLearnerRegressor(TREES, n_rounds=3),
     "two branches": TwoBranchNetworkRegressor(**BRANCHES),
+    "intervals": PredictionIntervals(TwoWeakLearnerRegressor(TREES, n_rounds=3), method="residuals"),
     "bfv": BoostedFeatureNetworkRegressor(BoostedFeatures(3), TwoBranchNetworkRegressor(**BRANCHES)),
 }
 
@@ -83,7 +85,7 @@ def test_of_numbers(name: str) -> None:
     off = Z[HELD] - model.predict(views(HELD))
     square = np.average(np.square(off), weights=weights)
     known = {
-        "risk_val": square / model.target_scale_**2,
+        "risk_val": square / getattr(model, "regressor_", model).target_scale_ ** 2,
         "rmse_val": np.sqrt(square),
         "mae_val": np.average(np.abs(off), weights=weights),
     }

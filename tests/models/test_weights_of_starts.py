@@ -12,7 +12,9 @@ from usboost.boosting.context import FitContext
 from usboost.data.row_groups import Related
 from usboost.data.table import Table
 from usboost.data.views import Views
+from usboost.learners.trees.learner import TreeLearner
 from usboost.models.baselines.linear import FOLDS, LinearBaseline, RidgeBaseline, _turns
+from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.models.boosted.weak_learners import fit_start
 
 N = 90
@@ -89,3 +91,18 @@ def test_a_view_is_left_out_by_what_rows_count_for() -> None:
         gains.append(model.losses(model.out_of_fold(views, y), y))
     assert (gains[0] - gains[1])[told].mean() > 0 > (gains[0] - gains[1])[~told].mean()
     assert left_out(np.where(told, 1.0, 1e-3)) == () and left_out(np.where(told, 1e-3, 1.0)) == ("U",)
+
+
+def test_a_starts_folds_are_drawn_by_the_models_seed() -> None:
+    """What the first round is fitted to are the losses of these folds."""
+    trees = {"S": TreeLearner(1)}
+    start = LinearBaseline(("S",), penalties=(0.03,))
+    risks = []
+    for seed in (3, 4):
+        settings = {"loss": "cross_entropy", "n_rounds": 1, "shrinkage": 1e-9, "validation_fraction": 0}
+        model = TwoWeakLearnerClassifier(trees, start=start, random_state=seed, **settings).fit(VIEWS, Y)
+        alone = LinearBaseline(("S",), penalties=(0.03,), random_state=seed, validation_fraction=0)
+        scores = alone.fit(VIEWS, Y).out_of_fold(VIEWS, Y)
+        risks.append(model.history_[0]["risk_train"])
+        assert risks[-1] == pytest.approx(alone.losses(scores, Y).mean(), rel=1e-5)
+    assert risks[0] != pytest.approx(risks[1], rel=1e-4)

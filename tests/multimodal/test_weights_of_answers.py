@@ -169,6 +169,27 @@ def test_a_comparison_stops_on_rows_as_they_count() -> None:
         assert risk != pytest.approx(losses.mean(), rel=1e-2)
 
 
+def test_a_comparisons_predictions_end_where_its_training_rows_do() -> None:
+    """Prices, one of which is below 0: the fold that is scored on it has learnt that none is."""
+    frame = rows().drop(columns=["label", "w", "g"])
+    frame.loc[7, "z"] = -1.0
+    own, made = read_table(FrameRows(frame), TableSpec(label="z")), list[RidgeBaseline]()
+
+    def build(seed: int) -> RidgeBaseline:
+        made.append(RidgeBaseline(("S",)))
+        return made[-1]
+
+    found = compare(own, {"ridge": build}, folds=2).scores
+    fitted = [model for model in made if hasattr(model, "coefficients_")]
+    floors = []
+    for fold, model, told in zip(folds(own, 2, 1, 0), fitted, found["rmse"], strict=True):
+        predicted = model.predict(own.views(own.fit_encoding(fold.train), fold.test))
+        floors.append(0.0 if own.labels[fold.train].min() >= 0 else -np.inf)
+        off = own.labels[fold.test] - np.maximum(predicted, floors[-1])
+        assert (predicted < 0).any() and told == pytest.approx(np.sqrt(np.square(off).mean()))
+    assert 0.0 in floors
+
+
 def test_the_parts_of_a_search_have_weights_and_groups_of_their_own() -> None:
     own = table("label", weight="w", group="g")
     assert own.weights is not None and own.groups is not None

@@ -32,7 +32,7 @@ Kind = Literal["number", "category", "date", "text"]
 Format = NumberFormat | DateFormat
 
 MISSING = ("", "NA", "N/A", "na", "n/a", "NaN", "nan", "NULL", "null", "None", "?", "#N/A", "<NA>", "NaT")
-"""What stands for a missing number or date in text; in other columns only the empty field does."""
+"""What stands for a missing number or date in text; in other columns only the empty text does."""
 
 _SHORT = r"\N - -- --- – — . .. ... * : n.a. N.A. n.a N.A (null) -nan -NaN 0000-00-00 00/00/0000"
 _FAULTS = "#DIV/0! #VALUE! #REF! #NUM! #NAME? #NULL! 1.#IND -1.#IND 1.#QNAN -1.#QNAN"
@@ -85,7 +85,7 @@ class Column:
         series = self.values.to_pandas(integer_object_nulls=True)
         if is_text(self.type):
             series = series.str.strip()
-            return series.mask(series == "") if self.source.as_text else series
+            return series.mask(series == "")
         return series.astype(object) if self.missing and pa.types.is_integer(self.type) else series
 
     def _means_missing(self, series: pd.Series, options: Collection[str]) -> pd.Series:

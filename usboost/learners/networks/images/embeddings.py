@@ -24,6 +24,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
+from usboost.errors import UsboostError
 from usboost.files import write_atomically
 from usboost.learners.networks.images.image_network import FrozenNetwork
 
@@ -319,9 +320,10 @@ def _write(folder: Path, keys: np.ndarray, values: np.ndarray) -> Path | None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(path, save({"keys": keys, "values": values, "check": check}))
-    except OSError as error:
+    except (OSError, UsboostError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
         warnings.warn(
-            f"embeddings cannot be kept in {folder} ({error.strerror}) and are computed anew each time; "
+            f"embeddings cannot be kept in {folder} ({reason}) and are computed anew each time; "
             "set USBOOST_CACHE to a folder or to off",
             stacklevel=2,
         )
