@@ -11,6 +11,7 @@ from usboost.data.row_groups import Related
 from usboost.data.value import find
 from usboost.data.views import Views
 from usboost.errors import UsboostError, option
+from usboost.models.tuned_images import tune_images
 
 ClassWeight = Literal["balanced"] | Mapping[str, float] | None
 
@@ -19,7 +20,9 @@ Weighted = tuple[Views, np.ndarray, np.ndarray | None]
 
 
 def fit_weighted(model: Any, train: Weighted, held: Weighted | None, related: Related | None = None) -> None:
-    """Fit a model; only where there are weights, or training rows are related, need it know of them."""
+    """Fit a model, its images tuned where that was asked; only where there are weights, or training rows are
+    related, need it know of them."""
+    tune_images(model, train, held)
     more: dict[str, Any] = {} if related is None else dict(related.arguments)
     if train[2] is not None:
         more["sample_weight"] = train[2]

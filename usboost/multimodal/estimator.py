@@ -64,7 +64,7 @@ class _Multimodal(_Fitted):
     missing: Columns = None
     images_root: Path | str | None = None
     backbone: str = "tf_efficientnet_lite0"
-    finetune: Literal["none", "last", "all"] = "none"
+    finetune: Literal["auto", "none", "last", "all"] = "auto"
     size: int = SIZE
     pool_images: bool = False
     skip_unreadable: bool = False
@@ -92,14 +92,14 @@ class _Multimodal(_Fitted):
         table = self._table(frame, y, groups, times, weights)
         for each in of_table(table, describe(table)):
             warn(each)
-        options = ImageOptions(self.backbone, self.finetune, self.size) if table.images else None
+        chosen = ImageOptions.of(self.backbone, self.finetune, self.size, self.preset)
         limited, with_images = self.time_limit is not None, bool(table.images)
         fitted = fit_table(
             table,
             catalogue.resolve_model(self.model, self.preset, limited, images=with_images, task=table.task),
             seed=seed,
             rounds=self.rounds,
-            images=options,
+            images=chosen if table.images else None,
             callbacks=[*(self.callbacks or ()), *limit],
             refit=self.refit,
             device=self.device,

@@ -87,7 +87,10 @@ _CHECKS: dict[str, Check] = {
     "size": (lambda value: _is_whole(value) and value >= 8, "a whole number of pixels, 8 or more"),
     "time_limit": (lambda value: _is_number(value) and value >= 0, "a number of seconds"),
     "threshold": (_is_threshold, "'f1' or a number between 0 and 1"),
-    "finetune": (lambda value: value in ("none", "last", "all"), "'none', 'last' or 'all'"),
+    "finetune": (
+        lambda value: value in ("auto", "none", "last", "all"),
+        "'auto', 'none', 'last' or 'all'",
+    ),
     **dict.fromkeys(("calibrate", "refit", "fast_predict", "pool_images", "skip_unreadable"), _YES_OR_NO),
 }
 

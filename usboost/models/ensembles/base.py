@@ -58,6 +58,8 @@ class Ensemble(ViewsEstimator):
     _before: tuple[dict[str, FoldFits], InnerFits, dict[str, float]] | None = None
 
     holds: ClassVar[Mapping[str, Any]] = {"members": MODELS}
+    fits_inside: ClassVar[bool] = True
+    """Images are tuned for the rows of each fit inside."""
 
     def _splits(self, y: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Rows to fit to and rows to stop on, by fold."""
