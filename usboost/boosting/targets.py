@@ -91,18 +91,15 @@ class NewtonDirection:
     whatever f is. With one output (two classes) that is weighted least squares with weight H_i: Gentle
     AdaBoost with the exponential loss, LogitBoost with cross-entropy.
 
-    With more than `LARGEST_METRIC` outputs H_i is replaced by a multiple of the identity that agrees with it
-    along d_i: a row counts by its curvature d_iᵀ H_i d_i / ‖d_i‖².
+    With more than `LARGEST_METRIC` outputs it is `Gradient`: H_i is replaced by the identity.
     """
 
     n_inner: int = 1
     needs: ClassVar[tuple[str, ...]] = ("w", "hessian")
 
     def targets(self, loss: Differentiable, f: np.ndarray, y: np.ndarray, n_views: int) -> TargetsAt:
-        if loss.n_outputs > LARGEST_METRIC and hasattr(loss, "curvature"):
-            values = loss.newton_direction(f, y)
-            target = Target(values, _positive(loss.curvature(values, f, y)))
-            return lambda steps: [target] * n_views
+        if loss.n_outputs > LARGEST_METRIC:
+            return Gradient().targets(loss, f, y, n_views)
         hessian = loss.hessian(f, y)
         if loss.n_outputs == 1:
             weights = hessian[:, 0]
@@ -136,7 +133,9 @@ class NewtonTarget:
     ) -> TargetsAt:
         values = loss.newton_target(f, y)
         weights = loss.curvature(values, f, y) if self.weighted else None
-        target = Target(values, None if weights is None else _positive(weights))
+        if weights is not None:  # positive, so that their mean is
+            weights = np.maximum(weights, max(1e-12 * float(weights.max()), np.finfo(float).tiny))
+        target = Target(values, weights)
         return lambda steps: [target] * n_views
 
 
@@ -166,11 +165,6 @@ class WeightedSigns:
     def targets(self, loss: Exponential, f: np.ndarray, y: np.ndarray, n_views: int) -> TargetsAt:
         target = Target(y, loss.weights(f, y))
         return lambda steps: [target] * n_views
-
-
-def _positive(weights: np.ndarray) -> np.ndarray:
-    """Weights of which none is 0, so that their mean is positive."""
-    return np.maximum(weights, max(1e-12 * float(weights.max()), np.finfo(float).tiny))
 
 
 def trimmed(target: Target, mass: float) -> Target:

@@ -126,12 +126,6 @@ class CodewordExponential:
         # ⟨y_i − y^k, d_i⟩ = 2 for each k ≠ c_i, so H_i d_i = ½ Σ_k e_ik (y_i − y^k) = w_i
         return 2.0 * (self.codewords - self.codewords.mean(axis=0))[y]
 
-    def curvature(self, target: np.ndarray, f: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """dᵀHd / ‖d‖² along a target d of shape (n, D), without H: (n,)."""
-        squares = np.square(self.margins(target, y))
-        lengths = np.maximum(np.square(target).sum(axis=1), np.finfo(float).tiny)
-        return np.asarray(0.25 * (self.weights(f, y) * squares).sum(axis=1) / lengths)
-
     def line(
         self, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray], counts: np.ndarray | None = None
     ) -> ExponentialLine:

@@ -67,7 +67,7 @@ HISTOGRAMS = 2048
 have: 20 GB for a tree of depth 12 on a thousand columns."""
 
 
-MOST_TREES = 20
+MOST_TREES = 100
 """Outputs above which a round has one tree for all of them, not one for each."""
 
 
