@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from usboost.boosting.targets import LARGEST_METRIC, NewtonDirection
+from usboost.boosting.targets import MOST_OUTPUTS, NewtonDirection
 from usboost.data.table import Table
 from usboost.errors import Unsuited
 from usboost.learners import indicators
@@ -100,7 +100,7 @@ def test_fifteen_thousand_levels_are_no_dense_matrix() -> None:
 @pytest.mark.parametrize("loss", [SoftmaxCrossEntropy, CodewordExponential])
 @pytest.mark.parametrize("more", [0, 1])
 def test_of_many_classes_a_row_has_no_metric(loss: type, more: int) -> None:
-    loss = loss.of_classes(LARGEST_METRIC + 1 + more)
+    loss = loss.of_classes(MOST_OUTPUTS + 1 + more)
     y, f = RNG.integers(0, loss.n_classes, 40), np.zeros((40, loss.n_outputs))
     (target,) = NewtonDirection().targets(loss, f, loss.labels(y), 1)(np.ones(1))
     wanted = (loss.w if more else loss.newton_direction)(f, loss.labels(y))

@@ -26,8 +26,9 @@ TargetsAt = Callable[[np.ndarray], list[Target]]
 
 Differentiable = CodewordExponential | SoftmaxCrossEntropy
 
-LARGEST_METRIC = 20
-"""Outputs D above which rows have no (D, D) metric: n of them fill memory, and a split takes D³."""
+MOST_OUTPUTS, LARGEST_METRIC = 50, 1 << 27
+"""Outputs D, and values n · D² of n rows, above which rows have no (D, D) metric: a split takes D³, and 2²⁷
+values are a gigabyte."""
 
 
 class TargetRule(Protocol):
@@ -91,14 +92,15 @@ class NewtonDirection:
     whatever f is. With one output (two classes) that is weighted least squares with weight H_i: Gentle
     AdaBoost with the exponential loss, LogitBoost with cross-entropy.
 
-    With more than `LARGEST_METRIC` outputs it is `Gradient`: H_i is replaced by the identity.
+    With more than `MOST_OUTPUTS` outputs, or `LARGEST_METRIC` values, it is `Gradient`: H_i is replaced by the
+    identity.
     """
 
     n_inner: int = 1
     needs: ClassVar[tuple[str, ...]] = ("w", "hessian")
 
     def targets(self, loss: Differentiable, f: np.ndarray, y: np.ndarray, n_views: int) -> TargetsAt:
-        if loss.n_outputs > LARGEST_METRIC:
+        if loss.n_outputs > MOST_OUTPUTS or len(y) * loss.n_outputs**2 > LARGEST_METRIC:
             return Gradient().targets(loss, f, y, n_views)
         hessian = loss.hessian(f, y)
         if loss.n_outputs == 1:
