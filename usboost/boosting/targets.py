@@ -92,8 +92,7 @@ class NewtonDirection:
     whatever f is. With one output (two classes) that is weighted least squares with weight H_i: Gentle
     AdaBoost with the exponential loss, LogitBoost with cross-entropy.
 
-    With more than `MOST_OUTPUTS` outputs, or `LARGEST_METRIC` values, it is `Gradient`: the identity stands for
-    H_i.
+    With more than `MOST_OUTPUTS` outputs, or `LARGEST_METRIC` values, it is `Gradient`.
     """
 
     n_inner: int = 1
