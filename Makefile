@@ -100,7 +100,7 @@ kill: $(READY) ## SIGKILL training processes 200 times and compare what they end
 	python -m benchmarks.robustness.kill --kills 200
 
 .PHONY: mutants
-mutants: $(READY) ## break the code on purpose in some eighty places: which test notices (minutes)
+mutants: $(READY) ## break the code on purpose in some 140 places: which test notices (minutes)
 	OMP_NUM_THREADS=1 nice -n 10 python -m benchmarks.mutants.run
 
 .PHONY: docs

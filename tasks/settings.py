@@ -26,7 +26,7 @@ Positive = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(gt=0)]
 OptimizerName = Literal["sgd", "rmsprop", "adam"]
 BackboneName = Literal["small_cnn", "vgg16", "resnet50", "tf_efficientnet_lite0"]
-Finetune = Literal["none", "last", "all", "head"]
+Finetune = Literal["none", "auto", "last", "all", "head"]
 
 
 class Section(BaseModel):

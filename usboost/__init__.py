@@ -25,7 +25,7 @@ While a model is fitted
 Files
     `save`, `load`
 Mistakes
-    `UsboostError`, the one exception
+    `UsboostError`, the one exception; `UsboostWarning`, the one warning
 """
 
 from importlib import import_module
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from usboost.data.table import Table as Table
     from usboost.data.views import Views as Views
     from usboost.errors import UsboostError as UsboostError
+    from usboost.errors import UsboostWarning as UsboostWarning
     from usboost.learners.networks.images.backbones import Backbone as Backbone
     from usboost.learners.networks.learner import NetworkLearner as NetworkLearner
     from usboost.learners.ridge import RidgeLearner as RidgeLearner
@@ -106,6 +107,7 @@ _MODULES = {
     "TwoWeakLearnerClassifier": "usboost.models.boosted.two_weak_learner",
     "TwoWeakLearnerRegressor": "usboost.models.boosted.two_weak_learner",
     "UsboostError": "usboost.errors",
+    "UsboostWarning": "usboost.errors",
     "Views": "usboost.data.views",
     "load": "usboost.models.persistence",
     "save": "usboost.models.persistence",

@@ -1,7 +1,10 @@
-"""The one exception that usboost raises for a user's mistake, and how its messages name options."""
+"""The exception that usboost raises for a user's mistake, its warning, and how messages name options."""
 
 from __future__ import annotations
 
+import sys
+import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import SequenceMatcher, get_close_matches
@@ -70,6 +73,57 @@ def _like(name: str, known: Sequence[str]) -> list[str]:
 
 class Unsuited(UsboostError):
     """A model cannot be fitted to these rows on this computer; others may be."""
+
+
+class UsboostWarning(UserWarning):
+    """What usboost did, or found, that a user may not expect; the work went on.
+
+    Columns that are left out or may be mistakes, categories that training did not have, values and images
+    that could not be read and count as missing. The message is one sentence. Python's filters of warnings
+    silence it, or make it an error.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from usboost import MultimodalClassifier, UsboostWarning
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore", UsboostWarning)
+    ...     model = MultimodalClassifier("logistic").fit([[k, 0] for k in range(20)], ["a", "b"] * 10)
+    """
+
+
+def warn(text: str) -> None:
+    """Warn whoever called usboost."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "usboost":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, UsboostWarning, stacklevel=level)
+
+
+_SILENCE = threading.Lock()
+_silent: list[warnings.catch_warnings[None]] = []  # one for each block within `silenced`
+
+
+@contextmanager
+def silenced(message: str = "") -> Iterator[None]:
+    """Within it, warnings of other packages that begin so are ignored.
+
+    The filters are the process's, and two blocks of `warnings.catch_warnings` that overlap in two threads
+    leave it with those of the one that ends last. Here the last block restores what was before the first.
+    """
+    with _SILENCE:
+        first = _silent[0] if _silent else warnings.catch_warnings()
+        if not _silent:
+            first.__enter__()
+        _silent.append(first)
+        warnings.filterwarnings("ignore", message=message)
+    try:
+        yield
+    finally:
+        with _SILENCE:
+            _silent.pop()
+            if not _silent:
+                first.__exit__(None, None, None)
 
 
 Style = Callable[[str, str], str]

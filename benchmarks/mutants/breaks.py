@@ -1,32 +1,15 @@
 """The breaks of `benchmarks.mutants.run`: what a test must notice.
 
 First those that an outside review made and no test saw, leaks and published statistics nearly all; then
-signs, factors, bounds and terms of losses, targets, steps, the loop, splits and statistics.
+signs, factors, bounds and terms of losses, targets, steps, the loop, splits and statistics; at last weights,
+folds and seeds that a second place forgets.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True)
-class Break:
-    """A place of the code, what is to stand there instead, and who should notice.
-
-    Attributes
-    ----------
-    name : what is wrong then.
-    file : relative to the root.
-    old, new : text; the old one is in the file once.
-    tests : files or node ids, in the order in which they are run.
-    """
-
-    name: str
-    file: str
-    old: str
-    new: str
-    tests: tuple[str, ...]
-
+from benchmarks.mutants.entry import Break
+from benchmarks.mutants.forgotten import FORGOTTEN
+from benchmarks.mutants.second_places import SECOND_PLACES
 
 BASE, BNN = "usboost/models/estimator.py", "usboost/models/boosted/boosted_network.py"
 LIGHTGBM = "usboost/models/baselines/packages.py"
@@ -696,4 +679,4 @@ LOSSES = [
     ),
 ]
 
-BREAKS = [*REVIEWED, *SPLITS, *STATISTICAL, *LOOPS, *SEARCHES, *LOSSES]
+BREAKS = [*REVIEWED, *SPLITS, *STATISTICAL, *LOOPS, *SEARCHES, *LOSSES, *SECOND_PLACES, *FORGOTTEN]

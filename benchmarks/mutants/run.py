@@ -30,7 +30,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from benchmarks.mutants.breaks import BREAKS, Break
+from benchmarks.mutants.breaks import BREAKS
+from benchmarks.mutants.entry import Break
 
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = ("usboost", "tasks", "flows", "benchmarks", "tests")

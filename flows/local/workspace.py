@@ -210,15 +210,22 @@ def _repository(folder: Path) -> None:
         _git(folder, "config", "user.email", "usboost@localhost")
     _git(folder, "config", "commit.gpgsign", "false")
     write_atomically(folder / ".gitignore", IGNORED.encode())
-    subprocess.run(["dvc", "init", "--quiet", "--force"], cwd=folder, check=True)
+    _run(folder, "dvc", "init", "--quiet", "--force")
     write_atomically(folder / ".dvc/config", (ROOT / ".dvc/config").read_bytes())
 
 
 def _git(folder: Path, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    return _run(folder, "git", *words, check=check)
+
+
+def _run(folder: Path, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
     try:
-        return subprocess.run(["git", *words], cwd=folder, check=check, stdout=subprocess.PIPE, text=True)
+        return subprocess.run(words, cwd=folder, check=check, stdout=subprocess.PIPE, text=True)
     except FileNotFoundError:
-        raise UsboostError("git is not installed; a workspace is a Git repository of its own") from None
+        raise UsboostError(
+            f"the command {words[0]} is not found; a workspace is a repository of Git and DVC. Install it, "
+            "or activate the environment that has it"
+        ) from None
 
 
 def _link(link: Path, target: Path) -> None:

@@ -213,7 +213,7 @@ def own_parts(settings: Settings) -> OneComputer:
         return OneComputer(None, rounds)
     how = chosen.finetune
     read = ImageOptions(
-        chosen.backbone or ImageOptions.backbone, "none" if how is None or how == "head" else how
+        chosen.backbone or ImageOptions.backbone, "auto" if how is None else "none" if how == "head" else how
     )
     return OwnImages(read, rounds, views, settings=settings)
 

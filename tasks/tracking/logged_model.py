@@ -15,6 +15,7 @@ from mlflow.entities import Run
 from mlflow.entities.model_registry import ModelVersion
 from mlflow.tracking import MlflowClient
 from mlflow.types import ColSpec, Schema
+from mlflow.types.schema import AnyType
 from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
 
 from tasks.tracking.patience import retry
@@ -47,7 +48,7 @@ def log_model(
             try:
                 return mlflow.pyfunc.log_model(
                     name=re.sub(r"[^\w-]", "-", name),
-                    python_model=str(root / "tasks/serving/served_model.py"),
+                    python_model=str(root / "tasks/served_model.py"),
                     artifacts={"bundle": str(bundle)},
                     code_paths=[str(root / "usboost")],
                     signature=signature(card),
@@ -103,13 +104,13 @@ def describe_version(version: ModelVersion, run: Run, dataset: str, alias: str, 
 
 
 def signature(card: Card) -> mlflow.models.ModelSignature:
-    """Raw columns in; label and one probability per class, or a number and its limits, out."""
-    inputs: list[Any] = [
-        ColSpec("double", name) if kind == "number" else ColSpec("string", name, required=False)
-        for name, kind in card.columns.items()
-    ]
-    if card.images is not None:
-        inputs += [ColSpec("string", name, required=False) for name in card.images.columns]
+    """Raw columns in; label and one probability per class, or a number and its limits, out.
+
+    Columns are of any type, as a table's are: MLflow would refuse whole numbers where a model reads numbers,
+    and dates that are no text. None is required: the model itself says what a request lacks.
+    """
+    names = [*card.columns, *(card.images.columns if card.images else ())]
+    inputs: list[Any] = [ColSpec(AnyType(), name, required=False) for name in names]
     outputs: list[Any] = [ColSpec("double", name) for name in ("prediction", "low", "high")]
     if card.classes:
         outputs = [ColSpec(_TYPES[card.label_kind], "label")]

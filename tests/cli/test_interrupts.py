@@ -161,7 +161,7 @@ def test_compare_waits_for_no_fit(tmp_path: Path) -> None:
     began = time.monotonic()
     code, out, _ = ended(process)
     assert code == 130 and re.search("[12] of 4 fits are finished", out) and "prior" in out
-    assert time.monotonic() - began < 15  # a fit takes minutes
+    assert time.monotonic() - began < 60  # a fit takes minutes
 
 
 @pytest.mark.slow

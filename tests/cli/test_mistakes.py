@@ -84,7 +84,10 @@ def test_images_that_are_not_there(demo, tmp_path):
     fit = ("fit", path, *ROLES, "--rounds", 2)
     result = run(*fit, "--out", tmp_path / "m")
     assert result.exit_code == 0, result.output
-    lost = f"1 path of images leads to no file in column 'image', {tmp_path / 'images/00003.png'} first"
+    lost = (
+        f"1 path of images leads to no file in column 'image', {tmp_path / 'images/00003.png'} first; "
+        "such rows count as without an image"
+    )
     assert result.stderr.startswith(f"note: 2 of 120 rows have no image\nnote: {lost}\n")
     assert sum(json.loads((tmp_path / "m/card.json").read_text())["rows"].values()) == 120
 
@@ -94,7 +97,9 @@ def test_images_that_are_not_there(demo, tmp_path):
     assert said.endswith("; --skip-unreadable counts such images as missing")
     result = run(*fit, "--skip-unreadable", "--out", tmp_path / "m2")
     assert result.exit_code == 0, result.output
-    notes = ("3 of 120 rows have no image", lost, "1 of these images cannot be read")
+    damaged = said.removesuffix("; --skip-unreadable counts such images as missing")
+    last = f"column 'image': 1 of 118 images cannot be read and counts as missing: {damaged}"
+    notes = ("3 of 120 rows have no image", lost, last)
     assert result.stderr.startswith("".join(f"note: {each}\n" for each in notes))
     frame.loc[0, "image"] = "../elsewhere.png"
     written(path, frame)

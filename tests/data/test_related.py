@@ -114,3 +114,16 @@ def test_of_numbers_the_parts_are_about_as_large():
     for seed in range(10):
         part = Related(groups=groups).parts(3, np.zeros(len(groups), float), seed)
         assert np.bincount(part).max() <= 200 / 3 + 60 * 2 / 3  # Graham's bound of dealing to the smallest
+
+
+def test_a_class_that_is_in_one_mixed_group_takes_the_group_with_it():
+    """Class 1 is two rows of the five of group 2: no row of the group is held out, by any seed."""
+    groups = np.repeat(np.arange(6), 5)
+    y = np.zeros(30, dtype=int)
+    y[[10, 13]] = 1
+    for seed in range(4):
+        folds = Related(groups=groups).folds(3, y, seed)
+        assert sorted({int(g) for _, held in folds for g in groups[held]}) == [0, 1, 3, 4, 5]
+        for train, held in folds:
+            assert not set(groups[train]) & set(groups[held])
+            assert sorted([*train, *held]) == list(range(30))

@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from usboost import MultimodalClassifier, MultimodalRegressor, UsboostError
+from usboost import MultimodalClassifier, MultimodalRegressor, UsboostError, UsboostWarning
 from usboost.errors import option
 from usboost.multimodal.fit import bundle
 
@@ -137,7 +137,7 @@ def test_large_whole_numbers_stay_different_labels(tumours):
 
 def test_blanks_at_the_ends_of_labels_are_told(tumours):
     frame, y = tumours
-    with pytest.warns(UserWarning, match="blanks at their ends, which are removed"):
+    with pytest.warns(UsboostWarning, match="blanks at their ends, which are removed"):
         model = MultimodalClassifier("logistic").fit(frame, np.char.add(" ", np.asarray(y, dtype=str)))
     assert model.classes_.tolist() == ["benign", "malignant"] and model.score(frame, y) > 0.9
 
@@ -303,7 +303,7 @@ def test_an_array_has_the_columns_of_a_frame_that_are_only_counted():
         ({"time_limit": -5}, "time_limit is -5; it must be"),
         ({"calibrate": "yes"}, "calibrate is 'yes'; it must be True or False"),
         ({"size": -3}, "size is -3; it must be a whole number of pixels, 8 or more"),
-        ({"finetune": "some"}, "finetune is 'some'; it must be 'none', 'last' or 'all'"),
+        ({"finetune": "some"}, "finetune is 'some'; it must be 'auto', 'none', 'last' or 'all'"),
         ({"random_state": "a"}, "random_state is 'a'; it must be a whole number of at least 0, None or a"),
         ({"random_state": -1}, "random_state is -1; it must be"),
     ],

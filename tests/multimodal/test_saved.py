@@ -12,7 +12,7 @@ import pytest
 from mlflow.models.utils import _enforce_schema
 
 from tasks import tracking
-from tasks.serving.served_model import ServedModel
+from tasks.served_model import ServedModel
 from tests.multimodal.conftest import numbers, run
 from usboost.datasets.census import demo as census_demo
 from usboost.datasets.census import prepare as census
@@ -97,7 +97,7 @@ def test_the_pipelines_model_of_a_table_reads_the_table(own, tmp_path):
     assert right.mean() == pytest.approx(card.scores["accuracy"])
 
 
-def test_served_rows_are_those_of_the_table(own):
+def test_served_rows_are_those_of_the_table(own, caplog):
     """As MLflow hands them over: numbers with gaps, strings, and images as bytes or base64."""
 
     class Context:
@@ -120,19 +120,24 @@ def test_served_rows_are_those_of_the_table(own):
     np.testing.assert_allclose(none.iloc[:1, 1:], some.iloc[:1, 1:], rtol=0, atol=1e-6)
     for wrong, message in (
         (rows.drop(columns="weight"), "the input lacks column 'weight', required by the model"),
-        (rows.assign(weight="heavy"), "the input: column 'weight' held numbers when the model was fitted"),
+        (
+            rows.assign(weight="heavy"),
+            "the input, row 1, 'heavy': column 'weight' held numbers when the model was fitted",
+        ),
         (rows.assign(hardness=np.inf), "the input, row 1: column 'hardness' holds infinity"),
         (rows.assign(image=table["image"]), "the input, row 1: column 'image' is not base64"),
-        (
-            rows.assign(image=[b"no image"] * len(rows)),
-            "the input, row 1, column 'image' is no image",
-        ),
         (rows.assign(image=1), "the image column 'image' must hold paths or bytes, not int64"),
         (rows.assign(line=[["a"], 1] * 15), "the input: column 'line' holds values of several types"),
         (rows.head(0).astype({"image": "str"}), "no rows to predict"),
     ):
         with pytest.raises(UsboostError, match=message):
             served.predict(Context(), wrong)
+    caplog.clear()
+    damaged = served.predict(Context(), rows.assign(image=[b"no image"] * len(rows)))
+    pd.testing.assert_frame_equal(damaged, none)
+    (told,) = caplog.messages
+    assert told.startswith("column 'image': 30 of 30 images cannot be read and count as missing, the first: ")
+    assert "the input, row 1, column 'image' is no image in a known format" in told
 
 
 def test_the_example_is_a_row_of_the_table(own):

@@ -96,7 +96,7 @@ def test_rows_with_types_and_as_written_are_the_same(model: Path, table: Path, t
     assert run("report", model, tmp_path / "t.parquet", "--out", tmp_path / "r.html").exit_code == 0
 
 
-def test_what_is_written_otherwise_is_refused(model: Path, tmp_path: Path) -> None:
+def test_what_is_written_otherwise_counts_as_missing_or_is_refused(model: Path, tmp_path: Path) -> None:
     out = ("--out", tmp_path / "p.csv")
     for column, value, what in (
         ("price", "1.5 €", "numbers"),
@@ -106,7 +106,9 @@ def test_what_is_written_otherwise_is_refused(model: Path, tmp_path: Path) -> No
         frame = as_written(plain())
         frame.loc[4, column] = value
         frame.to_csv(tmp_path / "t.csv", index=False, sep=";")
-        said = refused("predict", model, tmp_path / "t.csv", *out)
+        done = run("predict", model, tmp_path / "t.csv", *out)
+        assert done.exit_code == 0 and f"counts as missing, in row 5 (line 6), {value!r}" in done.output
+        said = refused("predict", model, tmp_path / "t.csv", *out, "--strict")
         expected = (
             f"row 5 (line 6), {value!r}: column {column!r} held {what} when the model was fitted; give {what}"
         )

@@ -21,7 +21,7 @@ import torch
 from benchmarks.robustness import valid_inputs
 from tasks import settings as settings_file
 from tasks.fits.features import read_features
-from tasks.serving.served_model import ServedModel
+from tasks.served_model import ServedModel
 from usboost.data.images import Images
 from usboost.datasets.census import prepare as census
 from usboost.datasets.covertype import raw as covertype

@@ -38,8 +38,8 @@ def test_a_fit_does_not_wait_for_the_server(address, monkeypatch):
         shown.on_round(Round(index, {"risk_train": 0.5}, {"total": 0.0}, None))
     rounds = time.perf_counter() - started
     shown.on_fit_end()
-    assert rounds < 0.5
-    assert time.perf_counter() - started < rounds + 0.5
+    assert rounds < 5  # where each waited for an answer it would be minutes
+    assert time.perf_counter() - started < rounds + 5
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,12 @@ directions (`usboost.losses.base.Line`), ``steps`` a float64 array of shape (V,)
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 from typing import Protocol, cast
 
 import numpy as np
 
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, silenced
 from usboost.losses.base import ClosedFormLine, Line
 
 
@@ -52,8 +51,8 @@ class Bayes:
             return float(np.log(min(line.risk(np.asarray(steps)), 1e100)))
 
         # thirty points make tiny matrices, for which a second BLAS thread only costs
-        with warnings.catch_warnings(), threadpool_limits(1):
-            warnings.simplefilter("ignore")  # "the objective has been evaluated at this point before"
+        # it warns that "the objective has been evaluated at this point before"
+        with silenced(), threadpool_limits(1):
             result = gp_minimize(
                 log_risk,
                 [tuple(map(float, self.bounds))] * n_steps,

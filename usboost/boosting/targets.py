@@ -26,6 +26,10 @@ TargetsAt = Callable[[np.ndarray], list[Target]]
 
 Differentiable = CodewordExponential | SoftmaxCrossEntropy
 
+MOST_OUTPUTS, LARGEST_METRIC = 50, 1 << 27
+"""Outputs D, and values n · D² of n rows, above which rows have no (D, D) metric: a split takes D³, and 2²⁷
+values are a gigabyte."""
+
 
 class TargetRule(Protocol):
     @property
@@ -87,12 +91,16 @@ class NewtonDirection:
     second-order expansion of the risk itself, less a constant. For the codeword loss d_i = 2(y_i − 1/M),
     whatever f is. With one output (two classes) that is weighted least squares with weight H_i: Gentle
     AdaBoost with the exponential loss, LogitBoost with cross-entropy.
+
+    With more than `MOST_OUTPUTS` outputs, or `LARGEST_METRIC` values, it is `Gradient`.
     """
 
     n_inner: int = 1
     needs: ClassVar[tuple[str, ...]] = ("w", "hessian")
 
     def targets(self, loss: Differentiable, f: np.ndarray, y: np.ndarray, n_views: int) -> TargetsAt:
+        if loss.n_outputs > MOST_OUTPUTS or len(y) * loss.n_outputs**2 > LARGEST_METRIC:
+            return Gradient().targets(loss, f, y, n_views)
         hessian = loss.hessian(f, y)
         if loss.n_outputs == 1:
             weights = hessian[:, 0]

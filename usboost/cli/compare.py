@@ -74,7 +74,7 @@ def compare(
     rounds: Rounds = None,
     settings: SettingsFile = None,
     backbone: BackboneName = DEFAULT_BACKBONE,
-    finetune: Finetune = "none",
+    finetune: Finetune = "auto",
     seed: Seed = 0,
 ) -> None:
     """Compare models on the same folds of a table, with a test of each difference.

@@ -128,10 +128,22 @@ def progress(what: str) -> Iterator[Bar]:
 def fitting(what: str) -> Iterator[Bar]:
     """`progress` of fits, in which images that are embedded have a bar of their own."""
     # imported late, so that mistakes are reported without loading torch
-    from usboost.learners.networks.images import embeddings
+    from usboost.learners.networks.images import embeddings, finetuning
 
-    with progress(what) as show, progress("images") as told, embeddings.progress(told):
+    with (
+        progress(what) as show,
+        progress("images") as told,
+        embeddings.progress(told),
+        finetuning.progress(_tuning),
+    ):
         yield show
+
+
+def _tuning(images: int, epochs: int, seconds: float) -> None:
+    """Say what tuning takes before it is paid."""
+    if not epochs:
+        minutes = f"about {max(1, round(seconds / 60))} min" if seconds > 45 else "less than a minute"
+        note(f"the image network is tuned on {images:,} images, {minutes}; --finetune none leaves that out")
 
 
 _open: list[Bars] = []  # the bars on the screen, if there are any

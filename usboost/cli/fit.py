@@ -72,7 +72,7 @@ def fit(
         typer.Option("--rounds", min=1, help="Most boosting rounds, epochs or trees; still stops early."),
     ] = None,
     backbone: BackboneName = DEFAULT_BACKBONE,
-    finetune: Finetune = "none",
+    finetune: Finetune = "auto",
     calibrate: Annotated[
         bool,
         typer.Option(
@@ -170,7 +170,7 @@ def fit(
                 rounds=rounds,
                 learners=learners,
                 settings=chosen,
-                images=ImageOptions(backbone, finetune, spec.size),
+                images=ImageOptions.of(backbone, finetune, spec.size, preset),
                 callbacks=callbacks,
                 calibrate=calibrate,
                 threshold=cut,

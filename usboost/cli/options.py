@@ -68,7 +68,7 @@ def typed(spec: TableSpec, backbone: str, finetune: str, **others: Any) -> list[
     """The options by which a table was read, and others by name, as they would be typed again."""
     given = {name: value for name in _FIELDS if (value := getattr(spec, name)) != _DEFAULTS[name]}
     given["backbone"] = backbone if backbone != DEFAULT_BACKBONE else None
-    given["finetune"] = finetune if finetune != "none" else None
+    given["finetune"] = finetune if finetune != "auto" else None
     return given_options({**given, **others})
 
 
@@ -111,8 +111,12 @@ BackboneName = Annotated[
     str, typer.Option("--backbone", help="Network that reads the images, by its name in timm.")
 ]
 Finetune = Annotated[
-    Literal["none", "last", "all"],
-    typer.Option("--finetune", help="What is trained of the backbone: none of it, its last block, or all."),
+    Literal["auto", "none", "last", "all"],
+    typer.Option(
+        "--finetune",
+        help="What of the backbone is tuned on the label: none, its last blocks, or all of it; auto is last "
+        "where that takes some minutes.",
+    ),
 ]
 TextModel = Annotated[str | None, of_field("text_model")]
 ImagesRoot = Annotated[Path | None, of_field("images_root")]
@@ -128,7 +132,13 @@ Rounds = Annotated[
     int | None, typer.Option("--rounds", min=1, help="Most rounds or epochs; not for LightGBM.")
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of splits and models.")]
-SkipUnreadable = Annotated[bool, of_field("skip_unreadable")]
+Strict = Annotated[
+    bool,
+    typer.Option("--strict", help="Refuse what cannot be read, which else counts as missing."),
+]
+SkippedAnyway = Annotated[
+    bool, typer.Option("--skip-unreadable", hidden=True, help="What is done without it, too.")
+]
 Set = Annotated[
     list[str] | None,
     typer.Option(

@@ -13,12 +13,12 @@ from usboost.cli.options import (
     ImagesRoot,
     Import,
     ModelPath,
-    SkipUnreadable,
+    SkippedAnyway,
+    Strict,
     TablePath,
     TextModel,
     import_named,
 )
-from usboost.errors import listed
 
 if TYPE_CHECKING:
     from usboost.multimodal.fit.bundle import Bundle
@@ -45,7 +45,8 @@ def predict(
         list[str] | None, typer.Option("--keep", help="Column of the table to copy; repeatable.")
     ] = None,
     batch: Annotated[int, typer.Option("--batch", min=1, help="Rows in memory at a time.")] = 4096,
-    skip_unreadable: SkipUnreadable = False,
+    strict: Strict = False,
+    skip_unreadable: SkippedAnyway = False,
     images_root: ImagesRoot = None,
     text_model: TextModel = None,
     imports: Import = None,
@@ -62,15 +63,11 @@ def predict(
                 out,
                 batch=batch,
                 keep=keep or (),
-                skip_unreadable=skip_unreadable,
+                strict=strict,
                 images_root=images_root,
                 progress=show,
             )
-        if done.ignored:
-            note(f"columns ignored, since the model does not know them: {listed(done.ignored)}")
-        for name in done.unseen:
-            note(f"column {name!r}: no row has a category that was in the training rows")
-        tables.note_missing(done.rows, done.without, done.unreadable, done.paths)
+        tables.note_rows(done, done.rows, done.without)
         say(f"written {out}: {done.rows:,} rows")
 
 
@@ -81,7 +78,8 @@ def report(
     label: Annotated[
         str | None, typer.Option("--label", help="Column of the true answers.", show_default="as in training")
     ] = None,
-    skip_unreadable: SkipUnreadable = False,
+    strict: Strict = False,
+    skip_unreadable: SkippedAnyway = False,
     images_root: ImagesRoot = None,
     text_model: TextModel = None,
     occlusion_maps: Annotated[
@@ -107,7 +105,7 @@ def report(
                 table,
                 out,
                 label=label,
-                skip_unreadable=skip_unreadable,
+                strict=strict,
                 images_root=images_root,
                 occlusion_maps=occlusion_maps or where_it_looks,  # its name of before
                 progress=show,
@@ -117,5 +115,5 @@ def report(
             note(f"{scored.unlabelled:,} rows have no {label or loaded.card.label!r} and are not scored")
         if loaded.card.weight:
             note(f"the model was fitted with weights, {loaded.card.weight!r}; here each row counts once")
-        tables.note_missing(len(scored), scored.without, scored.unreadable, scored.paths)
+        tables.note_rows(scored.tally, len(scored), scored.without)
         say(f"written {out}: {len(scored):,} rows")

@@ -5,7 +5,7 @@ torch is not imported here, so that mistakes in a table are reported at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from usboost.cli.console import console, note, progress
 from usboost.datasets.user.table_spec import TableSpec
 
 if TYPE_CHECKING:
-    from usboost.datasets.user.images.values import Paths
+    from usboost.datasets.user.misfits import Tally
     from usboost.datasets.user.user_table import UserTable
 
 _SHOWN = 60  # columns of a wide table
@@ -21,11 +21,13 @@ _SHOWN = 60  # columns of a wide table
 
 def read(path: Path, spec: TableSpec) -> UserTable:
     """The whole training table; notes how many rows have no image."""
+    from usboost.datasets.user import notes
     from usboost.datasets.user.read_table import read_table
 
     with progress("reading images") as show:
         table = read_table(path, spec, progress=show)
-    note_missing(len(table), table.without, table.unreadable, table.paths)
+    for each in notes.of_images(len(table), table.without):
+        note(each)
     return table
 
 
@@ -34,10 +36,11 @@ def show(table: UserTable) -> None:
     from rich.markup import escape
     from rich.table import Table
 
+    from usboost.datasets.user import notes
     from usboost.datasets.user.columns.schema import describe
 
     schema = describe(table)
-    for each in (*schema.notes, *schema.warnings):
+    for each in notes.of_table(table, schema):
         note(each)
     shown = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("column", "kind", "missing", "distinct", "use"):
@@ -52,17 +55,12 @@ def show(table: UserTable) -> None:
         stderr.print(f"and {len(schema.columns) - _SHOWN:,} more columns")
 
 
-def note_missing(rows: int, without: Mapping[str, int], unreadable: int, paths: Iterable[Paths] = ()) -> None:
-    """Say how many rows have no image, by column, how many paths led nowhere, and what cannot be read."""
-    for column, missing in without.items():
-        if missing:
-            where = f" in column {column!r}" if len(without) > 1 else ""
-            note(f"{missing:,} of {rows:,} rows have no image{where}")
-    for each in paths:
-        if each.lost:
-            note(str(each))
-    if unreadable:
-        note(f"{unreadable:,} of these images cannot be read")
+def note_rows(tally: Tally, rows: int, without: Mapping[str, int]) -> None:
+    """What was found in rows to predict; how many of those that were counted have no image, by column."""
+    from usboost.datasets.user import notes
+
+    for each in (*notes.of_images(rows, without), *notes.of_rows(tally)):
+        note(each)
 
 
 def check(path: Path) -> None:

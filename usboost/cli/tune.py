@@ -83,7 +83,7 @@ def tune(
     settings_file: SettingsFile = None,
     imports: Import = None,
     backbone: BackboneName = DEFAULT_BACKBONE,
-    finetune: Finetune = "none",
+    finetune: Finetune = "auto",
     seed: Seed = 0,
 ) -> None:
     """Choose the settings of models, on rows that they are not fitted to.

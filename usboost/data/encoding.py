@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from usboost.data.table import Table
+from usboost.data.value import canonical, find
 from usboost.errors import UsboostError
 
 SKEWED = 3.0
@@ -70,8 +71,8 @@ class Categorical:
 
     def __call__(self, column: pd.Series) -> np.ndarray:
         """Codes of shape (n,); 0 for a value the training split did not hold."""
-        known = {value: code for code, value in enumerate(self.values, start=1)}
         codes, names = _factorise(column)
+        known = find({value: code for code, value in enumerate(self.values, start=1)}, names)
         return np.array([known.get(value, 0) for value in names], dtype=np.int32)[codes]
 
 
@@ -86,8 +87,8 @@ class TableEncoder:
 
     Notes
     -----
-    Nominal values are compared in the form ``str(value)``, an integer-valued float as its integer:
-    1, 1.0 and "1" are one category.
+    Nominal values are named by `usboost.data.value.canonical` and found by `usboost.data.value.find`: 1,
+    1.0, "1" and "1.0" are one category.
     """
 
     numeric: tuple[Numeric, ...]
@@ -224,11 +225,5 @@ def _factorise(column: pd.Series) -> tuple[np.ndarray, list[str | None]]:
             codes, values = pd.factorize(column, use_na_sentinel=True)
         except TypeError:
             raise UsboostError(f"column {column.name!r} holds lists or records, not categories") from None
-    names: list[str | None] = [_nominal(value) for value in values]
+    names: list[str | None] = [canonical(value) for value in values]
     return np.where(codes < 0, len(names), codes).astype(np.intp), [*names, None]
-
-
-def _nominal(value: Any) -> str:
-    if isinstance(value, (float, np.floating)) and float(value).is_integer():
-        value = int(value)
-    return str(value)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.model_selection import StratifiedGroupKFold
 
-from usboost.errors import UsboostError, option
+from usboost.errors import UsboostError, option, silenced
 
 Split = tuple[np.ndarray, np.ndarray]
 """Positions of rows to fit to, and of rows that judge the fit; both in rising order."""
@@ -115,8 +114,7 @@ class Related:
         strata = np.zeros(len(self.groups), dtype=np.int64) if codes is None else codes
         splitter = StratifiedGroupKFold(k, shuffle=True, random_state=seed % 2**32)
         part = np.empty(len(self.groups), dtype=np.int64)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="The least populated class")
+        with silenced("The least populated class"):
             for index, (_, held) in enumerate(splitter.split(part, strata, self.groups)):
                 part[held] = index
         names, part = np.unique(part, return_inverse=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
@@ -12,14 +13,28 @@ from pathlib import Path
 
 from usboost.errors import UsboostError
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
+
+
+def _of_the_disk(error: Exception) -> OSError | None:
+    """The system's error behind what a writer has raised: a full disk, say; None if it is none.
+
+    Writers in Rust and C++ (safetensors, Arrow, CatBoost) raise errors of their own, with the system's words.
+    """
+    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        return error
+    said = str(error)
+    number = next((each for each in _NO_ROOM if os.strerror(each) in said), None)
+    return None if number is None else OSError(number, os.strerror(number))
+
 
 @contextmanager
 def replacing(folder: Path) -> Iterator[Path]:
     """A new folder beside `folder` to write to, which takes its place when the block succeeds.
 
     When anything fails the earlier folder stays as it was. Files that are there are never edited, since DVC
-    may have linked them to its cache. Raises UsboostError if `folder` is a file, or nothing can be written
-    beside it.
+    may have linked them to its cache. Raises UsboostError if `folder` is a file, nothing can be written
+    beside it, or the disk is full, whatever the block's writers raise then.
     """
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
@@ -42,6 +57,10 @@ def replacing(folder: Path) -> Iterator[Path]:
             if old.exists():
                 old.replace(folder)
             raise
+    except Exception as error:
+        if (cause := _of_the_disk(error)) is None:
+            raise
+        raise UsboostError(f"{folder} cannot be written: {cause.strerror}") from cause
     finally:
         # should the earlier folder not have come back, it is kept where it is
         if folder.exists() or not old.exists():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,7 +12,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, warn
 from usboost.files import write_atomically
 
 Arrays = dict[str, np.ndarray]
@@ -78,7 +77,7 @@ class Store:
             return read(path)
         except (UsboostError, ValueError, KeyError, TypeError, AttributeError) as error:
             reason = f"{path} is damaged, so it is made again: {type(error).__name__}: {error}"
-            warnings.warn(reason, stacklevel=2)
+            warn(reason)
             return None
 
     def put(self, key: str, write: Callable[[Path], None]) -> None:

@@ -13,6 +13,7 @@ from usboost.data.table import Table
 from usboost.data.views import View
 from usboost.errors import UsboostError
 from usboost.learners.base import FittedLearner, Target, check_outputs
+from usboost.learners.indicators import Rows, with_indicators
 from usboost.learners.spectrum import GRID, Solution, Spectrum
 
 
@@ -20,10 +21,10 @@ from usboost.learners.spectrum import GRID, Solution, Spectrum
 class Design:
     """A table's numbers and, for each category but code 0, a column of 0 and 1: float32 (n, p)."""
 
-    matrix: np.ndarray
+    matrix: Rows
 
     def __len__(self) -> int:
-        return len(self.matrix)
+        return int(self.matrix.shape[0])
 
 
 @dataclass(frozen=True)
@@ -141,13 +142,7 @@ class RidgeLearner(BaseEstimator):
             raise UsboostError(
                 f"a ridge regression reads tables, not {type(view).__name__}; give this view a network"
             )
-        starts = np.cumsum([view.n_numeric, *(count - 1 for count in view.cardinalities)])
-        matrix = np.zeros((len(view), starts[-1]), dtype=np.float32)
-        matrix[:, : view.n_numeric] = view.numeric
-        for start, codes in zip(starts, view.codes.T):
-            known = np.flatnonzero(codes > 0)
-            matrix[known, start + codes[known] - 1] = 1.0
-        return Design(matrix)
+        return Design(with_indicators(view.numeric, view.codes, view.cardinalities, first=1))
 
     def trainer(self, prepared: Design, n_outputs: int) -> RidgeTrainer:
         """What fits a ridge regression to every round's target.

@@ -97,7 +97,7 @@ HIDDEN = Choice(((32,), (64,), (128,), (100, 50), (256, 64), (200, 100, 50)))
 BATCH = Choice((32, 64, 128, 256, 512), ordered=True)
 """Rows of a batch."""
 
-FINETUNE = ("none", "last")
+FINETUNE = ("none", "auto", "last")
 """What of a backbone is trained, among what a user can wait for."""
 
 COMPONENTS = Choice((16, 32, 64, 128, 256, None), ordered=True, where="images")

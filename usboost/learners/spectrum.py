@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.sparse import csr_array
+
+from usboost.learners.indicators import Rows, frequent
 
 BLOCK = 4096
 """Rows at a time where something larger than the table would be made."""
@@ -47,7 +50,7 @@ class Spectrum:
 
     Parameters
     ----------
-    rows : float32 (n, p)
+    rows : float32 (n, p); of sparse ones the columns that `frequent` names, the others are taken for 0
     weights : float (n,), all positive, or None for equal ones
     counts : float (n,), all positive, or None for 1: c, by which w is multiplied; w then has the mean 1 over
         all rows that the n stand for
@@ -59,8 +62,12 @@ class Spectrum:
     """
 
     def __init__(
-        self, rows: np.ndarray, weights: np.ndarray | None = None, counts: np.ndarray | None = None
+        self, rows: Rows, weights: np.ndarray | None = None, counts: np.ndarray | None = None
     ) -> None:
+        width, read = rows.shape[1], None
+        if isinstance(rows, csr_array):
+            read = frequent(rows)
+            rows = rows[:, read].toarray()
         n, p = rows.shape
         self.weights = np.ones(n) if weights is None else weights / weights.mean()
         if counts is not None:
@@ -73,6 +80,8 @@ class Spectrum:
         self.mean = sum((self.share[at] @ rows[at].astype(np.float64) for at in _blocks(n)), np.zeros(p))
         centred = (rows - self.mean.astype(rows.dtype)) * self.root.astype(rows.dtype)
         self.eigenvalues, self.directions, self.basis = _decomposed(centred)
+        if read is not None:
+            self.mean, self.directions = (_spread(each, read, width) for each in (self.mean, self.directions))
         self.full = len(self.eigenvalues) >= n - 1  # the rows can follow any target
         self._squares = np.square(self.basis)
 
@@ -163,6 +172,13 @@ def _decomposed(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     if wide:
         return values, rows.T @ other, vectors.astype(rows.dtype)
     return values, vectors.astype(rows.dtype), rows @ other
+
+
+def _spread(values: np.ndarray, at: np.ndarray, width: int) -> np.ndarray:
+    """Values (k, …) at their places among `width`, with zeros between them."""
+    found = np.zeros((width, *values.shape[1:]), dtype=values.dtype)
+    found[at] = values
+    return found
 
 
 def _blocks(n: int) -> Iterator[slice]:

@@ -10,6 +10,9 @@ from scipy.special import softmax
 
 from usboost.losses.base import Expansion, mean, relative, simplex_codewords
 
+MANY = 64
+"""Classes above which sums over them are matrix products, which round in another way."""
+
 
 @dataclass(frozen=True)
 class CodewordExponential:
@@ -79,6 +82,10 @@ class CodewordExponential:
 
     def _combine(self, coefficients: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Σ_{k≠c_i} coefficient_ik (y_i − y^k): (n, D) from coefficients (n, M − 1)."""
+        if self.n_classes > MANY:  # a sum for each class takes n·M² numbers
+            each = np.zeros((len(y), self.n_classes))
+            np.put_along_axis(each, self._others(y), coefficients, axis=1)
+            return coefficients.sum(axis=1)[:, None] * self.codewords[y] - each @ self.codewords
         out = coefficients[:, :1] * self._difference(y, 0)
         for j in range(1, coefficients.shape[1]):
             out += coefficients[:, j : j + 1] * self._difference(y, j)

@@ -8,8 +8,10 @@ from typing import Any, Literal
 import numpy as np
 
 from usboost.data.row_groups import Related
+from usboost.data.value import find
 from usboost.data.views import Views
 from usboost.errors import UsboostError, option
+from usboost.models.tuned_images import tune_images
 
 ClassWeight = Literal["balanced"] | Mapping[str, float] | None
 
@@ -18,7 +20,9 @@ Weighted = tuple[Views, np.ndarray, np.ndarray | None]
 
 
 def fit_weighted(model: Any, train: Weighted, held: Weighted | None, related: Related | None = None) -> None:
-    """Fit a model; only where there are weights, or training rows are related, need it know of them."""
+    """Fit a model, its images tuned where that was asked; only where there are weights, or training rows are
+    related, need it know of them."""
+    tune_images(model, train, held)
     more: dict[str, Any] = {} if related is None else dict(related.arguments)
     if train[2] is not None:
         more["sample_weight"] = train[2]
@@ -62,13 +66,15 @@ def class_factors(
         return _balancing(codes, np.ones(len(codes)) if weights is None else weights, len(classes))
     if not isinstance(class_weight, Mapping):
         raise UsboostError(f"class_weight is 'balanced' or a weight for each class, not {class_weight!r}")
-    unknown = [name for name in class_weight if name not in classes]
+    known = find({name: name for name in classes}, class_weight)
+    unknown = [name for name in class_weight if name not in known]
     if unknown:
         raise UsboostError(f"class_weight names {unknown[0]!r}, which is none of the classes")
     for name, weight in class_weight.items():
         if not (isinstance(weight, (int, float)) and 0 < weight < np.inf):
             raise UsboostError(f"class_weight of {name!r} is {weight!r}; give a positive number")
-    return np.array([float(class_weight.get(name, 1.0)) for name in classes])
+    weight_of = {known[name]: float(weight) for name, weight in class_weight.items()}
+    return np.array([weight_of.get(name, 1.0) for name in classes])
 
 
 def times_class_weight(

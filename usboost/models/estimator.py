@@ -69,6 +69,11 @@ class Samples:
         return Samples(self.views[rows], self.y[rows], weights, related)
 
     @property
+    def weighted(self) -> tuple[Views, np.ndarray, np.ndarray | None]:
+        """Views, y and weights, or None."""
+        return self.views, self.y, self.weights
+
+    @property
     def parts(self) -> tuple[Any, ...]:
         """Views, y and, if there are any, weights and how they are related."""
         weights = () if self.weights is None else (self.weights,)

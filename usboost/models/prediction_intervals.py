@@ -19,7 +19,8 @@ from usboost.errors import UsboostError
 from usboost.evaluation.intervals import conformal
 from usboost.models.base import MODELS, ViewsRegressor
 from usboost.models.boosted.two_weak_learner import TwoWeakLearnerRegressor
-from usboost.models.estimator import as_views
+from usboost.models.class_weights import fit_weighted
+from usboost.models.estimator import Samples, as_views
 from usboost.models.persistence import load, save
 
 METHODS = ("quantiles", "residuals")
@@ -102,20 +103,16 @@ class PredictionIntervals(ViewsRegressor):
                 f"{self.n_calibration_} calibration samples are too few for intervals of level {self.level}: "
                 "no finite width keeps the promise; give more samples, or a larger calibration_fraction"
             )
-        train, seen = views[fit_rows], y[fit_rows]
-        validation: tuple[Any, ...] | None = context.validation
-        if validation is not None:
-            validation = *validation, context.held_weights
-        more = {} if context.related is None else context.related[fit_rows].arguments
-        if context.weights is not None:
-            more["sample_weight"] = weights[fit_rows]
+        train = Samples(views, y, context.weights, context.related)[fit_rows]
+        held = context.validation and (*context.validation, context.held_weights)
         self.lower_ = self.upper_ = None
 
         def fitted(**changes: Any) -> ViewsRegressor:
             model = clone(self._unfitted()).set_params(**changes)
             if "callbacks" in model.get_params(deep=False):
                 model.set_params(callbacks=list(context.callbacks))
-            return model.fit(train, seen, validation, **more)
+            fit_weighted(model, train.weighted, held, train.related)
+            return model
 
         self.regressor_ = fitted()
         if self.method == "quantiles":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,19 +14,21 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from usboost.boosting.callbacks import Callback, TimeLimit
-from usboost.datasets.user.columns.column import text_of
+from usboost.data.value import canonical
+from usboost.datasets.user.columns.schema import describe
 from usboost.datasets.user.columns.text_models import allow
+from usboost.datasets.user.notes import of_table
 from usboost.datasets.user.read_table import FEWEST, read_table
 from usboost.datasets.user.reading.source import FrameRows
 from usboost.datasets.user.table_spec import SIZE, TableSpec
 from usboost.datasets.user.user_table import UserTable
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, warn
 from usboost.models.catalogue import catalogue
 from usboost.multimodal.fit import bundle as bundles
 from usboost.multimodal.fit.bundle import Bundle
 from usboost.multimodal.fit.fit import ImageOptions
 from usboost.multimodal.fit.fit import fit as fit_table
-from usboost.multimodal.parameters import check_parameters, frame_of, seed_of
+from usboost.multimodal.parameters import check_parameters, column_of, frame_of, seed_of
 
 LABEL = "label"
 """What y is called where it has no name."""
@@ -63,7 +64,7 @@ class _Multimodal(_Fitted):
     missing: Columns = None
     images_root: Path | str | None = None
     backbone: str = "tf_efficientnet_lite0"
-    finetune: Literal["none", "last", "all"] = "none"
+    finetune: Literal["auto", "none", "last", "all"] = "auto"
     size: int = SIZE
     pool_images: bool = False
     skip_unreadable: bool = False
@@ -89,21 +90,23 @@ class _Multimodal(_Fitted):
             rows = "1 sample" if len(frame) == 1 else f"{len(frame)} samples"
             raise UsboostError(f"X has {rows}; {FEWEST} or more are needed to learn from")
         table = self._table(frame, y, groups, times, weights)
-        options = ImageOptions(self.backbone, self.finetune, self.size) if table.images else None
+        for each in of_table(table, describe(table)):
+            warn(each)
+        chosen = ImageOptions.of(self.backbone, self.finetune, self.size, self.preset)
         limited, with_images = self.time_limit is not None, bool(table.images)
         fitted = fit_table(
             table,
             catalogue.resolve_model(self.model, self.preset, limited, images=with_images, task=table.task),
             seed=seed,
             rounds=self.rounds,
-            images=options,
+            images=chosen if table.images else None,
             callbacks=[*(self.callbacks or ()), *limit],
             refit=self.refit,
             device=self.device,
             fast_predict=self.fast_predict,
             **answers,
         )
-        self.bundle_, self.scores_ = fitted.bundle, fitted.scores
+        self.bundle_, self.scores_ = fitted.bundle.of_columns(list(self.feature_names_in_)), fitted.scores
         self.best_round_, self.images_help_ = fitted.best_round, fitted.images_help
         return self
 
@@ -121,13 +124,7 @@ class _Multimodal(_Fitted):
                 raise UsboostError(
                     f"{role}s are given, and the column {names[role]!r}; leave one of them out"
                 )
-            column = values.array if isinstance(values, (pd.Series, pd.Index)) else np.asarray(values)
-            if role == "label" and any(isinstance(each, str) and each != each.strip() for each in column):
-                warnings.warn(
-                    "labels have blanks at their ends, which are removed: compare predictions with labels "
-                    "without such blanks",
-                    stacklevel=5,
-                )
+            column = column_of(values)
             if role == "label" and column.dtype.kind in "mM":
                 raise UsboostError("y holds dates or durations; give numbers, or y.astype(str) as classes")
             if column.ndim == 2 and column.shape[1] == 1:
@@ -167,11 +164,24 @@ class _Multimodal(_Fitted):
             )
         return frame
 
-    def predict_frame(self, X: Any) -> pd.DataFrame:
-        """The answers with X's index, as `usboost predict` writes them; see `Bundle.answers`."""
+    def predict_frame(self, X: Any, strict: bool = False) -> pd.DataFrame:
+        """The answers with X's index, as `usboost predict` writes them; see `Bundle.answers`.
+
+        Numbers, dates and images that cannot be read count as missing; a `UsboostWarning` says how many.
+
+        Parameters
+        ----------
+        X : DataFrame of n rows, or an array (n, p).
+        strict : refuse what cannot be read.
+
+        Raises
+        ------
+        UsboostError
+            If a column is missing, or no value of one can be read.
+        """
         check_is_fitted(self, "bundle_")
         frame = self._frame(X)
-        found = self.bundle_.answer(FrameRows(frame, self._root()))
+        found = self.bundle_.answer(FrameRows(frame, self._root(), mixed=True), strict=strict)
         found.index = frame.index
         return found
 
@@ -219,7 +229,7 @@ class _Multimodal(_Fitted):
             found,
             {key: value for key, value in card.scores.items() if value is not None},
         )
-        names = [*card.columns, *(images.columns if images else ()), *card.dropped]
+        names = card.names or card.read_and_dropped
         made.feature_names_in_, made.n_features_in_ = np.asarray(names, dtype=object), len(names)
         made._loaded()
         return made
@@ -243,7 +253,8 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
     """Predicts the classes of a DataFrame's rows: numbers, categories, dates, texts, images.
 
     Columns are read as `usboost fit` reads those of a file: gaps, categories that training did not have and
-    rows without an image are no error.
+    rows without an image are no error. What `usboost fit` and `usboost predict` print as notes is a
+    `UsboostWarning`.
 
     Parameters
     ----------
@@ -255,7 +266,7 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
     images_root : folder that paths of images are relative to
     backbone, finetune, size : how images are read, see `usboost.multimodal.fit.fit.ImageOptions`
     pool_images : read several columns of images as one, by the mean of their embeddings
-    skip_unreadable : count images that cannot be read as missing
+    skip_unreadable : count images that cannot be read as missing in `fit`; elsewhere they do anyway
     rounds : boosting rounds, epochs or trees at most
     calibrate : whether probabilities are tempered where that helps on rows that were not fitted to
     threshold : of two classes, the probability of the positive one from which it is the answer; "f1" takes
@@ -323,14 +334,14 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
         """
         class_weight = self.class_weight
         if isinstance(class_weight, Mapping):
-            class_weight = {text_of(label): weight for label, weight in class_weight.items()}
+            class_weight = {canonical(label): weight for label, weight in class_weight.items()}
         answers = {"calibrate": self.calibrate, "threshold": self.threshold, "class_weight": class_weight}
         self._fit(X, y, groups, times, sample_weight, **answers)
         self._loaded()
         return self
 
     def _of_labels(self) -> dict[str, Any]:
-        positive = None if self.positive is None else text_of(self.positive)
+        positive = None if self.positive is None else canonical(self.positive)
         return {**super()._of_labels(), "positive": positive}
 
     def _loaded(self) -> None:

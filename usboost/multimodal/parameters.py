@@ -32,6 +32,8 @@ def frame_of(X: Any, names: Sequence[str] | None = None) -> pd.DataFrame:
     if issparse(X):
         raise UsboostError("X is a sparse matrix, which is not supported; give X.toarray() or a DataFrame")
     array = np.asarray(X)
+    if isinstance(X, (list, tuple)) and array.ndim == 2 and array.dtype.kind in "US":
+        array = pd.DataFrame(list(X)).to_numpy(dtype=object)  # in which NaN and numbers do not become text
     if array.ndim != 2:
         raise UsboostError(
             f"Expected 2D array or DataFrame, got {array.ndim}D array instead. Reshape your data with "
@@ -42,6 +44,23 @@ def frame_of(X: Any, names: Sequence[str] | None = None) -> pd.DataFrame:
     counted = [str(k) for k in range(array.shape[1])]
     prefix = "" if names is not None and set(names) == set(counted) else "x"
     return pd.DataFrame(array, columns=[prefix + each for each in counted])
+
+
+def column_of(values: Any) -> Any:
+    """Labels, groups, times or weights as an array, of any shape.
+
+    Of a list in which some are missing, NaN stays missing beside strings and booleans, as in a Series.
+    """
+    if isinstance(values, (pd.Series, pd.Index)):
+        return values.array
+    array = np.asarray(values)
+    if isinstance(values, (list, tuple)) and array.ndim == 1 and len(array):
+        given = pd.Series(list(values), dtype=object)
+        kept = np.asarray(given.dropna().tolist())
+        if given.isna().any() and kept.dtype.kind in "USb":
+            array = np.full(len(given), None, dtype=object)
+            array[given.notna()] = kept
+    return array
 
 
 def _is_bool(value: Any) -> bool:
@@ -68,7 +87,10 @@ _CHECKS: dict[str, Check] = {
     "size": (lambda value: _is_whole(value) and value >= 8, "a whole number of pixels, 8 or more"),
     "time_limit": (lambda value: _is_number(value) and value >= 0, "a number of seconds"),
     "threshold": (_is_threshold, "'f1' or a number between 0 and 1"),
-    "finetune": (lambda value: value in ("none", "last", "all"), "'none', 'last' or 'all'"),
+    "finetune": (
+        lambda value: value in ("auto", "none", "last", "all"),
+        "'auto', 'none', 'last' or 'all'",
+    ),
     **dict.fromkeys(("calibrate", "refit", "fast_predict", "pool_images", "skip_unreadable"), _YES_OR_NO),
 }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
+from usboost.errors import silenced
 from usboost.learners.base import view_names
 from usboost.learners.search_space import Choice, Dimension, Integer, Real, Space
 from usboost.models.estimator import ViewsEstimator
@@ -151,8 +151,7 @@ def quiet() -> Iterator[None]:
     before = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with silenced():
             yield
     finally:
         optuna.logging.set_verbosity(before)

@@ -282,13 +282,20 @@ NUMBERS = {
     "narrow spaces": Case(text(x=["1\u00a0234", "1\u202f234\u00a0567"]), {"x": number(1234, 1234567)}),
     "apostrophes": Case(text(x=["1'234.50", "9’999"]), {"x": number(1234.5, 9999)}),
     "percent": Case(text(x=["12 %", "3.5%", ""]), {"x": number(0.12, 0.035, NAN)}),
-    "percent, some": Case(text(x=["12 %", "3"]), {"x": category("12 %", "3")}),
+    "percent, some": Case(
+        text(x=["12 %", "3"]), {"x": category("12 %", "3")}, notes="so it is not read as numbers"
+    ),
     "dollars": Case(text(quoted=True, x=["$4,053", "-$12.50", "7"]), {"x": number(4053, -12.5, 7)}),
     "euros": Case(text(";", x=["€ 12,50", "1.000 €", "n/a"]), {"x": number(12.5, 1000, NAN)}),
     "codes of currencies": Case(text(";", x=["12,50 EUR", "EUR 3"]), {"x": number(12.5, 3)}),
-    "two currencies": Case(text(x=["$12", "€ 3"]), {"x": category("$12", "€ 3")}),
+    "two currencies": Case(
+        text(x=["$12", "€ 3"]), {"x": category("$12", "€ 3")}, notes="so it is not read as numbers"
+    ),
     "dollars in parquet": Case(typed(x=["$4,053", "$12.50", None]), {"x": number(4053, 12.5, NAN)}),
-    "digits in parquet are text": Case(typed(x=["1", "2"]), {"x": category("1", "2")}),
+    "numbers as text in parquet": Case(
+        typed(x=["1", "2.50", None]), {"x": number(1, 2.5, NAN)}, notes="column 'x' holds numbers as text"
+    ),
+    "codes in parquet": Case(typed(x=["01", "2"]), {"x": category("01", "2")}),
     "gaps": Case(text(x=["1", "NA", "?", "<NA>"]), {"x": number(1, NAN, NAN, NAN)}),
     "one odd value": Case(
         text(x=[*map(str, range(10, 33)), "n/a!"]),
@@ -320,6 +327,55 @@ NUMBERS = {
     "infinity": Case(text(x=["1", "inf"]), "row 2 .*holds infinity"),
     "decimals": Case(typed(x=[decimal.Decimal("1.50"), decimal.Decimal("2.25")]), {"x": HALF}),
     "nullable whole numbers": Case(typed(x=pa.array([1, None], pa.int16())), {"x": number(1, NAN)}),
+    **{
+        f"marks {mark}": Case(
+            text(x=["1.5", mark, "2.25"]),
+            {"x": number(1.5, NAN, 2.25)},
+            notes=f"column 'x' has {mark!r} in 8 rows, which counts as missing",
+        )
+        for mark in ("\\N", "-", "--", ".", "#DIV/0!", "#VALUE!", "n.a.", "(null)", "-nan")
+    },
+    "marks in parquet": Case(typed(x=["1.5", "-"]), {"x": number(1.5, NAN)}, notes="has '-' in 12 rows"),
+    "signs": Case(text(x=["-", "+"]), {"x": category("-", "+")}),
+    "one sign": Case(text(x=["-", ""]), {"x": category("-", None)}),
+    "a tenth of words": Case(
+        text(x=[*(f"{k}.5" for k in range(22)), "tbd", "open"]),
+        r"row 23 \(line 24\): column 'x' holds numbers, but here 'tbd'",
+    ),
+    "sizes": Case(
+        text(x=["42", "43", "S"]),
+        {"x": category("42", "43", "S")},
+        notes="holds numbers in 66 % of its values, but also 'S', so it is not read as numbers",
+    ),
+    "house numbers": Case(
+        text(x=["1", "2", "2a", "3"]), {"x": category("1", "2", "2a", "3")}, notes="but also '2a'"
+    ),
+    "codes with an E": Case(
+        text(x=["1E5", "12E34"]), {"x": category("1E5", "12E34")}, notes="holds codes such as '1E5'"
+    ),
+    "codes, some with an E": Case(
+        text(x=["12E345", "123456"]), {"x": category("12E345", "123456")}, notes="holds codes such as"
+    ),
+    "exponents": Case(text(x=["1e+05", "2.5e3", "7"]), {"x": number(1e5, 2500, 7)}),
+    "telephone numbers": Case(
+        text(x=["+4915112345", "+4915154321"]), {"x": category("+4915112345")}, notes="holds codes such as"
+    ),
+    "numbers with signs": Case(text(x=["+12345678", "-5"]), {"x": number(12345678, -5)}),
+    "kilograms": Case(text(x=["12 kg", "3.5kg", ""]), {"x": number(12, 3.5, NAN)}),
+    "degrees": Case(text(x=["12 °C", "-3.5 °C"]), {"x": number(12, -3.5)}),
+    "two units": Case(
+        text(x=["12 kg", "3 lb"]), {"x": category("12 kg", "3 lb")}, notes="so it is not read as numbers"
+    ),
+    "a letter behind": Case(text(x=["12A", "3A"]), {"x": category("12A", "3A")}),
+    "feet": Case(
+        text(x=[f"{k // 12}'{k % 12}" + '""' for k in range(N)], quoted=True, z=BASE["x"]),
+        {"x": LEFT_OUT, "z": HALF},
+        notes="begin like numbers or dates but are read as neither",
+    ),
+    "whole numbers beside gaps as categories": Case(
+        text(x=["3.0", "", "5.0"]), {"x": category("3", None, "5")}, {"categorical": ["x"]}
+    ),
+    "-999.0": Case(text(x=["1.5", "-999.0"]), {"x": number(1.5, NAN)}, {"missing": ["-999"]}),
     "booleans": Case(typed(x=[True, None, False]), {"x": category("True", None, "False")}),
     "durations": Case(typed(x=[datetime.timedelta(hours=36), None]), {"x": number(1.5, NAN)}),
     "times of day": Case(typed(x=[datetime.time(6, 30)]), {"x": number(6.5)}),
@@ -350,12 +406,81 @@ DATES = {
     "which is the day? a category": Case(
         text(d=["03/04/2020", "05/06/2020"]), {"d": category("03/04/2020")}, {"categorical": ["d"]}
     ),
-    "neither order": Case(text(d=["13/04/2020", "04/13/2020"]), {"d": category("13/04/2020", "04/13/2020")}),
+    "neither order": Case(
+        text(d=["13/04/2020", "04/13/2020"]),
+        {"d": category("13/04/2020", "04/13/2020")},
+        notes="holds dates in 50 % of its values, but also '04/13/2020'",
+    ),
     "one odd date": Case(
         text(d=["2024-02-28"] * 23 + ["2024-02-30"]),
         r"row 24 \(line 25\): column 'd' holds dates, but here '2024-02-30'",
     ),
     "no dates": Case(text(d=["2024-02-30", "2024-02-31"]), {"d": category("2024-02-30", "2024-02-31")}),
+    "as BigQuery writes them": Case(
+        text(d=["2020-03-20 00:00:00 UTC", "2020-03-21 10:29:00.5 UTC"]),
+        {"d": date("2020-03-20", "2020-03-21 10:29:00.5")},
+    ),
+    "as SQL Server writes them": Case(
+        text(d=["03/20/2020 12:00:00 AM", "10/02/2013 07:52:41 PM"]),
+        {"d": date("2020-03-20", "2013-10-02 19:52:41")},
+    ),
+    "half a day that is none": Case(text(d=["03/20/2020 13:00 AM"]), {"d": category("03/20/2020 13:00 AM")}),
+    "months with names": Case(
+        text(d=["18-Aug-2021", "18 August 2021 10:29"]), {"d": date("2021-08-18", "2021-08-18 10:29")}
+    ),
+    "months first, with names": Case(
+        text(quoted=True, d=["Aug 18, 2021", "Sept. 3rd, 2021 1:05 pm"]),
+        {"d": date("2021-08-18", "2021-09-03 13:05")},
+    ),
+    "days of the week": Case(
+        text(quoted=True, d=["Fri, 18 Aug 2021 10:29:00 +0200", "Wed Nov 25 13:13:34 UTC 2026"]),
+        {"d": date("2021-08-18 08:29", "2026-11-25 13:13:34")},
+    ),
+    "as SAS and Apache write them": Case(
+        text(d=["18AUG2021:10:29:00", "18/Aug/2021:10:29:00 +0000"]),
+        {"d": date("2021-08-18 10:29", "2021-08-18 10:29")},
+    ),
+    "years of two digits": Case(
+        text(d=["20/03/21 10:00", "31/12/99"]),
+        {"d": date("2021-03-20 10:00", "1999-12-31")},
+        notes="holds dates such as '20/03/21 10:00', which is read as 2021-03-20",
+    ),
+    "years of two digits in front": Case(
+        text(d=["20-03-01", "20-03-29", "21-04-17"]),
+        {"d": date("2020-03-01", "2020-03-29", "2021-04-17")},
+        notes="read as 2020-03-01",
+    ),
+    "years of two digits, which is the day?": Case(text(d=["03/04/20", "05/06/20"]), "day or month is first"),
+    "oracle's": Case(
+        text(d=["18-AUG-21", "29-SEP-21"]), {"d": date("2021-08-18", "2021-09-29")}, notes="2021-08-18"
+    ),
+    "months and years alone": Case(
+        text(d=["2014-02-03", "2014-02", "1992"]),
+        {"d": date("2014-02-03", "2014-02-01", "1992-01-01")},
+        notes="holds 16 dates that are a month or year alone",
+    ),
+    "months": Case(
+        text(d=["2014-02", "2015-11"]), {"d": date("2014-02-01", "2015-11-01")}, notes="a month or year alone"
+    ),
+    "no months": Case(text(d=["2014-02", "2014-13"]), {"d": category("2014-02", "2014-13")}, notes="50 %"),
+    "versions": Case(text(d=["10.4.11", "1.2.3", "11.10.1"]), {"d": category("10.4.11", "1.2.3")}),
+    "digits that are dates": Case(
+        text(d=[20200320, 20210401]), {"d": number(20200320)}, notes="dates such as 20200320, which are read"
+    ),
+    "weeks": Case(
+        text(d=[f"2020-W{k:02}" for k in range(1, N + 1)], **BASE),
+        {"d": LEFT_OUT, "x": HALF},
+        notes="'2020-W01', which begin like numbers or dates but are read as neither",
+    ),
+    "a word among dates": Case(
+        text(d=[*(f"2020-03-{k:02}" for k in range(1, 23)), "later", "later"]),
+        r"row 23 \(line 24\): column 'd' holds dates, but here 'later'",
+    ),
+    "zero dates": Case(
+        text(d=["2020-03-01", "0000-00-00"]),
+        {"d": ("date", [pd.Timestamp("2020-03-01"), pd.NaT])},
+        notes="has '0000-00-00' in 12 rows, which counts as missing",
+    ),
     "arrow dates": Case(typed(d=[DAY, None]), {"d": ("date", [pd.Timestamp(DAY), pd.NaT])}),
     "arrow timestamps": Case(
         typed(d=pa.array([datetime.datetime(2024, 3, 1)], pa.timestamp("ns", "Europe/Berlin"))),
@@ -368,7 +493,9 @@ DATES = {
 OTHER = {
     "counting from 0": Case(text(i=range(N), **BASE), {"i": LEFT_OUT, "x": HALF}),
     "counting from 1": Case(typed(i=list(range(1, N + 1)), x=[1.5, 2.25]), {"i": LEFT_OUT, "x": HALF}),
-    "counting from 1900": Case(text(i=range(1900, 1900 + N)), {"i": number(1900, 1901)}),
+    "counting from 1900": Case(text(year=range(1900, 1900 + N)), {"year": number(1900, 1901)}),
+    "rows of a counter": Case(text(order_id=range(7, 7 + N), **BASE), {"order_id": LEFT_OUT, "x": HALF}),
+    "time": Case(text(t=range(N)), {"t": number(0, 1)}, notes="column 't' counts the rows"),
     "an index of pandas": Case(
         text(**{"Unnamed: 0": [*range(100, 100 + N)]}, **BASE), {"Unnamed: 0": LEFT_OUT, "x": HALF}
     ),

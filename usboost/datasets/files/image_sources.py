@@ -2,8 +2,9 @@
 
 Every image becomes an 8-bit square, grey or red-green-blue:
 
-- turned upright as its EXIF orientation says; of an animation the first frame;
-- transparency is laid on white; CMYK and the like become RGB; 16-bit values are divided by 257;
+- turned upright as its EXIF orientation says, if that can be read; of an animation the first frame;
+- transparency is laid on white; CMYK and the like become RGB; 16-bit values are divided by 257, 12-bit ones
+  likewise, and where a TIFF says that 0 is white, they are inverted;
 - it is scaled (bilinear, antialiased) to the size asked for: "crop" takes the largest square in its centre,
   "pad" lays all of it on a grey square, "stretch" changes its proportions; a square image that has the
   size already keeps its pixels.
@@ -13,8 +14,8 @@ from __future__ import annotations
 
 import hashlib
 import io
+import math
 import stat
-import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,25 +23,20 @@ from dataclasses import dataclass
 from functools import lru_cache
 from os import stat_result
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from PIL import ExifTags, Image, ImageOps
+from PIL import Image
 
 from usboost.data.images import MODES
+from usboost.datasets.files.pixels import Aspect, sized, uniform, upright
 from usboost.errors import UsboostError
 
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
 """What is read; Pillow knows more formats, some of which start other programs."""
-
-Aspect = Literal["crop", "pad", "stretch"]
-"""How an image of any proportions becomes a square."""
-
-PADDING = 127
-"""The grey beside a padded image."""
 
 LARGEST_FILE = 1 << 28
 """Bytes of an image's file above which it is refused, before it is read or unzipped."""
@@ -148,11 +144,10 @@ def load(
 
 def square(data: bytes, name: str, *, size: int, channels: int, aspect: Aspect = "crop") -> Image.Image:
     """The image in `data` as a square 8-bit image; errors as `load`, naming it `name`."""
-    with _telling(name), Image.open(io.BytesIO(data), formats=FORMATS) as image:
+    with _opened(data, name) as image:
         # A JPEG much larger than needed is decoded at a half, quarter or eighth of its size.
         image.draft(None, (2 * size, 2 * size))
-        upright = ImageOps.exif_transpose(image)
-        return _sized(_uniform(upright, image.format, name), size, aspect).convert(MODES[channels])
+        return sized(uniform(upright(image), image, name), size, aspect).convert(MODES[channels])
 
 
 def thumbnail(data: bytes, name: str, most: int) -> tuple[Image.Image, tuple[int, int]]:
@@ -164,26 +159,30 @@ def thumbnail(data: bytes, name: str, most: int) -> tuple[Image.Image, tuple[int
     -------
     The image, and the width and height that it has in the file.
     """
-    with _telling(name), Image.open(io.BytesIO(data), formats=FORMATS) as image:
-        width, height = image.size
-        if image.getexif().get(ExifTags.Base.Orientation, 1) >= 5:  # lies on its side
-            width, height = height, width
+    with _opened(data, name) as image:
+        whole = image.size
         image.draft(None, (2 * most, 2 * most))
-        upright = _uniform(ImageOps.exif_transpose(image), image.format, name)
-        upright.thumbnail((most, most), Image.Resampling.BILINEAR)
-        return upright, (width, height)
+        lying = image.size
+        made = uniform(upright(image), image, name)
+        width, height = whole if made.size == lying else whole[::-1]
+        made.thumbnail((most, most), Image.Resampling.BILINEAR)
+        return made, (width, height)
 
 
 @contextmanager
-def _telling(name: str) -> Iterator[None]:
-    """What Pillow raises within, of an image called `name`, as errors that say what to do."""
+def _opened(data: bytes, name: str) -> Iterator[Image.Image]:
+    """The image in `data`, called `name`; what Pillow raises within, as errors that say what to do.
+
+    Filters of warnings are left alone: they belong to the process, and images are read in threads.
+    """
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            yield
+        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+            if Image.MAX_IMAGE_PIXELS is not None and math.prod(image.size) > Image.MAX_IMAGE_PIXELS:
+                raise Image.DecompressionBombError
+            yield image
     except UsboostError:
         raise
+    # the first where somebody's filters make warnings errors
     except (Image.DecompressionBombWarning, Image.DecompressionBombError):
         raise UsboostError(
             f"{name} has more than {Image.MAX_IMAGE_PIXELS:,} pixels; make it smaller or leave it out"
@@ -272,39 +271,6 @@ def _parquet_bytes(path: Path, column: str) -> Iterator[list[bytes]]:
         raise UsboostError(f"{path}: column {column!r} is damaged ({error})") from error
 
 
-def _uniform(image: Image.Image, format: str | None, name: str) -> Image.Image:
-    """The image in mode L or RGB."""
-    if image.mode.startswith("I;16") or (image.mode == "I" and format in ("PNG", "PPM")):
-        values = (np.asarray(image).astype(np.int64) + 128) // 257
-        image = Image.fromarray(values.clip(0, 255).astype(np.uint8))
-    elif image.mode in ("I", "F"):
-        raise UsboostError(f"{name} has 32-bit pixels, whose white is unknown; convert it to 8 bits")
-    if image.mode in ("LA", "La", "RGBA", "RGBa", "PA") or "transparency" in image.info:
-        image = image.convert("RGBA")
-        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
-    elif image.mode not in ("L", "RGB"):
-        image = image.convert("L" if image.mode == "1" else "RGB")
-    return image
-
-
-def _sized(image: Image.Image, size: int, aspect: Aspect) -> Image.Image:
-    """A square image of a side in mode L or RGB."""
-    if aspect == "stretch":
-        return image.resize((size, size), Image.Resampling.BILINEAR)
-    if aspect == "pad":
-        most = max(image.size)
-        width, height = (max(1, round(side * size / most)) for side in image.size)
-        out = Image.new(image.mode, (size, size), (PADDING,) * len(image.getbands()))
-        scaled = image.resize((width, height), Image.Resampling.BILINEAR)
-        out.paste(scaled, ((size - width) // 2, (size - height) // 2))
-        return out
-    side = min(image.size)
-    left, top = (image.width - side) / 2, (image.height - side) / 2
-    # Cropping and scaling at once: a thin strip scaled whole would be enormous.
-    box = (left, top, left + side, top + side)
-    return image.resize((size, size), Image.Resampling.BILINEAR, box=box)
-
-
 def unpack(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
     """A member's bytes: no more are unpacked than the directory says, which `ZipFile.read` would do."""
     with archive.open(info) as member:
@@ -327,11 +293,11 @@ def _member(archive: Path, member: str) -> zipfile.ZipInfo:
 
 def _archive(path: Path) -> zipfile.ZipFile:
     status = _status(path)
-    return _opened(path, status.st_size, status.st_mtime_ns)
+    return _open_archive(path, status.st_size, status.st_mtime_ns)
 
 
 @lru_cache(maxsize=4)
-def _opened(path: Path, _size: int, _time: int) -> zipfile.ZipFile:
+def _open_archive(path: Path, _size: int, _time: int) -> zipfile.ZipFile:
     """An open archive, kept while its file stays the same; a long list of members is slow to read."""
     try:
         return zipfile.ZipFile(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pyarrow as pa
 
 from usboost.data.progress import Progress
 from usboost.datasets.prepared.store import CLEAN, LABEL
-from usboost.datasets.user.columns.column import Column, Format, Kind, is_text
+from usboost.datasets.user.columns.column import Column, Format, Kind
 from usboost.datasets.user.columns.kinds import ColumnKind, kind_of
 from usboost.datasets.user.columns.labels import (
     classes_of,
@@ -27,6 +28,7 @@ from usboost.datasets.user.columns.labels import (
     weights_of,
     with_positive,
 )
+from usboost.datasets.user.columns.types import is_text
 from usboost.datasets.user.images.image_set import read_images
 from usboost.datasets.user.images.reader import ImageColumns
 from usboost.datasets.user.images.values import NAMES, are_names_of_images, check_type
@@ -68,13 +70,13 @@ def read_table(path: Path | Source, spec: TableSpec, *, progress: Progress | Non
     if not spec.image:
         return table
     form = ImageColumns.of(spec)
-    readers = form.readers(table.file, skip_unreadable=spec.skip_unreadable)
+    readers = form.readers(table.file, "images" if spec.skip_unreadable else "none")
     found = read_images(table, form, readers, progress)
     return replace(
         table,
         images=found.views(),
         without=dict(zip(form.columns, map(int, found.absent.sum(axis=1)), strict=True)),
-        unreadable=sum(reader.unreadable for reader in readers),
+        misfits=tuple(reader.misfits for reader in readers),
         paths=tuple(reader.paths for reader in readers),
     )
 
@@ -118,10 +120,12 @@ def read_columns(path: Path | Source, spec: TableSpec) -> UserTable:
     features: dict[str, pd.Series] = {}
     formats: dict[str, Format] = {}
     left_out: dict[str, str] = {}
+    notes: list[str] = []
     for name, column in columns.items():
         if name in spec.named:
             continue
         found = kind_of(column, nominal=name in nominal, textual=name in spec.text)
+        notes += [f"column {name!r} {note}" for note in found.notes]
         if found.kind in LEFT_OUT:
             named_images = is_text(column.type) and are_names_of_images(column.plain())
             left_out[name] = f"it {NAMES}" if named_images else LEFT_OUT[found.kind]
@@ -158,7 +162,17 @@ def read_columns(path: Path | Source, spec: TableSpec) -> UserTable:
         **divided,
         formats=formats,
         left_out=left_out,
+        notes=(*notes, *_held_nowhere(columns, spec, formats)),
     )
+
+
+def _held_nowhere(
+    columns: Mapping[str, Column], spec: TableSpec, formats: Mapping[str, Format]
+) -> Iterator[str]:
+    """A sentence for each value that counts as missing, but is in no column."""
+    for each in spec.missing:
+        if not any(column.holds(each, formats.get(name)) for name, column in columns.items()):
+            yield f"no column holds {each!r}, which counts as missing ({option('missing', repr(each))})"
 
 
 def asked_of(path: Path, spec: TableSpec) -> tuple[str, str]:

@@ -16,7 +16,7 @@ from usboost.datasets.user.columns.column import Column, Format, Kind
 from usboost.datasets.user.columns.encoding import Encoding
 from usboost.datasets.user.images.image_set import ImageSet
 from usboost.datasets.user.images.reader import ImageColumns
-from usboost.datasets.user.images.values import Paths
+from usboost.datasets.user.misfits import Tally
 from usboost.datasets.user.reading.source import Source, require
 
 BATCH = 4096
@@ -34,16 +34,12 @@ class Rows:
     ----------
     first : the position of the first; raw : the raw columns; views : as the model reads them.
     absent : bool (image columns, n), True where a row has no image.
-    unreadable : how many of these could not be read.
-    paths : of images, of this batch and all before it, by column.
     """
 
     first: int
     raw: pa.Table
     views: Views
     absent: np.ndarray
-    unreadable: int = 0
-    paths: tuple[Paths, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -76,17 +72,19 @@ class RowReader:
             return most
         return min(most, max(1, PIXELS // (math.prod(self.images.shape) * len(self.images.columns))))
 
-    def frame(self, source: Source, raw: pa.Table, first: int) -> pd.DataFrame:
+    def frame(self, source: Source, raw: pa.Table, first: int, tally: Tally | None = None) -> pd.DataFrame:
         """The columns of some rows as `Column.feature` gives them.
 
         Parameters
         ----------
         raw : the columns as they were read; first : the position of the first row.
+        tally : counts the numbers and dates that cannot be read, which are then missing.
         """
-        columns = {
-            name: Column(source, name, raw[name], first, self.missing).feature(kind, self.formats.get(name))
-            for name, kind in self.kinds.items()
-        }
+        columns: dict[str, pd.Series] = {}
+        for name, kind in self.kinds.items():
+            column = Column(source, name, raw[name], first, self.missing)
+            misfits = None if tally is None else tally.of_kind(name, kind)
+            columns[name] = column.feature(kind, self.formats.get(name), misfits)
         return pd.DataFrame(columns, index=pd.RangeIndex(raw.num_rows))
 
     def read(
@@ -94,41 +92,66 @@ class RowReader:
         source: Source,
         *,
         batch: int = BATCH,
-        skip_unreadable: bool = False,
+        strict: bool = False,
+        tally: Tally | None = None,
         more: Collection[str] = (),
         into: ImageSet | None = None,
     ) -> Iterator[Rows]:
         """The rows as the model reads them, a batch at a time.
 
-        Raises UsboostError if a column is missing or there twice, or a value or image cannot be read.
+        A number, date or image that cannot be read counts as missing. Raises UsboostError if a column is
+        missing or there twice, or, after all rows, if no value of a column is of its kind.
 
         Parameters
         ----------
         batch : rows at a time; fewer where their images would take more than `PIXELS` bytes.
-        skip_unreadable : count images that cannot be read as missing, instead of refusing them.
+        strict : refuse what cannot be read.
+        tally : counts what was found.
         more : further columns wanted.
         into : gets the images of all rows; by default each batch has room of its own.
         """
         require(source, [*self.needed, *more])
-        form = self.images
-        readers = [] if form is None else form.readers(source, skip_unreadable=skip_unreadable)
+        form, tally = self.images, tally or Tally()
+        readers = [] if form is None else form.readers(source, "never" if strict else "all")
         batch = self.batch(batch)
         names = [*self.kinds, *more, *(reader.column for reader in readers if reader.needs_cells)]
-        paths = tuple(reader.paths for reader in readers)
-        first = unreadable = 0
+        tally.paths = tuple(reader.paths for reader in readers)
+        tally.misfits.update({reader.column: reader.misfits for reader in readers})
+        tally.without = {reader.column: 0 for reader in readers}
+        first = 0
         for raw in source.batches(names, batch):
             n = raw.num_rows
-            frame = self.frame(source, raw, first)
+            frame = self.frame(source, raw, first, None if strict else tally)
             images, absent = None, np.zeros((0, n), dtype=bool)
             if form is not None:
                 made = ImageSet(form, n) if into is None else into
                 own = slice(0, n) if into is None else slice(first, first + n)
                 made.read(readers, range(first, first + n), raw, at=own.start)
                 images, absent = made.views(own), made.absent[:, own]
-            before, unreadable = unreadable, sum(reader.unreadable for reader in readers)
             views = self.encoding.views(frame, images)
-            yield Rows(first, raw, views, absent, unreadable - before, paths)
+            _count_unseen(views, frame, source, first, tally)
+            for column, missing in zip(tally.without, absent.sum(axis=1), strict=True):
+                tally.without[column] += int(missing)
             first += n
+            tally.rows = first
+            yield Rows(first - n, raw, views, absent)
+        tally.check()
+
+
+def _count_unseen(views: Views, frame: pd.DataFrame, source: Source, first: int, tally: Tally) -> None:
+    """Count the rows with a category that the encoder does not know."""
+    known: dict[str, np.ndarray] = {}  # a column may be in several views
+    for table in (view for name in views.names if isinstance(view := views[name], Table)):
+        known.update(zip(table.names[table.numeric.shape[1] :], table.codes.T > 0, strict=True))
+    for name, each in known.items():
+        present = frame[name].notna().to_numpy()
+        unseen = present & ~each
+        misfits = tally.of(name, "categories")
+        row, value = "", None
+        if unseen.any() and not misfits.count:
+            k = int(unseen.argmax())
+            row, value = source.row(first + k).removeprefix(f"{source}, "), frame[name].iloc[k]
+        misfits.add(present, unseen, row=row, value=value)
 
 
 def joined(parts: Sequence[Views], images: Mapping[str, View] | None = None) -> Views:

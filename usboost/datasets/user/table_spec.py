@@ -5,7 +5,7 @@ Nothing heavy is imported: the command line makes its options of the fields.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -134,5 +134,9 @@ class TableSpec:
         return [name for name in (self.label, *self.image, *others) if name is not None]
 
 
-def _names(given: str | Collection[str] | None) -> Names:
-    return (given,) if isinstance(given, str) else tuple(given or ())
+def _names(given: object) -> Names:
+    if given is None:
+        return ()
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        return (str(given),)
+    return tuple(map(str, given))

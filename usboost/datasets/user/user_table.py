@@ -16,6 +16,7 @@ from usboost.datasets.user.columns.encoding import Encoding, is_date
 from usboost.datasets.user.columns.texts import is_text
 from usboost.datasets.user.images.reader import VIEW, ImageColumns
 from usboost.datasets.user.images.values import Paths
+from usboost.datasets.user.misfits import Misfits
 from usboost.datasets.user.reading.source import Source
 from usboost.datasets.user.table_spec import TableSpec
 
@@ -42,10 +43,10 @@ class UserTable:
     unlabelled : how many rows have no label.
     formats : how numbers and dates are written, of the features that are text in a form of their own.
     left_out : why columns are no features that look like some, by column.
+    notes : what a user should know of how columns are read, and of the spec.
     images : the rows' images by view, when they were read and there are any.
     without : how many rows have no image, by column.
-    unreadable : how many of these could not be read.
-    paths : of images, by column.
+    misfits : of these, the images that could not be read; paths : of images, by column.
     """
 
     file: Source
@@ -64,13 +65,19 @@ class UserTable:
     unlabelled: int = 0
     formats: Mapping[str, Format] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
     images: Mapping[str, Images | PooledImages] = field(default_factory=dict)
     without: Mapping[str, int] = field(default_factory=dict)
-    unreadable: int = 0
+    misfits: tuple[Misfits, ...] = ()
     paths: tuple[Paths, ...] = ()
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    @property
+    def unreadable(self) -> int:
+        """How many images could not be read and count as missing."""
+        return sum(each.count for each in self.misfits)
 
     @property
     def task(self) -> str:

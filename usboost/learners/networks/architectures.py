@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, silenced
 
 DEFAULT = "tf_efficientnet_lite0"
 TORCHVISION = ("vgg16", "resnet50")  # the papers'; timm's own of these names are not offered
@@ -94,7 +94,8 @@ def smallest(name: str) -> int:
 @cache
 def published(name: str) -> Published:
     """Of a backbone of timm, what its authors say of it."""
-    import timm
+    with silenced():
+        import timm
 
     about: Any = timm.get_pretrained_cfg(name)
     if about is None:
@@ -123,28 +124,31 @@ def build(name: str, channels: int) -> tuple[nn.Module, int]:
         if name == "small_cnn":
             return SmallCNN(channels), SmallCNN.n_features
         if name == "vgg16":
-            import torchvision
+            with silenced():
+                import torchvision
 
             # `vgg16()` would draw 124 million weights more, of layers that are not used
             features = torchvision.models.vgg.make_layers(torchvision.models.vgg.cfgs["D"])
             return nn.Sequential(features, nn.AdaptiveAvgPool2d(1), nn.Flatten()), 512
         if name == "resnet50":
-            import torchvision
+            with silenced():
+                import torchvision
 
             resnet = torchvision.models.resnet50()
             return nn.Sequential(*list(resnet.children())[:-1], nn.Flatten()), 2048
-        import timm
+        with silenced():
+            import timm
 
         network: Any = timm.create_model(name, pretrained=False, num_classes=0)
         return network, int(getattr(network, "head_hidden_size", None) or network.num_features)
 
 
-def split(backbone: Any, name: str) -> tuple[nn.Module, nn.Module]:
-    """A backbone cut before its last block: what stays as it is, and what is trained further.
+def split(backbone: Any, name: str, blocks: int = 1) -> tuple[nn.Module, nn.Module]:
+    """A backbone cut before its last block or blocks: what stays as it is, and what is trained further.
 
-    The two share the backbone's parameters, which is not to be used itself any more. Of EfficientNets the
-    last is the last stage and the convolution after it, of residual networks the fourth layer, of VGG16
-    the last block of convolutions, of ConvNeXt the last stage, of vision transformers the last block.
+    The two share the backbone's parameters, which is not to be used itself any more. Blocks of EfficientNets
+    are the stages, the convolution after them belonging to the last; of residual networks the layers, of
+    ConvNeXt the stages, of vision transformers the blocks. VGG16 and torchvision's ResNet-50 have one.
 
     Raises `UsboostError` if the backbone is of another family.
     """
@@ -155,18 +159,21 @@ def split(backbone: Any, name: str) -> tuple[nn.Module, nn.Module]:
         return backbone[:_RESNET50_LAST], backbone[_RESNET50_LAST:]
     family = type(backbone).__name__
     if family == "EfficientNet":
-        first = nn.Sequential(backbone.conv_stem, backbone.bn1, *backbone.blocks[:-1])
-        last = (backbone.blocks[-1], backbone.conv_head, backbone.bn2, backbone.global_pool)
+        first = nn.Sequential(backbone.conv_stem, backbone.bn1, *backbone.blocks[:-blocks])
+        last = (*backbone.blocks[-blocks:], backbone.conv_head, backbone.bn2, backbone.global_pool)
         return first, nn.Sequential(*last)
     if family == "ResNet":
         stem = (backbone.conv1, backbone.bn1, backbone.act1, backbone.maxpool)
-        first = nn.Sequential(*stem, backbone.layer1, backbone.layer2, backbone.layer3)
-        return first, nn.Sequential(backbone.layer4, backbone.global_pool)
+        layers = (backbone.layer1, backbone.layer2, backbone.layer3, backbone.layer4)
+        return (
+            nn.Sequential(*stem, *layers[:-blocks]),
+            nn.Sequential(*layers[-blocks:], backbone.global_pool),
+        )
     if family == "ConvNeXt":
-        first = nn.Sequential(backbone.stem, *backbone.stages[:-1])
-        return first, nn.Sequential(backbone.stages[-1], backbone.norm_pre, backbone.head)
+        first = nn.Sequential(backbone.stem, *backbone.stages[:-blocks])
+        return first, nn.Sequential(*backbone.stages[-blocks:], backbone.norm_pre, backbone.head)
     if family == "VisionTransformer" and backbone.attn_pool is None:
-        return _Tokens(backbone), _LastBlock(backbone)
+        return _Tokens(backbone, blocks), _LastBlocks(backbone, blocks)
     raise UsboostError(
         f"where {name} has its last block is not known; choose an EfficientNet, ResNet, ConvNeXt, "
         "vision transformer or vgg16, or fine-tuning of all or none"
@@ -174,11 +181,11 @@ def split(backbone: Any, name: str) -> tuple[nn.Module, nn.Module]:
 
 
 class _Tokens(nn.Module):
-    """A vision transformer up to its last block: float (n, tokens, width)."""
+    """A vision transformer up to its last blocks: float (n, tokens, width)."""
 
-    def __init__(self, whole: Any) -> None:
+    def __init__(self, whole: Any, blocks: int) -> None:
         super().__init__()
-        self.patch_embed, self.first = whole.patch_embed, whole.blocks[:-1]
+        self.patch_embed, self.first = whole.patch_embed, whole.blocks[:-blocks]
         self.norm_pre, self.patch_drop = whole.norm_pre, whole.patch_drop
         self.whole = [whole]  # in a list: its parameters are not this module's a second time
         for name in ("cls_token", "reg_token", "pos_embed"):
@@ -193,18 +200,18 @@ class _Tokens(nn.Module):
         return out
 
 
-class _LastBlock(nn.Module):
-    """The last block of a vision transformer, and the pooling of its tokens."""
+class _LastBlocks(nn.Module):
+    """The last blocks of a vision transformer, and the pooling of its tokens."""
 
-    def __init__(self, whole: Any) -> None:
+    def __init__(self, whole: Any, blocks: int) -> None:
         super().__init__()
-        self.block, self.norm, self.fc_norm = whole.blocks[-1], whole.norm, whole.fc_norm
+        self.blocks, self.norm, self.fc_norm = whole.blocks[-blocks:], whole.norm, whole.fc_norm
         self.pool_type, self.prefix = whole.global_pool, whole.num_prefix_tokens
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         from timm.layers.pool1d import global_pool_nlc
 
-        tokens = self.norm(self.block(tokens))
+        tokens = self.norm(self.blocks(tokens))
         pooled = global_pool_nlc(tokens, pool_type=self.pool_type, num_prefix_tokens=self.prefix)
         out: torch.Tensor = self.fc_norm(pooled)
         return out
@@ -212,6 +219,7 @@ class _LastBlock(nn.Module):
 
 @cache
 def _names_of_timm() -> frozenset[str]:
-    import timm
+    with silenced():  # what it imports adds filters of its own to the process's
+        import timm
 
     return frozenset(timm.list_models())

@@ -67,11 +67,15 @@ HISTOGRAMS = 2048
 have: 20 GB for a tree of depth 12 on a thousand columns."""
 
 
+MOST_TREES = 100
+"""Outputs above which a round has one tree for all of them, not one for each."""
+
+
 class LightGBMTrainer:
     """Grows one tree per output and round on columns that are binned once.
 
     In a metric the outputs depend on each other, which LightGBM's trees cannot: then one tree for all of
-    them is grown on histograms of our own.
+    them is grown on histograms of our own, and so where they are more than `MOST_TREES`.
     """
 
     takes_metric = True
@@ -101,6 +105,8 @@ class LightGBMTrainer:
         self._learner, self._n_outputs, self._matrix = learner, n_outputs, prepared.matrix
         self._joint = JointTrainer(learner, prepared)
         self._boosters: list[Any] = []
+        if n_outputs > MOST_TREES:
+            return
         lowest, highest = prepared.matrix.min(axis=0), prepared.matrix.max(axis=0)
         if not (lowest < highest).any():  # LightGBM refuses to grow on columns that all are constant
             return
@@ -110,7 +116,7 @@ class LightGBMTrainer:
         self._boosters = [lightgbm.Booster(self._parameters, self._dataset) for _ in range(n_outputs)]
 
     def fit(self, target: Target, *, seed: int, start: FittedLearner | None = None) -> FittedTrees:
-        if target.metric is not None:
+        if target.metric is not None or self._n_outputs > MOST_TREES:
             return self._joint.fit(target, seed=seed, start=start)
         lightgbm = quiet_lightgbm()
         if self._boosters and share_drawn(self._matrix.shape[1], self._learner.feature_fraction) < 1:

@@ -31,6 +31,7 @@ FOLDS = 5
 class Linear(Package):
     """x ↦ x W + b, float32 (p, D) and (D,)."""
 
+    takes_sparse = True
     sums_to_one = True
 
     def scores(self, model: Any, x: np.ndarray) -> np.ndarray:

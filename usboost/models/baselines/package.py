@@ -115,6 +115,7 @@ class Package:
     n_classes: int | None = None
     rows_on_cpu: int | None = None
 
+    takes_sparse = False  # whether rows of very many indicators may be a sparse matrix
     sums_to_one = False  # whether predicted probabilities need not be divided by their sum
 
     def fit(

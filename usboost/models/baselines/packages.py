@@ -14,7 +14,7 @@ from sklearn.base import is_classifier, is_regressor
 
 from usboost.boosting.callbacks import Callback
 from usboost.data.table import Table
-from usboost.errors import UsboostError
+from usboost.errors import Unsuited, UsboostError
 from usboost.files.arrays import read_arrays, write_arrays
 from usboost.learners.search_space import COMPONENTS, Choice, Integer, Real
 from usboost.learners.trees.engines import quiet_lightgbm
@@ -106,16 +106,33 @@ class LightGBM(Package):
         model.gbm_ = load_gbm(folder / "gbm", model.n_outputs)
 
 
+FOREST_BYTES, MANY_CLASSES, MOST_CLASSES = 1 << 31, 20, 300
+"""What the nodes of a forest of more than so many classes may take, and the most that it is fitted to."""
+
+
 class Forest(Package):
-    """scikit-learn's random forest: the mean of trees, each of a bootstrap sample."""
+    """scikit-learn's random forest: the mean of trees, each of a bootstrap sample.
+
+    A node holds a number for each class, and each split looks at all: of more than `MANY_CLASSES`, leaves are
+    so large that all nodes fit in `FOREST_BYTES`; more than `MOST_CLASSES` are refused as `Unsuited`.
+    """
 
     def fit(
         self, model: Any, rows: Rows, choice: Any, callbacks: Sequence[Callback]
     ) -> tuple[dict[str, Any], dict[str, float]]:
         from sklearn.ensemble import RandomForestRegressor
 
+        if model.n_outputs > MOST_CLASSES:
+            raise Unsuited(
+                f"a random forest takes up to {MOST_CLASSES} classes, not {model.n_outputs:,}; fit another "
+                "model, logistic say"
+            )
         # on indicators of the classes the squared error is Gini's impurity
         outputs = np.eye(model.n_outputs)[rows.y] if model.n_outputs > 1 else rows.y
+        if model.n_outputs > MANY_CLASSES:
+            # two nodes for each leaf, of the 63 in 100 rows that a bootstrap sample has
+            numbers = model.n_trees * 1.26 * len(rows.y) * model.n_outputs
+            choice = max(choice, int(np.ceil(8 * numbers / FOREST_BYTES)))
         forest = RandomForestRegressor(
             model.n_trees,
             min_samples_leaf=choice,

@@ -17,6 +17,7 @@ from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.weighted import column_moments
+from usboost.learners.indicators import with_indicators
 from usboost.learners.networks.images.backbones import Backbone
 from usboost.learners.search_space import Space
 from usboost.learners.trees.tree import Tree
@@ -137,14 +138,12 @@ class Wrapper(ViewsEstimator):
         if self._entry.reads == "table":
             return table
         numbers = (table.numeric - self.mean_) * self.scale_
-        coded = zip(table.codes.T, table.cardinalities, strict=True)
         if not self.own_categories_:
-            indicators = [np.eye(k, dtype=np.float32)[codes] for codes, k in coded]
-            return np.concatenate([numbers, *indicators], axis=1)
+            return with_indicators(numbers, table.codes, table.cardinalities, sparse=self._entry.takes_sparse)
         from pandas import Categorical, DataFrame
 
         frame = DataFrame(numbers, columns=range(numbers.shape[1]))
-        for codes, k in coded:
+        for codes, k in zip(table.codes.T, table.cardinalities, strict=True):
             frame[frame.shape[1]] = Categorical.from_codes(codes, categories=range(k))
         return frame
 

@@ -16,10 +16,9 @@ from usboost.boosting.context import FitContext
 from usboost.data.row_groups import Related
 from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError
-from usboost.evaluation.metrics import row_losses
-from usboost.evaluation.weighted import mean
 from usboost.learners.networks.images import embeddings
 from usboost.models.base import MODELS, for_all_rows
+from usboost.models.class_weights import fit_weighted
 from usboost.models.ensembles.fold_fits import (
     ROWS,
     FoldFits,
@@ -29,7 +28,7 @@ from usboost.models.ensembles.fold_fits import (
     in_time,
     seen_by_all,
 )
-from usboost.models.ensembles.selection import better_than_noise, blended, greedy_weights, without_each
+from usboost.models.ensembles.selection import Unseen, blended
 from usboost.models.estimator import Samples, ViewsEstimator, as_views
 from usboost.models.inputs import embed
 
@@ -59,6 +58,8 @@ class Ensemble(ViewsEstimator):
     _before: tuple[dict[str, FoldFits], InnerFits, dict[str, float]] | None = None
 
     holds: ClassVar[Mapping[str, Any]] = {"members": MODELS}
+    fits_inside: ClassVar[bool] = True
+    """Images are tuned for the rows of each fit inside."""
 
     def _splits(self, y: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Rows to fit to and rows to stop on, by fold."""
@@ -175,23 +176,19 @@ class Ensemble(ViewsEstimator):
     ) -> dict[str, float]:
         """Choose the weights; the blend's loss without each member that has one."""
         rows, seen = seen_by_all(fold_fits, splits)
-        y, weights = samples[rows].y, samples[rows].weights
-
-        def risk(predicted: np.ndarray) -> float:
-            return mean(row_losses(y, predicted), weights)
-
-        self.losses_ = {name: risk(each) for name, each in seen.items()}
+        judge = Unseen(samples.y[rows], None if samples.weights is None else samples.weights[rows])
+        self.losses_ = {name: judge.loss(each) for name, each in seen.items()}
         best = min(self.losses_, key=self.losses_.__getitem__)
-        self.weights_ = greedy_weights(seen, y, weights)
-        if not better_than_noise(blended(seen, self.weights_), seen[best], y, weights):
+        self.weights_ = judge.greedy_weights(seen)
+        if not judge.better_than_noise(blended(seen, self.weights_), seen[best]):
             self.weights_ = {best: 1.0}
         blend = blended(seen, self.weights_)
-        self.blend_loss_ = risk(blend)
+        self.blend_loss_ = judge.loss(blend)
         self.out_of_fold_ = np.full((len(samples.y), *blend.shape[1:]), np.nan)
         self.out_of_fold_[rows] = blend
         self.fits_ = {name: fold_fits[name].fits for name in self.weights_}
         self.full_refits_, self.alone_, self.bytes_ = {}, None, {}
-        return without_each(seen, y, self.weights_, weights)
+        return judge.without_each(seen, self.weights_)
 
     def _complete(
         self, fold_fits: Mapping[str, FoldFits], samples: Samples, inner: InnerFits, left: Callable[[], float]
@@ -241,8 +238,7 @@ class Ensemble(ViewsEstimator):
         # its length is known, and time was left for it
         asked = StopRecorder([each for each in callbacks if math.isinf(each.time_left())])
         model = for_all_rows(fold_fits[name].typical()).set_params(callbacks=[asked])
-        more = {} if samples.related is None else samples.related.arguments
-        model.fit(samples.views, samples.y, None, samples.weights, **more)
+        fit_weighted(model, samples.weighted, None, samples.related)
         if asked.stopped and self.alone_ is not None:
             return False
         began, some = time.perf_counter(), np.arange(min(len(samples.y), ROWS))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.data.views import Views
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, silenced
 from usboost.models.base import ViewsClassifier, ViewsRegressor
 from usboost.models.ensembles.base import Ensemble
 
@@ -80,10 +79,10 @@ class EnsembleClassifier(_Ensemble, ViewsClassifier):
         single, others = np.flatnonzero(counts[y] == 1), np.flatnonzero(counts[y] > 1)
         folds = min(self.folds, int(counts.max()))
         splitter = StratifiedKFold(folds, shuffle=True, random_state=self.random_state)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="The least populated class")
-            for train, held in splitter.split(others, y[others]):
-                yield np.sort(np.concatenate([single, others[train]])), others[held]
+        with silenced("The least populated class"):
+            splits = list(splitter.split(others, y[others]))
+        for train, held in splits:
+            yield np.sort(np.concatenate([single, others[train]])), others[held]
 
     def _of(self, model: Any, views: Views) -> np.ndarray:
         found: np.ndarray = model.predict_proba(views)

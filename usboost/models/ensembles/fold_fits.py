@@ -19,6 +19,7 @@ from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError
 from usboost.files.arrays import Store, key_of
 from usboost.models.base import for_all_rows
+from usboost.models.class_weights import fit_weighted
 from usboost.models.estimator import Samples
 
 
@@ -64,14 +65,8 @@ class InnerFits:
         model.set_params(callbacks=list(callbacks))
         if self.checkpoint is not None and _keeps_rounds(model):
             model.set_params(checkpoint=self.checkpoint.folder / name)
-        validation = None
-        if stop is not None:
-            held_weights = () if stop.weights is None else (stop.weights,)
-            validation = (stop.views, stop.y, *held_weights)
-        more = {} if train.related is None else train.related.arguments
-        if train.weights is not None:
-            more["sample_weight"] = train.weights
-        return model.fit(train.views, train.y, validation, **more)
+        fit_weighted(model, train.weighted, None if stop is None else stop.weighted, train.related)
+        return model
 
 
 def _keeps_rounds(model: Any) -> bool:

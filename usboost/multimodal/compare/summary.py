@@ -69,16 +69,19 @@ def _views(entry: Entry | None) -> set[str]:
 
 def _how(entry: Entry | None, options: ImageOptions) -> str:
     reads = "components" if entry is None else KINDS[entry.kind].images
+    embeddings = {
+        "none": "frozen embeddings",
+        "auto": "embeddings, tuned where that takes some minutes",
+    }.get(options.finetune, "tuned embeddings")
     if reads == "components":
-        return f"{COMPONENTS} components of frozen embeddings"
+        return f"{COMPONENTS} components of {embeddings}"
     learners = {} if entry is None else entry.learners
     network = reads == "network" or any(
         spec.kind == "network" and "U" in (spec.reads or (name,)) for name, spec in learners.items()
     )
     if network and options.backbone == "small_cnn":
         return "a small network that is trained"
-    trained = {"none": "", "last": "embeddings, the last block trained", "all": "a network that is trained"}
-    return (network and trained[options.finetune]) or "frozen embeddings"
+    return embeddings
 
 
 MEASURES = frozenset(name for name, entry in catalogue.CATALOGUE.items() if entry.external and entry.compared)

@@ -7,9 +7,8 @@ The command line, the pipeline and Python write and read this one form; it is al
 from __future__ import annotations
 
 import json
-import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,12 +22,13 @@ from usboost.data.views import Views
 from usboost.datasets.prepared.card import first_fault, read_json
 from usboost.datasets.user.columns.encoding import Encoding, added
 from usboost.datasets.user.columns.texts import TextNumbers
-from usboost.datasets.user.images.values import Paths
+from usboost.datasets.user.misfits import Tally
+from usboost.datasets.user.notes import of_rows
 from usboost.datasets.user.reading import text_file
-from usboost.datasets.user.reading.source import FrameRows, Source
+from usboost.datasets.user.reading.source import INDEX_COLUMN, FrameRows, Source
 from usboost.datasets.user.rows import RowReader
 from usboost.datasets.user.user_table import UserTable
-from usboost.errors import UsboostError, option
+from usboost.errors import UsboostError, option, warn
 from usboost.evaluation.calibration import clip_lower, tempered
 from usboost.evaluation.task import TASKS, Task
 from usboost.files import replacing
@@ -62,6 +62,11 @@ class Bundle:
         images = None if self.card.images is None else self.card.images.form
         formats = {name: written.form for name, written in self.card.formats.items()}
         return RowReader(self.card.columns, self.encoding, images, formats, tuple(self.card.missing))
+
+    def of_columns(self, names: list[str]) -> Bundle:
+        """The same for rows whose columns are these, in their order; the card has them if it cannot tell."""
+        names = [] if names == self.card.read_and_dropped else names
+        return replace(self, card=self.card.model_copy(update={"names": names}))
 
     @property
     def task(self) -> Task:
@@ -120,33 +125,43 @@ class Bundle:
             return np.array([kinds[self.card.label_kind](name) for name in names])
         return np.array(names, dtype=object)
 
-    def predict(self, rows: pd.DataFrame) -> pd.DataFrame:
+    def ignored(self, rows: Source, keep: Collection[str] = ()) -> list[str]:
+        """The columns of rows that the model does not know."""
+        known = {*self.reader.needed, *self.card.dropped, self.card.label, *keep}
+        return [name for name in rows.names if name not in known and not INDEX_COLUMN.fullmatch(name)]
+
+    def predict(
+        self, rows: pd.DataFrame, *, strict: bool = False, tell: Callable[[str], object] = warn
+    ) -> pd.DataFrame:
         """`answers` to raw rows.
 
         Parameters
         ----------
         rows : the columns that the model was fitted to, in any order; a number may be missing where one was
             in training or the table was a user's own. Images are files' bytes or base64, or missing.
+        strict : refuse numbers, dates and images that cannot be read, instead of counting them as missing.
+        tell : called with each sentence of `usboost.datasets.user.notes.of_rows`; by default they are
+            warnings.
 
         Raises
         ------
         UsboostError
-            If there is no row, a column is missing, or a value or image cannot be read.
+            If there is no row, a column is missing, or no value of one can be read.
         """
-        return self.answer(FrameRows(rows))
+        return self.answer(FrameRows(rows, mixed=True), strict=strict, tell=tell)
 
-    def answer(self, rows: Source) -> pd.DataFrame:
-        """`answers` to the rows of any source; as `predict`. Paths that lead to no file are warned of."""
+    def answer(
+        self, rows: Source, *, strict: bool = False, tell: Callable[[str], object] = warn
+    ) -> pd.DataFrame:
+        """`answers` to the rows of any source; as `predict`."""
         parts: list[np.ndarray] = []
-        paths: tuple[Paths, ...] = ()
-        for batch in self.reader.read(rows):
+        tally = Tally(ignored=self.ignored(rows))
+        for batch in self.reader.read(rows, strict=strict, tally=tally):
             parts.append(self.predicted(batch.views))
-            paths = batch.paths
         if not parts:
             raise UsboostError("no rows to predict")
-        for each in paths:
-            if each.lost:
-                warnings.warn(f"{each}; such rows count as without an image", stacklevel=2)
+        for each in of_rows(tally):
+            tell(each)
         return self.answers(np.concatenate(parts))
 
     def save(self, folder: Path) -> None:

@@ -84,6 +84,7 @@ class Card(CardPart):
     label, dropped : columns of the table that it does not read; weight : of these that of rows' weights, ""
         without.
     columns : what each column that it reads holds; images : the columns of images.
+    names : of the columns that an estimator was fitted to; none where `read_and_dropped` says it.
     texts_sha256 : of the file that holds what columns of text become.
     imputation, encoders, dates : how columns become views, see `columns.encoding.Encoding`.
     formats : how numbers and dates that are text are written; missing : further values that count as missing.
@@ -110,6 +111,7 @@ class Card(CardPart):
     dropped: list[str]
     weight: str = Field("", exclude_if=not_)
     images: ImagesEntry | None
+    names: list[str] = Field(default_factory=list, exclude_if=not_)
     imputation: dict[str, Imputed]
     encoders: dict[str, EncoderCard]
     dates: dict[str, Dates] = Field(default_factory=dict, exclude_if=not_)
@@ -123,6 +125,11 @@ class Card(CardPart):
     seed: int
     table: str
     sha256: str
+
+    @property
+    def read_and_dropped(self) -> list[str]:
+        """The columns that it reads, those of images, and those that it does not read."""
+        return [*self.columns, *(self.images.columns if self.images else ()), *self.dropped]
 
     @model_validator(mode="after")
     def _fits_its_task(self) -> Card:

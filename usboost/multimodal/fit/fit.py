@@ -36,13 +36,20 @@ class ImageOptions:
     Attributes
     ----------
     backbone : the network that turns an image into an embedding.
-    finetune : what a model trains of it beside its head: nothing, its last block, or all.
+    finetune : what of it is tuned on the label before a model is fitted, "none", its "last" blocks or "all";
+        "auto" is "last" where that takes some minutes, see `usboost.learners.networks.images.finetuning`.
     size : side of the images in pixels.
     """
 
     backbone: str = "tf_efficientnet_lite0"
-    finetune: Literal["none", "last", "all"] = "none"
+    finetune: Literal["auto", "none", "last", "all"] = "auto"
     size: int = SIZE
+
+    @classmethod
+    def of(cls, backbone: str, finetune: Any, size: int, preset: str | None) -> ImageOptions:
+        """As a user has chosen them; of the preset "fast" images are not tuned unless that was asked for."""
+        quick = preset == "fast" and finetune == "auto"
+        return cls(backbone, "none" if quick else finetune, size)
 
 
 def build(

@@ -13,8 +13,10 @@ import pyarrow.compute as pc
 from scipy import stats
 
 from usboost.data.encoding import Categorical
-from usboost.datasets.user.columns.column import Column, plain_type
-from usboost.datasets.user.images.values import check_type
+from usboost.datasets.user.columns.column import Column
+from usboost.datasets.user.columns.types import is_binary, is_text, plain_cells
+from usboost.datasets.user.images.values import no_images
+from usboost.datasets.user.misfits import Tally
 from usboost.datasets.user.reading.source import TableFile, require
 from usboost.errors import UsboostError
 from usboost.multimodal.fit.card import Card
@@ -128,8 +130,6 @@ def compare(
     file = TableFile.open(table)
     images = [] if card.images is None else card.images.columns
     require(file, [*card.columns, *images])
-    for name in images:
-        check_type(file, name)
     found, absent = _read(file, card, images)
     n = len(found)
     if not n:
@@ -163,11 +163,14 @@ def compare(
 
 def _read(file: TableFile, card: Card, images: list[str]) -> tuple[pd.DataFrame, dict[str, int]]:
     """The columns of numbers and categories, and how many rows have no image in each column of these."""
-    batches, absent, first = [], dict.fromkeys(images, 0), 0
+    batches, absent, tally = [], dict.fromkeys(images, 0), Tally()
     formats = {name: written.form for name, written in card.formats.items()}
     for raw in file.batches([*card.columns, *images], _ROWS):
+        first = tally.rows
         columns = {
-            name: Column(file, name, raw[name], first, card.missing).feature(kind, formats.get(name))
+            name: Column(file, name, raw[name], first, card.missing).feature(
+                kind, formats.get(name), tally.of_kind(name, kind)
+            )
             for name, kind in card.columns.items()
         }
         texts = {
@@ -176,16 +179,23 @@ def _read(file: TableFile, card: Card, images: list[str]) -> tuple[pd.DataFrame,
         }
         batches.append(pd.DataFrame(texts, index=pd.RangeIndex(first, first + raw.num_rows)))
         for name in images:
-            absent[name] += _empty(raw[name])
-        first += raw.num_rows
+            absent[name] += _empty(file, name, raw[name])
+        tally.rows += raw.num_rows
+    tally.check()
     return pd.concat(batches) if batches else pd.DataFrame(columns=list(card.columns)), absent
 
 
-def _empty(cells: pa.ChunkedArray) -> int:
+def _empty(file: TableFile, name: str, cells: pa.ChunkedArray) -> int:
     """How many cells hold no path and no bytes."""
-    plain = cells.cast(plain_type(cells.type))
-    lengths = plain if pa.types.is_null(plain.type) else pc.binary_length(plain)
-    return int(pc.sum(pc.equal(pc.fill_null(lengths, 0), 0)).as_py() or 0)
+    plain = plain_cells(cells)
+    if pa.types.is_struct(plain.type):
+        return sum(not (each and (each.get("bytes") or each.get("path"))) for each in plain.to_pylist())
+    if is_text(plain.type) or is_binary(plain.type):
+        return int(pc.sum(pc.equal(pc.fill_null(pc.binary_length(plain), 0), 0)).as_py() or 0)
+    missing = int(pc.sum(pc.is_null(plain, nan_is_null=True)).as_py() or 0)
+    if missing < len(plain):
+        raise no_images(file, name)
+    return missing
 
 
 def _numbers(train: pd.Series, found: pd.Series, level: float) -> dict[str, float]:

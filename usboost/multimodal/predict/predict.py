@@ -15,37 +15,16 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from usboost.data.progress import Progress
-from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.datasets.user.columns.column import Column
 from usboost.datasets.user.columns.labels import codes_of, targets_of
 from usboost.datasets.user.images.image_set import ImageSet
-from usboost.datasets.user.images.values import Paths, check_paths
-from usboost.datasets.user.reading.source import INDEX_COLUMN, TableFile, require
+from usboost.datasets.user.images.values import check_paths
+from usboost.datasets.user.misfits import Tally
+from usboost.datasets.user.reading.source import TableFile, require
 from usboost.datasets.user.rows import Rows, joined
 from usboost.errors import UsboostError, option
 from usboost.multimodal.fit.bundle import Bundle
-
-
-@dataclass(frozen=True)
-class Predicted:
-    """What was predicted.
-
-    Attributes
-    ----------
-    rows : of the table; without : how many have no image, by column.
-    unreadable : images that could not be read and count as missing.
-    paths : of images, by column.
-    unseen : columns of categories of which no row has one that was in the training rows.
-    ignored : columns not read.
-    """
-
-    rows: int
-    without: dict[str, int]
-    unreadable: int
-    ignored: list[str]
-    paths: tuple[Paths, ...]
-    unseen: list[str]
 
 
 def predict(
@@ -55,10 +34,10 @@ def predict(
     *,
     batch: int = 4096,
     keep: Sequence[str] = (),
-    skip_unreadable: bool = False,
+    strict: bool = False,
     images_root: Path | None = None,
     progress: Progress | None = None,
-) -> Predicted:
+) -> Tally:
     """Write `Bundle.answers` and the columns to keep, a row for each row of the table in its order.
 
     Parameters
@@ -67,15 +46,19 @@ def predict(
     out : a ``.parquet`` or ``.csv`` file; appears when it is complete.
     batch : rows at a time.
     keep : columns of the table that the output holds too.
-    skip_unreadable : count images that cannot be read as missing, instead of refusing them.
+    strict : refuse values and images that cannot be read, instead of counting them as missing.
     images_root : see `usboost.datasets.user.reading.source.TableFile`.
     progress : called with (rows done, 0 where their number is unknown, as in a CSV).
+
+    Returns
+    -------
+    What was found in the rows, see `usboost.datasets.user.notes.of_rows`.
 
     Raises
     ------
     UsboostError
-        If a column is missing, a value or image cannot be read, no path of a column of images leads to
-        a file, or the output cannot be written; an earlier output stays as it was.
+        If a column is missing, no value of a column of numbers, dates or images can be read, no path of a
+        column of images leads to a file, or the output cannot be written; an earlier output stays as it was.
     """
     table, out = Path(table), Path(out)
     _check_out(table, out)
@@ -90,41 +73,19 @@ def predict(
     kept = [file.schema.field(name) for name in dict.fromkeys(keep)]
     target = pa.schema([*answers, *kept])
     total = file.n_rows or 0
-    done = unreadable = 0
-    images = bundle.reader.images.columns if bundle.reader.images else ()
-    absent = np.zeros(len(images), dtype=np.int64)
-    paths: tuple[Paths, ...] = ()
-    seen: dict[str, bool] = {}
+    tally = Tally(ignored=bundle.ignored(file, keep))
     with _written(out, target) as writer:
         more = tuple(field.name for field in kept)
-        for rows in bundle.reader.read(file, batch=batch, skip_unreadable=skip_unreadable, more=more):
+        for rows in bundle.reader.read(file, batch=batch, strict=strict, tally=tally, more=more):
             columns = _columns(bundle, rows)
             columns += [rows.raw[name].cast(target.field(name).type) for name in more]
             writer.write_table(pa.table(columns, schema=target))
-            done += len(rows.views)
-            absent += rows.absent.sum(axis=1)
-            unreadable += rows.unreadable
-            paths = rows.paths
-            for name, found in _seen(rows.views):
-                seen[name] = found or seen.get(name, False)
             if progress:
-                progress(done, total)
-        if not done:
+                progress(tally.rows, total)
+        if not tally.rows:
             raise UsboostError(f"{table} has no rows")
-        check_paths(file, paths)
-    known = {*needed, *keep, *bundle.card.dropped, bundle.card.label}
-    ignored = [name for name in file.names if name not in known and not INDEX_COLUMN.fullmatch(name)]
-    without = dict(zip(images, absent.tolist(), strict=True))
-    return Predicted(done, without, unreadable, ignored, paths, [name for name in seen if not seen[name]])
-
-
-def _seen(views: Views) -> Iterator[tuple[str, bool]]:
-    """The columns of categories, and whether some row has one that the encoder knows."""
-    for table in (views[name] for name in views.names):
-        if isinstance(table, Table):
-            names = table.names[table.numeric.shape[1] :]
-            for name, codes in zip(names, table.codes.T, strict=True):
-                yield name, bool((codes > 0).any())
+        check_paths(file, tally.paths)
+    return tally
 
 
 def _columns(bundle: Bundle, rows: Rows) -> list[pa.Array]:
@@ -182,8 +143,7 @@ class Scored:
     labels : int64 codes of shape (n,) of the model's classes, or float64 numbers.
     predicted : as of `Bundle.predicted`.
     without : how many rows have no image, by column.
-    unreadable : how many of these could not be read.
-    paths : of images, by column.
+    tally : what was found in all rows of the table.
     rows : the position of each row in the file, int64 of shape (n,); rows without a label are not in it.
     unlabelled : how many rows have no label.
     """
@@ -194,8 +154,7 @@ class Scored:
     labels: np.ndarray
     predicted: np.ndarray
     without: dict[str, int]
-    unreadable: int
-    paths: tuple[Paths, ...]
+    tally: Tally
     rows: np.ndarray
     unlabelled: int = 0
 
@@ -213,17 +172,16 @@ def score_table(
     path: Path,
     label: str,
     *,
-    skip_unreadable: bool = False,
+    strict: bool = False,
     images_root: Path | None = None,
     progress: Progress | None = None,
 ) -> Scored:
-    """Read the rows that have a label and predict them.
+    """Read the rows that have a label and predict them; parameters as of `predict`.
 
     Raises
     ------
     UsboostError
-        If a column is missing, a value or image cannot be read, a label is not a class of the model, or no
-        row has one.
+        As `predict`, or if a label is not a class of the model, or no row has one.
     """
     file = TableFile.open(path, images_root)
     require(file, [*bundle.reader.needed, label])
@@ -231,15 +189,12 @@ def score_table(
     n, form = len(labels), bundle.reader.images
     images = None if form is None else ImageSet(form, n, what=file)
     parts: list[tuple[pd.DataFrame, Views, np.ndarray]] = []
-    unreadable = 0
-    paths: tuple[Paths, ...] = ()
-    for batch in bundle.reader.read(file, skip_unreadable=skip_unreadable, more=(label,), into=images):
+    tally = Tally()
+    for batch in bundle.reader.read(file, strict=strict, tally=tally, more=(label,), into=images):
         parts.append((batch.raw.to_pandas(), batch.views, bundle.predicted(batch.views)))
-        unreadable += batch.unreadable
-        paths = batch.paths
         if progress:
             progress(batch.first + len(batch.views), n)
-    check_paths(file, paths)
+    check_paths(file, tally.paths)
     found = {} if form is None or images is None else dict(zip(form.columns, images.absent, strict=True))
     rows = np.flatnonzero(labels >= 0 if bundle.card.classes else ~np.isnan(labels))
     return Scored(
@@ -249,8 +204,7 @@ def score_table(
         labels[rows],
         np.concatenate([part[2] for part in parts])[rows],
         {column: int(absent[rows].sum()) for column, absent in found.items()},
-        unreadable,
-        paths,
+        tally,
         rows,
         n - len(rows),
     )

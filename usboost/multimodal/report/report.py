@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from usboost.data.progress import Progress
+from usboost.datasets.user.notes import of_rows
 from usboost.errors import UsboostError, option
 from usboost.evaluation.intervals import Interval, answer_intervals
 from usboost.evaluation.metrics import confusion, per_class, score_answers
@@ -31,7 +32,7 @@ def write_report(
     out: Path,
     *,
     label: str | None = None,
-    skip_unreadable: bool = False,
+    strict: bool = False,
     images_root: Path | None = None,
     occlusion_maps: bool = False,
     progress: Progress | None = None,
@@ -43,7 +44,7 @@ def write_report(
     ----------
     label : column of the true answers; by default that of the training table.
     out : an ``.html`` file; appears when it is complete.
-    skip_unreadable : count images that cannot be read as missing, instead of refusing them.
+    strict : refuse values and images that cannot be read, instead of counting them as missing.
     images_root : see `usboost.datasets.user.reading.source.TableFile`.
     occlusion_maps : show what covering each part of the images of the worst rows does, which takes some
         fifty predictions an image.
@@ -73,9 +74,7 @@ def write_report(
             f"leave out {option('occlusion_maps')}"
         )
     label = label or bundle.card.label
-    scored = score_table(
-        bundle, table, label, skip_unreadable=skip_unreadable, images_root=images_root, progress=progress
-    )
+    scored = score_table(bundle, table, label, strict=strict, images_root=images_root, progress=progress)
     page = render(bundle, scored, table, label, occlusion_maps=occlusion_maps, looking=looking)
     write_atomically(out, page.encode())
     return scored
@@ -148,7 +147,7 @@ def _missing(scored: Scored, label: str) -> list[str]:
     for column, missing in scored.without.items():
         if missing:
             found.append(f"{missing:,} of {len(scored):,} rows have no image in {column}")
-    return found
+    return [*found, *of_rows(scored.tally)]
 
 
 def _of_classes(bundle: Bundle, scored: Scored) -> dict[str, Any]:

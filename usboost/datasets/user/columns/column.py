@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from usboost.datasets.user.columns.formats import DateFormat, NumberFormat
+from usboost.data.value import REWRITTEN, canonical, missing_of
+from usboost.datasets.user.columns.dates import DateFormat
+from usboost.datasets.user.columns.formats import NumberFormat
+from usboost.datasets.user.columns.types import (
+    is_binary,
+    is_date,
+    is_number,
+    is_text,
+    is_usable,
+    plain_cells,
+    plain_type,
+)
+from usboost.datasets.user.misfits import Misfits
 from usboost.datasets.user.reading.source import Source
 from usboost.errors import UsboostError, option
 
@@ -20,9 +34,15 @@ Kind = Literal["number", "category", "date", "text"]
 Format = NumberFormat | DateFormat
 
 MISSING = ("", "NA", "N/A", "na", "n/a", "NaN", "nan", "NULL", "null", "None", "?", "#N/A", "<NA>", "NaT")
-"""What stands for a missing number or date in text; in other columns only the empty field does."""
+"""What stands for a missing number or date in text; in other columns only the empty text does."""
+
+_SHORT = r"\N - -- --- – — . .. ... * : n.a. N.A. n.a N.A (null) -nan -NaN 0000-00-00 00/00/0000"
+_FAULTS = "#DIV/0! #VALUE! #REF! #NUM! #NAME? #NULL! 1.#IND -1.#IND 1.#QNAN -1.#QNAN"
+MARKS = (*_SHORT.split(), *_FAULTS.split(), "#N/A N/A", "0000-00-00 00:00:00")
+"""What else programs and people write for a missing number or date, of which a note is made."""
 
 _HELD = {"number": "numbers", "date": "dates"}
+_DTYPES = {"number": "float64", "date": "datetime64[us]"}
 
 
 @dataclass(frozen=True)
@@ -44,9 +64,14 @@ class Column:
     first: int = 0
     missing: Collection[str] = ()
 
+    @cached_property
+    def values(self) -> pa.ChunkedArray:
+        """The cells without a coding: no dictionary, no runs, and strings of one of two types."""
+        return plain_cells(self.cells)
+
     @property
     def type(self) -> pa.DataType:
-        """The type of the values, whether or not they are coded by a dictionary."""
+        """The type of the values, whether or not they are coded."""
         return plain_type(self.cells.type)
 
     def row(self, k: int) -> str:
@@ -55,25 +80,49 @@ class Column:
 
     def plain(self) -> pd.Series:
         """Values as pandas holds them, None or NaN where missing; strings without the spaces around them."""
+        series = self._unmasked()
+        return series.mask(self._means_missing(series, self.missing)) if self.missing else series
+
+    def _unmasked(self) -> pd.Series:
         # whole numbers stay whole beside a missing one: as float64 those above 2⁵³ would fall together
-        series = self.cells.cast(self.type).to_pandas(integer_object_nulls=True)
+        series = self.values.to_pandas(integer_object_nulls=True)
         if is_text(self.type):
             series = series.str.strip()
-            series = series.mask(series == "") if self.source.as_text else series
-            return series.mask(series.isin(list(self.missing))) if self.missing else series
-        if self.missing and is_number(self.type):
-            series = series.astype(object) if pa.types.is_integer(self.type) else series
-            return series.mask(series.map(text_of, na_action="ignore").isin(list(self.missing)))
-        return series
+            return series.mask(series == "")
+        return series.astype(object) if self.missing and pa.types.is_integer(self.type) else series
 
-    def written(self) -> pd.Series:
+    def _means_missing(self, series: pd.Series, options: Collection[str]) -> pd.Series:
+        """Whether each value is one of those that count as missing, however these are written."""
+        wanted = missing_of(tuple(options))
+        if is_text(self.type):
+            return series.isin(wanted.texts) | _named(series).isin(wanted.texts)
+        if pa.types.is_floating(self.type):
+            return pd.Series(np.isin(series, np.array(wanted.floats, dtype=series.dtype)), series.index)
+        if pa.types.is_integer(self.type):
+            return series.isin(wanted.whole)
+        if pa.types.is_decimal(self.type):
+            return series.isin(wanted.numbers)
+        return series.map(canonical, na_action="ignore").isin(wanted.texts)
+
+    def holds(self, option: str, form: Format | None = None) -> bool:
+        """Whether a value is the one that `option` says is missing. `form`: how numbers are written."""
+        series = replace(self, missing=())._unmasked()
+        found = bool(self._means_missing(series, (option,)).any())
+        numbers = missing_of((option,)).floats
+        if found or not (numbers and is_text(self.type)):
+            return found
+        found_numbers = form.numbers(series) if isinstance(form, NumberFormat) else plain_numbers(series)
+        return bool(found_numbers.isin(numbers).any())
+
+    def written(self, marks: Collection[str] = MARKS) -> pd.Series:
         """The strings of a column that may hold numbers or dates, NaN where these would be missing."""
         values = self.plain()
-        return values.mask(values.isin(MISSING))
+        return values.mask(values.isin([*MISSING, *marks]))
 
     def texts(self) -> pd.Series:
-        """Values as classes and categories are called, NaN or None where missing."""
-        return self.plain().map(text_of, na_action="ignore")
+        """Values as classes and categories are called, NaN or None where missing; see `canonical`."""
+        values = self.plain()
+        return _named(values) if is_text(self.type) else values.map(canonical, na_action="ignore")
 
     def filled(self) -> pd.Series:
         """As `texts`, none of which may be missing.
@@ -89,36 +138,54 @@ class Column:
     def numbers(self, form: NumberFormat | None = None) -> pd.Series | None:
         """float64 values, NaN where missing, or None when the column holds something else.
 
-        Durations are days, times of the day hours. `form`: how numbers that are text are written; by default
-        plainly, and in a file of text only.
+        Durations are days, times of the day hours, True is 1. `form`: how numbers that are text are written;
+        by default plainly.
         """
         if is_text(self.type):
-            if form is None and not self.source.as_text:
-                return None
             values = self.written()
             numbers = plain_numbers(values) if form is None else form.numbers(values)
-            return numbers if (numbers.notna() == values.notna()).all() else None
+            if not (numbers.notna() == values.notna()).all():
+                truth = values.str.lower().map({"true": 1.0, "false": 0.0})
+                return truth if form is None and (truth.notna() == values.notna()).all() else None
+            missing = missing_of(tuple(self.missing)).floats
+            return numbers.mask(numbers.isin(missing)) if missing else numbers
         if pa.types.is_duration(self.type):
             return self._scaled(pa.duration("us"), 86_400e6)
         if pa.types.is_time(self.type):
             return self._scaled(pa.time64("us"), 3_600e6)
-        if is_number(self.type) or pa.types.is_null(self.type):
-            numbers = self.cells.cast(self.type).cast(pa.float64(), safe=False).to_pandas().astype("float64")
-            return numbers.mask(self.plain().isna()) if self.missing else numbers
-        return None
+        if pa.types.is_boolean(self.type):
+            numbers = self.values.cast(pa.int8()).cast(pa.float64()).to_pandas().astype("float64")
+        elif is_number(self.type) or pa.types.is_null(self.type):
+            numbers = self.values.cast(pa.float64(), safe=False).to_pandas().astype("float64")
+        else:
+            return self._nothing("float64")
+        return numbers.mask(self.plain().isna()) if self.missing else numbers
 
     def dates(self, form: DateFormat | None = None) -> pd.Series | None:
         """datetime64 in UTC, NaT where missing, or None when the column holds something else.
 
-        `form`: the order of day, month and year in text; by default the year is first.
+        A whole number is a year, if it has four digits. `form`: how dates are written in text; by default
+        with the year first.
         """
         if is_text(self.type):
-            values = self.written()
-            dates = (form or DateFormat()).dates(values)
-            return dates if (dates.notna() == values.notna()).all() else None
+            values, form = self.written(), form or DateFormat()
+            dates = form.dates(values)
+            if not (dates.notna() == values.notna()).all():
+                return None
+            options = [each for each in self.missing if not missing_of((each,)).numbers]
+            return dates.mask(dates.isin(form.dates(pd.Series(options, dtype="str")).dropna()))
         if is_date(self.type) or pa.types.is_null(self.type):
-            return self.cells.cast(pa.timestamp("us"), safe=False).to_pandas().astype("datetime64[us]")
-        return None
+            dates = self.values.cast(pa.timestamp("us"), safe=False).to_pandas().astype("datetime64[us]")
+            return dates.mask(self.plain().isna()) if self.missing else dates
+        if is_number(self.type) and (values := self.plain()).notna().any():
+            dates = DateFormat().dates(values.map(canonical, na_action="ignore").astype("str"))
+            return dates if (dates.notna() == values.notna()).all() else None
+        return self._nothing("datetime64[us]")
+
+    def _nothing(self, dtype: str) -> pd.Series | None:
+        """A column that holds no value, whose type therefore says nothing; None of another."""
+        values = self.plain()
+        return None if values.notna().any() else pd.Series(np.nan, values.index).astype(dtype)
 
     def categories(self) -> pd.Series:
         """A pandas category of strings."""
@@ -130,7 +197,7 @@ class Column:
         """Text, NaN where missing."""
         return self.texts().astype("str")
 
-    def feature(self, kind: Kind, form: Format | None = None) -> pd.Series:
+    def feature(self, kind: Kind, form: Format | None = None, misfits: Misfits | None = None) -> pd.Series:
         """What a model may learn from.
 
         Raises UsboostError if it holds something other than the `kind`, or infinity.
@@ -138,6 +205,7 @@ class Column:
         Parameters
         ----------
         kind : what the column holds; form : how its numbers or dates are written in text.
+        misfits : counts values that are no such numbers or dates, which are then missing.
 
         Returns
         -------
@@ -150,11 +218,20 @@ class Column:
             return self.categories() if kind == "category" else self.strings()
         values = self._of(kind, form)
         if values is None:
-            raise UsboostError(
-                f"{self._not(kind, form)}: column {self.name!r} held {_HELD[kind]} when the model was "
-                f"fitted; give {_HELD[kind]}"
-            )
-        return self._finite(values) if kind == "number" else values
+            if misfits is None or not misfits.count:
+                error = UsboostError(
+                    f"{self._not(kind, form)}: column {self.name!r} held {_HELD[kind]} when the model was "
+                    f"fitted; give {_HELD[kind]}"
+                )
+                if misfits is None:
+                    raise error
+                misfits.error = str(error)
+            values = self._partly(kind, form)
+        if kind == "number":
+            values = self._finite(values, misfits)
+        if misfits is not None:
+            self._count(values, misfits)
+        return values
 
     def unusable(self) -> UsboostError:
         """What to say of a column that no model can read."""
@@ -172,19 +249,57 @@ class Column:
         return self.numbers(form if isinstance(form, NumberFormat) else None)
 
     def _scaled(self, kind: pa.DataType, unit: float) -> pd.Series:
-        whole = self.cells.cast(kind, safe=False).cast(pa.int64())
+        whole = self.values.cast(kind, safe=False).cast(pa.int64())
         return whole.cast(pa.float64(), safe=False).to_pandas().astype("float64") / unit
 
-    def _finite(self, numbers: pd.Series) -> pd.Series:
+    def _present(self) -> np.ndarray:
+        """Which values are there: bool of shape (n,)."""
+        return (self.written() if is_text(self.type) else self.plain()).notna().to_numpy()
+
+    def _partly(self, kind: Kind, form: Format | None) -> pd.Series:
+        """The values that are of the kind, the others missing."""
+        if is_text(self.type):
+            distinct = self.values.filter(pa.array(self._present())).unique()
+            wrong = pa.array(self._wrong(pa.chunked_array([distinct]), kind, form), self.type)
+            kept = pc.if_else(pc.is_in(self.values, value_set=wrong), None, self.values)
+            if (values := replace(self, cells=kept)._of(kind, form)) is not None:
+                return values
+        return pd.Series(np.nan, range(len(self.cells))).astype(_DTYPES[kind])
+
+    def _wrong(self, cells: pa.ChunkedArray, kind: Kind, form: Format | None) -> list[str]:
+        """Those of some values that are not of the kind, found by halving: mostly they are few."""
+        if replace(self, cells=cells)._of(kind, form) is not None:
+            return []
+        if len(cells) == 1:
+            return [cells[0].as_py()]
+        half = len(cells) // 2
+        return [each for part in (cells[:half], cells[half:]) for each in self._wrong(part, kind, form)]
+
+    def _count(self, values: pd.Series, misfits: Misfits) -> None:
+        """Count the values that were read, and those that are missing since they could not be."""
+        if not misfits.error:
+            misfits.given += int(values.notna().sum())
+            return
+        present = self._present()
+        wrong = present & values.isna().to_numpy()
+        k = int(wrong.argmax())
+        row = "" if misfits.count else self.row(k).removeprefix(f"{self.source}, ")
+        misfits.add_wrong(present, wrong, row=row, value=self.cells[k].as_py())
+
+    def _finite(self, numbers: pd.Series, misfits: Misfits | None = None) -> pd.Series:
         with np.errstate(over="ignore"):
             infinite = np.isinf(numbers.to_numpy().astype(np.float32))
-        if infinite.any():
-            row = self.row(int(infinite.argmax()))
-            raise UsboostError(
-                f"{row}: column {self.name!r} holds infinity or a number too large; correct it, or "
-                f"count it as missing ({option('missing', 'inf')})"
-            )
-        return numbers
+        if not infinite.any():
+            return numbers
+        row = self.row(int(infinite.argmax()))
+        error = (
+            f"{row}: column {self.name!r} holds infinity or a number too large; correct it, or "
+            f"count it as missing ({option('missing', 'inf')})"
+        )
+        if misfits is None:
+            raise UsboostError(error)
+        misfits.error = misfits.error or error
+        return numbers.mask(infinite)
 
     def _not(self, kind: Kind, form: Format | None) -> str:
         """Where the first value is that is not of the kind; the source where the type is another."""
@@ -192,8 +307,7 @@ class Column:
             for k in range(len(self.cells)):
                 one = Column(self.source, self.name, self.cells.slice(k, 1), missing=self.missing)
                 if one._of(kind, form) is None:
-                    plain = form is None and kind == "number" and not self.source.as_text
-                    return str(self.source) if plain else f"{self.row(k)}, {self.cells[k].as_py()!r}"
+                    return f"{self.row(k)}, {self.cells[k].as_py()!r}"
         return str(self.source)
 
 
@@ -202,38 +316,11 @@ def plain_numbers(values: pd.Series) -> pd.Series:
     return pd.to_numeric(values, errors="coerce").astype("float64")
 
 
-def text_of(value: object) -> str:
-    """A value as a class or category is called: 1, 1.0 and "1" are one."""
-    if isinstance(value, (float, np.floating)) and float(value).is_integer():
-        value = int(value)
-    return str(value)
-
-
-def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type of the values, whether or not they are coded by a dictionary."""
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
-def is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
-
-
-def is_number(kind: pa.DataType) -> bool:
-    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-
-
-def is_binary(kind: pa.DataType) -> bool:
-    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
-
-
-def is_date(kind: pa.DataType) -> bool:
-    return pa.types.is_date(kind) or pa.types.is_timestamp(kind)
-
-
-def is_usable(kind: pa.DataType) -> bool:
-    """Whether a model can read values of the type."""
-    known = is_text(kind) or is_number(kind) or is_date(kind)
-    return known or any(
-        check(kind)
-        for check in (pa.types.is_boolean, pa.types.is_null, pa.types.is_duration, pa.types.is_time)
-    )
+def _named(texts: pd.Series) -> pd.Series:
+    """Strings as `canonical` has them; few are rewritten."""
+    rewritten = texts.str.fullmatch(REWRITTEN).fillna(False).astype(bool)
+    if not rewritten.any():
+        return texts
+    texts = texts.copy()
+    texts[rewritten] = texts[rewritten].map(canonical)
+    return texts

@@ -1,33 +1,36 @@
-"""Numbers and dates as people write them: 4.053,5 and € 12, 12 %, 24/12/2020."""
+"""Numbers as people write them: 4.053,5 and € 12, 12 %, 5 kg; and how a card holds a column's format."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
+from operator import not_
 from typing import Annotated, Literal
 
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field
 
-Order = Literal["ymd", "dmy", "mdy"]
+from usboost.datasets.user.columns.dates import DateFormat, Order
 
 _SIGNS = "[$¢£¤¥฿₠-₿]"
 _CODES = (
     "AUD|BRL|CAD|CHF|CNY|CZK|DKK|EUR|GBP|HKD|HUF|INR|JPY|KRW|MXN|NOK|NZD|PLN|RUB|SEK|SGD|TRY|USD|ZAR|kr|zł"
 )
+_WORD = r"[A-Za-zµμ°Ω][A-Za-zµμ°Ω²³/]"
+_MEASURE = rf" {_WORD}{{0,9}}|{_WORD}{{1,9}}"  # without a space one letter may be part of a code
 _NUMBER = re.compile(
     rf"(?P<before>{_SIGNS}|{_CODES})? ?(?P<sign>[+-])? ?(?P<unit>{_SIGNS}|{_CODES})? ?"
-    rf"(?P<body>[\d.,' ]*\d[\d.,']*(?:[eE][+-]?\d+)?) ?(?P<after>{_SIGNS}|{_CODES}|%)?"
+    rf"(?P<body>[\d.,' ]*\d[\d.,']*(?:[eE][+-]?\d+)?)"
+    rf"(?: ?(?P<after>{_SIGNS}|{_CODES}|%)|(?<=\d)(?P<measure>{_MEASURE}))?"
 )
+
+UNIT_LENGTH = 10
+"""Characters of a unit, at most."""
+
 _LONGEST = 60  # characters of a number; the time that the pattern takes grows with their square
 _ALIKE = {" ": "[\u00a0\u202f\u2009]", "-": "\u2212", "'": "[\u2019\u02bc]"}
-
-_CLOCK = r"(?:[T ,]+(\d{1,2}):(\d{2})(?::(\d{2}(?:\.\d{1,9})?))? ?(Z|[+-]\d{2}:?\d{2}|[+-]\d{2})?)?"
-_YEAR_FIRST = re.compile(rf"(\d{{4}})([-/.])(\d{{1,2}})\2(\d{{1,2}}){_CLOCK}")
-_YEAR_LAST = re.compile(rf"(\d{{1,2}})([-/.])(\d{{1,2}})\2(\d{{4}}){_CLOCK}")
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,8 @@ class NumberFormat:
     Attributes
     ----------
     decimal : the mark of decimals; thousands : what may stand between groups of three digits.
-    unit : "%" (numbers are divided by 100), a currency, which a number may lack, or "".
+    unit : "%" (numbers are divided by 100), a currency, which a number may lack, another unit, such as "kg",
+        or "".
     """
 
     decimal: str = "."
@@ -56,7 +60,7 @@ class NumberFormat:
         if found is None:
             return False
         body, unit = found
-        is_money = self.unit not in ("", "%")
+        is_money = re.fullmatch(f"{_SIGNS}|{_CODES}", self.unit)
         return bool((unit == self.unit or (is_money and not unit)) and self._body.fullmatch(body))
 
     def numbers(self, values: pd.Series) -> pd.Series:
@@ -65,7 +69,8 @@ class NumberFormat:
         fitting = [shape for shape in shapes.dropna().unique() if self.fits(shape)]
         plain = _plain(values.where(shapes.isin(fitting)))
         if self.unit:
-            plain = plain.str.replace(self.unit, "", regex=False)
+            unit = re.escape(self.unit)
+            plain = plain.str.replace(rf"^([+-]? ?){unit}|{unit}$", "\\1", regex=True)
         plain = plain.str.replace(f"[ {self.thousands}]", "", regex=True).str.replace(
             self.decimal, ".", regex=False
         )
@@ -120,34 +125,6 @@ def _plain(values: pd.Series) -> pd.Series:
     return values
 
 
-@dataclass(frozen=True)
-class DateFormat:
-    """The order of day, month and year in a column; the year first is read in any column."""
-
-    order: Order = "ymd"
-
-    def dates(self, values: pd.Series) -> pd.Series:
-        """datetime64 in UTC of each string, NaT where it is missing or no date in this format."""
-        known = {text: self._standard(text) for text in values.dropna().unique()}
-        standard = values.map(known).astype(object)
-        found = pd.to_datetime(standard, format="ISO8601", utc=True, errors="coerce")
-        return found.dt.tz_localize(None).astype("datetime64[us]")
-
-    def _standard(self, text: str) -> str | None:
-        """The date as ISO 8601 has it."""
-        if found := _YEAR_FIRST.fullmatch(text):
-            year, _, month, day, *clock = found.groups()
-        elif self.order != "ymd" and (found := _YEAR_LAST.fullmatch(text)):
-            day, _, month, year, *clock = found.groups()
-            if self.order == "mdy":
-                day, month = month, day
-        else:
-            return None
-        hour, minute, second, zone = clock
-        date = f"{year}-{month:0>2}-{day:0>2}"
-        return f"{date}T{hour:0>2}:{minute}:{second or '00'}{zone or ''}" if hour else date
-
-
 class Written(BaseModel):
     """A format as a card holds it, which anyone may have written."""
 
@@ -155,37 +132,20 @@ class Written(BaseModel):
 
     decimal: Literal[".", ","] = "."
     thousands: Literal[",", ".", "'", " "] = ","
-    unit: Annotated[str, Field(max_length=3)] = ""
+    unit: Annotated[str, Field(max_length=UNIT_LENGTH)] = ""
     order: Order | None = None
+    short_years: bool = Field(False, exclude_if=not_)
 
     @property
     def form(self) -> NumberFormat | DateFormat:
         if self.order is not None:
-            return DateFormat(self.order)
+            return DateFormat(self.order, self.short_years)
         return NumberFormat(self.decimal, self.thousands, self.unit)
 
 
 def plain_form(form: NumberFormat | DateFormat) -> dict[str, str]:
     """A format as JSON holds it."""
     return {field.name: getattr(form, field.name) for field in fields(form)}
-
-
-def date_formats(texts: Sequence[str]) -> list[DateFormat]:
-    """The formats in which a column's distinct values may be dates; none where they are none."""
-    if not texts:
-        return []
-    if all(_YEAR_FIRST.fullmatch(text) for text in texts):
-        return [DateFormat()]
-    found = [_YEAR_LAST.fullmatch(text) for text in texts]
-    if any(each is None for each in found):
-        return []
-    first, second = (max(int(each[k]) for each in found if each) for k in (1, 3))
-    orders: list[DateFormat] = []
-    if second <= 12:
-        orders.append(DateFormat("dmy"))
-    if first <= 12:
-        orders.append(DateFormat("mdy"))
-    return orders
 
 
 def _split(text: str) -> tuple[str, str] | None:
@@ -197,5 +157,5 @@ def _split(text: str) -> tuple[str, str] | None:
     found = _NUMBER.fullmatch(text.strip())
     if found is None:
         return None
-    units = [unit for unit in found.group("before", "unit", "after") if unit]
+    units = [unit.strip() for unit in found.group("before", "unit", "after", "measure") if unit]
     return None if len(units) > 1 else (found["body"].strip(), units[0] if units else "")

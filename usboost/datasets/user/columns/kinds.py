@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from usboost.datasets.user.columns.column import (
-    Column,
-    Format,
-    Kind,
-    is_date,
-    is_text,
-    is_usable,
-    plain_numbers,
-)
-from usboost.datasets.user.columns.formats import NumberFormat, date_formats, number_format
+from usboost.datasets.user.columns import notes
+from usboost.datasets.user.columns.column import Column, Format, Kind, plain_numbers
+from usboost.datasets.user.columns.dates import LIKE, DateFormat, formats_of
+from usboost.datasets.user.columns.formats import NumberFormat, number_format
 from usboost.datasets.user.columns.texts import have_words, share_words
+from usboost.datasets.user.columns.types import is_date, is_text, is_usable
 from usboost.errors import UsboostError, option
 
 TEXT_LENGTH = 24
@@ -31,8 +27,18 @@ FEW = 20
 NEARLY_ALL = 0.95
 """Share of numbers, or of dates, above which the other values of a column are taken for mistakes."""
 
+MOSTLY = 0.5
+"""Share of numbers, or of dates, from which a column is not read as something else without a note."""
+
 _CODE = r"0\d+|\d{16,}"  # digits that a number would not keep
+_EXPONENT = r"\d+[eE]\d+"  # which programs write with a point or a sign
+_PHONE = r"\+\d[\d ]{6,}"
+_WHOLE = re.compile(r"\d+")
 _MANY = 1000  # distinct values by which numbers and dates are ruled out
+_WORDS = 3  # different strings without digits, at most, that may stand for missing numbers
+_COUNTER = re.compile(
+    r"(?i)(.*[\W_])?(i|id|idx|index|no|nr|row|rownum|key|level_0|#)|row[\W_]?.*|.*[a-z](?-i:I[dD])"
+)
 
 
 @dataclass(frozen=True)
@@ -44,22 +50,26 @@ class ColumnKind:
     kind : "name" is strings of which nearly all differ and that have no words in common, "identifier" what
         differs in each row, "nested" what has parts of its own, or bytes.
     form : how its numbers or dates are written; None where they are plain, or not text.
+    notes : what a user should know of it, to follow the column's name.
     """
 
     kind: Literal[Kind, "name", "identifier", "nested"]
     form: Format | None = None
+    notes: tuple[str, ...] = ()
 
 
 def kind_of(column: Column, *, nominal: bool = False, textual: bool = False) -> ColumnKind:
     """What a column is, by all of its rows.
 
-    Types decide first: booleans are categories; dates, times and durations are what they are. Text is numbers
-    when all values are, written in one way (see `numbers.NumberFormat`), and none is digits with a leading
-    zero or more than 15 of them, which are codes; plain digits only in a file that is all text. It is dates
-    when all values are dates in one order. Else it is a category, unless enough values differ: of several
-    words it is text, where these are long or have words in common, of one word an identifier or name. Raises
-    UsboostError if nearly all values are numbers or dates and some are not, or it cannot be told which of two
-    numbers is the day. `nominal`, `textual`: it is known to be a category, or text.
+    Types decide first: booleans are categories; dates, times and durations are what they are. Text is
+    numbers when all values are, written in one way (see `formats.NumberFormat`), and they are no codes
+    (`are_codes`). It is dates when all values are dates in one order. `MISSING` and `MARKS` stand for missing
+    ones. Else it is a category, unless enough values differ: of several words it is text, where these are
+    long or have words in common, of one word an identifier or name.
+
+    Raises UsboostError if nearly all values are numbers or dates and some are not, or most are and the others
+    are a word or two; or it cannot be told which of two numbers is the day. `nominal`, `textual`: it is known
+    to be a category, or text.
     """
     kind = column.type
     if not is_usable(kind):
@@ -72,22 +82,63 @@ def kind_of(column: Column, *, nominal: bool = False, textual: bool = False) -> 
         return ColumnKind("date")
     if is_text(kind):
         return _kind_of_text(column)
-    return ColumnKind("identifier" if pa.types.is_integer(kind) and _counts_up(column) else "number")
+    return _number_or_counter(column) if pa.types.is_integer(kind) else ColumnKind("number")
 
 
 def _kind_of_text(column: Column) -> ColumnKind:
     values, written = column.plain(), column.written()
     present = written.dropna()
-    # a typed file says itself what is a number; text there that is plain digits was meant to be text
-    as_text = column.source.as_text
     if not len(present):
-        return ColumnKind("number" if as_text else "category")
-    if not present.str.fullmatch(_CODE).any():
-        if as_text and plain_numbers(present).notna().all() and not _in_groups(present, column):
-            return ColumnKind("identifier" if _counts_up(column) else "number")
-        if found := _number(column, present, as_text):
-            return found
-    return _date(column, present) or ColumnKind(_kind_of_strings(values.dropna(), len(values)))
+        # a column of nothing but marks may be one of signs
+        nothing = column.source.as_text and not column.written(marks=()).notna().any()
+        return ColumnKind("number" if nothing else "category")
+    if are_codes(present):
+        return ColumnKind(_kind_of_strings(values.dropna(), len(values)), notes=_of_codes(present))
+    marked = notes.of_marks(values, written) if len(present) < len(values) else ()
+    numbers = _numbers(column, present)
+    if numbers is not None and numbers[1] == 1:
+        form = numbers[0]
+        found = _number_or_counter(column) if form is None else ColumnKind("number", form)
+        return replace(found, notes=(*notes.of_typed(column, form), *marked, *found.notes))
+    counts = present.value_counts(sort=False)
+    dates = _dates(column, counts)
+    if dates is not None and dates[1] == 1:
+        return ColumnKind("date", dates[0], (*notes.of_dates(counts, dates[0]), *marked))
+    strings = ColumnKind(_kind_of_strings(values.dropna(), len(values)))
+    for what, each in (("numbers", numbers), ("dates", dates)):
+        if each is not None and each[1] >= MOSTLY:
+            good = _good(present, each[0])
+            _refuse(column, present, good, what)
+            return replace(strings, notes=notes.of_most(present, good, what))
+    if len(counts) > FEW and present.str.match(r"[^\w]{0,2}\d").mean() >= MOSTLY:
+        return replace(strings, notes=(_LIKE_NUMBERS.format(present.iloc[0]),))
+    return strings
+
+
+_LIKE_NUMBERS = "holds values such as {!r}, which begin like numbers or dates but are read as neither"
+
+
+def are_codes(present: pd.Series) -> bool:
+    """Whether strings of digits, none missing, are codes, which are no numbers."""
+    if re.fullmatch(_PHONE, present.iloc[0]) and present.str.fullmatch(_PHONE).all():
+        return True
+    suspects = present.str.fullmatch(f"{_CODE}|{_EXPONENT}")
+    if not suspects.any():
+        return False
+    exponents = present.str.fullmatch(_EXPONENT)
+    if (suspects & ~exponents).any():
+        return True
+    same_length = present.str.len().nunique() == 1 and present.str.len().iloc[0] >= 4
+    return bool(exponents.all() or (same_length and present.str.fullmatch(rf"\d+|{_EXPONENT}").all()))
+
+
+def _of_codes(present: pd.Series) -> tuple[str, ...]:
+    """A note of many codes that could be numbers."""
+    if present.nunique() <= FEW and not present.str.fullmatch(f"{_EXPONENT}|{_PHONE}").any():
+        return ()
+    if plain_numbers(present).notna().mean() < MOSTLY:
+        return ()
+    return (f"holds codes such as {present.iloc[0]!r}, and is not read as numbers",)
 
 
 def _kind_of_strings(present: pd.Series, rows: int) -> Literal["category", "text", "name", "identifier"]:
@@ -104,48 +155,50 @@ def _kind_of_strings(present: pd.Series, rows: int) -> Literal["category", "text
     return "identifier" if distinct == 1 and len(present) == rows else "name"
 
 
-def _number(column: Column, present: pd.Series, as_text: bool) -> ColumnKind | None:
-    """Numbers as people write them; None where they are something else."""
+def _numbers(column: Column, present: pd.Series) -> tuple[NumberFormat | None, float] | None:
+    """How most values are written that are numbers, None for plainly, and the share of these."""
+    if not _in_groups(present, column) and (share := float(plain_numbers(present).notna().mean())) == 1:
+        return None, 1.0
     form, share = number_format(present, column.source.decimal)
-    if share < NEARLY_ALL:
-        return None
-    good = form.numbers(present).notna()
-    plain = plain_numbers(present).notna().where(good, True).all() and form.decimal == "."
-    if plain and not as_text:
-        return None
-    if good.all():
-        return ColumnKind("number", form)
-    _refuse_few(column, good, "numbers")
-    return None
+    return (form, share) if share > 0 else None
 
 
-def _date(column: Column, present: pd.Series) -> ColumnKind | None:
-    distinct = pd.Series(present.unique())
-    head = distinct.head(_MANY)
-    shaped = head.str.fullmatch(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}.*")
-    if shaped.mean() < NEARLY_ALL:
+def _dates(column: Column, counts: pd.Series) -> tuple[DateFormat, float] | None:
+    """The same of dates; None where they are not most."""
+    head = counts.head(_MANY)
+    like = head.index.to_series().str.fullmatch(LIKE).to_numpy()
+    if head[like].sum() < MOSTLY * head.sum():
         return None
-    shaped = distinct.str.fullmatch(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}.*")
-    forms = date_formats(list(distinct[shaped]))
-    if not forms:
+    forms = formats_of(head[like])
+    share = forms[0][1] * head[like].sum() / head.sum()
+    if share < MOSTLY:
         return None
-    if len(forms) > 1:
-        example = distinct.iloc[0]
+    if len(forms) > 1 and share >= NEARLY_ALL:
         raise UsboostError(
-            f"{column.source}: column {column.name!r} holds dates such as {example!r}, of which it cannot be "
-            f"told whether day or month is first; write them as 2020-12-24, or take the column as categories "
-            f"with {option('categorical', repr(column.name))}"
+            f"{column.source}: column {column.name!r} holds dates such as {counts.index[0]!r}, of which it "
+            f"cannot be told whether day or month is first; write them as 2020-12-24, or take the column as "
+            f"categories with {option('categorical', repr(column.name))}"
         )
-    good = forms[0].dates(present).notna()
+    form = forms[0][0]
+    good = form.dates(pd.Series(counts.index, dtype="str")).notna().to_numpy()
+    return form, float(counts[good].sum() / counts.sum())
+
+
+def _good(present: pd.Series, form: Format | None) -> pd.Series:
+    if isinstance(form, DateFormat):
+        return form.dates(present).notna()
+    return (plain_numbers(present) if form is None else form.numbers(present)).notna()
+
+
+def _refuse(column: Column, present: pd.Series, good: pd.Series, what: str) -> None:
+    """Refuse a few values that are not what nearly all are, and a word or two among many numbers or dates."""
+    if len(good) < FEW:
+        return
+    others, distinct = present[~good], present[good].nunique()
+    words = others.nunique() <= _WORDS and not others.str.contains(r"\d").any()
+    if good.mean() < NEARLY_ALL and not (words and distinct > FEW):
+        return
     if good.all():
-        return ColumnKind("date", forms[0])
-    _refuse_few(column, good, "dates")
-    return None
-
-
-def _refuse_few(column: Column, good: pd.Series, what: str) -> None:
-    """Refuse a few values that are not what nearly all are."""
-    if len(good) < FEW or good.mean() < NEARLY_ALL:
         return
     k = int(good.index[~good][0])
     value = column.plain().iloc[k]
@@ -164,19 +217,39 @@ def _in_groups(present: pd.Series, column: Column) -> bool:
     return bool(present.str.contains(".", regex=False).any() and form.numbers(present).notna().all())
 
 
-def _counts_up(column: Column) -> bool:
-    """Whether each row holds the number of the row, from 0 or 1, or a column that pandas wrote holds whole
-    numbers that all differ."""
-    is_index = column.name == "" or column.name.startswith("Unnamed: ")
+def _number_or_counter(column: Column) -> ColumnKind:
+    """Whole numbers, which are left out where they only tell rows apart.
+
+    They do if they all differ and the column has the name of such a one, or none, as where pandas wrote its
+    index. Whether they are in order does not matter, since some of the rows may be a fold.
+    """
+    named = column.name == "" or column.name.startswith("Unnamed: ")
+    enough = named or len(column.cells) >= FEW
     # most columns are ruled out by their first value
-    if not len(column.cells) or not (is_index or str(column.cells[0].as_py()).strip() in ("0", "1")):
-        return False
+    if not (enough and len(column.cells) and _WHOLE.fullmatch(str(column.cells[0].as_py()).strip())):
+        return ColumnKind("number")
     numbers = column.numbers()
     if numbers is None or numbers.isna().any():
-        return False
+        return ColumnKind("number")
     if is_text(column.type) and not column.plain().str.fullmatch(r"\d+").all():
-        return False
+        return ColumnKind("number")
     found = numbers.to_numpy()
-    if is_index:
-        return len(np.unique(found)) == len(found)
-    return len(found) >= FEW and found[0] in (0, 1) and bool((np.diff(found) == 1).all())
+    if (named or _COUNTER.fullmatch(column.name)) and len(np.unique(found)) == len(found):
+        return ColumnKind("identifier")
+    if len(found) >= FEW and found[0] in (0, 1) and bool((np.diff(found) == 1).all()):
+        return ColumnKind("number", notes=(f"counts the rows, and is read as a number; {_DROP}",))
+    if len(found) >= FEW and _are_days(found):
+        return ColumnKind("number", notes=(_DAYS.format(int(found[0])),))
+    return ColumnKind("number")
+
+
+_DROP = "drop it if it says no more than their order"
+_DAYS = "holds dates such as {}, which are read as numbers; write them as 2020-12-24"
+
+
+def _are_days(found: np.ndarray) -> bool:
+    """Whether all numbers are dates without signs between, of 1900 to 2100."""
+    if not ((found >= 19000101) & (found <= 21001231)).all():
+        return False
+    texts = pd.Series(np.unique(found).astype(np.int64)).astype(str)
+    return bool(pd.to_datetime(texts, format="%Y%m%d", errors="coerce").notna().all())

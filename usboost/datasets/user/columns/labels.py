@@ -10,24 +10,27 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from usboost.datasets.user.columns.column import Column, is_date, is_text, is_usable
+from usboost.data.value import canonical, find
+from usboost.datasets.user.columns.column import Column
 from usboost.datasets.user.columns.formats import NumberFormat
 from usboost.datasets.user.columns.kinds import kind_of
+from usboost.datasets.user.columns.types import is_date, is_text, is_usable
 from usboost.errors import UsboostError, choices, option
 
 
 def classes_of(column: Column) -> tuple[np.ndarray, list[str]]:
     """The column as labels: codes int64 of shape (n,), −1 where it is missing, and the classes' names.
 
-    Raises UsboostError if all are missing, they are fractions, all of one class, or nearly all of different
-    ones.
+    Labels of one canonical form are one class; of text, it is called as most of these rows have it. Raises
+    UsboostError if all are missing, they are fractions, all of one class, or nearly all of different ones.
     """
-    texts = column.texts()
+    texts = _as_most_write(column)
     present = texts.dropna()
     if not len(present):
         raise UsboostError(f"{column.source}: the label column {column.name!r} is empty; name another")
     numbers = pd.to_numeric(present, errors="coerce").astype("float64")
-    if np.isinf(numbers).any():
+    are_numbers = bool(numbers.notna().all())
+    if np.isinf(numbers).any() and (are_numbers and (not is_text(column.type) or column.source.as_text)):
         raise UsboostError(
             f"{column.source}: the label column {column.name!r} holds infinity; correct it or leave it empty"
         )
@@ -47,9 +50,25 @@ def classes_of(column: Column) -> tuple[np.ndarray, list[str]]:
             f"{column.source}: the label column {column.name!r} has {len(distinct)} values in {len(present)} "
             "rows, but a class needs several rows; name a column of classes"
         )
-    classes = sorted(distinct, key=float) if numbers.notna().all() else sorted(distinct)
+    classes = sorted(distinct, key=float) if are_numbers else sorted(distinct)
     known = {value: code for code, value in enumerate(classes)}
     return texts.map(known).fillna(-1).to_numpy(np.int64), classes
+
+
+def _as_most_write(column: Column) -> pd.Series:
+    """Names of classes, NaN or None where missing: those of text as they are written, of equal ones the first
+    of the most frequent."""
+    if not is_text(column.type):
+        return column.texts()
+    texts = column.plain()
+    counts = texts.value_counts(sort=False)
+    forms = {name: canonical(name) for name in counts.index}
+    if len(set(forms.values())) == len(forms):
+        return texts
+    called: dict[str, str] = {}
+    for name in counts.sort_values(ascending=False, kind="stable").index:
+        called.setdefault(forms[name], name)
+    return texts.map({name: called[form] for name, form in forms.items()})
 
 
 def with_positive(
@@ -63,6 +82,7 @@ def with_positive(
     ----------
     codes, classes : as of `classes_of`; positive : its name, by default the rarer class's.
     """
+    positive = find({name: name for name in classes}, [positive]).get(positive, positive)
     if positive is not None and (len(classes) != 2 or positive not in classes):
         what = f"has no such class; {choices(positive, classes, 'it has')}"
         if len(classes) != 2:
@@ -103,7 +123,7 @@ def has_blanks(column: Column) -> bool:
     """Whether a string has blanks at its ends, which are no part of a label."""
     if not is_text(column.type):
         return False
-    texts = column.cells.cast(column.type)
+    texts = column.values
     return bool(pc.any(pc.not_equal(texts, pc.utf8_trim_whitespace(texts))).as_py())
 
 
@@ -205,10 +225,11 @@ def label_kind(column: Column) -> str:
 def codes_of(column: Column, known: Mapping[str, int]) -> np.ndarray:
     """The column as labels of known classes: their codes, int64 of shape (n,), −1 where it is missing.
 
-    Raises UsboostError, naming the first row that has another.
+    They may be written otherwise, see `usboost.data.value.find`. Raises UsboostError, naming the first row
+    that has another.
     """
-    texts = column.texts()
-    codes = texts.map(known)
+    texts = column.plain() if is_text(column.type) else column.texts()
+    codes = texts.map(find(known, texts.dropna().unique()))
     unknown = codes.isna() & texts.notna()
     if unknown.any():
         k = int(np.flatnonzero(unknown)[0])

@@ -68,6 +68,7 @@ def describe(table: UserTable) -> Schema:
         notes.append(f"some values of {spec.label!r} have blanks at their ends, which are removed")
     if table.weights is not None and (none := int((table.weights == 0).sum())):
         notes.append(f"{none:,} rows have the weight 0 and take no part")
+    notes += table.notes
     notes += [f"column {name!r} is left out: {_with_advice(why)}" for name, why in table.left_out.items()]
     found = (_described(table, name) for name in table.file.names)
     columns = tuple(each for each in found if each is not None)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -15,14 +16,20 @@ from PIL import Image
 from usboost.data.images import Images
 from usboost.data.pooled_images import PooledImages
 from usboost.datasets.files.image_sources import Aspect, Cursor, ParquetRow, load, read, thumbnail
-from usboost.datasets.user.columns.column import Column, is_text, plain_type
-from usboost.datasets.user.images.values import ImageValues, check_type
+from usboost.datasets.user.columns.column import Column
+from usboost.datasets.user.columns.types import is_text, plain_type
+from usboost.datasets.user.images.values import ImageValues
+from usboost.datasets.user.misfits import Misfits
 from usboost.datasets.user.reading.source import Source, TableFile
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError, option
 
 VIEW = "U"
 """The view of the images; of several columns each has its own, ``U:<column>``, unless they are pooled."""
+
+Skip = Literal["never", "none", "images", "all"]
+"""What counts as missing: nothing; nothing, but it may be asked for; images that cannot be read; or also
+values that are no path, bytes or base64."""
 
 _BLOCK = 64  # images whose files are in memory at once
 _ROWS = 32  # whose bytes are
@@ -68,15 +75,13 @@ class ImageColumns:
             return {VIEW: PooledImages(images)}
         return dict(zip(self.names, images, strict=True))
 
-    def readers(self, source: Source, *, skip_unreadable: bool = False) -> list[ImageReader]:
-        """One for each column; errors as `ImageReader`."""
-        return [ImageReader(source, column, self, skip_unreadable=skip_unreadable) for column in self.columns]
+    def readers(self, source: Source, skip: Skip = "none") -> list[ImageReader]:
+        """One for each column."""
+        return [ImageReader(source, column, self, skip) for column in self.columns]
 
 
 class ImageReader:
     """Reads the images of rows: files named by a column of paths, or a column of bytes.
-
-    Raises UsboostError if the column holds neither.
 
     Parameters
     ----------
@@ -84,21 +89,17 @@ class ImageReader:
         are in memory is base64.
     column : of paths or, but for text, of bytes, or of both, as records ``{bytes, path}``.
     form : what the images are made.
-    skip_unreadable : whether an image that cannot be read counts as missing.
+    skip : what counts as missing, instead of being refused.
 
     Attributes
     ----------
-    unreadable : how many images counted as missing since they could not be read.
+    misfits : images that counted as missing since they could not be read.
     paths : those that were read.
     """
 
-    def __init__(
-        self, source: Source, column: str, form: ImageColumns, *, skip_unreadable: bool = False
-    ) -> None:
-        check_type(source, column)
-        self._source, self.column, self._form = source, column, form
-        self._skip = skip_unreadable
-        self.unreadable = 0
+    def __init__(self, source: Source, column: str, form: ImageColumns, skip: Skip = "none") -> None:
+        self._source, self.column, self._form, self._skip = source, column, form, skip
+        self.misfits = Misfits(column, "images")
         self._images = ImageValues(source, column)
         self.paths = self._images.paths
         self._values: Cursor | None = None
@@ -116,8 +117,8 @@ class ImageReader:
         """The images of the rows of some positions, which rise.
 
         A row has no image where the column is empty or its path leads to no file. Raises UsboostError, naming
-        the row and file, if its path leads out of the table's folder, or its image cannot be read (unless
-        these are skipped).
+        the row and file, if its path leads out of the table's folder, or its image cannot be read, unless
+        it is skipped.
 
         Parameters
         ----------
@@ -134,31 +135,51 @@ class ImageReader:
         absent = np.zeros(len(rows), dtype=bool)
         values = self._at(rows, cells)
 
-        def fill(k: int, image: Path | bytes | None) -> bool:
-            """Whether the image, if any, could be read."""
-            absent[k] = image is None
-            if image is None:
-                return True
+        def fill(k: int, image: Path | bytes | UsboostError | None) -> UsboostError | None:
+            """What is wrong with the image, if there is one and it cannot be read."""
+            absent[k] = image is None or isinstance(image, UsboostError)
+            if image is None or isinstance(image, UsboostError):
+                return image
             name = self._name(rows[k], image)
             try:
                 pixels[k] = load(image, name, size=form.size, channels=form.channels, aspect=form.aspect)
             except UsboostError as error:
-                if self._skip:
-                    absent[k] = True
-                    return False
-                if self._source.folder is not None:
-                    raise UsboostError(
-                        f"{error}; {option('skip_unreadable')} counts such images as missing"
-                    ) from None
-                raise
-            return True
+                if self._skip in ("never", "none"):
+                    raise self._with_advice(error) from None
+                absent[k] = True
+                return error
+            return None
 
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
             for start in range(0, len(rows), _BLOCK):
                 block = range(start, min(start + _BLOCK, len(rows)))
-                images = [self._images.of(rows[k], next(values)) for k in block]
-                self.unreadable += sum(not done for done in pool.map(fill, block, images))
+                images = [self._image(rows[k], next(values)) for k in block]
+                self._count(images, list(pool.map(fill, block, images)))
         return pixels, absent
+
+    def _image(self, row: int, value: object) -> Path | bytes | UsboostError | None:
+        """The file or bytes of a row, None where there is none, or what is wrong with the value."""
+        try:
+            return self._images.of(row, value)
+        except UsboostError as error:
+            if self._skip == "all":
+                return error
+            raise
+
+    def _count(
+        self, images: Sequence[Path | bytes | UsboostError | None], errors: Sequence[UsboostError | None]
+    ) -> None:
+        """Count the images of some rows; of those that were there, what was wrong."""
+        found = self.misfits
+        found.given += sum(each is not None for each in images)
+        found.count += sum(each is not None for each in errors)
+        found.wrong += sum(isinstance(each, UsboostError) for each in images)
+        found.error = found.error or next((str(each) for each in errors if each is not None), "")
+
+    def _with_advice(self, error: UsboostError) -> UsboostError:
+        if self._skip == "never" or self._source.folder is None:
+            return error
+        return UsboostError(f"{error}; {option('skip_unreadable')} counts such images as missing")
 
     def thumbnail(
         self, row: int, cells: pa.ChunkedArray | None, most: int

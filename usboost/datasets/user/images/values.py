@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 
 from usboost.datasets.files.image_sources import inside, is_contained
-from usboost.datasets.user.columns.column import is_binary, is_text, plain_type
+from usboost.datasets.user.columns.types import is_binary, is_text, plain_type
 from usboost.datasets.user.reading.source import Source
 from usboost.errors import UsboostError, option
 
@@ -72,12 +73,22 @@ def check_type(source: Source, column: str) -> None:
 
     Raises UsboostError if it holds anything but text, bytes, records of ``bytes`` or ``path``, and nothing.
     """
-    kind = plain_type(source.type_of(column))
+    if not holds_images(plain_type(source.type_of(column))):
+        raise no_images(source, column)
+
+
+def holds_images(kind: pa.DataType) -> bool:
+    """Whether values of a type may be images, or there are none."""
     fields = {field.name: field.type for field in kind} if pa.types.is_struct(kind) else {}
     holds = fields.get("bytes", pa.null())
     is_record = bool({"bytes", "path"} & set(fields)) and (is_binary(holds) or pa.types.is_null(holds))
-    if not (is_binary(kind) or is_text(kind) or pa.types.is_null(kind) or is_record):
-        raise UsboostError(f"{source}: the image column {column!r} must hold paths or bytes, not {kind}")
+    return is_binary(kind) or is_text(kind) or pa.types.is_null(kind) or is_record
+
+
+def no_images(source: Source, column: str) -> UsboostError:
+    """What to say of a column of another type."""
+    kind = plain_type(source.type_of(column))
+    return UsboostError(f"{source}: the image column {column!r} must hold paths or bytes, not {kind}")
 
 
 def are_names_of_images(values: pd.Series) -> bool:
@@ -111,13 +122,17 @@ class ImageValues:
         """The file or bytes of a row; None where there is none.
 
         Raises UsboostError, naming the row, if it has an address, a path out of the folder, or no base64
-        where that is needed.
+        where that is needed; or if it is of a type that holds no images.
         """
         if isinstance(value, Mapping):
             value = value.get("bytes") or value.get("path")
         if isinstance(value, bytes):
             return value or None
-        if not isinstance(value, str) or not value:
+        if value is None or value is pd.NA or value is pd.NaT or _is_nan(value):
+            return None
+        if not isinstance(value, str):
+            raise no_images(self._source, self._column)
+        if not value:
             return None
         where = f"{self._source}, row {row + 1}"
         if data := _DATA.match(value):
@@ -163,6 +178,10 @@ class ImageValues:
             if Path(value).is_relative_to(start) and Path(value) != start:
                 return str(Path(value).relative_to(start))
         return value
+
+
+def _is_nan(value: object) -> bool:
+    return isinstance(value, float) and math.isnan(value)
 
 
 def _is_absolute(value: str) -> bool:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -14,15 +14,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from usboost.datasets.user.reading.content import FAULTS, Content, damaged
+from usboost.datasets.user.reading.partitions import ADVICE, others_in, partitions, parts_of
 from usboost.errors import UsboostError
 
 
 @dataclass(frozen=True)
 class Parquet(Content):
-    """Parquet files that are one table, their rows one after another in the order of the files' names."""
+    """Parquet files that are one table, their rows one after another in the order of the files' names.
+
+    Attributes
+    ----------
+    given : the columns that folders' names give, one value for each file, None where it is missing.
+    """
 
     paths: tuple[Path, ...]
     schema: pa.Schema
+    given: Mapping[str, pa.Array] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def open(cls, path: Path) -> Parquet:
@@ -30,19 +38,26 @@ class Parquet(Content):
         if not path.is_dir():
             return cls((path,), pq.read_schema(path))
         paths = parts_of(path)
+        passed_by = [f"the files in {name} are not read: {ADVICE}" for name in others_in(path)]
         if not paths:
-            raise UsboostError(f"{path} is a folder without .parquet files; name a table")
+            why = f"; {passed_by[0]}" if passed_by else "; name a table"
+            raise UsboostError(f"{path} is a folder without .parquet files{why}")
         schemas = [_schema(each) for each in paths]
         for each, schema in zip(paths, schemas, strict=True):
             if other := set(schema.names) ^ set(schemas[0].names):
                 raise UsboostError(
-                    f"{each} and {paths[0].name} do not have the same columns: {min(other)!r} is in one only"
+                    f"{each} and {paths[0].relative_to(path)} do not have the same columns: {min(other)!r} "
+                    "is in one only"
                 )
         try:
             joined = pa.unify_schemas(schemas, promote_options="permissive")
         except pa.ArrowException as error:
             raise UsboostError(f"{path}: its files hold different types: {error}; write them alike") from None
-        return cls(tuple(paths), joined.with_metadata(schemas[0].metadata))
+        given, said = partitions(path, paths, joined.names)
+        for name, values in given.items():
+            joined = joined.append(pa.field(name, values.type))
+        notes = tuple(f"{path}: {each}" for each in (*passed_by, *said))
+        return cls(tuple(paths), joined.with_metadata(schemas[0].metadata), given, notes)
 
     @cached_property
     def _ends(self) -> list[int]:
@@ -55,10 +70,14 @@ class Parquet(Content):
 
     def pieces(self, names: list[str], most: int) -> Iterator[pa.Table]:
         target = pa.schema([self.schema.field(name) for name in names]) if len(self.paths) > 1 else None
-        for path in self.paths:
+        own = [name for name in names if name not in self.given]
+        for k, path in enumerate(self.paths):
             # column chunks are read a page at a time, so that no row group has to fit in memory
             with pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20) as file:
-                for batch in file.iter_batches(batch_size=most, columns=names):
+                for batch in file.iter_batches(batch_size=most, columns=own):
+                    for name in names:
+                        if name in self.given:
+                            batch = batch.append_column(name, pa.repeat(self.given[name][k], len(batch)))
                     table = pa.Table.from_batches([batch]).select(names)
                     # text that is not UTF-8 would be found only when a value is looked at
                     table.validate(full=True)
@@ -88,15 +107,6 @@ class Feather(Content):
                 table = pa.Table.from_batches([batch]).select(names)
                 table.validate(full=True)
                 yield table
-
-
-def parts_of(folder: Path) -> list[Path]:
-    """The Parquet files of a folder in the order of their names."""
-    return sorted(
-        path
-        for path in folder.iterdir()
-        if path.suffix.lower() in (".parquet", ".pq") and not path.name.startswith((".", "_"))
-    )
 
 
 def _schema(path: Path) -> pa.Schema:

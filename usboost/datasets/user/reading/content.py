@@ -63,7 +63,7 @@ def _member(path: Path, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
 
 
 FAULTS: tuple[type[Exception], ...] = (
-    *(csv.Error, pa.ArrowException, OSError, ValueError, KeyError, EOFError),
+    *(csv.Error, pa.ArrowException, OSError, ValueError, KeyError, TypeError, EOFError),
     *(zlib.error, zipfile.BadZipFile, RuntimeError, MemoryError),
 )
 """What readers raise of a damaged file, the errors of pyarrow's own and of unpacking included."""

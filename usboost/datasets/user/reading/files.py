@@ -16,9 +16,10 @@ import pyarrow as pa
 import pyarrow.json
 
 from usboost.datasets.files.sources import sha256
-from usboost.datasets.user.reading.columnar import Feather, Parquet, parts_of
+from usboost.datasets.user.reading.columnar import Feather, Parquet
 from usboost.datasets.user.reading.content import FAULTS, Content, damaged, kind_of_file, unpacked
 from usboost.datasets.user.reading.delimited import Delimited
+from usboost.datasets.user.reading.partitions import parts_of
 from usboost.errors import UsboostError
 
 LARGEST = 1 << 30
@@ -182,10 +183,10 @@ def open_content(path: Path) -> Content:
 
 
 def digest(path: Path) -> str:
-    """Hexadecimal SHA-256 of a table's file; of a folder, of its parts' names and digests."""
+    """Hexadecimal SHA-256 of a table's file; of a folder, of its parts' paths in it and digests."""
     if not path.is_dir():
         return sha256(path)
-    names = "".join(f"{part.name} {sha256(part)}\n" for part in parts_of(path))
+    names = "".join(f"{part.relative_to(path).as_posix()} {sha256(part)}\n" for part in parts_of(path))
     return hashlib.sha256(names.encode()).hexdigest()
 
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Real
 from pathlib import Path
 from typing import Protocol
 
 import pandas as pd
 import pyarrow as pa
 
+from usboost.data.value import canonical
 from usboost.datasets.user.reading import files as readers
 from usboost.datasets.user.reading.content import FAULTS, Content, damaged, even
 from usboost.errors import UsboostError, choices
@@ -177,14 +181,15 @@ class FrameRows:
     ----------
     folder : where the paths of images begin; without one images are bytes or, since JSON has no bytes,
         base64, never paths.
+    mixed : whether a column may hold text among numbers or dates; it is text then.
     """
 
     as_text = False
     decimal = "."
     notes: Sequence[str] = ()
 
-    def __init__(self, frame: pd.DataFrame, folder: Path | None = None) -> None:
-        self._frame, self.folder, self.images_root = frame, folder, folder
+    def __init__(self, frame: pd.DataFrame, folder: Path | None = None, *, mixed: bool = False) -> None:
+        self._frame, self.folder, self.images_root, self._mixed = frame, folder, folder, mixed
         self._names = [str(name) for name in frame.columns]
         # of names that are there twice the first; `require` refuses them
         self._places = {name: place for place, name in reversed(list(enumerate(self._names)))}
@@ -230,16 +235,24 @@ class FrameRows:
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
             raise UsboostError(f"{self}: {self._cannot(name, values)}") from error
 
-    @staticmethod
-    def _array(values: pd.Series) -> pa.Array | pa.ChunkedArray:
-        """As Arrow; of paths their text."""
+    def _array(self, values: pd.Series) -> pa.Array | pa.ChunkedArray:
+        """As Arrow; of paths and intervals their text, and of periods their first day."""
+        if isinstance(values.dtype, pd.CategoricalDtype):
+            kind = values.dtype.categories.dtype
+            if isinstance(kind, (pd.IntervalDtype, pd.PeriodDtype)):
+                values = values.cat.rename_categories(str)
+        elif isinstance(values.dtype, pd.IntervalDtype):
+            values = values.astype(object)
+        elif isinstance(values.dtype, pd.PeriodDtype):
+            values = values.dt.to_timestamp()
         try:
             return pa.array(values, from_pandas=True)
         except pa.ArrowException:
-            if not any(isinstance(each, os.PathLike) for each in values):
+            if self._mixed and all(isinstance(each, _SCALARS) for each in values.dropna()):
+                return pa.array(values.map(canonical, na_action="ignore"), pa.string(), from_pandas=True)
+            if not any(isinstance(each, (os.PathLike, pd.Interval)) for each in values):
                 raise
-            texts = [os.fspath(each) if isinstance(each, os.PathLike) else each for each in values]
-            return pa.array(texts, from_pandas=True)
+            return pa.array([_text_of(each) for each in values], from_pandas=True)
 
     @staticmethod
     def _cannot(name: str, values: pd.Series) -> str:
@@ -253,6 +266,15 @@ class FrameRows:
             return f"column {name!r} holds whole numbers of more than 64 bits; turn it into float or text"
         what = f"several types, {', '.join(kinds[:5])}" if len(kinds) > 1 else f"type {kinds[0]}"
         return f"column {name!r} holds values of {what}; turn it into numbers or text, or drop it"
+
+
+_SCALARS = (str, bool, Real, Decimal, datetime.date, datetime.time)
+
+
+def _text_of(value: object) -> object:
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    return str(value) if isinstance(value, pd.Interval) else value
 
 
 def require(source: Source, needed: Collection[str]) -> None:

@@ -31,7 +31,7 @@ from usboost.learners.networks.inputs import Checked, Spec, TableInput
 from usboost.learners.networks.modules import initialise
 from usboost.learners.networks.train import Batches, Resident, Streamed
 
-FINETUNED = ("none", "last", "all", "head")
+FINETUNED = ("none", "auto", "last", "all", "head")
 """What is trained of a backbone; "head" is the old name of "none"."""
 
 _VERSION = 1  # of what embeddings are: count it up when the same weights would give others
@@ -50,10 +50,11 @@ class Backbone(BaseEstimator):
         ``.safetensors``; `save_backbone` writes one). Those of EfficientNet-Lite0 are installed with
         usboost; others come from the cache of torch or of the Hugging Face hub, and are downloaded if
         need be.
-    finetune : {"none", "last", "all"}
+    finetune : {"none", "auto", "last", "all"}
         What is trained: "none" but the layers after it, its embeddings being computed once for each
-        image; the "last" block, on what the frozen rest gave once; or "all" of it. "head" is an old
-        name of "none".
+        image; the "last" block, on what the frozen rest gave once; or "all" of it. Fits to a table tune it
+        before the model is fitted, `usboost.models.tuned_images`, and "auto" is "last" there where it takes
+        some minutes; elsewhere it is "none". "head" is an old name of "none".
     size : side in pixels that images are resized to before the backbone; None keeps theirs where the backbone
         reads it, else takes the least that it reads
     augment : {"none", "flip", "flip_shift"}
@@ -88,13 +89,15 @@ class Backbone(BaseEstimator):
     @property
     def is_frozen(self) -> bool:
         """Whether none of it is trained."""
-        return self.finetune in ("none", "head")
+        return self.finetune in ("none", "auto", "head")
 
     def spec(self, view: Images | EncodedImages) -> dict[str, Any]:
         """What `ImageNetwork` is built from: JSON."""
         architectures.check_name(self.name)
         if self.finetune not in FINETUNED:
-            raise UsboostError(f"fine-tuning is of 'none', the 'last' block or 'all', not {self.finetune!r}")
+            raise UsboostError(
+                f"fine-tuning is 'none', 'auto', of the 'last' block or of 'all', not {self.finetune!r}"
+            )
         if self.augment not in AUGMENTATIONS:
             raise UsboostError(f"augmentation is one of {', '.join(AUGMENTATIONS)}, not {self.augment!r}")
         if self.name == "small_cnn" and self.pretrained is True:
@@ -137,19 +140,20 @@ class Backbone(BaseEstimator):
         UsboostError
             If its weights would be random and nobody asked for that.
         """
-        return np.asarray(self._values(view, device, last=False), dtype=np.float32)
+        return np.asarray(self._values(view, device, blocks=0), dtype=np.float32)
 
-    def activations(self, view: Images | EncodedImages, device: torch.device) -> np.ndarray:
-        """What the backbone without its last block makes of every image: float16 (n, …).
+    def activations(self, view: Any, device: torch.device, blocks: int = 1) -> np.ndarray:
+        """What the backbone without its last block, or blocks, makes of every image: float16 (n, …).
 
         Raises
         ------
         UsboostError
             As `embed`, and if it is not known where the last block begins.
         """
-        return self._values(view, device, last=True)
+        return self._values(view, device, blocks)
 
-    def _values(self, view: Images | EncodedImages, device: torch.device, last: bool) -> np.ndarray:
+    def _values(self, view: Any, device: torch.device, blocks: int) -> np.ndarray:
+        """Without the last `blocks`, of which 0 are left out for embeddings."""
         if not self.pretrained and not self.random:
             raise UsboostError(
                 f"a frozen {self.name} with random weights sees next to nothing; set pretrained, train it "
@@ -161,14 +165,15 @@ class Backbone(BaseEstimator):
         def network() -> ImageNetwork:
             if not made:
                 made.append(self._whole(spec))
-                if last:
-                    made[0].backbone = architectures.split(made[0].backbone, self.name)[0]
+                if blocks:
+                    made[0].backbone = architectures.split(made[0].backbone, self.name, blocks)[0]
             return made[0]
 
         folder, called = embeddings.cache_folder(self.cache), ""
         if folder is not None or embeddings.holding():
             side = (spec["size"],) * 2 if spec["size"] else (view.height, view.width)
-            given = (_VERSION, self.name, side, spec["mean"], spec["deviation"], device.type, last)
+            left_out = blocks if blocks > 1 else bool(blocks)  # as caches of before have it
+            given = (_VERSION, self.name, side, spec["mean"], spec["deviation"], device.type, left_out)
             known = self._source()
             key = None if known is None else f"{known} {view.channels} {given}"
             if key is None or key not in _digests:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-import warnings
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -24,6 +23,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
+from usboost.errors import UsboostError, warn
 from usboost.files import write_atomically
 from usboost.learners.networks.images.image_network import FrozenNetwork
 
@@ -319,11 +319,11 @@ def _write(folder: Path, keys: np.ndarray, values: np.ndarray) -> Path | None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(path, save({"keys": keys, "values": values, "check": check}))
-    except OSError as error:
-        warnings.warn(
-            f"embeddings cannot be kept in {folder} ({error.strerror}) and are computed anew each time; "
-            "set USBOOST_CACHE to a folder or to off",
-            stacklevel=2,
+    except (OSError, UsboostError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        warn(
+            f"embeddings cannot be kept in {folder} ({reason}) and are computed anew each time; "
+            "set USBOOST_CACHE to a folder or to off"
         )
         return None
     _keys[path] = keys

@@ -14,7 +14,7 @@ import torch
 from safetensors.numpy import load_file, save
 from torch import nn
 
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, silenced
 from usboost.files import write_atomically
 from usboost.learners.networks import architectures
 from usboost.learners.networks.architectures import DEFAULT, is_timms
@@ -22,7 +22,8 @@ from usboost.learners.networks.architectures import DEFAULT, is_timms
 
 def weights_file(name: str) -> tuple[Path, str]:
     """Where torch keeps torchvision's IMAGENET1K weights of a backbone, and where they are published."""
-    from torchvision.models import ResNet50_Weights, VGG16_Weights
+    with silenced():
+        from torchvision.models import ResNet50_Weights, VGG16_Weights
 
     weights = {"vgg16": VGG16_Weights.IMAGENET1K_V1, "resnet50": ResNet50_Weights.IMAGENET1K_V2}[name]
     return Path(torch.hub.get_dir()) / "checkpoints" / Path(weights.url).name, weights.url
@@ -72,7 +73,8 @@ def load_backbone(backbone: nn.Module, name: str, weights: dict[str, torch.Tenso
             f"0.{k.removeprefix('features.')}": v for k, v in weights.items() if k.startswith("features.")
         }
     elif name == "resnet50":
-        import torchvision
+        with silenced():
+            import torchvision
 
         with torch.device("meta"):  # for the names alone
             whole = torchvision.models.resnet50()

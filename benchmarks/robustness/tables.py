@@ -1,0 +1,321 @@
+"""Random tables of awkward kinds: a fitted model, asked in every way, gives equal answers or refusals.
+
+``python -m benchmarks.robustness.tables --tables 2000 --seed 0``
+
+Each table is written as one kind of file and fitted by the command line. Some of its rows, changed as later
+rows are, are then predicted from files of every kind, from a DataFrame, by MLflow's pyfunc and by its scoring
+server. What ends in a traceback, or differs, is printed with its seed.
+"""
+
+from __future__ import annotations
+
+import decimal
+import json
+import os
+import re
+import tempfile
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+import typer
+from typer.testing import CliRunner
+
+from usboost.cli.app import app
+from usboost.errors import UsboostError
+from usboost.multimodal.estimator import MultimodalClassifier
+
+FILES = ("csv", "parquet", "feather", "jsonl")
+CLOSE = 1e-5
+
+Maker = Callable[[np.random.Generator, int], pd.Series]
+
+
+def _words(rng: np.random.Generator, n: int, words: list[Any]) -> pd.Series:
+    return pd.Series([words[k] for k in rng.integers(0, len(words), n)], dtype=object)
+
+
+def _marked(rng: np.random.Generator, n: int, mark: str, share: float = 0.1) -> pd.Series:
+    numbers = pd.Series(rng.normal(50, 10, n).round(2)).astype(str).astype(object)
+    numbers[rng.random(n) < share] = mark
+    return numbers
+
+
+def _dates(rng: np.random.Generator, n: int) -> pd.Series:
+    minutes = rng.integers(0, 700 * 1440, n)
+    return pd.Series(pd.Timestamp("2020-01-01") + pd.to_timedelta(minutes, unit="min"))
+
+
+def _written(form: str) -> Maker:
+    return lambda rng, n: _dates(rng, n).dt.strftime(form).astype(object)
+
+
+def _gaps(values: pd.Series, rng: np.random.Generator, missing: Any = None) -> pd.Series:
+    return values.astype(object).where(rng.random(len(values)) > 0.15, missing)
+
+
+COLUMNS: dict[str, Maker] = {
+    "integers": lambda rng, n: pd.Series(rng.integers(-5, 50, n)),
+    "floats": lambda rng, n: pd.Series(rng.normal(size=n)),
+    "integers beside gaps": lambda rng, n: (
+        pd.Series(rng.integers(0, 9, n)).astype(float).where(rng.random(n) > 0.2)
+    ),
+    "Int64": lambda rng, n: pd.Series(rng.integers(0, 9, n)).astype("Int64").mask(rng.random(n) < 0.2),
+    "large integers": lambda rng, n: pd.Series(rng.integers(2**53, 2**60, n)),
+    "decimals": lambda rng, n: pd.Series([decimal.Decimal(int(v)) / 100 for v in rng.integers(0, 9999, n)]),
+    "booleans": lambda rng, n: pd.Series(rng.random(n) < 0.5),
+    "boolean": lambda rng, n: pd.Series(rng.random(n) < 0.5).astype("boolean").mask(rng.random(n) < 0.2),
+    "true and false": lambda rng, n: _words(rng, n, ["true", "false"]),
+    "yes and no": lambda rng, n: _words(rng, n, ["yes", "no"]),
+    "zero and one": lambda rng, n: pd.Series(rng.integers(0, 2, n)),
+    "categories": lambda rng, n: _words(rng, n, ["red", "green", "blue", " blue ", "Émile"]),
+    "pandas categories": lambda rng, n: _words(rng, n, ["u", "v", "w"]).astype("category"),
+    "codes": lambda rng, n: _words(rng, n, ["007", "012", "100", "1e5", "00"]),
+    "numbers as categories": lambda rng, n: _words(rng, n, ["1", "2", "2.0", "x", "y"]),
+    "categories beside gaps": lambda rng, n: _gaps(_words(rng, n, ["a", "b", "NA", "nan"]), rng),
+    "marks \\N": lambda rng, n: _marked(rng, n, r"\N"),
+    "marks -": lambda rng, n: _marked(rng, n, "-"),
+    "marks #DIV/0!": lambda rng, n: _marked(rng, n, "#DIV/0!", 0.03),
+    "marks -999": lambda rng, n: _marked(rng, n, "-999.0"),
+    "words among numbers": lambda rng, n: _marked(rng, n, "unknown", 0.3),
+    "money": lambda rng, n: pd.Series([f"€ {v:,.2f}" for v in rng.uniform(1, 9999, n)], dtype=object),
+    "per cent": lambda rng, n: pd.Series([f"{v:.1f} %" for v in rng.uniform(0, 100, n)], dtype=object),
+    "kilograms": lambda rng, n: pd.Series([f"{v} kg" for v in rng.integers(1, 99, n)], dtype=object),
+    "decimal commas": lambda rng, n: pd.Series(
+        [f"{v:.2f}".replace(".", ",") for v in rng.normal(size=n)], dtype=object
+    ),
+    "numbers as text": lambda rng, n: pd.Series([f"{v:.3f}" for v in rng.normal(size=n)], dtype=object),
+    "timestamps": _dates,
+    "dates": lambda rng, n: _dates(rng, n).dt.date.astype(object),
+    "time zones": lambda rng, n: _dates(rng, n).dt.tz_localize("Europe/Berlin", ambiguous="NaT").ffill(),
+    "dates beside gaps": lambda rng, n: _dates(rng, n).mask(rng.random(n) < 0.2),
+    "BigQuery": _written("%Y-%m-%d %H:%M:%S UTC"),
+    "AM and PM": _written("%m/%d/%Y %I:%M:%S %p"),
+    "month names": _written("%d-%b-%Y"),
+    "months": _written("%Y-%m"),
+    "years": _written("%Y"),
+    "texts": lambda rng, n: pd.Series(
+        [
+            " ".join(_words(rng, 6, ["big", "small", "house", "in", "the", "old", "town", "by", "a", "lake"]))
+            for _ in range(n)
+        ],
+        dtype=object,
+    ),
+    "names": lambda rng, n: pd.Series([f"n{v}" for v in rng.permutation(10 * n)[:n]], dtype=object),
+    "a counter": lambda rng, n: pd.Series(np.arange(n)),
+    "one value": lambda rng, n: pd.Series(["same"] * n, dtype=object),
+    "nothing": lambda rng, n: pd.Series([None] * n, dtype=object),
+    "intervals": lambda rng, n: pd.cut(pd.Series(rng.normal(size=n)), 3),
+    "pyarrow strings": lambda rng, n: _words(rng, n, ["p", "q"]).astype("string[pyarrow]"),
+    "signs": lambda rng, n: pd.Series([f"{v:+d}" for v in rng.integers(-9, 9, n)], dtype=object),
+    "blanks": lambda rng, n: _words(rng, n, ["", " ", "a", "b"]),
+}
+LABELS: dict[str, Callable[[np.ndarray], Any]] = {
+    "words": lambda y: np.where(y, "hi", "lo"),
+    "booleans": lambda y: y,
+    "0 and 1": lambda y: y.astype(int),
+    "1.0 and 2.0": lambda y: y + 1.0,
+    "words like values": lambda y: np.where(y, "1e5", "inf"),
+    "words with blanks": lambda y: np.where(y, "is so", "is not"),
+}
+
+
+def changed(rows: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
+    """Rows as they come later: whole columns missing, or new values among the old ones."""
+    rows = rows.copy()
+    name = str(rng.choice(rows.columns))
+    match rng.integers(0, 4):
+        case 0:
+            rows[name] = pd.Series([None] * len(rows), dtype=object)
+        case 1:
+            rows[name] = rows[name].astype(object)
+            rows.loc[rows.index[0], name] = None
+        case 2 if rows[name].dtype == object:
+            rows.loc[rows.index[0], name] = "never seen"
+        case _:
+            pass
+    return rows
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Probabilities of some rows, or why there are none."""
+
+    values: np.ndarray | None
+    refusal: str = ""
+
+    def same(self, other: Answer) -> bool:
+        if self.values is None or other.values is None:
+            return (self.values is None) == (other.values is None)
+        return self.values.shape == other.values.shape and bool(
+            np.allclose(self.values, other.values, atol=CLOSE)
+        )
+
+
+class Broken(Exception):
+    """A traceback, or an exit without a sentence."""
+
+
+def write(frame: pd.DataFrame, path: Path) -> bool:
+    """Write a table; False where the kind of file cannot hold it, as pandas has it."""
+    if path.suffix in (".feather", ".jsonl") and any(map(_is_interval, frame.dtypes)):
+        return False
+    try:
+        if path.suffix == ".csv":
+            frame.to_csv(path, index=False)
+        elif path.suffix == ".parquet":
+            frame.to_parquet(path)
+        elif path.suffix == ".feather":
+            frame.to_feather(path)
+        else:
+            frame.to_json(path, orient="records", lines=True, date_format="iso")
+    except Exception:
+        return False
+    return True
+
+
+def _is_interval(kind: Any) -> bool:
+    return isinstance(getattr(kind, "categories", None), pd.IntervalIndex)
+
+
+def command(*words: Any) -> tuple[int, str]:
+    """The command line in this process: exit code, and what it said. Raises `Broken` of a traceback."""
+    found = CliRunner().invoke(app, [str(word) for word in words])
+    if found.exception is not None and not isinstance(found.exception, SystemExit):
+        raise Broken("".join(traceback.format_exception(found.exception)))
+    return found.exit_code, found.output
+
+
+def by_command(model: Path, rows: Path, out: Path) -> Answer:
+    code, said = command("predict", model, rows, "--out", out)
+    if code:
+        return Answer(None, said)
+    found = pd.read_parquet(out)
+    return Answer(found[[name for name in found if name.startswith("p_")]].to_numpy())
+
+
+def in_python(predict: Callable[[pd.DataFrame], pd.DataFrame], rows: pd.DataFrame) -> Answer:
+    try:
+        found = predict(rows)
+    except UsboostError as error:
+        return Answer(None, str(error))
+    except Exception as error:
+        if "UsboostError" in traceback.format_exc() or type(error).__name__ == "MlflowException":
+            return Answer(None, str(error))
+        raise Broken(traceback.format_exc()) from None
+    return Answer(found[[name for name in found if str(name).startswith("p_")]].to_numpy(dtype=float))
+
+
+class Served:
+    """A bundle as MLflow serves it."""
+
+    def __init__(self, bundle: Path, folder: Path) -> None:
+        import mlflow
+
+        from tasks import served_model
+        from tasks.tracking.logged_model import signature
+        from usboost.multimodal.fit.bundle import load
+
+        mlflow.pyfunc.save_model(
+            str(folder),
+            python_model=str(Path(served_model.__file__)),
+            artifacts={"bundle": str(bundle)},
+            signature=signature(load(bundle).card),
+            pip_requirements=["numpy"],
+        )
+        self.model = mlflow.pyfunc.load_model(str(folder))
+
+    def request(self, rows: pd.DataFrame) -> Answer:
+        """By a JSON request to the scoring server."""
+        from fastapi.testclient import TestClient
+        from mlflow.pyfunc import scoring_server
+
+        client = TestClient(scoring_server.init(self.model), raise_server_exceptions=False)
+        text = rows.to_json(orient="split", index=False, date_format="iso")
+        reply = client.post("/invocations", json={"dataframe_split": json.loads(text)})
+        if reply.status_code != 200:
+            if reply.status_code >= 500 or "Traceback" in reply.text:
+                raise Broken(f"the server answers {reply.status_code}: {reply.text[:2000]}")
+            return Answer(None, reply.text)
+        found = pd.DataFrame(reply.json()["predictions"])
+        return Answer(found[[name for name in found if name.startswith("p_")]].to_numpy(dtype=float))
+
+
+def asked(bundle: Path, rows: pd.DataFrame, folder: Path) -> Iterator[tuple[str, Answer]]:
+    """The answers of all ways to ask; of those that lose what a column is, as JSON does, refusals too."""
+    for kind in FILES:
+        path = folder / f"rows.{kind}"
+        if write(rows, path):
+            yield kind, by_command(bundle, path, folder / "out.parquet")
+    yield "frame", in_python(MultimodalClassifier.load(bundle).predict_frame, rows)
+    served = Served(bundle, folder / "served")
+    yield "pyfunc", in_python(served.model.predict, rows)
+    yield "server", served.request(rows)
+
+
+def one(seed: int, folder: Path) -> tuple[str, list[str]]:
+    """Try one table: how its fit ended, and what is wrong."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(40, 160))
+    kinds = rng.choice(list(COLUMNS), int(rng.integers(1, 5)), replace=False)
+    frame = pd.DataFrame({f"c{k} {kind}": COLUMNS[kind](rng, n) for k, kind in enumerate(kinds)})
+    frame["z"] = rng.normal(size=n)
+    how = str(rng.choice(list(LABELS)))
+    frame["y"] = LABELS[how](frame["z"].to_numpy() + 0.5 * rng.normal(size=n) > 0)
+    kind = str(rng.choice(FILES))
+    told = f"seed {seed}: {', '.join(kinds)}; label {how}; fitted to {kind}"
+    path, bundle = folder / f"train.{kind}", folder / "model"
+    if not write(frame, path):
+        return "cannot be written", []
+    code, said = command("fit", path, "--label", "y", "--model", "logistic", "--no-refit", "--out", bundle)
+    if code:
+        why = re.sub(r"'[^']*'|[0-9]+|/\S+", "…", said.split("error: ")[-1].strip())
+        return f"refused: {why}", [] if "error" in said else [
+            f"{told}: exit {code} without a sentence: {said}"
+        ]
+    rows = changed(frame.drop(columns="y").head(12), rng)
+    found = dict(asked(bundle, rows, folder))
+    first = found["frame"]
+    faults = [
+        f"{told}: {name} differs from the DataFrame: {each.refusal or each.values[:2].tolist()} "  # type: ignore[index]
+        f"against {first.refusal or first.values[:2].tolist()}"  # type: ignore[index]
+        for name, each in found.items()
+        if not each.same(first)
+    ]
+    return "refused at predict" if first.values is None else "answered", faults
+
+
+def main(
+    tables: Annotated[int, typer.Option(help="random tables")] = 2000,
+    seed: Annotated[int, typer.Option(help="of the first; each has the next")] = 0,
+) -> None:
+    """Try random tables; print what is wrong, and how the fits ended."""
+    os.environ["USBOOST_CACHE"] = "off"
+    warnings.simplefilter("ignore")
+    counts: Counter[str] = Counter()
+    began, wrong = time.monotonic(), 0
+    for k in range(seed, seed + tables):
+        with tempfile.TemporaryDirectory() as place:
+            try:
+                ended, faults = one(k, Path(place))
+            except Broken as error:
+                ended, faults = "a traceback", [f"seed {k}: {error}"]
+        counts[ended] += 1
+        wrong += len(faults)
+        for fault in faults:
+            typer.echo(fault)
+    for ended, count in counts.most_common():
+        typer.echo(f"{count:6,} {ended}")
+    typer.echo(f"{tables} tables in {time.monotonic() - began:.0f} s; {wrong} faults")
+    raise typer.Exit(int(wrong > 0))
+
+
+if __name__ == "__main__":
+    typer.run(main)

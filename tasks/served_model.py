@@ -1,0 +1,60 @@
+"""The model as MLflow serves it: raw rows in, label and probabilities out. Logged as code, not pickled.
+
+MLflow loads this file by its path, so that its place is kept.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import pandas as pd
+from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import BAD_REQUEST
+from mlflow.pyfunc import PythonModel, PythonModelContext
+
+from usboost.errors import UsboostError
+
+log = logging.getLogger("usboost.served")
+
+
+class ServedModel(PythonModel):
+    """The bundle among the logged model's files."""
+
+    def load_context(self, context: PythonModelContext) -> None:
+        from usboost.multimodal.fit.bundle import load
+
+        self.bundle = load(Path(context.artifacts["bundle"]))
+
+    def predict(
+        self, context: PythonModelContext, model_input: pd.DataFrame, params: dict[str, Any] | None = None
+    ) -> pd.DataFrame:
+        """One row per input row: ``label`` and ``p_<class>``, or ``prediction``, ``low`` and ``high``.
+
+        What could not be read or was not in training is logged. Raises `Refused`, which the server answers
+        with 400 and the sentence alone, if the rows cannot be predicted.
+        """
+        try:
+            return self.bundle.predict(pd.DataFrame(model_input), tell=log.warning)
+        except UsboostError as error:
+            raise Refused(str(error)) from None
+        except Exception as error:
+            log.exception("rows that the model cannot predict")
+            why = f"the model cannot predict these rows ({type(error).__name__}); the server's log says more"
+            raise Refused(why) from None
+
+
+class Refused(MlflowException, UsboostError):
+    """A request that the model cannot answer.
+
+    MLflow's server sends the traceback of any other exception, and of its own the rows beside the message.
+    """
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(sentence, error_code=BAD_REQUEST)
+        self.json_kwargs["message"] = sentence
+
+
+mlflow.models.set_model(ServedModel())

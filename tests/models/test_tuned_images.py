@@ -1,0 +1,169 @@
+"""Images tuned on the target once, before a model is fitted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+
+from usboost.boosting.callbacks import TimeLimit
+from usboost.data.images import Images
+from usboost.data.table import Table
+from usboost.data.views import Views
+from usboost.learners.networks.images import embeddings, finetuning
+from usboost.learners.networks.images.backbones import Backbone
+from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
+from usboost.models.class_weights import fit_weighted
+from usboost.models.ensembles.ensemble import EnsembleClassifier
+from usboost.models.persistence import load, save
+
+CPU = torch.device("cpu")
+
+
+def stripes(n: int = 96, seed: int = 0) -> tuple[Views, np.ndarray]:
+    """Noise with faint stripes, upright or lying, beside a table that says nothing."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 2, n)
+    pixels = rng.integers(60, 180, (n, 3, 32, 32))
+    for row, label in enumerate(y):
+        upright = pixels[row].swapaxes(1, 2) if label else pixels[row]
+        upright[:, ::4] += 16
+    table = Table.from_numeric(rng.normal(size=(n, 2)).astype(np.float32))
+    return Views(U=Images(pixels.astype(np.uint8)), S=table), y
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finetuning, "EPOCHS", 2)
+
+
+def backbone(cache: Path, **given: Any) -> Backbone:
+    return Backbone(finetune=given.pop("finetune", "last"), cache=str(cache / "embeddings"), **given)
+
+
+def target(views: Views, y: np.ndarray) -> finetuning.Target:
+    return finetuning.Target((views["U"],), y)
+
+
+def test_tuned_embeddings_say_more_of_the_target_and_any_model_reads_them(tmp_path: Path) -> None:
+    (views, y), (held, y_held), (test, y_test) = stripes(160), stripes(60, 1), stripes(100, 2)
+    losses = {}
+    for finetune in ("none", "last"):
+        model = LinearBaseline(("U", "S"), backbone=backbone(tmp_path, finetune=finetune), device="cpu")
+        fit_weighted(model, (views, y, None), (held, y_held, None))
+        p = model.predict_proba(test)[np.arange(len(y_test)), y_test]
+        losses[finetune] = -np.log(p + 1e-12).mean()
+        assert model.backbone.is_frozen
+    assert losses["last"] < losses["none"] - 0.05
+    save(model, tmp_path / "model")
+    expected = model.predict_proba(test)
+    embeddings.forget()
+    for file in (tmp_path / "tuned").iterdir():
+        file.unlink()
+    np.testing.assert_array_equal(load(tmp_path / "model").predict_proba(test), expected)
+    assert len(list((tmp_path / "model").glob("backbone-*"))) == 1
+
+
+@pytest.mark.usefixtures("quick")
+def test_killed_after_an_epoch_it_goes_on_and_ends_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (views, y), (held, y_held) = stripes(64), stripes(32, 1)
+    whole = finetuning.tuned(backbone(tmp_path / "a"), target(views, y), target(held, y_held), CPU)
+    epoch = finetuning._Tuning._epoch
+
+    def killed(self: Any, k: int, optimizer: Any) -> None:
+        if k == 1:
+            raise KeyboardInterrupt
+        epoch(self, k, optimizer)
+
+    monkeypatch.setattr(finetuning._Tuning, "_epoch", killed)
+    with pytest.raises(KeyboardInterrupt):
+        finetuning.tuned(backbone(tmp_path / "b"), target(views, y), target(held, y_held), CPU)
+    made: list[int] = []
+    monkeypatch.setattr(
+        finetuning._Tuning, "_epoch", lambda self, k, optimizer: (made.append(k), epoch(self, k, optimizer))
+    )
+    again = finetuning.tuned(backbone(tmp_path / "b"), target(views, y), target(held, y_held), CPU)
+    assert made == [1]
+    assert Path(again.pretrained).read_bytes() == Path(whole.pretrained).read_bytes()
+    finetuning.tuned(backbone(tmp_path / "b"), target(views, y), target(held, y_held), CPU)
+    assert made == [1]  # it is there
+
+
+@pytest.mark.usefixtures("quick")
+def test_held_out_rows_choose_the_epoch_and_are_not_trained_on(tmp_path: Path) -> None:
+    (views, y), (held, y_held) = stripes(64), stripes(32, 1)
+    seen = []
+    for labels in (y_held, 1 - y_held):
+        tuning = finetuning._Tuning(backbone(tmp_path), target(views, y), target(held, labels), CPU, 0)
+        optimizer = finetuning.Adam(tuning._network, finetuning.RATE)
+        tuning._epoch(0, optimizer)
+        seen.append(optimizer.values.clone())
+    assert torch.equal(*seen)
+    tuning = finetuning._Tuning(backbone(tmp_path), target(views, y), target(held, 1 - y_held), CPU, 0)
+    before = tuning._whole.backbone.state_dict()
+    expected = {name: tensor.clone() for name, tensor in before.items()}
+    found = tuning.run(tmp_path / "epoch.safetensors")  # what it learns is wrong there: the start is best
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+def test_where_images_say_nothing_they_stay_as_they_are(tmp_path: Path) -> None:
+    (views, _), (held, _) = stripes(64), stripes(32, 1)
+    rng = np.random.default_rng(0)
+    model = LinearBaseline(("U", "S"), backbone=backbone(tmp_path), device="cpu")
+    fit_weighted(model, (views, rng.integers(0, 2, 64), None), (held, rng.integers(0, 2, 32), None))
+    assert model.backbone.pretrained is True and model.backbone.finetune == "none"
+
+
+@pytest.mark.usefixtures("quick")
+def test_numbers_weights_and_rows_without_an_image(tmp_path: Path) -> None:
+    views, y = stripes(64)
+    absent = np.zeros(64, dtype=bool)
+    absent[:8] = True
+    some = Views(U=Images(views["U"].pixels, absent=absent), S=views["S"])
+    numbers = y * 3.0 + 10
+    counted = finetuning.Target((some["U"],), numbers, np.arange(1.0, 65.0))
+    assert counted.n_images == 56
+    weighted, plain = (
+        finetuning.tuned(backbone(tmp_path), each, counted, CPU) for each in (counted, target(some, numbers))
+    )
+    assert weighted.pretrained != plain.pretrained
+    model = RidgeBaseline(("U", "S"), backbone=backbone(tmp_path), device="cpu")
+    fit_weighted(model, (some, numbers, None), None)
+    assert np.isfinite(model.predict(some)).all()
+
+
+def test_auto_tunes_where_it_takes_some_minutes() -> None:
+    auto, gpu = Backbone(finetune="auto"), torch.device("cuda")
+    counts = (finetuning.FEWEST - 1, finetuning.FEWEST, finetuning.MOST, finetuning.MOST + 1)
+    assert [finetuning.wanted(auto, n, CPU) for n in counts] == [False, True, True, False]
+    assert [finetuning.wanted(auto, n, gpu) for n in counts] == [False, True, True, True]
+    assert finetuning.wanted(Backbone(finetune="last"), 10, CPU)
+    assert not finetuning.wanted(Backbone(finetune="none"), 1000, CPU)
+
+
+@pytest.mark.parametrize("why", ["ensemble", "limit"])
+def test_auto_is_none_inside_an_ensemble_and_where_time_is_limited(
+    why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finetuning, "FEWEST", 1)
+    monkeypatch.setattr(finetuning, "tuned", None)
+    (views, y), (held, y_held) = stripes(48), stripes(24, 1)
+    one = LinearBaseline(("U", "S"), backbone=Backbone(finetune="auto", cache=False), device="cpu")
+    model = EnsembleClassifier({"linear": one}, folds=2) if why == "ensemble" else clone(one)
+    if why == "limit":
+        model.set_params(callbacks=[TimeLimit(60)])
+    fit_weighted(model, (views, y, None), (held, y_held, None))
+    assert np.isfinite(model.predict_proba(held)).all()
+
+
+def test_mirrored_images_are_known_as_others() -> None:
+    views, _ = stripes(4)
+    mirrored = finetuning._Mirrored(views["U"])
+    np.testing.assert_array_equal(mirrored.decode([1]), views["U"].decode([1])[..., ::-1])
+    assert not (mirrored.digests() == views["U"].digests()).all(axis=1).any()

@@ -1,0 +1,57 @@
+"""A trial is scored on each part by the samples of that part; the seed draws what is tried."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.multimodal.conftest import numbers
+from usboost.datasets.user.read_table import read_table
+from usboost.datasets.user.reading.source import FrameRows
+from usboost.datasets.user.table_spec import TableSpec
+from usboost.datasets.user.user_table import UserTable
+from usboost.models.baselines.linear import LinearBaseline
+from usboost.models.class_weights import fit_weighted
+from usboost.multimodal.fit.fit import by_name
+from usboost.multimodal.tune import Scored, part_of, parts_of, tune
+from usboost.tuning.run import Job, Task, run_trial
+from usboost.tuning.search import Plan
+from usboost.tuning.trials import Trial
+
+
+@pytest.fixture(scope="module")
+def table() -> UserTable:
+    frame = numbers(150).assign(w=np.arange(150) % 4 + 1.0)
+    frame["group"] = np.random.default_rng(0).integers(0, 40, 150)
+    return read_table(FrameRows(frame), TableSpec(label="kind", weight="w", group="group"))
+
+
+def test_draws_are_the_mean_of_those_of_the_parts(table: UserTable, tmp_path: Path) -> None:
+    parts = [part_of(table, *rows) for rows in parts_of(table, 3, 0)]
+    score = Scored("classification", "log_loss")
+    model = LinearBaseline(("S",), penalties=(0.1, 0.01))
+    trial = run_trial(Task({"m": model}, parts, score, "log_loss"), Job(Trial("m", 0, {}), tmp_path))
+    scores, draws = [], []
+    for k, part in enumerate(parts):
+        own = LinearBaseline(("S",), penalties=(0.1, 0.01))
+        fit_weighted(own, part.train, part.held, part.related)
+        found, drawn = score(own, part.scored, part.groups, k)
+        scores.append(found["log_loss"])
+        draws.append(drawn)
+    assert trial.folds == pytest.approx(scores) and trial.score == pytest.approx(np.mean(scores))
+    assert trial.draws == pytest.approx(np.mean(draws, axis=0).tolist())
+
+
+def test_the_seed_draws_what_is_tried(table: UserTable, tmp_path: Path) -> None:
+    models = by_name(("linear_trees",), images=None, rounds=1)
+
+    def tried(seed: int) -> list[dict]:
+        plan = Plan(trials=3, batch=3, seed=seed)
+        found = tune(table, models, out=tmp_path / f"{seed}", folds=0, plan=plan)
+        return [dict(trial.settings) for trial in found.models["linear_trees"].trials]
+
+    first, second = tried(0), tried(1)
+    assert first[0] == second[0]  # the model's own
+    assert all(one != other for one, other in zip(first[1:], second[1:], strict=True))

@@ -1,0 +1,230 @@
+"""Which weights count where: those of classes in fits and early stopping, the rows' own in all answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from usboost.datasets.user.read_table import read_table
+from usboost.datasets.user.reading.source import FrameRows
+from usboost.datasets.user.table_spec import TableSpec
+from usboost.datasets.user.user_table import UserTable
+from usboost.evaluation.calibration import calibrated, tempered
+from usboost.evaluation.intervals import margin_of
+from usboost.evaluation.metrics import best_threshold, row_losses, score
+from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
+from usboost.multimodal.compare.compare import compare
+from usboost.multimodal.compare.compare import folds_of as folds
+from usboost.multimodal.fit.splits import hold_out, related_of, rows_of
+from usboost.multimodal.fit.table_fit import TableFit
+from usboost.multimodal.tune import Scored, part_of, parts_of
+from usboost.tuning.search import DRAWS
+
+N = 900
+
+
+def rows(seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(N, 3))
+    z = x[:, 0] + x[:, 1] * x[:, 2] + rng.normal(size=N)
+    weight = np.exp(rng.normal(size=N)) * np.where(x[:, 0] > 1, 8, 1)
+    return pd.DataFrame(x, columns=list("abc")).assign(
+        z=np.exp(z), label=np.where(z > 1, "rare", "common"), w=weight, g=rng.integers(0, 90, N)
+    )
+
+
+def table(label: str, **roles: Any) -> UserTable:
+    drop = [name for name in ("z", "label", "w", "g") if name not in (label, *roles.values())]
+    return read_table(FrameRows(rows()), TableSpec(label=label, drop=drop, **roles))
+
+
+class Sure(LinearBaseline):
+    """Is surer of everything than it should be."""
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        found: np.ndarray = tempered(super().predict_proba(X), 0.4)
+        return found
+
+
+def both_parts(own: UserTable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Training rows, validation rows, and weights of all."""
+    assert own.weights is not None
+    return *hold_out(rows_of(own), 0), own.weights
+
+
+def test_probabilities_are_calibrated_by_the_rows_own_weights() -> None:
+    """Rare rows count tenfold in the fit and in early stopping, and for themselves in what is answered."""
+    own = table("label", weight="w")
+    train, held, weights = both_parts(own)
+    labels, class_weight = own.labels, {"rare": 10.0}
+    in_fit = weights * np.where(labels == own.classes.index("rare"), 10.0, 1.0)
+    model = Sure(("S",), penalties=(0.01,))
+    fitted = TableFit(own, model, "sure", threshold="f1", refit=False, class_weight=class_weight).run()
+    views = own.views(own.fit_encoding(train), held)
+    p, y = model.predict_proba(views), labels[held]
+    logistic = LinearBaseline(("S",), penalties=(0.01,), validation_fraction=0)
+    logistic.fit(own.views(own.fit_encoding(train), train), labels[train], sample_weight=in_fit[train])
+    np.testing.assert_allclose(tempered(logistic.predict_proba(views), 0.4), p, atol=1e-6)
+    risk = np.average(row_losses(y, logistic.predict_proba(views)), weights=in_fit[held])
+    assert model.history_[0]["risk_val"] == pytest.approx(risk, rel=1e-6)
+    temperatures = [calibrated(p, y, each) for each in (weights[held], in_fit[held], None)]
+    assert len({round(each, 2) for each in (1.0, *temperatures)}) == 4
+    card = fitted.bundle.card
+    assert card.temperature == temperatures[0]
+    q = tempered(p, card.temperature)
+    thresholds = [best_threshold(y, q[:, 1], each) for each in (weights[held], in_fit[held], None)]
+    assert card.threshold == thresholds[0] and len(set(thresholds)) == 3
+    assert fitted.scores == pytest.approx(score(y, q, weights[held]))
+
+
+@pytest.mark.parametrize("group", [None, "g"])
+def test_whether_a_temperature_helps_is_judged_by_the_seed_and_by_groups(group: str | None) -> None:
+    """For some seeds rows that are divided in another way would say otherwise."""
+    frame = rows().iloc[:240].assign(g=np.arange(240) // 12)
+    drop = ["z", "w", *([] if group else ["g"])]
+    own = read_table(FrameRows(frame), TableSpec(label="label", drop=drop, group=group))
+    others = 0
+    for seed in range(16):
+        model = Sure(("S",), penalties=(0.01,))
+        card = TableFit(own, model, "sure", seed=seed, refit=False).run().bundle.card
+        train, held = hold_out(rows_of(own), seed)
+        p = model.predict_proba(own.views(own.fit_encoding(train), held))
+        y, related = own.labels[held], related_of(own, held)
+        folds = None if related is None else related.folds(5, np.zeros(len(held)), seed)
+        assert card.temperature == calibrated(p, y, seed=seed, folds=folds)
+        others += card.temperature != calibrated(p, y, seed=0 if group is None else seed)
+    assert others
+
+
+def test_margins_are_of_the_rows_weights_and_of_what_is_answered() -> None:
+    """Of prices, none of which is below 0: residuals are those of predictions that are not, either."""
+    own = table("z", weight="w")
+    train, held, weights = both_parts(own)
+    model = RidgeBaseline(("S",))
+    card = TableFit(own, model, "ridge", refit=False).run().bundle.card
+    predicted = model.predict(own.views(own.fit_encoding(train), held))
+    assert card.floor == 0 and (predicted < 0).any()
+    residuals = own.labels[held] - np.maximum(predicted, 0)
+    assert tuple(card.margin or ()) == margin_of(residuals, weights[held])
+    others = margin_of(residuals), margin_of(own.labels[held] - predicted, weights[held])
+    assert all(card.margin != list(each) for each in others)
+
+
+def test_the_ends_of_an_interval_by_hand() -> None:
+    """With lognormal weights 400 rows are worth (Σw)²/Σw² = 169 of equal weight, so that ends are wider."""
+    rng = np.random.default_rng(1)
+    residuals, weights = rng.normal(size=400), np.exp(rng.normal(size=400))
+    n = weights.sum() ** 2 / np.square(weights).sum()
+    assert n == pytest.approx(169.5, abs=0.1)
+    wanted = np.ceil((n + 1) * 0.95) / n
+    shares = {each: weights[residuals <= each].sum() / weights.sum() for each in residuals}
+    high = min([each for each, share in shares.items() if share >= wanted], default=residuals.max())
+    shares = {each: weights[residuals >= each].sum() / weights.sum() for each in residuals}
+    low = max([each for each, share in shares.items() if share >= wanted], default=residuals.min())
+    found = margin_of(residuals, weights)
+    assert found == (low, high)
+    assert found == pytest.approx((-1.4818, 1.6273), abs=1e-4)  # by the number of rows −1.4253 and 1.5239
+
+
+@pytest.mark.parametrize("class_weight", [None, "balanced", {"rare": 3.0}])
+def test_a_fit_to_all_rows_has_the_weights_of_both_parts(class_weight: Any) -> None:
+    """As far as the first fit went; what "balanced" is, its training rows say."""
+    own = table("label", weight="w")
+    train, held, weights = both_parts(own)
+    rare = (own.labels == own.classes.index("rare")).astype(int)
+    factors = np.ones(2)
+    if class_weight == "balanced":
+        totals = np.bincount(rare[train], weights[train])
+        factors = totals.sum() / 2 / totals
+    elif class_weight:
+        factors = np.array([1.0, 3.0])
+    model = LinearBaseline(("S",), penalties=(0.1,))
+    fitted = TableFit(own, model, "logistic", refit=True, class_weight=class_weight).run()
+    every = np.sort(np.concatenate([train, held]))
+    views = own.views(own.fit_encoding(every), every)
+    expected = LinearBaseline(("S",), penalties=(0.1,), validation_fraction=0)
+    expected.fit(views, own.labels[every], sample_weight=(weights * factors[rare])[every])
+    found = fitted.bundle.model.predict_proba(views)
+    np.testing.assert_allclose(found, expected.predict_proba(views), atol=1e-6)
+
+
+def test_a_comparison_stops_on_rows_as_they_count() -> None:
+    own, models = table("label", weight="w"), list[LinearBaseline]()
+    assert own.weights is not None
+
+    def build(seed: int) -> LinearBaseline:
+        models.append(LinearBaseline(("S",), penalties=(0.1,)))
+        return models[-1]
+
+    compare(own, {"logistic": build}, folds=2)
+    told = [model.history_[0]["risk_val"] for model in models if hasattr(model, "history_")]
+    fitted = [model for model in models if hasattr(model, "history_")]
+    for fold, model, risk in zip(folds(own, 2, 1, 0), fitted, told, strict=True):
+        p = model.predict_proba(own.views(own.fit_encoding(fold.train), fold.val))
+        losses = row_losses(own.labels[fold.val], p)
+        assert risk == pytest.approx(np.average(losses, weights=own.weights[fold.val]), rel=1e-6)
+        assert risk != pytest.approx(losses.mean(), rel=1e-2)
+
+
+def test_a_comparisons_predictions_end_where_its_training_rows_do() -> None:
+    """Prices, one of which is below 0: the fold that is scored on it has learnt that none is."""
+    frame = rows().drop(columns=["label", "w", "g"])
+    frame.loc[7, "z"] = -1.0
+    own, made = read_table(FrameRows(frame), TableSpec(label="z")), list[RidgeBaseline]()
+
+    def build(seed: int) -> RidgeBaseline:
+        made.append(RidgeBaseline(("S",)))
+        return made[-1]
+
+    found = compare(own, {"ridge": build}, folds=2).scores
+    fitted = [model for model in made if hasattr(model, "coefficients_")]
+    floors = []
+    for fold, model, told in zip(folds(own, 2, 1, 0), fitted, found["rmse"], strict=True):
+        predicted = model.predict(own.views(own.fit_encoding(fold.train), fold.test))
+        floors.append(0.0 if own.labels[fold.train].min() >= 0 else -np.inf)
+        off = own.labels[fold.test] - np.maximum(predicted, floors[-1])
+        assert (predicted < 0).any() and told == pytest.approx(np.sqrt(np.square(off).mean()))
+    assert 0.0 in floors
+
+
+def test_the_parts_of_a_search_have_weights_and_groups_of_their_own() -> None:
+    own = table("label", weight="w", group="g")
+    assert own.weights is not None and own.groups is not None
+    for train, held, scored in parts_of(own, 3, 0):
+        part = part_of(own, train, held, scored)
+        assert part.related is not None
+        np.testing.assert_array_equal(part.related.groups, own.groups[train])
+        np.testing.assert_array_equal(part.groups, own.groups[scored])
+        for rows, (views, labels, weights) in zip(
+            (train, held, scored), (part.train, part.held, part.scored), strict=True
+        ):
+            np.testing.assert_array_equal(weights, own.weights[rows])
+            np.testing.assert_array_equal(labels, own.labels[rows])
+            assert len(views) == len(rows)
+
+
+def test_trials_are_compared_on_rows_as_they_count() -> None:
+    """All weight is on rows of one class, which is known for certain: no sample of rows loses anything."""
+    own = table("label")
+    train, held = hold_out(rows_of(own), 0)
+    part = part_of(own, train, held, held)
+    model = LinearBaseline(("S",), penalties=(0.1,)).fit(*part.train[:2])
+    views, labels, _ = part.scored
+    weights = np.where(labels == 0, 1.0, 1e-9)
+    by = "accuracy"
+    everything = np.zeros(len(labels), dtype=int)
+
+    class Zero(LinearBaseline):
+        def predict_proba(self, X: Any) -> np.ndarray:
+            return np.eye(2)[everything]
+
+    wrong = Zero(("S",))
+    scores, draws = Scored("classification", by)(wrong, (views, labels, weights))
+    assert scores[by] == pytest.approx(1) and draws == pytest.approx(np.ones(DRAWS))
+    scores, draws = Scored("classification", by)(wrong, (views, labels, None))
+    assert scores[by] < 0.9 and draws.std() > 0.01
+    first, second = (Scored("classification", by)(model, part.scored, None, k)[1] for k in (0, 1))
+    assert not np.array_equal(first, second)

@@ -1,0 +1,178 @@
+"""A logged model answers the frame that it was fitted to, and bad requests with one sentence."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import numpy as np
+import pandas as pd
+import pytest
+from fastapi.testclient import TestClient
+from mlflow.pyfunc import scoring_server
+from PIL import Image
+
+import usboost
+from tasks.tracking.logged_model import signature
+from usboost import MultimodalClassifier, UsboostError
+
+RNG = np.random.default_rng(0)
+N = 40
+SERVED = Path(usboost.__file__).parents[1] / "tasks" / "served_model.py"
+
+
+def png(value: int) -> bytes:
+    out = io.BytesIO()
+    Image.new("RGB", (16, 16), (int(value),) * 3).save(out, "PNG")
+    return out.getvalue()
+
+
+@pytest.fixture(scope="module")
+def frame() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "size": RNG.normal(size=N),
+            "rooms": RNG.integers(1, 9, N),
+            "small": RNG.integers(1, 9, N).astype(np.uint8),
+            "floor": pd.array([None, *RNG.integers(1, 9, N - 1)], dtype="Int64"),
+            "garden": RNG.random(N) < 0.5,
+            "day": pd.Timestamp("2020-01-01") + pd.to_timedelta(RNG.integers(0, 900, N), unit="D"),
+            "town": pd.Series(RNG.choice(["u", "v"], N)).astype("category"),
+            "code": pd.Series(RNG.choice([3, 4], N)).astype("category"),
+            "name": pd.Series(RNG.choice(["r", "s"], N), dtype="string"),
+            "photo": [png(value) for value in RNG.integers(0, 255, N)],
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def logged(frame: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
+    """The fitted model, and what MLflow loads of it."""
+    folder = tmp_path_factory.mktemp("served")
+    y = frame["size"] + RNG.normal(size=N) > 0
+    model = MultimodalClassifier("logistic", images="photo", size=16, refit=False).fit(frame, y)
+    model.save(folder / "bundle")
+    mlflow.pyfunc.save_model(
+        str(folder / "logged"),
+        python_model=str(SERVED),
+        artifacts={"bundle": str(folder / "bundle")},
+        signature=signature(model.bundle_.card),
+        pip_requirements=["numpy"],
+        input_example=frame.head(2).assign(
+            photo=[base64.b64encode(each).decode() for each in frame["photo"][:2]]
+        ),
+    )
+    return model, mlflow.pyfunc.load_model(str(folder / "logged"))
+
+
+def test_the_frame_that_was_fitted_to(frame: pd.DataFrame, logged: tuple[Any, Any]) -> None:
+    model, loaded = logged
+    pd.testing.assert_frame_equal(loaded.predict(frame), model.predict_frame(frame))
+    for some in (frame.head(1), frame.iloc[[5, 0]], frame.assign(floor=None, photo=np.nan, day=pd.NaT)):
+        found = loaded.predict(some)
+        pd.testing.assert_frame_equal(found, model.predict_frame(some).reset_index(drop=True))
+    texts = frame.assign(day=frame["day"].dt.strftime("%Y-%m-%d"), town=frame["town"].astype(str))
+    pd.testing.assert_frame_equal(loaded.predict(texts), model.predict_frame(frame))
+    with pytest.raises(UsboostError, match=r"^the input lacks column 'rooms' that the model was fitted to"):
+        loaded.predict(frame.drop(columns="rooms"))
+
+
+@pytest.fixture(scope="module")
+def post(logged: tuple[Any, Any]) -> Any:
+    client = TestClient(scoring_server.init(logged[1]), raise_server_exceptions=False)
+
+    def send(body: Any, kind: str = "application/json") -> Any:
+        data = body if isinstance(body, (bytes, str)) else json.dumps(body)
+        return client.post("/invocations", content=data, headers={"Content-Type": kind})
+
+    return send
+
+
+def record(frame: pd.DataFrame, k: int = 1) -> dict[str, Any]:
+    row = json.loads(frame.drop(columns="photo").iloc[[k]].to_json(orient="records", date_format="iso"))[0]
+    row["day"] = str(frame["day"].iloc[k].date())
+    return {**row, "photo": base64.b64encode(frame["photo"].iloc[k]).decode()}
+
+
+def test_json_of_every_form(frame: pd.DataFrame, logged: tuple[Any, Any], post: Any) -> None:
+    row, expected = record(frame), logged[0].predict_frame(frame.iloc[[1]])["p_True"].iloc[0]
+    bodies = [
+        {"dataframe_records": [row]},
+        {"dataframe_split": {"columns": list(row), "data": [list(row.values())]}},
+        {"inputs": [row]},
+        {"instances": [row]},
+        {"dataframe_records": [{**row, "rooms": float(row["rooms"])}]},
+    ]
+    for body in bodies:
+        answer = post(body)
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["predictions"][0]["p_True"] == pytest.approx(expected, abs=1e-9)
+    gaps = dict.fromkeys(row)
+    answer = post({"dataframe_records": [gaps, row]})
+    assert answer.json()["predictions"][1]["p_True"] == pytest.approx(expected, abs=1e-9)
+    out = io.BytesIO()
+    frame.to_parquet(out)
+    found = pd.DataFrame(post(out.getvalue(), "application/vnd.apache.parquet").json()["predictions"])
+    np.testing.assert_allclose(found["p_True"], logged[0].predict_frame(frame)["p_True"], atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (
+            {"size": "heavy"},
+            "the input, row 1, 'heavy': column 'size' held numbers when the model was fitted; give numbers",
+        ),
+        ({"size": [1, 2]}, "the input: column 'size' held numbers when the model was fitted; give numbers"),
+        ({"size": {"a": 1}}, "the input: column 'size' held numbers when the model was fitted; give numbers"),
+        ({"photo": "not base64!"}, "the input, row 1: column 'photo' is not base64: 'not base64!'"),
+        ({"photo": 5}, "the input: the image column 'photo' must hold paths or bytes, not int64"),
+        ({"photo": "/etc/passwd!"}, "the input, row 1: column 'photo' is not base64: '/etc/passwd!'"),
+        (
+            {"town": [1]},
+            "the input: column 'town' is of type list<item: int64>; turn it into numbers or drop it",
+        ),
+        (
+            {"day": "soon"},
+            "the input, row 1, 'soon': column 'day' held dates when the model was fitted; give dates",
+        ),
+        ({"size": 1e300}, "the input, row 1: column 'size' holds infinity or a number too large; correct it"),
+        ({"rooms": ...}, "the input lacks column 'rooms' that the model was fitted to or was asked for; "),
+    ],
+)
+def test_a_bad_request_gets_the_sentence_alone(
+    frame: pd.DataFrame, post: Any, change: dict[str, Any], sentence: str
+) -> None:
+    row = {name: value for name, value in {**record(frame), **change}.items() if value is not ...}
+    answer = post({"dataframe_records": [row]})
+    assert answer.status_code == 400
+    body = answer.json()
+    assert body["message"].startswith(sentence) and "\n" not in body["message"]
+    assert "Traceback" not in answer.text and ".py" not in answer.text and "stack_trace" not in body
+    assert post({"dataframe_records": [record(frame)]}).status_code == 200
+
+
+def test_rows_without_a_row(post: Any, frame: pd.DataFrame) -> None:
+    answer = post({"dataframe_split": {"columns": list(record(frame)), "data": []}})
+    assert answer.status_code == 400 and answer.json()["message"] == "no rows to predict"
+
+
+def test_what_a_request_has_that_cannot_be_read_is_logged(
+    frame: pd.DataFrame, post: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = [record(frame, 1), record(frame, 2)]
+    rows[1] |= {"size": "heavy", "town": "w", "photo": base64.b64encode(b"none").decode()}
+    answer = post({"dataframe_records": rows})
+    assert answer.status_code == 200 and len(answer.json()["predictions"]) == 2
+    told = [each.getMessage() for each in caplog.records if each.name == "usboost.served"]
+    assert told[0].startswith(
+        "column 'photo': 1 of 2 images cannot be read and counts as missing: the input, row 2"
+    )
+    assert told[1:] == [
+        "column 'size': 1 of 2 values is no number and counts as missing, in row 2, 'heavy'",
+        "column 'town': 1 of 2 rows has a category that was not in the training rows, in row 2, 'w'",
+    ]

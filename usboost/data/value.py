@@ -1,0 +1,126 @@
+"""One form of a value, however it is typed or written: 3, 3.0, "3" and "3.0" are one category."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from functools import lru_cache
+from numbers import Integral, Real
+from typing import Any, TypeVar
+
+_WHOLE = r"-?(?:0|[1-9]\d{0,14})\.0+|-0"
+_LARGE = r"-?[1-9](?:\.\d+)?e\+\d{2,3}"
+_MIDNIGHT = r"\d{4}-\d\d-\d\d[ T]00:00:00(?:\.0+)?(?:Z|\+00:?00)?"
+REWRITTEN = f"{_WHOLE}|{_LARGE}|{_MIDNIGHT}"
+"""Strings that have another form: whole numbers with decimals, or as Python prints large ones; midnights."""
+
+_rewritten = re.compile(REWRITTEN)
+_decimal = re.compile(r"-?(?:0|[1-9]\d*)\.\d+")
+_code = re.compile(r"[+-]?0\d+|\d+[eE]\d+|.*_.*")  # what float() takes, but is a number to nobody else
+_TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+_DIGITS = 15  # that a float keeps
+
+T = TypeVar("T")
+
+
+def canonical(value: object) -> str:
+    """A value as a category is called.
+
+    An integer-valued float or decimal is its integer. So is text that is a plain decimal number of at most
+    15 digits with nothing but zeros behind the point. Midnight is its date. Any other text is itself, so
+    that codes such as "007", "1e5" or "1.10" stay as they are. Other values are as `str` has them.
+    """
+    if isinstance(value, str):
+        return _of_text(value) if _rewritten.fullmatch(value) else value
+    if isinstance(value, (bool, Integral)):
+        return str(value)
+    if isinstance(value, Real):
+        number = float(value)
+        return str(int(number)) if number.is_integer() else str(value)
+    if isinstance(value, (Decimal, datetime.datetime)):
+        return canonical(str(value))
+    return str(value)
+
+
+def _of_text(text: str) -> str:
+    if ":" in text:
+        return text[:10]
+    number = float(text)
+    return str(int(number)) if number.is_integer() else text
+
+
+def find(known: Mapping[Any, T], names: Iterable[str | None]) -> dict[str | None, T]:
+    """What is known of names, which may be written otherwise; a name that is not known is left out.
+
+    A name itself counts first. Else it is compared in its canonical form, then as a number (2.50 and 2.5).
+    Where all that is known are truth values, it may be one of these: True, "TRUE", "true", 1, "yes". Of
+    several that are known and equal, the first counts.
+    """
+    names = list(names)
+    found = {name: known[name] for name in names if name in known}
+    rest = [name for name in names if name is not None and name not in found]
+    if not rest:
+        return found
+    forms: tuple[Callable[[str], object], ...] = (canonical, _as_number, _as_truth)
+    given = [name for name in known if name is not None]
+    if not all(name.lower() in _TRUTH for name in given):
+        forms = forms[:2]
+    for form in forms:
+        others: dict[object, T] = {}
+        for name in given:
+            others.setdefault(form(name), known[name])
+        found |= {name: others[form(name)] for name in rest if name not in found and form(name) in others}
+    return found
+
+
+def _as_number(name: str) -> str:
+    is_number = _decimal.fullmatch(name) and sum(each.isdigit() for each in name) <= _DIGITS
+    return canonical(float(name)) if is_number else canonical(name)
+
+
+def _as_truth(name: str) -> object:
+    truth = _TRUTH.get(name.lower())
+    return name if truth is None else truth
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Values that count as missing, in each form that a column may have them in.
+
+    Attributes
+    ----------
+    texts : as written, and their canonical forms.
+    numbers : those that are numbers, exactly.
+    """
+
+    texts: frozenset[str]
+    numbers: tuple[Decimal, ...]
+
+    @property
+    def floats(self) -> list[float]:
+        return [float(each) for each in self.numbers]
+
+    @property
+    def whole(self) -> list[int]:
+        return [int(each) for each in self.numbers if each.is_finite() and each == each.to_integral_value()]
+
+
+@lru_cache(maxsize=256)
+def missing_of(options: tuple[str, ...]) -> Missing:
+    """What is meant by values that a user says are missing: -999, "-999.0" and "-9.99e2" mean one."""
+    texts = {form for each in options for form in (each, each.strip(), canonical(each.strip()))}
+    numbers: list[Decimal] = []
+    for each in options:
+        try:
+            number = Decimal(each.strip())
+        except InvalidOperation:
+            continue
+        if number.is_nan():
+            continue
+        numbers.append(number)
+        if not _code.fullmatch(each.strip()):
+            texts.add(canonical(float(number)) if abs(number) < 10**_DIGITS else each.strip())
+    return Missing(frozenset(texts), tuple(numbers))

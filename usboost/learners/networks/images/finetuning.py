@@ -1,0 +1,362 @@
+"""Weights of a backbone tuned on a target once, for every model that then reads its embeddings.
+
+What the frozen part makes of each image and of its mirror image is computed once, so that an epoch costs the
+last blocks alone. Every epoch is on disk when it ends: a fit that is killed goes on with the next one.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from threading import Lock
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save
+from sklearn.base import clone
+from torch import nn
+from torch.nn import functional
+
+from usboost.errors import UsboostError
+from usboost.files import write_atomically
+from usboost.files.arrays import key_of
+from usboost.learners.networks import architectures
+from usboost.learners.networks.images.backbones import Backbone
+from usboost.learners.networks.images.embeddings import cache_folder, image_digests
+from usboost.learners.networks.train import Adam
+
+BLOCKS = 2
+"""Of a backbone that are trained with `Backbone.finetune` "last"."""
+
+FEWEST, MOST = 500, 10_000
+"""Training images from which, and up to which, "auto" tunes: fewer say too little of the target, more take a
+processor longer than some minutes. A GPU takes any number."""
+
+EPOCHS, BATCH = 4, 32
+RATE, SHARE = 2e-3, 0.1
+"""The head's learning rate, and the share of it by which the blocks move: they have seen images."""
+WARM_UP = 0.1
+"""Share of all steps in which the learning rate grows; it then falls to 0 as a cosine does."""
+SMOOTHING, DROPOUT = 0.05, 0.2
+
+_VERSION = 1  # of what tuning gives: count it up when the same images and labels would give others
+
+
+@dataclass(frozen=True)
+class Target:
+    """What images are tuned on.
+
+    Attributes
+    ----------
+    images : views of n rows each, `Images` or `EncodedImages`; each row's label belongs to all of its images.
+    y : int64 codes of the classes, (n,), or float64 numbers.
+    weights : float64 (n,), or None for 1.
+    """
+
+    images: tuple[Any, ...]
+    y: np.ndarray
+    weights: np.ndarray | None = None
+
+    @property
+    def is_number(self) -> bool:
+        return self.y.dtype.kind == "f"
+
+    @property
+    def n_images(self) -> int:
+        return sum(len(view) for view, _ in self.rows())
+
+    def rows(self) -> Iterator[tuple[Any, np.ndarray]]:
+        """Each view without its rows that have no image, and which rows these are."""
+        for view in self.images:
+            there = np.arange(len(view)) if view.absent is None else np.flatnonzero(~view.absent)
+            if len(there):
+                yield view[there], there
+
+    def described(self) -> list[str]:
+        """What decides the tuning, in words that a digest is made of."""
+        parts: list[Any] = [self.y, *([] if self.weights is None else [self.weights])]
+        parts += [part for view, rows in self.rows() for part in (image_digests(view), rows)]
+        return [key_of([str(part.dtype), part.tobytes().hex()]) for part in parts]
+
+
+Progress = Callable[[int, int, float], None]
+
+
+@contextmanager
+def progress(callback: Progress) -> Iterator[None]:
+    """Within it `callback(images, epochs ended, seconds left)` is told of each tuning.
+
+    The first time is before the first epoch ends, by what its first batches took; then after each epoch.
+    """
+    _listening.append(callback)
+    try:
+        yield
+    finally:
+        _listening.remove(callback)
+
+
+_listening: list[Progress] = []
+_one_at_a_time = Lock()  # threads that fit several models to the same rows
+
+_MEASURED = 5  # batches by which the time left is estimated
+
+
+def wanted(backbone: Backbone, n_images: int, device: torch.device) -> bool:
+    """Whether a backbone is to be tuned on so many training images."""
+    if not backbone.pretrained or backbone.finetune not in ("auto", "last", "all"):
+        return False
+    if backbone.finetune != "auto":
+        return True
+    return n_images >= FEWEST and (n_images <= MOST or device.type == "cuda")
+
+
+def _blocks(backbone: Backbone) -> int:
+    """How many of its last blocks are trained; 0 stands for all."""
+    return 0 if backbone.finetune == "all" else BLOCKS
+
+
+def tuned(
+    backbone: Backbone, train: Target, held: Target, device: torch.device, *, seed: int = 0
+) -> Backbone:
+    """A frozen backbone whose last blocks were tuned on the training rows.
+
+    AdamW on cross-entropy, or on the squared error of the standardised number; batch normalisation keeps its
+    statistics. The held-out rows choose the epoch.
+
+    Raises `UsboostError` if it is not known where the last blocks begin, or no training row has an image.
+
+    Parameters
+    ----------
+    backbone : its `finetune` says what is trained, `BLOCKS`; its weights are where the tuning starts.
+    seed : of the head, the order of rows and what is mirrored.
+    """
+    folder = _folder(backbone)
+    settings = (_VERSION, EPOCHS, BATCH, RATE, SHARE, SMOOTHING, DROPOUT, _blocks(backbone))
+    start = (backbone.name, backbone.size, backbone._source() or str(backbone.pretrained), device.type, seed)
+    key = key_of([*settings, *start, *train.described(), *held.described()])[:32]
+    path = folder / f"{key}.safetensors"
+    with _one_at_a_time:
+        if not path.is_file():
+            best = _Tuning(backbone, train, held, device, seed).run(folder / f"{key}-epoch.safetensors")
+            write_atomically(path, save(best))
+            (folder / f"{key}-epoch.safetensors").unlink(missing_ok=True)
+    found: Backbone = clone(backbone)
+    return found.set_params(pretrained=str(path), finetune="none")
+
+
+def _folder(backbone: Backbone) -> Path:
+    """Where tuned weights are, beside embeddings; where these are not kept, until the process ends."""
+    kept = cache_folder(backbone.cache)
+    folder = Path(_until_the_end().name) if kept is None else kept.parent / "tuned"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@cache
+def _until_the_end() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="usboost-tuned-")
+
+
+class _Mirrored:
+    """Images, each turned left to right."""
+
+    _MARK: ClassVar[int] = 0xA5
+
+    def __init__(self, view: Any) -> None:
+        self._view = view
+        self.channels, self.height, self.width = view.channels, view.height, view.width
+        self.absent = view.absent
+
+    def __len__(self) -> int:
+        return len(self._view)
+
+    def decode(self, rows: Any = None) -> np.ndarray:
+        return np.ascontiguousarray(self._view.decode(rows)[..., ::-1])
+
+    def digests(self) -> np.ndarray:
+        return image_digests(self._view) ^ np.uint8(self._MARK)
+
+
+class _Network(nn.Module):
+    """The blocks that are trained, and a linear head."""
+
+    def __init__(self, blocks: nn.Module, n_features: int, n_outputs: int) -> None:
+        super().__init__()
+        self.blocks, self.dropout = blocks, nn.Dropout(DROPOUT)
+        self.head = nn.Linear(n_features, n_outputs)
+        nn.init.zeros_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
+        for parameter in blocks.parameters():
+            parameter.rate = SHARE  # type: ignore[attr-defined]
+
+    def train(self, mode: bool = True) -> _Network:
+        super().train(mode)
+        for part in self.blocks.modules():
+            if isinstance(part, nn.modules.batchnorm._BatchNorm):
+                part.eval()  # statistics of small batches are worse
+        return self
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        values = values.float()
+        if values.ndim == 4:
+            values = values.contiguous(memory_format=torch.channels_last)
+        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=values.is_cuda):
+            out: torch.Tensor = self.head(self.dropout(self.blocks(values)))
+        return out.float()
+
+
+class _OnPixels(nn.Module):
+    """A whole backbone on pixels, float (n, C, H, W) from 0 to 255."""
+
+    def __init__(self, whole: nn.Module) -> None:
+        super().__init__()
+        self.whole = whole
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.whole((values,))
+        return out
+
+
+class _Tuning:
+    """One tuning: its activations, network and epochs."""
+
+    def __init__(
+        self, backbone: Backbone, train: Target, held: Target, device: torch.device, seed: int
+    ) -> None:
+        views = [view for view, _ in train.rows()]
+        if not views:
+            raise UsboostError("no training row has an image, so images cannot be tuned; use finetune none")
+        self._backbone, self._device, self._seed = backbone, device, seed
+        self._whole = backbone._whole(backbone.spec(views[0]))
+        self._number = train.is_number
+        self._centre, self._scale = 0.0, 1.0
+        if self._number:
+            self._centre, self._scale = float(train.y.mean()), float(train.y.std()) or 1.0
+        n_outputs = 1 if self._number else int(train.y.max()) + 1
+        n_features = architectures.build(backbone.name, views[0].channels)[1]
+        trained: nn.Module = _OnPixels(self._whole)
+        if count := _blocks(backbone):
+            trained = architectures.split(self._whole.backbone, backbone.name, count)[1]
+        self._network = _Network(trained, n_features, n_outputs).to(device)
+        self._train, self._held = self._sides(train, mirrored=True), self._sides(held, mirrored=False)
+
+    def _sides(self, target: Target, *, mirrored: bool) -> list[tuple[Any, ...]]:
+        """Of each view: activations, of the mirror images if asked, targets and weights."""
+        found = []
+        for view, rows in target.rows():
+            shown = [view, _Mirrored(view)] if mirrored else [view]
+            values = [torch.from_numpy(self._values(each)).to(self._device) for each in shown]
+            y = (target.y[rows] - self._centre) / self._scale if self._number else target.y[rows]
+            weights = np.ones(len(rows)) if target.weights is None else target.weights[rows]
+            kind = torch.float32 if self._number else torch.int64
+            parts = (torch.from_numpy(y).to(kind), torch.from_numpy(weights).float())
+            found.append((values, *(part.to(self._device) for part in parts)))
+        return found
+
+    def _values(self, view: Any) -> np.ndarray:
+        """What the part that is trained reads of each image: activations, or pixels."""
+        count = _blocks(self._backbone)
+        return self._backbone.activations(view, self._device, count) if count else view.decode()
+
+    def run(self, kept: Path) -> dict[str, torch.Tensor]:
+        """The whole backbone's weights at the best epoch; `kept` holds the last epoch that has ended."""
+        network, optimizer = self._network, Adam(self._network, RATE)
+        first = 0
+        if kept.is_file():
+            state = load_file(kept)
+            first, least = int(state.pop("epoch")), float(state.pop("least"))
+            best = {name[5:]: state.pop(name) for name in list(state) if name.startswith("best.")}
+            for name, tensor in {"values": optimizer.values, **optimizer.state()}.items():
+                tensor.copy_(state[name])
+        else:
+            least, best = self._risk(), self._weights()  # as before the tuning: its head says nothing
+        began = time.perf_counter()
+        for epoch in range(first, EPOCHS):
+            self._epoch(epoch, optimizer)
+            if (risk := self._risk()) < least:
+                least, best = risk, self._weights()
+            state = {"values": optimizer.values, **optimizer.state()}
+            state |= {f"best.{name}": tensor for name, tensor in best.items()}
+            state |= {"epoch": torch.tensor(epoch + 1), "least": torch.tensor(least, dtype=torch.float64)}
+            self._tell(epoch + 1, (time.perf_counter() - began) / (epoch + 1 - first) * (EPOCHS - epoch - 1))
+            write_atomically(kept, save({name: tensor.cpu().contiguous() for name, tensor in state.items()}))
+        network.blocks.load_state_dict(best)
+        return {name: tensor.cpu().contiguous() for name, tensor in self._whole.backbone.state_dict().items()}
+
+    def _tell(self, epochs: int, seconds: float) -> None:
+        for callback in _listening:
+            callback(sum(len(y) for _, y, _ in self._train), epochs, seconds)
+
+    def _weights(self) -> dict[str, torch.Tensor]:
+        return {name: tensor.clone() for name, tensor in self._network.blocks.state_dict().items()}
+
+    def _epoch(self, epoch: int, optimizer: Adam) -> None:
+        """One pass over all images, each as it is or mirrored, in an order that the seed and epoch decide."""
+        self._network.train()
+        generator = torch.Generator().manual_seed(self._seed * EPOCHS + epoch)
+        sizes = [len(y) for _, y, _ in self._train]
+        rows = torch.randperm(sum(sizes), generator=generator)
+        sides = torch.rand(len(rows), generator=generator) < 0.5
+        starts = np.cumsum([0, *sizes])
+        steps = math.ceil(len(rows) / BATCH)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self._seed * EPOCHS + epoch)  # of the dropout
+            began = time.perf_counter()
+            for step, chosen in enumerate(torch.arange(len(rows)).split(BATCH)):
+                if epoch == 0 and step == _MEASURED:
+                    self._tell(0, (time.perf_counter() - began) / step * steps * EPOCHS)
+                optimizer.learning_rate = RATE * _schedule((epoch * steps + step) / (EPOCHS * steps))
+                batch = self._batch(rows[chosen], sides[chosen], starts)
+                loss = self._loss(*batch, smoothing=SMOOTHING)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+
+    def _batch(
+        self, rows: torch.Tensor, sides: torch.Tensor, starts: np.ndarray
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        values, targets, weights = [], [], []
+        for k, (shown, y, counts) in enumerate(self._train):
+            mine = (rows >= starts[k]) & (rows < starts[k + 1])
+            at = (rows[mine] - int(starts[k])).to(self._device)
+            turned = sides[mine].to(self._device).view(-1, *[1] * (shown[0].ndim - 1))
+            values.append(torch.where(turned, shown[1][at], shown[0][at]))
+            targets.append(y[at])
+            weights.append(counts[at])
+        return torch.cat(values), torch.cat(targets), torch.cat(weights)
+
+    def _loss(
+        self, values: torch.Tensor, y: torch.Tensor, weights: torch.Tensor, *, smoothing: float = 0.0
+    ) -> torch.Tensor:
+        out = self._network(values)
+        if self._number:
+            losses = (out[:, 0] - y).square()
+        else:
+            losses = functional.cross_entropy(out, y, reduction="none", label_smoothing=smoothing)
+        return (losses * weights).sum() / weights.sum()
+
+    @torch.no_grad()
+    def _risk(self) -> float:
+        """The loss of the held-out rows."""
+        self._network.eval()
+        total = counted = 0.0
+        for (values,), y, weights in self._held:
+            for rows in torch.arange(len(y), device=self._device).split(256):
+                share = float(weights[rows].sum())
+                total += float(self._loss(values[rows], y[rows], weights[rows])) * share
+                counted += share
+        return total / counted if counted else math.inf
+
+
+def _schedule(done: float) -> float:
+    """The share of the learning rate after that share of all steps."""
+    if done < WARM_UP:
+        return done / WARM_UP
+    return 0.5 * (1 + math.cos(math.pi * (done - WARM_UP) / (1 - WARM_UP)))
