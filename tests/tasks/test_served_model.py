@@ -77,7 +77,7 @@ def test_the_frame_that_was_fitted_to(frame: pd.DataFrame, logged: tuple[Any, An
         pd.testing.assert_frame_equal(found, model.predict_frame(some).reset_index(drop=True))
     texts = frame.assign(day=frame["day"].dt.strftime("%Y-%m-%d"), town=frame["town"].astype(str))
     pd.testing.assert_frame_equal(loaded.predict(texts), model.predict_frame(frame))
-    with pytest.raises(UsboostError, match=r"^the input lacks column 'rooms' that the model was fitted to"):
+    with pytest.raises(UsboostError, match=r"^the input lacks column 'rooms', required by the model"):
         loaded.predict(frame.drop(columns="rooms"))
 
 
@@ -141,7 +141,7 @@ def test_json_of_every_form(frame: pd.DataFrame, logged: tuple[Any, Any], post: 
             "the input, row 1, 'soon': column 'day' held dates when the model was fitted; give dates",
         ),
         ({"size": 1e300}, "the input, row 1: column 'size' holds infinity or a number too large; correct it"),
-        ({"rooms": ...}, "the input lacks column 'rooms' that the model was fitted to or was asked for; "),
+        ({"rooms": ...}, "the input lacks column 'rooms', required by the model or asked for; "),
     ],
 )
 def test_a_bad_request_gets_the_sentence_alone(

@@ -28,11 +28,10 @@ def width(err: bool = False) -> int | None:
 
 
 def _lines(text: str, err: bool) -> str:
-    """The text with no word broken by the end of a line."""
-    most = width(err)
-    if most is None:
+    """The text with no word broken by the end of a terminal's line; a file or pipe gets sentences whole."""
+    if not (sys.stderr if err else sys.stdout).isatty():
         return text
-    fill = textwrap.TextWrapper(most, break_long_words=False, break_on_hyphens=False).fill
+    fill = textwrap.TextWrapper(width(err) or 80, break_long_words=False, break_on_hyphens=False).fill
     return "\n".join(map(fill, text.split("\n")))
 
 
