@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LIMIT = 600  # seconds after which a command is ended
 
 torch.set_num_threads(1)
+os.environ.pop("COLUMNS", None)  # a parallel run of pytest sets it, and tables would have that width
 # a busy machine is no error
 settings.register_profile("usboost", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("usboost")
