@@ -16,10 +16,12 @@ from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.learners.networks.images import embeddings, finetuning
 from usboost.learners.networks.images.backbones import Backbone
+from usboost.models import tuned_images
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
 from usboost.models.class_weights import fit_weighted
 from usboost.models.ensembles.ensemble import EnsembleClassifier
 from usboost.models.persistence import load, save
+from usboost.models.tuned_images import tune_images
 
 CPU = torch.device("cpu")
 
@@ -100,12 +102,12 @@ def test_held_out_rows_choose_the_epoch_and_are_not_trained_on(tmp_path: Path) -
     (views, y), (held, y_held) = stripes(64), stripes(32, 1)
     seen = []
     for labels in (y_held, 1 - y_held):
-        tuning = finetuning._Tuning(backbone(tmp_path), target(views, y), target(held, labels), CPU, 0)
+        tuning = finetuning._Tuning(backbone(tmp_path), target(views, y), target(held, labels), CPU)
         optimizer = finetuning.Adam(tuning._network, finetuning.RATE)
         tuning._epoch(0, optimizer)
         seen.append(optimizer.values.clone())
     assert torch.equal(*seen)
-    tuning = finetuning._Tuning(backbone(tmp_path), target(views, y), target(held, 1 - y_held), CPU, 0)
+    tuning = finetuning._Tuning(backbone(tmp_path), target(views, y), target(held, 1 - y_held), CPU)
     before = tuning._whole.backbone.state_dict()
     expected = {name: tensor.clone() for name, tensor in before.items()}
     found = tuning.run(tmp_path / "epoch.safetensors")  # what it learns is wrong there: the start is best
@@ -134,7 +136,7 @@ def test_numbers_weights_and_rows_without_an_image(tmp_path: Path) -> None:
     )
     assert weighted.pretrained != plain.pretrained
     model = RidgeBaseline(("U", "S"), backbone=backbone(tmp_path), device="cpu")
-    fit_weighted(model, (some, numbers, None), None)
+    fit_weighted(model, (some, numbers, None), (some, numbers, None))
     assert np.isfinite(model.predict(some)).all()
 
 
@@ -167,3 +169,36 @@ def test_mirrored_images_are_known_as_others() -> None:
     mirrored = finetuning._Mirrored(views["U"])
     np.testing.assert_array_equal(mirrored.decode([1]), views["U"].decode([1])[..., ::-1])
     assert not (mirrored.digests() == views["U"].digests()).all(axis=1).any()
+
+
+@pytest.mark.usefixtures("quick")
+def test_all_of_a_network_is_tuned_where_that_is_asked_for(tmp_path: Path) -> None:
+    (views, y), (held, y_held) = stripes(64), stripes(32, 1)
+    changed = {}
+    for finetune in ("last", "all"):
+        given = backbone(tmp_path, finetune=finetune)
+        made = finetuning.tuned(given, target(views, y), target(held, y_held), CPU)
+        before = given._whole(given.spec(views["U"])).backbone.state_dict()
+        after = made._whole(made.spec(views["U"])).backbone.state_dict()
+        changed[finetune] = {name for name in before if not torch.equal(before[name], after[name])}
+    assert "conv_stem.weight" in changed["all"] and changed["all"] > changed["last"]
+    assert all(name.startswith(("blocks.5", "blocks.6", "conv_head", "bn2")) for name in changed["last"])
+    assert not any("running" in name for name in changed["all"])
+
+
+@pytest.mark.usefixtures("quick")
+def test_whether_it_helps_is_asked_once_for_all_models(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (views, y), (held, y_held) = stripes(64), stripes(33, 1)
+    y_held[-1] = 7  # a class that no training row has
+    asked: list[Any] = []
+    losses = tuned_images._losses
+    monkeypatch.setattr(tuned_images, "_losses", lambda *given: asked.append(given) or losses(*given))
+    found = []
+    for _ in range(2):
+        model = LinearBaseline(("S", "U"), backbone=backbone(tmp_path), device="cpu")
+        tune_images(model, (views, y, np.ones(64)), (held, y_held, np.ones(33)))
+        found.append(model.backbone.pretrained)
+    assert len(asked) == 2 and found[0] == found[1]  # the pretrained network, and the tuned one
+    assert len(asked[0][2].y) == 32

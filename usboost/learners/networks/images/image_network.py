@@ -36,8 +36,8 @@ class ImageNetwork(nn.Module):
         self.generator = torch.Generator()
         self.backbone: nn.Module
         # `initialise` draws the weights that count
-        self.backbone, n_features = architectures.build(spec["backbone"], spec["channels"])
-        self.head = _head(spec, n_features, widths)
+        self.backbone, self.n_features = architectures.build(spec["backbone"], spec["channels"])
+        self.head = _head(spec, self.n_features, widths)
         self.mean: torch.Tensor
         self.deviation: torch.Tensor
         for name in ("mean", "deviation"):
@@ -76,9 +76,9 @@ class ImageNetwork(nn.Module):
 class LastBlock(nn.Module):
     """The last block of a backbone on what its frozen part made of images, then connected layers.
 
-    Batch normalisation in the block keeps its statistics, in training too: those of a small batch are worse.
-    The block's features are standardised for the layers after it. All move slowly, the block most: it
-    starts from weights that have seen images.
+    Batch normalisation in the block keeps its statistics, in training too. The block's features are
+    standardised for the layers after it. All move slowly, the block most: it starts from weights that have
+    seen images.
     """
 
     def __init__(self, spec: dict[str, Any], widths: list[int]) -> None:
@@ -94,9 +94,7 @@ class LastBlock(nn.Module):
 
     def train(self, mode: bool = True) -> LastBlock:
         super().train(mode)
-        for part in self.backbone.modules():
-            if isinstance(part, nn.modules.batchnorm._BatchNorm):
-                part.eval()
+        keep_statistics(self.backbone)
         return self
 
     def forward(self, tensors: tuple[torch.Tensor, ...]) -> torch.Tensor:
@@ -106,6 +104,13 @@ class LastBlock(nn.Module):
         with torch.autocast("cuda", dtype=torch.bfloat16, enabled=values.is_cuda):
             out = self.head(self.norm(self.backbone(values)))
         return out.float()
+
+
+def keep_statistics(module: nn.Module) -> None:
+    """Let batch normalisation in a module keep its statistics: those of a small batch are worse."""
+    for part in module.modules():
+        if isinstance(part, nn.modules.batchnorm._BatchNorm):
+            part.eval()
 
 
 class _Standardised(nn.BatchNorm1d):
