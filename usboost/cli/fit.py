@@ -196,6 +196,8 @@ def _say_result(model: str, fitted: Fitted) -> None:
         what = "are not read: they do not help on rows that were not fitted to"
         note(f"the images {what if left_out else 'do not help on the validation rows'}")
     _say_scores(model, fitted)
+    if any(isinstance(getattr(part, "pretrained", None), str) for part in kept.get_params().values()):
+        say("images are read by the network as it was tuned on the label")
     show_members(kept, bool(card.classes))
     _say_answers(card)
     if not getattr(kept, "members", None):

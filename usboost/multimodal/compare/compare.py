@@ -203,49 +203,14 @@ def compare(
     by = check_metric(by or TASKS[table.task].first, RANKING[table.task])
     parts = folds_of(table, folds, repeats, seed)
     tasks = [(name, k) for k in range(len(parts)) for name in models]
-
-    @lru_cache(maxsize=2)  # learning from text takes its time, and all models of a fold read the same
-    def encoding(k: int) -> Encoding:
-        return table.fit_encoding(parts[k].train)
-
+    kept, pace = KeptFits(keep, table), Pace(len(parts), slow)
+    fits = _Fits(table, models, parts, seed, kept, pace, Running(running))
     rows: list[dict[str, float | str]] = []
-    failures: dict[str, str] = {}
-    kept, interrupted = KeptFits(keep, table), False
-    shown, pace, images = Running(running), Pace(len(parts), slow), Embedded(table)
-
-    def work(task: tuple[str, int]) -> Result:
-        name, k = task
-        if name in failures:
-            return None
-        with shown.during(f"{name} on fold {k + 1} of {len(parts)}") as show:
-            return result(name, k, Watched(name, pace, show))
-
-    def result(name: str, k: int, watched: Watched) -> Result:
-        try:
-            fold = parts[k]
-            model = models[name](seed + fold.repeat - 1)
-            key = kept.key(model, fold)
-            found = kept.get(key)
-            if "callbacks" in model.get_params(deep=False):
-                model.set_params(callbacks=[watched])
-            if found is None:
-                images.prepare(model)  # else the first fit would seem to take as long as the images
-            row = found or _scored(table, encoding(k), model, fold)
-            pace.ended(name, row["seconds"])
-        # an error of one model must not lose the results of the others
-        except Exception as error:
-            kind = "" if isinstance(error, UsboostError) else f"{type(error).__name__}: "
-            return f"{kind}{error}".strip().splitlines()[0]
-        if found is None:
-            kept.add(key, name, row)
-        # the same rows may have been another fold of another comparison
-        return {"model": name, **row, "repeat": fold.repeat, "fold": fold.fold}
-
+    interrupted = False
     try:
-        for done, (index, found) in enumerate(in_threads(work, tasks, jobs), start=1):
-            name = tasks[index][0]
+        for done, (index, found) in enumerate(in_threads(fits.result, tasks, jobs), start=1):
             if isinstance(found, str):
-                failures.setdefault(name, found)
+                fits.failures.setdefault(tasks[index][0], found)
             elif found is not None:
                 rows.append(found)
             if progress:
@@ -253,7 +218,56 @@ def compare(
     except KeyboardInterrupt:
         interrupted = True
     scores = _ordered(rows, list(models), table.task)
-    return Comparison(scores, failures, by, table.classes, len(tasks), interrupted, kept.found)
+    return Comparison(scores, fits.failures, by, table.classes, len(tasks), interrupted, kept.found)
+
+
+class _Fits:
+    """The fits of a comparison, made in any thread; `failures` has the reasons, by model."""
+
+    def __init__(
+        self,
+        table: UserTable,
+        models: Mapping[str, Build],
+        parts: Sequence[Fold],
+        seed: int,
+        kept: KeptFits,
+        pace: Pace,
+        running: Running,
+    ) -> None:
+        self._table, self._models, self._parts, self._seed = table, models, parts, seed
+        self._kept, self._pace, self._running = kept, pace, running
+        self._images = Embedded(table)
+        # learning from text takes its time, and all models of a fold read the same
+        self._encoding = lru_cache(maxsize=2)(lambda k: table.fit_encoding(parts[k].train))
+        self.failures: dict[str, str] = {}
+
+    def result(self, task: tuple[str, int]) -> Result:
+        """The scores of a model on a fold, or why there are none; None of a model that failed before."""
+        name, k = task
+        if name in self.failures:
+            return None
+        with self._running.during(f"{name} on fold {k + 1} of {len(self._parts)}") as show:
+            try:
+                return self._scores(name, k, Watched(name, self._pace, show))
+            # an error of one model must not lose the results of the others
+            except Exception as error:
+                kind = "" if isinstance(error, UsboostError) else f"{type(error).__name__}: "
+                return f"{kind}{error}".strip().splitlines()[0]
+
+    def _scores(self, name: str, k: int, watched: Watched) -> dict[str, float | str]:
+        fold = self._parts[k]
+        model = self._models[name](self._seed + fold.repeat - 1)
+        key = self._kept.key(model, fold)
+        row = self._kept.get(key)
+        if row is None:
+            if "callbacks" in model.get_params(deep=False):
+                model.set_params(callbacks=[watched])
+            self._images.prepare(model)  # else the first fit would seem to take as long as the images
+            row = _scored(self._table, self._encoding(k), model, fold)
+            self._kept.add(key, name, row)
+        self._pace.ended(name, row["seconds"])
+        # the same rows may have been another fold of another comparison
+        return {"model": name, **row, "repeat": fold.repeat, "fold": fold.fold}
 
 
 def _ordered(rows: Sequence[Mapping[str, float | str]], models: Sequence[str], task: str) -> pd.DataFrame:
