@@ -22,10 +22,14 @@ from usboost.multimodal.fit.fit import ImageOptions, build
 TABLES = {
     "lesions": ("ham10000_lesions/lesions.parquet", "dx", ("lesion_id", "image_id")),
     "products": ("fashion_products/products.parquet", "gender", ("id",)),
+    "season": ("fashion_products/products.parquet", "season", ("id",)),
 }
 
 MAIN = ("linear_trees", "2wl_ridge", "crossed", "2wl_logistic", "lgbm", "logistic", "lgbm_s")
 LINEAR = ("linear_trees", "logistic")
+READERS = ("linear_trees", "crossed", "2wl_logistic", "lgbm", "logistic")
+FROZEN = ImageOptions(finetune="none", size=160)
+TUNED = replace(FROZEN, finetune="last")
 
 
 @dataclass(frozen=True)
@@ -51,19 +55,20 @@ class Plan:
 def plans() -> Iterator[Plan]:
     """In the order in which they are worth most."""
     for table in TABLES:
-        yield Plan(f"{table}-main", table, MAIN, ImageOptions(size=160))
-    for table in TABLES:
-        yield Plan(f"{table}-224", table, LINEAR, ImageOptions(size=224))
-    tuned = ImageOptions(finetune="last", size=160)
-    for table in TABLES:
-        yield Plan(f"{table}-raw", table, ("lgbm", "crossed"), ImageOptions(size=160), components=None)
-        yield Plan(f"{table}-frozen", table, ("baseline",), replace(tuned, finetune="none"))
-        yield Plan(f"{table}-last", table, ("baseline", "2wl_logistic"), tuned)
+        yield Plan(f"{table}-tuned", table, READERS, TUNED)
+        yield Plan(f"{table}-frozen", table, READERS, FROZEN)
+    for table in ("lesions", "products"):
+        yield Plan(f"{table}-main", table, MAIN, FROZEN)
+    for table in ("lesions", "products"):
+        yield Plan(f"{table}-224", table, LINEAR, replace(FROZEN, size=224))
+    for table in ("lesions", "products"):
+        yield Plan(f"{table}-raw", table, ("lgbm", "crossed"), FROZEN, components=None)
+        yield Plan(f"{table}-two-branch", table, ("baseline",), FROZEN)
     for aspect in ("pad", "stretch"):
-        yield Plan(f"products-{aspect}", "products", LINEAR, ImageOptions(size=160), {"aspect": aspect})
+        yield Plan(f"products-{aspect}", "products", LINEAR, FROZEN, {"aspect": aspect})
     for size in (96, 128, 192):
-        for table in TABLES:
-            yield Plan(f"{table}-{size}", table, LINEAR, ImageOptions(size=size))
+        for table in ("lesions", "products"):
+            yield Plan(f"{table}-{size}", table, LINEAR, replace(FROZEN, size=size))
 
 
 def models_of(plan: Plan) -> dict[str, Callable[[int], ViewsClassifier]]:

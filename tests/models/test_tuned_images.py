@@ -149,17 +149,12 @@ def test_auto_tunes_where_it_takes_some_minutes() -> None:
     assert not finetuning.wanted(Backbone(finetune="none"), 1000, CPU)
 
 
-@pytest.mark.parametrize("why", ["ensemble", "limit"])
-def test_auto_is_none_inside_an_ensemble_and_where_time_is_limited(
-    why: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_auto_is_none_where_time_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finetuning, "FEWEST", 1)
     monkeypatch.setattr(finetuning, "tuned", None)
     (views, y), (held, y_held) = stripes(48), stripes(24, 1)
-    one = LinearBaseline(("U", "S"), backbone=Backbone(finetune="auto", cache=False), device="cpu")
-    model = EnsembleClassifier({"linear": one}, folds=2) if why == "ensemble" else clone(one)
-    if why == "limit":
-        model.set_params(callbacks=[TimeLimit(60)])
+    model = LinearBaseline(("U", "S"), backbone=Backbone(finetune="auto", cache=False), device="cpu")
+    model.set_params(callbacks=[TimeLimit(60)])
     fit_weighted(model, (views, y, None), (held, y_held, None))
     assert np.isfinite(model.predict_proba(held)).all()
 

@@ -59,18 +59,17 @@ def tune_images(model: Any, train: Weighted, held: Weighted | None) -> None:
 def _to_tune(model: Any) -> list[str]:
     """The paths of a model's backbones that are to be tuned, or may be.
 
-    Of a model with fits inside each of these tunes for its own rows, where that was asked for: with "auto" it
-    would take too long, and so it may where the time of a fit is limited.
+    Of a model with fits inside each of these tunes for its own rows. Where the time of a fit is limited,
+    "auto" would take too long.
     """
     given = model.get_params(deep=True)
     paths = [path for path in given if path.split("__")[-1] == "backbone" and given[path] is not None]
-    inside = getattr(model, "fits_inside", False)
+    if getattr(model, "fits_inside", False):
+        return []
     limited = any(math.isfinite(each.time_left()) for each in given.get("callbacks") or ())
-    for path in paths if inside or limited else ():
+    for path in paths if limited else ():
         if given[path].finetune == "auto":
             model.set_params(**{path: clone(given[path]).set_params(finetune="none")})
-    if inside:
-        return []
     wanted = ("last", "all") if limited else ("auto", "last", "all")
     return [path for path in paths if given[path].finetune in wanted and given[path].pretrained]
 

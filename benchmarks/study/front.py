@@ -1,0 +1,147 @@
+"""What docs/results.md says of what a lower loss costs: log-loss and seconds of models and settings.
+
+``python -m benchmarks.study.front OUT products 1000 3 [FILE]``: draws of rows to fit to, 15 % of them to stop
+on, and others, which score; none is a test row of `benchmarks.study.equals`. FILE holds a JSON object a line,
+settings by path and maybe a "model"; without it, those below. What OUT, a file, has is not fitted again.
+``python -m benchmarks.study.front OUT`` shows the table and draws the figure beside OUT. Minutes on a core.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("agg")
+import matplotlib.pyplot as plt
+import pandas as pd
+
+from benchmarks.study.equals import SPLIT, Case, built, divided
+from benchmarks.study.small import UNSEEN, UNSEEN_ALONE, WITH_IMAGES, larger
+from usboost.datasets.user.read_table import read_table
+from usboost.datasets.user.table_spec import TableSpec
+from usboost.datasets.user.user_table import UserTable
+from usboost.models.catalogue.catalogue import model_colour
+from usboost.models.settings import with_settings
+
+ENTRIES = ("prior", "logistic", "linear_trees", "2wl_ridge", "2wl_logistic", "forest", "lgbm", "crossed")
+LEAVES, HIDDEN = "learners__S__max_leaves", "learners__U__hidden"
+SETTINGS: tuple[Mapping[str, Any], ...] = (
+    *({"model": name} for name in ENTRIES),
+    {"model": "crossed", "shrinkage": 0.1},
+    {"model": "crossed", "shrinkage": 0.2},
+    {"model": "crossed", HIDDEN: (32,)},
+    {"model": "crossed", "shrinkage": 0.1, HIDDEN: (32,)},
+    {"model": "crossed", "shrinkage": 0.2, HIDDEN: (32,)},
+    {"model": "linear_trees", "shrinkage": 0.1},
+    {"model": "2wl_logistic", "shrinkage": 0.1},
+    {"model": "lgbm", "learning_rate": 0.1},
+    {"model": "lgbm", "learning_rate": 0.025},
+)
+
+
+def tables(name: str, rows: int, draws: int) -> Iterator[tuple[int, UserTable]]:
+    """Each draw of the rows that "Equal trials" fit to and choose on."""
+    frame, label = larger(name)
+    if name in WITH_IMAGES:
+        frame = divided(frame, label, None)
+        frame = frame[frame[SPLIT] != "test"].drop(columns=SPLIT)
+    for seed in range(draws):
+        drawn = frame.sample(frac=1.0, random_state=seed, ignore_index=True)
+        drawn = drawn[: rows + (UNSEEN if name in WITH_IMAGES else UNSEEN_ALONE)]
+        part = pd.Series("test", drawn.index)
+        part[:rows] = "train"
+        part[: round(0.15 * rows)] = "val"
+        counts = drawn.loc[part == "train", label].value_counts()
+        drawn = drawn.assign(**{SPLIT: part})[drawn[label].isin(counts.index[counts >= 2])]
+        image = ("image",) if name in WITH_IMAGES else ()
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "drawn.parquet"
+            drawn.to_parquet(path)
+            yield seed, read_table(path, TableSpec(label=label, image=image, split=SPLIT, size=160))
+
+
+def measured(case: Case, asked: Mapping[str, Any], seed: int) -> dict[str, float]:
+    """Of one fit with frozen embeddings: log-loss, CPU seconds, and milliseconds a row to predict."""
+    settings = dict(asked)
+    name = settings.pop("model")
+    model = with_settings(built((name,), case.table)[name](seed), settings, name)
+    frozen = [key for key in model.get_params(deep=True) if key.split("__")[-1] == "finetune"]
+    model.set_params(**dict.fromkeys(frozen, "none"))
+    began = time.process_time()
+    ((_, (scores, _)),) = case.single(model, refit=False)
+    predict = scores["milliseconds_a_row"]
+    seconds = time.process_time() - began - predict * len(case.test) / 1e3
+    return {"log_loss": scores["log_loss"], "seconds": seconds, "ms_a_row": predict}
+
+
+def shown(asked: Mapping[str, Any]) -> str:
+    own = ", ".join(f"{key.split('__')[-1]} {value}" for key, value in asked.items() if key != "model")
+    return f"{asked['model']}, {own}" if own else asked["model"]
+
+
+def kept(out: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
+
+
+def run(out: Path, name: str, rows: int, draws: int, chosen: tuple[Mapping[str, Any], ...]) -> None:
+    there = {(row["table"], row["rows"], row["seed"], row["settings"]) for row in kept(out)}
+    for seed, table in tables(name, rows, draws):
+        case = Case(table)
+        if table.images:  # so that no model pays for the images
+            measured(case, {"model": "logistic"}, seed)
+        for asked in chosen:
+            key = {"table": name, "rows": rows, "seed": seed, "settings": shown(asked)}
+            if tuple(key.values()) not in there:
+                row = {**key, "model": asked["model"], **measured(case, asked, seed)}
+                with out.open("a") as file:
+                    file.write(json.dumps(row) + "\n")
+                print(row, flush=True)
+
+
+def summary(out: Path) -> pd.DataFrame:
+    """Means over the draws by table, rows and settings; "error" is the gap's to `lgbm` in the same draws."""
+    found = pd.DataFrame(kept(out))
+    keys = ["table", "rows", "settings"]
+    means = found.groupby([*keys, "model"])[["log_loss", "seconds", "ms_a_row"]].mean().reset_index("model")
+    others = found[found["settings"] == "lgbm"].set_index(["table", "rows", "seed"])["log_loss"]
+    gaps = found.join(others.rename("other"), on=["table", "rows", "seed"]).eval("log_loss - other")
+    errors = gaps.groupby([found[key] for key in keys]).sem()
+    return means.assign(gap=gaps.groupby([found[key] for key in keys]).mean(), error=errors)
+
+
+def draw(found: pd.DataFrame, path: Path) -> None:
+    """Log-loss against seconds, a panel for each table; the line joins what nothing quicker beats."""
+    panels = list(found.groupby(["table", "rows"]))
+    figure, axes = plt.subplots(1, len(panels), figsize=(4.2 * len(panels), 3.8), squeeze=False)
+    for axis, ((table, rows), rest) in zip(axes[0], panels):
+        rest = rest[rest["model"] != "prior"].sort_values("seconds")
+        front = rest[rest["log_loss"] <= rest["log_loss"].cummin()]
+        axis.plot(front["seconds"], front["log_loss"], color="#b0b6bf", zorder=1)
+        for model, points in rest.groupby("model"):
+            own = points.index.get_level_values("settings") == model
+            colour = model_colour(str(model))
+            axis.scatter(points["seconds"], points["log_loss"], s=18, color=colour, alpha=0.6)
+            axis.scatter(points["seconds"][own], points["log_loss"][own], s=60, color=colour, label=model)
+        axis.set(xscale="log", title=f"{table}, {rows:,} rows", xlabel="CPU seconds to fit")
+    axes[0, 0].set_ylabel("log-loss")
+    axes[0, -1].legend(fontsize=8, frameon=False, bbox_to_anchor=(1, 1), loc="upper left")
+    figure.savefig(path, dpi=120, bbox_inches="tight")
+
+
+if __name__ == "__main__":
+    out = Path(sys.argv[1])
+    if len(sys.argv) > 2:
+        asked = SETTINGS
+        if len(sys.argv) > 5:
+            asked = tuple(json.loads(line) for line in Path(sys.argv[5]).read_text().splitlines())
+        run(out, sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), asked)
+    table = summary(out)
+    print(table.drop(columns="model").round(4).to_markdown())
+    draw(table, out.with_suffix(".png"))

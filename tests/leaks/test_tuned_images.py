@@ -1,0 +1,60 @@
+"""Images are tuned on a fit's training rows and the rows that stop it; no others are seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from usboost.data.images import Images
+from usboost.data.table import Table
+from usboost.data.views import Views
+from usboost.learners.networks.images import finetuning
+from usboost.learners.networks.images.backbones import Backbone
+from usboost.learners.networks.images.embeddings import image_digests
+from usboost.models.baselines.linear import LinearBaseline
+from usboost.models.class_weights import fit_weighted
+from usboost.models.ensembles.ensemble import EnsembleClassifier
+
+
+@pytest.fixture(autouse=True)
+def one_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finetuning, "EPOCHS", 1)
+    monkeypatch.setattr(finetuning, "FEWEST", 1)
+
+
+def rows(n: int, seed: int) -> tuple[Views, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 2
+    pixels = rng.integers(0, 255, (n, 3, 32, 32)).astype(np.uint8)
+    table = Table.from_numeric(rng.normal(size=(n, 2)).astype(np.float32))
+    return Views(U=Images(pixels), S=table), y
+
+
+def linear(cache: Path) -> LinearBaseline:
+    given = Backbone(finetune="auto", cache=str(cache / "embeddings"))
+    return LinearBaseline(("U", "S"), backbone=given, device="cpu")
+
+
+def test_each_fit_of_an_ensemble_is_tuned_on_the_rows_of_its_folds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the rows beside, which score the blend, choose nothing."""
+    made, tuned = [], finetuning.tuned
+
+    def spy(backbone: Backbone, train: Any, held: Any, device: Any) -> Backbone:
+        made.append([set(map(bytes, image_digests(each.images[0]))) for each in (train, held)])
+        return tuned(backbone, train, held, device)
+
+    monkeypatch.setattr(finetuning, "tuned", spy)
+    (views, y), (beside, y_beside) = rows(36, 0), rows(16, 1)
+    model = EnsembleClassifier({"one": linear(tmp_path), "two": linear(tmp_path)}, folds=2)
+    fit_weighted(model, (views, y, None), (beside, y_beside, None))
+    every = set(map(bytes, image_digests(views["U"])))
+    assert len(made) == 4 and made[0] == made[1] and made[2] == made[3]
+    for train, held in made:
+        assert train | held == every and not train & held
+    assert made[0][1] == made[2][0] and made[0][0] == made[2][1]
+    assert len(list((tmp_path / "tuned").glob("*.safetensors"))) == 2
