@@ -212,9 +212,10 @@ _ENTRIES = (
             "U": _network(
                 "U",
                 "S",
+                hidden=(32,),
                 start="fresh",
-                batches_per_round=(100, 400),
-                without_images={"batches_per_round": (10, 400)},
+                batches_per_round=(50, 200),
+                without_images={"batches_per_round": (10, 200)},
             ),
             "S": _tree(
                 *("S", "U"),
@@ -224,7 +225,7 @@ _ENTRIES = (
             ),
         },
         # for a network that knows few rows by heart no step on them is too long
-        {**_LOGISTIC, "shrinkage": 0.05, "newton": {"limit": 2.0}, "step_fraction": "wide"},
+        {**_LOGISTIC, "shrinkage": 0.1, "newton": {"limit": 2.0}, "step_fraction": "wide"},
         rounds_factor=10,
         compared=True,
     ),
@@ -234,8 +235,8 @@ _ENTRIES = (
         "trees on the table, boosted from a linear model of everything",
         "boosting",
         {"S": _tree()},
-        {**_LOGISTIC, "shrinkage": 0.3, "start": ("U", "S")},
-        rounds_factor=5,
+        {**_LOGISTIC, "shrinkage": 0.1, "start": ("U", "S")},
+        rounds_factor=10,
         compared=True,
     ),
     Entry(
