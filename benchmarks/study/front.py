@@ -21,25 +21,28 @@ import matplotlib
 matplotlib.use("agg")
 import matplotlib.pyplot as plt
 import pandas as pd
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from benchmarks.study.equals import SPLIT, Case, built, divided
 from benchmarks.study.small import UNSEEN, UNSEEN_ALONE, WITH_IMAGES, larger
 from usboost.datasets.user.read_table import read_table
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.datasets.user.user_table import UserTable
-from usboost.models.catalogue.catalogue import model_colour
+from usboost.models.catalogue.catalogue import model_colour, ordered
 from usboost.models.settings import with_settings
 
+ACROSS = 3  # panels of the figure
 ENTRIES = ("prior", "logistic", "linear_trees", "2wl_ridge", "2wl_logistic", "forest", "lgbm", "crossed")
-LEAVES, HIDDEN = "learners__S__max_leaves", "learners__U__hidden"
+HIDDEN, BATCHES = "learners__U__hidden", "learners__U__batches_per_round"
 SETTINGS: tuple[Mapping[str, Any], ...] = (
     *({"model": name} for name in ENTRIES),
-    {"model": "crossed", "shrinkage": 0.1},
+    {"model": "crossed", "shrinkage": 0.05},
     {"model": "crossed", "shrinkage": 0.2},
-    {"model": "crossed", HIDDEN: (32,)},
-    {"model": "crossed", "shrinkage": 0.1, HIDDEN: (32,)},
-    {"model": "crossed", "shrinkage": 0.2, HIDDEN: (32,)},
-    {"model": "linear_trees", "shrinkage": 0.1},
+    {"model": "crossed", HIDDEN: (100, 50)},
+    {"model": "crossed", "shrinkage": 0.05, HIDDEN: (100, 50), BATCHES: (100, 400)},
+    {"model": "linear_trees", "shrinkage": 0.05},
+    {"model": "linear_trees", "shrinkage": 0.3},
     {"model": "2wl_logistic", "shrinkage": 0.1},
     {"model": "lgbm", "learning_rate": 0.1},
     {"model": "lgbm", "learning_rate": 0.025},
@@ -106,33 +109,47 @@ def run(out: Path, name: str, rows: int, draws: int, chosen: tuple[Mapping[str, 
 
 
 def summary(out: Path) -> pd.DataFrame:
-    """Means over the draws by table, rows and settings; "error" is the gap's to `lgbm` in the same draws."""
+    """Means over the draws that `lgbm` was fitted to; "error" is that of the gap to it in the same draws."""
+    draws, keys = ["table", "rows", "seed"], ["table", "rows", "settings"]
     found = pd.DataFrame(kept(out))
-    keys = ["table", "rows", "settings"]
-    means = found.groupby([*keys, "model"])[["log_loss", "seconds", "ms_a_row"]].mean().reset_index("model")
-    others = found[found["settings"] == "lgbm"].set_index(["table", "rows", "seed"])["log_loss"]
-    gaps = found.join(others.rename("other"), on=["table", "rows", "seed"]).eval("log_loss - other")
-    errors = gaps.groupby([found[key] for key in keys]).sem()
-    return means.assign(gap=gaps.groupby([found[key] for key in keys]).mean(), error=errors)
+    others = found[found["settings"] == "lgbm"].set_index(draws)["log_loss"].rename("other")
+    found = found.join(others, on=draws, how="inner").eval("gap = log_loss - other")
+    groups = found.groupby([*keys, "model"])
+    means = groups[["log_loss", "seconds", "ms_a_row", "gap"]].mean()
+    return means.assign(error=groups["gap"].sem()).reset_index("model")
 
 
 def draw(found: pd.DataFrame, path: Path) -> None:
     """Log-loss against seconds, a panel for each table; the line joins what nothing quicker beats."""
+    found = found[found["model"] != "prior"]
     panels = list(found.groupby(["table", "rows"]))
-    figure, axes = plt.subplots(1, len(panels), figsize=(4.2 * len(panels), 3.8), squeeze=False)
-    for axis, ((table, rows), rest) in zip(axes[0], panels):
-        rest = rest[rest["model"] != "prior"].sort_values("seconds")
+    figure, axes = plt.subplots(
+        -(-len(panels) // ACROSS), ACROSS, figsize=(11, 3.4 * -(-len(panels) // ACROSS)), squeeze=False
+    )
+    for axis in axes.flat[len(panels) :]:
+        axis.axis("off")
+    for axis, ((table, rows), rest) in zip(axes.flat, panels):
+        rest = rest.sort_values("seconds")
         front = rest[rest["log_loss"] <= rest["log_loss"].cummin()]
         axis.plot(front["seconds"], front["log_loss"], color="#b0b6bf", zorder=1)
         for model, points in rest.groupby("model"):
             own = points.index.get_level_values("settings") == model
             colour = model_colour(str(model))
             axis.scatter(points["seconds"], points["log_loss"], s=18, color=colour, alpha=0.6)
-            axis.scatter(points["seconds"][own], points["log_loss"][own], s=60, color=colour, label=model)
+            axis.scatter(points["seconds"][own], points["log_loss"][own], s=70, color=colour)
         axis.set(xscale="log", title=f"{table}, {rows:,} rows", xlabel="CPU seconds to fit")
-    axes[0, 0].set_ylabel("log-loss")
-    axes[0, -1].legend(fontsize=8, frameon=False, bbox_to_anchor=(1, 1), loc="upper left")
-    figure.savefig(path, dpi=120, bbox_inches="tight")
+        axis.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
+        axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.xaxis.set_minor_formatter(NullFormatter())
+    for axis in axes[:, 0]:
+        axis.set_ylabel("log-loss")
+    marks = [
+        Line2D([], [], marker="o", linestyle="", color=model_colour(each), label=each)
+        for each in ordered(found["model"])
+    ]
+    figure.tight_layout()
+    figure.legend(handles=marks, loc="upper center", bbox_to_anchor=(0.5, 1.06), ncols=8, frameon=False)
+    figure.savefig(path, dpi=110, bbox_inches="tight")
 
 
 if __name__ == "__main__":
