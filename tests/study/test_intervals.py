@@ -1,4 +1,4 @@
-"""The published means, intervals and differences of docs/results.md against SciPy and by hand."""
+"""The published means, intervals and differences of the papers' pages against SciPy and by hand."""
 
 from __future__ import annotations
 
