@@ -13,6 +13,7 @@ BOOST = {
     "serving.md": 3.0,
     "parameters.md": 3.0,
     "methods.md": 3.0,
+    "table-fits.md": 3.0,
     "mlflow.md": 3.0,
     "results.md": 0.5,
     "performance.md": 0.5,
