@@ -8,6 +8,7 @@ the others' models.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import pandas as pd
@@ -62,7 +63,12 @@ def draw(path: Path) -> None:
         for order, (model, (name, marker, colour)) in enumerate(SHOWN.items()):
             if model not in means:
                 continue
-            look = {"color": colour, "mew": 1.6, "ms": 13 if marker == "*" else 8, "zorder": 20 - order}
+            look: dict[str, Any] = {
+                "color": colour,
+                "mew": 1.6,
+                "ms": 13 if marker == "*" else 8,
+                "zorder": 20 - order,
+            }
             look |= {} if marker in "x+" else {"mfc": colour if is_ours(model) else "white"}
             ax.plot(means[model], height, marker, label=name if case == first else None, **look)
     ax.axvline(1, color="#777777", linewidth=1, zorder=0)
