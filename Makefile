@@ -86,7 +86,7 @@ bench: $(READY) ## measure speed and memory, as ratios (USBOOST_DATA: the real c
 	python -m benchmarks.speed.trees
 
 .PHONY: results
-results: $(READY) ## the models on real data, several seeds each (hours); docs/results.md
+results: $(READY) ## the papers' models on real data, several seeds each (hours); docs/results/papers.md
 	python -m benchmarks.study.results run results
 	python -m benchmarks.study.results predict results
 	python -m benchmarks.study.results write results

@@ -1,4 +1,4 @@
-"""What docs/results.md says of a fit to all rows after one that 15 % of them have stopped.
+"""What docs/results/settings.md says of a fit to all rows after one that 15 % of them have stopped.
 
 ``python -m benchmarks.study.all_rows products 1000 4``: draws of rows of a table to fit to and to stop on,
 and others, which score both fits, 2,000 of a table with images, 20,000 of one without. Minutes on a core.

@@ -1,4 +1,4 @@
-"""What docs/results.md says of how `usboost tune` chooses: the best trial, or only if that is beyond noise.
+"""docs/results/settings.md, how `usboost tune` chooses: the best trial, or only if that is beyond noise.
 
 ``python -m benchmarks.study.choosing products 1000 3``: so many draws of rows of a table with images, 15 %
 of them to choose by, or folds of all, and 2,000 other rows, which score the model's own and its best

@@ -1,4 +1,4 @@
-"""The tables of docs/results.md with equal trials, from the scores that `benchmarks.study.equals` leaves.
+"""The tables of docs/results/ with equal trials, from the scores that `benchmarks.study.equals` leaves.
 
 ``python -m benchmarks.study.equal_tables FOLDER``, where FOLDER is that of a case. Means and standard
 deviations over the seeds; in the last column the difference in log-loss from the best of the others' models,
@@ -18,7 +18,7 @@ import pandas as pd
 from usboost.models.catalogue import catalogue
 
 KEPT = Path(__file__).parent / "equal"
-"""The scores of whole tables on the page and of 3,000 rows, a file a case."""
+"""The scores of whole tables on the pages and of 3,000 rows, a file a case."""
 DRAWS = 1000
 SEEDS = 5
 DRAWS_NOTHING = ("prior", "linear")
@@ -128,7 +128,7 @@ def _cell(group: pd.DataFrame, fits: str, score: str, digits: int) -> str:
 
 
 def number(value: float, digits: int, sign: str = "") -> str:
-    """As the page has them: .123, −.012, 1.234."""
+    """As the pages have them: .123, −.012, 1.234."""
     text = f"{value:{sign}.{digits}f}".replace("-", "−")
     return text.replace("0.", ".", 1) if text.lstrip("+−").startswith("0.") else text
 

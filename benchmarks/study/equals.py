@@ -1,4 +1,4 @@
-"""What docs/results.md says of models with equal trials: chosen on validation, the test rows scored once.
+"""What docs/results/ says of models with equal trials: chosen on validation, the test rows scored once.
 
 ``python -m benchmarks.study.equals DATA OUT [CASE …] [--trials 20]``, where DATA holds the lesions, the
 products and the census. Each case is a table with its own test rows; every model gets as many trials on the

@@ -1,4 +1,4 @@
-"""What docs/results.md says of what a lower loss costs: log-loss and seconds of models and settings.
+"""What docs/results/settings.md says of what a lower loss costs: log-loss and seconds of models and settings.
 
 ``python -m benchmarks.study.front OUT products 1000 3 [FILE]``: draws of rows to fit to, 15 % of them to stop
 on, and others, which score; none is a test row of `benchmarks.study.equals`. FILE holds a JSON object a line,

@@ -1,4 +1,4 @@
-"""What docs/results.md says of one tree for all classes beside a tree for each class.
+"""What docs/results/one-tree.md says of one tree for all classes beside a tree for each class.
 
 ``python -m benchmarks.study.joint_tree OUT lesions 1000 5``: draws of rows of a table to fit to and to stop
 on, and others, which score; killed, it goes on. OUT alone: the tables of what it holds. Minutes on a core.

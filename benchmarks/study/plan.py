@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 # What differs from params.yaml's `paper` profile: exact steps instead of 30 evaluations of a surrogate,
-# early stopping, the baseline tuned on CI-A's validation half (docs/results.md lists the settings).
+# early stopping, the baseline tuned on CI-A's validation half (docs/results/papers.md lists the settings).
 CENSUS: dict[str, Any] = {
     "boosting.patience": 60,
     "profiles.paper.boosting.step": "newton",

@@ -3,7 +3,7 @@
     python -m benchmarks.study.regression
 
 Five folds, nothing tuned, both views the same table, as a user's table without images has it. Prints
-tables for docs/results.md.
+tables for docs/results/text-and-numbers.md.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""`make results`: the models on real data, several seeds each; docs/results.md and its figures.
+"""`make results`: the papers' models on real data, several seeds each; docs/results/papers*.md.
 
 ``USBOOST_DATA=... python -m benchmarks.study.results run FOLDER`` makes a workspace for each part of the
 plan and fits every cell (what is there already is skipped); ``--part`` names one part alone.
 ``predict`` keeps what the models of the plan's HEADLINES say of the test rows (`results_rows`), and
-``python -m benchmarks.study.results write FOLDER`` rewrites the tables between the marks of docs/results.md.
+``python -m benchmarks.study.results write FOLDER`` rewrites the tables between the marks of these pages.
 """
 
 from __future__ import annotations
@@ -33,12 +33,19 @@ from usboost.models.catalogue import catalogue
 from usboost.reporting import paper_summary as paper
 from usboost.reporting.results import dataset_name
 
-PAGE = Path("docs/results.md")
-FIGURES = {
-    "docs/results.png": (("ci_a", "ci_b"), "f1_tuned"),
-    "docs/results-images.png": (("ct", "mi"), "f1"),
+PAGE = Path("docs/results/papers.md")
+CELLS = {
+    "docs/results/papers-census.md": ("ci_a", "ci_b"),
+    "docs/results/papers-images.md": ("ct", "mi"),
 }
-ROUNDS_FIGURE = Path("docs/results-rounds.png")
+"""The page of each dataset's cells."""
+FIGURES = {
+    "docs/figures/papers-census.png": (("ci_a", "ci_b"), "f1_tuned"),
+    "docs/figures/papers-images.png": (("ct", "mi"), "f1"),
+}
+ROUNDS_FIGURE = Path("docs/figures/papers-rounds.png")
+RUNS = Path("benchmarks/study/papers_runs.csv")
+"""The MLflow runs behind the pages, with their first eight characters."""
 OURS, EXTERNAL = "#1f5f8b", "#b2561a"
 ROUNDS_SHOWN = {
     "2wl": "#1f5f8b",
@@ -284,25 +291,25 @@ def rounds_figure(folder: Path, path: Path) -> None:
     plt.close(fig)
 
 
-def runs(frame: pd.DataFrame) -> str:
-    """Where every number comes from: the MLflow runs."""
-    lines = ["| experiment | dataset | model | MLflow runs, seed by seed |", "| --- | --- | --- | --- |"]
+def runs(frame: pd.DataFrame) -> pd.DataFrame:
+    """Where every number comes from: the MLflow runs of each cell, seed by seed."""
     own = frame[~frame["model"].map(is_part)].sort_values("seed")
-    for (experiment, dataset, model), cell in own.groupby(["experiment", "dataset", "model"], sort=False):
-        ids = " ".join(f"`{run[:8]}`" for run in cell["mlflow_run"])
-        lines.append(f"| {experiment} | {dataset_name(str(dataset))} | {named(str(model))} | {ids} |")
-    return "\n".join(lines) + "\n"
+    own = own.assign(runs=own["mlflow_run"].str[:8], dataset=own["dataset"].map(dataset_name))
+    cells = own.groupby(["experiment", "dataset", "model"], sort=False)["runs"].agg(" ".join).reset_index()
+    return cells.assign(model=cells["model"].map(named))
 
 
 def write(folder: Path) -> None:
-    """Rewrite the tables and the figures of docs/results.md."""
+    """Rewrite the tables and the figures of the pages, and the list of runs."""
     frame = read(folder)
-    text = PAGE.read_text()
-    for dataset in [name for name in PAIRS if (frame["dataset"] == name).any()]:
-        text = between_marks(text, f"{dataset} scores", scores(frame, dataset))
-        text = between_marks(text, f"{dataset} differences", differences(frame, dataset, PAIRS[dataset]))
-    text = between_marks(text, "rows", rows(folder))
-    PAGE.write_text(between_marks(text, "runs", runs(frame)))
+    for path, datasets in CELLS.items():
+        text = Path(path).read_text()
+        for dataset in [name for name in datasets if (frame["dataset"] == name).any()]:
+            text = between_marks(text, f"{dataset} scores", scores(frame, dataset))
+            text = between_marks(text, f"{dataset} differences", differences(frame, dataset, PAIRS[dataset]))
+        Path(path).write_text(text)
+    PAGE.write_text(between_marks(PAGE.read_text(), "rows", rows(folder)))
+    runs(frame).to_csv(RUNS, index=False)
     for path, (datasets, score) in FIGURES.items():
         if there := [dataset for dataset in datasets if (frame["dataset"] == dataset).any()]:
             figure(frame, Path(path), there, score)

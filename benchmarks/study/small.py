@@ -1,4 +1,4 @@
-"""What docs/results.md says of small tables: nothing tuned, the same rows for every model.
+"""What docs/results/small-and-wide.md says of small tables: nothing tuned, the same rows for every model.
 
 ``python -m benchmarks.study.small``: scikit-learn's bundled tables, five folds of each. With a name and a
 number of rows, ``python -m benchmarks.study.small products 300 3``: so many draws of rows of a larger table

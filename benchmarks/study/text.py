@@ -4,7 +4,7 @@
 
 Five folds, nothing tuned. Made rows, whose class is in words and numbers; and the docstrings of eight
 installed packages: which one is each from, by its first paragraph and by what its function looks like? Prints
-lines for docs/results.md, and the time and memory of many rows.
+lines for docs/results/text-and-numbers.md, and the time and memory of many rows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What docs/results.md says of tables with many columns for their rows, and of classes that are easily told.
+"""docs/results/small-and-wide.md, tables with many columns for their rows, and classes easily told.
 
 ``python -m benchmarks.study.wide [DRAWS]``: made tables without images and scikit-learn's, nothing tuned;
 log-loss of rows that no fit has seen, mean and standard deviation over draws of the rows. Minutes on a core.

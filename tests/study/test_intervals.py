@@ -1,4 +1,4 @@
-"""The published means, intervals and differences of docs/results.md against SciPy and by hand."""
+"""The published means, intervals and differences of the papers' pages against SciPy and by hand."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from benchmarks.study import plan
+from benchmarks.speed.bench import between_marks
+from benchmarks.study import plan, results
 from benchmarks.study.results import differences, paired, printed, rows
 from benchmarks.study.results import scores as table
 from benchmarks.study.rows import FILE, interval, spread
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("n", [2, 3, 5, 12])
@@ -97,3 +100,25 @@ def test_rows_are_paired_by_seed(tmp_path: Path) -> None:
     assert "+0.0000 ± 0.0000 ± " in line
     seeds = {cell.seed for cell in wanted}
     assert len(seeds) > 2 and len(wanted) == 2 * len(seeds)
+
+
+def test_every_page_has_the_marks_of_its_tables() -> None:
+    """`write` would rewrite them; as they stand they are of the study's models."""
+    for path, datasets in results.CELLS.items():
+        text = (ROOT / path).read_text()
+        for name in (f"{dataset} {kind}" for dataset in datasets for kind in ("scores", "differences")):
+            assert between_marks(text, name, "new\n") != text, name
+    assert "new" in between_marks((ROOT / results.PAGE).read_text(), "rows", "new\n")
+    assert sorted(name for names in results.CELLS.values() for name in names) == sorted(plan.PAIRS)
+
+
+def test_the_list_of_runs_is_by_cell_and_seed() -> None:
+    """As the kept list has it: five runs of a cell, or three, each by its first characters."""
+    fits = frame({"2wl": [2, 0, 1], "1wl_s": [0]}).assign(experiment="census/main")
+    fits["mlflow_run"] = [f"{model}{seed}" + "f" * 20 for model, seed in zip(fits["model"], fits["seed"])]
+    found = results.runs(fits)
+    assert list(found.columns) == list(pd.read_csv(ROOT / results.RUNS).columns)
+    cells = {row.model: (row.dataset, row.runs) for row in found.itertuples()}
+    assert cells == {"2WL": ("CI-A", "2wl0ffff 2wl1ffff 2wl2ffff"), "1WL_S": ("CI-A", "1wl_s0ff")}
+    kept = pd.read_csv(ROOT / results.RUNS)["runs"].str.split()
+    assert set(kept.map(len)) == {3, 5} and {len(run) for of in kept for run in of} == {8}

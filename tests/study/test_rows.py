@@ -1,4 +1,4 @@
-"""The intervals over test rows in docs/results.md, against scores of the rows drawn by hand."""
+"""The intervals over test rows in docs/results/papers.md, against scores of the rows drawn by hand."""
 
 import numpy as np
 import pytest
