@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sklearn.base import clone
 
 from usboost.boosting.callbacks import TimeLimit
 from usboost.data.images import Images
@@ -19,7 +18,6 @@ from usboost.learners.networks.images.backbones import Backbone
 from usboost.models import tuned_images
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
 from usboost.models.class_weights import fit_weighted
-from usboost.models.ensembles.ensemble import EnsembleClassifier
 from usboost.models.persistence import load, save
 from usboost.models.tuned_images import tune_images
 
