@@ -85,7 +85,8 @@ def measured(case: Case, asked: Mapping[str, Any], seed: int) -> dict[str, float
 
 
 def shown(asked: Mapping[str, Any]) -> str:
-    own = ", ".join(f"{key.split('__')[-1]} {value}" for key, value in asked.items() if key != "model")
+    given = {key: tuple(value) if isinstance(value, list) else value for key, value in asked.items()}
+    own = ", ".join(f"{key.split('__')[-1]} {value}" for key, value in given.items() if key != "model")
     return f"{asked['model']}, {own}" if own else asked["model"]
 
 
