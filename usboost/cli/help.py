@@ -22,7 +22,7 @@ GROUPS = {
         *("model", "models", "others", "preset", "settings", "settings_file", "threshold", "seed"),
         *("learner", "imports", "calibrate", "class_weight", "refit", "fast_predict"),
     ),
-    "Scores": ("by", "folds", "repeats", "trials", "prune"),
+    "Scores": ("by", "by_column", "folds", "repeats", "trials", "prune"),
     "Time": ("rounds", "time_limit", "jobs", "batch", "device"),
     "Output": ("out", "force"),
 }

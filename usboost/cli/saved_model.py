@@ -10,6 +10,7 @@ import typer
 from usboost.cli import tables
 from usboost.cli.console import exit_on_error, note, progress, say
 from usboost.cli.options import (
+    ByColumn,
     ImagesRoot,
     Import,
     ModelPath,
@@ -78,6 +79,7 @@ def report(
     label: Annotated[
         str | None, typer.Option("--label", help="Column of the true answers.", show_default="as in training")
     ] = None,
+    by_column: ByColumn = None,
     strict: Strict = False,
     skip_unreadable: SkippedAnyway = False,
     images_root: ImagesRoot = None,
@@ -108,6 +110,7 @@ def report(
                 strict=strict,
                 images_root=images_root,
                 occlusion_maps=occlusion_maps or where_it_looks,  # its name of before
+                by_column=by_column,
                 progress=show,
                 looking=looking,
             )
@@ -116,4 +119,8 @@ def report(
         if loaded.card.weight:
             note(f"the model was fitted with weights, {loaded.card.weight!r}; here each row counts once")
         tables.note_rows(scored.tally, len(scored), scored.without)
+        if by_column is not None:
+            from usboost.evaluation.slices import table_of
+
+            tables.show_slices(by_column, table_of(scored.slices))
         say(f"written {out}: {len(scored):,} rows")

@@ -24,6 +24,7 @@ from usboost.datasets.user.misfits import Tally
 from usboost.datasets.user.reading.source import TableFile, require
 from usboost.datasets.user.rows import Rows, joined
 from usboost.errors import UsboostError, option
+from usboost.evaluation.slices import Slice
 from usboost.multimodal.fit.bundle import Bundle
 
 
@@ -146,6 +147,7 @@ class Scored:
     tally : what was found in all rows of the table.
     rows : the position of each row in the file, int64 of shape (n,); rows without a label are not in it.
     unlabelled : how many rows have no label.
+    slices : the scores by the groups of a column, if that was asked for.
     """
 
     file: TableFile
@@ -157,6 +159,7 @@ class Scored:
     tally: Tally
     rows: np.ndarray
     unlabelled: int = 0
+    slices: Sequence[Slice] = ()
 
     @property
     def probabilities(self) -> np.ndarray:

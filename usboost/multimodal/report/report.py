@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from usboost.data.progress import Progress
+from usboost.datasets.user.columns.slices import read_slices
 from usboost.datasets.user.notes import of_rows
+from usboost.datasets.user.reading.source import TableFile, require
 from usboost.errors import UsboostError, option
 from usboost.evaluation.intervals import Interval, answer_intervals
 from usboost.evaluation.metrics import confusion, per_class, score_answers
 from usboost.evaluation.names import METRICS_OF, f1_of, metric_name, number
+from usboost.evaluation.slices import FEW, Slice, score_slices, table_of
 from usboost.files import write_atomically
 from usboost.models.catalogue import catalogue
 from usboost.models.inspection.inspect import calibration, expected_calibration_error
@@ -35,6 +39,7 @@ def write_report(
     strict: bool = False,
     images_root: Path | None = None,
     occlusion_maps: bool = False,
+    by_column: str | None = None,
     progress: Progress | None = None,
     looking: Progress | None = None,
 ) -> Scored:
@@ -48,6 +53,8 @@ def write_report(
     images_root : see `usboost.datasets.user.reading.source.TableFile`.
     occlusion_maps : show what covering each part of the images of the worst rows does, which takes some
         fifty predictions an image.
+    by_column : a column of the table, read by the model or not, by whose groups the rows are scored, too; see
+        `usboost.datasets.user.columns.slices`.
     progress : called with (rows done, rows).
     looking : called with (covered images predicted, in all).
 
@@ -58,8 +65,8 @@ def write_report(
     Raises
     ------
     UsboostError
-        As `score_table`; if the page cannot be written there; or if where a model looks is asked of one
-        that reads no images or predicts a number.
+        As `score_table`; if the page cannot be written there; if there is no column `by_column`; or if where
+        a model looks is asked of one that reads no images or predicts a number.
     """
     table, out = Path(table), Path(out)
     if out.suffix.lower() not in (".html", ".htm") or out.is_dir():
@@ -74,8 +81,20 @@ def write_report(
             f"leave out {option('occlusion_maps')}"
         )
     label = label or bundle.card.label
+    if by_column is not None:
+        require(TableFile.open(table), [by_column])
     scored = score_table(bundle, table, label, strict=strict, images_root=images_root, progress=progress)
-    page = render(bundle, scored, table, label, occlusion_maps=occlusion_maps, looking=looking)
+    if by_column is not None:
+        scored = replace(scored, slices=slices(bundle, scored, by_column))
+    page = render(
+        bundle,
+        scored,
+        table,
+        label,
+        occlusion_maps=occlusion_maps,
+        by_column=by_column,
+        looking=looking,
+    )
     write_atomically(out, page.encode())
     return scored
 
@@ -87,6 +106,7 @@ def render(
     label: str,
     *,
     occlusion_maps: bool = False,
+    by_column: str | None = None,
     looking: Progress | None = None,
 ) -> str:
     """The page: HTML that loads nothing from the network and runs no script; as `write_report`."""
@@ -121,6 +141,9 @@ def render(
             gains=importance.gains(bundle),
             worst=worst(bundle, scored, occlusion_maps, looking),
             images=about(bundle, scored),
+            by_column=by_column,
+            few_rows=FEW,
+            slices=table_of(scored.slices) if scored.slices else None,
             occlusion_maps=occlusion_maps,
             share=SHARE,
             heat=figures,
@@ -129,6 +152,19 @@ def render(
             members_notes=members.notes(bundle.model),
         )
     )
+
+
+def slices(bundle: Bundle, scored: Scored, by_column: str) -> list[Slice]:
+    """The scores of the rows by the groups of a column."""
+    found = read_slices(
+        scored.file,
+        by_column,
+        scored.rows,
+        missing=bundle.reader.missing,
+        kind=bundle.card.columns.get(by_column),
+        form=bundle.reader.formats.get(by_column),
+    )
+    return score_slices(bundle.task, scored.labels, scored.predicted, found.names, found.codes)
 
 
 def held_out(bundle: Bundle) -> dict[str, str]:
