@@ -45,6 +45,20 @@ def predict(
     keep: Annotated[
         list[str] | None, typer.Option("--keep", help="Column of the table to copy; repeatable.")
     ] = None,
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain", help="Add the columns that speak most for and against each answer; takes longer."
+        ),
+    ] = False,
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            "--against",
+            help="Table whose rows --explain compares each row with.",
+            show_default="the same table",
+        ),
+    ] = None,
     batch: Annotated[int, typer.Option("--batch", min=1, help="Rows in memory at a time.")] = 4096,
     strict: Strict = False,
     skip_unreadable: SkippedAnyway = False,
@@ -66,6 +80,8 @@ def predict(
                 keep=keep or (),
                 strict=strict,
                 images_root=images_root,
+                explained=explain,
+                against=against,
                 progress=show,
             )
         tables.note_rows(done, done.rows, done.without)

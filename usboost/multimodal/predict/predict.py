@@ -25,7 +25,9 @@ from usboost.datasets.user.reading.source import TableFile, require
 from usboost.datasets.user.rows import Rows, joined
 from usboost.errors import UsboostError, option
 from usboost.evaluation.slices import Slice
+from usboost.models.inspection.shapley import check_explainable
 from usboost.multimodal.fit.bundle import Bundle
+from usboost.multimodal.predict.explain import WHY, explain, read_reference
 
 
 def predict(
@@ -37,6 +39,8 @@ def predict(
     keep: Sequence[str] = (),
     strict: bool = False,
     images_root: Path | None = None,
+    explained: bool = False,
+    against: Path | None = None,
     progress: Progress | None = None,
 ) -> Tally:
     """Write `Bundle.answers` and the columns to keep, a row for each row of the table in its order.
@@ -49,6 +53,8 @@ def predict(
     keep : columns of the table that the output holds too.
     strict : refuse values and images that cannot be read, instead of counting them as missing.
     images_root : see `usboost.datasets.user.reading.source.TableFile`.
+    explained : write the columns that speak most for and against each answer, too: `WHY`, see `explain`.
+    against : the table whose rows these are then compared with; by default the same.
     progress : called with (rows done, 0 where their number is unknown, as in a CSV).
 
     Returns
@@ -59,13 +65,19 @@ def predict(
     ------
     UsboostError
         If a column is missing, no value of a column of numbers, dates or images can be read, no path of a
-        column of images leads to a file, or the output cannot be written; an earlier output stays as it was.
+        column of images leads to a file, the output cannot be written, or as `explain.explain` and
+        `read_reference`; an earlier output stays as it was.
     """
     table, out = Path(table), Path(out)
     _check_out(table, out)
     file, needed = TableFile.open(table, images_root), bundle.reader.needed
     require(file, [*needed, *keep])
     answers = pa.Schema.from_pandas(bundle.answers(_none(bundle)), preserve_index=False)
+    reference = None
+    if explained or against is not None:
+        check_explainable(bundle.model, bundle.card.model)
+        other = file if against is None else TableFile.open(Path(against), images_root)
+        reference, answers = read_reference(bundle, other), answers.append(pa.field(WHY, pa.string()))
     names = answers.names
     if clash := [name for name in keep if name in names]:
         raise UsboostError(
@@ -78,7 +90,7 @@ def predict(
     with _written(out, target) as writer:
         more = tuple(field.name for field in kept)
         for rows in bundle.reader.read(file, batch=batch, strict=strict, tally=tally, more=more):
-            columns = _columns(bundle, rows)
+            columns = _columns(bundle, rows, reference)
             columns += [rows.raw[name].cast(target.field(name).type) for name in more]
             writer.write_table(pa.table(columns, schema=target))
             if progress:
@@ -89,10 +101,14 @@ def predict(
     return tally
 
 
-def _columns(bundle: Bundle, rows: Rows) -> list[pa.Array]:
-    """The answers to each row."""
-    found = bundle.answers(bundle.predicted(rows.views))
-    return [pa.array(found[name], from_pandas=False) for name in found]
+def _columns(bundle: Bundle, rows: Rows, reference: Views | None) -> list[pa.Array]:
+    """The answers to each row, and why they are so if there are rows to compare it with."""
+    predicted = bundle.predicted(rows.views)
+    found = bundle.answers(predicted)
+    columns = [pa.array(found[name], from_pandas=False) for name in found]
+    if reference is not None:
+        columns.append(pa.array(explain(bundle, rows.views, reference, predicted).texts(), pa.string()))
+    return columns
 
 
 def _none(bundle: Bundle) -> np.ndarray:

@@ -22,8 +22,10 @@ from usboost.models.catalogue import catalogue
 from usboost.models.inspection.inspect import calibration, expected_calibration_error
 from usboost.models.inspection.occlusion import SHARE
 from usboost.multimodal.fit.bundle import Bundle
+from usboost.multimodal.predict.explain import AGAINST
 from usboost.multimodal.predict.predict import Scored, score_table
 from usboost.multimodal.report import importance, members
+from usboost.multimodal.report.explained import explained
 from usboost.multimodal.report.images import about, worst
 from usboost.reporting.inspection import figures
 from usboost.reporting.inspection.figures import as_uri, of_numbers
@@ -140,6 +142,8 @@ def render(
             start=getattr(bundle.model, "start_", None) is not None,
             gains=importance.gains(bundle),
             worst=worst(bundle, scored, occlusion_maps, looking),
+            explained=explained(bundle, scored, occlusion_maps, looking),
+            against=min(AGAINST, len(scored)),
             images=about(bundle, scored),
             by_column=by_column,
             few_rows=FEW,
