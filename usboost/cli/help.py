@@ -24,7 +24,7 @@ GROUPS = {
     ),
     "Scores": ("by", "by_column", "folds", "repeats", "trials", "prune"),
     "Time": ("rounds", "time_limit", "jobs", "batch", "device"),
-    "Output": ("out", "force", "explain", "against"),
+    "Output": ("out", "force", "sets", "explain", "against"),
 }
 """Parameters of the commands by group; those of no group are listed last."""
 

@@ -45,6 +45,12 @@ def predict(
     keep: Annotated[
         list[str] | None, typer.Option("--keep", help="Column of the table to copy; repeatable.")
     ] = None,
+    sets: Annotated[
+        bool,
+        typer.Option(
+            "--sets", help="Add the set of classes that may be a row's: 9 in 10 sets hold the true one."
+        ),
+    ] = False,
     explain: Annotated[
         bool,
         typer.Option(
@@ -80,6 +86,7 @@ def predict(
                 keep=keep or (),
                 strict=strict,
                 images_root=images_root,
+                sets=sets,
                 explained=explain,
                 against=against,
                 progress=show,

@@ -387,6 +387,15 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
         """Class probabilities, float64 (n, M), columns as in ``classes_``."""
         return self.predict_frame(X).drop(columns="label").to_numpy()[:, self._order]
 
+    def predict_set(self, X: Any) -> np.ndarray:
+        """Which classes may be a row's, bool (n, M), columns as in ``classes_``.
+
+        About 9 in 10 sets hold the true class, by the held-out rows (split conformal prediction); on average,
+        not for each class or group. A set holds the answer, and several classes where the model is uncertain.
+        """
+        predicted = self.predict_frame(X).drop(columns="label").to_numpy()
+        return self.bundle_.sets(predicted)[:, self._order]
+
 
 @dataclass(eq=False, repr=False)
 class MultimodalRegressor(RegressorMixin, _Multimodal):

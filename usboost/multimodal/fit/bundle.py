@@ -114,6 +114,37 @@ class Bundle:
         found.insert(0, "label", self.labels[self.codes(predicted)])
         return found
 
+    def sets(self, predicted: np.ndarray) -> np.ndarray:
+        """Which classes may be a row's, bool (n, M): of about 9 in 10 rows the true one is among them.
+
+        Those of `Card.least` probability, and the answer.
+
+        Parameters
+        ----------
+        predicted : as `predicted` gives them.
+
+        Raises
+        ------
+        UsboostError
+            If a number is predicted, or the model was saved without what it takes.
+        """
+        if not self.card.classes:
+            raise UsboostError(f"a predicted number has an interval and no set; leave {option('sets')} out")
+        if self.card.least is None:
+            raise UsboostError(f"{self.card.model} was saved without what sets take; fit the model again")
+        found = predicted >= self.card.least
+        found[np.arange(len(found)), self.codes(predicted)] = True
+        return np.asarray(found)
+
+    def set_texts(self, predicted: np.ndarray) -> list[str]:
+        """`sets` as JSON, ``["a", "b"]`` say, with the labels as the table had them."""
+        patterns, place = np.unique(self.sets(predicted), axis=0, return_inverse=True)
+        labels = self.labels.tolist()
+        texts = [
+            json.dumps([labels[k] for k in np.flatnonzero(each)], ensure_ascii=False) for each in patterns
+        ]
+        return [texts[k] for k in place.ravel()]
+
     @property
     def labels(self) -> np.ndarray:
         """The classes as the table had them: str, bool, int64 or float64 of shape (M,)."""

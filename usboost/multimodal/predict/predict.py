@@ -29,6 +29,9 @@ from usboost.models.inspection.shapley import check_explainable
 from usboost.multimodal.fit.bundle import Bundle
 from usboost.multimodal.predict.explain import WHY, explain, read_reference
 
+SET = "set"
+"""The column of the classes that may be a row's."""
+
 
 def predict(
     bundle: Bundle,
@@ -39,6 +42,7 @@ def predict(
     keep: Sequence[str] = (),
     strict: bool = False,
     images_root: Path | None = None,
+    sets: bool = False,
     explained: bool = False,
     against: Path | None = None,
     progress: Progress | None = None,
@@ -53,6 +57,7 @@ def predict(
     keep : columns of the table that the output holds too.
     strict : refuse values and images that cannot be read, instead of counting them as missing.
     images_root : see `usboost.datasets.user.reading.source.TableFile`.
+    sets : write the classes that may be a row's, too: ``set``, JSON, see `Bundle.sets`.
     explained : write the columns that speak most for and against each answer, too: `WHY`, see `explain`.
     against : the table whose rows these are then compared with; by default the same.
     progress : called with (rows done, 0 where their number is unknown, as in a CSV).
@@ -74,6 +79,9 @@ def predict(
     require(file, [*needed, *keep])
     answers = pa.Schema.from_pandas(bundle.answers(_none(bundle)), preserve_index=False)
     reference = None
+    if sets:
+        bundle.sets(_none(bundle))
+        answers = answers.append(pa.field(SET, pa.string()))
     if explained or against is not None:
         check_explainable(bundle.model, bundle.card.model)
         other = file if against is None else TableFile.open(Path(against), images_root)
@@ -90,7 +98,7 @@ def predict(
     with _written(out, target) as writer:
         more = tuple(field.name for field in kept)
         for rows in bundle.reader.read(file, batch=batch, strict=strict, tally=tally, more=more):
-            columns = _columns(bundle, rows, reference)
+            columns = _columns(bundle, rows, sets, reference)
             columns += [rows.raw[name].cast(target.field(name).type) for name in more]
             writer.write_table(pa.table(columns, schema=target))
             if progress:
@@ -101,11 +109,13 @@ def predict(
     return tally
 
 
-def _columns(bundle: Bundle, rows: Rows, reference: Views | None) -> list[pa.Array]:
-    """The answers to each row, and why they are so if there are rows to compare it with."""
+def _columns(bundle: Bundle, rows: Rows, sets: bool, reference: Views | None) -> list[pa.Array]:
+    """The answers to each row, their sets, and why they are so if there are rows to compare it with."""
     predicted = bundle.predicted(rows.views)
     found = bundle.answers(predicted)
     columns = [pa.array(found[name], from_pandas=False) for name in found]
+    if sets:
+        columns.append(pa.array(bundle.set_texts(predicted), pa.string()))
     if reference is not None:
         columns.append(pa.array(explain(bundle, rows.views, reference, predicted).texts(), pa.string()))
     return columns

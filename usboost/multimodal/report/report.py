@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.stats import binomtest
 
 from usboost.data.progress import Progress
 from usboost.datasets.user.columns.slices import read_slices
@@ -202,7 +203,26 @@ def _of_classes(bundle: Bundle, scored: Scored) -> dict[str, Any]:
         "confusion": confusion_rows(scored.labels, bundle.codes(scored.predicted), classes),
         "per_class": classes_of(bundle, scored),
         "calibration": as_uri(figures.calibration(bins, "Reliability diagram")),
+        "sets": _coverage(bundle, scored),
         "calibration_error": f"{expected_calibration_error(bins):.3f}",
+    }
+
+
+def _coverage(bundle: Bundle, scored: Scored) -> dict[str, str] | None:
+    """How many rows' sets hold their class, and how large sets are; None of a model without sets."""
+    if bundle.card.least is None:
+        return None
+    sets, n = bundle.sets(scored.predicted), len(scored)
+    held = int(sets[np.arange(n), scored.labels].sum())
+    low, high = binomtest(held, n).proportion_ci(0.95, method="wilson")
+    sizes = sets.sum(axis=1)
+    return {
+        "least": f"{bundle.card.least:.3g}",
+        "share": f"{held / n:.1%}",
+        "low": f"{low:.1%}",
+        "high": f"{high:.1%}",
+        "size": f"{sizes.mean():.2f}",
+        "one": f"{(sizes == 1).mean():.1%}",
     }
 
 
