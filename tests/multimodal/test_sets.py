@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 
+import mlflow
 import numpy as np
 import pandas as pd
 import pytest
 
+from tasks.tracking.logged_model import signature
+from tests.conftest import ROOT
 from tests.multimodal.conftest import numbers, refused, run
 from usboost import MultimodalClassifier
 from usboost.evaluation.intervals import least_probability
@@ -83,6 +86,23 @@ def test_the_report_says_how_many_are_held(saved, tmp_path):
     true = frame["kind"].map({"maybe": 0, "no": 1, "yes": 2}).to_numpy()
     share = loaded.sets(p)[np.arange(len(p)), true].mean()
     assert f"They hold <strong>{share:.1%}</strong>" in text
+
+
+def test_a_served_model_gives_sets_where_a_request_asks_for_them(saved, tmp_path):
+    mlflow.pyfunc.save_model(
+        tmp_path / "served",
+        python_model=str(ROOT / "tasks" / "served_model.py"),
+        artifacts={"bundle": str(saved / "model")},
+        pip_requirements=[],  # else it looks for them by loading the model elsewhere
+        signature=signature(bundle.load(saved / "model").card),
+    )
+    served = mlflow.pyfunc.load_model(str(tmp_path / "served"))
+    rows = pd.read_parquet(saved / "new.parquet").drop(columns="kind").head(50)
+    assert list(served.predict(rows)) == ["label", "p_maybe", "p_no", "p_yes"]
+    found = served.predict(rows, params={"sets": True})
+    expected = bundle.load(saved / "model").predict(rows, sets=True)
+    assert list(found) == ["label", "p_maybe", "p_no", "p_yes", "set"]
+    assert found["set"].tolist() == expected["set"].tolist()
 
 
 def test_labels_are_as_the_table_has_them(tmp_path):

@@ -29,9 +29,6 @@ from usboost.models.inspection.shapley import check_explainable
 from usboost.multimodal.fit.bundle import Bundle
 from usboost.multimodal.predict.explain import WHY, explain, read_reference
 
-SET = "set"
-"""The column of the classes that may be a row's."""
-
 
 def predict(
     bundle: Bundle,
@@ -77,11 +74,8 @@ def predict(
     _check_out(table, out)
     file, needed = TableFile.open(table, images_root), bundle.reader.needed
     require(file, [*needed, *keep])
-    answers = pa.Schema.from_pandas(bundle.answers(_none(bundle)), preserve_index=False)
+    answers = pa.Schema.from_pandas(bundle.answers(_none(bundle), sets=sets), preserve_index=False)
     reference = None
-    if sets:
-        bundle.sets(_none(bundle))
-        answers = answers.append(pa.field(SET, pa.string()))
     if explained or against is not None:
         check_explainable(bundle.model, bundle.card.model)
         other = file if against is None else TableFile.open(Path(against), images_root)
@@ -112,10 +106,8 @@ def predict(
 def _columns(bundle: Bundle, rows: Rows, sets: bool, reference: Views | None) -> list[pa.Array]:
     """The answers to each row, their sets, and why they are so if there are rows to compare it with."""
     predicted = bundle.predicted(rows.views)
-    found = bundle.answers(predicted)
+    found = bundle.answers(predicted, sets=sets)
     columns = [pa.array(found[name], from_pandas=False) for name in found]
-    if sets:
-        columns.append(pa.array(bundle.set_texts(predicted), pa.string()))
     if reference is not None:
         columns.append(pa.array(explain(bundle, rows.views, reference, predicted).texts(), pa.string()))
     return columns
