@@ -88,6 +88,7 @@ def test_the_report_says_how_many_are_held(saved, tmp_path):
     assert f"They hold <strong>{share:.1%}</strong>" in text
 
 
+@pytest.mark.filterwarnings("ignore:.*An input example")
 def test_a_served_model_gives_sets_where_a_request_asks_for_them(saved, tmp_path):
     mlflow.pyfunc.save_model(
         tmp_path / "served",

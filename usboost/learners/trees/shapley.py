@@ -14,6 +14,7 @@ from math import factorial
 
 import numpy as np
 
+from usboost.errors import UsboostError
 from usboost.learners.trees.tree import Tree
 
 
@@ -26,7 +27,7 @@ def shapley_values(
 
     Parameters
     ----------
-    rows, reference : float32 (n, p) and (m, p)
+    rows, reference : float32 (n, p) and (m, p), column-major for speed
     owner : int (p,), who has a column: columns of one owner are in S together
     """
     found = np.zeros((len(rows), n_owners, tree.value.shape[1]))
@@ -35,6 +36,8 @@ def shapley_values(
     left = [tree.goes_left(rows), tree.goes_left(reference)]
     for leaf, path in _paths(tree):
         owners = sorted({int(owner[tree.feature[node]]) for node, _ in path})
+        if len(owners) > _MOST:
+            raise UsboostError(f"a tree tests more than {_MOST} columns on one path, too many to explain")
         codes = [np.zeros(len(sides), dtype=np.int64) for sides in left]
         for bit, each in enumerate(owners):
             for sides, code in zip(left, codes):

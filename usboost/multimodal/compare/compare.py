@@ -95,6 +95,11 @@ class Comparison:
         return len(self._ranked()[["repeat", "fold"]].drop_duplicates())
 
     @property
+    def models(self) -> list[str]:
+        """The models that did not fail, best first."""
+        return [each.model for each in self.standings()]
+
+    @property
     def metrics(self) -> tuple[str, ...]:
         """The scores that a table shows: those of the task, and the one that ranks."""
         shown = METRICS_OF["classification" if self.classes else "regression"]
@@ -226,10 +231,8 @@ def compare(
     except KeyboardInterrupt:
         interrupted = True
     scores = _ordered(rows, list(models), table.task)
-    comparison = Comparison(scores, fits.failures, by, table.classes, len(tasks), interrupted, kept.found)
-    if sliced is None or interrupted:
-        return comparison
-    return replace(comparison, slices=sliced.scores(each.model for each in comparison.standings()))
+    ended = Comparison(scores, fits.failures, by, table.classes, len(tasks), interrupted, kept.found)
+    return ended if sliced is None or interrupted else replace(ended, slices=sliced.scores(ended.models))
 
 
 class _Fits:

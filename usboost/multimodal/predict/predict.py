@@ -75,22 +75,13 @@ def predict(
     file, needed = TableFile.open(table, images_root), bundle.reader.needed
     require(file, [*needed, *keep])
     answers = pa.Schema.from_pandas(bundle.answers(_none(bundle), sets=sets), preserve_index=False)
-    reference = None
-    if explained or against is not None:
-        check_explainable(bundle.model, bundle.card.model)
-        other = file if against is None else TableFile.open(Path(against), images_root)
-        reference, answers = read_reference(bundle, other), answers.append(pa.field(WHY, pa.string()))
-    names = answers.names
-    if clash := [name for name in keep if name in names]:
-        raise UsboostError(
-            f"{table}: column {clash[0]!r} cannot be kept, since the output has a column of that name"
-        )
-    kept = [file.schema.field(name) for name in dict.fromkeys(keep)]
-    target = pa.schema([*answers, *kept])
-    total = file.n_rows or 0
+    reference = _reference(bundle, file, against, images_root) if explained or against is not None else None
+    if reference is not None:
+        answers = answers.append(pa.field(WHY, pa.string()))
+    target = pa.schema([*answers, *_kept(file, keep, answers.names)])
+    total, more = file.n_rows or 0, tuple(dict.fromkeys(keep))
     tally = Tally(ignored=bundle.ignored(file, keep))
     with _written(out, target) as writer:
-        more = tuple(field.name for field in kept)
         for rows in bundle.reader.read(file, batch=batch, strict=strict, tally=tally, more=more):
             columns = _columns(bundle, rows, sets, reference)
             columns += [rows.raw[name].cast(target.field(name).type) for name in more]
@@ -101,6 +92,21 @@ def predict(
             raise UsboostError(f"{table} has no rows")
         check_paths(file, tally.paths)
     return tally
+
+
+def _kept(file: TableFile, keep: Sequence[str], names: Sequence[str]) -> list[pa.Field]:
+    """The columns to keep. Raises UsboostError if one has a name of the others, `names`."""
+    if clash := [name for name in keep if name in names]:
+        raise UsboostError(
+            f"{file}: column {clash[0]!r} cannot be kept, since the output has a column of that name"
+        )
+    return [file.schema.field(name) for name in dict.fromkeys(keep)]
+
+
+def _reference(bundle: Bundle, file: TableFile, against: Path | None, images_root: Path | None) -> Views:
+    """The rows to compare others with, of `file` or another table."""
+    check_explainable(bundle.model, bundle.card.model)
+    return read_reference(bundle, file if against is None else TableFile.open(Path(against), images_root))
 
 
 def _columns(bundle: Bundle, rows: Rows, sets: bool, reference: Views | None) -> list[pa.Array]:

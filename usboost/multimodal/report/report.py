@@ -74,15 +74,8 @@ def write_report(
     table, out = Path(table), Path(out)
     if out.suffix.lower() not in (".html", ".htm") or out.is_dir():
         raise UsboostError(f"{out} must be an .html file")
-    if occlusion_maps and bundle.reader.images is None:
-        raise UsboostError(
-            f"the model reads no images, so it looks nowhere; leave out {option('occlusion_maps')}"
-        )
-    if occlusion_maps and not bundle.card.classes:
-        raise UsboostError(
-            "where a model looks is the change of a class's probability, but this one predicts a number; "
-            f"leave out {option('occlusion_maps')}"
-        )
+    if occlusion_maps:
+        _check_maps(bundle)
     label = label or bundle.card.label
     if by_column is not None:
         require(TableFile.open(table), [by_column])
@@ -100,6 +93,19 @@ def write_report(
     )
     write_atomically(out, page.encode())
     return scored
+
+
+def _check_maps(bundle: Bundle) -> None:
+    """Refuse to say where a model looks that reads no images or predicts a number."""
+    if bundle.reader.images is None:
+        raise UsboostError(
+            f"the model reads no images, so it looks nowhere; leave out {option('occlusion_maps')}"
+        )
+    if not bundle.card.classes:
+        raise UsboostError(
+            "where a model looks is the change of a class's probability, but this one predicts a number; "
+            f"leave out {option('occlusion_maps')}"
+        )
 
 
 def render(
