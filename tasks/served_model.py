@@ -33,11 +33,14 @@ class ServedModel(PythonModel):
     ) -> pd.DataFrame:
         """One row per input row: ``label`` and ``p_<class>``, or ``prediction``, ``low`` and ``high``.
 
+        The parameter ``sets`` adds ``set``, see `Bundle.sets`.
+
         What could not be read or was not in training is logged. Raises `Refused`, which the server answers
         with 400 and the sentence alone, if the rows cannot be predicted.
         """
         try:
-            return self.bundle.predict(pd.DataFrame(model_input), tell=log.warning)
+            sets = bool((params or {}).get("sets", False))
+            return self.bundle.predict(pd.DataFrame(model_input), sets=sets, tell=log.warning)
         except UsboostError as error:
             raise Refused(str(error)) from None
         except Exception as error:

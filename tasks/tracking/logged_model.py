@@ -14,7 +14,7 @@ import pandas as pd
 from mlflow.entities import Run
 from mlflow.entities.model_registry import ModelVersion
 from mlflow.tracking import MlflowClient
-from mlflow.types import ColSpec, Schema
+from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema
 from mlflow.types.schema import AnyType
 from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
 
@@ -107,7 +107,8 @@ def signature(card: Card) -> mlflow.models.ModelSignature:
     """Raw columns in; label and one probability per class, or a number and its limits, out.
 
     Columns are of any type, as a table's are: MLflow would refuse whole numbers where a model reads numbers,
-    and dates that are no text. None is required: the model itself says what a request lacks.
+    and dates that are no text. None is required: the model itself says what a request lacks. A request's
+    parameter ``sets`` asks for the sets of classes, too.
     """
     names = [*card.columns, *(card.images.columns if card.images else ())]
     inputs: list[Any] = [ColSpec(AnyType(), name, required=False) for name in names]
@@ -115,7 +116,10 @@ def signature(card: Card) -> mlflow.models.ModelSignature:
     if card.classes:
         outputs = [ColSpec(_TYPES[card.label_kind], "label")]
         outputs += [ColSpec("double", f"p_{name}") for name in card.classes]
-    return mlflow.models.ModelSignature(inputs=Schema(inputs), outputs=Schema(outputs))
+    asked: dict[str, Any] = {}
+    if card.least is not None:
+        asked["params"] = ParamSchema([ParamSpec("sets", "boolean", False)])
+    return mlflow.models.ModelSignature(inputs=Schema(inputs), outputs=Schema(outputs), **asked)
 
 
 _TYPES = {"bool": "boolean", "int": "long", "float": "double", "str": "string"}

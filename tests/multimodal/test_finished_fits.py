@@ -17,7 +17,7 @@ from usboost.datasets.user.read_table import read_table
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.evaluation.names import RANKING
 from usboost.multimodal.compare.compare import compare, folds_of
-from usboost.multimodal.compare.finished_fits import FITS, KeptFits
+from usboost.multimodal.compare.finished_fits import FITS, KeptFits, Scores
 from usboost.multimodal.fit.fit import build
 
 SLOW = """
@@ -129,11 +129,11 @@ def test_damaged_files_are_fits_to_make_again(tmp_path):
     kept = KeptFits(tmp_path, table)
     row = dict.fromkeys((*RANKING["classification"], "rows_train", "rows_test", "seconds"), 0.5)
     key = kept.key(model, fold)
-    kept.add(key, "prior", row)
+    kept.add(key, "prior", Scores(row))
     (file,) = (tmp_path / FITS).iterdir()
     good = file.read_bytes()
     short = good.replace(b'"auc": 0.5, ', b"")
-    assert short != good and kept.get(key) == row
+    assert short != good and kept.get(key) == Scores(row)
     for bad in (
         short,
         b"",
@@ -149,5 +149,5 @@ def test_damaged_files_are_fits_to_make_again(tmp_path):
         with pytest.warns(UserWarning, match=r"json is damaged, so it is made again: "):
             assert KeptFits(tmp_path, table).get(key) is None
     file.write_bytes(good)
-    assert KeptFits(tmp_path, table).get(key) == row
+    assert KeptFits(tmp_path, table).get(key) == Scores(row)
     assert KeptFits(None, table).key(model, fold) == ""

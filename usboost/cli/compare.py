@@ -19,6 +19,7 @@ from usboost.cli.options import (
     OUTSIDE,
     SCORES,
     BackboneName,
+    ByColumn,
     Finetune,
     Models,
     Rounds,
@@ -64,6 +65,7 @@ def compare(
             show_default="accuracy, RMSE",
         ),
     ] = None,
+    by_column: ByColumn = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -123,6 +125,7 @@ def compare(
                 seed=seed,
                 jobs=jobs,
                 by=by,
+                by_column=by_column,
                 keep=out,
                 progress=show,
                 running=show.running,
@@ -132,6 +135,7 @@ def compare(
             note(f"{comparison.kept:,} of {comparison.fits:,} fits were finished before, see {out}")
         common = [str(table), *typed(spec, backbone, finetune, settings=settings, seed=seed or None)]
         asked = {"rounds": rounds, "models": models, "with": others, "folds": folds, "by": by, "out": out}
+        asked["by_column"] = by_column
 
         def fit_again(name: str) -> str:
             most = given_options({"rounds": rounds if limited(name) else None})
@@ -145,10 +149,17 @@ def compare(
         found = {name: inputs(name, own, read) for name in names}
         said, reads = summary(comparison, found), what_is_read(found)
         _show(comparison, said, reads, kept=out is not None)
+        sliced = results.sliced(comparison)
+        if by_column is not None and sliced:
+            say(f"\n{sliced['score']} by {by_column}:")
+            tables.show_slices(by_column, sliced)
+            say(results.SLICED)
         for words, command in steps:
             say_command(f"\n{words}", command)
         if out is not None:
             below = [*reads, *(f"{words}\n\n    {command}" for words, command in steps)]
+            if by_column is not None and sliced:
+                below = [results.slices_as_markdown(by_column, sliced), results.SLICED, *below]
             results.write(comparison, out, f"{table.name}: {spec.label}", said, below)
             say(f"\nwritten {out / 'comparison.csv'} and {out / 'comparison.md'}")
         if len(comparison.failures) == len(names):

@@ -22,16 +22,16 @@ GROUPS = {
         *("model", "models", "others", "preset", "settings", "settings_file", "threshold", "seed"),
         *("learner", "imports", "calibrate", "class_weight", "refit", "fast_predict"),
     ),
-    "Scores": ("by", "folds", "repeats", "trials", "prune"),
+    "Scores": ("by", "by_column", "folds", "repeats", "trials", "prune"),
     "Time": ("rounds", "time_limit", "jobs", "batch", "device"),
-    "Output": ("out", "force"),
+    "Output": ("out", "force", "sets", "explain", "against"),
 }
 """Parameters of the commands by group; those of no group are listed last."""
 
 RARE = frozenset(
     {
         *("text", "text_model", "images_root", "grey", "pool_images", "finetune", "learner", "imports"),
-        *("calibrate", "class_weight", "refit", "fast_predict", "prune", "batch", "device"),
+        *("calibrate", "class_weight", "refit", "fast_predict", "prune", "batch", "device", "against"),
     }
 )
 """Parameters that only ``--help-all`` lists."""

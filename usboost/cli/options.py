@@ -120,6 +120,13 @@ Finetune = Annotated[
 ]
 TextModel = Annotated[str | None, of_field("text_model")]
 ImagesRoot = Annotated[Path | None, of_field("images_root")]
+ByColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--by-column",
+        help="Column by whose groups the rows are scored, too: categories, quarters of numbers and dates.",
+    ),
+]
 Models = Annotated[
     str | None,
     typer.Option(

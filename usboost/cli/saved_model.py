@@ -10,6 +10,7 @@ import typer
 from usboost.cli import tables
 from usboost.cli.console import exit_on_error, note, progress, say
 from usboost.cli.options import (
+    ByColumn,
     ImagesRoot,
     Import,
     ModelPath,
@@ -44,6 +45,26 @@ def predict(
     keep: Annotated[
         list[str] | None, typer.Option("--keep", help="Column of the table to copy; repeatable.")
     ] = None,
+    sets: Annotated[
+        bool,
+        typer.Option(
+            "--sets", help="Add the set of classes that may be a row's: 9 in 10 sets hold the true one."
+        ),
+    ] = False,
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain", help="Add the columns that speak most for and against each answer; takes longer."
+        ),
+    ] = False,
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            "--against",
+            help="Table whose rows --explain compares each row with.",
+            show_default="the same table",
+        ),
+    ] = None,
     batch: Annotated[int, typer.Option("--batch", min=1, help="Rows in memory at a time.")] = 4096,
     strict: Strict = False,
     skip_unreadable: SkippedAnyway = False,
@@ -65,6 +86,9 @@ def predict(
                 keep=keep or (),
                 strict=strict,
                 images_root=images_root,
+                sets=sets,
+                explained=explain,
+                against=against,
                 progress=show,
             )
         tables.note_rows(done, done.rows, done.without)
@@ -78,6 +102,7 @@ def report(
     label: Annotated[
         str | None, typer.Option("--label", help="Column of the true answers.", show_default="as in training")
     ] = None,
+    by_column: ByColumn = None,
     strict: Strict = False,
     skip_unreadable: SkippedAnyway = False,
     images_root: ImagesRoot = None,
@@ -108,6 +133,7 @@ def report(
                 strict=strict,
                 images_root=images_root,
                 occlusion_maps=occlusion_maps or where_it_looks,  # its name of before
+                by_column=by_column,
                 progress=show,
                 looking=looking,
             )
@@ -116,4 +142,8 @@ def report(
         if loaded.card.weight:
             note(f"the model was fitted with weights, {loaded.card.weight!r}; here each row counts once")
         tables.note_rows(scored.tally, len(scored), scored.without)
+        if by_column is not None:
+            from usboost.evaluation.slices import table_of
+
+            tables.show_slices(by_column, table_of(scored.slices))
         say(f"written {out}: {len(scored):,} rows")

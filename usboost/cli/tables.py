@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from usboost.cli.console import console, note, progress
 from usboost.datasets.user.table_spec import TableSpec
@@ -53,6 +53,30 @@ def show(table: UserTable) -> None:
     stderr.print(shown)
     if len(schema.columns) > _SHOWN:
         stderr.print(f"and {len(schema.columns) - _SHOWN:,} more columns")
+
+
+def show_slices(by_column: str, table: Mapping[str, Any]) -> None:
+    """Scores by the groups of a column, of `usboost.evaluation.slices`; intervals where there is room."""
+    from rich.table import Table
+    from rich.text import Text
+
+    stdout, columns = console(), table["columns"]
+    rows = [[row["name"], *(row["cells"][key] for key in columns)] for row in table["rows"]]
+    lines: list[list[str]] = []
+    for shown in range(len(columns), 0, -1):  # columns with what stands beside their values
+        lines = [
+            [name, *(" ".join(filter(None, cell[: 1 + (k < shown)])) for k, cell in enumerate(cells))]
+            for name, *cells in rows
+        ]
+        titles = [by_column, *columns.values()]
+        if sum(max(map(len, each)) + 2 for each in zip(titles, *lines, strict=True)) <= stdout.width:
+            break
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    for k, title in enumerate([by_column, *columns.values()]):
+        made.add_column(Text(title), justify="right" if k else "left", overflow="fold")
+    for line in lines:
+        made.add_row(*map(Text, line))
+    stdout.print(made)
 
 
 def note_rows(tally: Tally, rows: int, without: Mapping[str, int]) -> None:

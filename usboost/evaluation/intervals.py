@@ -16,7 +16,7 @@ DRAWS = 500
 _LARGE = 10_000
 
 COVERED = 0.9
-"""Share of rows that an interval of a predicted number is to hold."""
+"""Share of rows that an interval of a predicted number, or a set of classes, is to hold."""
 
 Interval = tuple[float, float, float]
 Score = Callable[[np.ndarray, np.ndarray, np.ndarray | None], dict[str, float]]
@@ -131,3 +131,21 @@ def margin_of(residuals: np.ndarray, weights: np.ndarray | None = None) -> tuple
     level = (1 + COVERED) / 2
     low, high = -conformal(-residuals, level, weights), conformal(residuals, level, weights)
     return max(low, float(residuals.min())), min(high, float(residuals.max()))
+
+
+def least_probability(
+    labels: np.ndarray, probabilities: np.ndarray, weights: np.ndarray | None = None
+) -> float:
+    """From which probability on a class is in a row's set, so that `COVERED` of new rows' sets hold theirs.
+
+    The scores of `conformal` are the probabilities of the rows' own classes with the sign turned, which makes
+    for the smallest sets on average (Sadinle, Lei and Wasserman 2019). With too few rows it is 0: all
+    classes. Where the rows stopped the fit, new rows may be held a little less often.
+
+    Parameters
+    ----------
+    labels : int64 (n,); probabilities : float64 (n, M), of rows that were not fitted to.
+    weights : of `conformal`.
+    """
+    own = probabilities[np.arange(len(labels)), labels]
+    return max(0.0, -conformal(-own, COVERED, weights))

@@ -66,6 +66,11 @@ class Tree:
             return self._descend(matrix, 0, self.value[:, 0])[:, None]
         return self.value[self.leaves(matrix)]
 
+    def goes_left(self, matrix: np.ndarray) -> np.ndarray:
+        """Whether each row would go left at each node, bool (n, nodes), whether or not it comes there."""
+        self._check_columns(matrix)
+        return np.column_stack([self._goes_left(matrix, node) for node in range(len(self.feature))])
+
     def _check_columns(self, matrix: np.ndarray) -> None:
         if self.feature.max() >= matrix.shape[1]:
             raise UsboostError(f"a tree reads column {self.feature.max()}, but there are {matrix.shape[1]}")

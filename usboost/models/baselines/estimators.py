@@ -104,6 +104,9 @@ class LightGBMBaselineRegressor(_LightGBM, Regressor):
     loss : {"squared", "absolute", "huber", "quantile"}
         LightGBM's own losses; its Huber loss goes over to the absolute one at 0.9 standard deviations of y.
     quantile : level of the quantile loss
+    monotone : dict of column of numbers to "+" or "-", optional
+        The prediction never falls, or never rises, as that column grows and the others stay. Not with the
+        absolute and the quantile loss, whose leaf values LightGBM finds without that.
 
     Attributes
     ----------
@@ -125,6 +128,7 @@ class LightGBMBaselineRegressor(_LightGBM, Regressor):
 
     loss: str = "squared"
     quantile: float = 0.5
+    monotone: Mapping[str, str] | None = None
 
     def _centre(self, y: np.ndarray, weights: np.ndarray | None) -> float:
         check_loss_name(self.loss)

@@ -14,7 +14,7 @@ from sklearn.base import is_classifier, is_regressor
 
 from usboost.boosting.callbacks import Callback
 from usboost.data.table import Table
-from usboost.errors import Unsuited, UsboostError
+from usboost.errors import Unsuited, UsboostError, choices
 from usboost.files.arrays import read_arrays, write_arrays
 from usboost.learners.search_space import COMPONENTS, Choice, Integer, Real
 from usboost.learners.trees.engines import quiet_lightgbm
@@ -48,6 +48,34 @@ OBJECTIVES = {"squared": "regression", "absolute": "regression_l1", "huber": "hu
 """LightGBM's names of losses."""
 
 
+def monotone_constraints(directions: Any, loss: str, table: Table) -> dict[str, list[int]]:
+    """LightGBM's setting for the columns in which predictions are to be monotone.
+
+    Encoded numbers grow with those of the table, so that it holds for these.
+
+    Raises
+    ------
+    UsboostError
+        If the loss cannot keep it, a column is none of numbers, or a direction is neither "+" nor "-".
+    """
+    if loss in ("absolute", "quantile"):
+        raise UsboostError(f"LightGBM keeps no column monotone with the {loss} loss; leave one of them out")
+    if not isinstance(directions, Mapping):
+        raise UsboostError(f"monotone is columns with + or -, such as {{age: +}}, not {directions!r}")
+    numbers = {name.rpartition("__")[2]: k for k, name in enumerate(table.names[: table.n_numeric])}
+    numbers |= {name: k for k, name in enumerate(table.names[: table.n_numeric])}
+    found = [0] * table.n_columns
+    for name, direction in directions.items():
+        if name not in numbers:
+            raise UsboostError(
+                f"monotone: there is no column of numbers {name!r}; {choices(str(name), list(numbers))}"
+            )
+        if direction not in ("+", "-"):
+            raise UsboostError(f"monotone: the direction of {name!r} is + or -, not {direction!r}")
+        found[numbers[name]] = 1 if direction == "+" else -1
+    return {"monotone_constraints": found}
+
+
 class LightGBM(Package):
     """LightGBM by its own interface, so that the initial score stays apart from the trees."""
 
@@ -71,6 +99,7 @@ class LightGBM(Package):
         if n_outputs == 1:
             parameters["objective"] = OBJECTIVES[model.loss]
             parameters |= {"alpha": model.quantile} if model.loss == "quantile" else {}
+            parameters |= monotone_constraints(model.monotone, model.loss, rows.x) if model.monotone else {}
 
         def dataset(table: Table, y: np.ndarray, weights: np.ndarray | None, reference: Any = None) -> Any:
             return lightgbm_dataset(table, y, weights, initial, parameters, reference)

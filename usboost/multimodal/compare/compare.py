@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,15 @@ from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError, option
 from usboost.evaluation.calibration import clip_lower, floor_of
 from usboost.evaluation.names import LOWER_IS_BETTER, METRICS_OF, RANKING, check_metric
+from usboost.evaluation.slices import Slice
 from usboost.evaluation.statistics import LEVEL, corrected_t_test, holm
 from usboost.evaluation.task import TASKS
 from usboost.models.class_weights import fit_weighted
 from usboost.models.tuned_images import tune_images
-from usboost.multimodal.compare.finished_fits import KeptFits
+from usboost.multimodal.compare.finished_fits import KeptFits, Scores
 from usboost.multimodal.compare.in_threads import in_threads
 from usboost.multimodal.compare.pace import Pace, Watched
+from usboost.multimodal.compare.sliced import Sliced
 from usboost.multimodal.fit.embedded import Embedded
 from usboost.multimodal.fit.splits import Fold, counted_rows, related_of, rows_of, weights_of
 from usboost.multimodal.fit.splits import folds_of as split_into_folds
@@ -75,6 +77,7 @@ class Comparison:
     fits : how many there are in all; fewer are in `scores` and `failures` if it was interrupted.
     interrupted : whether it was.
     kept : how many fits were finished in an earlier run.
+    slices : by model the scores by the groups of a column, if that was asked for, best model first.
     """
 
     scores: pd.DataFrame
@@ -84,11 +87,17 @@ class Comparison:
     fits: int = 0
     interrupted: bool = False
     kept: int = 0
+    slices: Mapping[str, Sequence[Slice]] = field(default_factory=dict)
 
     @property
     def parts(self) -> int:
         """Folds of all repeats that models are ranked on."""
         return len(self._ranked()[["repeat", "fold"]].drop_duplicates())
+
+    @property
+    def models(self) -> list[str]:
+        """The models that did not fail, best first."""
+        return [each.model for each in self.standings()]
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -173,6 +182,7 @@ def compare(
     seed: int = 0,
     jobs: int = 1,
     by: str | None = None,
+    by_column: str | None = None,
     keep: Path | None = None,
     progress: Progress | None = None,
     running: Callable[[Sequence[str]], None] | None = None,
@@ -190,6 +200,7 @@ def compare(
     jobs : fits at a time, in threads.
     by : the score that the models are ranked by, one of `names.RANKING` or as scikit-learn names it; by
         default accuracy, or RMSE.
+    by_column : a column by whose groups the models are scored, too.
     keep : a folder for the scores of finished fits, which are not made again; see `KeptFits`.
     progress : called with (fits done, fits in all); those skipped after a failure count as done.
     running : called with the fits that run, model, fold and round of each, whenever one of these changes.
@@ -198,13 +209,15 @@ def compare(
     Raises
     ------
     UsboostError
-        As `folds_of`. A model that fails stops no other: its reason is in the answer.
+        As `folds_of`, or if there is no column `by_column`. A model that fails stops no other: its reason is
+        in the answer.
     """
     by = check_metric(by or TASKS[table.task].first, RANKING[table.task])
     parts = folds_of(table, folds, repeats, seed)
     tasks = [(name, k) for k in range(len(parts)) for name in models]
-    kept, pace = KeptFits(keep, table), Pace(len(parts), slow)
-    fits = _Fits(table, models, parts, seed, kept, pace, Running(running))
+    sliced = None if by_column is None else Sliced(table, by_column)
+    kept, pace = KeptFits(keep, table, predictions=sliced is not None), Pace(len(parts), slow)
+    fits = _Fits(table, models, parts, seed, kept, pace, Running(running), sliced)
     rows: list[dict[str, float | str]] = []
     interrupted = False
     try:
@@ -218,7 +231,8 @@ def compare(
     except KeyboardInterrupt:
         interrupted = True
     scores = _ordered(rows, list(models), table.task)
-    return Comparison(scores, fits.failures, by, table.classes, len(tasks), interrupted, kept.found)
+    ended = Comparison(scores, fits.failures, by, table.classes, len(tasks), interrupted, kept.found)
+    return ended if sliced is None or interrupted else replace(ended, slices=sliced.scores(ended.models))
 
 
 class _Fits:
@@ -233,9 +247,10 @@ class _Fits:
         kept: KeptFits,
         pace: Pace,
         running: Running,
+        sliced: Sliced | None,
     ) -> None:
         self._table, self._models, self._parts, self._seed = table, models, parts, seed
-        self._kept, self._pace, self._running = kept, pace, running
+        self._kept, self._pace, self._running, self._sliced = kept, pace, running, sliced
         self._images = Embedded(table)
         # learning from text takes its time, and all models of a fold read the same
         self._encoding = lru_cache(maxsize=2)(lambda k: table.fit_encoding(parts[k].train))
@@ -258,16 +273,18 @@ class _Fits:
         fold = self._parts[k]
         model = self._models[name](self._seed + fold.repeat - 1)
         key = self._kept.key(model, fold)
-        row = self._kept.get(key)
-        if row is None:
+        found = self._kept.get(key)
+        if found is None:
             if "callbacks" in model.get_params(deep=False):
                 model.set_params(callbacks=[watched])
             self._images.prepare(model)  # else the first fit would seem to take as long as the images
-            row = _scored(self._table, self._encoding(k), model, fold)
-            self._kept.add(key, name, row)
-        self._pace.ended(name, row["seconds"])
+            found = _scored(self._table, self._encoding(k), model, fold)
+            self._kept.add(key, name, found)
+        self._pace.ended(name, found.row["seconds"])
+        if self._sliced is not None:
+            self._sliced.add(name, fold, found.predicted)
         # the same rows may have been another fold of another comparison
-        return {"model": name, **row, "repeat": fold.repeat, "fold": fold.fold}
+        return {"model": name, **found.row, "repeat": fold.repeat, "fold": fold.fold}
 
 
 def _ordered(rows: Sequence[Mapping[str, float | str]], models: Sequence[str], task: str) -> pd.DataFrame:
@@ -281,7 +298,7 @@ def _ordered(rows: Sequence[Mapping[str, float | str]], models: Sequence[str], t
     )
 
 
-def _scored(table: UserTable, encoding: Encoding, model: Any, fold: Fold) -> dict[str, float]:
+def _scored(table: UserTable, encoding: Encoding, model: Any, fold: Fold) -> Scores:
     """The scores of one model, fitted and scored on one fold."""
     train, val, test = (table.views(encoding, rows) for rows in (fold.train, fold.val, fold.test))
     weights, held, unseen = (weights_of(table, rows) for rows in (fold.train, fold.val, fold.test))
@@ -295,7 +312,7 @@ def _scored(table: UserTable, encoding: Encoding, model: Any, fold: Fold) -> dic
     if not table.classes:
         predicted = clip_lower(predicted, floor_of(table.labels[fold.train]))
     scores = task.ranked(table.labels[fold.test], predicted, unseen)
-    return {
+    row = {
         "repeat": fold.repeat,
         "fold": fold.fold,
         # validation rows take part in the fit, too
@@ -304,3 +321,4 @@ def _scored(table: UserTable, encoding: Encoding, model: Any, fold: Fold) -> dic
         **scores,
         "seconds": seconds,
     }
+    return Scores(row, predicted)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -27,6 +28,14 @@ FITS = "fits"
 _CODE = ("usboost.multimodal.fit.table_fit", "usboost.evaluation.metrics")
 
 
+@dataclass(frozen=True)
+class Scores:
+    """Of one fit: its row of scores, and what it predicted for its test rows; None where nobody kept it."""
+
+    row: dict[str, float]
+    predicted: Any = None
+
+
 class KeptFits:
     """Scores of finished fits in the folder `FITS` of another, each on disk before the next fit begins.
 
@@ -36,10 +45,12 @@ class KeptFits:
     Parameters
     ----------
     folder : is made if it is not there; None keeps nothing.
+    predictions : whether what was predicted for the test rows is kept, too; a fit without it is made again.
     """
 
-    def __init__(self, folder: Path | None, table: UserTable) -> None:
+    def __init__(self, folder: Path | None, table: UserTable, predictions: bool = False) -> None:
         self._store = None if folder is None else Store(Path(folder) / FITS)
+        self._predictions = predictions
         self.found, self._lock = 0, Lock()
         if self._store is None:
             return
@@ -59,17 +70,27 @@ class KeptFits:
         rows = rows_digest((fold.train, fold.val, fold.test))
         return key_of([self._table, described(model), code_digest(model, *_CODE), rows])
 
-    def get(self, key: str) -> dict[str, float] | None:
-        """The scores of a fit that was finished, or None."""
-        row = None if self._store is None else self._store.get_json(key, self._row)
+    def get(self, key: str) -> Scores | None:
+        """What was kept of a fit that was finished, or None."""
+        found = None if self._store is None else self._store.get_json(key, self._scores)
+        if found is None or (self._predictions and found.predicted is None):
+            return None
         with self._lock:
-            self.found += row is not None
-        return row
+            self.found += 1
+        return found
 
-    def add(self, key: str, model: str, row: dict[str, float]) -> None:
-        """Write the scores of a fit to disk. Raises UsboostError if that fails."""
+    def add(self, key: str, model: str, found: Scores) -> None:
+        """Write what is to be kept of a fit to disk. Raises UsboostError if that fails."""
         if self._store is not None:
-            self._store.put_json(key, {"model": model, "row": row})
+            predicted = {"predicted": found.predicted.tolist()} if self._predictions else {}
+            self._store.put_json(key, {"model": model, "row": found.row, **predicted})
+
+    def _scores(self, document: Mapping[str, Any]) -> Scores:
+        row, kept = self._row(document), document.get("predicted") if self._predictions else None
+        predicted = None if kept is None else np.array(kept, dtype=np.float64)
+        if predicted is not None and len(predicted) != row["rows_test"]:
+            raise UsboostError("its predictions are not those of the test rows")
+        return Scores(row, predicted)
 
     def _row(self, document: Mapping[str, Any]) -> dict[str, float]:
         found = {str(name): float(value) for name, value in document["row"].items()}

@@ -94,25 +94,58 @@ class Bundle:
             return probabilities.argmax(axis=1)
         return (probabilities[:, 1] >= self.card.threshold).astype(np.int64)
 
-    def answers(self, predicted: np.ndarray) -> pd.DataFrame:
+    def answers(self, predicted: np.ndarray, *, sets: bool = False) -> pd.DataFrame:
         """Predictions as a table.
 
         Parameters
         ----------
         predicted : as `predicted` gives them.
+        sets : whether `set_texts` are the last column, ``set``.
 
         Returns
         -------
         ``label``, as the table had labels, and ``p_<class>`` for each class; or ``prediction``, ``low`` and
         ``high``, ends of an interval that holds about 9 in 10 rows.
         """
+        further = {"set": self.set_texts(predicted)} if sets else {}
         if not self.card.classes:
             low, high = self.card.margin or (np.nan, np.nan)
             ends = {"low": clip_lower(predicted + low, self.card.floor), "high": predicted + high}
             return pd.DataFrame({"prediction": predicted, **ends})
         found = pd.DataFrame(predicted, columns=[f"p_{name}" for name in self.card.classes])
         found.insert(0, "label", self.labels[self.codes(predicted)])
-        return found
+        return found.assign(**further)
+
+    def sets(self, predicted: np.ndarray) -> np.ndarray:
+        """Which classes may be a row's, bool (n, M): of about 9 in 10 rows the true one is among them.
+
+        Those of `Card.least` probability, and the answer.
+
+        Parameters
+        ----------
+        predicted : as `predicted` gives them.
+
+        Raises
+        ------
+        UsboostError
+            If a number is predicted, or the model was saved without what it takes.
+        """
+        if not self.card.classes:
+            raise UsboostError(f"a predicted number has an interval and no set; leave {option('sets')} out")
+        if self.card.least is None:
+            raise UsboostError(f"{self.card.model} was saved without what sets take; fit the model again")
+        found = predicted >= self.card.least
+        found[np.arange(len(found)), self.codes(predicted)] = True
+        return np.asarray(found)
+
+    def set_texts(self, predicted: np.ndarray) -> list[str]:
+        """`sets` as JSON, ``["a", "b"]`` say, with the labels as the table had them."""
+        patterns, place = np.unique(self.sets(predicted), axis=0, return_inverse=True)
+        labels = self.labels.tolist()
+        texts = [
+            json.dumps([labels[k] for k in np.flatnonzero(each)], ensure_ascii=False) for each in patterns
+        ]
+        return [texts[k] for k in place.ravel()]
 
     @property
     def labels(self) -> np.ndarray:
@@ -131,7 +164,12 @@ class Bundle:
         return [name for name in rows.names if name not in known and not INDEX_COLUMN.fullmatch(name)]
 
     def predict(
-        self, rows: pd.DataFrame, *, strict: bool = False, tell: Callable[[str], object] = warn
+        self,
+        rows: pd.DataFrame,
+        *,
+        strict: bool = False,
+        sets: bool = False,
+        tell: Callable[[str], object] = warn,
     ) -> pd.DataFrame:
         """`answers` to raw rows.
 
@@ -140,6 +178,7 @@ class Bundle:
         rows : the columns that the model was fitted to, in any order; a number may be missing where one was
             in training or the table was a user's own. Images are files' bytes or base64, or missing.
         strict : refuse numbers, dates and images that cannot be read, instead of counting them as missing.
+        sets : of `answers`.
         tell : called with each sentence of `usboost.datasets.user.notes.of_rows`; by default they are
             warnings.
 
@@ -148,10 +187,15 @@ class Bundle:
         UsboostError
             If there is no row, a column is missing, or no value of one can be read.
         """
-        return self.answer(FrameRows(rows, mixed=True), strict=strict, tell=tell)
+        return self.answer(FrameRows(rows, mixed=True), strict=strict, sets=sets, tell=tell)
 
     def answer(
-        self, rows: Source, *, strict: bool = False, tell: Callable[[str], object] = warn
+        self,
+        rows: Source,
+        *,
+        strict: bool = False,
+        sets: bool = False,
+        tell: Callable[[str], object] = warn,
     ) -> pd.DataFrame:
         """`answers` to the rows of any source; as `predict`."""
         parts: list[np.ndarray] = []
@@ -162,7 +206,7 @@ class Bundle:
             raise UsboostError("no rows to predict")
         for each in of_rows(tally):
             tell(each)
-        return self.answers(np.concatenate(parts))
+        return self.answers(np.concatenate(parts), sets=sets)
 
     def save(self, folder: Path) -> None:
         """Write the folder, whole or not at all; an earlier bundle of that name is replaced.

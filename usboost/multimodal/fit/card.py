@@ -79,6 +79,8 @@ class Card(CardPart):
     temperature : by which probabilities are calibrated, see `usboost.evaluation.calibration`.
     threshold : of two classes, the probability of the second from which it is the answer; None: the more
         probable one is.
+    least : of classes, the probability from which one is in a row's set, so that 9 in 10 sets hold the true
+        one, see `usboost.evaluation.intervals`.
     margin : of a number, what is added to a prediction for the ends of an interval that holds 9 in 10 rows.
     floor : of a number, what no prediction is below, see `usboost.evaluation.calibration`.
     label, dropped : columns of the table that it does not read; weight : of these that of rows' weights, ""
@@ -105,6 +107,7 @@ class Card(CardPart):
     label_kind: Literal["bool", "int", "float", "str"] = Field("str", exclude_if=_is("str"))
     temperature: Annotated[FiniteFloat, Field(gt=0)] = Field(1.0, exclude_if=_is(1.0))
     threshold: Annotated[FiniteFloat, Field(ge=0, le=1)] | None = Field(None, exclude_if=_is(None))
+    least: Annotated[FiniteFloat, Field(ge=0, le=1)] | None = Field(None, exclude_if=_is(None))
     margin: _Ends | None = Field(None, exclude_if=_is(None))
     floor: FiniteFloat | None = Field(None, exclude_if=_is(None))
     columns: dict[str, Kind]
@@ -158,7 +161,7 @@ def card_of(
     ----------
     encoding : of the table's columns.
     model : its name; rows : (training, validation); scores : of the latter; seed : of the fit.
-    answers : further fields of the card: temperature, threshold, margin, floor, prior, history.
+    answers : further fields of the card: temperature, threshold, least, margin, floor, prior, history.
     """
     others = (table.spec.group, table.spec.time, table.spec.weight, table.spec.split)
     card = {

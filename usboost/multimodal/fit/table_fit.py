@@ -16,7 +16,7 @@ from usboost.datasets.user.columns.encoding import Encoding
 from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError, option
 from usboost.evaluation.calibration import FOLDS, calibrated, clip_lower, floor_of, tempered
-from usboost.evaluation.intervals import margin_of
+from usboost.evaluation.intervals import least_probability, margin_of
 from usboost.evaluation.metrics import best_threshold, row_losses
 from usboost.evaluation.task import TASKS, Task
 from usboost.evaluation.weighted import error_of_mean, mean
@@ -105,10 +105,10 @@ class TableFit:
     threshold : of two classes, from which probability of the second on it is the answer: "f1" takes the
         one with the best F1 on the validation rows; by default the more probable class is the answer.
     refit : whether the model is fitted again to all rows, as far as the validation rows let it go. Scores,
-        temperature, threshold and margin stay those of the first fit, which did not see the validation rows.
-        By default it is, except where a callback asks one of the two fits to stop before its end, or leaves
-        no time for the second: then the first is kept. Of an ensemble the members kept are, and the fits to
-        folds stay.
+        temperature, threshold, sets and margin stay those of the first fit, which did not see the validation
+        rows. By default it is, except where a callback asks one of the two fits to stop before its end, or
+        leaves no time for the second: then the first is kept. Of an ensemble the members kept are, and the
+        fits to folds stay.
     class_weight : "balanced", or a weight for each class by its name, times the rows' own in the fit and in
         early stopping. Calibration, threshold and scores are without, on the classes as frequent as they
         are; but a temperature moves no class's share, so that probabilities lean to those of large weight.
@@ -180,7 +180,7 @@ class TableFit:
     def answered(self, first: First, train: Part, held: Part) -> tuple[First, dict[str, Any]]:
         """The validation rows as they are answered: tempered, or not below a floor; and what the card says.
 
-        Temperature and threshold of a classifier, floor and margin of a regressor.
+        Temperature, threshold and least probability of a classifier, floor and margin of a regressor.
         """
         return self._tempered(first, held) if self.table.classes else self._bounded(first, train, held)
 
@@ -192,7 +192,9 @@ class TableFit:
         predicted = tempered(first.predicted, temperature)
         if threshold == "f1":
             threshold = best_threshold(first.labels, predicted[:, 1], held.weights)
-        return replace(first, predicted=predicted), {"temperature": temperature, "threshold": threshold}
+        least = least_probability(first.labels, predicted, held.weights)
+        answers = {"temperature": temperature, "threshold": threshold, "least": least}
+        return replace(first, predicted=predicted), answers
 
     def _bounded(self, first: First, train: Part, held: Part) -> tuple[First, dict[str, Any]]:
         floor = floor_of(self.table.labels[train.rows])

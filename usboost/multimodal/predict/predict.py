@@ -24,7 +24,10 @@ from usboost.datasets.user.misfits import Tally
 from usboost.datasets.user.reading.source import TableFile, require
 from usboost.datasets.user.rows import Rows, joined
 from usboost.errors import UsboostError, option
+from usboost.evaluation.slices import Slice
+from usboost.models.inspection.shapley import check_explainable
 from usboost.multimodal.fit.bundle import Bundle
+from usboost.multimodal.predict.explain import WHY, explain, read_reference
 
 
 def predict(
@@ -36,6 +39,9 @@ def predict(
     keep: Sequence[str] = (),
     strict: bool = False,
     images_root: Path | None = None,
+    sets: bool = False,
+    explained: bool = False,
+    against: Path | None = None,
     progress: Progress | None = None,
 ) -> Tally:
     """Write `Bundle.answers` and the columns to keep, a row for each row of the table in its order.
@@ -48,6 +54,9 @@ def predict(
     keep : columns of the table that the output holds too.
     strict : refuse values and images that cannot be read, instead of counting them as missing.
     images_root : see `usboost.datasets.user.reading.source.TableFile`.
+    sets : write the classes that may be a row's, too: ``set``, JSON, see `Bundle.sets`.
+    explained : write the columns that speak most for and against each answer, too: `WHY`, see `explain`.
+    against : the table whose rows these are then compared with; by default the same.
     progress : called with (rows done, 0 where their number is unknown, as in a CSV).
 
     Returns
@@ -58,26 +67,23 @@ def predict(
     ------
     UsboostError
         If a column is missing, no value of a column of numbers, dates or images can be read, no path of a
-        column of images leads to a file, or the output cannot be written; an earlier output stays as it was.
+        column of images leads to a file, the output cannot be written, or as `explain.explain` and
+        `read_reference`; an earlier output stays as it was.
     """
     table, out = Path(table), Path(out)
     _check_out(table, out)
     file, needed = TableFile.open(table, images_root), bundle.reader.needed
     require(file, [*needed, *keep])
-    answers = pa.Schema.from_pandas(bundle.answers(_none(bundle)), preserve_index=False)
-    names = answers.names
-    if clash := [name for name in keep if name in names]:
-        raise UsboostError(
-            f"{table}: column {clash[0]!r} cannot be kept, since the output has a column of that name"
-        )
-    kept = [file.schema.field(name) for name in dict.fromkeys(keep)]
-    target = pa.schema([*answers, *kept])
-    total = file.n_rows or 0
+    answers = pa.Schema.from_pandas(bundle.answers(_none(bundle), sets=sets), preserve_index=False)
+    reference = _reference(bundle, file, against, images_root) if explained or against is not None else None
+    if reference is not None:
+        answers = answers.append(pa.field(WHY, pa.string()))
+    target = pa.schema([*answers, *_kept(file, keep, answers.names)])
+    total, more = file.n_rows or 0, tuple(dict.fromkeys(keep))
     tally = Tally(ignored=bundle.ignored(file, keep))
     with _written(out, target) as writer:
-        more = tuple(field.name for field in kept)
         for rows in bundle.reader.read(file, batch=batch, strict=strict, tally=tally, more=more):
-            columns = _columns(bundle, rows)
+            columns = _columns(bundle, rows, sets, reference)
             columns += [rows.raw[name].cast(target.field(name).type) for name in more]
             writer.write_table(pa.table(columns, schema=target))
             if progress:
@@ -88,10 +94,29 @@ def predict(
     return tally
 
 
-def _columns(bundle: Bundle, rows: Rows) -> list[pa.Array]:
-    """The answers to each row."""
-    found = bundle.answers(bundle.predicted(rows.views))
-    return [pa.array(found[name], from_pandas=False) for name in found]
+def _kept(file: TableFile, keep: Sequence[str], names: Sequence[str]) -> list[pa.Field]:
+    """The columns to keep. Raises UsboostError if one has a name of the others, `names`."""
+    if clash := [name for name in keep if name in names]:
+        raise UsboostError(
+            f"{file}: column {clash[0]!r} cannot be kept, since the output has a column of that name"
+        )
+    return [file.schema.field(name) for name in dict.fromkeys(keep)]
+
+
+def _reference(bundle: Bundle, file: TableFile, against: Path | None, images_root: Path | None) -> Views:
+    """The rows to compare others with, of `file` or another table."""
+    check_explainable(bundle.model, bundle.card.model)
+    return read_reference(bundle, file if against is None else TableFile.open(Path(against), images_root))
+
+
+def _columns(bundle: Bundle, rows: Rows, sets: bool, reference: Views | None) -> list[pa.Array]:
+    """The answers to each row, their sets, and why they are so if there are rows to compare it with."""
+    predicted = bundle.predicted(rows.views)
+    found = bundle.answers(predicted, sets=sets)
+    columns = [pa.array(found[name], from_pandas=False) for name in found]
+    if reference is not None:
+        columns.append(pa.array(explain(bundle, rows.views, reference, predicted).texts(), pa.string()))
+    return columns
 
 
 def _none(bundle: Bundle) -> np.ndarray:
@@ -146,6 +171,7 @@ class Scored:
     tally : what was found in all rows of the table.
     rows : the position of each row in the file, int64 of shape (n,); rows without a label are not in it.
     unlabelled : how many rows have no label.
+    slices : the scores by the groups of a column, if that was asked for.
     """
 
     file: TableFile
@@ -157,6 +183,7 @@ class Scored:
     tally: Tally
     rows: np.ndarray
     unlabelled: int = 0
+    slices: Sequence[Slice] = ()
 
     @property
     def probabilities(self) -> np.ndarray:

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.stats import binomtest
 
 from usboost.data.progress import Progress
+from usboost.datasets.user.columns.slices import read_slices
 from usboost.datasets.user.notes import of_rows
+from usboost.datasets.user.reading.source import TableFile, require
 from usboost.errors import UsboostError, option
 from usboost.evaluation.intervals import Interval, answer_intervals
 from usboost.evaluation.metrics import confusion, per_class, score_answers
 from usboost.evaluation.names import METRICS_OF, f1_of, metric_name, number
+from usboost.evaluation.slices import FEW, Slice, score_slices, table_of
 from usboost.files import write_atomically
 from usboost.models.catalogue import catalogue
 from usboost.models.inspection.inspect import calibration, expected_calibration_error
 from usboost.models.inspection.occlusion import SHARE
 from usboost.multimodal.fit.bundle import Bundle
+from usboost.multimodal.predict.explain import AGAINST
 from usboost.multimodal.predict.predict import Scored, score_table
 from usboost.multimodal.report import importance, members
+from usboost.multimodal.report.explained import explained
 from usboost.multimodal.report.images import about, worst
 from usboost.reporting.inspection import figures
 from usboost.reporting.inspection.figures import as_uri, of_numbers
@@ -35,6 +42,7 @@ def write_report(
     strict: bool = False,
     images_root: Path | None = None,
     occlusion_maps: bool = False,
+    by_column: str | None = None,
     progress: Progress | None = None,
     looking: Progress | None = None,
 ) -> Scored:
@@ -48,6 +56,8 @@ def write_report(
     images_root : see `usboost.datasets.user.reading.source.TableFile`.
     occlusion_maps : show what covering each part of the images of the worst rows does, which takes some
         fifty predictions an image.
+    by_column : a column of the table, read by the model or not, by whose groups the rows are scored, too; see
+        `usboost.datasets.user.columns.slices`.
     progress : called with (rows done, rows).
     looking : called with (covered images predicted, in all).
 
@@ -58,26 +68,44 @@ def write_report(
     Raises
     ------
     UsboostError
-        As `score_table`; if the page cannot be written there; or if where a model looks is asked of one
-        that reads no images or predicts a number.
+        As `score_table`; if the page cannot be written there; if there is no column `by_column`; or if where
+        a model looks is asked of one that reads no images or predicts a number.
     """
     table, out = Path(table), Path(out)
     if out.suffix.lower() not in (".html", ".htm") or out.is_dir():
         raise UsboostError(f"{out} must be an .html file")
-    if occlusion_maps and bundle.reader.images is None:
+    if occlusion_maps:
+        _check_maps(bundle)
+    label = label or bundle.card.label
+    if by_column is not None:
+        require(TableFile.open(table), [by_column])
+    scored = score_table(bundle, table, label, strict=strict, images_root=images_root, progress=progress)
+    if by_column is not None:
+        scored = replace(scored, slices=slices(bundle, scored, by_column))
+    page = render(
+        bundle,
+        scored,
+        table,
+        label,
+        occlusion_maps=occlusion_maps,
+        by_column=by_column,
+        looking=looking,
+    )
+    write_atomically(out, page.encode())
+    return scored
+
+
+def _check_maps(bundle: Bundle) -> None:
+    """Refuse to say where a model looks that reads no images or predicts a number."""
+    if bundle.reader.images is None:
         raise UsboostError(
             f"the model reads no images, so it looks nowhere; leave out {option('occlusion_maps')}"
         )
-    if occlusion_maps and not bundle.card.classes:
+    if not bundle.card.classes:
         raise UsboostError(
             "where a model looks is the change of a class's probability, but this one predicts a number; "
             f"leave out {option('occlusion_maps')}"
         )
-    label = label or bundle.card.label
-    scored = score_table(bundle, table, label, strict=strict, images_root=images_root, progress=progress)
-    page = render(bundle, scored, table, label, occlusion_maps=occlusion_maps, looking=looking)
-    write_atomically(out, page.encode())
-    return scored
 
 
 def render(
@@ -87,6 +115,7 @@ def render(
     label: str,
     *,
     occlusion_maps: bool = False,
+    by_column: str | None = None,
     looking: Progress | None = None,
 ) -> str:
     """The page: HTML that loads nothing from the network and runs no script; as `write_report`."""
@@ -120,7 +149,12 @@ def render(
             start=getattr(bundle.model, "start_", None) is not None,
             gains=importance.gains(bundle),
             worst=worst(bundle, scored, occlusion_maps, looking),
+            explained=explained(bundle, scored, occlusion_maps, looking),
+            against=min(AGAINST, len(scored)),
             images=about(bundle, scored),
+            by_column=by_column,
+            few_rows=FEW,
+            slices=table_of(scored.slices) if scored.slices else None,
             occlusion_maps=occlusion_maps,
             share=SHARE,
             heat=figures,
@@ -129,6 +163,19 @@ def render(
             members_notes=members.notes(bundle.model),
         )
     )
+
+
+def slices(bundle: Bundle, scored: Scored, by_column: str) -> list[Slice]:
+    """The scores of the rows by the groups of a column."""
+    found = read_slices(
+        scored.file,
+        by_column,
+        scored.rows,
+        missing=bundle.reader.missing,
+        kind=bundle.card.columns.get(by_column),
+        form=bundle.reader.formats.get(by_column),
+    )
+    return score_slices(bundle.task, scored.labels, scored.predicted, found.names, found.codes)
 
 
 def held_out(bundle: Bundle) -> dict[str, str]:
@@ -162,7 +209,26 @@ def _of_classes(bundle: Bundle, scored: Scored) -> dict[str, Any]:
         "confusion": confusion_rows(scored.labels, bundle.codes(scored.predicted), classes),
         "per_class": classes_of(bundle, scored),
         "calibration": as_uri(figures.calibration(bins, "Reliability diagram")),
+        "sets": _coverage(bundle, scored),
         "calibration_error": f"{expected_calibration_error(bins):.3f}",
+    }
+
+
+def _coverage(bundle: Bundle, scored: Scored) -> dict[str, str] | None:
+    """How many rows' sets hold their class, and how large sets are; None of a model without sets."""
+    if bundle.card.least is None:
+        return None
+    sets, n = bundle.sets(scored.predicted), len(scored)
+    held = int(sets[np.arange(n), scored.labels].sum())
+    low, high = binomtest(held, n).proportion_ci(0.95, method="wilson")
+    sizes = sets.sum(axis=1)
+    return {
+        "least": f"{bundle.card.least:.3g}",
+        "share": f"{held / n:.1%}",
+        "low": f"{low:.1%}",
+        "high": f"{high:.1%}",
+        "size": f"{sizes.mean():.2f}",
+        "one": f"{(sizes == 1).mean():.1%}",
     }
 
 

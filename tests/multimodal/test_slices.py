@@ -1,0 +1,120 @@
+"""Scores by the groups of a column, on a report and of a comparison."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.multimodal.conftest import numbers, refused, run
+from usboost.datasets.user.read_table import read_table
+from usboost.datasets.user.table_spec import TableSpec
+from usboost.evaluation.metrics import score
+from usboost.evaluation.names import number
+from usboost.multimodal.compare.compare import compare, folds_of
+from usboost.multimodal.fit import bundle
+from usboost.multimodal.fit.fit import by_name
+from usboost.multimodal.predict.predict import score_table
+from usboost.multimodal.report.report import write_report
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """200 rows; ``site`` is left out by the model."""
+    frame = numbers(200).assign(site=np.random.default_rng(1).choice(["north", "south"], 200))
+    frame.loc[:9, "site"] = None
+    path = tmp_path_factory.mktemp("slices") / "table.csv"
+    frame.to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(table):
+    out = table.parent / "model"
+    given = ("--label", "kind", "--drop", "site", "--model", "logistic", "--out", out)
+    assert run("fit", table, *given).exit_code == 0
+    return out
+
+
+def test_a_report_scores_each_group_alone(table, model, tmp_path):
+    out = tmp_path / "r.html"
+    result = run("report", model, table, "--by-column", "site", "--out", out)
+    assert result.exit_code == 0, result.output
+    loaded = bundle.load(model)
+    scored, site = score_table(loaded, table, "kind"), pd.read_csv(table)["site"]
+    page = out.read_text()
+    assert "<h2>Scores by site</h2>" in page
+    for name, rows in {"north": site == "north", "south": site == "south", "(missing)": site.isna()}.items():
+        alone = score(scored.labels[rows], scored.predicted[rows])
+        line = next(each for each in result.stdout.splitlines() if each.startswith(name))
+        html = next(each for each in page.splitlines() if f">{name}</th>" in each)
+        for metric in ("accuracy", "f1", "auc", "log_loss"):
+            assert number(alone[metric]) in line and number(alone[metric]) in html
+        assert f" {rows.sum()} " in line and f"<td>{rows.sum()}" in html
+        assert ("few" in line, "few" in html) == (rows.sum() < 30,) * 2
+
+
+def test_a_column_that_is_not_there(table, model, tmp_path):
+    said = refused("report", model, table, "--by-column", "colur", "--out", tmp_path / "r.html")
+    assert "'colur'" in said and "did you mean 'colour'?" in said and not (tmp_path / "r.html").exists()
+    given = ("--label", "kind", "--models", "logistic,prior", "--by-column", "colur")
+    result = run("compare", table, *given)
+    assert result.exit_code == 1 and "did you mean 'colour'?" in result.stderr
+    assert result.stderr.count("error:") == 1 and result.stdout == ""
+
+
+def test_a_number_is_predicted_by_groups_of_another(tmp_path):
+    frame = numbers(120).drop(columns="kind").fillna({"height": 0.0})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    given = ("--label", "height", "--model", "ridge", "--out", tmp_path / "m")
+    assert run("fit", tmp_path / "t.csv", *given).exit_code == 0
+    loaded = bundle.load(tmp_path / "m")
+    scored = write_report(loaded, tmp_path / "t.csv", tmp_path / "r.html", by_column="width")
+    assert [each.name for each in scored.slices] == ["all rows", *map(str, range(9))]
+    for k, each in enumerate(scored.slices[1:]):
+        rows = frame["width"].to_numpy() == k
+        assert each.scores["mae"][0] == pytest.approx(
+            np.abs(scored.labels[rows] - scored.predicted[rows]).mean()
+        )
+
+
+def test_a_comparison_scores_groups_as_the_folds_predicted_them(table, tmp_path):
+    own = read_table(table, TableSpec(label="kind", drop=("site",)))
+    models = by_name(["logistic", "prior"], images=None)
+    given = {"folds": 3, "repeats": 2, "seed": 1}
+    found = compare(own, models, by_column="site", keep=tmp_path, **given)
+    predicted, site = np.full((200, 2), np.nan), pd.read_csv(table)["site"].to_numpy(object)
+    for fold in folds_of(own, 3, 2, 1):
+        if fold.repeat == 1:
+            encoding, model = own.fit_encoding(fold.train), models["logistic"](1)
+            views = [own.views(encoding, rows) for rows in (fold.train, fold.val, fold.test)]
+            model.fit(views[0], own.labels[fold.train], (views[1], own.labels[fold.val]))
+            predicted[fold.test] = model.predict_proba(views[2])
+    assert list(found.slices) == [each.model for each in found.standings()]
+    by_group = {each.name: each for each in found.slices["logistic"]}
+    assert by_group["all rows"].rows == 200
+    for name in ("north", "south"):
+        rows = site == name
+        assert by_group[name].rows == rows.sum()
+        alone = score(own.labels[rows], predicted[rows])
+        assert {key: each[0] for key, each in by_group[name].scores.items()} == pytest.approx(alone)
+    again = compare(own, models, by_column="site", keep=tmp_path, **given)
+    assert again.kept == 12 and again.slices == found.slices
+    # kept without what was predicted, a fit is made again when that is asked for
+    plain = compare(own, models, keep=tmp_path / "plain", **given)
+    assert not plain.slices
+    later = compare(own, models, by_column="site", keep=tmp_path / "plain", **given)
+    assert later.kept == 0 and later.slices == found.slices
+
+
+def test_the_command_prints_and_keeps_the_groups(table, tmp_path):
+    given = ("--label", "kind", "--models", "logistic,prior", "--folds", 2, "--by-column", "colour")
+    result = run("compare", table, *given, "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    at = lines.index("accuracy by colour:")
+    assert lines[at + 1].split() == ["colour", "rows", "logistic", "prior"]
+    assert lines[at + 2].startswith("all rows")
+    assert {line.split()[0] for line in lines[at + 3 : at + 6]} == {"red", "green", "blue"}
+    written = (tmp_path / "comparison.md").read_text()
+    assert "## accuracy by colour" in written and "| red |" in written

@@ -1,0 +1,140 @@
+"""Why a model answers a row as it does: what each column, and the images, add to the margin of the answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from usboost.data.views import Views
+from usboost.datasets.user.columns.encoding import SUFFIX
+from usboost.datasets.user.reading.source import Source
+from usboost.errors import UsboostError, option
+from usboost.models.inspection.shapley import check_explainable, direction, shapley
+from usboost.multimodal.fit.bundle import Bundle
+
+AGAINST = 64
+"""Rows that each row is compared with."""
+
+FEWEST = 10
+"""Rows to draw these from, at least."""
+
+SHOWN = 5
+"""Columns that are named of a row."""
+
+WHY = "why"
+
+
+@dataclass(frozen=True)
+class Explanations:
+    """Of n rows.
+
+    Attributes
+    ----------
+    names : of the columns that the model reads; all images are the last one, if it reads any.
+    values : float64 (n, names), what each adds to the margin of the row's answer.
+    mean : float64 (n,), of that margin over the reference rows; with the values it sums to the row's.
+    """
+
+    names: tuple[str, ...]
+    values: np.ndarray
+    mean: np.ndarray
+
+    def largest(self, row: int, most: int = SHOWN) -> list[tuple[str, float]]:
+        """The columns that add or take most, and what."""
+        order = np.argsort(-np.abs(self.values[row]), kind="stable")[:most]
+        return [(self.names[k], float(self.values[row, k])) for k in order]
+
+    def texts(self, most: int = SHOWN) -> list[str]:
+        """`largest` of each row, ``age +0.83; sex -0.21`` say; without those that change nothing."""
+        return [
+            "; ".join(
+                f"{name} {value:+.2f}" for name, value in self.largest(row, most) if abs(value) >= 0.005
+            )
+            for row in range(len(self.values))
+        ]
+
+
+def names_of(bundle: Bundle) -> tuple[str, ...]:
+    """What adds to an answer: the columns, and all images as the last one if the model reads any."""
+    form, columns = bundle.reader.images, tuple(bundle.card.columns)
+    if form is None or set(form.names) <= set(getattr(bundle.model, "left_out_", ())):
+        return columns
+    return (*columns, f"images ({', '.join(form.columns)})")
+
+
+def explain(bundle: Bundle, views: Views, reference: Views, predicted: np.ndarray) -> Explanations:
+    """What each column adds to the margin of some rows' answers.
+
+    The margin of a class is its score less the mean of the others', as calibrated: of two classes its
+    log-odds. A number's is the number.
+
+    Parameters
+    ----------
+    views, reference : of the n rows, and of those that they are compared with.
+    predicted : for the rows, as of `Bundle.predicted`.
+
+    Raises
+    ------
+    UsboostError
+        If the model is none that can be explained.
+    """
+    check_explainable(bundle.model, bundle.card.model)
+    names, owners = names_of(bundle), _owners(bundle)
+    images = len(names) - 1
+
+    def owner(column: str) -> int:
+        return owners.get(column, owners.get(column.split("__", 1)[-1], images))
+
+    found = shapley(bundle.model, views, reference, owner, len(names), images)
+    answers = bundle.codes(predicted) if bundle.card.classes else predicted
+    turn = direction(bundle.model, answers) / bundle.card.temperature
+    values = np.einsum("npd,nd->np", found.values, turn)
+    return Explanations(names, values, turn @ found.mean + getattr(bundle.model, "target_centre_", 0.0))
+
+
+def explain_rows(bundle: Bundle, rows: Source, against: Source) -> pd.DataFrame:
+    """What each column adds to the margin of each row's answer, and ``mean``, of `Explanations`."""
+    check_explainable(bundle.model, bundle.card.model)
+    reference, parts = read_reference(bundle, against), []
+    for batch in bundle.reader.read(rows):
+        found = explain(bundle, batch.views, reference, bundle.predicted(batch.views))
+        parts.append(pd.DataFrame(found.values, columns=list(found.names)).assign(mean=found.mean))
+    return pd.concat(parts, ignore_index=True)
+
+
+def _owners(bundle: Bundle) -> dict[str, int]:
+    """The place of each encoded column's own column, by its name."""
+    several: dict[str, Any] = {**bundle.encoding.dates, **bundle.texts}
+    found: dict[str, int] = {}
+    for k, name in enumerate(bundle.card.columns):
+        for part in several[name].names(name) if name in several else [name]:
+            found |= {part: k, f"{part}{SUFFIX}": k}
+    return found
+
+
+def read_reference(bundle: Bundle, source: Source, seed: int = 0) -> Views:
+    """Rows to compare others with: `AGAINST` of the first ones of a table, drawn at random.
+
+    Raises
+    ------
+    UsboostError
+        If it has fewer than `FEWEST` rows, or as `RowReader.read`.
+    """
+    views: Views | None = next((each.views for each in bundle.reader.read(source)), None)
+    n = 0 if views is None else len(views)
+    if views is None or n < FEWEST:
+        raise UsboostError(
+            f"{source} has {n} row{'s' * (n != 1)}, too few to compare a row with: {FEWEST} are needed; name "
+            f"a table that has more with {option('against')}"
+        )
+    return reference_of(views, seed)
+
+
+def reference_of(views: Views, seed: int = 0) -> Views:
+    """`AGAINST` of the rows, drawn at random."""
+    rows = np.random.default_rng(seed).permutation(len(views))[:AGAINST]
+    found: Views = views[np.sort(rows)]
+    return found
