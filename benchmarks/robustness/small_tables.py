@@ -3,9 +3,9 @@
 ``python -m benchmarks.robustness.small_tables --out found.jsonl``
 
 The tables are those in the wheels of `PACKAGES`; that one is not installed is said. The first target of each
-`DEFAULT`-th table is fitted as `usboost fit` does by itself, others with `QUICK`, which reads them as well. The
-file has a line for each target: how the fit ended, what was said, and which warnings were not ours. What ended
-in a traceback or warned is printed; so are the refusals. What is in the file is not tried again.
+`DEFAULT`-th table is fitted as `usboost fit` does by itself, others with `QUICK`, read as well.
+The file has a line for each target: how the fit ended, what was said, and which warnings were not ours. What
+ended in a traceback or warned is printed; so are the refusals. What is in the file is not tried again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import tarfile
 import tempfile
 import time
 import warnings
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -195,7 +195,7 @@ def main(
             refusals[why].append(f"{line['table']}: {line['target']}")
     for why, cases in sorted(refusals.items(), key=lambda each: -len(each[1])):
         typer.echo(f"{len(cases):6,} refused: {why} ({'; '.join(cases[:4])})")
-    counts = pd.Series([line["ended"] for line in lines]).value_counts()
+    counts = Counter(line["ended"] for line in lines)
     typer.echo(
         f"{len({line['table'] for line in lines})} tables in {time.monotonic() - began:.0f} s: {dict(counts)}"
     )

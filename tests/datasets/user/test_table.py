@@ -320,5 +320,5 @@ def test_numbers_taken_for_classes_may_be_predicted_where_a_class_has_one_row(tm
 def test_an_index_that_pandas_wrote_is_none_of_the_columns_to_choose_from(tmp_path: Path) -> None:
     frame = pd.DataFrame({"x": np.arange(20) % 7 + 0.5, "y": ["a", "b"] * 10}, index=range(5, 45, 2))
     frame.sample(20, random_state=0).to_parquet(tmp_path / "t.parquet")
-    with pytest.raises(UsboostError, match="has no column 'why'; its columns are x, y$"):
+    with pytest.raises(UsboostError, match=r"has no column 'why'; its columns are x, y$"):
         read(tmp_path / "t.parquet", label="why")
