@@ -19,6 +19,7 @@ from mlflow.types.schema import AnyType
 from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
 
 from tasks.tracking.patience import retry
+from usboost.errors import silenced
 from usboost.multimodal.fit.card import Card
 
 _LOGGING = threading.Lock()  # MLflow keeps a model that is logged as code in a global
@@ -43,7 +44,7 @@ def log_model(
     root = Path(__file__).resolve().parents[2]
 
     def log() -> Any:
-        with _LOGGING:
+        with _LOGGING, silenced(r".*An input example was not provided"):
             mlflow.start_run(run_id=run_id)
             try:
                 return mlflow.pyfunc.log_model(

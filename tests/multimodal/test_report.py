@@ -177,6 +177,15 @@ def test_rows_without_a_label_are_left_out(model, fresh, tmp_path):
         assert one["images"] == other["images"] and one["columns"] == other["columns"]
 
 
+def test_a_score_that_rows_do_not_define_is_said_to_be_so(model, fresh, tmp_path):
+    frame = pd.read_csv(fresh)
+    some = fresh.parent / "some.csv"
+    frame[frame["batch"] != frame["batch"].iloc[0]].to_csv(some, index=False)
+    assert run("report", model, some, "--out", tmp_path / "s.html").exit_code == 0
+    text = Page((tmp_path / "s.html").read_text()).text
+    assert "AUC–not defined on these rows" in text and "– to –" not in text
+
+
 def test_rows_without_a_image_are_counted(model, fresh, tmp_path):
     frame = pd.read_csv(fresh)
     frame.loc[[2, 9], "image"] = None

@@ -116,3 +116,16 @@ def test_an_auc_without_rows_of_a_class_is_explained(tmp_path):
     assert result.exit_code == 0, result.output
     assert "AUC nan" in result.stdout
     assert "note: AUC is nan, since the validation rows lack a class\n" in result.stderr
+
+
+def test_a_rare_class_that_is_never_the_answer_is_told(tmp_path):
+    kinds = np.where(np.arange(200) % 20 == 0, "rare", "often")
+    numbers(200).assign(kind=kinds).to_csv(tmp_path / "t.csv", index=False)
+    words = ("fit", tmp_path / "t.csv", "--label", "kind", "--model", "prior", "--no-refit")
+    result = run(*words, "--out", tmp_path / "m")
+    assert result.exit_code == 0, result.output
+    assert "F1 0.0000" in result.stdout
+    said = "note: no validation row gets the answer 'rare' rightly; --threshold f1 answers it more often\n"
+    assert said in result.stderr
+    again = run(*words, "--threshold", "f1", "--out", tmp_path / "n")
+    assert "gets the answer" not in again.stderr

@@ -29,7 +29,7 @@ from usboost.cli.options import (
     reads_table,
 )
 from usboost.datasets.user.table_spec import TableSpec
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, option
 from usboost.evaluation.names import METRICS_OF, f1_of, metric_name
 from usboost.models.catalogue import catalogue
 from usboost.models.catalogue.settings_file import parsed_settings, read_settings
@@ -228,6 +228,9 @@ def _say_scores(model: str, fitted: Fitted) -> None:
     say(f"validation: {scores}" + (f"; F1 is {f1_of(card.classes)}" if card.classes else ""))
     if math.isnan(fitted.scores.get("auc", 0.0)):
         note("AUC is nan, since the validation rows lack a class")
+    if len(card.classes) == 2 and card.threshold is None and fitted.scores["f1"] == 0:
+        lower = option("threshold", "f1")
+        note(f"no validation row gets the answer {card.classes[1]!r} rightly; {lower} answers it more often")
 
 
 def _say_answers(card: Card) -> None:

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from usboost.datasets.user.columns.schema import describe
-from usboost.datasets.user.read_table import UserTable, read_columns, read_table
+from usboost.datasets.user.read_table import UserTable, check_learnable, read_columns, read_table
 from usboost.datasets.user.reading.source import FrameRows
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
@@ -211,7 +211,7 @@ def test_infinity_in_a_csv_is_refused(tmp_path: Path) -> None:
         ("y,clean_label\na,1\nb,2\n", "has a column 'clean_label' that is not the label"),
         ("y,x\na,1\na,2\n", "the label column 'y' holds one class only, 'a'"),
         (
-            "y,x\n" + "".join(f"{k},1\n" for k in range(9)),
+            "y,x\n" + "".join(f"k{k},1\n" for k in range(9)),
             "has 9 values in 9 rows, but a class needs several",
         ),
     ],
@@ -283,3 +283,42 @@ def test_splits_and_paths_are_read_strictly(tmp_path: Path) -> None:
     assert both.split is not None and both.split.tolist() == ["train", "val"] * 20
     with pytest.raises(UsboostError, match="the image column 'x' must hold paths or bytes, not double"):
         read(from_columns(tmp_path, "parquet"), image="x")
+
+
+@pytest.mark.parametrize(
+    "labels, task",
+    [
+        ([0, 1, 2, 3, 4, 5, 6, 7] * 5, "classification"),  # codes
+        ([1, 2, 3, 4, 5, 6] * 7, "classification"),
+        ([1990, 1991, 1992] * 13, "classification"),  # few values
+        (list(range(1947, 1963)) * 3, "regression"),  # years
+        (list(range(18, 30)) * 4, "regression"),  # ages
+        ([0] * 20 + [1] * 10 + [2] * 5 + [3, 3, 4, 4, 5, 5, 6], "regression"),  # counts, with a rare end
+        (list(range(1, 17)) + [None] * 24, "regression"),  # each once
+        ([-2, -1, 0, 1, 2, 3] * 7, "regression"),
+        ([1, 2, 4, 8, 16, 32] * 7, "regression"),
+    ],
+)
+def test_whole_numbers_are_classes_where_they_are_few_or_codes(
+    tmp_path: Path, labels: list[Any], task: str
+) -> None:
+    frame = pd.DataFrame({"y": labels, "x": np.arange(len(labels)) % 7 + 0.5})
+    frame.to_parquet(tmp_path / "t.parquet")
+    found = read(tmp_path / "t.parquet")
+    assert found.task == task
+    assert ("taken as classes" if task == "classification" else "so a number is predicted") in found.said
+
+
+def test_numbers_taken_for_classes_may_be_predicted_where_a_class_has_one_row(tmp_path: Path) -> None:
+    path = from_columns(tmp_path, y=[0, 1, 2] * 13 + [3], x=np.arange(40) % 7 + 0.5)
+    with pytest.raises(UsboostError, match=r"'3' of 'y' has 1 row, .* number with `MultimodalRegressor`"):
+        check_learnable(read(path))
+    with pytest.raises(UsboostError, match=r"leave its row out with `missing='3'`$"):
+        check_learnable(read(path, task="classification"))
+
+
+def test_an_index_that_pandas_wrote_is_none_of_the_columns_to_choose_from(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"x": np.arange(20) % 7 + 0.5, "y": ["a", "b"] * 10}, index=range(5, 45, 2))
+    frame.sample(20, random_state=0).to_parquet(tmp_path / "t.parquet")
+    with pytest.raises(UsboostError, match=r"has no column 'why'; its columns are x, y$"):
+        read(tmp_path / "t.parquet", label="why")

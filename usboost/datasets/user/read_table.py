@@ -208,9 +208,10 @@ def check_learnable(table: UserTable) -> None:
     if (counts < 2).any():
         name, count = table.classes[int(counts.argmin())], int(counts.min())
         has = f"{count} row{'s' * (count != 1)}{that}"
+        number = f", or predict the number with {option('task', 'regression')}" if table.said else ""
         raise UsboostError(
             f"{table.file}: class {name!r} of {table.spec.label!r} has {has}, so it cannot be learnt and "
-            f"checked; add rows of it, or leave its row out with {option('missing', repr(name))}"
+            f"checked; add rows of it, or leave its row out with {option('missing', repr(name))}{number}"
         )
     if len(labels) < FEWEST:
         raise too_few
@@ -233,9 +234,10 @@ def _check_columns(spec: TableSpec, file: Source) -> None:
     if repeated := [name for name in names if names.count(name) > 1]:
         raise UsboostError(f"{file} has two columns called {repeated[0]!r}; rename one")
     others = (*spec.categorical, *spec.drop, *spec.text)
+    shown = [name for name in names if not INDEX_COLUMN.fullmatch(name)]
     for name in (*spec.named, *others):
         if name not in names:
-            raise UsboostError(f"{file} has no column {name!r}; {choices(name, names, 'its columns are')}")
+            raise UsboostError(f"{file} has no column {name!r}; {choices(name, shown, 'its columns are')}")
     twice = [name for name in spec.named if spec.named.count(name) > 1 or name in others]
     if repeated := twice or [name for name in spec.text if name in (*spec.categorical, *spec.drop)]:
         raise UsboostError(f"{file}: column {repeated[0]!r} cannot have two roles")

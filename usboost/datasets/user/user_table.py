@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -84,10 +85,10 @@ class UserTable:
         """Whether classes are predicted, or a number."""
         return "classification" if self.classes else "regression"
 
-    @property
+    @cached_property
     def kinds(self) -> dict[str, Kind]:
         """What each feature holds."""
-        return {str(name): _kind(self.features[name]) for name in self.features}
+        return {str(name): _kind(column) for name, column in self.features.items()}
 
     @property
     def form(self) -> ImageColumns | None:

@@ -142,6 +142,10 @@ class Column:
         by default plainly.
         """
         if is_text(self.type):
+            if form is None and not self.missing:
+                numbers = plain_numbers(self.values.to_pandas())
+                if numbers.notna().all():
+                    return numbers  # without a look for what is missing, which costs most of a wide row
             values = self.written()
             numbers = plain_numbers(values) if form is None else form.numbers(values)
             if not (numbers.notna() == values.notna()).all():

