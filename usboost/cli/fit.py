@@ -190,18 +190,21 @@ def fit(
 
 def _say_result(model: str, fitted: Fitted) -> None:
     """How well a model predicts the validation rows, and what is kept of it."""
+    from usboost.models.tuned_images import images_tuned
+
     card, kept = fitted.bundle.card, fitted.bundle.model
     if fitted.images_help is False:
         left_out = getattr(kept, "left_out_", ())
         what = "are not read: they do not help on rows that were not fitted to"
         note(f"the images {what if left_out else 'do not help on the validation rows'}")
     _say_scores(model, fitted)
-    if any(isinstance(getattr(part, "pretrained", None), str) for part in kept.get_params().values()):
+    if images_tuned(kept):
         say("images are read by the network as it was tuned on the label")
     show_members(kept, bool(card.classes))
     _say_answers(card)
     if not getattr(kept, "members", None):
-        why = "chosen on the validation rows, so these scores are optimistic"
+        where = "the folds" if fitted.folds else "the validation rows"
+        why = f"chosen on {where}, so these scores are optimistic"
         say(f"best round {fitted.best_round}, {why}")
     if fitted.again:
         several = len(getattr(kept, "weights_", ())) > 1
@@ -224,7 +227,11 @@ def _say_next(out: Path, table: Path, spec: TableSpec, imports: list[str] | None
 def _say_scores(model: str, fitted: Fitted) -> None:
     card, (train, held) = fitted.bundle.card, fitted.rows
     scores = ", ".join(f"{metric_name(key)} {fitted.scores[key]:.4f}" for key in METRICS_OF[card.task])
-    say(f"{model}: trained on {train:,} rows, validated on {held:,}, {fitted.seconds:,.1f} s")
+    if fitted.folds:
+        how = f"each left out of one of {fitted.folds} folds"
+        say(f"{model}: validated on {fitted.judged:,} rows, {how}, {fitted.seconds:,.1f} s")
+    else:
+        say(f"{model}: trained on {train:,} rows, validated on {held:,}, {fitted.seconds:,.1f} s")
     say(f"validation: {scores}" + (f"; F1 is {f1_of(card.classes)}" if card.classes else ""))
     if math.isnan(fitted.scores.get("auc", 0.0)):
         note("AUC is nan, since the validation rows lack a class")
