@@ -59,7 +59,7 @@ class OfFolds:
     best_round_ : the round of the best mean over the folds.
     history_ : the mean over the folds of what was measured of each round.
     held : the rows that were left out of some fit, one time at least.
-    predicted : of these, each by a fit of so many rounds that did not see it: probabilities float64 (n, M), or
+    predicted : of these, each by such a fit that did not see it: probabilities float64 (n, M), or
         numbers float64 (n,).
     seconds : of all these fits.
     count : parts of the rows that were left out in turn.
@@ -108,7 +108,7 @@ class FoldRounds:
     callbacks: Sequence[Callback]
 
     def run(self) -> OfFolds | None:
-        """How far to go, and what such fits say of rows that they did not see; None if a callback stopped one.
+        """How far to go, and what fits say of rows that they did not see; None if a callback stopped one.
 
         Fits that stop early say how many rounds are enough, and which penalty a start of classes has; fits of
         so many rounds, all with this penalty, say which round is the best; fits up to it predict.

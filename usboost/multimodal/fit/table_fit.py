@@ -197,7 +197,7 @@ class TableFit:
     def answered(self, first: First, train: Part, held: Part) -> tuple[First, dict[str, Any]]:
         """The rows that judge the fit as they are answered, tempered, or not below a floor.
 
-        And what the card says of it: temperature and threshold of a classifier, floor and margin of a regressor.
+        And what the card says: temperature and threshold of a classifier, floor and margin of a regressor.
         """
         return self._tempered(first, held) if self.table.classes else self._bounded(first, train, held)
 
