@@ -46,11 +46,6 @@ def folds_of(table: UserTable, model: Any, callbacks: Any = ()) -> FoldRounds:
     return FoldRounds(table, Part(everything, table.weights, table.weights), model, 0, callbacks)
 
 
-@pytest.fixture(autouse=True)
-def one_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rounds, "REPEATS", 1)
-
-
 @pytest.mark.parametrize("make", [classes, numbers_to_predict])
 def test_the_rounds_are_the_best_of_fits_of_every_length(make: Any) -> None:
     """Each length is fitted from scratch here, and scored on what it predicts."""
@@ -61,7 +56,7 @@ def test_the_rounds_are_the_best_of_fits_of_every_length(make: Any) -> None:
 
     def loss(length: int) -> float:
         losses = []
-        for fold in runs._folds(0):
+        for fold in runs._folds():
             model = unfitted(found.model).set_params(n_rounds=length)
             if not table.classes:  # each fold's own, by its leave-one-out error
                 model.set_params(start=unfitted_start(table))
@@ -89,7 +84,7 @@ def test_what_is_predicted_of_each_row_is_by_a_fit_without_it() -> None:
     found = runs.run()
     assert found is not None
     np.testing.assert_array_equal(found.held.rows, np.arange(len(table)))
-    fold = runs._folds(0)[2]
+    fold = runs._folds()[2]
     model = unfitted(found.model).set_params(start=unfitted_start(table)).fit(*fold.train[:2])
     np.testing.assert_allclose(found.predicted[fold.places], model.predict(fold.held[0]))
 
@@ -138,12 +133,11 @@ def test_only_where_it_is_quick_and_asked_for(unlike: str, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("role", ["group", "time"])
 def test_folds_keep_groups_and_the_order_of_time(role: str) -> None:
-    rng = np.random.default_rng(0)
-    of = rng.integers(0, 30, 150)
+    of, of_role = np.random.default_rng(0).integers(0, 30, 150), dict[str, Any]({role: "of"})
     frame = numbers(150).assign(of=of if role == "time" else [f"g{k}" for k in of])
-    table = read_table(FrameRows(frame), TableSpec(label="kind", **{role: "of"}))
+    table = read_table(FrameRows(frame), TableSpec(label="kind", **of_role))
     runs = folds_of(table, started(table))
-    folds = runs._folds(0)
+    folds = runs._folds()
     assert len(folds) > 2
     for fold in folds:
         held = of[fold.places]
@@ -169,11 +163,11 @@ def test_no_fit_sees_the_rows_of_its_fold_and_no_encoder() -> None:
     frame = numbers(90).assign(words=[f"number {k} is {k % 7}" for k in range(90)])
     table = read_table(FrameRows(frame), TableSpec(label="kind"))
     model = started(table, rounds=3).set_params(start__penalties=(0.1,), patience=None)
-    places = folds_of(table, model)._folds(0)[1].places
+    places = folds_of(table, model)._folds()[1].places
     others = np.setdiff1d(np.arange(90), places)[:12]
 
     def fitted(rows: np.ndarray) -> tuple[Any, np.ndarray, dict[str, float]]:
-        fold = folds_of(spoiled_table(table, rows), model)._folds(0)[1]
+        fold = folds_of(spoiled_table(table, rows), model)._folds()[1]
         found = unfitted(model).fit(*fold.train[:2], fold.held[:2])
         return fold.train[0]["S"].numeric, training(found), found.before_
 
@@ -215,13 +209,13 @@ def test_weights_count_in_the_mean_over_folds() -> None:
     table = read_table(FrameRows(frame), TableSpec(label="kind", weight="w"))
     model = started(table)
     runs = folds_of(table, model)
-    folds = runs._folds(0)
+    folds = runs._folds()
     fits = runs._fits(unfitted(model).set_params(patience=None, n_rounds=2), folds, _nobody())
     found = rounds.means(fits, folds)
-    wanted = sum(fit.history_[1]["risk_val"] * fold.held[2].sum() for fit, fold in zip(fits, folds))
-    total = sum(fold.held[2].sum() for fold in folds)
-    assert found[2]["risk_val"] == pytest.approx(wanted / total)
-    assert total == pytest.approx(table.weights.sum())  # type: ignore[union-attr]
+    weights = [0.0 if fold.held[2] is None else float(fold.held[2].sum()) for fold in folds]
+    wanted = np.average([fit.history_[1]["risk_val"] for fit in fits], weights=weights)
+    assert found[2]["risk_val"] == pytest.approx(wanted)
+    assert table.weights is not None and sum(weights) == pytest.approx(table.weights.sum())
 
 
 def _nobody() -> Any:

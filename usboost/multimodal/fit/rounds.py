@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -28,9 +27,9 @@ from usboost.multimodal.fit.splits import Part, related_of
 
 FEW = 2000
 """Rows below which folds say how far a model goes."""
-FOLDS, REPEATS = 5, 3
-"""Parts of the rows, each left out in turn, and how often the rows are divided."""
-FITS = FOLDS * (REPEATS + 2) + 1
+FOLDS = 5
+"""Parts of the rows, each left out in turn."""
+FITS = 3 * FOLDS + 1
 """How many fits that is at most, with the one to all rows."""
 
 
@@ -58,7 +57,7 @@ class OfFolds:
     model : unfitted, knows how far to go.
     best_round_ : the round of the best mean over the folds.
     history_ : the mean over the folds of what was measured of each round.
-    held : the rows that were left out of some fit, one time at least.
+    held : the rows that were left out of one of the fits.
     predicted : of these, each by such a fit that did not see it: probabilities float64 (n, M), or
         numbers float64 (n,).
     seconds : of all these fits.
@@ -119,32 +118,29 @@ class FoldRounds:
             If the rows cannot be divided, or some of them cannot be fitted to.
         """
         began, asked = time.perf_counter(), StopRecorder(self.callbacks)
-        # by time the rows are divided in one way only
-        repeats = [self._folds(k) for k in range(REPEATS if self.table.times is None else 1)]
-        base = unfitted(self.model)
-        first = self._fits(base, repeats[0], asked)
+        folds, base = self._folds(), unfitted(self.model)
+        first = self._fits(base, folds, asked)
         enough: dict[str, Any] = {"n_rounds": max(len(each.history_) for each in first), "patience": None}
         if (penalty := best_penalty(first)) is not None:
             base.set_params(start__penalties=(penalty,))
-        folds = list(chain(*repeats))
         history = means(self._fits(clone(base).set_params(**enough), folds, asked), folds)
         best = best_round(history, self.model.monitor)
         known = base.set_params(n_rounds=best, validation_fraction=0.0)
-        last = self._fits(known, repeats[0], asked, stops=False)
+        last = self._fits(known, folds, asked, stops=False)
         if asked.stopped:
             return None
-        held = np.sort(np.concatenate([fold.places for fold in repeats[0]]))
-        predicted = self._predicted(last, repeats[0])[held]
+        held = np.sort(np.concatenate([fold.places for fold in folds]))
+        predicted = self._predicted(last, folds)[held]
         again = for_all_rows(self.model).set_params(n_rounds=best)
         if penalty is not None:
             again.set_params(start__penalties=(penalty,))
         took = time.perf_counter() - began
         return OfFolds(again, best, history[1:], self.everything[held], predicted, took, len(last))
 
-    def _folds(self, repeat: int) -> list[Fold]:
+    def _folds(self) -> list[Fold]:
         table, rows, in_fit = self.table, self.everything.rows, self.everything.in_fit
         related, labels, found = related_of(table, rows), table.labels[rows], []
-        for seen, held in inner_folds(labels, FOLDS, self.seed + repeat, related):
+        for seen, held in inner_folds(labels, FOLDS, self.seed, related):
             encoding = table.fit_encoding(rows[seen])
             train, unseen = (
                 (table.views(encoding, rows[of]), labels[of], None if in_fit is None else in_fit[of])
