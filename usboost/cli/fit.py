@@ -126,8 +126,9 @@ def fit(
     """Fit a model to a table and save it.
 
     Trains on 85 % of each class's rows; early stops on the others and scores them. Without images the
-    network and the trees of a model both read the whole table. Ctrl-C ends the fit and keeps the best round
-    so far. A fit that is killed has its rounds in a folder beside --out, and the same command goes on.
+    network and the trees of a model both read the whole table. Of few rows, folds choose the rounds and
+    score them. Ctrl-C ends the fit and keeps the best round so far. A fit that is killed has its rounds in a
+    folder beside --out, and the same command goes on.
     """
     # long for its options: a parameter for each
     with exit_on_error():
