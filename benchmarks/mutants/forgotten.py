@@ -47,16 +47,16 @@ FORGOTTEN = [
     ),
     Break(
         "an ensemble's folds are the same for every seed",
-        f"{MODELS}ensembles/ensemble.py",
-        "StratifiedKFold(folds, shuffle=True, random_state=self.random_state)",
-        "StratifiedKFold(folds, shuffle=True, random_state=0)",
+        "usboost/data/row_groups.py",
+        "StratifiedKFold(min(most, int(counts.max())), shuffle=True, random_state=seed)",
+        "StratifiedKFold(min(most, int(counts.max())), shuffle=True, random_state=0)",
         IN_ENSEMBLES,
     ),
     Break(
         "an ensemble's folds of groups are the same for every seed",
         ENSEMBLE,
-        "related.folds(self.folds, y, self.random_state)",
-        "related.folds(self.folds, y, 0)",
+        "inner_folds(y, self.folds, self.random_state, related)",
+        "inner_folds(y, self.folds, 0, related)",
         IN_ENSEMBLES,
     ),
     Break(
@@ -167,8 +167,8 @@ FORGOTTEN = [
     Break(
         "the fit to all rows goes as far as the last round",
         ALL_ROWS,
-        "changes[lengths[0]] = max(1, model.best_round_)",
-        "changes[lengths[0]] = max(1, len(model.history_))",
+        "changes[lengths[0]] = max(least, model.best_round_)",
+        "changes[lengths[0]] = max(least, len(model.history_))",
         OF_ALL_ROWS,
     ),
     Break(

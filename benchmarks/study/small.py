@@ -3,7 +3,8 @@
 ``python -m benchmarks.study.small``: scikit-learn's bundled tables, five folds of each. With a name and a
 number of rows, ``python -m benchmarks.study.small products 300 3``: so many draws of rows of a larger table
 to fit to, and other rows to score, 2,000 of a table with images, 20,000 of one without (``census``,
-``covertype``). A few minutes each on one core.
+``covertype``). ``python -m benchmarks.study.small fits diabetes 8``: as `usboost fit` does it, to so many
+draws of three quarters of a bundled table. A few minutes each on one core.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 from usboost.datasets.census import prepare as census
 from usboost.datasets.covertype import raw as covertype
 from usboost.datasets.user.read_table import read_table
+from usboost.datasets.user.reading.source import FrameRows
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.datasets.user.user_table import UserTable
+from usboost.evaluation.metrics import row_losses
 from usboost.multimodal.compare import results
 from usboost.multimodal.compare.compare import compare
-from usboost.multimodal.fit.fit import ImageOptions, build
+from usboost.multimodal.fit.fit import ImageOptions, build, fit
 
 TABLES = {"breast_cancer": load_breast_cancer, "wine": load_wine, "diabetes": load_diabetes}
 DATA = Path(__file__).parents[3] / "shared/data"
@@ -118,8 +121,28 @@ def draws_of(name: str, rows: int, draws: int) -> None:
     print(mean.assign(behind=gaps.mean(axis=1), spread=spread).round(4).to_markdown(), flush=True)
 
 
+def fits_of(name: str, draws: int) -> None:
+    """Losses of the other quarter by fits to all other rows, and how far each is from the default's."""
+    frame, found = TABLES[name](as_frame=True).frame, {}
+    for seed in range(draws):
+        unseen = np.random.default_rng(seed).random(len(frame)) < 0.25
+        weighted = frame.assign(counts=np.where(unseen, 0.0, 1.0))
+        table = read_table(FrameRows(weighted), TableSpec(label="target", weight="counts"))
+        rows = np.flatnonzero(unseen)
+        for model in ("linear_trees", LINEAR[table.task], "forest"):
+            predicted = fit(table, model, seed=seed).bundle.predicted_of(table, rows)
+            found[model, seed] = float(row_losses(table.labels[rows], predicted).mean())
+    losses = pd.Series(found).unstack()
+    gaps = losses - losses.loc["linear_trees"]
+    error = gaps.std(axis=1, ddof=1) / np.sqrt(draws)
+    told = {"loss": losses.mean(axis=1), "behind": gaps.mean(axis=1), "error": error}
+    print(f"{name}\n{pd.DataFrame(told).round(4).to_markdown()}", flush=True)
+
+
 if __name__ == "__main__":
-    if len(sys.argv) > 3:
+    if sys.argv[1:2] == ["fits"]:
+        fits_of(sys.argv[2], int(sys.argv[3]))
+    elif len(sys.argv) > 3:
         draws_of(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
     else:
         for each in sys.argv[1:] or TABLES:

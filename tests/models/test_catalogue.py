@@ -125,7 +125,22 @@ def test_where_both_views_are_one_table_nothing_is_read_twice() -> None:
     assert builders.build(chosen, table).learners["U"].batches_per_round == (30, 40)
     assert builders.build("lgbm", table).views == ("S",)
     assert builders.build("lgbm", images).views == ("U", "S")
-    assert set(catalogue.compared(one_table=False)) - set(catalogue.compared(one_table=True)) == {"lgbm_s"}
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_images_are_measured_against_the_best_of_the_columns_alone(task: str) -> None:
+    """Boosted trees, a linear model, and the default's own kind; without images each is another entry."""
+    linear = "logistic" if task == "classification" else "ridge"
+    both, alone = (set(catalogue.compared(one_table, task)) for one_table in (False, True))
+    assert both - alone == {"lgbm_s", f"{linear}_s", "linear_trees_s"} <= set(catalogue.WITHOUT_IMAGES)
+    assert alone < both
+    images, table = SIDES["one computer, images"], SIDES["one computer, a table"]
+    for name in both - alone:
+        model = builders.build(name, images, task=task)
+        start = getattr(model, "start", None)
+        assert (model.start if start else model).views == ("S",) and not getattr(model, "optional", ())
+        same = builders.build(catalogue.find(name).same_without_images, table, task=task)
+        assert repr(builders.build(name, table, task=task)) == repr(same)
 
 
 def test_changes_of_an_entry() -> None:

@@ -129,6 +129,7 @@ class EarlyStopping(Callback):
         round is still found.
     least : what these rounds have to gain together: a metric that gains less counts as at rest, though its
         best round is still the one that is kept
+    before : the same metrics before the first round: the best round is then 0 until another is better
 
     Raises
     ------
@@ -147,18 +148,24 @@ class EarlyStopping(Callback):
     3
     """
 
-    def __init__(self, monitor: str = "f1_val", patience: Patience = 20, least: float = 0.0) -> None:
+    def __init__(
+        self,
+        monitor: str = "f1_val",
+        patience: Patience = 20,
+        least: float = 0.0,
+        before: Mapping[str, float] | None = None,
+    ) -> None:
         if isinstance(patience, Sequence) and (len(patience) != 2 or min(patience) < 0):
             raise UsboostError(f"patience is a number of rounds and a share of them, not {patience}")
         self.monitor = monitor
         self.patience = patience
         self.least = least
+        self.before = before
         self._clear()
 
     def _clear(self) -> None:
         self.best_round, self._moved = 0, 0
-        self._best: Mapping[str, float] | None = None
-        self._before: Mapping[str, float] | None = None
+        self._best = self._at_rest = self.before
 
     def on_fit_begin(self, fit: Any) -> None:
         self._clear()
@@ -169,8 +176,8 @@ class EarlyStopping(Callback):
             raise UsboostError(f"early stopping monitors {self.monitor!r}, which is not among {names}")
         if improves(round_.metrics, self._best, self.monitor):
             self.best_round, self._best = round_.index, round_.metrics
-            if self._before is None or self._gained(self._before, round_.metrics):
-                self._moved, self._before = round_.index, round_.metrics
+            if self._at_rest is None or self._gained(self._at_rest, round_.metrics):
+                self._moved, self._at_rest = round_.index, round_.metrics
         if self.patience is None:
             return False
         fewest, share = self.patience if isinstance(self.patience, Sequence) else (self.patience, 0.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,14 +40,21 @@ class FitContext:
         time, so that it divides them by chance."""
         return self.related if self.related is not None and self.related.several else None
 
-    def watch(self, monitor: str | None = None, patience: Patience = None, least: float = 0.0) -> Watch:
+    def watch(
+        self,
+        monitor: str | None = None,
+        patience: Patience = None,
+        least: float = 0.0,
+        before: Mapping[str, float] | None = None,
+    ) -> Watch:
         """What watches the fit: its history, early stopping on `monitor` with validation data, callbacks.
 
-        `least` is the gain that counts, of all validation samples together.
+        `least` is the gain that counts, of all validation samples together; `before` are the validation
+        metrics before the first round, where that may be the best one.
         """
         stopping = None
         if monitor is not None and self.validation is not None:
-            stopping = EarlyStopping(monitor, patience, least / len(self.validation[0]))
+            stopping = EarlyStopping(monitor, patience, least / len(self.validation[0]), before)
         return Watch(History(), stopping, self.callbacks)
 
 

@@ -184,7 +184,7 @@ class StagewiseModel:
 
     def _read(self, document: Mapping[str, Any], folder: Path) -> None:
         self.stages_ = list(read_stages(document["stages"], folder))
-        if not self.stages_:
+        if not self.stages_ and getattr(self, "start_", None) is None:
             raise UsboostError("it has no stages")
         n_outputs = self._n_outputs()
         for index, stage in enumerate(self.stages_, start=1):

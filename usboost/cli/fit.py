@@ -126,8 +126,9 @@ def fit(
     """Fit a model to a table and save it.
 
     Trains on 85 % of each class's rows; early stops on the others and scores them. Without images the
-    network and the trees of a model both read the whole table. Ctrl-C ends the fit and keeps the best round
-    so far. A fit that is killed has its rounds in a folder beside --out, and the same command goes on.
+    network and the trees of a model both read the whole table. Of few rows, folds choose the rounds and
+    score them. Ctrl-C ends the fit and keeps the best round so far. A fit that is killed has its rounds in a
+    folder beside --out, and the same command goes on.
     """
     # long for its options: a parameter for each
     with exit_on_error():
@@ -190,18 +191,21 @@ def fit(
 
 def _say_result(model: str, fitted: Fitted) -> None:
     """How well a model predicts the validation rows, and what is kept of it."""
+    from usboost.models.tuned_images import images_tuned
+
     card, kept = fitted.bundle.card, fitted.bundle.model
     if fitted.images_help is False:
         left_out = getattr(kept, "left_out_", ())
         what = "are not read: they do not help on rows that were not fitted to"
         note(f"the images {what if left_out else 'do not help on the validation rows'}")
     _say_scores(model, fitted)
-    if any(isinstance(getattr(part, "pretrained", None), str) for part in kept.get_params().values()):
+    if images_tuned(kept):
         say("images are read by the network as it was tuned on the label")
     show_members(kept, bool(card.classes))
     _say_answers(card)
     if not getattr(kept, "members", None):
-        why = "chosen on the validation rows, so these scores are optimistic"
+        where = "the folds" if fitted.folds else "the validation rows"
+        why = f"chosen on {where}, so these scores are optimistic"
         say(f"best round {fitted.best_round}, {why}")
     if fitted.again:
         several = len(getattr(kept, "weights_", ())) > 1
@@ -224,7 +228,11 @@ def _say_next(out: Path, table: Path, spec: TableSpec, imports: list[str] | None
 def _say_scores(model: str, fitted: Fitted) -> None:
     card, (train, held) = fitted.bundle.card, fitted.rows
     scores = ", ".join(f"{metric_name(key)} {fitted.scores[key]:.4f}" for key in METRICS_OF[card.task])
-    say(f"{model}: trained on {train:,} rows, validated on {held:,}, {fitted.seconds:,.1f} s")
+    if fitted.folds:
+        how = f"each left out of one of {fitted.folds} folds"
+        say(f"{model}: validated on {fitted.judged:,} rows, {how}, {fitted.seconds:,.1f} s")
+    else:
+        say(f"{model}: trained on {train:,} rows, validated on {held:,}, {fitted.seconds:,.1f} s")
     say(f"validation: {scores}" + (f"; F1 is {f1_of(card.classes)}" if card.classes else ""))
     if math.isnan(fitted.scores.get("auc", 0.0)):
         note("AUC is nan, since the validation rows lack a class")

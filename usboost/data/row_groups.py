@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.model_selection import StratifiedGroupKFold
+from sklearn.model_selection import KFold, StratifiedGroupKFold, StratifiedKFold
 
 from usboost.errors import UsboostError, option, silenced
 
@@ -155,6 +155,36 @@ class Related:
                 f"{option('group')} out, or choose a single model"
             )
         return found
+
+
+def inner_folds(y: np.ndarray, most: int, seed: int, related: Related | None = None) -> list[Split]:
+    """At most so many splits of n rows: to fit to, and to judge the fit by; each row judges once at most.
+
+    Parameters
+    ----------
+    y : classes, int (n,), of which each part has its share; the one row of a class is always fitted to. Or
+        numbers, float (n,)
+    related : how the rows are related; the splits are then those of `Related.folds`
+
+    Raises
+    ------
+    UsboostError
+        If the rows cannot be divided.
+    """
+    if related is not None:
+        return related.folds(most, y, seed)
+    if y.dtype.kind not in "iu":
+        if len(y) < 2:
+            raise UsboostError("there is one row only, so no fold can be held out; add rows")
+        return list(KFold(min(most, len(y)), shuffle=True, random_state=seed).split(y))
+    counts = np.bincount(y)
+    if counts.max() < 2:
+        raise UsboostError("each class has one row only, so no fold can be held out; add rows")
+    single, others = np.flatnonzero(counts[y] == 1), np.flatnonzero(counts[y] > 1)
+    splitter = StratifiedKFold(min(most, int(counts.max())), shuffle=True, random_state=seed)
+    with silenced("The least populated class"):
+        splits = list(splitter.split(others, y[others]))
+    return [(np.sort(np.concatenate([single, others[seen]])), others[held]) for seen, held in splits]
 
 
 def by_time(times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -289,7 +289,8 @@ def for_all_rows(model: Any) -> Any:
     elif "estimator" in given:
         changes |= {"estimator": model.for_rounds(model.best_round_), "stops_early": False}
     elif lengths:
-        changes[lengths[0]] = max(1, model.best_round_)
+        least = 0 if getattr(model, "start_", None) is not None else 1
+        changes[lengths[0]] = max(least, model.best_round_)
     elif type(model).__name__.startswith("Prior"):
         return copy
     else:

@@ -56,6 +56,11 @@ def tune_images(model: Any, train: Weighted, held: Weighted | None) -> None:
         model.set_params(**{path: found[key]})
 
 
+def images_tuned(model: Any) -> bool:
+    """Whether a model reads images by a network that was tuned for it."""
+    return any(isinstance(getattr(part, "pretrained", None), str) for part in model.get_params().values())
+
+
 def _to_tune(model: Any) -> list[str]:
     """The paths of a model's backbones that are to be tuned, or may be.
 

@@ -302,7 +302,7 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
     threshold : of two classes, the probability of the positive one from which it is the answer; "f1" takes
         the one of the best F1 on the validation rows
     positive : of two classes, the one that `threshold` is of; by default the rarer
-    refit : whether the model is fitted again to all rows, for as many rounds as the held-out ones chose; by
+    refit : whether the model is fitted again to all rows, for as many rounds as rows held out chose; by
         default as `usboost.multimodal.fit.table_fit.TableFit` says: if there is time
     device : of networks: "auto" (a GPU if there is one), "cpu" or "cuda"
     class_weight : "balanced", or a weight for each label (1 for those not in it), times the rows' own; see

@@ -181,11 +181,11 @@ def _p(p: float | None) -> str:
 
 
 def _alone(found: Sequence[Standing], shown: Sequence[str]) -> dict[str, Any] | None:
-    """LightGBM on the columns alone, by which a user sees whether images help, and that verdict.
+    """The best model of the columns alone, by which a user sees whether images help, and that verdict.
 
     Whether they help is one question, asked of one difference, so its p-value is not adjusted for the others.
     """
-    each = next((each for each in found[1:] if each.model == catalogue.WITHOUT_IMAGES), None)
+    each = next((each for each in found[1:] if each.model in catalogue.WITHOUT_IMAGES), None)
     if each is None or each.difference is None or each.p is None:
         return None
     verdict = "Images: no difference beyond noise"

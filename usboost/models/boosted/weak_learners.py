@@ -64,6 +64,7 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
 
     start_: Any
     step_fraction_: float
+    before_: dict[str, float] | None
     left_out_: tuple[str, ...]
     reading_: InputReader
 
@@ -177,7 +178,8 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
         """All rounds, from f⁰ on, with labels as the loss takes them."""
         self.reading_, learners = self._reading(), self._learners()
         least = self._least_gain if self.monitor == "risk_val" else 0.0
-        watch = context.watch(self.monitor, self.patience, least)
+        self.before_ = self._before(loss, held_out, context, start, evaluate)
+        watch = context.watch(self.monitor, self.patience, least, self.before_)
         read = self.reading_.fit(views, context.weights)
         self.step_fraction_ = self._share_for_steps(views)
         if held_out is not None:
@@ -203,6 +205,22 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
         self.stages_ = stages[: self.best_round_]
         grown = {name for stage in stages for name, each in stage.learners.items() if trees_of(each)}
         self.columns_ = {name: read[name].names for name in learners if name in grown}
+
+    def _before(
+        self,
+        loss: Loss,
+        held_out: tuple[Views, np.ndarray] | None,
+        context: FitContext,
+        start: Sequence[np.ndarray],
+        evaluate: Any,
+    ) -> dict[str, float] | None:
+        """The validation samples' metrics by the start alone."""
+        if held_out is None or not start:
+            return None
+        (_, y), f, weights = held_out, start[1], context.held_weights
+        counts = {} if weights is None else {"counts": weights}
+        scored = {f"{name}_val": value for name, value in evaluate(f, y).items()}
+        return {"risk_val": loss.risk(f, y, **counts), **scored}
 
     def _share_for_steps(self, views: Views) -> float:
         """The share of the samples that steps are searched on, and that learners do not see."""

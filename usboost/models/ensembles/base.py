@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,7 +13,7 @@ import numpy as np
 
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.context import FitContext
-from usboost.data.row_groups import Related
+from usboost.data.row_groups import Related, inner_folds
 from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError
 from usboost.learners.networks.images import embeddings
@@ -61,10 +61,6 @@ class Ensemble(ViewsEstimator):
     fits_inside: ClassVar[bool] = True
     """Images are tuned for the rows of each fit inside."""
 
-    def _splits(self, y: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Rows to fit to and rows to stop on, by fold."""
-        raise AttributeError("_splits is defined for each task")
-
     def _of(self, model: Any, views: Views) -> np.ndarray:
         """A member's predictions as encoded: probabilities (n, M) or numbers (n,)."""
         raise AttributeError("_of is defined for each task")
@@ -80,8 +76,9 @@ class Ensemble(ViewsEstimator):
     def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
         if not self.members:
             raise UsboostError("members is empty; give the models to combine by name")
-        samples, related = Samples(views, y, context.weights, context.related), context.related
-        splits = list(self._splits(y)) if related is None else related.folds(self.folds, y, self.random_state)
+        related = context.related
+        samples = Samples(views, y, context.weights, related)
+        splits = inner_folds(y, self.folds, self.random_state, related)
         fold_fits = {
             name: FoldFits(each, self._of, self._nothing(len(y))) for name, each in self.members.items()
         }

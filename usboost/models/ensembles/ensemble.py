@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.model_selection import KFold, StratifiedKFold
 
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.data.views import Views
-from usboost.errors import UsboostError, silenced
+from usboost.errors import UsboostError
 from usboost.models.base import ViewsClassifier, ViewsRegressor
 from usboost.models.ensembles.base import Ensemble
 
@@ -71,19 +70,6 @@ class EnsembleClassifier(_Ensemble, ViewsClassifier):
     classes_ ; n_estimators_ ; history_ : "loss" of each member
     """
 
-    def _splits(self, y: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        counts = np.bincount(y)
-        if counts.max() < 2:
-            raise UsboostError("each class has one row only, so no fold can be held out; add rows")
-        # the one row of a class is always fitted to
-        single, others = np.flatnonzero(counts[y] == 1), np.flatnonzero(counts[y] > 1)
-        folds = min(self.folds, int(counts.max()))
-        splitter = StratifiedKFold(folds, shuffle=True, random_state=self.random_state)
-        with silenced("The least populated class"):
-            splits = list(splitter.split(others, y[others]))
-        for train, held in splits:
-            yield np.sort(np.concatenate([single, others[train]])), others[held]
-
     def _of(self, model: Any, views: Views) -> np.ndarray:
         found: np.ndarray = model.predict_proba(views)
         return found
@@ -116,11 +102,6 @@ class EnsembleRegressor(_Ensemble, ViewsRegressor):
     out_of_fold_ : standardised, too, float64 (n,)
     target_centre_, target_scale_ : of the training targets
     """
-
-    def _splits(self, y: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        if len(y) < 2:
-            raise UsboostError("there is one row only, so no fold can be held out; add rows")
-        return KFold(min(self.folds, len(y)), shuffle=True, random_state=self.random_state).split(y)
 
     def _of(self, model: Any, views: Views) -> np.ndarray:
         found: np.ndarray = model.predict(views)

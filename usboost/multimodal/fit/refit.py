@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,18 @@ from usboost.models.base import for_all_rows
 from usboost.models.class_weights import fit_weighted
 from usboost.models.ensembles.base import Ensemble
 from usboost.models.ensembles.fold_fits import StopRecorder
+from usboost.multimodal.fit.rounds import FITS, FoldRounds, OfFolds, by_folds
 from usboost.multimodal.fit.splits import Part, arrays_of, related_of
 from usboost.multimodal.fit.unfinished import Keep
+
+
+@dataclass(frozen=True)
+class Again:
+    """A model that was fitted again, the encoding of its rows, and the folds that say how far it goes."""
+
+    model: Any
+    encoding: Encoding
+    folds: OfFolds | None = None
 
 
 class Refit:
@@ -28,12 +39,17 @@ class Refit:
     wanted : by default, None, it is, except where a callback asks one of the two fits to stop before its end,
         or leaves no time for the second.
     callbacks : of the first fit; of_all : of that to all rows, by default the same.
+    seed : of the folds that say how far to go where there are few rows.
     """
 
     def __init__(
-        self, wanted: bool | None, callbacks: Sequence[Callback], of_all: Sequence[Callback] | None = None
+        self,
+        wanted: bool | None,
+        callbacks: Sequence[Callback],
+        of_all: Sequence[Callback] | None = None,
+        seed: int = 0,
     ) -> None:
-        self.wanted = wanted
+        self.wanted, self._seed = wanted, seed
         self._callbacks = callbacks
         self._of_all = callbacks if of_all is None else of_all
         self._asked = StopRecorder(callbacks)
@@ -55,7 +71,7 @@ class Refit:
         encoding: Encoding,
         took: float,
         keep: Keep | None,
-    ) -> tuple[Any, Encoding] | None:
+    ) -> Again | None:
         """A model like `model`, fitted to all rows.
 
         Raises UsboostError if it has to be made, and cannot be told how far to go.
@@ -68,7 +84,7 @@ class Refit:
 
         Returns
         -------
-        The model and the encoding of its rows. None where the fit is not wanted, there is no time, it was
+        None where the fit is not wanted, there is no time, it was
         asked to stop before its end, it is not made for so many rows, or a model of its kind cannot be told
         how far to go. An ensemble is `model` itself, to which such fits of its members are added.
         """
@@ -79,17 +95,27 @@ class Refit:
             return self._added(model, table, everything, encoding)
         if not self.wanted and took * len(everything) / len(parts[0]) > self._time_left():
             return None
+        folds = self._by_folds(model, table, everything, took)
         try:
-            again = for_all_rows(model)
+            again = for_all_rows(model) if folds is None else folds.model
         except UsboostError:
             if self.wanted:
                 raise
             return None
-        return self._fitted(again, table, everything, keep)
+        return self._fitted(again, table, everything, keep, folds)
 
-    def _added(
-        self, model: Ensemble, table: UserTable, everything: Part, encoding: Encoding
-    ) -> tuple[Any, Encoding] | None:
+    def _by_folds(self, model: Any, table: UserTable, everything: Part, took: float) -> OfFolds | None:
+        """How far to go by folds, where there are few rows and there is time."""
+        if not by_folds(model, table, len(everything)):
+            return None
+        if not self.wanted and took * FITS > self._time_left():
+            return None
+        try:
+            return FoldRounds(table, everything, model, self._seed, self._heard()).run()
+        except UsboostError:  # fewer rows may be too few
+            return None
+
+    def _added(self, model: Ensemble, table: UserTable, everything: Part, encoding: Encoding) -> Again | None:
         """The ensemble with its members' fits to all rows."""
         rows = everything.rows
         # fits to folds read rows by the encoding that they have learnt from
@@ -97,15 +123,13 @@ class Refit:
         added = model.add_full_refits(
             views, table.labels[rows], everything.in_fit, related, always=bool(self.wanted)
         )
-        return (model, encoding) if added else None
+        return Again(model, encoding) if added else None
 
     def _fitted(
-        self, again: Any, table: UserTable, everything: Part, keep: Keep | None
-    ) -> tuple[Any, Encoding] | None:
-        """A model that knows how far to go, fitted to all rows, and their encoding."""
-        # one that has to be made has a known length, and a limit of time has ended the first
-        heard = [each for each in self._of_all if not self.wanted or math.isinf(each.time_left())]
-        asked = StopRecorder(heard)
+        self, again: Any, table: UserTable, everything: Part, keep: Keep | None, folds: OfFolds | None
+    ) -> Again | None:
+        """A model that knows how far to go, fitted to all rows."""
+        asked = StopRecorder(self._heard())
         again.set_params(callbacks=[asked])
         rows = everything.rows
         encoding, related = table.fit_encoding(rows), related_of(table, rows)
@@ -118,7 +142,12 @@ class Refit:
             if self.wanted:
                 raise
             return None
-        return None if asked.stopped else (again, encoding)
+        return None if asked.stopped else Again(again, encoding, folds)
+
+    def _heard(self) -> list[Callback]:
+        """The callbacks of the fits after the first."""
+        # one that has to be made has a known length, and a limit of time has ended the first
+        return [each for each in self._of_all if not self.wanted or math.isinf(each.time_left())]
 
     def _time_left(self) -> float:
         return min((each.time_left() for each in self._of_all), default=math.inf)

@@ -170,6 +170,10 @@ class Part:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def __getitem__(self, some: np.ndarray) -> Part:
+        weights, in_fit = (None if each is None else each[some] for each in (self.weights, self.in_fit))
+        return Part(self.rows[some], weights, in_fit)
+
 
 def counted_rows(table: UserTable) -> np.ndarray:
     """The positions of the rows that count: all but those of weight 0."""

@@ -23,7 +23,8 @@ from usboost.evaluation.weighted import error_of_mean, mean
 from usboost.models.class_weights import ClassWeight, fit_weighted, times_class_weight
 from usboost.multimodal.fit.bundle import Bundle
 from usboost.multimodal.fit.card import card_of, prior_of
-from usboost.multimodal.fit.refit import Refit
+from usboost.multimodal.fit.refit import Again, Refit
+from usboost.multimodal.fit.rounds import OfFolds
 from usboost.multimodal.fit.splits import (
     Part,
     arrays_of,
@@ -38,14 +39,17 @@ from usboost.multimodal.fit.unfinished import Keep
 
 @dataclass(frozen=True)
 class First:
-    """A fit to the training rows, and the validation rows as it read and answered them.
+    """A fit to the training rows, and the rows that judge it as they were read and answered.
+
+    These are the validation rows, or where folds say how far the model goes, the rows left out of them.
 
     Attributes
     ----------
     model : fitted; an ensemble's members may since have been fitted to all rows.
-    views, labels : of the validation rows.
-    predicted : calibrated probabilities, float64 (n, M), or numbers, float64 (n,).
-    seconds : of the fit.
+    views : of the validation rows.
+    labels : of the rows that judge it.
+    predicted : of these, calibrated probabilities, float64 (n, M), or numbers, float64 (n,).
+    seconds : of the fit, and of those to folds.
     images_help : whether the validation rows are predicted better with their own images than with each
         other's, by more than the standard error; None of a table without images.
     """
@@ -57,6 +61,11 @@ class First:
     seconds: float
     images_help: bool | None
 
+    def by(self, folds: OfFolds, table: UserTable) -> First:
+        """The same, judged by the rows that were left out of folds."""
+        labels, seconds = table.labels[folds.held.rows], self.seconds + folds.seconds
+        return replace(self, labels=labels, predicted=folds.predicted, seconds=seconds)
+
 
 @dataclass(frozen=True)
 class Fitted:
@@ -64,11 +73,14 @@ class Fitted:
 
     Attributes
     ----------
-    scores : of the validation rows: those of the task, by `names.METRICS_OF`.
+    scores : of the validation rows, or of the rows left out of folds: those of the task, by
+        `names.METRICS_OF`.
     rows : (training, validation).
     best_round : the round, epoch or fit kept.
     first : what the fit that did not see the validation rows has said of them.
     again : whether the bundle's model is another fit, to all of these rows.
+    judged : how many rows the scores are of.
+    folds : how many fits to folds there were for them; 0: none.
     """
 
     bundle: Bundle
@@ -77,6 +89,8 @@ class Fitted:
     best_round: int
     first: First
     again: bool = False
+    judged: int = 0
+    folds: int = 0
 
     @property
     def seconds(self) -> float:
@@ -106,9 +120,10 @@ class TableFit:
         one with the best F1 on the validation rows; by default the more probable class is the answer.
     refit : whether the model is fitted again to all rows, as far as the validation rows let it go. Scores,
         temperature, threshold, sets and margin stay those of the first fit, which did not see the validation
-        rows. By default it is, except where a callback asks one of the two fits to stop before its end, or
-        leaves no time for the second: then the first is kept. Of an ensemble the members kept are, and the
-        fits to folds stay.
+        rows. Of few rows, folds say how far it goes, and these are of the rows left out of them, see `rounds`.
+        By default it is, except where a callback asks one of the two fits to stop before its end, or leaves
+        no time for the second: then the first is kept. Of an ensemble the members kept are, and the fits to
+        folds stay.
     class_weight : "balanced", or a weight for each class by its name, times the rows' own in the fit and in
         early stopping. Calibration, threshold and scores are without, on the classes as frequent as they
         are; but a temperature moves no class's share, so that probabilities lean to those of large weight.
@@ -137,12 +152,15 @@ class TableFit:
         """
         train, held = self.rows_and_weights()
         encoding = self.table.fit_encoding(train.rows)
-        refit = Refit(self.refit, self.callbacks, self.callbacks_of_all)
+        refit = Refit(self.refit, self.callbacks, self.callbacks_of_all, self.seed)
         refit.prepare(self.model)
         first = self.first_fit(train, held, encoding)
-        first, answers = self.answered(first, train, held)
         again = refit.fit(first.model, self.table, (train, held), encoding, first.seconds, self.keep)
-        return self.with_card(first, answers, (train, held), encoding, again)
+        judged = held
+        if again is not None and again.folds is not None:
+            first, judged = first.by(again.folds, self.table), again.folds.held
+        first, answers = self.answered(first, train, judged)
+        return self.with_card(first, answers, (train, held, judged), encoding, again)
 
     def rows_and_weights(self) -> tuple[Part, Part]:
         """The training and the validation rows."""
@@ -178,9 +196,10 @@ class TableFit:
         return First(self.model, views, labels, predicted, seconds, helps)
 
     def answered(self, first: First, train: Part, held: Part) -> tuple[First, dict[str, Any]]:
-        """The validation rows as they are answered: tempered, or not below a floor; and what the card says.
+        """The rows that judge the fit as they are answered, tempered, or not below a floor.
 
-        Temperature, threshold and least probability of a classifier, floor and margin of a regressor.
+        And what the card says: temperature, threshold and least probability of a classifier, floor and margin
+        of a regressor.
         """
         return self._tempered(first, held) if self.table.classes else self._bounded(first, train, held)
 
@@ -206,15 +225,17 @@ class TableFit:
         self,
         first: First,
         answers: Mapping[str, Any],
-        parts: tuple[Part, Part],
+        parts: tuple[Part, Part, Part],
         encoding: Encoding,
-        again: tuple[Any, Encoding] | None,
+        again: Again | None,
     ) -> Fitted:
         """The bundle of the model that is kept, the first or the one of all rows; scores are the first's."""
-        train, held = parts
+        train, held, judged = parts
         rows = (len(train), len(held))
-        scores = TASKS[self.table.task].score(first.labels, first.predicted, held.weights)
-        model, encoding = again or (first.model, encoding)
+        scores = TASKS[self.table.task].score(first.labels, first.predicted, judged.weights)
+        model, encoding = (first.model, encoding) if again is None else (again.model, again.encoding)
+        folds = None if again is None else again.folds
+        scored = first.model if folds is None else folds
         card = card_of(
             self.table,
             encoding,
@@ -223,14 +244,15 @@ class TableFit:
             scores=scores,
             seed=self.seed,
             # of the fit that was scored, also where another to all rows is saved
-            history=history_of(first.model),
+            history=history_of(scored),
             prior=prior_of(
                 self.table, train.rows if again is None else np.concatenate([train.rows, held.rows])
             ),
             **answers,
         )
         bundle = Bundle(model, card, encoding.texts)
-        return Fitted(bundle, scores, rows, first.model.best_round_, first, again is not None)
+        best, count = scored.best_round_, 0 if folds is None else folds.count
+        return Fitted(bundle, scores, rows, best, first, again is not None, len(judged), count)
 
 
 def calibration_folds(table: UserTable, held: np.ndarray, seed: int) -> list[Split] | None:

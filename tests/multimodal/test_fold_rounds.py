@@ -1,0 +1,238 @@
+"""Of few rows folds say how far a model goes, how probabilities are tempered, and how good it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.leaks.probes import spoiled_table, training
+from tests.multimodal.conftest import numbers
+from usboost.boosting.callbacks import Callback, TimeLimit
+from usboost.datasets.user.read_table import UserTable, read_table
+from usboost.datasets.user.reading.source import FrameRows
+from usboost.datasets.user.table_spec import TableSpec
+from usboost.multimodal.fit import rounds
+from usboost.multimodal.fit.bundle import load
+from usboost.multimodal.fit.fit import build, fit
+from usboost.multimodal.fit.rounds import FoldRounds, best_penalty, best_round, by_folds, unfitted
+from usboost.multimodal.fit.splits import Part
+
+
+def classes(n: int = 150, k: int = 2, **columns: Any) -> UserTable:
+    return read_table(FrameRows(numbers(n, classes=k).assign(**columns)), TableSpec(label="kind"))
+
+
+def numbers_to_predict(n: int = 140, noise: float = 0.3, curved: float = 1.0, seed: int = 0) -> UserTable:
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(rng.normal(size=(n, 3)), columns=list("abc"))
+    frame["y"] = frame["a"] - frame["b"] + curved * np.abs(frame["c"]) * 2 + noise * rng.normal(size=n)
+    return read_table(FrameRows(frame), TableSpec(label="y"))
+
+
+def started(table: UserTable, seed: int = 0, rounds: int = 30) -> Any:
+    """As `fit` builds the model, fitted so far that it has settings of its own."""
+    model = build("linear_trees", images=False, seed=seed, rounds=rounds, task=table.task)
+    everything = np.arange(len(table))
+    encoding = table.fit_encoding(everything)
+    views = table.views(encoding, everything)
+    return model.fit(views, table.labels, (views, table.labels))
+
+
+def folds_of(table: UserTable, model: Any, callbacks: Any = ()) -> FoldRounds:
+    everything = np.arange(len(table))
+    return FoldRounds(table, Part(everything, table.weights, table.weights), model, 0, callbacks)
+
+
+@pytest.mark.parametrize("make", [classes, numbers_to_predict])
+def test_the_rounds_are_the_best_of_fits_of_every_length(make: Any) -> None:
+    """Each length is fitted from scratch here, and scored on what it predicts."""
+    table = make()
+    runs = folds_of(table, started(table, rounds=3))
+    found = runs.run()
+    assert found is not None and found.model.n_rounds == found.best_round_
+
+    def loss(length: int) -> float:
+        losses = []
+        for fold in runs._folds():
+            model = unfitted(found.model).set_params(n_rounds=length)
+            if not table.classes:  # each fold's own, by its leave-one-out error
+                model.set_params(start=unfitted_start(table))
+            model.fit(*fold.train[:2])
+            views, labels, _ = fold.held
+            if table.classes:
+                losses.append(-np.log(model.predict_proba(views)[np.arange(len(labels)), labels]))
+            else:
+                losses.append(np.square((model.predict(views) - labels) / model.target_scale_))
+        return float(np.concatenate(losses).mean())
+
+    losses = [loss(length) for length in range(len(found.history_) + 1)]
+    assert found.best_round_ == int(np.argmin(losses)) and len(losses) == 4
+    scale = losses[1] / found.history_[0]["risk_val"]  # half the squared error, say
+    np.testing.assert_allclose([row["risk_val"] * scale for row in found.history_], losses[1:], rtol=1e-5)
+
+
+def unfitted_start(table: UserTable) -> Any:
+    return build("linear_trees", images=False, task=table.task).start
+
+
+def test_what_is_predicted_of_each_row_is_by_a_fit_without_it() -> None:
+    table = numbers_to_predict()
+    runs = folds_of(table, started(table))
+    found = runs.run()
+    assert found is not None
+    np.testing.assert_array_equal(found.held.rows, np.arange(len(table)))
+    fold = runs._folds()[2]
+    model = unfitted(found.model).set_params(start=unfitted_start(table)).fit(*fold.train[:2])
+    np.testing.assert_allclose(found.predicted[fold.places], model.predict(fold.held[0]))
+
+
+def test_a_start_alone_may_be_best_and_is_saved(tmp_path: Any) -> None:
+    table = numbers_to_predict(noise=2.0, curved=0.0, n=90, seed=1)
+    fitted = fit(table, "linear_trees")
+    model = fitted.bundle.model
+    assert fitted.best_round == 0 == model.best_round_ == model.n_estimators_ == len(model.stages_)
+    rows = np.arange(len(table))
+    views = table.views(table.fit_encoding(rows), rows)
+    np.testing.assert_allclose(model._f(views), model.start_.scores(views))
+    fitted.bundle.save(tmp_path / "model")
+    again = load(tmp_path / "model").model
+    np.testing.assert_array_equal(again.predict(views), model.predict(views))
+
+
+def test_scores_and_margins_are_of_all_rows() -> None:
+    table = numbers_to_predict()
+    fitted = fit(table, "linear_trees")
+    assert (fitted.judged, fitted.folds, fitted.rows, fitted.again) == (140, 5, (119, 21), True)
+    residual = table.labels - fitted.first.predicted
+    assert fitted.scores["rmse"] == pytest.approx(float(np.sqrt(np.mean(residual**2))))
+    low, high = fitted.bundle.card.margin or (0, 0)
+    assert np.mean((residual >= low) & (residual <= high)) == pytest.approx(0.9, abs=0.02)
+    assert len(fitted.bundle.card.history["round"]) >= fitted.best_round
+
+
+@pytest.mark.parametrize("unlike", ["refit", "rows", "network", "split"])
+def test_only_where_it_is_quick_and_asked_for(unlike: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, name, refit = classes(), "linear_trees", None
+    if unlike == "refit":
+        refit = False
+    elif unlike == "rows":
+        monkeypatch.setattr(rounds, "FEW", 150)
+    elif unlike == "network":
+        name = "2wl"
+    else:
+        parts = np.array(["train", "val"])[(np.arange(150) % 5 == 0).astype(int)]
+        spec = TableSpec(label="kind", split="part")
+        table = read_table(FrameRows(numbers(150).assign(part=parts)), spec)
+    fitted = fit(table, name, rounds=3, refit=refit)
+    assert fitted.folds == 0 and fitted.judged == fitted.rows[1] < 40
+    assert by_folds(started(classes()), classes(), 149)
+
+
+@pytest.mark.parametrize("role", ["group", "time"])
+def test_folds_keep_groups_and_the_order_of_time(role: str) -> None:
+    of, of_role = np.random.default_rng(0).integers(0, 30, 150), dict[str, Any]({role: "of"})
+    frame = numbers(150).assign(of=of if role == "time" else [f"g{k}" for k in of])
+    table = read_table(FrameRows(frame), TableSpec(label="kind", **of_role))
+    runs = folds_of(table, started(table))
+    folds = runs._folds()
+    assert len(folds) > 2
+    for fold in folds:
+        held = of[fold.places]
+        seen = [k for k in range(150) if _is_in(fold.train[0], table, k, fold)]
+        assert seen
+        if role == "group":
+            assert not set(held) & set(of[seen])
+        else:
+            assert of[seen].max() < held.min()
+    held = np.concatenate([fold.places for fold in folds])
+    assert len(np.unique(held)) == len(held) == 150 if role == "group" else 60 < len(held) < 90
+
+
+def _is_in(views: Any, table: UserTable, row: int, fold: Any) -> bool:
+    """Whether a row is among those that a fold fits to, by its group or time."""
+    kept = fold.related.groups if fold.related.groups is not None else fold.related.times
+    own = table.groups if table.groups is not None else table.times
+    assert own is not None and len(kept) == len(fold.train[1])
+    return bool((kept == own[row]).any())
+
+
+def test_no_fit_sees_the_rows_of_its_fold_and_no_encoder() -> None:
+    frame = numbers(90).assign(words=[f"number {k} is {k % 7}" for k in range(90)])
+    table = read_table(FrameRows(frame), TableSpec(label="kind"))
+    model = started(table, rounds=3).set_params(start__penalties=(0.1,), patience=None)
+    places = folds_of(table, model)._folds()[1].places
+    others = np.setdiff1d(np.arange(90), places)[:12]
+
+    def fitted(rows: np.ndarray) -> tuple[Any, np.ndarray, dict[str, float]]:
+        fold = folds_of(spoiled_table(table, rows), model)._folds()[1]
+        found = unfitted(model).fit(*fold.train[:2], fold.held[:2])
+        return fold.train[0]["S"].numeric, training(found), found.before_
+
+    clean, forbidden, allowed = fitted(places[:0]), fitted(places), fitted(others)
+    np.testing.assert_array_equal(clean[0], forbidden[0])  # encoders: medians, scales, words
+    np.testing.assert_array_equal(clean[1], forbidden[1])
+    assert clean[2] != forbidden[2]  # the rows left out do judge
+    assert clean[0].shape != allowed[0].shape or (clean[0] != allowed[0]).any()
+    assert (clean[1] != allowed[1]).any()
+
+
+class StopsTheSecond(Callback):
+    """Asks every fit but the first to stop after its first round."""
+
+    def __init__(self) -> None:
+        self.fits = 0
+
+    def on_fit_begin(self, fit: Any) -> None:
+        self.fits += 1
+
+    def on_round(self, round_: Any) -> bool:
+        return self.fits > 1
+
+
+def test_a_fit_to_a_fold_that_is_stopped_leaves_the_first() -> None:
+    fitted = fit(numbers_to_predict(), "linear_trees", callbacks=[StopsTheSecond()])
+    assert fitted.folds == 0 and not fitted.again and fitted.best_round == fitted.bundle.model.best_round_
+
+
+def test_a_limit_of_time_that_leaves_none_for_folds() -> None:
+    slow = fit(numbers_to_predict(), "linear_trees", callbacks=[TimeLimit(0.0)])
+    assert slow.folds == 0 and not slow.again
+    quick = fit(numbers_to_predict(), "linear_trees", callbacks=[TimeLimit(300.0)])
+    assert quick.folds == 5 and quick.again
+
+
+def test_weights_count_in_the_mean_over_folds() -> None:
+    frame = numbers(150).assign(w=np.repeat([1.0, 9.0], 75))
+    table = read_table(FrameRows(frame), TableSpec(label="kind", weight="w"))
+    model = started(table)
+    runs = folds_of(table, model)
+    folds = runs._folds()
+    fits = runs._fits(unfitted(model).set_params(patience=None, n_rounds=2), folds, _nobody())
+    found = rounds.means(fits, folds)
+    weights = [0.0 if fold.held[2] is None else float(fold.held[2].sum()) for fold in folds]
+    wanted = np.average([fit.history_[1]["risk_val"] for fit in fits], weights=weights)
+    assert found[2]["risk_val"] == pytest.approx(wanted)
+    assert table.weights is not None and sum(weights) == pytest.approx(table.weights.sum())
+
+
+def _nobody() -> Any:
+    return rounds.StopRecorder(())
+
+
+def test_the_best_of_means() -> None:
+    rows = [{"risk_val": each, "f1_val": f1} for each, f1 in [(0.5, 0.1), (0.4, 0.3), (0.45, 0.3)]]
+    assert best_round(rows, "risk_val") == best_round(rows, "f1_val") == 1
+    assert best_round([{"risk_val": 0.3}, *rows], "risk_val") == 0
+    assert best_round([{}, *rows], "risk_val") == 2
+
+    class Fit:
+        def __init__(self, *losses: float) -> None:
+            names = (1.0, 0.3, 0.1)
+            self.start_ = self
+            self.history_ = [{"penalty": p, "risk_val": r} for p, r in zip(names, losses)]
+
+    assert best_penalty([Fit(0.5, 0.3, 0.4), Fit(0.5, 0.2, 0.0), Fit(0.2, 0.6)]) == 0.3
+    assert best_penalty([Fit(0.5)]) is None
