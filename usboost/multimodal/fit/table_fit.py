@@ -120,10 +120,10 @@ class TableFit:
         one with the best F1 on the validation rows; by default the more probable class is the answer.
     refit : whether the model is fitted again to all rows, as far as the validation rows let it go. Scores,
         temperature, threshold, sets and margin stay those of the first fit, which did not see the validation
-        rows. Of few rows, folds say how far it goes, and these are of the rows left out of them, see `rounds`.
-        By default it is, except where a callback asks one of the two fits to stop before its end, or leaves
-        no time for the second: then the first is kept. Of an ensemble the members kept are, and the fits to
-        folds stay.
+        rows. Of few rows, folds say how far it goes, and these are of the rows left out of them, see
+        `rounds`. By default it is, except where a callback asks one of the two fits to stop before its end,
+        or leaves no time for the second: then the first is kept. Of an ensemble the members kept are, and
+        the fits to folds stay.
     class_weight : "balanced", or a weight for each class by its name, times the rows' own in the fit and in
         early stopping. Calibration, threshold and scores are without, on the classes as frequent as they
         are; but a temperature moves no class's share, so that probabilities lean to those of large weight.
