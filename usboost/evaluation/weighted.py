@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
+from usboost.shards.here import here
+
 
 def mean(values: np.ndarray, weights: np.ndarray | None = None) -> float:
-    """Of (n,), or (n, 1), numbers."""
-    return float(values.mean() if weights is None else np.average(values.reshape(-1), weights=weights))
+    """Of (n,), or (n, 1), numbers; of those of all shards of a fit."""
+    shards, n = here(), len(values)
+    if shards.count > 1 and not n:
+        return float(shards.mean(0.0, 0.0))
+    own = values.mean() if weights is None else np.average(values.reshape(-1), weights=weights)
+    return float(shards.mean(float(own), float(n if weights is None else weights.sum())))
 
 
 def deviation(values: np.ndarray, weights: np.ndarray | None = None) -> float:
     """The standard deviation (ddof 0) of (n,) numbers."""
-    if weights is None:
+    if weights is None and here().count == 1:
         return float(values.std())
     return float(np.sqrt(mean(np.square(values - mean(values, weights)), weights)))
 

@@ -8,6 +8,11 @@ from functools import cached_property
 
 import numpy as np
 
+from usboost.shards.here import here
+
+SAMPLE_ROWS = 200_000
+"""Rows that the bins of several shards come from, about; fewer are taken all."""
+
 BLOCK_ENTRIES = 1 << 17
 """Rows times columns that are summed in one go; fixed, so that the number of threads changes no sum."""
 
@@ -52,13 +57,16 @@ class Bins:
         columns = np.asarray([*numeric, *categorical], dtype=int)
         codes = np.empty(matrix.shape, dtype=np.int32)
         start, lowest, highest = [0], [np.empty(0)], [np.empty(0)]
+        bins = _numeric_bins(matrix, numeric, max_bin, counts)
+        largest = here().highest(np.array([matrix[:, j].max(initial=0) for j in columns[len(numeric) :]]))
         for k, column in enumerate(matrix[:, j] for j in columns):
             if k < len(numeric):
-                low, high = numeric_bins(column, max_bin, counts)
-                # the first bin that does not end below the value
-                codes[:, k] = np.searchsorted(high, column)
+                low, high = bins[k]
+                # the first bin that does not end below the value; the last one for what no sample has shown
+                codes[:, k] = np.minimum(np.searchsorted(high, column), len(high) - 1)
+                low, high = _ends(codes[:, k], column, low, high)
             else:
-                low = high = np.arange(int(column.max(initial=0)) + 1, dtype=np.float64)
+                low = high = np.arange(int(largest[k - len(numeric)]) + 1, dtype=np.float64)
                 codes[:, k] = column
             codes[:, k] += start[-1]
             start.append(start[-1] + len(low))
@@ -97,6 +105,43 @@ class Bins:
     def first_category(self) -> int:
         """The first bin that is a category."""
         return int(self.start[self.n_numeric])
+
+
+def _numeric_bins(
+    matrix: np.ndarray, numeric: Sequence[int], max_bin: int, counts: np.ndarray | None
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The bins of some columns, by `numeric_bins` of all rows; of a sample of the rows of several shards."""
+    if here().count == 1:
+        return [numeric_bins(matrix[:, j], max_bin, counts) for j in numeric]
+    chosen = _sample(len(matrix))
+    rows = np.concatenate(here().gather(np.ascontiguousarray(matrix[chosen][:, numeric])))
+    held = None if counts is None else np.concatenate(here().gather(counts[chosen]))
+    return here().once(lambda: [numeric_bins(column, max_bin, held) for column in rows.T])
+
+
+def _sample(n: int) -> np.ndarray:
+    """The rows of this shard in a sample of about `SAMPLE_ROWS` of all, drawn by a hash of their numbers."""
+    sizes = np.concatenate(here().gather(np.array([n])))
+    number = np.arange(n, dtype=np.uint64) + np.uint64(sizes[: here().number].sum())
+    share = SAMPLE_ROWS / max(int(sizes.sum()), 1)
+    # splitmix64: neighbours have nothing in common
+    mixed = (number + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed ^= mixed >> np.uint64(31)
+    return np.flatnonzero(mixed / 2.0**64 < share) if share < 1 else np.arange(n)
+
+
+def _ends(
+    codes: np.ndarray, column: np.ndarray, low: np.ndarray, high: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Least and largest value in each bin, of all shards' rows; one shard's own bins have them."""
+    if here().count == 1:
+        return low, high
+    least, largest = np.full(len(low), np.inf), np.full(len(high), -np.inf)
+    np.minimum.at(least, codes, column)
+    np.maximum.at(largest, codes, column)
+    return -here().highest(-least), here().highest(largest)
 
 
 def numeric_bins(

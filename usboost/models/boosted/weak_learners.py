@@ -19,7 +19,7 @@ from usboost.boosting.targets import TargetRule
 from usboost.data.row_groups import Related
 from usboost.data.table import Table
 from usboost.data.views import Views
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, option
 from usboost.evaluation.weighted import error_of_mean, mean
 from usboost.learners.base import LEARNERS, Learner, view_names
 from usboost.learners.missing_views import prepare
@@ -33,6 +33,17 @@ from usboost.learners.trees.tree import Tree
 from usboost.losses.base import Loss
 from usboost.models.estimator import ViewsEstimator
 from usboost.models.inputs import InputReader, InputSpec
+from usboost.shards.here import here
+
+def unsharded_learner(learners: Mapping[str, Any]) -> str | None:
+    """The first learner that cannot be fitted on several shards, in words; None if all can."""
+    for name, learner in learners.items():
+        exact = isinstance(learner, TreeLearner) and learner.engine == "sklearn"
+        if exact or not isinstance(learner, (TreeLearner, NetworkLearner)):
+            engine = " of engine 'sklearn'" if exact else ""
+            return f"learner {name!r}, a {type(learner).__name__}{engine},"
+    return None
+
 
 WIDE, FOR_STEPS = 10, 0.2
 """Samples for each column of a table, below which it is wide; the share of them for steps then."""
@@ -95,6 +106,14 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
 
     def _weak_learners(self) -> dict[str, Any]:
         return self._learners()
+
+    def not_sharded(self) -> str | None:
+        """What of this model cannot be fitted on several shards; see `usboost.models.sharded`."""
+        if self.start is not None:
+            return f"a {type(self).__name__} with a start"
+        if self.trim:
+            return f"a {type(self).__name__} with {option('trim')}"
+        return unsharded_learner(self._learners())
 
     def _learner_names(self, index: int) -> set[str]:
         return set(self._learners())
@@ -210,7 +229,7 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
             return self.step_fraction
         read = [[views[view] for view in view_names(name, each)] for name, each in self._learners().items()]
         columns = [sum(each.n_columns for each in one if isinstance(each, Table)) for one in read]
-        return FOR_STEPS if len(views) < WIDE * max(columns) else 0.0
+        return FOR_STEPS if here().sum(len(views)) < WIDE * max(columns) else 0.0
 
     def _reading(self) -> InputReader:
         """What the learners read; `fit` learns it from its rows."""
