@@ -181,7 +181,9 @@ class RoundWork:
         """The risk of some samples, or all, along learners' outputs."""
         on = slice(None) if rows is None else rows
         directions = [output[on].astype(np.float64) for output in outputs]
-        return shared_line(self.method.loss, self.train.f[on], self.train.y[on], directions, self.train.counts(on))
+        return shared_line(
+            self.method.loss, self.train.f[on], self.train.y[on], directions, self.train.counts(on)
+        )
 
 
 def bounded(line: Line, steps: np.ndarray) -> np.ndarray:

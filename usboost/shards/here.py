@@ -75,12 +75,13 @@ class Shards:
         return ThreadPoolExecutor()
 
 
-_HERE: ContextVar[Shards] = ContextVar("shards", default=Shards())
+_ALONE = Shards()
+_HERE: ContextVar[Shards] = ContextVar("shards")
 
 
 def here() -> Shards:
     """The shards of the fit that runs here, one if it is not divided."""
-    return _HERE.get()
+    return _HERE.get(_ALONE)
 
 
 def enter(shards: Shards) -> None:

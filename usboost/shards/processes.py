@@ -50,7 +50,7 @@ class Processes(Link):
         default = dist.distributed_c10d._get_default_store()
         self._alive = _SignsOfLife(dist.PrefixStore(f"usboost-{next(_FITS)}", default), self.rank, self.size)
         # a group of its own, so that whatever the caller's is used for goes on; waits are watched over
-        self._group = dist.new_group(backend="gloo", timeout=timedelta(days=7))
+        self._group: Any = dist.new_group(backend="gloo", timeout=timedelta(days=7))
         own = hashlib.sha256(f"{count}".encode()).digest()
         found = self._to_all(np.frombuffer(own, dtype=np.uint8), [len(own)] * self.size)
         if len({bytes(each) for each in found}) > 1:

@@ -49,7 +49,7 @@ class Link:
         """After the fit, or its failure."""
 
 
-def added(values: Sequence[np.ndarray]) -> np.ndarray:
+def added(values: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:
     """The sum of arrays, one after another: whoever adds them gets the same bits."""
     total = np.array(values[0])
     for value in values[1:]:
@@ -187,7 +187,7 @@ def run(work: Callable[[int], T], link: Link) -> T:
             with threadpool_limits(1, "openmp"):  # of this thread
                 results[place] = work(shards.number)
                 meeting.meet(place, "end", None)
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:
             meeting.fail(error)
 
     threads = [

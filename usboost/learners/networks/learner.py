@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -240,7 +241,7 @@ class NetworkTrainer:
             order, taken = rows[torch.randperm(own, generator=generator)], min(left, n)
             left -= taken
             cuts = [end * own // n for end in (*range(0, taken, size), taken)]
-            yield [order[start:stop] for start, stop in zip(cuts, cuts[1:])]
+            yield [order[start:stop] for start, stop in pairwise(cuts)]
 
 
 def _weights_of(network: nn.Module) -> dict[str, np.ndarray]:

@@ -188,7 +188,9 @@ class JointTrainer:
             if self._each and len(outputs) <= MOST_TREES:
                 return FittedTrees(tuple(grown(values[:, [j]], weights) for j in outputs))
             return with_leaf_values(FittedTrees((grown(values, weights),)), matrix, target)
-        off, size = here().highest(np.array([np.abs(each).max(initial=0) for each in (metric.sum(axis=2), metric)]))
+        off, size = here().highest(
+            np.array([np.abs(each).max(initial=0) for each in (metric.sum(axis=2), metric)])
+        )
         if off > 1e-8 * size:
             return FittedTrees((grown(values, weights, metric),))
         # singular along (1, …, 1): solved in the zero-sum space, whose basis makes no difference

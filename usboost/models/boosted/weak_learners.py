@@ -35,6 +35,7 @@ from usboost.models.estimator import ViewsEstimator
 from usboost.models.inputs import InputReader, InputSpec
 from usboost.shards.here import here
 
+
 def unsharded_learner(learners: Mapping[str, Any]) -> str | None:
     """The first learner that cannot be fitted on several shards, in words; None if all can."""
     for name, learner in learners.items():
