@@ -11,9 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from usboost import NetworkLearner, Table, TreeLearner, TwoWeakLearnerClassifier, UsboostError, Views
+from usboost import (
+    BoostedNetworkClassifier,
+    NetworkLearner,
+    Table,
+    TreeLearner,
+    TwoWeakLearnerClassifier,
+    TwoWeakLearnerRegressor,
+    UsboostError,
+    Views,
+)
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.rounds import Round, digest_of
+from usboost.models.baselines.linear import LinearBaseline
 from usboost.models.sharded import fit_sharded
 
 CUTS = (0, 150, 151, 151, 400, 600, 700, 800, 803)
@@ -33,11 +43,11 @@ def data(n_classes: int) -> tuple[Views, np.ndarray]:
     return views[order], y[order]
 
 
-def parts(views: Views, y: np.ndarray, **more: np.ndarray) -> Rows:
+def parts(views: Views, y: np.ndarray, cuts: Sequence[int] = CUTS, **more: np.ndarray) -> Rows:
     """The rows of each shard."""
 
     def rows(shard: int) -> dict[str, Any]:
-        here = slice(CUTS[shard], CUTS[shard + 1])
+        here = slice(cuts[shard], cuts[shard + 1])
         return {"X": views[here], "y": y[here], **{name: each[here] for name, each in more.items()}}
 
     return rows
@@ -59,37 +69,57 @@ def learners(**tree: Any) -> dict[str, Any]:
     return {"U": network, "S": TreeLearner(min_samples_leaf=5, **tree)}
 
 
-MODELS: dict[str, dict[str, Any]] = {
-    "2wl": {},
-    "2wl2o": {"target": "second_order", "n_inner": 2},
-    "2wl_newton": {"target": "newton"},
-    "2wl_logistic": {
-        "target": "newton",
-        "loss": "cross_entropy",
-        "step_fraction": 0.3,
-        "learners": learners(max_leaves=5, max_depth=4, max_bin=16),
-    },
-    "one tree for all outputs": {
-        "sequential": True,
-        "learners": learners(engine="histogram", feature_fraction=0.5),
-    },
+def boosted(**changes: Any) -> TwoWeakLearnerClassifier:
+    return TwoWeakLearnerClassifier(**{"learners": learners(), "n_rounds": 2, **changes})
+
+
+def both() -> dict[str, Any]:
+    return {name: each.set_params(reads=("U", "S")) for name, each in learners(max_leaves=5).items()}
+
+
+LOGISTIC: dict[str, Any] = {"target": "newton", "loss": "cross_entropy"}
+START = LinearBaseline(penalties=(0.1, 0.01))
+
+MODELS: dict[str, Callable[[], Any]] = {
+    "2wl": boosted,
+    "2wl2o": lambda: boosted(target="second_order", n_inner=2),
+    "2wl_newton": lambda: boosted(target="newton"),
+    "2wl_logistic": lambda: boosted(
+        **LOGISTIC, step_fraction=0.3, learners=learners(max_leaves=5, max_depth=4, max_bin=16)
+    ),
+    "one tree for all outputs": lambda: boosted(
+        sequential=True, learners=learners(engine="histogram", feature_fraction=0.5)
+    ),
+    "crossed": lambda: boosted(
+        **LOGISTIC, step_settings={"limit": 2.0}, step_fraction="wide", learners=both()
+    ),
+    "linear_trees": lambda: boosted(
+        **LOGISTIC, start=START, optional=("U",), learners={"S": TreeLearner(min_samples_leaf=5)}
+    ),
+    "bnn": lambda: BoostedNetworkClassifier(learner=learners()["U"], n_rounds=2, validation_fraction=0.2),
+    "squared": lambda: TwoWeakLearnerRegressor(learners(), n_rounds=2),
+    "huber": lambda: TwoWeakLearnerRegressor(learners(), n_rounds=2, loss="huber"),
 }
 
 
-def model(name: str, **more: Any) -> TwoWeakLearnerClassifier:
-    return TwoWeakLearnerClassifier(**{"learners": learners(), "n_rounds": 3, **MODELS[name], **more})
+def fitted(name: str, n_classes: int, shards: Sequence[int] = CUTS) -> list[str]:
+    """Digests of a model's rounds."""
+    views, y = data(n_classes)
+    watched, model, more = Digests(), MODELS[name](), {}
+    if name in ("2wl_newton", "linear_trees", "huber"):
+        more["sample_weight"] = np.random.default_rng(0).integers(1, 4, len(y)) / 2
+    if isinstance(model, TwoWeakLearnerRegressor):
+        y = views["U"].numeric[:, 0] * 3 + views["S"].numeric[:, 0] * (y == "a")
+    rows = parts(Views(x=views["S"]) if name == "bnn" else views, y, shards, **more)
+    fit_sharded(model.set_params(callbacks=[watched]), rows, len(shards) - 1)
+    return watched.found
 
 
-def fits(*given: str) -> Iterator[str]:
-    """A line for each model, of each of its rounds."""
-    for n_classes in (2, 3):
-        views, y = data(n_classes)
-        weights = np.random.default_rng(0).integers(1, 4, len(y)) / 2
-        for name in MODELS:
-            watched = Digests()
-            more = {"sample_weight": weights} if name == "2wl_newton" else {}
-            fit_sharded(model(name, callbacks=[watched]), parts(views, y, **more))
-            yield f"{n_classes} {name} {watched.found}"
+def fits(*names: str) -> Iterator[str]:
+    """A line for each model."""
+    for name in names:
+        for n_classes in (2, 3):
+            yield f"{n_classes} {name} {fitted(name, n_classes)}"
 
 
 class Stops(Callback):
@@ -109,9 +139,7 @@ def checkpointed(folder: str, after: str = "0", mine: str = "1") -> Iterator[str
     rank = int(os.environ.get("RANK", "0"))
     watched, views_y = Digests(), data(2)
     stops = [Stops(int(after), lambda: os._exit(9))] if rank == int(mine) else []
-    fit_sharded(
-        model("2wl", n_rounds=6, checkpoint=folder, callbacks=[watched, *stops]), parts(*views_y)
-    )
+    fit_sharded(boosted(n_rounds=6, checkpoint=folder, callbacks=[watched, *stops]), parts(*views_y))
     yield str(watched.found)
 
 
@@ -125,7 +153,7 @@ def mistaken(mistake: str) -> Iterator[str]:
         y = np.where(np.arange(len(y)) == 700, np.nan, 1.0)
     changes = {"n_rounds": 5} if own and mistake == "model" else {}
     n_shards = 9 if own and mistake == "shards" else 8
-    fit_sharded(model("2wl", **changes), parts(views, y), n_shards)
+    fit_sharded(boosted(**changes), parts(views, y), n_shards)
     yield "fitted"
 
 
@@ -172,7 +200,7 @@ def main() -> None:
     )
     try:
         for line in CASES[sys.argv[1]](*sys.argv[2:]):
-            print(line)
+            sys.stdout.write(f"{line}\n")
     except UsboostError as error:
         sys.exit(f"\n{error}")
 

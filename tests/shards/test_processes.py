@@ -7,36 +7,42 @@ from pathlib import Path
 
 import pytest
 
-from tests.shards.cases import Digests, data, fits, model, outcome, parts, ranks
+from tests.shards.cases import MODELS, Digests, boosted, data, fits, outcome, parts, ranks
 from usboost.models.sharded import fit_sharded
 
-
-@pytest.fixture(scope="module")
-def in_one_process() -> str:
-    return "".join(f"{line}\n" for line in fits())
+QUICK = ("2wl_newton", "linear_trees")
 
 
-@pytest.mark.parametrize(
-    "size", [2, *(pytest.param(size, marks=pytest.mark.slow) for size in (1, 3, 4, 8))]
-)
-def test_any_number_of_processes_fits_the_same(size: int, in_one_process: str, tmp_path: Path) -> None:
-    assert outcome(ranks(size, tmp_path, "fits"), 400) == [in_one_process] * size
+def test_two_processes_fit_the_same_as_one(tmp_path: Path) -> None:
+    alone = "".join(f"{line}\n" for line in fits(*QUICK))
+    assert outcome(ranks(2, tmp_path, "fits", *QUICK)) == [alone] * 2
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 8])
+def test_any_number_of_processes_fits_the_same(size: int, tmp_path: Path) -> None:
+    alone = "".join(f"{line}\n" for line in fits(*MODELS))
+    assert outcome(ranks(size, tmp_path, "fits", *MODELS), 600) == [alone] * size
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", [1, 2, 3])
-def test_a_killed_process_is_named_and_the_fit_goes_on_in_any_number(size: int, tmp_path: Path) -> None:
-    watched = Digests()
-    fit_sharded(model("2wl", n_rounds=6, callbacks=[watched]), parts(*data(2)))
-    start = time.monotonic()
-    found = outcome(ranks(3, tmp_path, "checkpointed", str(tmp_path / "rounds"), "3"))
-    assert time.monotonic() - start < 60
+def test_a_killed_process_is_named_and_the_fit_goes_on_in_any_number(tmp_path: Path) -> None:
+    watched, rounds = Digests(), tmp_path / "rounds"
+    fit_sharded(boosted(n_rounds=6, callbacks=[watched]), parts(*data(2)))
+    started = ranks(3, tmp_path, "checkpointed", str(rounds), "3")
+    started[1].wait(100)
+    killed = time.monotonic()
+    found = outcome(started)
+    assert time.monotonic() - killed < 60
     for rank in (0, 2):
         assert found[rank].startswith("process 1 of this fit is gone")
-    kept = len(list((tmp_path / "rounds").glob("round-*")))
-    assert kept >= 2
-    again = outcome(ranks(size, tmp_path, "checkpointed", str(tmp_path / "rounds")))
-    assert again == [f"{watched.found}\n"] * size
+    assert len(list(rounds.glob("round-*"))) >= 2
+    again = outcome(ranks(2, tmp_path, "checkpointed", str(rounds)))
+    assert again == [f"{watched.found}\n"] * 2
+    # whoever reads them: all shards in one process, from the rounds as they are
+    resumed = Digests()
+    fit_sharded(boosted(n_rounds=6, checkpoint=rounds, callbacks=[resumed]), parts(*data(2)))
+    assert resumed.found == watched.found
 
 
 @pytest.mark.parametrize(

@@ -188,7 +188,7 @@ class ViewsRegressor(RegressorMixin, _Fitted):
 
     def _checked(self, y: Any, n: int) -> np.ndarray:
         targets = self._encode(one_for_each_row(y, n, "target"))
-        if not len(targets):
+        if not here().sum(len(targets)):
             raise UsboostError("there is no row to fit to (0 samples); give some")
         return targets
 

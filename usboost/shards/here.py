@@ -17,6 +17,9 @@ import numpy as np
 
 T = TypeVar("T")
 
+SAMPLE_ROWS = 200_000
+"""Rows that bins and quantiles of several shards come from, about; fewer are taken all."""
+
 
 class Shards:
     """The shards of a fit, seen from one of them; this is the fit that has one only.
@@ -70,6 +73,11 @@ class Shards:
         """A seed of this shard's own, for what is drawn among its rows."""
         return seed
 
+    def sample(self, n: int) -> np.ndarray:
+        """Of this shard's n rows those in a sample of all that does not depend on how they are divided,
+        int (k,), ascending: about `SAMPLE_ROWS` rows, or all if they are fewer."""
+        return np.arange(n)
+
     def pool(self) -> ThreadPoolExecutor:
         """Where a round's learners are fitted, at the same time."""
         return ThreadPoolExecutor()
@@ -82,6 +90,15 @@ _HERE: ContextVar[Shards] = ContextVar("shards")
 def here() -> Shards:
     """The shards of the fit that runs here, one if it is not divided."""
     return _HERE.get(_ALONE)
+
+
+def alone(work: Callable[[], T]) -> T:
+    """What `work` gives where nothing is asked of other shards."""
+    token = _HERE.set(_ALONE)
+    try:
+        return work()
+    finally:
+        _HERE.reset(token)
 
 
 def enter(shards: Shards) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from usboost.errors import UsboostError
-from usboost.shards.here import Shards, enter
+from usboost.shards.here import SAMPLE_ROWS, Shards, enter
 
 T = TypeVar("T")
 
@@ -160,6 +160,17 @@ class Together(Shards):
     def seed(self, seed: int) -> int:
         return int(np.random.SeedSequence((seed, self.number)).generate_state(1)[0])
 
+    def sample(self, n: int) -> np.ndarray:
+        sizes = np.concatenate(self.gather(np.array([n])))
+        share = SAMPLE_ROWS / max(int(sizes.sum()), 1)
+        # by a hash (splitmix64) of the rows' numbers, whose neighbours have nothing in common
+        mixed = np.arange(1, n + 1, dtype=np.uint64) + np.uint64(sizes[: self.number].sum())
+        mixed *= np.uint64(0x9E3779B97F4A7C15)
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        mixed ^= mixed >> np.uint64(31)
+        return np.flatnonzero(mixed / 2.0**64 < share)
+
     def pool(self) -> ThreadPoolExecutor:
         # one after another: all shards ask each other for the same things in the same order
         return ThreadPoolExecutor(1)
@@ -178,6 +189,8 @@ def run(work: Callable[[int], T], link: Link) -> T:
     UsboostError
         If another process has failed, or is gone; whatever a shard of this process raises.
     """
+    if link.count == 1:  # an ordinary fit
+        return work(0)
     meeting, results = Meeting(link), {}
 
     def one(place: int) -> None:

@@ -10,9 +10,6 @@ import numpy as np
 
 from usboost.shards.here import here
 
-SAMPLE_ROWS = 200_000
-"""Rows that the bins of several shards come from, about; fewer are taken all."""
-
 BLOCK_ENTRIES = 1 << 17
 """Rows times columns that are summed in one go; fixed, so that the number of threads changes no sum."""
 
@@ -113,23 +110,10 @@ def _numeric_bins(
     """The bins of some columns, by `numeric_bins` of all rows; of a sample of the rows of several shards."""
     if here().count == 1:
         return [numeric_bins(matrix[:, j], max_bin, counts) for j in numeric]
-    chosen = _sample(len(matrix))
+    chosen = here().sample(len(matrix))
     rows = np.concatenate(here().gather(np.ascontiguousarray(matrix[chosen][:, numeric])))
     held = None if counts is None else np.concatenate(here().gather(counts[chosen]))
     return here().once(lambda: [numeric_bins(column, max_bin, held) for column in rows.T])
-
-
-def _sample(n: int) -> np.ndarray:
-    """The rows of this shard in a sample of about `SAMPLE_ROWS` of all, drawn by a hash of their numbers."""
-    sizes = np.concatenate(here().gather(np.array([n])))
-    number = np.arange(n, dtype=np.uint64) + np.uint64(sizes[: here().number].sum())
-    share = SAMPLE_ROWS / max(int(sizes.sum()), 1)
-    # splitmix64: neighbours have nothing in common
-    mixed = (number + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed ^= mixed >> np.uint64(31)
-    return np.flatnonzero(mixed / 2.0**64 < share) if share < 1 else np.arange(n)
 
 
 def _ends(

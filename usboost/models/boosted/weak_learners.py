@@ -110,8 +110,6 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
 
     def not_sharded(self) -> str | None:
         """What of this model cannot be fitted on several shards; see `usboost.models.sharded`."""
-        if self.start is not None:
-            return f"a {type(self).__name__} with a start"
         if self.trim:
             return f"a {type(self).__name__} with {option('trim')}"
         return unsharded_learner(self._learners())
