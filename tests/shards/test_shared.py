@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from tests.shards.cases import CUTS, MODELS, Digests, boosted, data, fitted, parts
@@ -19,6 +20,7 @@ from usboost import (
 )
 from usboost.boosting.loop import fit_error
 from usboost.boosting.shared import shared_line, shared_risk
+from usboost.data.encoding import TableEncoder
 from usboost.evaluation.metrics import accuracy, f1
 from usboost.evaluation.weighted import column_moments, deviation, error_of_mean, mean, median, quantile
 from usboost.learners.base import Target
@@ -144,6 +146,24 @@ def test_bins_are_those_of_all_rows_and_of_a_sample_of_many(monkeypatch: pytest.
     assert np.array_equal(np.concatenate([halves[0], halves[1]]), chosen)
 
 
+def test_an_encoder_is_that_of_all_rows() -> None:
+    frame = pd.DataFrame(
+        {
+            "size": RNG.normal(size=N),
+            "price": np.exp(4 * RNG.normal(size=N)),
+            "same": np.ones(N),
+            "kind": np.where(np.arange(N) < 140, "only here", RNG.choice(["a", "b", "c"], N)),
+        }
+    ).sort_values("price")
+    frame.loc[3, "kind"] = None
+    whole = TableEncoder.fit(frame, list(frame))
+    for found in each(lambda rows: TableEncoder.fit(frame[rows], list(frame))):
+        assert found.categorical == whole.categorical
+        for one, other in zip(found.numeric, whole.numeric):
+            assert (one.name, one.log) == (other.name, other.log)
+            np.testing.assert_allclose((one.mean, one.std), (other.mean, other.std), rtol=1e-10)
+
+
 @pytest.mark.parametrize("name", ["2wl", "2wl_newton", "linear_trees"])
 def test_one_shard_is_the_ordinary_fit_bit_for_bit(name: str) -> None:
     watched, (views, y) = Digests(), data(2)
@@ -199,6 +219,9 @@ def test_the_first_mistake_is_told_and_ends_all_shards() -> None:
 
     with pytest.raises(UsboostError, match=r"part-5\.parquet cannot be read"):
         fit_sharded(TwoWeakLearnerClassifier(n_rounds=2), rows)
+    other = views.with_view("S", views["U"])
+    with pytest.raises(UsboostError, match="the form of the rows of shard 4 is not that of shard 0"):
+        fit_sharded(boosted(), lambda shard: parts(other if shard == 4 else views, y)(shard))
     with pytest.raises(UsboostError, match="one class; two classes are needed"):
         fit_sharded(boosted(), parts(views, np.full(len(y), "a")))
     with pytest.raises(UsboostError, match=r"rows\(\d\) gives 'groups'"):
