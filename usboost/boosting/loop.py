@@ -7,7 +7,7 @@ nothing else of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -169,7 +169,7 @@ class StagewiseLoop:
         validation: Scores | None,
         trainers: Mapping[str, PresentTrainer],
         before: Sequence[Stage],
-        pool: ThreadPoolExecutor,
+        pool: Executor,
     ) -> Round:
         """One round; `before` holds the stage of the round before, if there is one."""
         names, clock = list(trainers), Clock()

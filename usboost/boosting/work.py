@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -84,7 +84,7 @@ class RoundWork:
     train: Scores
     draws: Draws
     before: Sequence[Stage]
-    pool: ThreadPoolExecutor
+    pool: Executor
     clock: Clock
 
     def add(self, trainers: Mapping[str, PresentTrainer]) -> Search:

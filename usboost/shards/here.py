@@ -9,7 +9,7 @@ there are, and which shards each has, changes nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
@@ -78,7 +78,7 @@ class Shards:
         int (k,), ascending: about `SAMPLE_ROWS` rows, or all if they are fewer."""
         return np.arange(n)
 
-    def pool(self) -> ThreadPoolExecutor:
+    def pool(self) -> Executor:
         """Where a round's learners are fitted, at the same time."""
         return ThreadPoolExecutor()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from contextvars import copy_context
 from typing import Any, TypeVar
 
@@ -65,12 +65,15 @@ class Meeting:
     """Where the threads of a process's shards wait for each other, and exchange what they have.
 
     Shards ask for the same things in the same order, each in its own thread; the last to come does the work.
+    Between two meetings they take turns: threads that all run at once would mostly wait for the interpreter,
+    and to run at once is what processes are for.
     """
 
     def __init__(self, link: Link) -> None:
         self.link = link
         self.error: BaseException | None = None
         self._barrier = threading.Barrier(len(link.shards), self._exchange)
+        self._turn = threading.Lock()
         self._given: list[tuple[str, Any]] = [("", None)] * len(link.shards)
         self._answer: Any = None
 
@@ -80,13 +83,17 @@ class Meeting:
         Parameters
         ----------
         place : of the shard among this process's
-        kind : the method of `Link` that answers, "once" or "end"
+        kind : the method of `Link` that answers, "mean", "once", "begin" or "end"
         """
         self._given[place] = kind, value
+        if kind != "begin":
+            self._turn.release()
         try:
             self._barrier.wait()
         except threading.BrokenBarrierError:
             raise Stopped from None
+        finally:
+            self._turn.acquire()
         # nobody can replace it before this thread asks again
         return self._answer
 
@@ -98,13 +105,20 @@ class Meeting:
             self.link.failed(str(error) if known else f"{type(error).__name__}: {error}")
         self._barrier.abort()
 
+    def leave(self) -> None:
+        """Let the others take their turns, at the end."""
+        self._turn.release()
+
     def _exchange(self) -> None:
         kinds, values = zip(*self._given)
         if len(set(kinds)) > 1:
             raise UsboostError(f"the shards of this fit have gone apart ({', '.join(kinds)})")
         if kinds[0] == "once":
             self._answer = values[0]()
-        elif kinds[0] != "end":
+        elif kinds[0] == "mean":
+            total = self.link.sum(values)
+            self._answer = total[:-1] / total[-1]
+        elif kinds[0] not in ("begin", "end"):
             self._answer = getattr(self.link, kinds[0])(values)
 
 
@@ -135,10 +149,10 @@ class Together(Shards):
     def mean(self, value: Any, weight: float) -> Any:
         array = np.asarray(value, dtype=np.float64)
         part = np.append(array * weight if weight else np.zeros_like(array), weight)
-        total = self._ask("sum", part)
+        found = self._ask("mean", part)
         if not isinstance(value, np.ndarray):
-            return float(total[0] / total[-1])
-        return (total[:-1] / total[-1]).reshape(array.shape).astype(value.dtype)
+            return float(found[0])
+        return found.reshape(array.shape).astype(value.dtype)
 
     def broadcast(self, content: bytes) -> bytes:
         given = content if self.number == 0 else b""
@@ -171,9 +185,17 @@ class Together(Shards):
         mixed ^= mixed >> np.uint64(31)
         return np.flatnonzero(mixed / 2.0**64 < share)
 
-    def pool(self) -> ThreadPoolExecutor:
-        # one after another: all shards ask each other for the same things in the same order
-        return ThreadPoolExecutor(1)
+    def pool(self) -> Executor:
+        return _OneAfterAnother()
+
+
+class _OneAfterAnother(Executor):
+    """All shards ask each other for the same things in the same order."""
+
+    def submit(self, work: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        done: Future[T] = Future()
+        done.set_result(work(*args, **kwargs))
+        return done
 
 
 def run(work: Callable[[int], T], link: Link) -> T:
@@ -198,10 +220,13 @@ def run(work: Callable[[int], T], link: Link) -> T:
         enter(shards)
         try:
             with threadpool_limits(1, "openmp"):  # of this thread
+                meeting.meet(place, "begin", None)
                 results[place] = work(shards.number)
                 meeting.meet(place, "end", None)
         except BaseException as error:
             meeting.fail(error)
+        finally:
+            meeting.leave()
 
     threads = [
         threading.Thread(target=copy_context().run, args=(one, place), daemon=True)
