@@ -134,11 +134,11 @@ class Stops(Callback):
         return False
 
 
-def checkpointed(folder: str, after: str = "0", mine: str = "1") -> Iterator[str]:
-    """A fit with a checkpoint, of which one rank dies after some rounds."""
+def checkpointed(folder: str, after: str = "0", signal_: str = "9") -> Iterator[str]:
+    """A fit with a checkpoint, of which rank 1 gets a signal after some rounds."""
     rank = int(os.environ.get("RANK", "0"))
     watched, views_y = Digests(), data(2)
-    stops = [Stops(int(after), lambda: os._exit(9))] if rank == int(mine) else []
+    stops = [Stops(int(after), lambda: os.kill(os.getpid(), int(signal_)))] if rank == 1 else []
     fit_sharded(boosted(n_rounds=6, checkpoint=folder, callbacks=[watched, *stops]), parts(*views_y))
     yield str(watched.found)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from pathlib import Path
 
@@ -43,6 +44,17 @@ def test_a_killed_process_is_named_and_the_fit_goes_on_in_any_number(tmp_path: P
     resumed = Digests()
     fit_sharded(boosted(n_rounds=6, checkpoint=rounds, callbacks=[resumed]), parts(*data(2)))
     assert resumed.found == watched.found
+
+
+@pytest.mark.long
+def test_a_process_that_hangs_is_named(tmp_path: Path) -> None:
+    started = ranks(2, tmp_path, "checkpointed", str(tmp_path / "rounds"), "2", str(int(signal.SIGSTOP)))
+    try:
+        (said,) = outcome(started[:1])
+        assert said.startswith("process 1 of this fit is gone")
+    finally:
+        started[1].kill()
+        started[1].communicate()
 
 
 @pytest.mark.long

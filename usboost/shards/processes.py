@@ -87,6 +87,8 @@ class Processes(Link):
 
     def failed(self, message: str) -> None:
         self._alive.failed(f"process {self.rank} has stopped: {message}")
+        if self.rank == 0:  # which may have what the ranks share: the others are to read it first
+            time.sleep(2 * BEAT)
 
     def close(self) -> None:
         self._alive.stop()
@@ -165,14 +167,17 @@ class _SignsOfLife:
     def _failure(self) -> str | None:
         try:
             return self._store.get("failed").decode() if self._store.check(["failed"]) else None
-        except RuntimeError:  # what they share is gone with the rank that had it
+        except RuntimeError:
             return "process 0 of this fit is gone" + _AGAIN
 
     def _silent(self, seconds: float) -> list[int]:
         now, silent = time.monotonic(), []
         for rank in range(self._size):
             key = f"beat-{rank}"
-            found = self._store.get(key) if self._store.check([key]) else b""
+            try:
+                found = self._store.get(key) if self._store.check([key]) else b""
+            except RuntimeError:  # what they share is gone with the rank that had it
+                return [0]
             if self._seen.get(rank, (None, 0.0))[0] != found:
                 self._seen[rank] = found, now
             elif now - self._seen[rank][1] > seconds and rank != self._rank:
