@@ -177,7 +177,7 @@ def ranks(size: int, folder: Path, *case: str) -> list[subprocess.Popen[str]]:
     ]
 
 
-def outcome(processes: Sequence[subprocess.Popen[str]], seconds: float = 100) -> list[str]:
+def outcome(processes: Sequence[subprocess.Popen[str]], seconds: float = 200) -> list[str]:
     """What each process has printed: the last line of its error where it failed."""
     found = []
     for process in processes:

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 from usboost.boosting.checkpoint import described
 from usboost.boosting.code import code_digest
 from usboost.errors import UsboostError
+from usboost.learners.networks.learner import NetworkLearner
+from usboost.learners.trees.learner import TreeLearner
 from usboost.models.estimator import as_views
 from usboost.shards.here import here
 from usboost.shards.together import Link, run
@@ -96,6 +98,16 @@ def refuse(model: Any) -> None:
             f"{why} cannot be fitted on several shards; choose a model of networks and trees such as "
             "2wl_newton, or fit it in one process"
         )
+
+
+def unsharded_learner(learners: Mapping[str, Any]) -> str | None:
+    """The first learner that cannot be fitted on several shards, in words; None if all can."""
+    for name, learner in learners.items():
+        exact = isinstance(learner, TreeLearner) and learner.engine == "sklearn"
+        if exact or not isinstance(learner, (TreeLearner, NetworkLearner)):
+            engine = " of engine 'sklearn'" if exact else ""
+            return f"learner {name!r}, a {type(learner).__name__}{engine},"
+    return None
 
 
 def _link(shards: int) -> Link:

@@ -35,8 +35,8 @@ from usboost.learners.networks.learner import NetworkLearner
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
 from usboost.losses.squared import Squared
 from usboost.models.base import ViewsClassifier, per_class
-from usboost.models.boosted.weak_learners import unsharded_learner
 from usboost.models.estimator import HELD_WEIGHT, Samples, open_checkpoint
+from usboost.models.sharded import unsharded_learner
 
 Predictor = Squared | SoftmaxCrossEntropy
 Evaluate = Callable[[np.ndarray, np.ndarray, np.ndarray | None], dict[str, float]]

@@ -33,18 +33,8 @@ from usboost.learners.trees.tree import Tree
 from usboost.losses.base import Loss
 from usboost.models.estimator import ViewsEstimator
 from usboost.models.inputs import InputReader, InputSpec
+from usboost.models.sharded import unsharded_learner
 from usboost.shards.here import here
-
-
-def unsharded_learner(learners: Mapping[str, Any]) -> str | None:
-    """The first learner that cannot be fitted on several shards, in words; None if all can."""
-    for name, learner in learners.items():
-        exact = isinstance(learner, TreeLearner) and learner.engine == "sklearn"
-        if exact or not isinstance(learner, (TreeLearner, NetworkLearner)):
-            engine = " of engine 'sklearn'" if exact else ""
-            return f"learner {name!r}, a {type(learner).__name__}{engine},"
-    return None
-
 
 WIDE, FOR_STEPS = 10, 0.2
 """Samples for each column of a table, below which it is wide; the share of them for steps then."""
