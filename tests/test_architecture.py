@@ -31,7 +31,7 @@ LAYERS = (
     {"usboost.learners", "usboost.datasets"},
     {"usboost.data"},
     {"usboost.losses", "usboost.evaluation"},
-    {"usboost.files"},
+    {"usboost.files", "usboost.shards"},
     {"usboost.errors"},
 )
 """From the top down. A module imports from its own room and from lower layers; tasks know nothing of the

@@ -21,6 +21,7 @@ Parts of models
     `NetworkLearner`, `RidgeLearner`, `TreeLearner` (weak learners), `Backbone` (how a network reads
     images), `BoostedFeatures` (leaf values of a GBM)
 While a model is fitted
+    `fit_sharded` (one fit on rows that several processes and machines hold parts of),
     `Callback`, `EarlyStopping`, `Checkpoint` (from which a killed fit resumes)
 Files
     `save`, `load`
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from usboost.models.persistence import load as load
     from usboost.models.persistence import save as save
     from usboost.models.prediction_intervals import PredictionIntervals as PredictionIntervals
+    from usboost.models.sharded import fit_sharded as fit_sharded
     from usboost.models.split_columns import SplitColumns as SplitColumns
     from usboost.models.split_columns import SplitColumnsRegressor as SplitColumnsRegressor
     from usboost.multimodal.estimator import MultimodalClassifier as MultimodalClassifier
@@ -109,6 +111,7 @@ _MODULES = {
     "UsboostError": "usboost.errors",
     "UsboostWarning": "usboost.errors",
     "Views": "usboost.data.views",
+    "fit_sharded": "usboost.models.sharded",
     "load": "usboost.models.persistence",
     "save": "usboost.models.persistence",
 }

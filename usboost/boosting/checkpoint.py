@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
 
 from usboost.boosting.code import NOT_DECIDING, code_digest
 from usboost.boosting.rounds import Round, describe_stage, stage_of
@@ -28,6 +28,7 @@ from usboost.errors import UsboostError
 from usboost.files import write_atomically
 from usboost.files.arrays import Arrays
 from usboost.learners.base import LEARNERS, check_writable
+from usboost.shards.here import here
 
 STATE_SECONDS = 5.0
 """Scores are written at most this often; rounds after them are predicted again, which is quick."""
@@ -84,6 +85,8 @@ class Checkpoint:
         """
         for name, learner in (learners or {}).items():
             check_writable(name, learner)
+        if here().number:
+            return
         # as it is when it is read back: tuples are lists
         mine = json.loads(json.dumps(self.identity or identity))
         path = self.folder / _IDENTITY
@@ -105,10 +108,8 @@ class Checkpoint:
     def rounds(self) -> list[Round]:
         """The rounds that were kept, in order."""
         # by their number: where one between them is gone it is missed, and no gap is taken for the end
-        kept = []
-        for index in range(1, 1 + sum(1 for _ in self.folder.glob("round-*.safetensors"))):
-            kept.append(self._read_round(index))
-        return kept
+        count = here().sum(0 if here().number else sum(1 for _ in self.folder.glob("round-*.safetensors")))
+        return [self._read_round(index) for index in range(1, 1 + int(count))]
 
     def keep(self, round_: Round) -> None:
         """Write a round.
@@ -118,6 +119,8 @@ class Checkpoint:
         UsboostError
             If it cannot be written, as on a full disk; what was kept before stays.
         """
+        if here().number:
+            return
         arrays: Arrays = {}
         document: dict[str, Any] = {
             "index": round_.index,
@@ -130,7 +133,8 @@ class Checkpoint:
 
     def state_is_due(self) -> bool:
         """Whether the scores were written long enough ago to be written again."""
-        return time.monotonic() - self._written >= STATE_SECONDS
+        # of several shards none has all of them
+        return here().count == 1 and time.monotonic() - self._written >= STATE_SECONDS
 
     def keep_state(self, index: int, arrays: Arrays, more: Mapping[str, Any] | None = None) -> None:
         """Replace the state by that after round `index`."""
@@ -140,7 +144,7 @@ class Checkpoint:
     def state(self) -> tuple[int, Arrays, dict[str, Any]] | None:
         """Round, arrays and what else was kept with them; None before the first."""
         path = self.folder / "state.safetensors"
-        if not path.exists():
+        if here().count > 1 or not path.exists():
             return None
         arrays, document = _read(path)
         try:
@@ -150,7 +154,8 @@ class Checkpoint:
 
     def clear(self) -> None:
         """Remove the folder: the fit is done and its result elsewhere."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        if not here().number:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def _file(self, index: int) -> Path:
         return self.folder / f"round-{index:06d}.safetensors"
@@ -197,9 +202,10 @@ def _damaged(path: Path, error: Exception) -> UsboostError:
 
 def _read(path: Path) -> tuple[Arrays, dict[str, Any]]:
     try:
-        with safe_open(path, framework="numpy") as file:
-            names = list(file.keys())
-            return {name: file.get_tensor(name) for name in names}, json.loads(file.metadata()["document"])
+        content = here().broadcast(b"" if here().number else path.read_bytes())
+        arrays = load(content)
+        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+        return arrays, json.loads(header["__metadata__"]["document"])
     except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
         raise _damaged(path, error) from error
 
@@ -231,9 +237,16 @@ def identity_of(model: Any, samples: Sequence[tuple[Any, ...]]) -> dict[str, str
             _digest(np.asarray(column), data)
     return {
         "parameters": _sha(json.dumps(described(model), sort_keys=True)),
-        "data": data.hexdigest(),
+        "data": _of_all(data),
         "code": code_digest(model, *kinds),
     }
+
+
+def _of_all(data: Any) -> str:
+    """The digest of all shards' data."""
+    own = data.digest()
+    every = [bytes(each) for each in here().gather(np.frombuffer(own, dtype=np.uint8))]
+    return hashlib.sha256(b"".join(every)).hexdigest() if len(every) > 1 else str(own.hex())
 
 
 def described(part: Any) -> Any:

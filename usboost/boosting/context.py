@@ -11,6 +11,7 @@ from usboost.boosting.callbacks import Callback, EarlyStopping, History, Patienc
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.data.row_groups import Related
 from usboost.data.views import Views
+from usboost.shards.here import here
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,8 @@ class FitContext:
         """
         stopping = None
         if monitor is not None and self.validation is not None:
-            stopping = EarlyStopping(monitor, patience, least / len(self.validation[0]), before)
+            rows = here().sum(len(self.validation[0]))
+            stopping = EarlyStopping(monitor, patience, least / rows, before)
         return Watch(History(), stopping, self.callbacks)
 
 

@@ -7,15 +7,17 @@ nothing else of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from usboost.boosting.callbacks import Callback, resume, tell, watched
-from usboost.boosting.rounds import Clock, Round, Scores, Stage
+from usboost.boosting.rounds import Clock, Round, Scores, Stage, digest_of
+from usboost.boosting.shared import shared_risk
 from usboost.boosting.steps import StepRule
 from usboost.boosting.targets import TargetRule, check_target
 from usboost.boosting.work import Draws, RoundWork
@@ -24,6 +26,7 @@ from usboost.errors import UsboostError
 from usboost.learners.base import Learner, Target
 from usboost.learners.missing_views import PresentTrainer, predict, prepare, trainer, weighted_sum
 from usboost.losses.base import Loss
+from usboost.shards.here import here
 
 # learners by name, the same in every round or those of round 1, 2, …
 Learners = Mapping[str, Learner]
@@ -123,10 +126,10 @@ class StagewiseLoop:
         on_validation = self._start(*validation, held_weights, *start[1:]) if validation else None
         both = [scores for scores in (on_train, on_validation) if scores is not None]
         trainers: dict[str, PresentTrainer] = {}
-        with watched(self, self.callbacks), ThreadPoolExecutor() as pool:
+        with watched(self, self.callbacks), here().pool() as pool:
             done = self._resume(both)
             stages = [round_.stage for round_ in done]
-            stop = resume(self.callbacks, done)
+            stop = here().highest(resume(self.callbacks, done))
             for index in range(len(stages) + 1, self.n_rounds + 1):
                 if stop:
                     break
@@ -139,13 +142,14 @@ class StagewiseLoop:
                 }
                 with _naming(index):
                     round_ = self._round(index, on_train, on_validation, trainers, stages[-1:], pool)
+                here().agree(f"round {index}", partial(digest_of, round_))
                 # kept before a callback hears of it: what was told can then be resumed
                 stages.append(round_.stage)
                 if self.checkpoint is not None:
                     self.checkpoint.keep(round_)
                     if self.checkpoint.state_is_due():
                         self.checkpoint.keep_state(index, {str(i): scores.f for i, scores in enumerate(both)})
-                stop = tell(self.callbacks, round_)
+                stop = here().highest(tell(self.callbacks, round_))
         return stages
 
     def learners_of(self, index: int) -> Learners:
@@ -165,7 +169,7 @@ class StagewiseLoop:
         validation: Scores | None,
         trainers: Mapping[str, PresentTrainer],
         before: Sequence[Stage],
-        pool: ThreadPoolExecutor,
+        pool: Executor,
     ) -> Round:
         """One round; `before` holds the stage of the round before, if there is one."""
         names, clock = list(trainers), Clock()
@@ -188,7 +192,7 @@ class StagewiseLoop:
         advance(validation.f, stage, validation.prepared)
         more = self.evaluate(validation.f, validation.y) if self.evaluate is not None else {}
         return {
-            "risk_val": self.loss.risk(validation.f, validation.y, **validation.counts()),
+            "risk_val": shared_risk(self.loss, validation.f, validation.y, validation.counts()),
             **{f"{name}_val": value for name, value in more.items()},
         }
 
@@ -200,7 +204,7 @@ class StagewiseLoop:
         if self.step_fraction:
             held_out = np.zeros(n, dtype=bool)
             count = max(1, round(self.step_fraction * n))
-            held_out[np.random.default_rng(drawn[-1]).permutation(n)[:count]] = True
+            held_out[np.random.default_rng(here().seed(drawn[-1])).permutation(n)[:count]] = True
         return Draws(dict(zip(names, drawn)), drawn[len(names)], held_out)
 
     def _prepare(self, index: int, both: Sequence[Scores]) -> set[str]:
@@ -271,15 +275,17 @@ def ensemble_scores(
 
 def fit_error(target: Target, output: np.ndarray) -> float:
     """Weighted mean squared error of a learner on its target, summed over outputs; in its metric, if any."""
+    if not len(output):
+        return float(here().mean(0.0, 0.0))
     if target.metric is not None:
         missing, metric = target.values - output, target.metric
         if target.counts is not None:
             metric = metric * target.counts[:, None, None]
         # over the mean of the n·D diagonal entries: in the identity metric it is the plain error below
-        squares = np.einsum("ni,nij,nj->n", missing, metric, missing)
-        return float(squares.mean() / (np.einsum("nii->", metric) / metric[:, 0].size))
-    error = np.square(target.values - output)
+        squares, trace = np.einsum("ni,nij,nj->n", missing, metric, missing), np.einsum("nii->", metric)
+        return float(here().mean(float(squares.mean() / (trace / metric[:, 0].size)), float(trace)))
+    error, held = np.square(target.values - output), float(len(output))
     if target.error_weights is not None:
         weights = target.error_weights.reshape(len(error), -1)
-        error = error * (weights / weights.mean())
-    return float(error.sum(axis=1).mean())
+        error, held = error * (weights / weights.mean()), float(weights.sum())
+    return float(here().mean(float(error.sum(axis=1).mean()), held))

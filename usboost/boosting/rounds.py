@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -58,9 +60,9 @@ class Scores:
     weights: np.ndarray | None = None
     prepared: dict[str, Any] = field(default_factory=dict)
 
-    def counts(self, rows: Any = slice(None)) -> dict[str, np.ndarray]:
-        """The argument `counts` of a loss; nothing without weights, so that a loss need not know of them."""
-        return {} if self.weights is None else {"counts": self.weights[rows]}
+    def counts(self, rows: Any = slice(None)) -> np.ndarray | None:
+        """The argument `counts` of a loss, of some rows."""
+        return None if self.weights is None else self.weights[rows]
 
 
 class Clock:
@@ -79,6 +81,16 @@ class Clock:
     def seconds(self) -> dict[str, float]:
         """By part, and their sum with all between them as "total"."""
         return {**self._spent, "total": time.perf_counter() - self._start}
+
+
+def digest_of(round_: Round) -> str:
+    """Of what a round has fitted and found; its seconds do not count."""
+    arrays, document = describe_stage(round_.stage)
+    digest = hashlib.sha256(json.dumps([document, round_.metrics], sort_keys=True).encode())
+    for name, array in sorted(arrays.items()):
+        digest.update(f"{name} {array.dtype} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
 
 
 STAGES_PER_SHARD = 200

@@ -19,6 +19,7 @@ from usboost.losses.codeword import CodewordExponential
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
 from usboost.losses.signs import Exponential
 from usboost.losses.squared import Squared
+from usboost.shards.here import here
 
 # steps of shape (V,) -> one target per view
 TargetsAt = Callable[[np.ndarray], list[Target]]
@@ -99,13 +100,13 @@ class NewtonDirection:
     needs: ClassVar[tuple[str, ...]] = ("w", "hessian")
 
     def targets(self, loss: Differentiable, f: np.ndarray, y: np.ndarray, n_views: int) -> TargetsAt:
-        if loss.n_outputs > MOST_OUTPUTS or len(y) * loss.n_outputs**2 > LARGEST_METRIC:
+        if loss.n_outputs > MOST_OUTPUTS or here().highest(len(y)) * loss.n_outputs**2 > LARGEST_METRIC:
             return Gradient().targets(loss, f, y, n_views)
         hessian = loss.hessian(f, y)
         if loss.n_outputs == 1:
             weights = hessian[:, 0]
             # the Hessian of a sample that is all but certain underflows to 0, and is divided by
-            weights = np.maximum(weights, 1e-12 * weights.max())
+            weights = np.maximum(weights, 1e-12 * here().highest(weights.max(initial=0.0)))
             target = Target(loss.w(f, y) / weights, weights)
         else:
             target = Target(loss.newton_direction(f, y), metric=hessian)
@@ -135,7 +136,8 @@ class NewtonTarget:
         values = loss.newton_target(f, y)
         weights = loss.curvature(values, f, y) if self.weighted else None
         if weights is not None:  # positive, so that their mean is
-            weights = np.maximum(weights, max(1e-12 * float(weights.max()), np.finfo(float).tiny))
+            highest = here().highest(float(weights.max(initial=0.0)))
+            weights = np.maximum(weights, max(1e-12 * highest, np.finfo(float).tiny))
         target = Target(values, weights)
         return lambda steps: [target] * n_views
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
 from usboost.boosting.rounds import Clock, Scores, Stage
+from usboost.boosting.shared import shared_line
 from usboost.boosting.steps import StepRule
 from usboost.boosting.targets import TargetRule, trimmed
 from usboost.errors import UsboostError
@@ -82,7 +84,7 @@ class RoundWork:
     train: Scores
     draws: Draws
     before: Sequence[Stage]
-    pool: ThreadPoolExecutor
+    pool: Executor
     clock: Clock
 
     def add(self, trainers: Mapping[str, PresentTrainer]) -> Search:
@@ -121,7 +123,7 @@ class RoundWork:
         seen = [target.without(self.draws.held_out) for target in targets]
         # at the same time: BLAS, torch and LightGBM let go of the interpreter
         jobs = [
-            self.pool.submit(self._fit_one, name, trainer, target)
+            self.pool.submit(copy_context().run, self._fit_one, name, trainer, target)
             for (name, trainer), target in zip(trainers.items(), seen)
         ]
         fitted, outputs, unseen = zip(*[job.result() for job in jobs])
@@ -179,7 +181,9 @@ class RoundWork:
         """The risk of some samples, or all, along learners' outputs."""
         on = slice(None) if rows is None else rows
         directions = [output[on].astype(np.float64) for output in outputs]
-        return self.method.loss.line(self.train.f[on], self.train.y[on], directions, **self.train.counts(on))
+        return shared_line(
+            self.method.loss, self.train.f[on], self.train.y[on], directions, self.train.counts(on)
+        )
 
 
 def bounded(line: Line, steps: np.ndarray) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,8 @@ import pandas as pd
 from usboost.data.table import Table
 from usboost.data.value import canonical, find
 from usboost.errors import UsboostError
+from usboost.evaluation.weighted import deviation, mean
+from usboost.shards.here import here
 
 SKEWED = 3.0
 """Absolute training skewness above which a numeric column is read through the signed log1p."""
@@ -32,13 +35,14 @@ class Numeric:
     def fit(cls, name: str, values: np.ndarray) -> Numeric:
         """Learn the scaling from float64 values of shape (n,)."""
         with np.errstate(over="ignore", invalid="ignore"):
-            log = bool(len(values) > 2 and abs(pd.Series(values).skew()) > SKEWED)
+            log = _is_skewed(values)
             values = _signed_log(values) if log else values
-            mean, std = float(values.mean()), float(values.std())
-        if not (np.isfinite(mean) and np.isfinite(std)):
+            centre, scale = mean(values), deviation(values)
+        if not (np.isfinite(centre) and np.isfinite(scale)):
             raise UsboostError(f"column {name!r} holds numbers too large to standardise; rescale it first")
-        constant = values.min() == values.max()
-        return cls(name, log, mean, 0.0 if constant else std)
+        ends = here().highest(np.array([-values.min(initial=np.inf), values.max(initial=-np.inf)]))
+        constant = -ends[0] == ends[1]
+        return cls(name, log, centre, 0.0 if constant else scale)
 
     def __call__(self, values: np.ndarray) -> np.ndarray:
         """Float64 values of shape (n,) scaled; a column constant in training becomes zeros."""
@@ -65,6 +69,7 @@ class Categorical:
         for value, count in zip(names, np.bincount(codes, minlength=len(names)), strict=True):
             if count:
                 counts[value] = counts.get(value, 0) + int(count)
+        counts = _counted_in_all(counts)
         return cls(
             name, tuple(sorted(counts, key=lambda value: (-counts[value], value is None, value or "")))
         )
@@ -78,7 +83,7 @@ class Categorical:
 
 @dataclass(frozen=True)
 class TableEncoder:
-    """The encoder of one view's columns, fitted on the training split.
+    """The encoder of one view's columns, fitted on the training split; in a fit on shards, on all of them.
 
     Attributes
     ----------
@@ -113,7 +118,7 @@ class TableEncoder:
             If a column is missing, there is no row, or a numeric column holds NaN, infinity or
             something that is not a number.
         """
-        if not len(frame):
+        if not here().sum(len(frame)):
             raise UsboostError("an encoder needs at least one training row")
         for name in columns:
             _column(frame, name)
@@ -181,6 +186,29 @@ class TableEncoder:
             )
         except (KeyError, TypeError, ValueError) as error:
             raise UsboostError(f"this is not the description of a table encoder: {error!r}") from error
+
+
+def _is_skewed(values: np.ndarray) -> bool:
+    """Whether the skewness of all shards' values is above `SKEWED`, by its unbiased estimate."""
+    n = here().sum(len(values))
+    if n <= 2:
+        return False
+    if here().count == 1:
+        return bool(abs(pd.Series(values).skew()) > SKEWED)
+    away = values - mean(values)
+    second, third = here().sum(np.array([np.square(away).sum(), (away**3).sum()])) / n
+    return bool(second > 0 and abs(third / second**1.5) * np.sqrt(n * (n - 1)) / (n - 2) > SKEWED)
+
+
+def _counted_in_all(counts: dict[str | None, int]) -> dict[str | None, int]:
+    """How often all shards have each value, from how often this one has."""
+    if here().count == 1:
+        return counts
+    listed = np.frombuffer(json.dumps(list(counts.items())).encode(), dtype=np.uint8)
+    found: dict[str | None, int] = {}
+    for value, count in (pair for own in here().gather(listed) for pair in json.loads(bytes(own))):
+        found[value] = found.get(value, 0) + count
+    return found
 
 
 def _signed_log(values: np.ndarray) -> np.ndarray:

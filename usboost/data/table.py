@@ -200,4 +200,4 @@ def as_targets(y: Any) -> np.ndarray:
         raise UsboostError(f"y is not numeric: {error}") from error
     if targets.ndim not in (1, 2) or not np.isfinite(targets).all():
         raise UsboostError("y must be finite numbers of shape (n,) or (n, m)")
-    return targets.reshape(len(targets), -1)
+    return targets[:, None] if targets.ndim == 1 else targets

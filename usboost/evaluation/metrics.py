@@ -6,6 +6,7 @@ import numpy as np
 
 from usboost.errors import UsboostError
 from usboost.evaluation.weighted import mean
+from usboost.shards.here import here
 
 SMALLEST = 1e-12
 """A probability counts as no less in a log-loss."""
@@ -15,7 +16,9 @@ def confusion(
     y: np.ndarray, predicted: np.ndarray, n_classes: int, weight: np.ndarray | None = None
 ) -> np.ndarray:
     """Counts, or weights, of shape (M, M): row = true class, column = predicted."""
-    return np.bincount(y * n_classes + predicted, weight, n_classes**2).reshape(n_classes, n_classes)
+    counts = np.bincount(y * n_classes + predicted, weight, n_classes**2)
+    found: np.ndarray = here().sum(counts)
+    return found.reshape(n_classes, n_classes)
 
 
 def f1(y: np.ndarray, predicted: np.ndarray, n_classes: int, weight: np.ndarray | None = None) -> float:

@@ -11,6 +11,7 @@ from usboost.errors import UsboostError
 from usboost.losses.base import Expansion, RegressionLoss, mean, relative
 from usboost.losses.piecewise_linear import PiecewiseLinear
 from usboost.losses.squared import Squared
+from usboost.shards.here import here
 
 _STEPS = 100
 
@@ -50,17 +51,18 @@ class Huber:
     ) -> np.ndarray:
         """Huber's location of each group, float64 (n_groups,): Newton steps within a shrinking bracket."""
         own = 1.0 if counts is None else counts
-        held = np.bincount(groups, counts, n_groups)
+        held = here().sum(np.bincount(groups, counts, n_groups))
         low, high = np.full(n_groups, np.inf), np.full(n_groups, -np.inf)
         np.minimum.at(low, groups, residual)
         np.maximum.at(high, groups, residual)
+        low, high = -here().highest(-low), here().highest(high)
         low[held == 0] = high[held == 0] = 0.0
-        at = np.bincount(groups, own * residual, n_groups) / np.where(held > 0, held, 1)
+        at = here().sum(np.bincount(groups, own * residual, n_groups)) / np.where(held > 0, held, 1)
         for _ in range(_STEPS):
             away = residual - at[groups]
             # minus the derivative in c, which falls: its sign says on which side of c the location is
-            slope = np.bincount(groups, own * self.pseudo_residual(away), n_groups)
-            near = np.bincount(groups, own * (np.abs(away) <= self.delta), n_groups)
+            slope = here().sum(np.bincount(groups, own * self.pseudo_residual(away), n_groups))
+            near = here().sum(np.bincount(groups, own * (np.abs(away) <= self.delta), n_groups))
             low, high = np.where(slope >= 0, at, low), np.where(slope <= 0, at, high)
             # Newton's step; where it leaves the bracket, or no residual is near, the middle of that
             moved = at + slope / np.where(near > 0, near, 1)

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from usboost.losses.base import Expansion, mean, refuse_zero, relative
+from usboost.shards.here import here
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,8 @@ class Squared:
         """The mean of each group, float64 (n_groups,), from residuals (n,) and groups 0, 1, … (n,)."""
         held = np.bincount(groups, counts, n_groups)
         sums = np.bincount(groups, residual if counts is None else counts * residual, n_groups)
-        return sums / np.where(held > 0, held, 1)
+        held, sums = here().sum(held.astype(np.float64)), here().sum(sums)
+        return np.asarray(sums / np.where(held > 0, held, 1))
 
     def curvature(self, target: np.ndarray, f: np.ndarray, y: np.ndarray) -> None:
         """The same everywhere: None."""

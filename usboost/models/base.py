@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
@@ -17,6 +18,7 @@ from usboost.errors import UsboostError, option
 from usboost.evaluation.weighted import deviation, mean, median
 from usboost.files.registry import Registry
 from usboost.models.estimator import Samples, ViewsEstimator, as_views, one_for_each_row
+from usboost.shards.here import here
 
 MODELS = Registry(
     "model",
@@ -107,6 +109,18 @@ class _Fitted(ViewsEstimator):
         raise AttributeError("_fit_samples is defined for each task")
 
 
+def classes_of(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The classes of all shards' labels, sorted, and the position of each label (n,) of this one's."""
+    own, codes = np.unique(labels, return_inverse=True)
+    if here().count == 1:
+        return own, codes
+    # as JSON: an array of strings is as wide as the longest, and one of objects holds addresses
+    listed = np.frombuffer(json.dumps(own.tolist()).encode(), dtype=np.uint8)
+    every = [each for found in here().gather(listed) for each in json.loads(bytes(found))]
+    classes = np.unique(np.array(every, dtype=object if labels.dtype == object else None))
+    return classes, np.searchsorted(classes, labels)
+
+
 class ViewsClassifier(ClassifierMixin, _Fitted):
     """Base of the classifiers: subclasses fit encoded labels and give scores per class.
 
@@ -126,7 +140,7 @@ class ViewsClassifier(ClassifierMixin, _Fitted):
         return labels
 
     def _fit_samples(self, samples: Samples, validation: tuple[Any, ...] | None) -> None:
-        self.classes_, codes = np.unique(samples.y, return_inverse=True)
+        self.classes_, codes = classes_of(samples.y)
         if len(self.classes_) < 2:
             raise UsboostError(
                 f"all {len(codes)} labels are {self.classes_[0]!r}, one class; two classes are needed"
@@ -174,7 +188,7 @@ class ViewsRegressor(RegressorMixin, _Fitted):
 
     def _checked(self, y: Any, n: int) -> np.ndarray:
         targets = self._encode(one_for_each_row(y, n, "target"))
-        if not len(targets):
+        if not here().sum(len(targets)):
             raise UsboostError("there is no row to fit to (0 samples); give some")
         return targets
 

@@ -19,6 +19,7 @@ from usboost.data.row_groups import Related
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.learners.trees.tree import Tree
+from usboost.shards.here import here
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class Samples:
             rows = np.flatnonzero(found)
             views, y, found = views[rows], y[rows], found[rows]
             related = None if related is None else related[rows]
-        return cls(views, y, None if (found == 1).all() else found, related)
+        return cls(views, y, found if here().highest(bool((found != 1).any())) else None, related)
 
     def __getitem__(self, rows: np.ndarray) -> Samples:
         weights = None if self.weights is None else self.weights[rows]
@@ -95,7 +96,7 @@ def checked_weights(weights: Any, n: int, what: str = "sample_weight") -> np.nda
     if wrong.any():
         at = int(wrong.argmax())
         raise UsboostError(f"{what} is {found[at]} in row {at}; weights are finite and not negative")
-    if not found.any():
+    if not here().highest(bool(found.any())):
         raise UsboostError(f"{what} is zero in all {n} rows; give some row a positive weight")
     return found
 
@@ -234,6 +235,9 @@ class ViewsEstimator(BaseEstimator):
         if not parameters.get("validation_fraction"):
             return samples, None
         share, seed = parameters["validation_fraction"], parameters["random_state"]
+        if here().count > 1:
+            held = np.random.default_rng(here().seed(seed)).random(len(y)) < share
+            return samples[np.flatnonzero(~held)], samples[np.flatnonzero(held)]
         try:
             if samples.related is not None:
                 fit_rows, held_rows = samples.related.hold_out(share, y, seed)

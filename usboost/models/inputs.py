@@ -12,11 +12,12 @@ import numpy as np
 
 from usboost.data.table import Table
 from usboost.data.views import View, Views
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, option
 from usboost.files.arrays import read_arrays, write_arrays
 from usboost.learners.base import view_names
 from usboost.learners.networks.images.backbones import Backbone, embedded
 from usboost.learners.networks.train import pick_device
+from usboost.shards.here import here
 
 FILE = "projections.safetensors"
 
@@ -44,6 +45,11 @@ class Projection:
         ----------
         weights : float64 (n,), positive, how many rows each stands for; None for 1
         """
+        if here().count > 1:
+            raise UsboostError(
+                "principal components of images are not found on several shards; read all features "
+                f"({option('components', 'none')}), or fit in one process"
+            )
         from sklearn.decomposition import PCA
 
         rows = table.numeric if table.absent is None else table.numeric[~table.absent]
@@ -128,7 +134,8 @@ class InputReader:
     def fit(self, views: Views, weights: np.ndarray | None = None) -> Views:
         """Learn from these rows, of weights (n,) if there are any, and read them."""
         self.projections = {}
-        self.absent = tuple(name for name in views.names if np.any(_absent(views[name])))
+        lacking = here().highest(np.array([bool(np.any(_absent(views[name]))) for name in views.names]))
+        self.absent = tuple(name for name, some in zip(views.names, lacking) if some)
         return self._read(views, self.wanted, learn=True, weights=weights)
 
     def __call__(self, views: Views, names: Iterable[str] | None = None) -> Views:

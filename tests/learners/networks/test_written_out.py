@@ -70,8 +70,8 @@ def test_epochs_are_autograds(optimizer, weighted):
     steps = [make_optimizer(optimizer, network, 1e-3) for network in (ours, theirs)]
     for seed in range(3):
         order = torch.randperm(230, generator=torch.Generator().manual_seed(seed))
-        by_hand.train_epoch(ours, rows, targets, steps[0], 32, order)
-        run_epoch(theirs, [rows], weighted_error, targets, steps[1], 32, order)
+        by_hand.train_epoch(ours, rows, targets, steps[0], order.split(32))
+        run_epoch(theirs, [rows], weighted_error, targets, steps[1], order.split(32))
     for name, value in theirs.state_dict().items():
         torch.testing.assert_close(ours.state_dict()[name], value, rtol=1e-3, atol=2e-5)
     np.testing.assert_allclose(by_hand.predict(ours, rows), run(theirs, [rows]), rtol=1e-3, atol=1e-4)

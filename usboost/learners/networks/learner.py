@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -30,6 +31,7 @@ from usboost.learners.networks.inputs import (
 from usboost.learners.networks.modules import initialise, reseed
 from usboost.learners.networks.train import Batches, Tensors, make_optimizer, pick_device, run, run_epoch
 from usboost.learners.search_space import BATCH, FINETUNE, HIDDEN, Choice, Integer, Real, Space
+from usboost.shards.here import here
 
 
 @dataclass(frozen=True)
@@ -215,28 +217,31 @@ class NetworkTrainer:
             taking_part = taking_part[torch.from_numpy(present)]
             targets.append(torch.from_numpy(importance).to(device))
         optimizer = make_optimizer(learner.optimizer, network, learner.learning_rate)
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator().manual_seed(here().seed(seed))
         rows, fast = self._prepared.rows, by_hand.written_out(network, self._prepared.rows)
         network.train()
-        for order in self._passes(taking_part, generator):
+        for batches in self._passes(taking_part, generator):
             if fast:
-                by_hand.train_epoch(*fast, targets, optimizer, learner.batch_size, order)
+                by_hand.train_epoch(*fast, targets, optimizer, batches)
             else:
-                run_epoch(
-                    network, [rows], _squared_error, tuple(targets), optimizer, learner.batch_size, order
-                )
+                run_epoch(network, [rows], _squared_error, tuple(targets), optimizer, batches)
         return FittedNetwork(self._spec, _weights_of(network))
 
-    def _passes(self, rows: torch.Tensor, generator: torch.Generator) -> Iterator[torch.Tensor]:
-        """The rows of each pass, in an order of its own; of the last one maybe not all."""
-        learner, left = self._learner, self._learner.epochs * len(rows)
+    def _passes(self, rows: torch.Tensor, generator: torch.Generator) -> Iterator[list[torch.Tensor]]:
+        """The batches of each pass, in an order of its own; of the last one maybe not all.
+
+        A batch has its share of each shard's rows: all shards have as many parts, which may be empty.
+        """
+        learner, size, own, n = self._learner, self._learner.batch_size, len(rows), int(here().sum(len(rows)))
+        left = learner.epochs * n
         if learner.batches_per_round is not None:
-            least, most = (steps * learner.batch_size for steps in learner.batches_per_round)
+            least, most = (steps * size for steps in learner.batches_per_round)
             left = min(max(left, least), most)
-        while left > 0 and len(rows):
-            order = rows[torch.randperm(len(rows), generator=generator)][:left]
-            left -= len(order)
-            yield order
+        while left > 0 and n:
+            order, taken = rows[torch.randperm(own, generator=generator)], min(left, n)
+            left -= taken
+            cuts = [end * own // n for end in (*range(0, taken, size), taken)]
+            yield [order[start:stop] for start, stop in pairwise(cuts)]
 
 
 def _weights_of(network: nn.Module) -> dict[str, np.ndarray]:
@@ -254,13 +259,18 @@ def _importance(target: Target) -> tuple[np.ndarray | None, np.ndarray]:
         if target.left_out is not None:
             present[target.left_out] = False
         metric = target.metric if target.counts is None else target.metric * target.counts[:, None, None]
-        trace = float(np.einsum("nii->n", metric)[present].mean())
+        trace = _mean(np.einsum("nii->n", metric)[present])
         return (metric * (d / trace)).astype(np.float32), present
     if (given := target.fit_weights) is None:
         return None, np.ones(n, dtype=bool)
-    weights = np.broadcast_to(given.reshape(n, -1), target.values.shape)
+    weights = np.broadcast_to(given if given.ndim == 2 else given[:, None], target.values.shape)
     present = np.asarray(weights.any(axis=1))
-    return (weights / weights[present].mean()).astype(np.float32), present
+    return (weights / _mean(weights[present])).astype(np.float32), present
+
+
+def _mean(values: np.ndarray) -> float:
+    """Of the values of all shards' rows."""
+    return float(here().mean(values.mean() if values.size else np.nan, len(values)))
 
 
 def _squared_error(outputs: torch.Tensor, targets: Tensors) -> torch.Tensor:

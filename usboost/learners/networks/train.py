@@ -16,10 +16,13 @@ from torch import nn
 
 from usboost.data.images import EncodedImages
 from usboost.errors import UsboostError
+from usboost.shards.here import here
 
 
 class Optimizer(Protocol):
     def zero_grad(self) -> None: ...
+
+    def share(self, rows: int) -> None: ...
 
     def step(self) -> None: ...
 
@@ -53,6 +56,12 @@ class _Flat:
         self.rates = None
         if any(rate != 1 for _, rate in rates):
             self.rates = torch.cat([torch.full((n,), rate) for n, rate in rates]).to(self.values.device)
+
+    def share(self, rows: int) -> None:
+        """Make the gradient, a mean over so many rows, that over the rows of all shards of the fit."""
+        if here().count > 1:
+            found = here().mean(self.gradient.cpu().numpy(), rows)
+            self.gradient.copy_(torch.from_numpy(found))
 
     def slower(self, denominator: torch.Tensor) -> torch.Tensor:
         """The denominators of a step, in place, by the parameters' shares of the learning rate."""
@@ -222,10 +231,9 @@ def run_epoch(
     loss: Callable[[torch.Tensor, Tensors], torch.Tensor],
     targets: Tensors,
     optimizer: Optimizer,
-    batch_size: int,
-    order: torch.Tensor,
+    batches: Sequence[torch.Tensor],
 ) -> float:
-    """One pass over the rows in the given order; the mean training loss of the pass.
+    """One pass over the rows of some batches; the mean training loss of the pass.
 
     Parameters
     ----------
@@ -233,22 +241,23 @@ def run_epoch(
     inputs : the views' rows
     loss : (outputs, batch of targets) -> scalar
     targets : row-aligned tensors on the device
-    order : row numbers, int64
+    batches : row numbers, int64 each; of several shards so many parts of batches, empty ones too
     """
-    batches = order.to(targets[0].device).split(batch_size)
+    batches = [rows.to(targets[0].device) for rows in batches]
     total = torch.zeros((), dtype=torch.float64, device=targets[0].device)
     for index, rows in enumerate(batches):
         tensors = [view.batch(rows) for view in inputs]
         if index + 1 < len(batches):
             for view in inputs:
                 view.expect(batches[index + 1])
-        outputs = network(*tensors)
-        value = loss(outputs, tuple(tensor[rows] for tensor in targets))
         optimizer.zero_grad()
-        value.backward()
+        if len(rows):
+            value = loss(network(*tensors), tuple(tensor[rows] for tensor in targets))
+            value.backward()
+            total += value.detach() * len(rows)
+        optimizer.share(len(rows))
         optimizer.step()
-        total += value.detach() * len(rows)
-    return float(total) / len(order)
+    return float(total) / max(sum(map(len, batches)), 1)
 
 
 @torch.no_grad()

@@ -125,10 +125,9 @@ def train_epoch(
     rows: Resident,
     targets: Sequence[torch.Tensor],
     optimizer: Optimizer,
-    batch_size: int,
-    order: torch.Tensor,
+    batches: Sequence[torch.Tensor],
 ) -> None:
-    """One pass over the rows in the given order, by (weighted) mean squared error, in a metric if given.
+    """One pass over the rows of some batches, by (weighted) mean squared error, in a metric if given.
 
     Parameters
     ----------
@@ -138,19 +137,18 @@ def train_epoch(
     by_hand = TableNetwork(network)
     numeric, codes = (tensor.numpy() for tensor in rows.tensors)
     values, *weights = (tensor.numpy() for tensor in targets)
-    picked = order.numpy()
     with one_thread_each(), np.errstate(over="ignore", invalid="ignore"):  # its outputs are checked
-        for start in range(0, len(picked), batch_size):
-            batch = picked[start : start + batch_size]
+        for batch in (rows.numpy() for rows in batches):
             inputs = numeric.take(batch, axis=0), codes.take(batch, axis=0)
             outputs = by_hand.forward(*inputs)
             gradient = outputs[-1] - values.take(batch, axis=0)
-            gradient *= 2 / gradient.size
+            gradient *= 2 / max(gradient.size, 1)
             if weights and weights[0].ndim == 3:
                 gradient = np.einsum("nij,nj->ni", weights[0].take(batch, axis=0), gradient)
             elif weights:
                 gradient *= weights[0].take(batch, axis=0)
             by_hand.backward(*inputs, outputs, gradient)
+            optimizer.share(len(batch))
             optimizer.step()
 
 

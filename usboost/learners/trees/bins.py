@@ -8,6 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
+from usboost.shards.here import here
+
 BLOCK_ENTRIES = 1 << 17
 """Rows times columns that are summed in one go; fixed, so that the number of threads changes no sum."""
 
@@ -52,13 +54,16 @@ class Bins:
         columns = np.asarray([*numeric, *categorical], dtype=int)
         codes = np.empty(matrix.shape, dtype=np.int32)
         start, lowest, highest = [0], [np.empty(0)], [np.empty(0)]
+        bins = _numeric_bins(matrix, numeric, max_bin, counts)
+        largest = here().highest(np.array([matrix[:, j].max(initial=0) for j in columns[len(numeric) :]]))
         for k, column in enumerate(matrix[:, j] for j in columns):
             if k < len(numeric):
-                low, high = numeric_bins(column, max_bin, counts)
-                # the first bin that does not end below the value
-                codes[:, k] = np.searchsorted(high, column)
+                low, high = bins[k]
+                # the first bin that does not end below the value; the last one for what no sample has shown
+                codes[:, k] = np.minimum(np.searchsorted(high, column), len(high) - 1)
+                low, high = _ends(codes[:, k], column, low, high)
             else:
-                low = high = np.arange(int(column.max(initial=0)) + 1, dtype=np.float64)
+                low = high = np.arange(int(largest[k - len(numeric)]) + 1, dtype=np.float64)
                 codes[:, k] = column
             codes[:, k] += start[-1]
             start.append(start[-1] + len(low))
@@ -97,6 +102,30 @@ class Bins:
     def first_category(self) -> int:
         """The first bin that is a category."""
         return int(self.start[self.n_numeric])
+
+
+def _numeric_bins(
+    matrix: np.ndarray, numeric: Sequence[int], max_bin: int, counts: np.ndarray | None
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The bins of some columns, by `numeric_bins` of all rows; of a sample of the rows of several shards."""
+    if here().count == 1:
+        return [numeric_bins(matrix[:, j], max_bin, counts) for j in numeric]
+    chosen = here().sample(len(matrix))
+    rows = np.concatenate(here().gather(np.ascontiguousarray(matrix[chosen][:, numeric])))
+    held = None if counts is None else np.concatenate(here().gather(counts[chosen]))
+    return here().once(lambda: [numeric_bins(column, max_bin, held) for column in rows.T])
+
+
+def _ends(
+    codes: np.ndarray, column: np.ndarray, low: np.ndarray, high: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Least and largest value in each bin, of all shards' rows; one shard's own bins have them."""
+    if here().count == 1:
+        return low, high
+    least, largest = np.full(len(low), np.inf), np.full(len(high), -np.inf)
+    np.minimum.at(least, codes, column)
+    np.maximum.at(largest, codes, column)
+    return -here().highest(-least), here().highest(largest)
 
 
 def numeric_bins(

@@ -13,6 +13,7 @@ from usboost.learners.trees.fitted import FittedTrees, PreparedTable, with_leaf_
 from usboost.learners.trees.histogram import HistogramGrower, Limits
 from usboost.learners.trees.tree import Tree
 from usboost.losses.base import simplex_codewords
+from usboost.shards.here import here
 
 
 class TreeSettings(Protocol):
@@ -149,12 +150,17 @@ class LightGBMTrainer:
 
 
 class JointTrainer:
-    """Grows one tree a round for all outputs, in the target's metric if it has one."""
+    """Grows one tree a round for all outputs, in the target's metric if it has one.
+
+    Parameters
+    ----------
+    each : whether without a metric each output has a tree of its own, of `MOST_TREES` at most
+    """
 
     takes_metric = True
 
-    def __init__(self, learner: TreeSettings, prepared: PreparedTable) -> None:
-        self._learner, self._prepared = learner, prepared
+    def __init__(self, learner: TreeSettings, prepared: PreparedTable, each: bool = False) -> None:
+        self._learner, self._prepared, self._each = learner, prepared, each
         self._made: HistogramGrower | None = None
 
     def _grower(self, counts: np.ndarray | None) -> HistogramGrower:
@@ -176,11 +182,16 @@ class JointTrainer:
             return grower.grow(values.astype(np.float64), weights, metric, columns)
 
         if metric is None:
+            outputs = range(values.shape[1])
             if weights is not None and weights.ndim == 2:
-                outputs = range(values.shape[1])
                 return FittedTrees(tuple(grown(values[:, [j]], weights[:, j]) for j in outputs))
+            if self._each and len(outputs) <= MOST_TREES:
+                return FittedTrees(tuple(grown(values[:, [j]], weights) for j in outputs))
             return with_leaf_values(FittedTrees((grown(values, weights),)), matrix, target)
-        if np.abs(metric.sum(axis=2)).max() > 1e-8 * np.abs(metric).max():
+        off, size = here().highest(
+            np.array([np.abs(each).max(initial=0) for each in (metric.sum(axis=2), metric)])
+        )
+        if off > 1e-8 * size:
             return FittedTrees((grown(values, weights, metric),))
         # singular along (1, …, 1): solved in the zero-sum space, whose basis makes no difference
         basis = simplex_codewords(values.shape[1])

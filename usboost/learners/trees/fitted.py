@@ -254,7 +254,9 @@ def with_leaf_values(fitted: FittedTrees, matrix: np.ndarray, target: Target) ->
         return fitted
     weights = target.fit_weights
     seen = (
-        np.ones(len(matrix), dtype=bool) if weights is None else weights.reshape(len(matrix), -1).any(axis=1)
+        np.ones(len(matrix), dtype=bool)
+        if weights is None
+        else weights.reshape(*weights.shape[:1], -1 if len(weights) else 1).any(axis=1)
     )
     counts = None if target.counts is None else target.counts[seen]
 

@@ -21,6 +21,7 @@ from scipy.sparse import csc_matrix
 from usboost.learners.trees.bins import Bins
 from usboost.learners.trees.moments import Moments, score
 from usboost.learners.trees.tree import Tree
+from usboost.shards.here import here
 
 SCAN_ENTRIES = 1 << 19
 """Sums that are searched for splits in one go."""
@@ -120,7 +121,7 @@ class _Split:
     def goes_left(self, column: np.ndarray) -> np.ndarray:
         if self.codes is None:
             return column <= self.threshold
-        table = np.zeros(int(max(column.max(), self.codes.max())) + 1, dtype=bool)
+        table = np.zeros(int(max(column.max(initial=0), self.codes.max())) + 1, dtype=bool)
         table[self.codes] = True
         return table[column.astype(np.intp)]
 
@@ -255,7 +256,8 @@ class _Growth:
         ]
         self._splits.append(split)
         self._children.append([0, 0])
-        small, large = sorted(children, key=lambda child: len(child.rows))
+        held = here().sum(np.array([len(child.rows) for child in children]))
+        small, large = children if held[0] <= held[1] else children[::-1]
         small_may, large_may = (self._may_split(child, n_leaves) for child in (small, large))
         if small_may or large_may:
             small.rows = small.rows.packed()
@@ -280,11 +282,12 @@ class _Growth:
             for split, (left, right) in zip(self._splits, self._children)
         ]
         # summed anew: what was left of a parent's sums has lost digits
-        values = np.stack([self._moments.value(leaf.rows.total(), leaf.penalty) for leaf in leaves])
+        totals = here().sum(np.stack([leaf.rows.total() for leaf in leaves]))
+        values = np.stack([self._moments.value(total, leaf.penalty) for total, leaf in zip(totals, leaves)])
         return Tree._build(nodes, values, [split.gain for split in self._splits])
 
     def _histogram(self, rows: _Rows) -> np.ndarray:
-        """The channels' sums over packed rows, in every bin: float64 (C, bins)."""
+        """The channels' sums over packed rows, of all shards, in every bin: float64 (C, bins)."""
         ones, pointers = self._bins.pattern
         size = len(pointers) - 1
 
@@ -302,7 +305,10 @@ class _Growth:
                 blocks = list(pool.map(block, starts))
         else:
             blocks = list(map(block, starts))
-        return np.ascontiguousarray(sum(blocks[1:], start=blocks[0]).T)
+        if not blocks:
+            blocks = [np.zeros((len(self._bins), rows.channels.shape[1]))]
+        found: np.ndarray = here().sum(np.ascontiguousarray(sum(blocks[1:], start=blocks[0]).T))
+        return found
 
     def _find_splits(self, leaves: list[_Leaf]) -> None:
         """Set the best split of every leaf."""

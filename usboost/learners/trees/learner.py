@@ -13,6 +13,7 @@ from usboost.errors import UsboostError
 from usboost.learners.search_space import COMPONENTS, Choice, Integer, Real, Space
 from usboost.learners.trees.engines import JointTrainer, LightGBMTrainer, SklearnTrainer
 from usboost.learners.trees.fitted import FittedTrees, PreparedTable
+from usboost.shards.here import here
 
 
 @dataclass(eq=False, repr=False)
@@ -87,6 +88,8 @@ class TreeLearner(BaseEstimator):
     ) -> LightGBMTrainer | JointTrainer | SklearnTrainer:
         if not 0 < self.feature_fraction <= 1:
             raise UsboostError(f"feature_fraction is a share of the columns, not {self.feature_fraction}")
+        if self.engine == "lightgbm" and here().count > 1:
+            return JointTrainer(self, prepared, each=True)
         if self.engine == "lightgbm":
             return LightGBMTrainer(self, prepared, n_outputs)
         if self.engine == "histogram":

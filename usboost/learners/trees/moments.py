@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from usboost.shards.here import here
+
 TIE = 1e-12
 """Gains that differ by less, as a share of the squared length of the target, are equal."""
 
@@ -61,8 +63,8 @@ class Moments:
             channels[:, -1] = weights > 0
         if counts is not None:
             channels[:, -1] *= _exact(counts)
-        squares = float(np.einsum("nd,nd->", values, channels[:, :d]))
-        total = np.ones(n) @ channels
+        squares = here().sum(float(np.einsum("nd,nd->", values, channels[:, :d])))
+        total = here().sum(np.ones(n) @ channels)
         identity = np.asarray([float(i == j) for i, j in places])
         scale = float(total[d:-1] @ identity) or 1.0
         return cls(channels, d, total, identity, RIDGE * scale * identity, TIE * squares)
@@ -131,7 +133,7 @@ class Moments:
 def _exact(counts: np.ndarray) -> np.ndarray:
     """Counts (n,) rounded so that they add up exactly: an empty bin then holds 0, not what rounding left."""
     # whole numbers of a unit that all together stay below 2⁵²: float64 adds them without rounding
-    unit = 2.0 ** (np.ceil(np.log2(counts.sum())) - 51)
+    unit = 2.0 ** (np.ceil(np.log2(here().sum(counts.sum()))) - 51)
     return np.asarray(np.maximum(np.round(counts / unit), 1.0) * unit)
 
 

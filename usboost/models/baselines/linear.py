@@ -22,6 +22,7 @@ from usboost.models.baselines.multinomial import Multinomial
 from usboost.models.baselines.package import Package, Rows
 from usboost.models.baselines.wrapper import Classifier, Names, Regressor
 from usboost.models.estimator import as_views
+from usboost.shards.here import here
 
 WEIGHTS = "linear.safetensors"
 FOLDS = 5
@@ -159,8 +160,8 @@ class LogisticStart:
         if related is not None:
             turn = related.parts(folds, codes, self.random_state)
         else:
-            turn = _turns(codes, n_classes, folds, self.random_state)
-        for fold in range(int(turn.max()) + 1):
+            turn = _turns(codes, n_classes, folds, here().seed(self.random_state))
+        for fold in range(int(here().highest(turn.max(initial=0))) + 1):
             seen = turn != fold
             coefficients, intercepts = fits.fit(codes, n_classes, self.penalty_, seen, self.max_iter)
             scores[~seen] = x[~seen] @ coefficients + intercepts

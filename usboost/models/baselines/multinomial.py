@@ -10,6 +10,7 @@ from scipy.sparse import csr_array, eye_array
 from scipy.special import log_softmax
 
 from usboost.learners.indicators import Rows
+from usboost.shards.here import here
 
 RANK = 1e-10
 """Directions whose variance is below this share of the greatest are left out."""
@@ -34,28 +35,34 @@ class Multinomial:
 
     def __init__(self, x: Rows, counts: np.ndarray | None = None) -> None:
         self.counts = counts
+        held = float(x.shape[0]) if counts is None else counts.sum()
+        total = here().sum(held)
         if isinstance(x, csr_array):
-            share = np.full(x.shape[0], 1 / x.shape[0]) if counts is None else counts / counts.sum()
-            mean = share @ x.astype(np.float64)
-            self.variances = share @ x.astype(np.float64).power(2) - mean**2
+            share = np.full(x.shape[0], 1 / total) if counts is None else counts / total
+            mean = here().sum(share @ x.astype(np.float64))
+            self.variances = here().sum(share @ x.astype(np.float64).power(2)) - mean**2
             self.mean = mean.astype(np.float32)
             self.axes = eye_array(x.shape[1], dtype=np.float32, format="csr")
             self.rotated = _Centred(x, self.mean)
             return
-        mean = x.mean(axis=0, dtype=np.float64) if counts is None else counts @ x / counts.sum()
+        if not held:
+            mean = np.zeros(x.shape[1])
+        else:
+            mean = x.mean(axis=0, dtype=np.float64) if counts is None else counts @ x / held
+        mean = here().mean(mean, held)
         self.mean = mean.astype(np.float32)
         centred = own = x - self.mean
         if counts is not None:
             own = centred * np.sqrt(counts)[:, None].astype(np.float32)
-        wide = x.shape[1] > len(x)
-        gram = (own @ own.T if wide else own.T @ own).astype(np.float64)
+        wide = x.shape[1] > len(x) and here().count == 1
+        gram = here().sum((own @ own.T if wide else own.T @ own).astype(np.float64))
         values, vectors = np.linalg.eigh(gram)
         kept = values > max(values[-1], 0) * RANK
         values, axes = values[kept], vectors[:, kept].astype(np.float32)
         if wide:
             axes = own.T @ (axes / np.sqrt(values).astype(np.float32))
         self.axes, self.rotated = axes, centred @ axes
-        self.variances = values / (len(x) if counts is None else counts.sum())
+        self.variances = values / total
 
     def fit(
         self,
@@ -83,15 +90,18 @@ class Multinomial:
         counts = np.ones(n) if self.counts is None else self.counts
         if rows is not None:
             counts = counts * rows
-        shares = np.array([max(counts[codes == c].sum(), 0.5) for c in range(n_classes)]) / counts.sum()
-        seen = np.flatnonzero([counts[codes == c].any() for c in range(n_classes)])
+        total = here().sum(counts.sum())
+        held = here().sum(np.array([counts[codes == c].sum() for c in range(n_classes)]))
+        shares = np.maximum(held, 0.5) / total
+        seen = np.flatnonzero(held)
         position = np.searchsorted(seen, codes)
         taking_part = np.flatnonzero(counts)
         scale = 1 / np.sqrt(self.variances / 2 + penalty)
         own = (scale**2 * penalty)[:, None]
         scaled = scale.astype(np.float32)[:, None]
         rotated = self.rotated if rows is None else self.rotated[taking_part]
-        share = None if self.counts is None else counts[taking_part] / counts.sum()
+        share = None if self.counts is None else counts[taking_part] / total
+        taken = here().sum(len(taking_part))
         hits = np.arange(len(taking_part)), position[taking_part]
 
         def risk(packed: np.ndarray) -> tuple[float, np.ndarray]:
@@ -101,15 +111,21 @@ class Multinomial:
             error = np.exp(logs)
             error[hits] -= 1
             if share is None:
-                error /= len(error)
+                error /= taken
             else:
                 error *= share[:, None]
-            gradient = np.empty_like(c)
-            gradient[:-1] = scaled * (rotated.T @ error.astype(np.float32)) + own * c[:-1]
+            # the gradient, and the risk after it: what is a sum over rows is summed at once
+            sums = np.zeros(c.size + 1)
+            gradient = sums[:-1].reshape(c.shape)
+            gradient[:-1] = scaled * (rotated.T @ error.astype(np.float32))
             gradient[-1] = error.sum(axis=0)
-            lost = logs[hits].mean() if share is None else share @ logs[hits]
-            value = -lost + 0.5 * float((own * c[:-1] ** 2).sum())
-            return value, gradient.ravel()
+            if len(error):
+                sums[-1] = logs[hits].mean() * (len(error) / taken) if share is None else share @ logs[hits]
+            sums = here().sum(sums)
+            gradient = sums[:-1].reshape(c.shape)
+            gradient[:-1] += own * c[:-1]
+            value = -sums[-1] + 0.5 * float((own * c[:-1] ** 2).sum())
+            return float(value), gradient.ravel()
 
         start = np.zeros((k + 1, len(seen)))
         start[-1] = np.log(shares[seen])

@@ -27,7 +27,7 @@ from usboost.boosting.steps import ClosedForm, Newton
 from usboost.boosting.targets import NewtonTarget
 from usboost.data.table import VIEW, Table, as_table, as_targets
 from usboost.data.views import Views
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, option
 from usboost.evaluation.metrics import accuracy, f1
 from usboost.learners.base import LEARNERS, Learner, Target
 from usboost.learners.missing_views import prepare
@@ -36,6 +36,7 @@ from usboost.losses.cross_entropy import SoftmaxCrossEntropy
 from usboost.losses.squared import Squared
 from usboost.models.base import ViewsClassifier, per_class
 from usboost.models.estimator import HELD_WEIGHT, Samples, open_checkpoint
+from usboost.models.sharded import unsharded_learner
 
 Predictor = Squared | SoftmaxCrossEntropy
 Evaluate = Callable[[np.ndarray, np.ndarray, np.ndarray | None], dict[str, float]]
@@ -61,6 +62,10 @@ class _BoostedNetwork(StagewiseModel, BaseEstimator, ABC):
 
     def _learner_names(self, index: int) -> set[str]:
         return {VIEW}
+
+    def not_sharded(self) -> str | None:
+        """What of this model cannot be fitted on several shards; see `usboost.models.sharded`."""
+        return unsharded_learner(self._weak_learners())
 
     @abstractmethod
     def _loss(self) -> Predictor:
@@ -320,6 +325,10 @@ class BoostedNetworkRegressor(RegressorMixin, _BoostedNetwork):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
+
+    def not_sharded(self) -> str | None:
+        drawn = f"a {type(self).__name__} with {option('validation_fraction')}"
+        return drawn if self.validation_fraction else super().not_sharded()
 
     def _loss(self) -> Squared:
         return Squared(self.n_outputs_)

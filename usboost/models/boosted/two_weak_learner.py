@@ -27,6 +27,7 @@ from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
 from usboost.models.boosted.weak_learners import BoostedWeakLearners
 from usboost.models.estimator import Samples, as_views
 from usboost.models.losses import LOSSES
+from usboost.shards.here import here
 
 
 @dataclass(eq=False, repr=False)
@@ -264,6 +265,11 @@ class TwoWeakLearnerRegressor(BoostedWeakLearners, ViewsRegressor):
     start: RidgeBaseline | None = None
     optional: tuple[str, ...] = ()
 
+    def not_sharded(self) -> str | None:
+        if self.loss in ("absolute", "quantile"):
+            return f"a {type(self).__name__} with the loss {self.loss!r}, whose steps are no sums over rows,"
+        return super().not_sharded() if self.start is None else f"a {type(self).__name__} with a start"
+
     def _n_outputs(self) -> int:
         return 1
 
@@ -321,4 +327,4 @@ def _delta(y: np.ndarray, share: float, weights: np.ndarray | None) -> float:
         raise UsboostError(f"delta_quantile is a share between 0 and 1, not {share}")
     size = np.abs(y - median(y, weights))
     # more than half of the targets may be equal; then all that are not would count as outliers
-    return quantile(size, share, weights) or float(size.max()) or 1.0
+    return quantile(size, share, weights) or float(here().highest(float(size.max(initial=0.0)))) or 1.0

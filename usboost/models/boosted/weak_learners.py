@@ -14,12 +14,13 @@ from usboost.boosting.callbacks import Patience
 from usboost.boosting.context import FitContext
 from usboost.boosting.loop import StagewiseLoop, advance, ensemble_scores
 from usboost.boosting.rounds import StagewiseModel
+from usboost.boosting.shared import shared_risk
 from usboost.boosting.steps import StepRule, step_rule
 from usboost.boosting.targets import TargetRule
 from usboost.data.row_groups import Related
 from usboost.data.table import Table
 from usboost.data.views import Views
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, option
 from usboost.evaluation.weighted import error_of_mean, mean
 from usboost.learners.base import LEARNERS, Learner, view_names
 from usboost.learners.missing_views import prepare
@@ -33,6 +34,8 @@ from usboost.learners.trees.tree import Tree
 from usboost.losses.base import Loss
 from usboost.models.estimator import ViewsEstimator
 from usboost.models.inputs import InputReader, InputSpec
+from usboost.models.sharded import unsharded_learner
+from usboost.shards.here import here
 
 WIDE, FOR_STEPS = 10, 0.2
 """Samples for each column of a table, below which it is wide; the share of them for steps then."""
@@ -96,6 +99,12 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
 
     def _weak_learners(self) -> dict[str, Any]:
         return self._learners()
+
+    def not_sharded(self) -> str | None:
+        """What of this model cannot be fitted on several shards; see `usboost.models.sharded`."""
+        if self.trim:
+            return f"a {type(self).__name__} with {option('trim')}"
+        return unsharded_learner(self._learners())
 
     def _learner_names(self, index: int) -> set[str]:
         return set(self._learners())
@@ -218,9 +227,8 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
         if held_out is None or not start:
             return None
         (_, y), f, weights = held_out, start[1], context.held_weights
-        counts = {} if weights is None else {"counts": weights}
         scored = {f"{name}_val": value for name, value in evaluate(f, y).items()}
-        return {"risk_val": loss.risk(f, y, **counts), **scored}
+        return {"risk_val": shared_risk(loss, f, y, weights), **scored}
 
     def _share_for_steps(self, views: Views) -> float:
         """The share of the samples that steps are searched on, and that learners do not see."""
@@ -228,7 +236,7 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
             return self.step_fraction
         read = [[views[view] for view in view_names(name, each)] for name, each in self._learners().items()]
         columns = [sum(each.n_columns for each in one if isinstance(each, Table)) for one in read]
-        return FOR_STEPS if len(views) < WIDE * max(columns) else 0.0
+        return FOR_STEPS if here().sum(len(views)) < WIDE * max(columns) else 0.0
 
     def _reading(self) -> InputReader:
         """What the learners read; `fit` learns it from its rows."""

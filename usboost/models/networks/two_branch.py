@@ -107,10 +107,8 @@ class TwoBranches(ViewsEstimator):
                 if stop:
                     break
                 start = time.perf_counter()
-                order = torch.randperm(len(y), generator=generator)
-                loss = run_epoch(
-                    network, inputs, self._batch_loss, targets, optimizer, self.batch_size, order
-                )
+                batches = torch.randperm(len(y), generator=generator).split(self.batch_size)
+                loss = run_epoch(network, inputs, self._batch_loss, targets, optimizer, batches)
                 trained = time.perf_counter()
                 if not np.isfinite(loss):
                     raise UsboostError(

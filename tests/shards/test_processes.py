@@ -1,0 +1,98 @@
+"""The same model, bit for bit, in any number of processes; and what is said when one of them fails."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests.shards.cases import MODELS, Digests, boosted, data, fits, outcome, parts, ranks
+from usboost.models.sharded import fit_sharded
+
+QUICK = ("2wl_newton", "linear_trees")
+
+
+def test_two_processes_fit_the_same_as_one(tmp_path: Path) -> None:
+    alone = "".join(f"{line}\n" for line in fits(*QUICK))
+    assert outcome(ranks(2, tmp_path, "fits", *QUICK)) == [alone] * 2
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 8])
+def test_any_number_of_processes_fits_the_same(size: int, tmp_path: Path) -> None:
+    alone = "".join(f"{line}\n" for line in fits(*MODELS))
+    assert outcome(ranks(size, tmp_path, "fits", *MODELS), 600) == [alone] * size
+
+
+@pytest.mark.long
+def test_a_killed_process_is_named_and_the_fit_goes_on_in_any_number(tmp_path: Path) -> None:
+    watched, rounds = Digests(), tmp_path / "rounds"
+    fit_sharded(boosted(n_rounds=6, callbacks=[watched]), parts(*data(2)))
+    started = ranks(3, tmp_path, "checkpointed", str(rounds), "3")
+    started[1].wait(200)
+    killed = time.monotonic()
+    found = outcome(started)
+    assert time.monotonic() - killed < 60
+    for rank in (0, 2):
+        assert found[rank].startswith("process 1 of this fit is gone")
+    assert len(list(rounds.glob("round-*"))) >= 2
+    again = outcome(ranks(2, tmp_path, "checkpointed", str(rounds)))
+    assert again == [f"{watched.found}\n"] * 2
+    # whoever reads them: all shards in one process, from the rounds as they are
+    resumed = Digests()
+    fit_sharded(boosted(n_rounds=6, checkpoint=rounds, callbacks=[resumed]), parts(*data(2)))
+    assert resumed.found == watched.found
+
+
+@pytest.mark.long
+def test_the_pages_script_under_torchrun(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs/deploy.md").read_text()
+    script = re.search(r"```python\n(# fit\.py\n.*?)```", page, re.S)
+    assert script is not None
+    views, y = data(2)
+    (tmp_path / "rows").mkdir()
+    for part in range(3):
+        frame = pd.DataFrame(views["S"].numeric[part::3], columns=["a", "b", "c"]).assign(kind=y[part::3])
+        frame.to_parquet(tmp_path / "rows" / f"{part}.parquet")
+    made = []
+    for size in ("1", "2"):
+        (tmp_path / "fit.py").write_text(script[1].replace('target="newton",', "n_rounds=2,"))
+        command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", size, "fit.py"]
+        place = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": str(Path(__file__).parents[2])}
+        subprocess.run(command, cwd=tmp_path, env=place, check=True, timeout=300)
+        made.append((tmp_path / "model" / "arrays-00000.safetensors").read_bytes())
+        shutil.rmtree(tmp_path / "rounds")
+        shutil.rmtree(tmp_path / "model")
+    assert made[0] == made[1]
+
+
+@pytest.mark.long
+def test_a_process_that_hangs_is_named(tmp_path: Path) -> None:
+    started = ranks(2, tmp_path, "checkpointed", str(tmp_path / "rounds"), "2", str(int(signal.SIGSTOP)))
+    try:
+        (said,) = outcome(started[:1])
+        assert said.startswith("process 1 of this fit is gone")
+    finally:
+        started[1].kill()
+        started[1].communicate()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("mistake", "sentence"),
+    [
+        ("shards", "the processes of this fit were given different numbers of shards"),
+        ("label", "y holds NaN or infinity; every row needs a label"),
+    ],
+)
+def test_all_processes_tell_the_mistake_of_one(mistake: str, sentence: str, tmp_path: Path) -> None:
+    found = outcome(ranks(2, tmp_path, "mistaken", mistake))
+    assert all(sentence in each for each in found), found

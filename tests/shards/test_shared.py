@@ -1,0 +1,228 @@
+"""What shards ask of each other, against the same asked of all rows at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.shards.cases import CUTS, MODELS, Digests, boosted, data, fitted, parts
+from usboost import (
+    LightGBMBaseline,
+    RidgeLearner,
+    TreeLearner,
+    TwoWeakLearnerClassifier,
+    TwoWeakLearnerRegressor,
+    UsboostError,
+)
+from usboost.boosting.loop import fit_error
+from usboost.boosting.shared import shared_line, shared_risk
+from usboost.data.encoding import TableEncoder
+from usboost.evaluation.metrics import accuracy, f1
+from usboost.evaluation.weighted import column_moments, deviation, error_of_mean, mean, median, quantile
+from usboost.learners.base import Target
+from usboost.learners.trees.bins import Bins
+from usboost.losses.codeword import CodewordExponential
+from usboost.losses.cross_entropy import SoftmaxCrossEntropy
+from usboost.losses.regression import Huber
+from usboost.losses.squared import Squared
+from usboost.models.sharded import fit_sharded
+from usboost.shards import here as here_module
+from usboost.shards.here import here
+from usboost.shards.together import Link, run
+
+N = CUTS[-1]
+RNG = np.random.default_rng(7)
+
+
+def each(work: Callable[[slice], Any]) -> list[Any]:
+    """What the shards get."""
+    found: dict[int, Any] = {}
+
+    def one(shard: int) -> None:
+        found[shard] = work(slice(CUTS[shard], CUTS[shard + 1]))
+
+    run(one, Link(len(CUTS) - 1))
+    return [found[shard] for shard in sorted(found)]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    ("loss", "y"),
+    [
+        (CodewordExponential.simplex(3), RNG.integers(0, 3, N)),
+        (SoftmaxCrossEntropy.of_classes(3), np.eye(3)[RNG.integers(0, 3, N)]),
+        (Squared(2, zero_steps=True), RNG.normal(size=(N, 2))),
+        (Huber(0.7), RNG.normal(size=(N, 1))),
+    ],
+)
+def test_risks_and_lines_are_those_of_all_rows(loss: Any, y: np.ndarray, weighted: bool) -> None:
+    d = loss.n_outputs
+    f, directions = RNG.normal(size=(N, d)), [RNG.normal(size=(N, d)) for _ in range(2)]
+    counts = RNG.integers(1, 4, N) / 2 if weighted else None
+    steps = np.array([0.3, -0.1])
+
+    def work(rows: slice) -> tuple[Any, ...]:
+        own = None if counts is None else counts[rows]
+        line = shared_line(loss, f[rows], y[rows], [each[rows] for each in directions], own)
+        return (
+            shared_risk(loss, f[rows], y[rows], own),
+            line.risk(steps),
+            *line.expand(steps),
+            line.minimiser() if hasattr(line, "minimiser") else None,
+        )
+
+    line = loss.line(f, y, directions, counts)
+    wanted = loss.risk(f, y, counts), line.risk(steps), *line.expand(steps)
+    for found in each(work):
+        for one, other in zip(found, wanted):
+            np.testing.assert_allclose(one, other, rtol=1e-10)
+        if hasattr(line, "minimiser"):
+            np.testing.assert_allclose(found[-1], line.minimiser(), atol=1e-5)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_scores_and_statistics_are_those_of_all_rows(weighted: bool) -> None:
+    y, predicted = RNG.integers(0, 3, (2, N))
+    values, outputs = RNG.normal(size=(N, 3)), RNG.normal(size=(N, 3)).astype(np.float32)
+    counts = RNG.integers(1, 4, N) / 2 if weighted else None
+    metric = np.einsum("nij,nkj->nik", *[RNG.normal(size=(N, 3, 3))] * 2)
+
+    def all_of(rows: slice) -> list[Any]:
+        own = None if counts is None else counts[rows]
+        v = values[rows, 0]
+        targets = [
+            Target(values[rows], counts=own),
+            Target(values[rows], metric=metric[rows], counts=own),
+            Target(values[rows], values[rows, :1] ** 2, counts=own),
+        ]
+        return [
+            f1(y[rows], predicted[rows], 3, own),
+            accuracy(y[rows], predicted[rows], own),
+            mean(v, own),
+            deviation(v, own),
+            median(v, own),
+            quantile(v, 0.9, own),
+            *np.concatenate(column_moments(values[rows], own)),
+            *(fit_error(target, outputs[rows]) for target in targets),
+        ]
+
+    wanted = all_of(slice(None))
+    for found in each(all_of):
+        np.testing.assert_allclose(found, wanted, rtol=1e-9)
+    # by n instead of n − 1 as with weights
+    errors = each(lambda rows: error_of_mean(values[rows, 0], None if counts is None else counts[rows]))
+    np.testing.assert_allclose(errors, error_of_mean(values[:, 0], counts), rtol=1e-2)
+
+
+def test_bins_are_those_of_all_rows_and_of_a_sample_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    matrix = np.asfortranarray(np.column_stack([RNG.normal(size=N), RNG.integers(0, 9, N)]), np.float32)
+    whole = Bins.of(matrix, (1,), 16)
+
+    def work(rows: slice) -> Bins:
+        return Bins.of(matrix[rows], (1,), 16)
+
+    for found in each(work):
+        assert np.array_equal(found.highest, whole.highest)
+        assert np.array_equal(found.lowest, whole.lowest)
+    monkeypatch.setattr(here_module, "SAMPLE_ROWS", 200)
+    monkeypatch.setattr("usboost.shards.together.SAMPLE_ROWS", 200)
+    found = each(work)
+    codes = np.concatenate([bins.codes for bins in found])
+    for k in range(16):  # whatever the sample, a bin's ends are those of all its rows
+        inside = matrix[codes[:, 0] == k, 0]
+        assert (found[0].lowest[k], found[0].highest[k]) == (inside.min(), inside.max())
+    chosen = np.concatenate(each(lambda rows: rows.start + here().sample(rows.stop - rows.start)))
+    assert 150 < len(chosen) < 250
+    halves: dict[int, np.ndarray] = {}
+
+    def half(k: int) -> None:
+        halves[k] = k * (N // 2) + here().sample(N // 2 if k == 0 else N - N // 2)
+
+    run(half, Link(2))
+    assert np.array_equal(np.concatenate([halves[0], halves[1]]), chosen)
+
+
+def test_an_encoder_is_that_of_all_rows() -> None:
+    frame = pd.DataFrame(
+        {
+            "size": RNG.normal(size=N),
+            "price": np.exp(4 * RNG.normal(size=N)),
+            "same": np.ones(N),
+            "kind": np.where(np.arange(N) < 140, "only here", RNG.choice(["a", "b", "c"], N)),
+        }
+    ).sort_values("price")
+    frame.loc[3, "kind"] = None
+    whole = TableEncoder.fit(frame, list(frame))
+    for found in each(lambda rows: TableEncoder.fit(frame[rows], list(frame))):
+        assert found.categorical == whole.categorical
+        for one, other in zip(found.numeric, whole.numeric):
+            assert (one.name, one.log) == (other.name, other.log)
+            np.testing.assert_allclose((one.mean, one.std), (other.mean, other.std), rtol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["2wl", "2wl_newton", "linear_trees"])
+def test_one_shard_is_the_ordinary_fit_bit_for_bit(name: str) -> None:
+    watched, (views, y) = Digests(), data(2)
+    more = {}
+    if name != "2wl":
+        more["sample_weight"] = np.random.default_rng(0).integers(1, 4, len(y)) / 2
+    MODELS[name]().set_params(callbacks=[watched]).fit(views, y, **more)
+    assert fitted(name, 2, (0, len(y))) == watched.found
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_trees_alone_are_those_of_all_rows(n_classes: int) -> None:
+    views, y = data(n_classes)
+    tree = {"S": TreeLearner(engine="histogram", min_samples_leaf=5, max_bin=32)}
+    settings = {"learners": tree, "n_rounds": 5, "target": "newton", "validation_fraction": 0.0}
+    plain = boosted(**settings).fit(views, y)
+    shared = fit_sharded(boosted(**settings), parts(views, y))
+    np.testing.assert_allclose(shared.predict_proba(views), plain.predict_proba(views), rtol=1e-6)
+
+
+def test_a_fit_that_stops_early_resumes_and_is_saved_like_any_other(tmp_path: Any) -> None:
+    views, y = data(2)
+    first = fit_sharded(boosted(n_rounds=3, checkpoint=tmp_path / "rounds"), parts(views, y))
+    again = fit_sharded(boosted(n_rounds=3, checkpoint=tmp_path / "rounds"), parts(views, y))
+    assert len(list((tmp_path / "rounds").iterdir())) == 4
+    assert np.array_equal(first.predict_proba(views), again.predict_proba(views))
+    with pytest.raises(UsboostError, match="checkpoint of another fit"):
+        boosted(n_rounds=3, checkpoint=tmp_path / "rounds").fit(views, y)
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (LightGBMBaseline(), "a LightGBMBaseline cannot"),
+        (boosted(learners={"S": RidgeLearner()}), "learner 'S', a RidgeLearner, cannot"),
+        (boosted(learners={"S": TreeLearner(engine="sklearn")}), "of engine 'sklearn', cannot"),
+        (boosted(target="newton", trim=0.1), "with `trim` cannot"),
+        (TwoWeakLearnerRegressor(loss="absolute"), "the loss 'absolute', whose steps"),
+    ],
+)
+def test_what_cannot_be_shared_is_refused_before_rows_are_read(model: Any, words: str) -> None:
+    with pytest.raises(UsboostError, match=words):
+        fit_sharded(model, lambda shard: pytest.fail("read"))
+
+
+def test_the_first_mistake_is_told_and_ends_all_shards() -> None:
+    views, y = data(2)
+
+    def rows(shard: int) -> dict[str, Any]:
+        if shard == 5:
+            raise UsboostError("part-5.parquet cannot be read")
+        return parts(views, y)(shard)
+
+    with pytest.raises(UsboostError, match=r"part-5\.parquet cannot be read"):
+        fit_sharded(TwoWeakLearnerClassifier(n_rounds=2), rows)
+    other = views.with_view("S", views["U"])
+    with pytest.raises(UsboostError, match="the form of the rows of shard 4 is not that of shard 0"):
+        fit_sharded(boosted(), lambda shard: parts(other if shard == 4 else views, y)(shard))
+    with pytest.raises(UsboostError, match="one class; two classes are needed"):
+        fit_sharded(boosted(), parts(views, np.full(len(y), "a")))
+    with pytest.raises(UsboostError, match=r"rows\(\d\) gives 'groups'"):
+        fit_sharded(boosted(), parts(views, y, groups=y))

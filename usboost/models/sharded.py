@@ -1,0 +1,136 @@
+"""One fit on rows that are divided into shards, which processes and machines hold parts of."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from usboost.boosting.checkpoint import described
+from usboost.boosting.code import code_digest
+from usboost.errors import UsboostError
+from usboost.learners.networks.learner import NetworkLearner
+from usboost.learners.trees.learner import TreeLearner
+from usboost.models.estimator import as_views
+from usboost.shards.here import here
+from usboost.shards.together import Link, run
+
+Model = TypeVar("Model")
+
+GIVEN = ("X", "y", "validation", "sample_weight")
+"""What a shard's rows are: arguments of a model's ``fit``."""
+
+
+def fit_sharded(model: Model, rows: Callable[[int], Mapping[str, Any]], shards: int = 8) -> Model:
+    """Fit a model to rows that are divided into shards: the same, bit for bit, on 1, 2, 4 or 8 processes.
+
+    Where `torch.distributed` has a process group, all its processes call this, and each holds some of the
+    shards, one at least; else this process holds all of them. No process sees the rows of another: sums over
+    rows are made shard by shard, and added in the shards' order. So the model depends on how the rows are
+    divided into shards, and not on who holds these.
+
+    Trees are grown on histograms of our own, one for each output, whatever engine was asked for; rows for
+    validation, if none are given, are drawn in each shard.
+
+    Parameters
+    ----------
+    model : a `TwoWeakLearnerClassifier` or `BoostedNetworkClassifier` of networks and trees
+    rows : called with a shard's number, 0 to `shards` − 1, by the process that holds it: arguments of
+        ``model.fit``, "X", "y" and maybe "validation" and "sample_weight"; a shard may have no rows.
+    shards : as many as there are processes at least
+
+    Returns
+    -------
+    The model, fitted, in all processes. Callbacks are called once in each of them; a checkpoint is written
+    where shard 0 is.
+
+    Raises
+    ------
+    UsboostError
+        If the model cannot be fitted so, shards disagree (on columns, or on what a round has fitted), or
+        another process has failed or is gone, which it names.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from usboost import Table, TwoWeakLearnerClassifier, Views, fit_sharded
+    >>> X, y = load_iris(return_X_y=True)
+    >>> views = Views(U=Table.from_numeric(X[:, :2]), S=Table.from_numeric(X[:, 2:]))
+    >>> def rows(shard):
+    ...     return {"X": views[shard::3], "y": y[shard::3]}
+    >>> fit_sharded(TwoWeakLearnerClassifier(n_rounds=20), rows, shards=3).score(views, y) > 0.8
+    True
+    """
+    refuse(model)
+    link = _link(shards)
+
+    def fit(shard: int) -> Any:
+        own = copy.copy(model)
+        if shard != link.shards[0]:
+            own.callbacks = None  # type: ignore[attr-defined]
+        here().agree("the version of usboost", lambda: here().once(lambda: code_digest(model)))
+        here().agree("the model", lambda: str(described(model)))
+        given = dict(rows(shard))
+        if unknown := set(given) - set(GIVEN):
+            raise UsboostError(f"rows({shard}) gives {sorted(unknown)[0]!r}; it gives {', '.join(GIVEN)}")
+        here().agree("the form of the rows", lambda: _form(given))
+        return own.fit(**given)  # type: ignore[attr-defined]
+
+    fitted = run(fit, link)
+    callbacks = model.callbacks  # type: ignore[attr-defined]
+    model.__dict__.update(fitted.__dict__)
+    model.callbacks = callbacks  # type: ignore[attr-defined]
+    return model
+
+
+def refuse(model: Any) -> None:
+    """Refuse a model that cannot be fitted on several shards.
+
+    Raises
+    ------
+    UsboostError
+        Naming the model, or the part of it.
+    """
+    own = getattr(model, "not_sharded", None)
+    why = f"a {type(model).__name__}" if own is None else own()
+    if why:
+        raise UsboostError(
+            f"{why} cannot be fitted on several shards; choose a model of networks and trees such as "
+            "2wl_newton, or fit it in one process"
+        )
+
+
+def unsharded_learner(learners: Mapping[str, Any]) -> str | None:
+    """The first learner that cannot be fitted on several shards, in words; None if all can."""
+    for name, learner in learners.items():
+        exact = isinstance(learner, TreeLearner) and learner.engine == "sklearn"
+        if exact or not isinstance(learner, (TreeLearner, NetworkLearner)):
+            engine = " of engine 'sklearn'" if exact else ""
+            return f"learner {name!r}, a {type(learner).__name__}{engine},"
+    return None
+
+
+def _link(shards: int) -> Link:
+    if shards < 1:
+        raise UsboostError(f"there is one shard at least, not {shards}")
+    import torch.distributed as dist
+
+    if dist.is_available() and dist.is_initialized():
+        from usboost.shards.processes import Processes
+
+        return Processes(shards)
+    return Link(shards)
+
+
+def _form(given: Mapping[str, Any]) -> str:
+    """What all shards' rows have in common."""
+    validation = given.get("validation")
+    parts = [given["X"], *(validation[:1] if validation else ())]
+    found = [
+        f"{name} {type(view).__name__} {getattr(view, 'names', '')} {getattr(view, 'cardinalities', '')} "
+        f"{getattr(view, 'n_columns', '')}"
+        for views in map(as_views, parts)
+        for name, view in ((name, views[name]) for name in views.names)
+    ]
+    weighted = given.get("sample_weight") is not None, validation and len(validation)
+    return f"{found} {weighted}"

@@ -1,0 +1,246 @@
+"""Several shards of one fit: a thread for each of a process's own, and what they exchange."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
+from contextvars import copy_context
+from typing import Any, TypeVar
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from usboost.errors import UsboostError
+from usboost.shards.here import SAMPLE_ROWS, Shards, enter
+
+T = TypeVar("T")
+
+
+class Link:
+    """What joins the processes of a fit; this is a fit of one process.
+
+    Attributes
+    ----------
+    shards : the numbers of this process's shards, in order
+    count : of all shards
+    """
+
+    def __init__(self, count: int) -> None:
+        self.shards, self.count = range(count), count
+
+    def stack(self, values: Sequence[np.ndarray]) -> np.ndarray:
+        """All shards' arrays of one shape: (count, …) from those of this process's shards."""
+        return np.stack(values)
+
+    def sum(self, values: Sequence[np.ndarray]) -> np.ndarray:
+        """Their sum, added in the shards' order."""
+        return added(values)
+
+    def gather(self, values: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """All shards' arrays, of whatever shape."""
+        return list(values)
+
+    def failed(self, message: str) -> None:
+        """Tell the other processes that this one cannot go on."""
+
+    def close(self) -> None:
+        """After the fit, or its failure."""
+
+
+def added(values: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:
+    """The sum of arrays, one after another: whoever adds them gets the same bits."""
+    total = np.array(values[0])
+    for value in values[1:]:
+        total += value
+    return total
+
+
+class Stopped(Exception):
+    """Another shard of this process has failed."""
+
+
+class Meeting:
+    """Where the threads of a process's shards wait for each other, and exchange what they have.
+
+    Shards ask for the same things in the same order, each in its own thread; the last to come does the work.
+    Between two meetings they take turns: threads that all run at once would mostly wait for the interpreter,
+    and to run at once is what processes are for.
+    """
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+        self.error: BaseException | None = None
+        self._barrier = threading.Barrier(len(link.shards), self._exchange)
+        self._turn = threading.Lock()
+        self._given: list[tuple[str, Any]] = [("", None)] * len(link.shards)
+        self._answer: Any = None
+
+    def meet(self, place: int, kind: str, value: Any) -> Any:
+        """What comes of all shards' values; whoever gets it may not change it.
+
+        Parameters
+        ----------
+        place : of the shard among this process's
+        kind : the method of `Link` that answers, "mean", "once", "begin" or "end"
+        """
+        self._given[place] = kind, value
+        if kind != "begin":
+            self._turn.release()
+        try:
+            self._barrier.wait()
+        except threading.BrokenBarrierError:
+            raise Stopped from None
+        finally:
+            self._turn.acquire()
+        # nobody can replace it before this thread asks again
+        return self._answer
+
+    def fail(self, error: BaseException) -> None:
+        """Stop all shards for the first error."""
+        if self.error is None and not isinstance(error, Stopped):
+            self.error = error
+            known = isinstance(error, UsboostError)
+            self.link.failed(str(error) if known else f"{type(error).__name__}: {error}")
+        self._barrier.abort()
+
+    def leave(self) -> None:
+        """Let the others take their turns, at the end."""
+        self._turn.release()
+
+    def _exchange(self) -> None:
+        kinds, values = zip(*self._given)
+        if len(set(kinds)) > 1:
+            raise UsboostError(f"the shards of this fit have gone apart ({', '.join(kinds)})")
+        if kinds[0] == "once":
+            self._answer = values[0]()
+        elif kinds[0] == "mean":
+            total = self.link.sum(values)
+            self._answer = total[:-1] / total[-1]
+        elif kinds[0] not in ("begin", "end"):
+            self._answer = getattr(self.link, kinds[0])(values)
+
+
+class Together(Shards):
+    """One of several shards."""
+
+    def __init__(self, meeting: Meeting, place: int) -> None:
+        self._meeting, self._place = meeting, place
+        self.number, self.count = meeting.link.shards[place], meeting.link.count
+
+    def _ask(self, kind: str, value: Any) -> Any:
+        return self._meeting.meet(self._place, kind, value)
+
+    def gather(self, array: np.ndarray) -> list[np.ndarray]:
+        found: list[np.ndarray] = self._ask("gather", np.ascontiguousarray(array))
+        return found
+
+    def sum(self, value: Any) -> Any:
+        total = self._ask("sum", np.asarray(value, dtype=np.float64))
+        return total.copy() if isinstance(value, np.ndarray) else float(total)
+
+    def highest(self, value: Any) -> Any:
+        found = self._ask("stack", np.asarray(value, dtype=np.float64)).max(axis=0)
+        if isinstance(value, (bool, np.bool_)):
+            return bool(found)
+        return found if isinstance(value, np.ndarray) else float(found)
+
+    def mean(self, value: Any, weight: float) -> Any:
+        array = np.asarray(value, dtype=np.float64)
+        part = np.append(array * weight if weight else np.zeros_like(array), weight)
+        found = self._ask("mean", part)
+        if not isinstance(value, np.ndarray):
+            return float(found[0])
+        return found.reshape(array.shape).astype(value.dtype)
+
+    def broadcast(self, content: bytes) -> bytes:
+        given = content if self.number == 0 else b""
+        return bytes(self.gather(np.frombuffer(given, dtype=np.uint8))[0])
+
+    def once(self, work: Callable[[], T]) -> T:
+        found: T = self._ask("once", work)
+        return found
+
+    def agree(self, what: str, found: Callable[[], str]) -> None:
+        own = np.frombuffer(hashlib.sha256(found().encode()).digest(), dtype=np.uint8)
+        every = self._ask("stack", own)
+        others = np.flatnonzero((every != every[0]).any(axis=1)).tolist()
+        if others:
+            raise UsboostError(
+                f"{what} of shard {others[0]} is not that of shard 0; all shards of a fit have the same"
+            )
+
+    def seed(self, seed: int) -> int:
+        return int(np.random.SeedSequence((seed, self.number)).generate_state(1)[0])
+
+    def sample(self, n: int) -> np.ndarray:
+        sizes = np.concatenate(self.gather(np.array([n])))
+        share = SAMPLE_ROWS / max(int(sizes.sum()), 1)
+        # by a hash (splitmix64) of the rows' numbers, whose neighbours have nothing in common
+        mixed = np.arange(1, n + 1, dtype=np.uint64) + np.uint64(sizes[: self.number].sum())
+        mixed *= np.uint64(0x9E3779B97F4A7C15)
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        mixed ^= mixed >> np.uint64(31)
+        return np.flatnonzero(mixed / 2.0**64 < share)
+
+    def pool(self) -> Executor:
+        return _OneAfterAnother()
+
+
+class _OneAfterAnother(Executor):
+    """All shards ask each other for the same things in the same order."""
+
+    def submit(self, work: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        done: Future[T] = Future()
+        done.set_result(work(*args, **kwargs))
+        return done
+
+
+def run(work: Callable[[int], T], link: Link) -> T:
+    """Do the same for each shard of this process, and give what its first shard gave.
+
+    Parameters
+    ----------
+    work : called with a shard's number, in a thread in which `here` gives the shards. BLAS and torch have one
+        thread each meanwhile: more of them would add in an order of their own.
+
+    Raises
+    ------
+    UsboostError
+        If another process has failed, or is gone; whatever a shard of this process raises.
+    """
+    if link.count == 1:  # an ordinary fit
+        return work(0)
+    meeting, results = Meeting(link), {}
+
+    def one(place: int) -> None:
+        shards = Together(meeting, place)
+        enter(shards)
+        try:
+            with threadpool_limits(1, "openmp"):  # of this thread
+                meeting.meet(place, "begin", None)
+                results[place] = work(shards.number)
+                meeting.meet(place, "end", None)
+        except BaseException as error:
+            meeting.fail(error)
+        finally:
+            meeting.leave()
+
+    threads = [
+        threading.Thread(target=copy_context().run, args=(one, place), daemon=True)
+        for place in range(1, len(link.shards))
+    ]
+    try:
+        with threadpool_limits(1, "blas"):
+            for thread in threads:
+                thread.start()
+            copy_context().run(one, 0)
+            for thread in threads:
+                thread.join()
+    finally:
+        link.close()
+    if meeting.error is not None:
+        raise meeting.error
+    return results[0]
