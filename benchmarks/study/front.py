@@ -33,7 +33,8 @@ from usboost.models.catalogue.catalogue import model_colour, ordered
 from usboost.models.settings import with_settings
 
 ACROSS = 3  # panels of the figure
-ENTRIES = ("prior", "logistic", "linear_trees", "2wl_ridge", "2wl_logistic", "forest", "lgbm", "crossed")
+MEASURE, NOTHING = "lgbm", "prior"
+ENTRIES = (NOTHING, "logistic", "linear_trees", "2wl_ridge", "2wl_logistic", "forest", MEASURE, "crossed")
 HIDDEN, BATCHES = "learners__U__hidden", "learners__U__batches_per_round"
 SETTINGS: tuple[Mapping[str, Any], ...] = (
     *({"model": name} for name in ENTRIES),
@@ -113,7 +114,7 @@ def summary(out: Path) -> pd.DataFrame:
     """Means over the draws that `lgbm` was fitted to; "error" is that of the gap to it in the same draws."""
     draws, keys = ["table", "rows", "seed"], ["table", "rows", "settings"]
     found = pd.DataFrame(kept(out))
-    others = found[found["settings"] == "lgbm"].set_index(draws)["log_loss"].rename("other")
+    others = found[found["settings"] == MEASURE].set_index(draws)["log_loss"].rename("other")
     found = found.join(others, on=draws, how="inner").eval("gap = log_loss - other")
     groups = found.groupby([*keys, "model"])
     means = groups[["log_loss", "seconds", "ms_a_row", "gap"]].mean()
@@ -122,7 +123,7 @@ def summary(out: Path) -> pd.DataFrame:
 
 def draw(found: pd.DataFrame, path: Path) -> None:
     """Log-loss against seconds, a panel for each table; the line joins what nothing quicker beats."""
-    found = found[found["model"] != "prior"]
+    found = found[found["model"] != NOTHING]
     panels = list(found.groupby(["table", "rows"]))
     figure, axes = plt.subplots(
         -(-len(panels) // ACROSS), ACROSS, figsize=(11, 3.4 * -(-len(panels) // ACROSS)), squeeze=False

@@ -46,7 +46,7 @@ def test_test_rows_are_in_the_scores_only(name: str, table: UserTable) -> None:
         model = unfitted(name)
         spoiled = spoiled_table(table, rows, labels=True)
         scores = comparing._scored(spoiled, spoiled.fit_encoding(fold.train), model, fold)
-        return everything(model), {metric: scores[metric] for metric in METRICS}
+        return everything(model), {metric: scores.row[metric] for metric in METRICS}
 
     clean, forbidden = fitted(fold.test[:0]), fitted(fold.test)
     np.testing.assert_array_equal(clean[0], forbidden[0])

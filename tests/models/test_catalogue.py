@@ -116,8 +116,8 @@ def test_the_order_of_tables_and_the_parts_in_them() -> None:
 def test_where_both_views_are_one_table_nothing_is_read_twice() -> None:
     table, images = SIDES["one computer, a table"], SIDES["one computer, images"]
     assert list(builders.build("crossed", table).learners) == ["U", "S"]
-    assert builders.build("crossed", table).learners["U"].batches_per_round == (10, 400)
-    assert builders.build("crossed", images).learners["U"].batches_per_round == (100, 400)
+    assert builders.build("crossed", table).learners["U"].batches_per_round == (10, 200)
+    assert builders.build("crossed", images).learners["U"].batches_per_round == (50, 200)
     assert builders.build("crossed", table).learners["S"].category_l2 == 300
     assert builders.build("crossed", table).step_settings == {"limit": 2.0}
     assert builders.build("crossed", images).learners["S"].category_l2 == 30

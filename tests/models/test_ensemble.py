@@ -13,6 +13,7 @@ import pytest
 from sklearn.datasets import load_diabetes, load_wine
 
 from usboost.boosting.callbacks import Callback, TimeLimit
+from usboost.data.row_groups import inner_folds
 from usboost.data.table import Table
 from usboost.datasets.user.read_table import read_table
 from usboost.datasets.user.reading.source import FrameRows
@@ -136,7 +137,7 @@ def test_classes(tmp_path):
     np.testing.assert_allclose(found, expected)
     assert model.members_["prior"].without is None and model.members_["prior"].fits == 3
     assert row_losses(y, model.out_of_fold_).mean() == pytest.approx(model.blend_loss_, rel=1e-12)
-    held = next(iter(model._splits(y)))[1]
+    held = inner_folds(y, 3, 0)[0][1]
     seen = blended(
         {m: fits[0].predict_proba(views(x[held])) for m, fits in model.fits_.items()}, model.weights_
     )

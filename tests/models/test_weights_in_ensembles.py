@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from usboost.data.row_groups import inner_folds
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.evaluation.metrics import row_losses
@@ -143,7 +144,7 @@ def test_fits_to_folds_stop_on_rows_as_they_count() -> None:
     model = EnsembleClassifier({"linear": LinearBaseline(("S",), penalties=(0.1,))}, folds=3)
     weights = np.where(Y == 1, 5.0, 1.0)
     model.fit(views(), Y, sample_weight=weights)
-    for fit, (_, held) in zip(model.fits_["linear"], model._splits(Y), strict=True):
+    for fit, (_, held) in zip(model.fits_["linear"], inner_folds(Y, 3, 0), strict=True):
         losses = row_losses(Y[held], fit.predict_proba(views(held)))
         expected = float(np.average(losses, weights=weights[held]))
         assert fit.history_[0]["risk_val"] == pytest.approx(expected, rel=1e-6)
@@ -159,7 +160,7 @@ def test_the_penalty_of_a_fold_turns_with_the_weights() -> None:
     weights = np.where(np.abs(Z - 0.8) < 0.4, 20.0, 1.0)
     model = EnsembleClassifier({"linear": LinearBaseline(("S",), penalties=penalties)}, folds=4)
     model.fit(views(), Y, sample_weight=weights)
-    for fit, (train, held) in zip(model.fits_["linear"], model._splits(Y), strict=True):
+    for fit, (train, held) in zip(model.fits_["linear"], inner_folds(Y, 4, 0), strict=True):
         losses = []
         for penalty in penalties:
             alone = LinearBaseline(("S",), penalties=(penalty,), validation_fraction=0)

@@ -97,7 +97,7 @@ def test_the_report_explains_a_right_a_wrong_and_an_uncertain_row(plain, tmp_pat
         assert re.search(r"margin</th><td></td><td>(.*?)<", shown)[1] == f"{margin:.2f}"
 
 
-def test_images_are_one_of_the_columns(model, demo, tmp_path):
+def test_images_are_one_of_the_columns(demo, tmp_path):
     given = (*ROLES, "--model", "2wl_ridge", "--finetune", "none", "--rounds", 4, "--out", tmp_path / "m")
     assert run("fit", demo, *given).exit_code == 0
     assert names_of(bundle.load(tmp_path / "m"))[-1] == "images (image)"
@@ -110,5 +110,9 @@ def test_images_are_one_of_the_columns(model, demo, tmp_path):
     columns = explained.drop(columns="mean").abs().mean()
     assert columns.idxmax() == "images (image)"  # the batch shows in the image
     # one whose images do not help does not read them
-    left_out = bundle.load(model)
+    frame["image"] = frame["image"].sample(frac=1.0, random_state=0).to_numpy()
+    frame.to_csv(demo.parent / "shuffled.csv", index=False)
+    given = (*ROLES, "--finetune", "none", "--rounds", 4, "--out", tmp_path / "shuffled")
+    assert run("fit", demo.parent / "shuffled.csv", *given).exit_code == 0
+    left_out = bundle.load(tmp_path / "shuffled")
     assert left_out.model.left_out_ and names_of(left_out) == tuple(left_out.card.columns)

@@ -157,7 +157,8 @@ def test_its_report_shows_what_it_sees_and_where_it_looks(saved: Path, pairs: Pa
         looking=lambda done, total: told.append((done, total)),
     )
     text = (tmp_path / "r.html").read_text()
-    shown = {int(re.search(r"<dt>row</dt><dd>(\d+)", item)[1]) - 1: item for item in text.split("<li>\n")[1:]}
+    items = [item for item in text.split("<li>\n")[1:] if "<dt>row</dt>" in item]
+    shown = {int(re.search(r"<dt>row</dt><dd>(\d+)", item)[1]) - 1: item for item in items}
     assert {1, 2, 7} < set(shown)  # a back is missing, a front is upright, both are missing
     there = 0
     for row, item in shown.items():
@@ -176,7 +177,7 @@ def test_its_report_shows_what_it_sees_and_where_it_looks(saved: Path, pairs: Pa
         assert [each for each in captions if each not in maps] == expected
         assert len(maps) * 2 == len(expected)
         there += len(maps)
-    assert told[-1] == (there * 49, there * 49)
+    assert (there * 49, there * 49) in told  # and then those of the rows that are explained
     assert "the largest square in its centre, scaled to 32 × 32 pixels" in text
 
 

@@ -75,7 +75,7 @@ def test_the_first_trial_is_the_model_as_it_is(table: UserTable, whole: Path) ->
     for name in ("linear_trees", "lgbm"):
         first = trials_of(whole, table, name)[0]
         rounds = 30 if name == "linear_trees" else None
-        fitted = fit(table, name, rounds=rounds, calibrate=False)
+        fitted = fit(table, name, rounds=rounds, calibrate=False, refit=False)
         assert {each: first.scores[each] for each in fitted.scores} == pytest.approx(fitted.scores, rel=1e-12)
         assert first.score == first.scores["log_loss"]
         assert first.best_round == fitted.best_round
@@ -306,7 +306,7 @@ def test_the_command_and_what_reads_its_file(path: Path, tmp_path: Path) -> None
     assert f"{best:.4f}" in done.stdout and "nothing to choose" in done.stdout
     assert f"--settings {out / 'settings.yaml'}" in done.stdout.replace("\n", "")
     fitted = run(
-        *("fit", *table, "--model", "linear_trees", "--rounds", 20, "--no-calibrate"),
+        *("fit", *table, "--model", "linear_trees", "--rounds", 20, "--no-calibrate", "--no-refit"),
         *("--settings", out / "settings.yaml", "--out", tmp_path / "model"),
     )
     assert fitted.exit_code == 0 and f"log-loss {best:.4f}" in fitted.stdout

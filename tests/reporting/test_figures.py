@@ -95,9 +95,9 @@ def test_a_long_model_does_not_rule_the_axes() -> None:
     assert figures.performance(traces, "CT").axes[0].get_xscale() == "linear"
 
 
-@pytest.mark.parametrize(("model", "bound"), [("2wl2o", -100.0), ("2wl", 10.0), ("crossed", 0.05 * 2.0)])
+@pytest.mark.parametrize(("model", "bound"), [("2wl2o", -100.0), ("2wl", 10.0), ("crossed", 0.1 * 2.0)])
 def test_a_step_at_the_bound_of_its_search_is_marked(model: str, bound: float) -> None:
-    trace = _trace(0, 5).assign(epsilon=[0.3, 0.4, bound, 0.2, 0.1001], delta=0.3)
+    trace = _trace(0, 5).assign(epsilon=[0.3, 0.4, bound, 0.25, 0.2001], delta=0.3)
     figure = figures.steps({model: trace}, "CT")
     assert _legend(figure)[-1] == "step at search bound"
     rings = [line for line in figure.axes[0].get_lines() if line.get_markerfacecolor() == "none"]

@@ -111,7 +111,7 @@ def test_paths_of_learners_are_scikit_learns() -> None:
         ("shrinkage__x", 1, "^crossed has no setting 'shrinkage__x'"),
         ("random_state", 1, "^crossed has no setting 'random_state'"),
         ("learners", {}, "^crossed: learners is a part of the model; set a parameter of it"),
-        ("shrinkage", "much", "^crossed: shrinkage cannot be 'much'; it is 0.05 now"),
+        ("shrinkage", "much", "^crossed: shrinkage cannot be 'much'; it is 0.1 now"),
         ("learners__S__max_depth", 2.5, "^crossed: learners__S__max_depth cannot be 2.5; it is 12 now"),
     ],
 )

@@ -160,7 +160,7 @@ class NetworkLearner(BaseEstimator):
         "batch_size": BATCH,
         "epochs": Integer(1, 4, log=True),
         "start": Choice(("fresh", "warm")),
-        "batches_per_round": Choice((None, (10, 400), (50, 200), (100, 400), (200, 800))),
+        "batches_per_round": Choice((None, (10, 200), (10, 400), (50, 200), (100, 400))),
         "backbone__finetune": Choice(FINETUNE, where="images alone"),
     }
 

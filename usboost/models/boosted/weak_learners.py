@@ -213,6 +213,9 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
         # early stopping ends some rounds after the best one
         self.stages_ = stages[: self.best_round_]
         grown = {name for stage in stages for name, each in stage.learners.items() if trees_of(each)}
+        grown |= {
+            name for name, each in learners.items() if isinstance(each, TreeLearner)
+        }  # of no round, too
         self.columns_ = {name: read[name].names for name in learners if name in grown}
 
     def _before(
