@@ -408,8 +408,8 @@ LOOPS = [
     Break(
         "a fit's error depends on the weights' scale",
         LOOP,
-        "error = error * (weights / weights.mean())",
-        "error = error * weights",
+        "error, held = error * (weights / weights.mean()), float(weights.sum())",
+        "error, held = error * weights, float(weights.sum())",
         boosting("rounds", "loop"),
     ),
     Break(

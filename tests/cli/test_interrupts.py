@@ -157,6 +157,7 @@ def test_compare_waits_for_no_fit(tmp_path: Path) -> None:
     process = started(tmp_path, "compare", "t.csv", *given)
     kept = tmp_path / "kept" / "fits"
     until(process, lambda: len(list(kept.glob("*.json"))) >= 2)  # fits of the prior
+    time.sleep(2)  # and the main thread has heard of them
     process.terminate()
     began = time.monotonic()
     code, out, _ = ended(process)
