@@ -34,7 +34,7 @@ from benchmarks.mutants.breaks import BREAKS
 from benchmarks.mutants.entry import Break
 
 ROOT = Path(__file__).resolve().parents[2]
-COPIED = ("usboost", "tasks", "flows", "benchmarks", "tests")
+COPIED = ("usboost", "tasks", "flows", "benchmarks", "tests", "docs")
 FILES = ("pyproject.toml", "params.yaml", "dvc.yaml")
 HEAVY = (
     *("pytest", "hypothesis", "numpy", "pandas", "pyarrow.parquet", "scipy.stats", "sklearn.ensemble"),
