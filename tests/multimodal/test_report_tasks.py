@@ -20,11 +20,12 @@ from sklearn.metrics import (
 from tests.multimodal.conftest import numbers, refused, run
 from tests.multimodal.test_report import Page
 from usboost.evaluation.metrics import score, score_regression
-from usboost.evaluation.names import number
+from usboost.evaluation.names import number, number_of_label
 from usboost.models.inspection.permutation import Together, predictor, shuffled
 from usboost.multimodal.fit import bundle
 from usboost.multimodal.fit.table_fit import MOST, history_of
 from usboost.multimodal.predict.predict import score_table
+from usboost.multimodal.report.images import value_of
 from usboost.multimodal.report.importance import permutation
 
 
@@ -75,6 +76,20 @@ def test_the_rows_of_the_largest_error_come_first(priced):
     assert refused(
         "report", priced / "m", priced / "new.csv", "--out", priced / "x.html", "--label", "colour"
     ).startswith(str(priced / "new.csv"))
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [("0.038075906423423026", "0.0380759"), ("-7.913883691088233e-05", "-7.91388e-05"),
+     ("12.50", "12.50"), ("2024.10001x", "2024.10001x"), (0.1 + 0.2, "0.3"), (None, "")],
+)  # fmt: skip
+def test_a_value_of_the_table_is_short(given, shown):
+    assert value_of(given) == shown
+
+
+def test_a_label_that_is_whole_has_no_digits_after_the_point():
+    assert [number_of_label(value) for value in (52.0, -3.0, 1_250_000.0)] == ["52", "−3", "1,250,000"]
+    assert number_of_label(52.25) == number(52.25) == "52.2500"
 
 
 def test_a_columns_importance_is_the_rise_when_its_values_are_shuffled(priced):

@@ -116,3 +116,8 @@ def number(value: float) -> str:
     size = abs(value)
     shown = f"{value:.4f}" if size < 100 else f"{value:,.0f}" if size >= 10_000 else f"{value:,.1f}"
     return shown.replace("-", "−")
+
+
+def number_of_label(value: float) -> str:
+    """A number that was given: a whole one without digits after the point, any other as a score."""
+    return f"{value:,.0f}".replace("-", "−") if float(value).is_integer() else number(value)

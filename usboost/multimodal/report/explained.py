@@ -8,7 +8,7 @@ import numpy as np
 
 from usboost.data.progress import Progress
 from usboost.errors import UsboostError
-from usboost.evaluation.names import number
+from usboost.evaluation.names import number, number_of_label
 from usboost.models.inspection.shapley import check_explainable
 from usboost.multimodal.fit.bundle import Bundle
 from usboost.multimodal.predict.explain import FEWEST, Explanations, explain, reference_of
@@ -95,8 +95,8 @@ def _answer(bundle: Bundle, scored: Scored, row: int) -> dict[str, str]:
     """What was predicted, and what is true."""
     predicted, label = scored.predicted[row], scored.labels[row]
     if not bundle.card.classes:
-        shown = number(predicted)
-        return {"predicted": shown, "p_predicted": "", "truth": number(label), "p_truth": "", "colour": ""}
+        shown, truth = number(predicted), number_of_label(label)
+        return {"predicted": shown, "p_predicted": "", "truth": truth, "p_truth": "", "colour": ""}
     answer, names = int(bundle.codes(predicted[None])[0]), bundle.card.classes
     return {
         "predicted": names[answer],

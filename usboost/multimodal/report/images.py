@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import io
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,7 @@ from usboost.data.images import Images
 from usboost.data.pooled_images import PooledImages
 from usboost.data.progress import Progress
 from usboost.datasets.user.images.reader import ImageColumns, ImageReader
-from usboost.evaluation.names import number
+from usboost.evaluation.names import number, number_of_label
 from usboost.learners.networks.images.backbones import Backbone
 from usboost.models.inspection.inspect import worst_samples
 from usboost.models.inspection.occlusion import Occlusion, occlusions
@@ -222,7 +223,7 @@ def _numbers(bundle: Bundle, scored: Scored) -> list[tuple[int, dict[str, str]]]
         (
             int(row),
             {
-                "truth": number(scored.labels[row]),
+                "truth": number_of_label(scored.labels[row]),
                 "p_truth": "",
                 "predicted": number(scored.predicted[row]),
                 "p_predicted": sign[bool(errors[row] >= 0)] + number(abs(errors[row])),
@@ -234,6 +235,8 @@ def _numbers(bundle: Bundle, scored: Scored) -> list[tuple[int, dict[str, str]]]
 
 
 def value_of(value: Any) -> str:
-    """A value of the table, short."""
+    """A value of the table, short: of a number that is given in more digits, also as text, six."""
     text = f"{value:g}" if isinstance(value, float) else "" if value is None else str(value)
+    if re.fullmatch(r"-?[0-9]+\.[0-9]{5,}(e-?[0-9]+)?", text):
+        text = f"{float(text):g}"
     return text if len(text) <= 80 else f"{text[:79]}…"

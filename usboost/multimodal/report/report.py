@@ -16,7 +16,7 @@ from usboost.datasets.user.reading.source import TableFile, require
 from usboost.errors import UsboostError, option
 from usboost.evaluation.intervals import Interval, answer_intervals
 from usboost.evaluation.metrics import confusion, per_class, score_answers
-from usboost.evaluation.names import METRICS_OF, f1_of, metric_name, number
+from usboost.evaluation.names import METRICS_OF, f1_of, metric_name, number, number_of_label
 from usboost.evaluation.slices import FEW, Slice, score_slices, table_of
 from usboost.files import write_atomically
 from usboost.models.catalogue import catalogue
@@ -234,10 +234,10 @@ def _coverage(bundle: Bundle, scored: Scored) -> dict[str, str] | None:
 
 def _of_numbers(bundle: Bundle, scored: Scored, label: str) -> dict[str, Any]:
     """What the page shows of a predicted number alone."""
-    low, middle, high = np.quantile(scored.labels, [0, 0.5, 1])
+    low, middle, high = map(number_of_label, np.quantile(scored.labels, [0, 0.5, 1]))
     margin = None if bundle.card.margin is None else (bundle.card.margin[0], bundle.card.margin[1])
     return {
-        "range": f"{number(low)} to {number(high)}, median {number(middle)}",
+        "range": f"{low} to {high}, median {middle}",
         **of_numbers(scored.labels, scored.predicted, margin, label),
     }
 
