@@ -38,7 +38,6 @@ from usboost.tuning.search import Plan
 SPLIT = "split"
 NOT_TUNED = (*DRAWS_NOTHING, "ensemble")
 """Kinds that have nothing to choose, or that fit 25 others."""
-FIXED = {"backbone__finetune": "none"}  # and so for all; fine-tuned blocks have a section of their own
 
 SOURCES = {
     "lesions": ("ham10000_lesions/lesions.parquet", "dx", ("lesion_id", "image_id")),
@@ -106,8 +105,8 @@ def _census(folder: Path) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-def built(names: tuple[str, ...], table: UserTable) -> dict[str, Callable[[int], Any]]:
-    read = ImageOptions(size=160) if table.images else None
+def built(names: tuple[str, ...], table: UserTable, finetune: str) -> dict[str, Callable[[int], Any]]:
+    read = ImageOptions(finetune=finetune, size=160) if table.images else None
     return by_name(names, images=read, image_views=tuple(table.images) or ("U",))
 
 
@@ -181,16 +180,17 @@ def run(
     limit: float,
     refit: bool,
     folds: int,
+    finetune: str,
 ) -> None:
     """Search, then fit and score; what is in the folder is not made again."""
     (out / case).mkdir(parents=True, exist_ok=True)
     table = table_of(case, data, out)
-    models, scoring = built(names, table), Case(table)
+    models, scoring = built(names, table, finetune), Case(table)
     found = tune(
         table,
         {name: make for name, make in models.items() if kind_of(name) not in NOT_TUNED},
         out=out / case,
-        fixed=FIXED if table.images else None,
+        fixed={"backbone__finetune": finetune} if table.images else None,
         folds=folds,
         plan=Plan(trials=trials),
         on_trial_end=lambda trial, ended, total: print(
@@ -255,9 +255,11 @@ if __name__ == "__main__":
     parser.add_argument("--folds", type=int, default=0, help="to choose by, instead of the validation rows")
     parser.add_argument("--limit", type=float, default=float("inf"), help="seconds of an ensemble's fits")
     parser.add_argument("--refit", action="store_true", help="score fits to the validation rows, too")
+    parser.add_argument("--finetune", default="none", help="of images, the same for all models: none or last")
     asked = parser.parse_args()
     for case in asked.cases or cases():
         chosen = asked.models.split(",") if asked.models else MODELS_OF.get(case, MODELS)
         limits = {"trials": asked.trials, "seeds": asked.seeds, "limit": asked.limit, "refit": asked.refit}
-        run(case, asked.data, asked.out, tuple(chosen), **limits, folds=asked.folds)
+        limits |= {"folds": asked.folds, "finetune": asked.finetune}
+        run(case, asked.data, asked.out, tuple(chosen), **limits)
         print(f"{case}\n\n{table_of_results(asked.out / case)}\n", flush=True)
