@@ -195,3 +195,43 @@ def test_whether_it_helps_is_asked_once_for_all_models(
         found.append(model.backbone.pretrained)
     assert len(asked) == 2 and found[0] == found[1]  # the pretrained network, and the tuned one
     assert len(asked[0][2].y) == 32
+
+
+def memorised(n: int, share: float, seed: int) -> tuple[Views, np.ndarray]:
+    """Images of which a share has stripes of its label, others of any, beside a table that tells more."""
+    views, y = stripes(n, seed)
+    rng = np.random.default_rng(seed + 50)
+    shown = np.where(rng.random(n) < share, y, rng.integers(0, 2, n))
+    table = Table.from_numeric(np.stack([shown + rng.normal(size=n), rng.normal(size=n)], axis=1))
+    return Views(U=views["U"], S=table), shown
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_it_goes_as_far_as_all_views_predict_held_out_rows_best(
+    tmp_path: Path, seed: int
+) -> None:
+    (views, y), (held, y_held) = memorised(120, 0.7, seed), memorised(80, 0.7, seed + 10)
+    model = LinearBaseline(("U", "S"), backbone=backbone(tmp_path, finetune="last"), device="cpu")
+    tuned = finetuning.tuned(model.backbone, target(views, y), target(held, y_held), CPU)
+    frozen = backbone(tmp_path, finetune="none")
+    risks = {}
+    for each in (tuned, finetuning.half_way(tuned, frozen), frozen):
+        one = LinearBaseline(("U", "S"), backbone=each).fit(views, y, (held, y_held))
+        p = one.predict_proba(held)[np.arange(len(y_held)), y_held]
+        risks[each.pretrained] = -np.log(p).mean()
+    tune_images(model, (views, y, None), (held, y_held, None))
+    allowed = {min(risks, key=lambda path: risks[path]), True}  # or the images alone say nothing
+    assert model.backbone.pretrained in allowed
+
+
+def test_half_way_is_the_mean_of_the_weights(tmp_path: Path, quick: None) -> None:
+    (views, y), (held, y_held) = stripes(64), stripes(32, 1)
+    frozen = backbone(tmp_path, finetune="none")
+    tuned = finetuning.tuned(backbone(tmp_path), target(views, y), target(held, y_held), CPU)
+    half = finetuning.half_way(tuned, frozen)
+    one, other, mean = (
+        each._whole(each.spec(views["U"])).backbone.state_dict() for each in (frozen, tuned, half)
+    )
+    assert any(not torch.equal(one[name], other[name]) for name in one)
+    for name, tensor in mean.items():
+        torch.testing.assert_close(tensor, ((one[name].double() + other[name].double()) / 2).to(tensor.dtype))

@@ -32,6 +32,7 @@ from usboost.learners.networks import architectures
 from usboost.learners.networks.images.backbones import Backbone
 from usboost.learners.networks.images.embeddings import cache_folder, image_digests
 from usboost.learners.networks.images.image_network import ImageNetwork, keep_statistics
+from usboost.learners.networks.images.pretrained import read_weights
 from usboost.learners.networks.train import Adam
 
 BLOCKS = 2
@@ -153,6 +154,28 @@ def tuned(backbone: Backbone, train: Target, held: Target, device: torch.device)
             (folder / f"{key}-epoch.safetensors").unlink(missing_ok=True)
     found: Backbone = clone(backbone)
     return found.set_params(pretrained=str(path), finetune="none")
+
+
+def half_way(tuned: Backbone, start: Backbone) -> Backbone:
+    """A frozen backbone with the mean of the weights of two: of `tuned`, and of the one that it started from.
+
+    Such weights gain most of what tuning gains, and know less of the rows that they were tuned on (Wortsman
+    et al., Robust fine-tuning of zero-shot models, 2022).
+    """
+    path = Path(str(tuned.pretrained))
+    half = path.with_name(f"{path.stem}-half{path.suffix}")
+    with _one_at_a_time:
+        if not half.is_file():
+            ends = [read_weights(each.name, each.pretrained) for each in (tuned, start)]
+            write_atomically(
+                half, save({name: _mean(tensor, ends[1][name]) for name, tensor in ends[0].items()})
+            )
+    found: Backbone = clone(tuned)
+    return found.set_params(pretrained=str(half))
+
+
+def _mean(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    return torch.lerp(one, other, 0.5).contiguous() if one.is_floating_point() else one
 
 
 def _folder(backbone: Backbone) -> Path:
