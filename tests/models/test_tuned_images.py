@@ -207,9 +207,7 @@ def memorised(n: int, share: float, seed: int) -> tuple[Views, np.ndarray]:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_it_goes_as_far_as_all_views_predict_held_out_rows_best(
-    tmp_path: Path, seed: int
-) -> None:
+def test_it_goes_as_far_as_all_views_predict_held_out_rows_best(tmp_path: Path, seed: int) -> None:
     (views, y), (held, y_held) = memorised(120, 0.7, seed), memorised(80, 0.7, seed + 10)
     model = LinearBaseline(("U", "S"), backbone=backbone(tmp_path, finetune="last"), device="cpu")
     tuned = finetuning.tuned(model.backbone, target(views, y), target(held, y_held), CPU)
