@@ -234,21 +234,24 @@ class _Store:
         return out
 
 
-class _Recent:
-    """The last results, as many as a number of bytes allows; the oldest goes first."""
+class Recent:
+    """The last results, as many as a number of bytes allows; the oldest goes first.
+
+    A result is a tuple of what has `nbytes`, arrays say.
+    """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._held: OrderedDict[Any, tuple[np.ndarray, ...]] = OrderedDict()
+        self._held: OrderedDict[Any, tuple[Any, ...]] = OrderedDict()
         self._lock = Lock()
 
-    def get(self, key: Any) -> tuple[np.ndarray, ...] | None:
+    def get(self, key: Any) -> tuple[Any, ...] | None:
         with self._lock:
             if key in self._held:
                 self._held.move_to_end(key)
             return self._held.get(key)
 
-    def put(self, key: Any, arrays: tuple[np.ndarray, ...]) -> None:
+    def put(self, key: Any, arrays: tuple[Any, ...]) -> None:
         size = sum(array.nbytes for array in arrays)
         with self._lock:
             self._held.pop(key, None)
@@ -262,8 +265,8 @@ class _Recent:
             self._held.clear()
 
 
-_recent = _Recent(_RECENT)
-_shards = _Recent(_RECENT)
+_recent = Recent(_RECENT)
+_shards = Recent(_RECENT)
 _keys: dict[Path, np.ndarray] = {}  # of the shards that were read: 16 bytes an image
 _listening: list[Progress] = []
 _writing: ContextVar[bool] = ContextVar("writing", default=True)
