@@ -183,11 +183,9 @@ class Backbone(BaseEstimator):
         called, folder = f"{self.name}-{digest}", embeddings.cache_folder(self.cache)
 
         def frozen() -> FrozenNetwork:
-            if (kept := _networks.get(called)) is not None:
-                return kept[0]
-            found = FrozenNetwork(network(), device)
-            _networks.put(called, (found,))
-            return found
+            kept = _networks.get(called) or (FrozenNetwork(network(), device),)
+            _networks.put(called, kept)
+            return kept[0]
 
         return embeddings.values_of(view, frozen, None if folder is None else folder / called, called)
 
@@ -214,7 +212,8 @@ class Backbone(BaseEstimator):
 
 
 _digests: dict[str, str] = {}  # of the networks of this process, so that known images need none of them
-_networks = embeddings.Recent(1 << 28)  # the last ones, so that a row need not wait for one to be built
+# the last ones, so that a row need not wait for one to be built
+_networks: embeddings.Recent[FrozenNetwork] = embeddings.Recent(1 << 28)
 
 
 def _digest(network: ImageNetwork, given: str) -> str:
