@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -10,13 +11,16 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
+from PIL import Image
 
 from tests.multimodal.conftest import numbers, run
 from usboost.boosting.callbacks import Callback
 from usboost.data.table import Table
 from usboost.datasets.user.read_table import read_table
 from usboost.datasets.user.table_spec import TableSpec
+from usboost.learners.networks.images.embeddings import forget
 from usboost.models.baselines.estimators import ForestBaselineRegressor, LightGBMBaseline
 from usboost.models.baselines.linear import RidgeBaseline
 from usboost.models.catalogue import build as builders
@@ -24,6 +28,7 @@ from usboost.models.ensembles.ensemble import EnsembleClassifier, EnsembleRegres
 from usboost.multimodal.fit.fit import fit
 from usboost.multimodal.fit.unfinished import unfinished
 
+TUNED = ("--finetune", "last")
 FIT = ("fit", "t.csv", "--label", "kind", "--model", "2wl", "--rounds", "60")
 
 
@@ -75,6 +80,48 @@ def test_a_killed_command_goes_on_to_the_same_model(tmp_path, monkeypatch):
     assert not Path("model.part").exists()
     assert "did not end" not in run(*FIT, "--out", "whole").stderr
     assert content(Path("model")) == content(Path("whole"))
+
+
+@pytest.mark.long
+@pytest.mark.slow
+def test_a_command_that_is_killed_while_it_tunes_images_goes_on_to_the_same_model(tmp_path, monkeypatch):
+    """At the epoch after the last one that ended: only the first epoch says how long a tuning takes."""
+    monkeypatch.chdir(tmp_path)
+    striped(240).to_parquet("t.parquet")
+    words = ("fit", "t.parquet", "--label", "kind", "--image", "photo", "--size", "64", *TUNED, "--out")
+    path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path, "USBOOST_CACHE": str(tmp_path / "a")}
+    process = subprocess.Popen([sys.executable, "-m", "usboost", *words, "model"], env=environment)
+    until = time.monotonic() + 300
+    while not any(Path("a").glob("tuned/*-epoch.safetensors")):
+        assert process.poll() is None and time.monotonic() < until
+        time.sleep(0.005)
+    process.kill()
+    assert process.wait(60) == -signal.SIGKILL and not Path("model").exists()
+    assert [file.name.endswith("-epoch.safetensors") for file in Path("a/tuned").iterdir()] == [True]
+    for cache, out, begins in (("a", "model", False), ("b", "whole", True)):
+        monkeypatch.setenv("USBOOST_CACHE", str(tmp_path / cache))
+        forget()
+        result = run(*words, out)
+        assert result.exit_code == 0, result.output
+        assert ("the image network is tuned on 204 images" in result.stderr) is begins
+        assert "as it was tuned on the label" in result.stdout
+        assert not any(Path(cache).glob("tuned/*-epoch.safetensors"))
+    assert content(Path("model")) == content(Path("whole"))
+    weights = [name for name in content(Path("model")) if "backbone" in name]
+    assert weights == ["model/backbone-0.safetensors"]
+
+
+def striped(n: int) -> pd.DataFrame:
+    """Photos of noise with faint stripes, upright or lying, which is the label."""
+    rng = np.random.default_rng(0)
+    kinds, photos = rng.integers(0, 2, n), []
+    for kind in kinds:
+        pixels = rng.integers(60, 180, (64, 64))
+        (pixels if kind else pixels.T)[::8] += 24
+        Image.fromarray(pixels.astype(np.uint8)).convert("RGB").save(made := io.BytesIO(), "PNG")
+        photos.append(made.getvalue())
+    return pd.DataFrame({"x": rng.normal(size=n), "photo": photos, "kind": np.array(["b", "a"])[kinds]})
 
 
 def test_another_fit_begins_anew_and_says_so(tmp_path, monkeypatch):

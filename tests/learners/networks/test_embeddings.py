@@ -21,7 +21,7 @@ from tests.warm import Warm
 from usboost.data.images import EncodedImages, Images
 from usboost.errors import UsboostError
 from usboost.learners.networks.architectures import split
-from usboost.learners.networks.images import embeddings
+from usboost.learners.networks.images import backbones, embeddings
 from usboost.learners.networks.images.backbones import Backbone, embedded
 from usboost.learners.networks.images.image_network import FrozenNetwork, ImageNetwork, LastBlock
 from usboost.learners.networks.images.pretrained import read_weights
@@ -43,6 +43,7 @@ def small(cache: Path | str | bool | None, **changes: object) -> Backbone:
 @pytest.fixture(autouse=True)
 def _forgotten() -> None:
     embeddings.forget()
+    backbones._networks.clear()
 
 
 @dataclass
@@ -118,6 +119,21 @@ def test_each_image_is_embedded_once(tmp_path: Path) -> None:
     np.testing.assert_array_equal(more[40:], np.concatenate([fresh, fresh]))
     _, done = counted(Backbone("small_cnn", False, size=8, cache=str(tmp_path), random=True), view)
     assert done == 40
+
+
+def test_a_network_is_built_once_for_rows_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a server gets them, of whom some have no image."""
+    built, whole = [], Backbone._whole
+    monkeypatch.setattr(Backbone, "_whole", lambda self, spec: built.append(spec) or whole(self, spec))
+    pixels = photographs(64).pixels
+    without = Images(np.zeros_like(pixels[:1]), absent=np.array([True]))
+    for backbone in (Backbone(cache=False), Backbone(cache=False)):  # as two models that are alike
+        rows = [backbone.embed(view, CPU) for view in (without, Images(pixels[:1]), Images(pixels[1:2]))]
+        assert len(built) == 1
+    assert rows[0].shape == rows[1].shape and not rows[0].any()
+    backbones._networks.clear()
+    np.testing.assert_array_equal(backbone.embed(Images(pixels[1:2]), CPU), rows[2])
+    assert len(built) == 2
 
 
 def test_damaged_shards_are_made_again(tmp_path: Path) -> None:

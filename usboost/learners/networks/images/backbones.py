@@ -169,22 +169,25 @@ class Backbone(BaseEstimator):
                     made[0].backbone = architectures.split(made[0].backbone, self.name, blocks)[0]
             return made[0]
 
-        folder, called = embeddings.cache_folder(self.cache), ""
-        if folder is not None or embeddings.holding():
-            side = (spec["size"],) * 2 if spec["size"] else (view.height, view.width)
-            left_out = blocks if blocks > 1 else bool(blocks)  # as caches of before have it
-            given = (_VERSION, self.name, side, spec["mean"], spec["deviation"], device.type, left_out)
-            known = self._source()
-            key = None if known is None else f"{known} {view.channels} {given}"
-            if key is None or key not in _digests:
-                digest = _digest(network(), repr(given))
-                if key is not None:
-                    _digests[key] = digest
-            else:
-                digest = _digests[key]
-            called = f"{self.name}-{digest}"
-            folder = None if folder is None else folder / called
-        return embeddings.values_of(view, lambda: FrozenNetwork(network(), device), folder, called)
+        side = (spec["size"],) * 2 if spec["size"] else (view.height, view.width)
+        left_out = blocks if blocks > 1 else bool(blocks)  # as caches of before have it
+        given = (_VERSION, self.name, side, spec["mean"], spec["deviation"], device.type, left_out)
+        known = self._source()
+        key = None if known is None else f"{known} {view.channels} {given}"
+        if key is None or key not in _digests:
+            digest = _digest(network(), repr(given))
+            if key is not None:
+                _digests[key] = digest
+        else:
+            digest = _digests[key]
+        called, folder = f"{self.name}-{digest}", embeddings.cache_folder(self.cache)
+
+        def frozen() -> FrozenNetwork:
+            kept = _networks.get(called) or (FrozenNetwork(network(), device),)
+            _networks.put(called, kept)
+            return kept[0]
+
+        return embeddings.values_of(view, frozen, None if folder is None else folder / called, called)
 
     def _source(self) -> str | None:
         """What says which weights it has without reading them; None where that is not certain."""
@@ -209,6 +212,8 @@ class Backbone(BaseEstimator):
 
 
 _digests: dict[str, str] = {}  # of the networks of this process, so that known images need none of them
+# the last ones, so that a row need not wait for one to be built
+_networks: embeddings.Recent[FrozenNetwork] = embeddings.Recent(1 << 28)
 
 
 def _digest(network: ImageNetwork, given: str) -> str:

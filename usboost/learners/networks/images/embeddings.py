@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 from safetensors import SafetensorError
@@ -234,27 +234,35 @@ class _Store:
         return out
 
 
-class _Recent:
-    """The last results, as many as a number of bytes allows; the oldest goes first."""
+class _Sized(Protocol):
+    @property
+    def nbytes(self) -> int: ...
+
+
+Part = TypeVar("Part", bound=_Sized)
+
+
+class Recent(Generic[Part]):
+    """The last results, tuples of arrays say, as many as a number of bytes allows; the oldest goes first."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._held: OrderedDict[Any, tuple[np.ndarray, ...]] = OrderedDict()
+        self._held: OrderedDict[Any, tuple[Part, ...]] = OrderedDict()
         self._lock = Lock()
 
-    def get(self, key: Any) -> tuple[np.ndarray, ...] | None:
+    def get(self, key: Any) -> tuple[Part, ...] | None:
         with self._lock:
             if key in self._held:
                 self._held.move_to_end(key)
             return self._held.get(key)
 
-    def put(self, key: Any, arrays: tuple[np.ndarray, ...]) -> None:
-        size = sum(array.nbytes for array in arrays)
+    def put(self, key: Any, parts: tuple[Part, ...]) -> None:
+        size = sum(part.nbytes for part in parts)
         with self._lock:
             self._held.pop(key, None)
             if size <= self._limit:
-                self._held[key] = arrays
-            while sum(a.nbytes for held in self._held.values() for a in held) > self._limit:
+                self._held[key] = parts
+            while sum(each.nbytes for held in self._held.values() for each in held) > self._limit:
                 self._held.popitem(last=False)
 
     def clear(self) -> None:
@@ -262,8 +270,8 @@ class _Recent:
             self._held.clear()
 
 
-_recent = _Recent(_RECENT)
-_shards = _Recent(_RECENT)
+_recent: Recent[np.ndarray] = Recent(_RECENT)
+_shards: Recent[np.ndarray] = Recent(_RECENT)
 _keys: dict[Path, np.ndarray] = {}  # of the shards that were read: 16 bytes an image
 _listening: list[Progress] = []
 _writing: ContextVar[bool] = ContextVar("writing", default=True)

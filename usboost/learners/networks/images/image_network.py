@@ -6,6 +6,7 @@ import copy
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -166,6 +167,8 @@ class FrozenNetwork:
         self._device = device
         self._network = network.to(device).eval().requires_grad_(False)
         self._folded = None if device.type == "cuda" else folded(network.backbone)
+        self._checking, self._shapes = Lock(), dict[tuple[int, ...], tuple[int, ...]]()
+        self.nbytes = sum(each.nbytes for each in self._network.state_dict().values())
 
     def __call__(self, view: Any, rows: np.ndarray) -> np.ndarray:
         """The outputs of some rows of a view of images: float32 (k, …), each as if it were alone."""
@@ -173,8 +176,9 @@ class FrozenNetwork:
             raise ValueError("no rows to run over")
         if self._device.type == "cuda":
             return np.concatenate([self._batch(view, part) for part in _cut(rows, ON_GPU)])
-        if self._folded is not None:
-            self._check(view, rows[:ON_CPU])
+        with self._checking:  # threads may share it
+            if self._folded is not None:
+                self._check(view, rows[:ON_CPU])
         tasks = list(_cut(rows, _ROWS_A_TASK))
         # as many as torch may use here; a pool of OpenMP's inside each would ask for more than there are
         with ThreadPoolExecutor(max(1, min(torch.get_num_threads(), len(tasks)))) as pool:
@@ -182,8 +186,10 @@ class FrozenNetwork:
 
     def shape(self, view: Any) -> tuple[int, ...]:
         """Of an image's outputs."""
-        blank = np.zeros((1, view.channels, view.height, view.width), dtype=np.uint8)
-        return self._run(blank).shape[1:]
+        form = (view.channels, view.height, view.width)
+        if form not in self._shapes:
+            self._shapes[form] = self._run(np.zeros((1, *form), dtype=np.uint8)).shape[1:]
+        return self._shapes[form]
 
     def _task(self, view: Any, rows: np.ndarray) -> np.ndarray:
         torch.get_num_threads()  # sets a new thread's number, which is then changed

@@ -1,0 +1,97 @@
+"""How long MLflow's server takes for a row, with an image and without: what docs/serving.md says.
+
+``python -m benchmarks.speed.serving MODEL ROWS``: MODEL is a folder that `usboost fit` saved, ROWS a Parquet
+file whose images are bytes. The server listens on loopback and ends with the script.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import numpy as np
+import pandas as pd
+
+from flows.local.runtime import free_port
+from tasks import served_model
+from tasks.tracking.logged_model import signature
+from usboost.multimodal.fit.bundle import load
+from usboost.multimodal.fit.card import Card
+
+WARM, ASKED = 20, 200
+"""Requests before those that are measured, and these: one after the other, a row each."""
+
+
+def requests_of(card: Card, rows: pd.DataFrame, images: bool) -> list[bytes]:
+    """A request for each of the first rows, images as base64 or null."""
+    columns = card.images.columns if card.images else []
+    rows = rows[[*card.columns, *columns]].head(WARM + ASKED)
+    for name in columns:
+        rows[name] = [base64.b64encode(each).decode() if images and each else None for each in rows[name]]
+    records = json.loads(rows.to_json(orient="records"))
+    return [json.dumps({"dataframe_records": [each]}).encode() for each in records]
+
+
+def milliseconds(port: int, bodies: list[bytes]) -> np.ndarray:
+    """From each request to its answer, float64, without those that warm the server."""
+    address, kind = f"http://127.0.0.1:{port}/invocations", {"Content-Type": "application/json"}
+    spent = []
+    for body in bodies:
+        began = time.perf_counter()
+        with urllib.request.urlopen(urllib.request.Request(address, body, kind)) as answer:
+            json.load(answer)
+        spent.append(1e3 * (time.perf_counter() - began))
+    return np.array(spent[WARM:])
+
+
+def run(model: Path, rows: pd.DataFrame) -> list[dict[str, Any]]:
+    """Medians and 99th percentiles, with images and without."""
+    card, port = load(model).card, free_port()
+    with tempfile.TemporaryDirectory() as folder:
+        mlflow.pyfunc.save_model(
+            f"{folder}/served",
+            python_model=served_model.__file__,
+            artifacts={"bundle": str(model)},
+            signature=signature(card),
+        )
+        words = ["mlflow", "models", "serve", "--model-uri", f"{folder}/served", "--port", str(port)]
+        new = {**os.environ, "USBOOST_CACHE": f"{folder}/cache"}  # images that were never embedded
+        server = subprocess.Popen([*words, "--env-manager", "local"], env=new, start_new_session=True)
+        try:
+            _wait(server, port)
+            found = []
+            for images in (True, False):
+                spent = milliseconds(port, requests_of(card, rows, images))
+                p50, p99 = np.percentile(spent, [50, 99])
+                found.append({"image": images, "requests": len(spent), "p50": p50, "p99": p99})
+            return found
+        finally:
+            os.killpg(server.pid, signal.SIGTERM)
+            server.wait(30)
+
+
+def _wait(server: subprocess.Popen[bytes], port: int) -> None:
+    """Until the server answers."""
+    while True:
+        try:
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/ping").close()
+            return
+        except OSError:
+            if server.poll() is not None:
+                raise
+            time.sleep(0.2)
+
+
+if __name__ == "__main__":
+    table = pd.DataFrame(run(Path(sys.argv[1]), pd.read_parquet(sys.argv[2])))
+    print(table.round(1).to_markdown(index=False))
