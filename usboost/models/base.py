@@ -111,9 +111,9 @@ class _Fitted(ViewsEstimator):
 
 def classes_of(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The classes of all shards' labels, sorted, and the position of each label (n,) of this one's."""
-    own, codes = np.unique(labels, return_inverse=True)
     if here().count == 1:
-        return own, codes
+        return np.unique(labels, return_inverse=True)
+    own = np.unique(labels)
     # as JSON: an array of strings is as wide as the longest, and one of objects holds addresses
     listed = np.frombuffer(json.dumps(own.tolist()).encode(), dtype=np.uint8)
     every = [each for found in here().gather(listed) for each in json.loads(bytes(found))]
