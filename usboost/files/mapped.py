@@ -12,9 +12,10 @@ from typing import IO, Any, Literal
 import numpy as np
 
 from usboost.errors import UsboostError
+from usboost.files import NO_ROOM
 
 LEAST = 1 << 20
-"""Bytes below which what is made of an array on disk is kept in memory."""
+"""Bytes up to which what is made of an array on disk is kept in memory."""
 
 PART_ROWS = 1 << 16
 """Rows that are read and written in one go."""
@@ -38,7 +39,7 @@ def room(
         If the disk is full.
     """
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    if not is_mapped(beside) or size < LEAST:
+    if not is_mapped(beside) or size <= LEAST:
         return np.empty(shape, dtype=dtype, order=order)
     with nameless(Path(beside.filename).parent) as file:  # type: ignore[attr-defined]
         _reserve(file, size)
@@ -52,10 +53,14 @@ def nameless(folder: Path | str | None = None) -> Iterator[IO[bytes]]:
     Raises `UsboostError` if it cannot be written.
     """
     folder = Path(folder or tempfile.gettempdir())
+    began = False
     try:
         with tempfile.NamedTemporaryFile(dir=folder, prefix="usboost-rows-") as file:
+            began = True
             yield file.file
     except OSError as error:
+        if began and error.errno not in NO_ROOM:  # what is written may come of another file
+            raise
         raise UsboostError(
             f"rows cannot be kept in {folder} ({error.strerror}); make room there, or set the variable "
             "TMPDIR to another folder"
