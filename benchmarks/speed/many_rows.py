@@ -217,13 +217,16 @@ def draw(found: list[dict[str, Any]], path: Path) -> None:
     import matplotlib.pyplot as plt
 
     figure, (memory, seconds) = plt.subplots(1, 2, figsize=(10, 3.6), constrained_layout=True)
-    kinds = {(1, False): "tables in memory", (1, True): "tables on disk", (4, True): "the same, 4 processes"}
+    kinds = {(1, False): "tables in memory", (1, True): "tables on disk", (4, True): "on disk, 4 processes"}
     for (processes, on_disk), name in kinds.items():
         own = [each for each in found if (each["processes"], each["on_disk"]) == (processes, on_disk)]
         rows = [each["rows"] for each in own]
-        memory.plot(rows, [each["anonymous"] / 1024 for each in own], marker="o", label=name)
-        seconds.plot(rows, [each["round"] for each in own], marker="o", label=name)
-    memory.set(xscale="log", yscale="log", xlabel="rows", ylabel="GB of a process that no file holds")
+        memory.plot(
+            [n / 1e6 for n in rows], [each["anonymous"] / 1024 for each in own], marker="o", label=name
+        )
+        if processes == 1:  # processes that wait for each other spend time, too
+            seconds.plot(rows, [each["round"] for each in own], marker="o", label=name)
+    memory.set(xlim=(0, None), ylim=(0, None), xlabel="million rows", ylabel="anonymous GB of a process")
     seconds.set(xscale="log", ylim=(0, None), xlabel="rows", ylabel="CPU µs of a row and round")
     for axes in (memory, seconds):
         axes.grid(alpha=0.3)
