@@ -1,12 +1,14 @@
 """Tables on disk: what is made of them stays there, and is what it would be in memory."""
 
 import errno
+import hashlib
 import os
 
 import numpy as np
 import pytest
 
 from tests.shards import cases
+from usboost.boosting.checkpoint import _digest, identity_of
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
@@ -18,7 +20,8 @@ RNG = np.random.default_rng(0)
 
 
 def table(n, cardinalities=(4, 300), numbers=3, absent=False):
-    codes = np.stack([RNG.integers(0, each, n) for each in cardinalities], axis=1).astype(np.int32)
+    codes = np.array([RNG.integers(0, each, n) for each in cardinalities], dtype=np.int32)
+    codes = codes.reshape(len(cardinalities), n).T.copy()
     numeric = RNG.normal(size=(n, numbers)).astype(np.float32)
     return Table(numeric, codes, cardinalities, absent=RNG.random(n) < 0.5 if absent else None)
 
@@ -122,6 +125,21 @@ def test_a_fit_on_shards_of_it_is_that_on_shards_in_memory(small):
         fit_sharded(cases.boosted(target="newton", callbacks=[watched]), cases.parts(given, y), 8)
         found.append(watched.found)
     assert found[0] == found[1] and len(found[0]) == 2
+
+
+@pytest.mark.parametrize("made", [table(60, (4, 5)), table(60, ()), table(60, (), absent=True)])
+def test_a_checkpoint_knows_the_rows_wherever_they_are(made):
+    narrow = Table(made.numeric, made.codes.astype(np.uint8), made.cardinalities, absent=made.absent)
+    model, y = cases.boosted(), np.arange(60)
+    disk, memory = (identity_of(model, [(Views(S=each), y)]) for each in (Table.on_disk(cut(made)), narrow))
+    assert disk == memory
+    plain = hashlib.sha256()
+    for array in (narrow.numeric, narrow.codes):
+        plain.update(f"{array.dtype} {array.shape}".encode() + array.tobytes())
+    found = hashlib.sha256()
+    for array in (Table.on_disk(cut(made)).numeric, narrow.codes):
+        _digest(array, found)
+    assert found.digest() == plain.digest()
 
 
 def test_a_full_disk_and_no_folder_are_told_in_a_sentence(small, tmp_path, monkeypatch):
