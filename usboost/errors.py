@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 import threading
 import warnings
@@ -73,6 +74,27 @@ def _like(name: str, known: Sequence[str]) -> list[str]:
 
 class Unsuited(UsboostError):
     """A model cannot be fitted to these rows on this computer; others may be."""
+
+
+_LACKING = ("can't allocate memory", "bad_alloc", "bad allocation", "can't start new thread")
+"""What torch, C++ and Python say of it without a MemoryError."""
+
+
+@contextmanager
+def within_memory() -> Iterator[None]:
+    """Within it, a lack of memory is a `UsboostError`, whichever library has run into it."""
+    try:
+        yield
+    except UsboostError:
+        raise
+    except Exception as error:
+        known = isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM
+        if not known and not any(words in str(error) for words in _LACKING):
+            raise
+        raise UsboostError(
+            "there is not enough memory; give the process more, fit fewer rows, or give them as tables that "
+            "are on disk (Table.on_disk)"
+        ) from error
 
 
 class UsboostWarning(UserWarning):

@@ -307,8 +307,8 @@ FORGOTTEN = [
     Break(
         "features are scaled by rows that count once each",
         BFV,
-        "column_moments(values, context.weights)",
-        "column_moments(values, None)",
+        "column_moments(block, context.weights)",
+        "column_moments(block, None)",
         OF_FEATURES,
     ),
     Break(

@@ -18,6 +18,7 @@ from tasks.folders import features_folder, prepared_folder
 from tasks.pages import flow_page as page
 from tasks.running import waiting
 from tasks.settings import Settings
+from usboost.data.coded import CodedTable
 from usboost.data.table import Table
 from usboost.datasets.prepared import store
 from usboost.errors import UsboostError
@@ -117,8 +118,8 @@ def write_features(blocks: Iterable[np.ndarray], path: Path) -> None:
             writer.close()
 
 
-def read_features(folder: Path, split: str, rows: int) -> Table:
-    """The BFVs of one split as a table of `rows` rows.
+def read_features(folder: Path, split: str, rows: int) -> CodedTable:
+    """The BFVs of one split, of `rows` rows.
 
     Raises `UsboostError` if the file is missing or damaged, or has another number of rows than the split.
     """
@@ -130,13 +131,9 @@ def read_features(folder: Path, split: str, rows: int) -> Table:
                     f"{path} has {file.metadata.num_rows} rows but the split {split!r} {rows}; "
                     "remove its folder and fit again"
                 )
-            out = np.empty((rows, file.metadata.num_columns), dtype=np.float32)
-            start = 0
-            for group in range(file.num_row_groups):
-                table = file.read_row_group(group)
-                for j, column in enumerate(table.columns):
-                    out[start : start + len(table), j] = column.to_numpy()
-                start += len(table)
+            names = file.schema_arrow.names
+            # column by column: all numbers at once would take many times the memory of their codes
+            found = CodedTable.of(file.read(columns=[name]).column(0).to_numpy() for name in names)
     except FileNotFoundError:
         raise UsboostError(f"{path} is missing; fit again") from None
     except UsboostError:
@@ -145,6 +142,6 @@ def read_features(folder: Path, split: str, rows: int) -> Table:
         raise UsboostError(
             f"{path} is damaged or truncated ({error}); remove its folder and fit again"
         ) from error
-    if not np.isfinite(out).all():
+    if not np.isfinite(found.values).all():
         raise UsboostError(f"{path} holds values that are not finite; remove its folder and fit again")
-    return Table.from_numeric(out)
+    return found

@@ -9,6 +9,7 @@ from tests.conftest import make_views
 from tests.small_models import on_features
 from usboost.data.table import Table
 from usboost.errors import UsboostError
+from usboost.models.networks.bfv_network import BFV
 from usboost.models.networks.boosted_features import BoostedFeatures, initial_score, lightgbm_parameters
 from usboost.models.persistence import load, save
 
@@ -115,3 +116,20 @@ def test_a_network_on_leaf_numbers_comes_back_from_its_file(tmp_path):
         on_features(encoding="numbers", out_of_fold=True).fit(views, y)
     with pytest.raises(UsboostError, match="not 'leaves'"):
         on_features(encoding="leaves").fit(views, y)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("depth", "bytes_each"), [(3, 1), (9, 2)])
+def test_leaf_numbers_give_the_networks_of_their_float32_values(depth, bytes_each, weighted):
+    views, y = make_views(2, n=700)
+    gbm = BoostedFeatures(n_trees=70, max_depth=depth, min_samples_leaf=1).fit(views["S"], y).gbm_
+    assert gbm.coded(views["S"]).codes.itemsize == bytes_each
+    values = views.with_view(BFV, Table.from_numeric(gbm.features(views["S"])))
+    weights = np.random.default_rng(0).integers(1, 4, len(y)) / 2 if weighted else None
+    held, plain = (
+        on_features(gbm=gbm, validation_fraction=0.2).fit(given, y, sample_weight=weights)
+        for given in (views, values)
+    )
+    np.testing.assert_array_equal(held.mean_, plain.mean_)
+    np.testing.assert_array_equal(held.scale_, plain.scale_)
+    np.testing.assert_array_equal(held.predict_proba(views), plain.predict_proba(values))

@@ -138,7 +138,7 @@ def test_boosted_features(tmp_path: Path, bombs: list[bytes]) -> None:
     path = tmp_path / "train.parquet"
     pd.DataFrame({"bfv_0": [0.5, -0.5, 1.0]}).to_parquet(path)
     refused(lambda: read_features(tmp_path, "train", 3), path, bombs)
-    assert read_features(tmp_path, "train", 3).numeric[:, 0].tolist() == [0.5, -0.5, 1.0]
+    assert read_features(tmp_path, "train", 3).numbers(slice(1)).ravel().tolist() == [0.5, -0.5, 1.0]
 
 
 def test_a_prepared_dataset(tmp_path: Path, bombs: list[bytes]) -> None:

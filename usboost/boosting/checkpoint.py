@@ -270,8 +270,10 @@ def described(part: Any) -> Any:
 def _digest(part: Any, digest: Any) -> None:
     if isinstance(part, np.ndarray):
         digest.update(f"{part.dtype} {part.shape}".encode())
-        plain = part.dtype != object
-        digest.update(np.ascontiguousarray(part).tobytes() if plain else repr(part.tolist()).encode())
+        if part.dtype == object:
+            digest.update(repr(part.tolist()).encode())
+        elif part.size:  # its memory as it is: a copy of a table on disk may be too large
+            digest.update(np.ascontiguousarray(part).reshape(-1).view(np.uint8))
     elif hasattr(part, "update_digest"):
         part.update_digest(digest)
     elif is_dataclass(part):

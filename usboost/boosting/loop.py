@@ -275,17 +275,20 @@ def ensemble_scores(
 
 def fit_error(target: Target, output: np.ndarray) -> float:
     """Weighted mean squared error of a learner on its target, summed over outputs; in its metric, if any."""
-    if not len(output):
-        return float(here().mean(0.0, 0.0))
+    return float(here().mean(*(_fit_error(target, output) if len(output) else (0.0, 0.0))))
+
+
+def _fit_error(target: Target, output: np.ndarray) -> tuple[float, float]:
+    """That of this shard's rows, and what they weigh."""
     if target.metric is not None:
         missing, metric = target.values - output, target.metric
         if target.counts is not None:
             metric = metric * target.counts[:, None, None]
         # over the mean of the n·D diagonal entries: in the identity metric it is the plain error below
         squares, trace = np.einsum("ni,nij,nj->n", missing, metric, missing), np.einsum("nii->", metric)
-        return float(here().mean(float(squares.mean() / (trace / metric[:, 0].size)), float(trace)))
+        return float(squares.mean() / (trace / metric[:, 0].size)), float(trace)
     error, held = np.square(target.values - output), float(len(output))
     if target.error_weights is not None:
         weights = target.error_weights.reshape(len(error), -1)
         error, held = error * (weights / weights.mean()), float(weights.sum())
-    return float(here().mean(float(error.sum(axis=1).mean()), held))
+    return float(error.sum(axis=1).mean()), held

@@ -62,6 +62,15 @@ class Search:
 
 
 @dataclass(frozen=True)
+class Taken:
+    """The steps that a round has taken along the outputs of some fits, and the risk after."""
+
+    fits: Fits
+    steps: np.ndarray
+    risk: float
+
+
+@dataclass(frozen=True)
 class Draws:
     """What is random in a round; it follows from the loop's seed and the round's index alone.
 
@@ -87,7 +96,7 @@ class RoundWork:
     pool: Executor
     clock: Clock
 
-    def add(self, trainers: Mapping[str, PresentTrainer]) -> Search:
+    def add(self, trainers: Mapping[str, PresentTrainer]) -> Taken:
         """Fit the learners to the scores as they are, search their steps jointly, and take them.
 
         Second-order targets depend on the steps (US Algorithm 2): each inner iteration fits to the
@@ -156,7 +165,7 @@ class RoundWork:
             steps = self.method.step.search(line, len(fits.outputs), seed)
             return Search(fits, line, steps, line.risk(steps))
 
-    def _take(self, found: Search) -> Search:
+    def _take(self, found: Search) -> Taken:
         """f ← f + Σ_v shrinkage · step_v · learner_v; the steps as they were taken, and the risk after."""
         steps, line = self.method.shrinkage * found.steps, found.line
         with self.clock("update"):
@@ -175,7 +184,7 @@ class RoundWork:
                 f"the risk is no longer finite (steps {shown}); use a smaller shrinkage or a searched step "
                 "rule ('newton' never lets the risk rise)"
             )
-        return Search(found.fits, line, steps, risk)
+        return Taken(found.fits, steps, risk)
 
     def _line(self, outputs: Sequence[np.ndarray], rows: np.ndarray | None) -> Line:
         """The risk of some samples, or all, along learners' outputs."""

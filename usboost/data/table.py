@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
+from usboost.data.coded import code_type
 from usboost.data.views import Views
 from usboost.errors import UsboostError
+from usboost.files.mapped import mapped, nameless, rows_of, side_by_side
 
 
 @dataclass(frozen=True)
@@ -21,7 +25,7 @@ class Table:
     ----------
     numeric : float32 array of shape (n, p)
         Numeric columns, already scaled by the encoder; finite.
-    codes : int32 array of shape (n, q)
+    codes : int32 array of shape (n, q), or uint8 or int16 where that is enough
         Categories as codes; 0 stands for a value the training split did not hold.
     cardinalities : tuple of q ints
         Number of codes of each categorical column, code 0 included.
@@ -57,6 +61,54 @@ class Table:
             raise UsboostError(f"a numeric view needs two dimensions (rows, columns), not {values.ndim}")
         return cls(values, np.empty((len(values), 0), dtype=np.int32), (), names)
 
+    @classmethod
+    def on_disk(cls, parts: Iterable[Table], folder: Path | str | None = None) -> Table:
+        """The rows of some tables, one after the other, in files that are read as they are needed.
+
+        What a fit makes of such a table for each row and column is in files, too; memory holds a few numbers
+        for each row. The files have no name and are gone with the table.
+
+        Parameters
+        ----------
+        parts : one at least, of the same columns; each is let go before the next is asked for
+        folder : where the files are; by default that of temporary files, which the variable TMPDIR names
+
+        Raises
+        ------
+        UsboostError
+            If a part has other columns than the first, or the disk is full.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from usboost import Table
+        >>> parts = (Table.from_numeric(np.full((1000, 3), k)) for k in range(5))
+        >>> table = Table.on_disk(parts)
+        >>> len(table), float(table.numeric[-1, 0])
+        (5000, 4.0)
+        """
+        n, first, absent = 0, None, []
+        with nameless(folder) as numbers, nameless(folder) as codes:
+            for part in parts:
+                if first is None:
+                    first, narrow = part[:0], code_type(max(part.cardinalities, default=0))
+                if (part.names, part.cardinalities) != (first.names, first.cardinalities):
+                    raise UsboostError("the parts of a table have not all the same columns")
+                numbers.write(np.ascontiguousarray(part.numeric, dtype=np.float32).data)
+                codes.write(np.ascontiguousarray(part.codes, dtype=narrow).data)
+                absent.append(np.zeros(len(part), dtype=bool) if part.absent is None else part.absent)
+                n += len(part)
+            if first is None:
+                raise UsboostError("a table is made of one part at least")
+            lacking = np.concatenate(absent)
+            return cls(
+                mapped(numbers, (n, first.n_numeric), np.float32),
+                mapped(codes, (n, len(first.cardinalities)), narrow),
+                first.cardinalities,
+                first.names,
+                lacking if lacking.any() else None,
+            )
+
     def __post_init__(self) -> None:
         if len(self.numeric) != len(self.codes):
             raise UsboostError(
@@ -76,7 +128,8 @@ class Table:
 
     def __getitem__(self, rows: Any) -> Table:
         absent = None if self.absent is None else self.absent[rows]
-        return Table(self.numeric[rows], self.codes[rows], self.cardinalities, self.names, absent)
+        numeric, codes = rows_of(self.numeric, rows), rows_of(self.codes, rows)
+        return Table(numeric, codes, self.cardinalities, self.names, absent)
 
     @property
     def n_numeric(self) -> int:
@@ -114,18 +167,15 @@ class Table:
         names = [*self.names[: self.n_numeric], *other.names[: other.n_numeric]]
         names += [*self.names[self.n_numeric :], *other.names[other.n_numeric :]]
         return Table(
-            np.concatenate((self.numeric, other.numeric), axis=1),
-            np.concatenate((self.codes, other.codes), axis=1),
+            side_by_side((self.numeric, other.numeric)),
+            side_by_side((self.codes, other.codes)),
             (*self.cardinalities, *other.cardinalities),
             tuple(names),
         )
 
     def matrix(self) -> np.ndarray:
         """All columns side by side as trees read them: float32 (n, p + q), column-major."""
-        out = np.empty((len(self), self.n_columns), dtype=np.float32, order="F")
-        out[:, : self.n_numeric] = self.numeric
-        out[:, self.n_numeric :] = self.codes
-        return out
+        return side_by_side((self.numeric, self.codes), np.float32, "F")
 
 
 VIEW = "x"

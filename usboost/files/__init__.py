@@ -13,7 +13,7 @@ from pathlib import Path
 
 from usboost.errors import UsboostError
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 
 
 def _of_the_disk(error: Exception) -> OSError | None:
@@ -21,10 +21,10 @@ def _of_the_disk(error: Exception) -> OSError | None:
 
     Writers in Rust and C++ (safetensors, Arrow, CatBoost) raise errors of their own, with the system's words.
     """
-    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
         return error
     said = str(error)
-    number = next((each for each in _NO_ROOM if os.strerror(each) in said), None)
+    number = next((each for each in NO_ROOM if os.strerror(each) in said), None)
     return None if number is None else OSError(number, os.strerror(number))
 
 

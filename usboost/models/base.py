@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from usboost.data.row_groups import Related
 from usboost.data.views import Views
-from usboost.errors import UsboostError, option
+from usboost.errors import UsboostError, option, within_memory
 from usboost.evaluation.weighted import deviation, mean, median
 from usboost.files.registry import Registry
 from usboost.models.estimator import Samples, ViewsEstimator, as_views, one_for_each_row
@@ -90,14 +90,15 @@ class _Fitted(ViewsEstimator):
         ------
         UsboostError
             If rows do not match, only one class is there, validation holds an unknown label, targets are
-            anything but finite numbers, or a weight is negative or no finite number.
+            anything but finite numbers, a weight is negative or no finite number, or memory is too small.
         """
         views = as_views(X)
-        targets = self._checked(y, len(views))
-        related = Related.of(groups, times, len(views))
-        samples = Samples.counted(views, targets, sample_weight, related=related)
-        self.n_features_in_ = len(views.names)
-        self._fit_samples(samples, validation)
+        with within_memory():
+            targets = self._checked(y, len(views))
+            related = Related.of(groups, times, len(views))
+            samples = Samples.counted(views, targets, sample_weight, related=related)
+            self.n_features_in_ = len(views.names)
+            self._fit_samples(samples, validation)
         return self
 
     def _checked(self, y: Any, n: int) -> np.ndarray:
@@ -111,9 +112,9 @@ class _Fitted(ViewsEstimator):
 
 def classes_of(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The classes of all shards' labels, sorted, and the position of each label (n,) of this one's."""
-    own, codes = np.unique(labels, return_inverse=True)
     if here().count == 1:
-        return own, codes
+        return np.unique(labels, return_inverse=True)
+    own = np.unique(labels)
     # as JSON: an array of strings is as wide as the longest, and one of objects holds addresses
     listed = np.frombuffer(json.dumps(own.tolist()).encode(), dtype=np.uint8)
     every = [each for found in here().gather(listed) for each in json.loads(bytes(found))]
@@ -140,12 +141,16 @@ class ViewsClassifier(ClassifierMixin, _Fitted):
         return labels
 
     def _fit_samples(self, samples: Samples, validation: tuple[Any, ...] | None) -> None:
+        train, held = self._set_aside(self._coded(samples), validation)
+        self._fit_to(train, held)
+
+    def _coded(self, samples: Samples) -> Samples:
         self.classes_, codes = classes_of(samples.y)
         if len(self.classes_) < 2:
             raise UsboostError(
                 f"all {len(codes)} labels are {self.classes_[0]!r}, one class; two classes are needed"
             )
-        self._fit_to(*self._set_aside(replace(samples, y=codes), validation))
+        return replace(samples, y=codes)
 
     def _strata(self, y: np.ndarray) -> np.ndarray:
         return y

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, within_memory
 from usboost.shards.here import SAMPLE_ROWS, Shards, enter
 
 T = TypeVar("T")
@@ -219,7 +219,7 @@ def run(work: Callable[[int], T], link: Link) -> T:
         shards = Together(meeting, place)
         enter(shards)
         try:
-            with threadpool_limits(1, "openmp"):  # of this thread
+            with within_memory(), threadpool_limits(1, "openmp"):  # of this thread
                 meeting.meet(place, "begin", None)
                 results[place] = work(shards.number)
                 meeting.meet(place, "end", None)
@@ -233,7 +233,7 @@ def run(work: Callable[[int], T], link: Link) -> T:
         for place in range(1, len(link.shards))
     ]
     try:
-        with threadpool_limits(1, "blas"):
+        with within_memory(), threadpool_limits(1, "blas"):
             for thread in threads:
                 thread.start()
             copy_context().run(one, 0)

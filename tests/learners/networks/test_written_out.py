@@ -8,23 +8,25 @@ from hypothesis import strategies as st
 
 from usboost.data.table import Table
 from usboost.learners.networks import written_out as by_hand
+from usboost.learners.networks.inputs import TableRows
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.networks.modules import initialise, table_network
-from usboost.learners.networks.train import Resident, make_optimizer, run, run_epoch
+from usboost.learners.networks.train import make_optimizer, run, run_epoch
 
 
 def problem(n, n_numeric, cardinalities, widths, seed):
     rng = np.random.default_rng(seed)
-    offsets = np.cumsum([0, *cardinalities])[:-1]
-    codes = [offset + rng.integers(0, c, n) for offset, c in zip(offsets, cardinalities)]
+    starts = torch.from_numpy(np.cumsum([0, *cardinalities], dtype=np.int32)[:-1])
+    codes = [rng.integers(0, c, n) for c in cardinalities]
     numeric = torch.from_numpy(rng.normal(size=(n, n_numeric)).astype(np.float32))
-    codes = torch.from_numpy(np.asarray(codes, dtype=np.int32).reshape(len(cardinalities), n).T.copy())
+    narrow = (np.uint8, np.int16, np.int32)[seed % 3]
+    codes = torch.from_numpy(np.asarray(codes, dtype=narrow).reshape(len(cardinalities), n).T.copy())
     values = torch.from_numpy(rng.normal(size=(n, widths[-1])).astype(np.float32))
     weights = torch.from_numpy(rng.uniform(0.1, 3, size=(n, widths[-1])).astype(np.float32))
     spec = {"n_numeric": n_numeric, "cardinalities": list(cardinalities)}
     network = table_network(spec, list(widths))
     initialise(network, seed)
-    return network, Resident((numeric, codes)), values, weights
+    return network, TableRows(numeric, codes, starts), values, weights
 
 
 def weighted_error(outputs, targets):
@@ -45,13 +47,13 @@ def test_outputs_and_gradients_are_autograds(n, n_numeric, cardinalities, widths
     if n_numeric + len(cardinalities) == 0:
         n_numeric = 1
     network, rows, values, weights = problem(n, n_numeric, cardinalities, widths, seed)
-    outputs = network(rows.tensors)
+    outputs = network(rows.batch(slice(None)))
     weighted_error(outputs, (values, weights) if weighted else (values,)).backward()
     expected = {name: p.grad.clone() for name, p in network.named_parameters() if p.numel()}
     for parameter in network.parameters():
         parameter.grad = torch.full_like(parameter, 7.0)
     written = by_hand.TableNetwork(network)
-    numeric, codes = (tensor.numpy() for tensor in rows.tensors)
+    numeric, codes = (tensor.numpy() for tensor in rows.batch(slice(None)))
     layers = written.forward(numeric, codes)
     np.testing.assert_allclose(layers[-1], outputs.detach().numpy(), rtol=1e-4, atol=1e-5)
     gradient = 2 * (layers[-1] - values.numpy()) / values.numel()
@@ -94,10 +96,10 @@ def test_it_is_for_tables_on_the_cpu():
 
 def test_the_look_ups_gradient_is_that_of_dense_one_hot_inputs():
     network, rows, *_ = problem(50, 2, [4, 3], [6, 2], 3)
-    numeric, codes = rows.tensors
+    numeric, codes = rows.batch(slice(None))
     one_hot = torch.zeros(50, 7).scatter_(1, codes.long(), 1.0)
     layer = network[0]
     dense = numeric @ layer.weight.T + one_hot @ layer.lookup + layer.bias
     (expected,) = torch.autograd.grad(dense.square().sum(), layer.lookup)
-    (got,) = torch.autograd.grad(layer(rows.tensors).square().sum(), layer.lookup)
+    (got,) = torch.autograd.grad(layer(rows.batch(slice(None))).square().sum(), layer.lookup)
     torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)

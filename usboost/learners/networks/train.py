@@ -136,7 +136,10 @@ Tensors = tuple[torch.Tensor, ...]
 
 
 class Batches(Protocol):
-    """Rows of a view as tensors on the device."""
+    """Rows of a view as tensors on the device.
+
+    An attribute `rows_at_once` says how many are predicted in one go, if not `IMAGE_ROWS`.
+    """
 
     def __len__(self) -> int: ...
 
@@ -155,10 +158,6 @@ class Resident:
 
     def __len__(self) -> int:
         return len(self.tensors[0])
-
-    @property
-    def is_table(self) -> bool:
-        return len(self.tensors) == 2
 
     def batch(self, rows: torch.Tensor | slice) -> Tensors:
         return tuple(tensor[rows] for tensor in self.tensors)
@@ -208,7 +207,7 @@ class Streamed:
         return self.images.decode(rows.cpu().numpy() if isinstance(rows, torch.Tensor) else rows)
 
 
-PREDICTION_ROWS = 16_384
+TABLE_ROWS = 16_384
 IMAGE_ROWS = 512
 
 
@@ -266,9 +265,7 @@ def run(network: nn.Module, inputs: Sequence[Batches]) -> np.ndarray:
     was_training = network.training
     network.eval()
     n = len(inputs[0])
-    rows_at_once = (
-        PREDICTION_ROWS if all(isinstance(v, Resident) and v.is_table for v in inputs) else IMAGE_ROWS
-    )
+    rows_at_once = min(getattr(view, "rows_at_once", IMAGE_ROWS) for view in inputs)
     parts = [
         network(*(view.batch(slice(start, min(start + rows_at_once, n))) for view in inputs))
         for start in range(0, n, rows_at_once)

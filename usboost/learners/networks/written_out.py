@@ -22,19 +22,20 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from usboost.learners.networks.inputs import TableRows
 from usboost.learners.networks.modules import Linear, TableLinear, one_hot
-from usboost.learners.networks.train import Batches, Optimizer, Resident, one_thread_each
+from usboost.learners.networks.train import Batches, Optimizer, one_thread_each
 
 PREDICTION_ROWS = 4096
 
 
-def written_out(network: nn.Module, rows: Batches) -> tuple[nn.Sequential, Resident] | None:
+def written_out(network: nn.Module, rows: Batches) -> tuple[nn.Sequential, TableRows] | None:
     """The network and its rows if they are of the kind that is written out here, else None."""
     if (
         isinstance(network, nn.Sequential)
         and isinstance(network[0], TableLinear)
-        and isinstance(rows, Resident)
-        and rows.tensors[0].device.type == "cpu"
+        and isinstance(rows, TableRows)
+        and rows.codes.device.type == "cpu"
     ):
         return network, rows
     return None
@@ -122,7 +123,7 @@ class _Layer:
 
 def train_epoch(
     network: nn.Sequential,
-    rows: Resident,
+    rows: TableRows,
     targets: Sequence[torch.Tensor],
     optimizer: Optimizer,
     batches: Sequence[torch.Tensor],
@@ -135,11 +136,11 @@ def train_epoch(
     targets : values (n, D), and weights (n, D) or a metric (n, D, D) if samples have them
     """
     by_hand = TableNetwork(network)
-    numeric, codes = (tensor.numpy() for tensor in rows.tensors)
+    numeric, codes, starts = _arrays(rows)
     values, *weights = (tensor.numpy() for tensor in targets)
     with one_thread_each(), np.errstate(over="ignore", invalid="ignore"):  # its outputs are checked
         for batch in (rows.numpy() for rows in batches):
-            inputs = numeric.take(batch, axis=0), codes.take(batch, axis=0)
+            inputs = numeric.take(batch, axis=0), codes.take(batch, axis=0) + starts
             outputs = by_hand.forward(*inputs)
             gradient = outputs[-1] - values.take(batch, axis=0)
             gradient *= 2 / max(gradient.size, 1)
@@ -152,16 +153,21 @@ def train_epoch(
             optimizer.step()
 
 
-def predict(network: nn.Sequential, rows: Resident) -> np.ndarray:
+def predict(network: nn.Sequential, rows: TableRows) -> np.ndarray:
     """The network's outputs on all rows, float32 (n, D)."""
     by_hand = TableNetwork(network)
-    numeric, codes = (tensor.numpy() for tensor in rows.tensors)
+    numeric, codes, starts = _arrays(rows)
     out = np.empty((len(rows), by_hand.n_outputs), dtype=np.float32)
     with one_thread_each(), np.errstate(over="ignore", invalid="ignore"):
         for start in range(0, len(rows), PREDICTION_ROWS):
             block = slice(start, start + PREDICTION_ROWS)
-            out[block] = by_hand.forward(numeric[block], codes[block])[-1]
+            out[block] = by_hand.forward(numeric[block], codes[block] + starts)[-1]
     return out
+
+
+def _arrays(rows: TableRows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Its tensors as arrays: numbers, codes, and the first place of each column among all categories."""
+    return rows.numeric.numpy(), rows.codes.numpy(), rows.starts.numpy()
 
 
 BLOCK_ROWS = 1024
@@ -204,23 +210,24 @@ class _Group:
         return np.tensordot(self.steps, out, axes=1)
 
 
-def weighted_sum(networks: Sequence[Weights], steps: Sequence[float], rows: Resident) -> np.ndarray:
+def weighted_sum(networks: Sequence[Weights], steps: Sequence[float], rows: TableRows) -> np.ndarray:
     """Σ_k step_k · network_k(x): float64 (n, D).
 
     Parameters
     ----------
     networks : K mappings of parameter name to array, as in the state of `table_network`; equal shapes
-    rows : numeric float32 (n, p) and codes int32 (n, q), on the CPU
+    rows : on the CPU
     """
-    numeric, codes = (tensor.numpy() for tensor in rows.tensors)
+    numeric, codes, starts = _arrays(rows)
     groups = list(_groups(networks, np.asarray(steps, dtype=np.float64)))
     out = np.zeros((len(codes), _last_bias(networks[0]).size))
 
     def block(start: int) -> None:
         part = slice(start, start + BLOCK_ROWS)
+        places = codes[part] + starts
         with one_thread_each():
             for group in groups:
-                out[part] += group(numeric[part], codes[part])
+                out[part] += group(numeric[part], places)
 
     with one_thread_each(blas=True), ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(block, range(0, len(codes), BLOCK_ROWS)))

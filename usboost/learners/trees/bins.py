@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
+from usboost.data.coded import code_type
+from usboost.files.mapped import parts, room
 from usboost.shards.here import here
 
 BLOCK_ENTRIES = 1 << 17
@@ -16,13 +18,13 @@ BLOCK_ENTRIES = 1 << 17
 
 @dataclass(frozen=True)
 class Bins:
-    """A matrix in bins, which are numbered through all columns, those of numbers first.
+    """A matrix in bins. Bins of all columns follow one another, those of numbers first.
 
     Attributes
     ----------
     matrix : float32 (n, p)
-    codes : int32 (n, p)
-        The bin of each row in each column.
+    codes : uint8, int16 or int32 (n, p)
+        The bin of each row in each column, from 0 in each; in a file if the matrix is.
     columns : int (p,)
         Position in `matrix` of each column here: numbers come first.
     n_numeric : int
@@ -52,32 +54,38 @@ class Bins:
         """
         numeric = [j for j in range(matrix.shape[1]) if j not in categorical]
         columns = np.asarray([*numeric, *categorical], dtype=int)
-        codes = np.empty(matrix.shape, dtype=np.int32)
-        start, lowest, highest = [0], [np.empty(0)], [np.empty(0)]
-        bins = _numeric_bins(matrix, numeric, max_bin, counts)
+        of_numbers = _numeric_bins(matrix, numeric, max_bin, counts)
         largest = here().highest(np.array([matrix[:, j].max(initial=0) for j in columns[len(numeric) :]]))
-        for k, column in enumerate(matrix[:, j] for j in columns):
-            if k < len(numeric):
-                low, high = bins[k]
-                # the first bin that does not end below the value; the last one for what no sample has shown
-                codes[:, k] = np.minimum(np.searchsorted(high, column), len(high) - 1)
-                low, high = _ends(codes[:, k], column, low, high)
-            else:
-                low = high = np.arange(int(largest[k - len(numeric)]) + 1, dtype=np.float64)
-                codes[:, k] = column
-            codes[:, k] += start[-1]
-            start.append(start[-1] + len(low))
-            lowest.append(low)
-            highest.append(high)
-        return cls(
-            matrix,
-            codes,
-            columns,
-            len(numeric),
-            np.asarray(start),
-            np.concatenate(lowest),
-            np.concatenate(highest),
+        categories = [np.arange(int(each) + 1, dtype=np.float64) for each in largest]
+        ends = [*of_numbers, *zip(categories, categories)]
+        start = np.cumsum([0, *(len(low) for low, _ in ends)])
+        codes = room(matrix, matrix.shape, code_type(int(np.diff(start).max(initial=0))))
+        for part in parts(len(matrix)):
+            for k, column in enumerate(matrix[part, j] for j in columns):
+                found = column
+                if k < len(numeric):
+                    # the first bin that does not end below it; the last one for what no sample has shown
+                    found = np.minimum(np.searchsorted(ends[k][1], column), len(ends[k][1]) - 1)
+                codes[part, k] = found
+        lowest, highest = (
+            np.concatenate([np.empty(0), *each]) for each in (zip(*ends) if ends else ((), ()))
         )
+        made = cls(matrix, codes, columns, len(numeric), start, lowest, highest)
+        return made if here().count == 1 else made._with_all_ends()
+
+    def _with_all_ends(self) -> Bins:
+        """With the least and largest value in each bin of numbers of all shards' rows, not of a sample."""
+        least, largest = self.lowest.copy(), self.highest.copy()
+        numbers = slice(self.first_category)
+        least[numbers], largest[numbers] = np.inf, -np.inf
+        for part in parts(len(self.matrix)):
+            for k in range(self.n_numeric):
+                column, places = self.matrix[part, self.columns[k]], self.codes[part, k] + self.start[k]
+                np.minimum.at(least, places, column)
+                np.maximum.at(largest, places, column)
+        least[numbers] = -here().highest(-least[numbers])
+        largest[numbers] = here().highest(largest[numbers])
+        return replace(self, lowest=least, highest=largest)
 
     def __len__(self) -> int:
         return int(self.start[-1])
@@ -98,6 +106,10 @@ class Bins:
         """The column of each category, counted from 0."""
         return np.repeat(np.arange(len(self.columns) - self.n_numeric), np.diff(self.start[self.n_numeric :]))
 
+    def places(self, rows: np.ndarray) -> np.ndarray:
+        """The bins of some rows, among those of all columns: int32 (m, p)."""
+        return self.codes.take(rows, axis=0) + self.start[:-1].astype(np.int32)
+
     @property
     def first_category(self) -> int:
         """The first bin that is a category."""
@@ -114,18 +126,6 @@ def _numeric_bins(
     rows = np.concatenate(here().gather(np.ascontiguousarray(matrix[chosen][:, numeric])))
     held = None if counts is None else np.concatenate(here().gather(counts[chosen]))
     return here().once(lambda: [numeric_bins(column, max_bin, held) for column in rows.T])
-
-
-def _ends(
-    codes: np.ndarray, column: np.ndarray, low: np.ndarray, high: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Least and largest value in each bin, of all shards' rows; one shard's own bins have them."""
-    if here().count == 1:
-        return low, high
-    least, largest = np.full(len(low), np.inf), np.full(len(high), -np.inf)
-    np.minimum.at(least, codes, column)
-    np.maximum.at(largest, codes, column)
-    return -here().highest(-least), here().highest(largest)
 
 
 def numeric_bins(

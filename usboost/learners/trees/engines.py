@@ -179,14 +179,15 @@ class JointTrainer:
         weights, columns = target.fit_weights, drawn_columns(matrix.shape[1], chosen.feature_fraction, seed)
 
         def grown(values: np.ndarray, weights: np.ndarray | None, metric: np.ndarray | None = None) -> Tree:
-            return grower.grow(values.astype(np.float64), weights, metric, columns)
+            return grower.grow(np.asarray(values, dtype=np.float64), weights, metric, columns)
 
         if metric is None:
             outputs = range(values.shape[1])
             if weights is not None and weights.ndim == 2:
                 return FittedTrees(tuple(grown(values[:, [j]], weights[:, j]) for j in outputs))
             if self._each and len(outputs) <= MOST_TREES:
-                return FittedTrees(tuple(grown(values[:, [j]], weights) for j in outputs))
+                columns_of = (values if len(outputs) == 1 else values[:, [j]] for j in outputs)
+                return FittedTrees(tuple(grown(column, weights) for column in columns_of))
             return with_leaf_values(FittedTrees((grown(values, weights),)), matrix, target)
         off, size = here().highest(
             np.array([np.abs(each).max(initial=0) for each in (metric.sum(axis=2), metric)])

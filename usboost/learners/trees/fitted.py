@@ -12,16 +12,14 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from usboost.data.coded import code_type
 from usboost.errors import UsboostError
 from usboost.learners.base import Target, check_outputs, sum_one_by_one
 from usboost.learners.trees.tree import Tree
-
-if TYPE_CHECKING:
-    from usboost.learners.trees.tree import Tree
 
 BLOCK_ROWS = 32_768
 TURNED_TREES = 32  # that many trees' values are written, then turned over together
@@ -66,28 +64,37 @@ class Forest:
         """
         values = np.empty((len(matrix), len(self)), dtype=np.float32) if out is None else out
 
+        def look_up(t: int, leaves: np.ndarray, line: np.ndarray) -> None:
+            np.take(self._values[t][:, 0], leaves, out=line, mode="clip")
+
+        return self._tree_by_tree(matrix, look_up, values)
+
+    def leaf_numbers(self, matrix: np.ndarray) -> np.ndarray:
+        """The leaf that each row falls into, tree by tree, counted from 0 in every tree: (n, T), of the type
+        that `code_type` has for the largest tree."""
+        most = max((len(value) for value in self._values), default=1)
+        numbers = np.empty((len(matrix), len(self)), dtype=code_type(most))
+
+        def copy(t: int, leaves: np.ndarray, line: np.ndarray) -> None:
+            line[:] = leaves
+
+        return self._tree_by_tree(matrix, copy, numbers)
+
+    def _tree_by_tree(
+        self, matrix: np.ndarray, fill: Callable[[int, np.ndarray, np.ndarray], None], out: np.ndarray
+    ) -> np.ndarray:
+        """`out` (n, T): `fill` is given a tree, its leaf numbers of some rows, and where to write."""
+
         def block(rows: slice, columns: _Columns) -> None:
-            found = np.empty((TURNED_TREES, columns.n_rows), dtype=np.float32)
+            found = np.empty((TURNED_TREES, columns.n_rows), dtype=out.dtype)
             for start in range(0, len(self), TURNED_TREES):
                 trees = range(start, min(start + TURNED_TREES, len(self)))
                 for line, t in zip(found, trees):
-                    leaves = _leaves(self._plans[t], columns)
-                    np.take(self._values[t][:, 0], leaves, out=line, mode="clip")
-                values[rows, start : trees.stop] = found[: len(trees)].T
+                    fill(t, _leaves(self._plans[t], columns), line)
+                out[rows, start : trees.stop] = found[: len(trees)].T
 
         _for_blocks(matrix, block)
-        return values
-
-    def leaf_numbers(self, matrix: np.ndarray) -> np.ndarray:
-        """The leaf that each row falls into, tree by tree: int32 (n, T), counted from 0 in every tree."""
-        numbers = np.empty((len(matrix), len(self)), dtype=np.int32)
-
-        def block(rows: slice, columns: _Columns) -> None:
-            for t, plan in enumerate(self._plans):
-                numbers[rows, t] = _leaves(plan, columns)
-
-        _for_blocks(matrix, block)
-        return numbers
+        return out
 
     def weighted_sum(self, matrix: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Σ_t weight_t · tree_t(x): float64 (n, k) from weights (T,)."""

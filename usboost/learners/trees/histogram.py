@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -92,6 +93,7 @@ class HistogramGrower:
             Positions in the matrix of the columns that may be split on; by default all.
         """
         rows = np.arange(len(values)) if weights is None else np.flatnonzero(weights > 0)
+        rows = rows.astype(np.int32 if len(values) < 1 << 31 else np.int64)
         if weights is None:
             weights = self._counts
         moments = Moments.of(values, weights, metric, self._counts)
@@ -126,53 +128,13 @@ class _Split:
         return table[column.astype(np.intp)]
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """A leaf's m rows, and where their bins and channels are.
-
-    Rows that are copied together stay together: what is read again and again then lies side by side.
-
-    Attributes
-    ----------
-    numbers : int (m,), ascending
-    codes : int32 (m', p)
-    channels : float64 (m', C)
-    places : int (m,), where the rows are in these, or None if they are all of them
-    """
-
-    numbers: np.ndarray
-    codes: np.ndarray
-    channels: np.ndarray
-    places: np.ndarray | None = None
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    def part(self, some: np.ndarray) -> _Rows:
-        """Those where `some`, bool (m,), is true."""
-        chosen = np.flatnonzero(some)
-        places = chosen if self.places is None else self.places[chosen]
-        return _Rows(self.numbers[chosen], self.codes, self.channels, places)
-
-    def packed(self) -> _Rows:
-        if self.places is None:
-            return self
-        codes, channels = (each.take(self.places, axis=0) for each in (self.codes, self.channels))
-        return _Rows(self.numbers, codes, channels)
-
-    def total(self) -> np.ndarray:
-        """The channels' sums, float64 (C,)."""
-        channels = self.channels if self.places is None else self.channels.take(self.places, axis=0)
-        return np.ones(len(self)) @ channels
-
-
 @dataclass(eq=False)
 class _Leaf:
     """A leaf of a growing tree.
 
     Attributes
     ----------
-    rows : _Rows
+    rows : int32 (m,), ascending
     total : float64 (C,)
         Sums over its rows.
     depth : int
@@ -183,7 +145,7 @@ class _Leaf:
     split : its best split, if any gains
     """
 
-    rows: _Rows
+    rows: np.ndarray
     total: np.ndarray
     depth: int
     parent: tuple[int, int]
@@ -213,9 +175,7 @@ class _Growth:
         self._splits: list[_Split] = []
         self._children: list[list[int]] = []
 
-    def tree(self, numbers: np.ndarray) -> Tree:
-        every = len(numbers) == len(self._bins.codes)
-        rows = _Rows(numbers, self._bins.codes, self._moments.channels, None if every else numbers).packed()
+    def tree(self, rows: np.ndarray) -> Tree:
         leaves = [_Leaf(rows, self._moments.total, 0, (-1, 0), 0 * self._category_penalty)]
         if self._may_split(leaves[0], 1):
             leaves[0].sums = self._histogram(rows)
@@ -246,12 +206,12 @@ class _Growth:
         """The two children of a leaf, with histograms if they may be split again."""
         split = leaf.split
         assert split is not None
-        goes_left = split.goes_left(self._bins.matrix[:, split.column].take(leaf.rows.numbers))
+        goes_left = split.goes_left(self._bins.matrix[:, split.column].take(leaf.rows))
         penalty = self._category_penalty * (split.codes is not None)
         self._attach(leaf, len(self._splits))
         sides = (goes_left, split.left), (~goes_left, leaf.total - split.left)
         children = [
-            _Leaf(leaf.rows.part(side), total, leaf.depth + 1, (len(self._splits), k), penalty)
+            _Leaf(leaf.rows[side], total, leaf.depth + 1, (len(self._splits), k), penalty)
             for k, (side, total) in enumerate(sides)
         ]
         self._splits.append(split)
@@ -260,7 +220,6 @@ class _Growth:
         small, large = children if held[0] <= held[1] else children[::-1]
         small_may, large_may = (self._may_split(child, n_leaves) for child in (small, large))
         if small_may or large_may:
-            small.rows = small.rows.packed()
             small.sums = self._histogram(small.rows)
         if large_may:
             # in the parent's memory, which nothing reads again
@@ -282,32 +241,35 @@ class _Growth:
             for split, (left, right) in zip(self._splits, self._children)
         ]
         # summed anew: what was left of a parent's sums has lost digits
-        totals = here().sum(np.stack([leaf.rows.total() for leaf in leaves]))
+        totals = here().sum(np.stack([self._total(leaf.rows) for leaf in leaves]))
         values = np.stack([self._moments.value(total, leaf.penalty) for total, leaf in zip(totals, leaves)])
         return Tree._build(nodes, values, [split.gain for split in self._splits])
 
-    def _histogram(self, rows: _Rows) -> np.ndarray:
-        """The channels' sums over packed rows, of all shards, in every bin: float64 (C, bins)."""
-        ones, pointers = self._bins.pattern
+    def _total(self, rows: np.ndarray) -> np.ndarray:
+        """The channels' sums, float64 (C,)."""
+        return np.asarray(np.ones(len(rows)) @ self._moments.channels.take(rows, axis=0))
+
+    def _histogram(self, rows: np.ndarray) -> np.ndarray:
+        """The channels' sums over some rows, of all shards, in every bin: float64 (C, bins)."""
+        bins, moments = self._bins, self._moments
+        ones, pointers = bins.pattern
         size = len(pointers) - 1
 
         def block(start: int) -> np.ndarray:
-            codes, channels = rows.codes[start : start + size], rows.channels[start : start + size]
+            chosen = rows[start : start + size]
+            codes, channels = bins.places(chosen), moments.channels.take(chosen, axis=0)
             onehot = csc_matrix(
                 (ones[: codes.size], codes.ravel(), pointers[: len(codes) + 1]),
-                shape=(len(self._bins), len(codes)),
+                shape=(len(bins), len(codes)),
             )
             return onehot @ channels
 
-        starts = range(0, len(rows), size)
-        if self._threads > 1 and len(starts) > 1:
-            with ThreadPoolExecutor(self._threads) as pool:
-                blocks = list(pool.map(block, starts))
-        else:
-            blocks = list(map(block, starts))
-        if not blocks:
-            blocks = [np.zeros((len(self._bins), rows.channels.shape[1]))]
-        found: np.ndarray = here().sum(np.ascontiguousarray(sum(blocks[1:], start=blocks[0]).T))
+        starts, several = range(0, len(rows), size), self._threads > 1 and len(rows) > size
+        total = np.zeros((len(bins), moments.channels.shape[1]))
+        with ThreadPoolExecutor(self._threads) if several else nullcontext() as pool:
+            for part in (pool.map if pool else map)(block, starts):
+                total += part
+        found: np.ndarray = here().sum(np.ascontiguousarray(total.T))
         return found
 
     def _find_splits(self, leaves: list[_Leaf]) -> None:

@@ -13,6 +13,7 @@ from sklearn.base import clone
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.context import FitContext
+from usboost.data.coded import CodedTable
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
@@ -94,13 +95,15 @@ class _OnBoostedFeatures(ViewsEstimator):
         self.columns_ = {}
         if self.structured in views.names:  # with a GBM and its features given it need not be
             self.columns_ = {self.structured: views[self.structured].names}
-        values: np.ndarray | None = None
+        features: Table | CodedTable | None = None
         self.mean_ = np.zeros(self.gbm_.n_features, dtype=np.float32)
         self.scale_ = np.ones_like(self.mean_)
         if self.encoding == "values":
-            values = self._values(views)
+            features = self._features(views)
             # the network reads standardised leaf values, by the training rows' mean and deviation
-            mean, variance = column_moments(values, context.weights)
+            blocks = [features.numeric] if isinstance(features, Table) else features.blocks()
+            parts = zip(*(column_moments(block, context.weights) for block in blocks))
+            mean, variance = map(np.concatenate, parts)
             self.mean_, deviation = mean.astype(np.float32), np.sqrt(variance).astype(np.float32)
             self.scale_ = np.divide(1, deviation, out=np.zeros_like(deviation), where=deviation > 0)
         network = clone(self._unfitted())
@@ -109,21 +112,26 @@ class _OnBoostedFeatures(ViewsEstimator):
         held_out = None
         if context.validation is not None:
             held_out = self._read_views(context.validation[0]), context.validation[1]
-        network._fit(self._read_views(views, values), y, replace(context, validation=held_out))
+        network._fit(self._read_views(views, features), y, replace(context, validation=held_out))
         self.network_, self.history_, self.best_round_ = network, network.history_, network.best_round_
 
-    def _values(self, views: Views) -> np.ndarray:
+    def _features(self, views: Views) -> Table | CodedTable:
         if BFV in views.names:
-            return views[BFV].numeric
-        return self.gbm_.features(views[self.structured])
+            given: Table | CodedTable = views[BFV]
+            return given
+        return self.gbm_.coded(views[self.structured])
 
-    def _read_views(self, views: Views, values: np.ndarray | None = None) -> Views:
+    def _read_views(self, views: Views, features: Table | CodedTable | None = None) -> Views:
         """The views as the network takes them."""
         if self.encoding == "numbers":
             return views.with_view(BFV, self.gbm_.leaf_numbers(views[self.structured]))
-        values = self._values(views) if values is None else values
-        standardised = (values - self.mean_) * self.scale_
-        return views.with_view(BFV, Table.from_numeric(standardised))
+        features = self._features(views) if features is None else features
+        if isinstance(features, Table):
+            standardised = (features.numeric - self.mean_) * self.scale_
+            return views.with_view(BFV, Table.from_numeric(standardised))
+        return views.with_view(
+            BFV, features.changed(lambda values, column: (values - self.mean_[column]) * self.scale_[column])
+        )
 
     def _write(self, folder: Path) -> dict[str, Any]:
         network = self.network_.network_

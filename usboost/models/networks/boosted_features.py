@@ -12,6 +12,7 @@ from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import KFold, PredefinedSplit, StratifiedKFold
 
+from usboost.data.coded import CodedTable
 from usboost.data.row_groups import Related
 from usboost.data.table import Table
 from usboost.errors import UsboostError
@@ -66,6 +67,11 @@ class GradientBoostedTrees:
         names = tuple(f"tree_{j}" for j in range(len(self.trees)))
         sizes = tuple(len(tree.value) for tree in self.trees)
         return Table(np.empty((len(codes), 0), dtype=np.float32), codes, sizes, names)
+
+    def coded(self, table: Table) -> CodedTable:
+        """BFV(x) of the rows, held as leaf numbers."""
+        codes = self._forest.leaf_numbers(table.matrix())
+        return CodedTable.of_codes(codes, [tree.value[:, 0] for tree in self.trees])
 
     @cached_property
     def _forest(self) -> Forest:
