@@ -112,15 +112,18 @@ class Checkpoint:
         return [self._read_round(index) for index in range(1, 1 + int(count))]
 
     def keep(self, round_: Round) -> None:
-        """Write a round.
+        """Write a round, where shard 0 is; it is there when this returns in any shard.
 
         Raises
         ------
         UsboostError
             If it cannot be written, as on a full disk; what was kept before stays.
         """
-        if here().number:
-            return
+        if not here().number:
+            self._keep(round_)
+        here().broadcast(b"")
+
+    def _keep(self, round_: Round) -> None:
         arrays: Arrays = {}
         document: dict[str, Any] = {
             "index": round_.index,
