@@ -217,7 +217,7 @@ def kill_ranks(kills: int, rng: np.random.Generator, root: Path) -> bool:
 
 
 def killed(started: list[int], victim: int, wanted: int, later: float, kept: Path) -> tuple[float, bool]:
-    """Kill a rank some seconds after round `wanted` was kept; the seconds in which all others end, and whether
+    """Kill a rank some seconds after round `wanted` was kept; in how many seconds the others end, and whether
     each does so with a sentence."""
     while not (kept / f"round-{wanted:06d}.safetensors").exists():
         time.sleep(0.002)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -158,8 +159,9 @@ def test_what_is_trimmed_is_the_lightest_of_all_rows(kind: str, weighted: bool) 
 
     def work(rows: slice) -> np.ndarray:
         own = None if counts is None else counts[rows]
+        target = Target(values[rows], counts=own)
         of = {"weights": weights[rows]} if kind == "weights" else {"metric": metric[rows]}
-        found = trimmed(Target(values[rows], counts=own, **of), 0.3).left_out
+        found = trimmed(replace(target, **of), 0.3).left_out  # type: ignore[arg-type]
         assert found is not None
         return found
 
