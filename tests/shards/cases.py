@@ -14,6 +14,7 @@ import numpy as np
 from usboost import (
     BoostedNetworkClassifier,
     NetworkLearner,
+    RidgeBaseline,
     Table,
     TreeLearner,
     TwoWeakLearnerClassifier,
@@ -102,6 +103,9 @@ MODELS: dict[str, Callable[[], Any]] = {
     "trimmed": lambda: boosted(target="newton", trim=0.2),
     "squared": lambda: TwoWeakLearnerRegressor(learners(), n_rounds=2),
     "huber": lambda: TwoWeakLearnerRegressor(learners(), n_rounds=2, loss="huber"),
+    "trees from a ridge": lambda: TwoWeakLearnerRegressor(
+        {"S": TreeLearner(min_samples_leaf=5)}, start=RidgeBaseline(), optional=("U",), n_rounds=2
+    ),
     "absolute": lambda: TwoWeakLearnerRegressor(learners(), n_rounds=2, loss="absolute"),
     "quantile": lambda: TwoWeakLearnerRegressor(learners(), n_rounds=2, loss="quantile", quantile=0.8),
 }
@@ -113,7 +117,7 @@ def fitted(name: str, n_classes: int, shards: Sequence[int] = CUTS) -> list[str]
     """Digests of a model's rounds."""
     views, y = data(n_classes)
     watched, model, more = Digests(), MODELS[name](), {}
-    if name in ("2wl_newton", "linear_trees", "trimmed", "huber", "quantile"):
+    if name in ("2wl_newton", "linear_trees", "trimmed", "trees from a ridge", "huber", "quantile"):
         more["sample_weight"] = np.random.default_rng(0).integers(1, 4, len(y)) / 2
     if name in REGRESSIONS:
         y = views["U"].numeric[:, 0] * 3 + views["S"].numeric[:, 0] * (y == "a")

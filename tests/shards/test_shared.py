@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csr_array
 
 from tests.shards.cases import CUTS, MODELS, Digests, boosted, data, fitted, parts
 from usboost import (
     LightGBMBaseline,
-    RidgeBaseline,
     RidgeLearner,
     TreeLearner,
     TwoWeakLearnerClassifier,
@@ -30,6 +30,7 @@ from usboost.data.encoding import TableEncoder
 from usboost.evaluation.metrics import accuracy, f1
 from usboost.evaluation.weighted import column_moments, deviation, error_of_mean, mean, median, quantile
 from usboost.learners.base import Target
+from usboost.learners.spectrum import Solution, Spectrum
 from usboost.learners.trees.bins import Bins
 from usboost.losses.codeword import CodewordExponential
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
@@ -202,6 +203,31 @@ def test_scores_and_statistics_are_those_of_all_rows(weighted: bool) -> None:
     np.testing.assert_allclose(errors, error_of_mean(values[:, 0], counts), rtol=1e-2)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("width", [7, N + 3])
+def test_ridge_regressions_are_those_of_all_rows(width: int, sparse: bool, weighted: bool) -> None:
+    x = RNG.normal(size=(N, width)).astype(np.float32)
+    if sparse:
+        x[:, 2:] = x[:, 2:] > 1
+    y, counts = x[:, :1] + RNG.normal(size=(N, 1)), RNG.integers(1, 4, N) / 2 if weighted else None
+    alphas = np.array([np.inf, 100.0, 1.0])
+
+    def work(rows: slice) -> tuple[Solution, np.ndarray]:
+        own = csr_array(x[rows]) if sparse else x[rows]
+        spectrum = Spectrum(own, counts=None if counts is None else counts[rows])
+        return spectrum.solve(y[rows], alphas), spectrum.path(y[rows, 0], alphas)[0]
+
+    whole, path = work(slice(None))
+    found = each(work)
+    for solution, own_path in found:
+        assert solution.alpha == whole.alpha
+        np.testing.assert_allclose(solution.coefficients, whole.coefficients, atol=1e-6)
+        np.testing.assert_allclose(own_path, path, atol=1e-6)
+    left_out = np.concatenate([solution.left_out for solution, _ in found])
+    np.testing.assert_allclose(left_out, whole.left_out, atol=1e-5)
+
+
 def test_bins_are_those_of_all_rows_and_of_a_sample_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
     matrix = np.asfortranarray(np.column_stack([RNG.normal(size=N), RNG.integers(0, 9, N)]), np.float32)
     whole = Bins.of(matrix, (1,), 16)
@@ -296,7 +322,7 @@ def test_a_round_is_on_disk_before_any_shard_goes_on(tmp_path: Path) -> None:
         (LightGBMBaseline(), "a LightGBMBaseline cannot"),
         (boosted(learners={"S": RidgeLearner()}), "learner 'S', a RidgeLearner, cannot"),
         (boosted(learners={"S": TreeLearner(engine="sklearn")}), "of engine 'sklearn', cannot"),
-        (TwoWeakLearnerRegressor(start=RidgeBaseline()), "a TwoWeakLearnerRegressor with a start"),
+        (TwoWeakLearnerRegressor({"S": RidgeLearner()}), "learner 'S', a RidgeLearner, cannot"),
     ],
 )
 def test_what_cannot_be_shared_is_refused_before_rows_are_read(model: Any, words: str) -> None:
