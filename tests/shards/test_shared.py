@@ -21,6 +21,7 @@ from usboost import (
     TwoWeakLearnerRegressor,
     UsboostError,
 )
+from usboost.boosting.callbacks import Callback
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.loop import fit_error
 from usboost.boosting.rounds import Round
@@ -292,6 +293,26 @@ def test_trees_alone_are_those_of_all_rows(n_classes: int) -> None:
     plain = boosted(**settings).fit(views, y)
     shared = fit_sharded(boosted(**settings), parts(views, y))
     np.testing.assert_allclose(shared.predict_proba(views), plain.predict_proba(views), rtol=1e-6)
+
+
+def test_rounds_tell_the_rows_and_the_seconds_of_exchanges() -> None:
+    told: list[Round] = []
+
+    class Keep(Callback):
+        def on_round(self, round_: Round) -> bool:
+            told.append(round_)
+            return False
+
+    model = boosted(callbacks=[Keep()], validation_fraction=0.0)
+    fit_sharded(model, parts(*data(2)))
+    model.fit(*data(2))
+    for round_ in told[:2]:
+        spent = round_.seconds
+        assert round_.rows == (N,)
+        assert spent["total"] == pytest.approx(spent["fit"] + spent["wait"] + spent["sum"])
+        assert spent["wait"] == 0 < spent["sum"] < spent["fit"]
+    assert [round_.rows for round_ in told[2:]] == [(), ()]
+    assert not {"fit", "wait", "sum"} & set(told[2].seconds)
 
 
 def test_a_fit_that_stops_early_resumes_and_is_saved_like_any_other(tmp_path: Any) -> None:

@@ -129,6 +129,7 @@ class Checkpoint:
             "index": round_.index,
             "metrics": round_.metrics,
             "seconds": round_.seconds,
+            **({"rows": round_.rows} if round_.rows else {}),
         }
         if round_.stage is not None:
             arrays, document["stage"] = describe_stage(round_.stage)
@@ -183,7 +184,8 @@ class Checkpoint:
 
 def _round_of(arrays: Arrays, document: Mapping[str, Any]) -> Round:
     stage = stage_of(arrays, document["stage"]) if "stage" in document else None
-    return Round(int(document["index"]), stage, dict(document["metrics"]), dict(document["seconds"]))
+    metrics, seconds = dict(document["metrics"]), dict(document["seconds"])
+    return Round(int(document["index"]), stage, metrics, seconds, tuple(document.get("rows", ())))
 
 
 def _check_kinds(document: Mapping[str, Any], path: Path) -> None:
