@@ -111,6 +111,10 @@ class Checkpoint:
         count = here().sum(0 if here().number else sum(1 for _ in self.folder.glob("round-*.safetensors")))
         return [self._read_round(index) for index in range(1, 1 + int(count))]
 
+    def round_at(self, index: int) -> Round | None:
+        """Round `index`, from 1, of a fit that another process makes; None if it is not there."""
+        return self._read_round(index) if self._file(index).exists() else None
+
     def keep(self, round_: Round) -> None:
         """Write a round, where shard 0 is; it is there when this returns in any shard.
 
