@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import queue
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -21,10 +23,12 @@ from tasks import tracking
 from tasks.pages import flow_page as page
 from tasks.serving.promotion import log_bundle
 from usboost.boosting.checkpoint import Checkpoint
+from usboost.boosting.rounds import Round
 from usboost.errors import UsboostError
 from usboost.multimodal.fit import bundle as bundles
+from usboost.multimodal.fit.card import Card
 
-POLL_SECONDS = 0.1
+POLL_SECONDS, READ_SECONDS = 0.1, 0.01
 STOP_SECONDS = 10.0
 
 
@@ -92,33 +96,68 @@ def fit_in_ranks(program: Sequence[str], out: Path, ranks: Ranks, told: Mapping[
     tags = {**tracking.lineage({}), "kind": "boosting"}
     with tracking.tracked_run("usboost-sharded", out.name, tags) as run_id:
         tracking.log_parameters(run_id, {**told, "ranks": ranks.each * ranks.nodes, "machines": ranks.nodes})
-        logger = tracking.MLflowCallback(run_id)
-        _run(command, _Rounds(out.with_name(f"{out.name}.part"), logger))
-        logger.on_fit_end()
+        rounds = _Rounds(out.with_name(f"{out.name}.part"), tracking.MLflowCallback(run_id))
+        try:
+            _run(command, rounds)
+        finally:
+            rounds.stop()
         card = bundles.load(out).card
+        rounds.end(card)
         log_bundle(run_id, out, card, out.name, {"model": card.model, "task": card.task})
     return run_id
 
 
 class _Rounds:
-    """The rounds of a fit in other processes, told to MLflow as they come to lie in a folder."""
+    """The rounds of a fit in other processes, as they come to lie in a folder; it goes when the fit ends.
+
+    A thread of its own reads them, for MLflow may not answer at once.
+    """
 
     def __init__(self, part: Path, logger: tracking.MLflowCallback) -> None:
         self._part, self._logger, self._began = part, logger, time.time()
-        self._kept: Checkpoint | None = None
-        self._next = 1
+        self._read: queue.SimpleQueue[Round] = queue.SimpleQueue()
+        self._over = threading.Event()
+        self._told = 0
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+        self._thread.start()
 
-    def look(self) -> None:
-        """Tell what is new."""
-        with suppress(UsboostError, OSError):  # the folder goes when the fit has ended
-            if self._kept is None:
-                # that of this fit, and not of another one that was killed; a refit comes after it
-                files = [(file.stat().st_mtime, file) for file in self._part.glob("*/round-*.safetensors")]
-                new = sorted(file for written, file in files if written >= self._began)
-                self._kept = Checkpoint(new[0].parent) if new else None
-            while self._kept and (round_ := self._kept.round_at(self._next)):
-                self._logger.on_round(round_)
-                self._next += 1
+    def tell(self) -> None:
+        """Log what was read since."""
+        while not self._read.empty():
+            round_ = self._read.get()
+            self._logger.on_round(round_)
+            self._told = round_.index
+
+    def end(self, card: Card) -> None:
+        """Log the rest; of rounds that were too quick to be read what the saved model's card has of them."""
+        self.stop()
+        self.tell()
+        names = card.history.keys() - {"round"}
+        for at, index in enumerate(card.history.get("round", [])):
+            if index > self._told:
+                metrics = {name: card.history[name][at] for name in names}
+                self._logger.on_round(Round(int(index), None, metrics, {}))
+        self._logger.on_fit_end()
+
+    def stop(self) -> None:
+        """Read no more."""
+        self._over.set()
+        self._thread.join()
+
+    def _follow(self) -> None:
+        kept, index = None, 1
+        while not self._over.wait(READ_SECONDS):
+            with suppress(UsboostError, OSError):
+                kept = kept or self._folder()
+                while kept and (round_ := kept.round_at(index)):
+                    self._read.put(round_)
+                    index += 1
+
+    def _folder(self) -> Checkpoint | None:
+        """That of this fit, and not of another one that was killed; a refit comes after it."""
+        files = [(file.stat().st_mtime, file) for file in self._part.glob("*/round-*.safetensors")]
+        new = [each for each in files if each[0] >= self._began]
+        return Checkpoint(min(new)[1].parent) if new else None
 
 
 def _run(command: Sequence[str], rounds: _Rounds | None) -> None:
@@ -139,7 +178,7 @@ def _watch(process: subprocess.Popen[bytes], log: IO[str], rounds: _Rounds | Non
     while True:
         over = process.poll() is not None
         if rounds is not None:
-            rounds.look()
+            rounds.tell()
         for line in log:
             lines.append(line.strip())
             page.say(lines[-1])

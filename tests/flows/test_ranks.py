@@ -26,7 +26,7 @@ from usboost.errors import UsboostError
 SHARDED = pytest.mark.skipif(
     "--shards" not in (ROOT / "usboost/cli/fit.py").read_text(), reason="usboost fit has no --shards"
 )
-OPTIONS = ("--shards", "3", "--option=--model=2wl_newton", "--option=--rounds=4", "--option=--no-refit")
+OPTIONS = ("--shards", "3", "--option=--model=2wl_newton", "--option=--rounds=4")
 
 
 def test_the_command_of_one_machine_and_of_several() -> None:

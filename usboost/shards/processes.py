@@ -21,7 +21,7 @@ BEAT, SILENT = 2.0, 30.0
 """Seconds between two signs of life of a process, and after which one without is taken for gone."""
 
 SMALL = 1 << 12
-"""Numbers of all shards up to which everybody gets all of them, to add them itself."""
+"""Numbers that a process may send beyond what it has to, to save an exchange."""
 
 _FITS = itertools.count()
 
@@ -64,8 +64,9 @@ class Processes(Link):
 
     def sum(self, values: Sequence[np.ndarray]) -> np.ndarray:
         size = values[0].size
-        if size * self.count <= SMALL:
-            return added(self.stack(values))
+        others, most = self.size - 1, max(self.held)
+        if size * others * (most * others - 1) <= SMALL * self.size:
+            return added(self.stack(values))  # everybody gets all, and adds it itself
         # every rank adds one part of the numbers, of all shards, and sends everybody its sums
         width = -(-size // self.size)
         own = np.zeros((len(values), self.size * width))
