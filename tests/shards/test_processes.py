@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -56,14 +55,6 @@ def test_a_killed_process_is_named_and_the_fit_goes_on_in_any_number(tmp_path: P
     resumed = Digests()
     fit_sharded(boosted(n_rounds=6, checkpoint=rounds, callbacks=[resumed]), parts(*data(2)))
     assert resumed.found == watched.found
-
-
-@pytest.mark.long
-def test_ranks_killed_in_random_rounds(tmp_path: Path, warm: Any) -> None:
-    words = ["-m", "benchmarks.robustness.kill", "--kills", "0", "--ranks", "2", "--folder", str(tmp_path)]
-    done = warm.run(words, Path(__file__).parents[2], {**os.environ, "OMP_NUM_THREADS": "1"})
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    assert "survived 2 of 2 killed ranks" in done.stdout
 
 
 @pytest.mark.long
