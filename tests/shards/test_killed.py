@@ -1,4 +1,4 @@
-"""A rank of a fit is killed in a random round, and the fit goes on: what `benchmarks.robustness.kill` does."""
+"""A rank of a fit is killed in a random round, and the fit goes on; see `benchmarks.robustness.kill`."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def test_a_worker_starts_the_ranks_of_one_fit(services):
         frame.assign(y=frame["a"] + frame["b"]).to_parquet(services.folder / f"rows/{part}.parquet")
     services.run(
         *(sys.executable, "-m", "prefect", "deployment", "run", "fit-sharded/fit-sharded", "--watch"),
-        *("-p", 'table="rows/*.parquet"', "-p", 'label="y"', "-p", 'out="of ranks"', "-p", "shards=2"),
+        *("-p", "table=rows/*.parquet", "-p", "label=y", "-p", "out=of ranks", "-p", "shards=2"),
         *("-p", 'options=["--model=2wl_newton", "--rounds=2"]'),
         PREFECT_API_URL=services.state["prefect"],
     )
