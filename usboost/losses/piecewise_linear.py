@@ -30,6 +30,10 @@ class PiecewiseLinear:
     Parameters
     ----------
     above, below : positive
+
+    Attributes
+    ----------
+    polygonal : whether its risk along a line has no curvature, so that Newton's steps do not find the lowest
     """
 
     above: float
