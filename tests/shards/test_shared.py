@@ -205,8 +205,7 @@ def test_scores_and_statistics_are_those_of_all_rows(weighted: bool) -> None:
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("width", [7, N + 3])
+@pytest.mark.parametrize(("width", "sparse"), [(7, False), (7, True), (N + 3, False)])
 def test_ridge_regressions_are_those_of_all_rows(width: int, sparse: bool, weighted: bool) -> None:
     x = RNG.normal(size=(N, width)).astype(np.float32)
     if sparse:
