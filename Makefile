@@ -96,8 +96,8 @@ fuzz: $(READY) ## 200,000 mutated files through every reader
 	python -m benchmarks.robustness.fuzz --inputs 200000
 
 .PHONY: kill
-kill: $(READY) ## SIGKILL training processes 200 times and compare what they end with
-	python -m benchmarks.robustness.kill --kills 200
+kill: $(READY) ## SIGKILL training processes 250 times and compare what they end with
+	python -m benchmarks.robustness.kill --kills 200 --ranks 50
 
 .PHONY: mutants
 mutants: $(READY) ## break the code on purpose in some 140 places: which test notices (minutes)

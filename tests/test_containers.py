@@ -131,3 +131,29 @@ def test_the_jobs_placeholders_are_the_pools_variables() -> None:
     assert (job["kind"], container["name"]) == ("Job", "prefect-job"), "Prefect refuses other names"
     mounted = {mount["name"] for mount in container["volumeMounts"]}
     assert mounted == {volume["name"] for volume in job["spec"]["template"]["spec"]["volumes"]}
+
+
+def test_the_job_of_one_fit_on_many_machines() -> None:
+    job = yaml.safe_load((DEPLOY / "pytorchjob.yaml").read_text())
+    assert (job["apiVersion"], job["kind"]) == ("kubeflow.org/v1", "PyTorchJob")
+    replicas = job["spec"]["pytorchReplicaSpecs"]
+    assert set(replicas) == {"Master", "Worker"} and replicas["Master"]["replicas"] == 1
+    assert {each["restartPolicy"] for each in replicas.values()} == {"OnFailure"}
+    pod = replicas["Master"]["template"]["spec"]
+    assert replicas["Worker"]["template"]["spec"] == pod
+    (container,) = pod["containers"]
+    assert container["name"] == "pytorch", "the operator refuses other names"
+    pool = json.loads((DEPLOY / "kubernetes-pool.json").read_text())
+    assert container["image"] == pool["variables"]["properties"]["image"]["default"]
+    mounted = {mount["name"]: Path(mount["mountPath"]) for mount in container["volumeMounts"]}
+    assert set(mounted) == {volume["name"] for volume in pod["volumes"]}
+    # torchrun has the numbers of machines and processes from the operator
+    assert container["command"][:4] == ["torchrun", "-m", "usboost", "fit"]
+    words = container["args"]
+    given = dict(zip(words[::2], words[1::2], strict=True))
+    assert set(given) == {"--label", "--out", "--shards"}
+    assert Path(container["command"][4]).parent == mounted["rows"]
+    assert Path(given["--out"]).parent == mounted["models"]
+    machines = sum(each["replicas"] for each in replicas.values())
+    assert machines * int(job["spec"]["nprocPerNode"]) <= int(given["--shards"])
+    assert container["resources"]["limits"]["cpu"] == job["spec"]["nprocPerNode"]

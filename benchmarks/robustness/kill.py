@@ -1,9 +1,12 @@
 """SIGKILL real training processes at random moments, and compare what they end with.
 
-From the repository's root: ``python -m benchmarks.robustness.kill [--kills N] [--seed S]``. A process that
-has everything imported forks a child for each attempt, which fits with a checkpoint and writes the
-finished model; the parent kills it after a random time and starts the same fit again, until it
+From the repository's root: ``python -m benchmarks.robustness.kill [--kills N] [--ranks N] [--seed S]``. A
+process that has everything imported forks a child for each attempt, which fits with a checkpoint and writes
+the finished model; the parent kills it after a random time and starts the same fit again, until it
 ends. Every finished fit is compared, byte for byte, with one that was never interrupted.
+
+With ``--ranks`` the fit is one on shards in 1 to 3 processes, of which one is killed in a random round. It
+is resumed in 1 to 3 processes, and compared with a fit in one process that was never interrupted.
 """
 
 from __future__ import annotations
@@ -22,17 +25,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch.distributed as dist
 
 from usboost.boosting.callbacks import Callback
 from usboost.data.table import Table
 from usboost.data.views import Views
+from usboost.errors import UsboostError
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.models.networks.two_branch import TwoBranchNetworkClassifier
 from usboost.models.persistence import save
+from usboost.models.sharded import fit_sharded
 
 KILLS_A_FIT = 5
+SHARDS, ROUNDS, MOST_RANKS = 8, 12, 3
+TOLD = 3
+"""The exit status of a rank that ends with a sentence."""
 
 
 def data(n: int = 600) -> tuple[Views, np.ndarray]:
@@ -76,8 +85,8 @@ class Traced(Callback):
         return False
 
 
-def child(work: Callable[[], None], kill_after: float | None) -> bool:
-    """Run `work` in a forked process, killed after some seconds; whether it was."""
+def start(work: Callable[[], None]) -> int:
+    """The id of a forked process that does `work`."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -85,7 +94,13 @@ def child(work: Callable[[], None], kill_after: float | None) -> bool:
             os._exit(0)
         except BaseException as error:
             print(f"{type(error).__name__}: {error}", file=sys.stderr)
-            os._exit(1)
+            os._exit(TOLD if isinstance(error, UsboostError) else 1)
+    return pid
+
+
+def child(work: Callable[[], None], kill_after: float | None) -> bool:
+    """Run `work` in a forked process, killed after some seconds; whether it was."""
+    pid = start(work)
     if kill_after is not None:
         deadline = time.monotonic() + kill_after
         while time.monotonic() < deadline:
@@ -105,6 +120,35 @@ def fit(name: str, folder: Path) -> None:
     save(model.fit(views, y), folder / "model")
 
 
+def rank(number: int, size: int, meet: Path, folder: Path) -> None:
+    """One of `size` processes that fit eight shards."""
+    dist.init_process_group("gloo", init_method=f"file://{meet}", rank=number, world_size=size)
+    views, y = data()
+    learners = {"U": NetworkLearner((20, 10), batch_size=64, device="cpu"), "S": TreeLearner()}
+    trace = folder / ("trace" if number == 0 else f"trace-{number}")
+    model = TwoWeakLearnerClassifier(
+        learners,
+        "newton",
+        n_rounds=ROUNDS,
+        patience=None,
+        checkpoint=folder / "kept",
+        callbacks=[Traced(trace)],
+    )
+    fit_sharded(model, lambda shard: {"X": views[shard::SHARDS], "y": y[shard::SHARDS]}, SHARDS)
+    if number == 0:
+        save(model, folder / "model")
+
+
+def ranks(size: int, folder: Path) -> list[int]:
+    meet = folder / f"meet-{time.monotonic_ns()}"
+    return [start(partial(rank, number, size, meet, folder)) for number in range(size)]
+
+
+def ended(started: list[int]) -> list[int]:
+    """Exit statuses; that of a killed process is minus its signal."""
+    return [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in started]
+
+
 def digest(folder: Path) -> str:
     found = hashlib.sha256((folder / "trace").read_bytes())
     for path in sorted((folder / "model").rglob("*")):
@@ -113,28 +157,22 @@ def digest(folder: Path) -> str:
     return found.hexdigest()
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--folder", type=Path)
-    arguments = parser.parse_args()
-    root = arguments.folder or Path(tempfile.mkdtemp())
-    rng = np.random.default_rng(arguments.seed)
+def kill_fits(kills_wanted: int, rng: np.random.Generator, root: Path) -> bool:
+    """Kill ordinary fits, and say how they ended; whether all ended as if nothing had happened."""
     expected, seconds = {}, {}
     for i, name in enumerate(models()):
         folder = root / f"whole-{i}"
         folder.mkdir()
-        start = time.monotonic()
+        began = time.monotonic()
         child(partial(fit, name, folder), None)
-        expected[name], seconds[name] = digest(folder), time.monotonic() - start
+        expected[name], seconds[name] = digest(folder), time.monotonic() - began
     kills = survived = fits = 0
-    while kills < arguments.kills:
+    while kills < kills_wanted:
         name = list(models())[fits % len(expected)]
         folder = root / f"fit-{fits}"
         folder.mkdir()
         work, here = partial(fit, name, folder), 0
-        while here < min(KILLS_A_FIT, arguments.kills - kills):
+        while here < min(KILLS_A_FIT, kills_wanted - kills):
             if not child(work, rng.uniform(0.05, 0.5) * seconds[name]):
                 break
             here += 1
@@ -145,7 +183,66 @@ def main() -> None:
         survived += here * same
         print(f"{name}: killed {here} times, {'identical' if same else 'DIFFERENT'}")
     print(f"survived {survived} of {kills} kills in {fits} fits")
-    raise SystemExit(0 if survived == kills else 1)
+    return survived == kills
+
+
+def kill_ranks(kills: int, rng: np.random.Generator, root: Path) -> bool:
+    """Kill a rank of each fit, and say how it went on; whether all ended as if nothing had happened."""
+    whole, survived, waits = root / "whole", 0, []
+    whole.mkdir()
+    began = time.monotonic()
+    assert ended(ranks(1, whole)) == [0]
+    expected, a_round = digest(whole), (time.monotonic() - began) / ROUNDS
+    for fit in range(kills):
+        folder = root / f"ranks-{fit}"
+        folder.mkdir()
+        size, again = rng.integers(1, MOST_RANKS + 1, 2).tolist()
+        victim, wanted = int(rng.integers(size)), int(rng.integers(1, ROUNDS - 2))
+        seconds, told = killed(ranks(size, folder), victim, wanted, rng.uniform(0, a_round), folder / "kept")
+        waits += [seconds] if size > 1 else []
+        kept = len(list((folder / "kept").glob("round-*")))
+        # what any rank was told of is to be there
+        finished = max(len(trace.read_text().splitlines()) for trace in folder.glob("trace*"))
+        went_on = ended(ranks(again, folder)) == [0] * again
+        same = told and kept >= finished and went_on and digest(folder) == expected
+        survived += same
+        print(
+            f"rank {victim} of {size} killed after round {kept}, {finished} finished; resumed on {again}: "
+            f"{'identical' if same else 'DIFFERENT'}"
+        )
+    print(f"survived {survived} of {kills} killed ranks")
+    if waits:
+        print(f"the other ranks ended {min(waits):.1f} to {max(waits):.1f} s after it")
+    return survived == kills
+
+
+def killed(started: list[int], victim: int, wanted: int, later: float, kept: Path) -> tuple[float, bool]:
+    """Kill a rank some seconds after round `wanted` was kept; in how many seconds the others end, and whether
+    each does so with a sentence."""
+    while not (kept / f"round-{wanted:06d}.safetensors").exists():
+        time.sleep(0.002)
+    time.sleep(later)
+    os.kill(started[victim], signal.SIGKILL)
+    began, found = time.monotonic(), ended(started)
+    return time.monotonic() - began, all(status == TOLD for i, status in enumerate(found) if i != victim)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kills", type=int, default=20, help="of ordinary fits")
+    parser.add_argument("--ranks", type=int, default=20, help="kills of a rank of fits on shards")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--folder", type=Path)
+    arguments = parser.parse_args()
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    root = arguments.folder or Path(tempfile.mkdtemp())
+    rng = np.random.default_rng(arguments.seed)
+    good = [
+        kill(count, rng, root)
+        for kill, count in ((kill_fits, arguments.kills), (kill_ranks, arguments.ranks))
+        if count
+    ]
+    raise SystemExit(0 if all(good) else 1)
 
 
 if __name__ == "__main__":

@@ -1,19 +1,29 @@
 """What docs/scale.md says of one fit on many machines: exchanges that are counted, and seconds by a model.
 
-``python -m benchmarks.speed.scale``: 64 shards of a few rows in one process, some seconds; then the tables.
+``python -m benchmarks.speed.scale``: 64 shards of a few rows in one process, some seconds; then the tables,
+and seconds of sums in two processes on loopback.
 """
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import tempfile
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import numpy as np
 import pandas as pd
+import torch
+import torch.distributed as dist
 
 from usboost import NetworkLearner, Table, TreeLearner, TwoWeakLearnerClassifier, Views, fit_sharded
+from usboost.shards.processes import Processes
 from usboost.shards.together import Link
 
 SHARDS, ROWS = 64, 40
@@ -98,6 +108,52 @@ def table() -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
+def sums(shards: Sequence[int], sizes: Sequence[int], times: int, file: Path, rank: int) -> None:
+    """Print milliseconds of ordered sums and of `all_reduce` in two processes, by turns."""
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    dist.init_process_group("gloo", init_method=f"file://{file}", rank=rank, world_size=2)
+    torch.set_num_threads(1)
+    rows = []
+    for count in shards:
+        link = Processes(count)
+        for size in sizes:
+            values = [np.random.default_rng(shard).normal(size=size) for shard in link.shards]
+            ways: dict[str, Callable[[], Any]] = {
+                "ordered": partial(link.sum, values),
+                "all-reduce": partial(_all_reduced, values),
+            }
+            spent: dict[str, list[float]] = {name: [] for name in ways}
+            for _ in range(times):
+                for name, work in ways.items():
+                    dist.barrier()
+                    start = time.perf_counter()
+                    work()
+                    spent[name].append(1e3 * (time.perf_counter() - start))
+            found = {f"{name}, {how}": of(each) for name, each in spent.items() for how, of in HOW.items()}
+            rows.append({"shards": count, "numbers": size, **found})
+        link.close()
+    if not rank:
+        print(pd.DataFrame(rows).round(2).to_markdown(index=False))
+
+
+HOW: dict[str, Callable[[list[float]], Any]] = {"least": min, "median": np.median}
+
+
+def _all_reduced(values: Sequence[np.ndarray]) -> None:
+    dist.all_reduce(torch.from_numpy(np.sum(values, axis=0)))
+
+
+def in_two(work: Callable[..., None], *given: Any) -> None:
+    """Do something in two processes, which meet in a file."""
+    context = multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory() as folder:
+        each = [context.Process(target=work, args=(*given, Path(folder) / "meet", rank)) for rank in (0, 1)]
+        for process in each:
+            process.start()
+        for process in each:
+            process.join()
+
+
 if __name__ == "__main__":
     few, more = counted(1), counted(3)
     for kind in more.exchanges:
@@ -105,3 +161,4 @@ if __name__ == "__main__":
         numbers = (more.numbers[kind] - few.numbers[kind]) / 2
         print(f"{kind}: {exchanges:g} exchanges a round, {numbers:,.0f} numbers of a shard")
     print(table().round(3).to_markdown(index=False))
+    in_two(sums, (2, 8), (5_000, 20_000, 60_000, 200_000), 101)

@@ -24,6 +24,7 @@ from usboost.evaluation import selection
 from usboost.evaluation.names import check_metric, number
 from usboost.models.catalogue import catalogue
 from usboost.multimodal.fit import bundle as bundles
+from usboost.multimodal.fit.card import Card
 
 ALIAS = "champion"
 
@@ -173,10 +174,15 @@ def register(folder: Path, name: str) -> str:
     tags = {"model": card.model, "table": card.table, "title": catalogue.title(card.model), "task": card.task}
     tags |= {"seed": str(card.seed), **({"input.table": f"sha256:{card.sha256}"} if card.sha256 else {})}
     with tracking.tracked_run(f"usboost-{name}", f"{card.table} {card.model}", tags) as run_id:
-        for key, value in card.scores.items():
-            if value is not None:
-                MlflowClient().log_metric(run_id, of_score("val", key), value)
-        uri = tracking.log_model(run_id, folder, card, None, name, tags)
+        uri = log_bundle(run_id, folder, card, name, tags)
     version = mlflow.register_model(uri, name, tags=tags)
     MlflowClient().set_registered_model_alias(name, ALIAS, version.version)
     return f"models:/{name}@{ALIAS}"
+
+
+def log_bundle(run_id: str, folder: Path, card: Card, name: str, tags: Mapping[str, str]) -> str:
+    """Log a saved model, and its scores on the validation rows; its URI."""
+    for key, value in card.scores.items():
+        if value is not None:
+            MlflowClient().log_metric(run_id, of_score("val", key), value)
+    return tracking.log_model(run_id, folder, card, None, name, tags)

@@ -35,6 +35,7 @@ _GROUPS = {
     **dict.fromkeys(("fit_error", "error", "r"), "weak_learner"),
     "risk": "risk",
     "seconds": "seconds",
+    "ranks": "ranks",
 }
 _FINAL = re.compile(r"(train|val|test)[/_]")
 

@@ -25,7 +25,8 @@ from usboost.boosting.rounds import STAGES_PER_SHARD, Round, Stage, write_stages
 FLUSH_ROUNDS = 50
 FLUSH_SECONDS = 20  # slow rounds show up in the UI all the same
 BATCH = 1000  # metrics in one request, the server's limit
-TIMES = ("step", "total")  # beside those of the weak learners' fits; the others are next to nothing
+TIMES = ("step", "fit", "wait", "sum", "total")
+"""Beside those of the weak learners' fits; the others are next to nothing."""
 RISK = description.of_round("risk_train")  # every round has it
 
 
@@ -82,6 +83,13 @@ class MLflowCallback(Callback):
         values = {description.of_round(key): value for key, value in round_.metrics.items()}
         spent = {part: s for part, s in round_.seconds.items() if part.startswith("fit_") or part in TIMES}
         values |= {description.of_round(f"seconds_{part}"): seconds for part, seconds in spent.items()}
+        if round_.rows:
+            found = {
+                "number": len(round_.rows),
+                "rows_least": min(round_.rows),
+                "rows_most": max(round_.rows),
+            }
+            values |= {description.of_round(f"ranks_{name}"): count for name, count in found.items()}
         if not known:
             self._rounds.append([Metric(k, float(v), now, round_.index) for k, v in values.items()])
         if round_.stage is not None:

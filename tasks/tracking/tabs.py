@@ -34,7 +34,7 @@ SCORES = {
 """The columns of scores, by task; before them stand dataset, model and seed."""
 
 OPEN = ("step", "score", "risk", "test")
-FOLDED = ("val", "fold", "weak_learner", "seconds", "Model metrics", "System metrics")
+FOLDED = ("val", "fold", "weak_learner", "seconds", "ranks", "Model metrics", "System metrics")
 """Sections of charts, from the top; MLflow gives the last two to names without a slash and the machine's."""
 
 KIND = ("mlflow.experimentKind", "custom_model_development")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import mlflow
@@ -67,12 +68,22 @@ def test_a_run_from_before_there_were_groups_goes_on(store, tmp_path: Path) -> N
         rounds = [Round(step, None, {"risk_train": 1.0 / step}, {"total": 0.1}) for step in (1, 2, 3)]
         logger = tracking.MLflowCallback(again)
         logger.on_resume(rounds[:2])
-        logger.on_round(rounds[2])
+        shared = {"wait": 0.02, "sum": 0.01, "fit": 0.07, "target": 0.03}
+        logger.on_round(replace(rounds[2], seconds={**shared, "total": 0.1}, rows=(600, 200, 400)))
         logger.on_fit_end()
     assert again == run_id
     client = MlflowClient()
     assert [each.step for each in client.get_metric_history(run_id, "risk/train")] == [1, 2, 3]
-    assert client.get_run(run_id).data.tags["by"] == "another"
+    found = client.get_run(run_id).data
+    assert found.tags["by"] == "another"
+    seconds = {"wait": 0.02, "sum": 0.01, "fit": 0.07, "total": 0.1}
+    ranks = {"number": 3, "rows_least": 200, "rows_most": 600}
+    named = {
+        f"{group}/{name}": v
+        for group, of in (("seconds", seconds), ("ranks", ranks))
+        for name, v in of.items()
+    }
+    assert {name: v for name, v in found.metrics.items() if name[:5] in ("secon", "ranks")} == named
     assert tracking.scores({"test_f1": 0.5, "val_auc": 0.6, "risk_train": 1}) == {
         "test_f1": 0.5,
         "val_auc": 0.6,

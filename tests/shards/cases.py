@@ -14,6 +14,7 @@ import numpy as np
 from usboost import (
     BoostedNetworkClassifier,
     NetworkLearner,
+    RidgeBaseline,
     Table,
     TreeLearner,
     TwoWeakLearnerClassifier,
@@ -37,7 +38,9 @@ def data(n_classes: int) -> tuple[Views, np.ndarray]:
     codes = g.integers(1, 5, size=(n, 2)).astype(np.int32)
     codes[:150, 0] = 5  # a category that one shard alone has
     scores = np.stack([u[:, 0] + s[:, 0] * k + 2 * (codes[:, 0] == k + 1) for k in range(n_classes)], axis=1)
-    y = np.array(["a", "bb", "ccc"])[(scores + g.normal(size=scores.shape)).argmax(axis=1)]
+    y = np.array(["a", "bb", "ccc", "d", "e", "f", "g"])[
+        (scores + g.normal(size=scores.shape)).argmax(axis=1)
+    ]
     order = np.argsort(y, kind="stable")
     views = Views(U=Table(u, codes[:, 1:], (5,)), S=Table(s, codes, (6, 5)))
     return views[order], y[order]
@@ -97,18 +100,26 @@ MODELS: dict[str, Callable[[], Any]] = {
         **LOGISTIC, start=START, optional=("U",), learners={"S": TreeLearner(min_samples_leaf=5)}
     ),
     "bnn": lambda: BoostedNetworkClassifier(learner=learners()["U"], n_rounds=2, validation_fraction=0.2),
+    "trimmed": lambda: boosted(target="newton", trim=0.2),
     "squared": lambda: TwoWeakLearnerRegressor(learners(), n_rounds=2),
     "huber": lambda: TwoWeakLearnerRegressor(learners(), n_rounds=2, loss="huber"),
+    "trees from a ridge": lambda: TwoWeakLearnerRegressor(
+        {"S": TreeLearner(min_samples_leaf=5)}, start=RidgeBaseline(), optional=("U",), n_rounds=2
+    ),
+    "absolute": lambda: TwoWeakLearnerRegressor(learners(), n_rounds=2, loss="absolute"),
+    "quantile": lambda: TwoWeakLearnerRegressor(learners(), n_rounds=2, loss="quantile", quantile=0.8),
 }
+
+REGRESSIONS = {name for name, made in MODELS.items() if isinstance(made(), TwoWeakLearnerRegressor)}
 
 
 def fitted(name: str, n_classes: int, shards: Sequence[int] = CUTS) -> list[str]:
     """Digests of a model's rounds."""
     views, y = data(n_classes)
     watched, model, more = Digests(), MODELS[name](), {}
-    if name in ("2wl_newton", "linear_trees", "huber"):
+    if name in ("2wl_newton", "linear_trees", "trimmed", "trees from a ridge", "huber", "quantile"):
         more["sample_weight"] = np.random.default_rng(0).integers(1, 4, len(y)) / 2
-    if isinstance(model, TwoWeakLearnerRegressor):
+    if name in REGRESSIONS:
         y = views["U"].numeric[:, 0] * 3 + views["S"].numeric[:, 0] * (y == "a")
     rows = parts(Views(x=views["S"]) if name == "bnn" else views, y, shards, **more)
     fit_sharded(model.set_params(callbacks=[watched]), rows, len(shards) - 1)
@@ -116,9 +127,9 @@ def fitted(name: str, n_classes: int, shards: Sequence[int] = CUTS) -> list[str]
 
 
 def fits(*names: str) -> Iterator[str]:
-    """A line for each model."""
+    """A line for each model and number of classes."""
     for name in names:
-        for n_classes in (2, 3):
+        for n_classes in (2, 3) if name in REGRESSIONS else (2, 3, 7):
             yield f"{n_classes} {name} {fitted(name, n_classes)}"
 
 

@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 
 from tests.shards.cases import MODELS, Digests, boosted, data, fits, outcome, parts, ranks
+from usboost.boosting.checkpoint import Checkpoint
 from usboost.models.sharded import fit_sharded
 
 QUICK = ("2wl_newton", "linear_trees")
@@ -46,6 +47,10 @@ def test_a_killed_process_is_named_and_the_fit_goes_on_in_any_number(tmp_path: P
     assert len(list(rounds.glob("round-*"))) >= 2
     again = outcome(ranks(2, tmp_path, "checkpointed", str(rounds)))
     assert again == [f"{watched.found}\n"] * 2
+    told = Checkpoint(rounds).rounds()
+    assert [len(each.rows) for each in told] == sorted((len(each.rows) for each in told), reverse=True)
+    assert {len(each.rows) for each in told} == {2, 3}
+    assert all(min(each.seconds["wait"], each.seconds["sum"], each.seconds["fit"]) > 0 for each in told)
     # whoever reads them: all shards in one process, from the rounds as they are
     resumed = Digests()
     fit_sharded(boosted(n_rounds=6, checkpoint=rounds, callbacks=[resumed]), parts(*data(2)))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csr_array
 
 from tests.shards.cases import CUTS, MODELS, Digests, boosted, data, fitted, parts
 from usboost import (
@@ -18,20 +21,27 @@ from usboost import (
     TwoWeakLearnerRegressor,
     UsboostError,
 )
+from usboost.boosting.callbacks import Callback
+from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.loop import fit_error
+from usboost.boosting.rounds import Round
 from usboost.boosting.shared import shared_line, shared_risk
+from usboost.boosting.targets import trimmed
 from usboost.data.encoding import TableEncoder
 from usboost.evaluation.metrics import accuracy, f1
 from usboost.evaluation.weighted import column_moments, deviation, error_of_mean, mean, median, quantile
 from usboost.learners.base import Target
+from usboost.learners.spectrum import Solution, Spectrum
 from usboost.learners.trees.bins import Bins
 from usboost.losses.codeword import CodewordExponential
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
+from usboost.losses.piecewise_linear import PiecewiseLinear
 from usboost.losses.regression import Huber
 from usboost.losses.squared import Squared
 from usboost.models.sharded import fit_sharded
 from usboost.shards import here as here_module
 from usboost.shards.here import here
+from usboost.shards.thresholds import reached
 from usboost.shards.together import Link, run
 
 N = CUTS[-1]
@@ -85,6 +95,82 @@ def test_risks_and_lines_are_those_of_all_rows(loss: Any, y: np.ndarray, weighte
 
 
 @pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("loss", [PiecewiseLinear.absolute(), PiecewiseLinear.quantile(0.8)])
+def test_quantiles_of_leaves_and_steps_are_those_of_all_rows(loss: PiecewiseLinear, weighted: bool) -> None:
+    residual, groups = RNG.normal(size=N).round(1), RNG.choice([0, 1, 3], N)
+    f, directions = np.zeros((N, 1)), [RNG.normal(size=(N, 1)) for _ in range(2)]
+    y = residual[:, None]
+    counts = RNG.integers(1, 4, N) / 2 if weighted else None
+
+    def work(rows: slice) -> tuple[Any, ...]:
+        own = None if counts is None else counts[rows]
+        line = shared_line(loss, f[rows], y[rows], [each[rows] for each in directions], own)
+        steps = line.minimiser()  # type: ignore[attr-defined]
+        return loss.constants(residual[rows], groups[rows], 4, own), steps, line.risk(steps)
+
+    line = loss.line(f, y, directions, counts)
+    steps = line.minimiser()
+    for constants, found, risk in each(work):
+        assert np.array_equal(constants, loss.constants(residual, groups, 4, counts))
+        assert np.array_equal(found, steps)
+        np.testing.assert_allclose(risk, line.risk(steps), rtol=1e-12)
+
+
+def test_steps_of_many_rows_are_those_of_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("usboost.shards.together.SAMPLE_ROWS", 400)
+    loss, y, direction = PiecewiseLinear.absolute(), RNG.normal(size=(N, 1)), RNG.normal(size=(N, 1))
+    y += 2 * direction
+
+    def work(rows: slice) -> tuple[np.ndarray, float]:
+        line = shared_line(loss, np.zeros_like(y[rows]), y[rows], [direction[rows]])
+        steps = line.minimiser()  # type: ignore[attr-defined]
+        return steps, line.risk(steps)
+
+    line = loss.line(np.zeros_like(y), y, [direction])
+    steps, lowest = line.minimiser(), line.risk(line.minimiser())
+    for found, risk in each(work):
+        assert not np.array_equal(found, steps)
+        assert lowest < risk < 1.01 * lowest
+
+
+def test_sums_in_the_order_of_a_number_reach_an_amount_at_the_same_row() -> None:
+    values = np.where(RNG.random(N) < 0.1, 0.0, RNG.normal(size=N) * 10.0 ** RNG.integers(-300, 300, N))
+    values[:5] = -0.0
+    held, groups, wanted = (
+        RNG.integers(0, 3, N).astype(float),
+        RNG.integers(0, 3, N),
+        np.array([9.0, 0, 1e9, 1]),
+    )
+
+    def smallest(group: int) -> float:
+        rows = sorted(zip(values[groups == group].tolist(), held[groups == group].tolist()))
+        ends = np.cumsum([amount for _, amount in rows])
+        enough = np.flatnonzero(ends >= wanted[group])
+        return rows[enough[0] if len(enough) else -1][0]
+
+    for found in each(lambda rows: reached(values[rows], held[rows], wanted, groups[rows])):
+        assert found.tolist() == [smallest(0), smallest(1), smallest(2), 0.0]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("kind", ["metric", "weights"])
+def test_what_is_trimmed_is_the_lightest_of_all_rows(kind: str, weighted: bool) -> None:
+    weights, values = RNG.random((N, 2)), RNG.normal(size=(N, 2))
+    counts = RNG.integers(1, 4, N) / 2 if weighted else None
+    metric = weights[:, :, None] * np.eye(2)
+
+    def work(rows: slice) -> np.ndarray:
+        own = None if counts is None else counts[rows]
+        target = Target(values[rows], counts=own)
+        of = {"weights": weights[rows]} if kind == "weights" else {"metric": metric[rows]}
+        found = trimmed(replace(target, **of), 0.3).left_out  # type: ignore[arg-type]
+        assert found is not None
+        return found
+
+    assert np.array_equal(np.concatenate(each(work)), work(slice(None)))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
 def test_scores_and_statistics_are_those_of_all_rows(weighted: bool) -> None:
     y, predicted = RNG.integers(0, 3, (2, N))
     values, outputs = RNG.normal(size=(N, 3)), RNG.normal(size=(N, 3)).astype(np.float32)
@@ -116,6 +202,30 @@ def test_scores_and_statistics_are_those_of_all_rows(weighted: bool) -> None:
     # by n instead of n − 1 as with weights
     errors = each(lambda rows: error_of_mean(values[rows, 0], None if counts is None else counts[rows]))
     np.testing.assert_allclose(errors, error_of_mean(values[:, 0], counts), rtol=1e-2)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("width", "sparse"), [(7, False), (7, True), (N + 3, False)])
+def test_ridge_regressions_are_those_of_all_rows(width: int, sparse: bool, weighted: bool) -> None:
+    x = RNG.normal(size=(N, width)).astype(np.float32)
+    if sparse:
+        x[:, 2:] = x[:, 2:] > 1
+    y, counts = x[:, :1] + RNG.normal(size=(N, 1)), RNG.integers(1, 4, N) / 2 if weighted else None
+    alphas = np.array([np.inf, 100.0, 1.0])
+
+    def work(rows: slice) -> tuple[Solution, np.ndarray]:
+        own = csr_array(x[rows]) if sparse else x[rows]
+        spectrum = Spectrum(own, counts=None if counts is None else counts[rows])
+        return spectrum.solve(y[rows], alphas), spectrum.path(y[rows, 0], alphas)[0]
+
+    whole, path = work(slice(None))
+    found = each(work)
+    for solution, own_path in found:
+        assert solution.alpha == whole.alpha
+        np.testing.assert_allclose(solution.coefficients, whole.coefficients, atol=1e-6)
+        np.testing.assert_allclose(own_path, path, atol=1e-6)
+    left_out = np.concatenate([solution.left_out for solution, _ in found])
+    np.testing.assert_allclose(left_out, whole.left_out, atol=1e-5)
 
 
 def test_bins_are_those_of_all_rows_and_of_a_sample_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,6 +294,26 @@ def test_trees_alone_are_those_of_all_rows(n_classes: int) -> None:
     np.testing.assert_allclose(shared.predict_proba(views), plain.predict_proba(views), rtol=1e-6)
 
 
+def test_rounds_tell_the_rows_and_the_seconds_of_exchanges() -> None:
+    told: list[Round] = []
+
+    class Keep(Callback):
+        def on_round(self, round_: Round) -> bool:
+            told.append(round_)
+            return False
+
+    model = boosted(callbacks=[Keep()], validation_fraction=0.0)
+    fit_sharded(model, parts(*data(2)))
+    model.fit(*data(2))
+    for round_ in told[:2]:
+        spent = round_.seconds
+        assert round_.rows == (N,)
+        assert spent["total"] == pytest.approx(spent["fit"] + spent["wait"] + spent["sum"])
+        assert spent["wait"] == 0 < spent["sum"] < spent["fit"]
+    assert [round_.rows for round_ in told[2:]] == [(), ()]
+    assert not {"fit", "wait", "sum"} & set(told[2].seconds)
+
+
 def test_a_fit_that_stops_early_resumes_and_is_saved_like_any_other(tmp_path: Any) -> None:
     views, y = data(2)
     first = fit_sharded(boosted(n_rounds=3, checkpoint=tmp_path / "rounds"), parts(views, y))
@@ -194,14 +324,25 @@ def test_a_fit_that_stops_early_resumes_and_is_saved_like_any_other(tmp_path: An
         boosted(n_rounds=3, checkpoint=tmp_path / "rounds").fit(views, y)
 
 
+def test_a_round_is_on_disk_before_any_shard_goes_on(tmp_path: Path) -> None:
+    kept = Checkpoint(tmp_path, {"fit": "this"})
+    found = {}
+
+    def one(shard: int) -> None:
+        kept.keep(Round(1, None, {"risk_train": 0.5}, {"total": 1.0}))
+        found[shard] = kept.began()
+
+    run(one, Link(3))
+    assert found == {0: True, 1: True, 2: True}
+
+
 @pytest.mark.parametrize(
     ("model", "words"),
     [
         (LightGBMBaseline(), "a LightGBMBaseline cannot"),
         (boosted(learners={"S": RidgeLearner()}), "learner 'S', a RidgeLearner, cannot"),
         (boosted(learners={"S": TreeLearner(engine="sklearn")}), "of engine 'sklearn', cannot"),
-        (boosted(target="newton", trim=0.1), "with `trim` cannot"),
-        (TwoWeakLearnerRegressor(loss="absolute"), "the loss 'absolute', whose steps"),
+        (TwoWeakLearnerRegressor({"S": RidgeLearner()}), "learner 'S', a RidgeLearner, cannot"),
     ],
 )
 def test_what_cannot_be_shared_is_refused_before_rows_are_read(model: Any, words: str) -> None:

@@ -111,21 +111,29 @@ class Checkpoint:
         count = here().sum(0 if here().number else sum(1 for _ in self.folder.glob("round-*.safetensors")))
         return [self._read_round(index) for index in range(1, 1 + int(count))]
 
+    def round_at(self, index: int) -> Round | None:
+        """Round `index`, from 1, of a fit that another process makes; None if it is not there."""
+        return self._read_round(index) if self._file(index).exists() else None
+
     def keep(self, round_: Round) -> None:
-        """Write a round.
+        """Write a round, where shard 0 is; it is there when this returns in any shard.
 
         Raises
         ------
         UsboostError
             If it cannot be written, as on a full disk; what was kept before stays.
         """
-        if here().number:
-            return
+        if not here().number:
+            self._keep(round_)
+        here().broadcast(b"")
+
+    def _keep(self, round_: Round) -> None:
         arrays: Arrays = {}
         document: dict[str, Any] = {
             "index": round_.index,
             "metrics": round_.metrics,
             "seconds": round_.seconds,
+            **({"rows": round_.rows} if round_.rows else {}),
         }
         if round_.stage is not None:
             arrays, document["stage"] = describe_stage(round_.stage)
@@ -180,7 +188,8 @@ class Checkpoint:
 
 def _round_of(arrays: Arrays, document: Mapping[str, Any]) -> Round:
     stage = stage_of(arrays, document["stage"]) if "stage" in document else None
-    return Round(int(document["index"]), stage, dict(document["metrics"]), dict(document["seconds"]))
+    metrics, seconds = dict(document["metrics"]), dict(document["seconds"])
+    return Round(int(document["index"]), stage, metrics, seconds, tuple(document.get("rows", ())))
 
 
 def _check_kinds(document: Mapping[str, Any], path: Path) -> None:

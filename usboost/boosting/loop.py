@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -129,7 +129,7 @@ class StagewiseLoop:
         with watched(self, self.callbacks), here().pool() as pool:
             done = self._resume(both)
             stages = [round_.stage for round_ in done]
-            stop = here().highest(resume(self.callbacks, done))
+            stop, rows = here().highest(resume(self.callbacks, done)), here().rows_of_processes(len(y))
             for index in range(len(stages) + 1, self.n_rounds + 1):
                 if stop:
                     break
@@ -142,6 +142,7 @@ class StagewiseLoop:
                 }
                 with _naming(index):
                     round_ = self._round(index, on_train, on_validation, trainers, stages[-1:], pool)
+                    round_ = replace(round_, rows=rows)
                 here().agree(f"round {index}", partial(digest_of, round_))
                 # kept before a callback hears of it: what was told can then be resumed
                 stages.append(round_.stage)

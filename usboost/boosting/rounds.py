@@ -17,6 +17,7 @@ from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.files.arrays import Arrays, read_arrays, write_arrays
 from usboost.learners.base import FittedLearner, kind_of, read_learner
+from usboost.shards.here import here
 
 
 @dataclass(frozen=True)
@@ -38,13 +39,16 @@ class Round:
     metrics : dict of floats; always "risk_train", with validation data also "risk_val", "f1_val"
         and "accuracy_val"; what the method adds, by default steps as "step_<view>" and
         fit errors as "fit_error_<view>"
-    seconds : dict of the round's parts, and their sum as "total"
+    seconds : dict of the round's parts, and their sum as "total"; on several shards also of what all parts
+        together were: "fit", "wait" for other processes, and "sum" of what came of them
+    rows : training rows of each process of a fit on several shards; else nothing
     """
 
     index: int
     stage: Any
     metrics: dict[str, float]
     seconds: dict[str, float]
+    rows: tuple[int, ...] = ()
 
 
 @dataclass
@@ -69,7 +73,7 @@ class Clock:
     """Seconds spent in a round's named parts; a part that runs twice adds up."""
 
     def __init__(self) -> None:
-        self._start = time.perf_counter()
+        self._start, self._before = time.perf_counter(), here().seconds()
         self._spent: dict[str, float] = {}
 
     @contextmanager
@@ -79,8 +83,12 @@ class Clock:
         self._spent[part] = self._spent.get(part, 0.0) + time.perf_counter() - start
 
     def seconds(self) -> dict[str, float]:
-        """By part, and their sum with all between them as "total"."""
-        return {**self._spent, "total": time.perf_counter() - self._start}
+        """By part, and their sum with all between them as "total"; on several shards see `Round`."""
+        total = time.perf_counter() - self._start
+        shared = {part: spent - self._before[part] for part, spent in here().seconds().items()}
+        if shared:
+            shared["fit"] = total - sum(shared.values())
+        return {**self._spent, **shared, "total": total}
 
 
 def digest_of(round_: Round) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from usboost.boosting.steps import Newton
-from usboost.losses.base import Expansion, Line
-from usboost.shards.here import here
+from usboost.losses.base import ClosedFormLine, Expansion, Line
+from usboost.shards.here import alone, here
 
 
 def held(counts: np.ndarray | None, n: int) -> float:
@@ -31,8 +32,23 @@ def shared_line(
     if here().count == 1:
         line: Line = loss.line(f, y, directions, **_given(counts))
         return line
-    own = loss.line(f, y, directions, **_given(counts)) if len(y) else None
-    return _SharedLine(own, held(counts, len(y)), len(directions))
+    own, weight = loss.line(f, y, directions, **_given(counts)) if len(y) else None, held(counts, len(y))
+    if not getattr(loss, "polygonal", False):
+        return _SharedLine(own, weight, len(directions))
+    return _PolygonalLine(own, weight, len(directions), lambda: _sampled(loss, f, y, directions, counts))
+
+
+def _sampled(
+    loss: Any, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray], counts: np.ndarray | None
+) -> ClosedFormLine:
+    """The line of all shards' rows, or of a sample of so many of them that it makes no difference."""
+    chosen = here().sample(len(y))
+    columns = [f, y, *directions, *([] if counts is None else [counts[:, None]])]
+    rows = np.concatenate(here().gather(np.hstack(columns)[chosen]))
+    found = np.hsplit(rows, np.cumsum([column.shape[1] for column in columns])[:-1])
+    given = {} if counts is None else {"counts": found.pop()[:, 0]}
+    line: ClosedFormLine = loss.line(found[0], found[1], found[2:], **given)
+    return line
 
 
 def _given(counts: np.ndarray | None) -> dict[str, np.ndarray]:
@@ -60,3 +76,18 @@ class _SharedLine:
     def minimiser(self) -> np.ndarray:
         """The lowest point of a convex risk; of a quadratic one in a single step."""
         return Newton().search(self, self._n_steps, 0)
+
+
+class _PolygonalLine(_SharedLine):
+    """One without curvature: its lowest point is that of a sample of rows, which every process searches."""
+
+    def __init__(
+        self, own: Line | None, weight: float, n_steps: int, sampled: Callable[[], ClosedFormLine]
+    ) -> None:
+        super().__init__(own, weight, n_steps)
+        self._sampled = sampled
+
+    def minimiser(self) -> np.ndarray:
+        line, still = self._sampled(), np.zeros(self._n_steps)
+        steps = here().once(lambda: alone(line.minimiser))
+        return steps if self.risk(steps) <= self.risk(still) else still

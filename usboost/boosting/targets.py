@@ -20,6 +20,7 @@ from usboost.losses.cross_entropy import SoftmaxCrossEntropy
 from usboost.losses.signs import Exponential
 from usboost.losses.squared import Squared
 from usboost.shards.here import here
+from usboost.shards.thresholds import reached
 
 # steps of shape (V,) -> one target per view
 TargetsAt = Callable[[np.ndarray], list[Target]]
@@ -195,13 +196,16 @@ def trimmed(target: Target, mass: float) -> Target:
             "weight trimming needs a model whose samples carry weights: 2WL-Newton (target 'newton') or "
             "Earlyboost; set trim to 0"
         )
-    weights = held.reshape(len(target.values), -1)
+    weights = held[:, None] if held.ndim == 1 else held
     left_out = np.zeros(weights.shape, dtype=bool)
     for column, out in zip(weights.T, left_out.T):
+        amounts = column if target.counts is None else column * target.counts
+        if here().count > 1:
+            most = np.nextafter(mass * here().sum(amounts.sum()), np.inf)
+            out[:] = column < reached(column, amounts, np.array([most]))
+            continue
         order = np.argsort(column)
-        if target.counts is not None:
-            column = column * target.counts
-        light = np.searchsorted(np.cumsum(column[order]), mass * column.sum(), side="right")
+        light = np.searchsorted(np.cumsum(amounts[order]), mass * amounts.sum(), side="right")
         out[order[:light]] = True
     return replace(target, left_out=left_out.reshape(held.shape))
 

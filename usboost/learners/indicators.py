@@ -8,6 +8,8 @@ from typing import TypeAlias
 import numpy as np
 from scipy.sparse import csr_array, hstack
 
+from usboost.shards.here import here
+
 WIDE = 2_000
 """Indicators above which the rows are a sparse matrix: in a column of categories each has a single one."""
 
@@ -48,7 +50,7 @@ def with_indicators(
 def frequent(rows: csr_array) -> np.ndarray:
     """The columns that a dense matrix of sparse rows has, int (k,), ascending: numbers, and `MOST_LEVELS` of
     the levels, whose values are all 1; the others' coefficients are 0, as those of levels never seen."""
-    filled = np.bincount(rows.indices, minlength=rows.shape[1])
-    number = np.bincount(rows.indices[rows.data != 1], minlength=rows.shape[1]) > 0
-    order = np.argsort(np.where(number, -rows.shape[0] - 1, -filled), kind="stable")
+    filled = here().sum(np.bincount(rows.indices, minlength=rows.shape[1]))
+    number = here().sum(np.bincount(rows.indices[rows.data != 1], minlength=rows.shape[1])) > 0
+    order = np.argsort(np.where(number, -here().sum(rows.shape[0]) - 1, -filled), kind="stable")
     return np.sort(order[: int(number.sum()) + MOST_LEVELS])

@@ -1,4 +1,7 @@
-"""Ridge regression from an eigendecomposition: every penalty, and every leave-one-out error, at once."""
+"""Ridge regression from an eigendecomposition: every penalty, and every leave-one-out error, at once.
+
+On several shards of a fit n are this shard's rows, and the regression is that of all shards' rows.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from usboost.learners.indicators import Rows, frequent
+from usboost.shards.here import here
 
 BLOCK = 4096
 """Rows at a time where something larger than the table would be made."""
@@ -69,20 +73,22 @@ class Spectrum:
             read = frequent(rows)
             rows = rows[:, read].toarray()
         n, p = rows.shape
+        total = here().sum(n)
         self.weights = np.ones(n) if weights is None else weights / weights.mean()
         if counts is not None:
             self.weights = (
                 counts if weights is None else counts * weights / np.average(weights, weights=counts)
             )
-        self.share = self.weights / self.weights.sum()
+        self.share = self.weights / here().sum(self.weights.sum())
         self.root = np.sqrt(self.weights)[:, None]
-        rows = rows.astype(np.float64) if rows.size < SMALL else rows
-        self.mean = sum((self.share[at] @ rows[at].astype(np.float64) for at in _blocks(n)), np.zeros(p))
+        rows = rows.astype(np.float64) if total * p < SMALL else rows
+        own = sum((self.share[at] @ rows[at].astype(np.float64) for at in _blocks(n)), np.zeros(p))
+        self.mean = here().sum(own)
         centred = (rows - self.mean.astype(rows.dtype)) * self.root.astype(rows.dtype)
         self.eigenvalues, self.directions, self.basis = _decomposed(centred)
         if read is not None:
             self.mean, self.directions = (_spread(each, read, width) for each in (self.mean, self.directions))
-        self.full = len(self.eigenvalues) >= n - 1  # the rows can follow any target
+        self.full = len(self.eigenvalues) >= total - 1  # the rows can follow any target
         self._squares = np.square(self.basis)
 
     @property
@@ -98,7 +104,7 @@ class Spectrum:
         values : float (n, D)
         alphas : (A,) penalties, positive, infinity among them if it is to be tried
         """
-        mean = self.share @ values
+        mean = here().sum(self.share @ values)
         target = (values - mean) * self.root
         along = self.along(target)
         # what no direction of the table reaches; every penalty leaves it
@@ -107,7 +113,7 @@ class Spectrum:
         for at in _blocks(len(values)):
             errors += np.square(self._residuals(along, across, alphas, at)).sum(axis=(0, 2))
         # of equals the first, which is the strongest penalty where they are given from the top
-        best = alphas[[np.argmin(errors)]]
+        best = alphas[[np.argmin(here().sum(errors))]]
         residuals = np.concatenate(
             [self._residuals(along, across, best, at)[:, 0] for at in _blocks(len(values))]
         )
@@ -123,7 +129,7 @@ class Spectrum:
 
     def path(self, values: np.ndarray, alphas: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The regressions of values (n,) by every penalty: coefficients (p, A), intercepts (A,), float64."""
-        mean = float(self.share @ values)
+        mean = float(here().sum(self.share @ values))
         along = self.along(((values - mean) * self.root[:, 0])[:, None])
         shrunk = along * np.sqrt(self.eigenvalues)[:, None] / (self.eigenvalues[:, None] + alphas)
         coefficients = self.directions @ shrunk
@@ -131,7 +137,8 @@ class Spectrum:
 
     def along(self, target: np.ndarray) -> np.ndarray:
         """Uᵀ target: float64 (r, D)."""
-        return (self.basis.T @ target.astype(self.basis.dtype)).astype(np.float64)
+        found: np.ndarray = here().sum((self.basis.T @ target.astype(self.basis.dtype)).astype(np.float64))
+        return found
 
     def spread(self, along: np.ndarray) -> np.ndarray:
         """U along: float64 (n, D)."""
@@ -159,12 +166,12 @@ class Spectrum:
 def _decomposed(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """S², V and U of rows (n, p) = U S Vᵀ, from the smaller of the two Gram matrices, in float64."""
     n, p = rows.shape
-    wide = p > n
-    gram = np.zeros((min(n, p),) * 2)
-    for at in _blocks(max(n, p)):
+    wide = p > n and here().count == 1
+    gram = np.zeros((n if wide else p,) * 2)
+    for at in _blocks(p if wide else n):
         part = (rows[:, at].T if wide else rows[at]).astype(np.float64)
         gram += part.T @ part
-    values, vectors = np.linalg.eigh(gram)
+    values, vectors = np.linalg.eigh(here().sum(gram))
     # a Gram matrix squares singular values: below some 1e-16 of the first they are rounding
     kept = values > LOWEST * values[-1] if len(values) else np.zeros(0, dtype=bool)
     values, vectors = values[kept], vectors[:, kept]
@@ -182,4 +189,4 @@ def _spread(values: np.ndarray, at: np.ndarray, width: int) -> np.ndarray:
 
 
 def _blocks(n: int) -> Iterator[slice]:
-    return (slice(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK))
+    return (slice(start, min(start + BLOCK, n)) for start in range(0, max(n, 1), BLOCK))

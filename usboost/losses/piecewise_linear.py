@@ -10,6 +10,8 @@ from scipy.linalg import qr
 
 from usboost.errors import UsboostError
 from usboost.losses.base import Expansion, mean, relative
+from usboost.shards.here import here
+from usboost.shards.thresholds import reached
 
 TIES = 1e-9
 """Residuals are moved by up to this share of their mean size, so that no more of them are 0 at once than
@@ -28,12 +30,17 @@ class PiecewiseLinear:
     Parameters
     ----------
     above, below : positive
+
+    Attributes
+    ----------
+    polygonal : whether its risk along a line has no curvature, so that Newton's steps do not find the lowest
     """
 
     above: float
     below: float
     n_outputs: ClassVar[int] = 1
     refits_leaves: ClassVar[bool] = True
+    polygonal: ClassVar[bool] = True
 
     @classmethod
     def absolute(cls) -> PiecewiseLinear:
@@ -71,8 +78,10 @@ class PiecewiseLinear:
         self, residual: np.ndarray, groups: np.ndarray, n_groups: int, counts: np.ndarray | None = None
     ) -> np.ndarray:
         """A quantile of each group, float64 (n_groups,): the smallest residual that is one."""
-        order = np.lexsort((residual, groups))
         level = self.above / (self.above + self.below)
+        if here().count > 1:
+            return _quantiles_of_all(residual, groups, n_groups, counts, level)
+        order = np.lexsort((residual, groups))
         if counts is not None:
             return _counted_quantiles(residual[order], groups[order], n_groups, counts[order], level)
         counts = np.bincount(groups, minlength=n_groups)
@@ -108,6 +117,16 @@ def _counted_quantiles(
     wanted = np.cumsum(held) - held + level * held - 1e-9 * counts.mean()
     at = np.clip(np.searchsorted(np.cumsum(counts), wanted), first, np.maximum(last, first))
     return np.where(rows > 0, residual[np.minimum(at, max(len(residual) - 1, 0))], 0.0)
+
+
+def _quantiles_of_all(
+    residual: np.ndarray, groups: np.ndarray, n_groups: int, counts: np.ndarray | None, level: float
+) -> np.ndarray:
+    """The same of the rows of all shards."""
+    own = np.ones(len(residual)) if counts is None else counts
+    found = here().sum(np.append(np.bincount(groups, own, n_groups), [own.sum(), len(own)]))
+    slack = 1e-9 * found[-2] / max(found[-1], 1.0)
+    return reached(residual, own, level * found[:-2] - slack, groups)
 
 
 class _PolygonalLine:

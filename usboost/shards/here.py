@@ -78,6 +78,15 @@ class Shards:
         int (k,), ascending: about `SAMPLE_ROWS` rows, or all if they are fewer."""
         return np.arange(n)
 
+    def rows_of_processes(self, n: int) -> tuple[int, ...]:
+        """The rows of each process of a fit on several shards, of which this shard has n; else nothing."""
+        return ()
+
+    def seconds(self) -> dict[str, float]:
+        """What a process of a fit on several shards has spent so far on exchanges: "wait" for other processes
+        and the wire, and the "sum" of what has come; else nothing."""
+        return {}
+
     def pool(self) -> Executor:
         """Where a round's learners are fitted, at the same time."""
         return ThreadPoolExecutor()

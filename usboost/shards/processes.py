@@ -21,7 +21,7 @@ BEAT, SILENT = 2.0, 30.0
 """Seconds between two signs of life of a process, and after which one without is taken for gone."""
 
 SMALL = 1 << 12
-"""Numbers of all shards up to which everybody gets all of them, to add them itself."""
+"""Numbers that a process may send beyond what it has to, to save an exchange."""
 
 _FITS = itertools.count()
 
@@ -46,7 +46,7 @@ class Processes(Link):
         super().__init__(count)
         bounds = [count * r // self.size for r in range(self.size + 1)]
         self.shards = range(bounds[self.rank], bounds[self.rank + 1])
-        self._held = np.diff(bounds)
+        self.held = np.diff(bounds).tolist()
         default = dist.distributed_c10d._get_default_store()
         self._alive = _SignsOfLife(dist.PrefixStore(f"usboost-{next(_FITS)}", default), self.rank, self.size)
         # a group of its own, so that whatever the caller's is used for goes on; waits are watched over
@@ -59,19 +59,20 @@ class Processes(Link):
 
     def stack(self, values: Sequence[np.ndarray]) -> np.ndarray:
         own = np.stack(values)
-        parts = self._to_all(own.reshape(-1), (self._held * own[0].size).tolist())
+        parts = self._to_all(own.reshape(-1), [held * own[0].size for held in self.held])
         return np.concatenate(parts).reshape(self.count, *own.shape[1:])
 
     def sum(self, values: Sequence[np.ndarray]) -> np.ndarray:
         size = values[0].size
-        if size * self.count <= SMALL:
-            return added(self.stack(values))
+        others, most = self.size - 1, max(self.held)
+        if size * others * (most * others - 1) <= SMALL * self.size:
+            return added(self.stack(values))  # everybody gets all, and adds it itself
         # every rank adds one part of the numbers, of all shards, and sends everybody its sums
         width = -(-size // self.size)
         own = np.zeros((len(values), self.size * width))
         own[:, :size] = [value.reshape(-1) for value in values]
         parts = own.reshape(len(values), self.size, width).swapaxes(0, 1)
-        found = self._exchange(parts, [width * len(values)] * self.size, (self._held * width).tolist())
+        found = self._exchange(parts, [width * len(values)] * self.size, [held * width for held in self.held])
         sums = added(np.concatenate(found).reshape(self.count, width))
         whole = np.concatenate(self._to_all(sums, [width] * self.size))
         return whole[:size].reshape(values[0].shape)
@@ -79,8 +80,8 @@ class Processes(Link):
     def gather(self, values: Sequence[np.ndarray]) -> list[np.ndarray]:
         shapes = self.stack([np.asarray(value.shape, dtype=np.int64) for value in values])
         sizes = np.prod(shapes, axis=1)
-        ends = np.cumsum(self._held)
-        lengths = [int(sizes[end - held : end].sum()) for end, held in zip(ends, self._held)]
+        ends = np.cumsum(self.held)
+        lengths = [int(sizes[end - held : end].sum()) for end, held in zip(ends, self.held)]
         parts = self._to_all(np.concatenate([value.reshape(-1) for value in values]), lengths)
         each = np.split(np.concatenate(parts), np.cumsum(sizes)[:-1])
         return [part.reshape(shape) for part, shape in zip(each, shapes)]
@@ -102,11 +103,13 @@ class Processes(Link):
         """A part of the numbers to each rank, and a part from each."""
         given = torch.from_numpy(np.ascontiguousarray(parts).reshape(-1))
         found = torch.empty(sum(received), dtype=given.dtype)
+        start = time.perf_counter()
         try:
             work = dist.all_to_all_single(found, given, received, sent, self._group, async_op=True)
             self._wait(work)
         except RuntimeError as error:
             raise UsboostError(self._alive.who()) from error
+        self.waited += time.perf_counter() - start
         return np.split(found.numpy(), np.cumsum(received)[:-1])
 
     def _wait(self, work: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from contextvars import copy_context
@@ -25,10 +26,12 @@ class Link:
     ----------
     shards : the numbers of this process's shards, in order
     count : of all shards
+    held : how many of them each process has
+    waited : seconds that this process has spent in exchanges with others
     """
 
     def __init__(self, count: int) -> None:
-        self.shards, self.count = range(count), count
+        self.shards, self.count, self.held, self.waited = range(count), count, [count], 0.0
 
     def stack(self, values: Sequence[np.ndarray]) -> np.ndarray:
         """All shards' arrays of one shape: (count, …) from those of this process's shards."""
@@ -72,6 +75,7 @@ class Meeting:
     def __init__(self, link: Link) -> None:
         self.link = link
         self.error: BaseException | None = None
+        self.spent = 0.0
         self._barrier = threading.Barrier(len(link.shards), self._exchange)
         self._turn = threading.Lock()
         self._given: list[tuple[str, Any]] = [("", None)] * len(link.shards)
@@ -115,11 +119,12 @@ class Meeting:
             raise UsboostError(f"the shards of this fit have gone apart ({', '.join(kinds)})")
         if kinds[0] == "once":
             self._answer = values[0]()
-        elif kinds[0] == "mean":
-            total = self.link.sum(values)
-            self._answer = total[:-1] / total[-1]
         elif kinds[0] not in ("begin", "end"):
-            self._answer = getattr(self.link, kinds[0])(values)
+            start = time.perf_counter()
+            self._answer = getattr(self.link, "sum" if kinds[0] == "mean" else kinds[0])(values)
+            if kinds[0] == "mean":
+                self._answer = self._answer[:-1] / self._answer[-1]
+            self.spent += time.perf_counter() - start
 
 
 class Together(Shards):
@@ -184,6 +189,14 @@ class Together(Shards):
         mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         mixed ^= mixed >> np.uint64(31)
         return np.flatnonzero(mixed / 2.0**64 < share)
+
+    def rows_of_processes(self, n: int) -> tuple[int, ...]:
+        sizes, ends = np.concatenate(self.gather(np.array([n]))), np.cumsum(self._meeting.link.held)
+        return tuple(int(part.sum()) for part in np.split(sizes, ends[:-1]))
+
+    def seconds(self) -> dict[str, float]:
+        waited = self._meeting.link.waited
+        return {"wait": waited, "sum": self._meeting.spent - waited}
 
     def pool(self) -> Executor:
         return _OneAfterAnother()

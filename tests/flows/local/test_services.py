@@ -13,11 +13,14 @@ from contextlib import closing
 from pathlib import Path
 from uuid import UUID
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from flows.local import access
 from tests.flows.conftest import ROOT, Workspace, copy_home
 from tests.flows.local.detached import state
+from tests.flows.test_ranks import SHARDED
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
@@ -61,7 +64,7 @@ def test_parameters_are_described_for_the_ui(services):
     found = ask(f"{services.state['prefect']}/deployments/filter", {})
     names = {each["entrypoint"].split(":")[1]: each for each in found}
     assert set(names) == {
-        *("data", "fit", "fit_one", "tune", "promote", "monitor", "report"),
+        *("data", "fit", "fit_one", "fit_sharded", "tune", "promote", "monitor", "report"),
     }
     for each in found:
         properties = each["parameter_openapi_schema"]["properties"]
@@ -108,6 +111,33 @@ def test_the_services_show_what_flows_kept_without_them_and_the_other_way(servic
     said = services.run(sys.executable, "-m", "flows.local.ui").stdout
     assert services.state["mlflow"] in said and services.state["prefect"].removesuffix("/api") in said
     assert not list(services.folder.rglob("mlflow.db"))
+
+
+@SHARDED
+def test_a_worker_starts_the_ranks_of_one_fit(services):
+    g = np.random.default_rng(0)
+    (services.folder / "rows").mkdir()
+    for part in range(2):
+        frame = pd.DataFrame({"a": g.normal(size=200), "b": g.normal(size=200)})
+        frame.assign(y=frame["a"] + frame["b"]).to_parquet(services.folder / f"rows/{part}.parquet")
+    services.run(
+        *(sys.executable, "-m", "prefect", "deployment", "run", "fit-sharded/fit-sharded", "--watch"),
+        *("-p", "table=rows/*.parquet", "-p", "label=y", "-p", "out=of ranks", "-p", "shards=2"),
+        *("-p", 'options=["--model=2wl_newton", "--rounds=2"]'),
+        PREFECT_API_URL=services.state["prefect"],
+    )
+    assert (services.folder / "of ranks/card.json").is_file()
+    found = services.run(
+        sys.executable, "-c", RANKS, MLFLOW_TRACKING_URI=services.state["mlflow"]
+    ).stdout.split()
+    assert found == ["FINISHED", "2.0"]
+
+
+RANKS = """
+import mlflow
+(run,) = mlflow.search_runs(experiment_names=["usboost-sharded"], output_format="list")
+print(run.info.status, run.data.metrics["ranks/number"])
+"""
 
 
 def test_a_worker_trains_and_the_runs_link_both_ways(services):

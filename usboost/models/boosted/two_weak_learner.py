@@ -265,11 +265,6 @@ class TwoWeakLearnerRegressor(BoostedWeakLearners, ViewsRegressor):
     start: RidgeBaseline | None = None
     optional: tuple[str, ...] = ()
 
-    def not_sharded(self) -> str | None:
-        if self.loss in ("absolute", "quantile"):
-            return f"a {type(self).__name__} with the loss {self.loss!r}, whose steps are no sums over rows,"
-        return super().not_sharded() if self.start is None else f"a {type(self).__name__} with a start"
-
     def _n_outputs(self) -> int:
         return 1
 

@@ -20,7 +20,7 @@ from usboost.boosting.targets import TargetRule
 from usboost.data.row_groups import Related
 from usboost.data.table import Table
 from usboost.data.views import Views
-from usboost.errors import UsboostError, option
+from usboost.errors import UsboostError
 from usboost.evaluation.weighted import error_of_mean, mean
 from usboost.learners.base import LEARNERS, Learner, view_names
 from usboost.learners.missing_views import prepare
@@ -102,8 +102,6 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
 
     def not_sharded(self) -> str | None:
         """What of this model cannot be fitted on several shards; see `usboost.models.sharded`."""
-        if self.trim:
-            return f"a {type(self).__name__} with {option('trim')}"
         return unsharded_learner(self._learners())
 
     def _learner_names(self, index: int) -> set[str]:

@@ -1,0 +1,199 @@
+"""One fit in many processes, which torchrun starts on this machine: its ranks; their rounds go to MLflow."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from tasks import tracking
+from tasks.pages import flow_page as page
+from tasks.serving.promotion import log_bundle
+from usboost.boosting.checkpoint import Checkpoint
+from usboost.boosting.rounds import Round
+from usboost.errors import UsboostError
+from usboost.multimodal.fit import bundle as bundles
+from usboost.multimodal.fit.card import Card
+
+POLL_SECONDS, READ_SECONDS = 0.1, 0.01
+STOP_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Where the processes of one fit run.
+
+    Attributes
+    ----------
+    each : processes of a machine
+    nodes, node : machines, and the number of this one, from 0
+    meet : ``host:port`` of machine 0, where all meet; of one machine nothing
+    """
+
+    each: int
+    nodes: int = 1
+    node: int = 0
+    meet: str = ""
+
+    def command(self, program: Sequence[str]) -> list[str]:
+        """What starts this machine's ranks.
+
+        Raises
+        ------
+        UsboostError
+            If several machines have no place to meet, or this one is none of them.
+        """
+        words = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={self.each}"]
+        if self.nodes == 1:
+            return [*words, "--standalone", *program]
+        host, _, port = self.meet.rpartition(":")
+        if not host or not port.isdigit():
+            raise UsboostError(
+                f"meet is host:port of machine 0, where all {self.nodes} meet, not {self.meet!r}"
+            )
+        if not 0 <= self.node < self.nodes:
+            raise UsboostError(f"node is the number of this machine, 0 to {self.nodes - 1}, not {self.node}")
+        where = [f"--nnodes={self.nodes}", f"--node-rank={self.node}"]
+        return [*words, *where, f"--master-addr={host}", f"--master-port={port}", *program]
+
+
+@task(cache_policy=NO_CACHE, task_run_name="ranks-of-node-{ranks.node}")
+def fit_in_ranks(program: Sequence[str], out: Path, ranks: Ranks, told: Mapping[str, object]) -> str:
+    """Run this machine's ranks to their end; on machine 0 an MLflow run shows the fit, and has its model.
+
+    Parameters
+    ----------
+    program : what every rank runs, as `python` takes it; its rank 0 saves a model in `out`, and until then
+        keeps its rounds in the folder of that name with ``.part``
+    told : parameters of the MLflow run
+
+    Returns
+    -------
+    The run's id; nothing of another machine than 0.
+
+    Raises
+    ------
+    UsboostError
+        With the sentence in which the fit has ended.
+    """
+    command = ranks.command(program)
+    if ranks.node:
+        _run(command, None)
+        return ""
+    tags = {**tracking.lineage({}), "kind": "boosting"}
+    with tracking.tracked_run("usboost-sharded", out.name, tags) as run_id:
+        tracking.log_parameters(run_id, {**told, "ranks": ranks.each * ranks.nodes, "machines": ranks.nodes})
+        rounds = _Rounds(out.with_name(f"{out.name}.part"), tracking.MLflowCallback(run_id))
+        try:
+            _run(command, rounds)
+        finally:
+            rounds.stop()
+        card = bundles.load(out).card
+        rounds.end(card)
+        log_bundle(run_id, out, card, out.name, {"model": card.model, "task": card.task})
+    return run_id
+
+
+class _Rounds:
+    """The rounds of a fit in other processes, as they come to lie in a folder; it goes when the fit ends.
+
+    A thread of its own reads them, for MLflow may not answer at once.
+    """
+
+    def __init__(self, part: Path, logger: tracking.MLflowCallback) -> None:
+        self._part, self._logger, self._began = part, logger, time.time()
+        self._read: queue.SimpleQueue[Round] = queue.SimpleQueue()
+        self._over = threading.Event()
+        self._told = 0
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+        self._thread.start()
+
+    def tell(self) -> None:
+        """Log what was read since."""
+        while not self._read.empty():
+            round_ = self._read.get()
+            self._logger.on_round(round_)
+            self._told = round_.index
+
+    def end(self, card: Card) -> None:
+        """Log the rest; of rounds that were too quick to be read what the saved model's card has of them."""
+        self.stop()
+        self.tell()
+        names = card.history.keys() - {"round"}
+        for at, index in enumerate(card.history.get("round", [])):
+            if index > self._told:
+                metrics = {name: card.history[name][at] for name in names}
+                self._logger.on_round(Round(int(index), None, metrics, {}))
+        self._logger.on_fit_end()
+
+    def stop(self) -> None:
+        """Read no more."""
+        self._over.set()
+        self._thread.join()
+
+    def _follow(self) -> None:
+        kept, index = None, 1
+        while not self._over.wait(READ_SECONDS):
+            with suppress(UsboostError, OSError):
+                kept = kept or self._folder()
+                while kept and (round_ := kept.round_at(index)):
+                    self._read.put(round_)
+                    index += 1
+
+    def _folder(self) -> Checkpoint | None:
+        """That of this fit, and not of another one that was killed; a refit comes after it."""
+        files = [(file.stat().st_mtime, file) for file in self._part.glob("*/round-*.safetensors")]
+        new = [each for each in files if each[0] >= self._began]
+        return Checkpoint(min(new)[1].parent) if new else None
+
+
+def _run(command: Sequence[str], rounds: _Rounds | None) -> None:
+    """Run a command, whose lines this flow run's page shows; end all of its processes if this one ends."""
+    given = {"PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1", **os.environ}
+    with tempfile.NamedTemporaryFile() as log, Path(log.name).open() as lines:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=given, start_new_session=True
+        )
+        try:
+            _watch(process, lines, rounds)
+        finally:
+            _end(process)
+
+
+def _watch(process: subprocess.Popen[bytes], log: IO[str], rounds: _Rounds | None) -> None:
+    lines: list[str] = []
+    while True:
+        over = process.poll() is not None
+        if rounds is not None:
+            rounds.tell()
+        for line in log:
+            lines.append(line.strip())
+            page.say(lines[-1])
+        if over:
+            break
+        time.sleep(POLL_SECONDS)
+    if process.returncode:
+        said = [line.partition("error: ")[2] for line in lines if line.startswith("error: ")]
+        raise UsboostError(said[0] if said else f"the ranks ended with {process.returncode}: {lines[-1:]}")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    for stop in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, stop)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(STOP_SECONDS)
+            return
