@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -14,7 +16,7 @@ from usboost.errors import UsboostError
 SHARDS = 8
 """Of a fit in ranks, if no other number was asked for."""
 
-COME = 45
+COME = 40
 """Seconds in which all ranks come to the place where they meet."""
 
 
@@ -73,10 +75,22 @@ def _joined() -> Iterator[None]:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # a machine need not know its own name
     import torch.distributed as dist
 
-    try:
-        dist.init_process_group("gloo", timeout=timedelta(seconds=COME))
-    except (RuntimeError, ValueError) as error:
-        raise UsboostError(_not_met(str(error))) from None
+    failed: list[str] = []
+
+    def meet() -> None:
+        try:
+            dist.init_process_group("gloo", timeout=timedelta(seconds=COME))
+        except (RuntimeError, ValueError) as error:
+            failed.append(str(error))
+
+    # its own limit of time does not hold where something else answers, or nobody does at first
+    meeting = threading.Thread(target=meet, daemon=True)
+    meeting.start()
+    meeting.join(COME)
+    if meeting.is_alive():
+        atexit.register(os._exit, 1)  # the thread waits where nothing can end it
+    if failed or meeting.is_alive():
+        raise UsboostError(_not_met("".join(failed)))
     try:
         yield
     finally:

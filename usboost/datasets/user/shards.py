@@ -137,7 +137,8 @@ def cuts(groups: Sequence[int], shards: int) -> list[int]:
 
     Examples
     --------
-    >>> cuts([50, 48, 2, 100], 4)
+    >>> from usboost.datasets.user.shards import cuts
+    >>> cuts([50, 48, 102], 4)
     [0, 50, 98, 150, 200]
     """
     ends = np.cumsum([0, *groups])
