@@ -57,7 +57,7 @@ def read_table(path: Path | Source, spec: TableSpec, *, progress: Progress | Non
 
     Parameters
     ----------
-    path : a file of a kind in `readers.READERS`, a folder of Parquet files, or a DataFrame's rows.
+    path : a file of a kind in `readers.READERS`, a folder or pattern of Parquet files, or a DataFrame's rows.
     progress : called with (rows whose images are read, rows).
 
     Raises

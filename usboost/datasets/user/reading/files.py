@@ -165,7 +165,7 @@ _ADVICE = {
 
 
 def open_content(path: Path) -> Content:
-    """What a table's file, or folder of Parquet files, holds.
+    """What a table's file, or folder or pattern of Parquet files, holds.
 
     Raises UsboostError if it is missing, damaged or of another kind.
     """

@@ -76,11 +76,11 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class TableFile:
-    """A table on disk: a file of a kind in `readers.READERS`, or a folder of Parquet files.
+    """A table on disk: a file of a kind in `readers.READERS`, or a folder or pattern of Parquet files.
 
     Attributes
     ----------
-    path : the file or folder.
+    path : the file, folder or pattern, such as ``rows/*.parquet``.
     content : what it holds.
     images_root : the folder that paths of images are relative to and may not leave; by default the
         table's, of a folder of files this folder itself.
