@@ -214,13 +214,3 @@ def test_fit_ends_with_what_to_do_next_and_that_runs(table, tmp_path):
         given = [*command[1:3], table, *command[4:at], tmp_path / command[at]]
         assert run(*given).exit_code == 0
         assert (tmp_path / command[at]).is_file()
-
-
-def test_under_torchrun_nothing_is_fitted_several_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    assert "in many processes by fit_sharded in Python" in refused(
-        "fit", "t.csv", "--label", "y", "--out", "m"
-    )
-    monkeypatch.setenv("WORLD_SIZE", "1")
-    assert "table not found: t.csv" in refused("fit", "t.csv", "--label", "y", "--out", "m")

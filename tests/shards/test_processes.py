@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from tests.shards.cases import MODELS, Digests, boosted, data, fits, outcome, parts, ranks
@@ -55,28 +49,6 @@ def test_a_killed_process_is_named_and_the_fit_goes_on_in_any_number(tmp_path: P
     resumed = Digests()
     fit_sharded(boosted(n_rounds=6, checkpoint=rounds, callbacks=[resumed]), parts(*data(2)))
     assert resumed.found == watched.found
-
-
-@pytest.mark.long
-def test_the_pages_script_under_torchrun(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs/deploy.md").read_text()
-    script = re.search(r"```python\n(# fit\.py\n.*?)```", page, re.S)
-    assert script is not None
-    views, y = data(2)
-    (tmp_path / "rows").mkdir()
-    for part in range(3):
-        frame = pd.DataFrame(views["S"].numeric[part::3], columns=["a", "b", "c"]).assign(kind=y[part::3])
-        frame.to_parquet(tmp_path / "rows" / f"{part}.parquet")
-    made = []
-    for size in ("1", "2"):
-        (tmp_path / "fit.py").write_text(script[1].replace('target="newton",', "n_rounds=2,"))
-        command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", size, "fit.py"]
-        place = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": str(Path(__file__).parents[2])}
-        subprocess.run(command, cwd=tmp_path, env=place, check=True, timeout=300)
-        made.append((tmp_path / "model" / "arrays-00000.safetensors").read_bytes())
-        shutil.rmtree(tmp_path / "rounds")
-        shutil.rmtree(tmp_path / "model")
-    assert made[0] == made[1]
 
 
 @pytest.mark.long

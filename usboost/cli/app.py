@@ -5,7 +5,6 @@ A command checks its arguments before it imports torch, so that help and error m
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from importlib.metadata import version
 from inspect import getdoc
@@ -17,9 +16,9 @@ from usboost.cli.compare import compare
 from usboost.cli.console import exit_on_error
 from usboost.cli.fit import fit
 from usboost.cli.help import Command, with_help_all
+from usboost.cli.ranks import check_alone
 from usboost.cli.saved_model import predict, report
 from usboost.cli.tune import tune
-from usboost.errors import UsboostError
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -40,17 +39,14 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def usboost(
+    called: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    # torchrun's variables: each process would make the whole fit, and write the same files
     with exit_on_error():
-        if "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("WORLD_SIZE") != "1":
-            raise UsboostError(
-                "torchrun has started several processes, but this command runs in one; start it without "
-                "torchrun, or fit one model in many processes by fit_sharded in Python"
-            )
+        if called.invoked_subcommand not in (None, "fit"):
+            check_alone(str(called.invoked_subcommand))
 
 
 def _prose(command: Callable[..., None]) -> str:

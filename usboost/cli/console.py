@@ -8,6 +8,7 @@ import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 import typer
@@ -35,20 +36,27 @@ def _lines(text: str, err: bool) -> str:
     return "\n".join(map(fill, text.split("\n")))
 
 
+silent: ContextVar[bool] = ContextVar("silent", default=False)
+"""Whether this is one of several shards of a fit of which another one speaks."""
+
+
 def say(text: str) -> None:
     """A line of the result."""
-    typer.echo(_lines(text, err=False))
+    if not silent.get():
+        typer.echo(_lines(text, err=False))
 
 
 def say_command(words: str, command: str) -> None:
     """What to do next, and the command in a line of its own, whole, to copy."""
     say(words)
-    typer.echo(f"  {command}")
+    if not silent.get():
+        typer.echo(f"  {command}")
 
 
 def note(text: str) -> None:
     """A remark beside the result."""
-    typer.echo(_lines(f"note: {text}", err=True), err=True)
+    if not silent.get():
+        typer.echo(_lines(f"note: {text}", err=True), err=True)
 
 
 def as_flag(name: str, value: str = "") -> str:
@@ -109,18 +117,19 @@ def progress(what: str) -> Iterator[Bar]:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 
-    if _open:
-        yield Bar(_open[-1], what, inner=True)
+    if _OPEN.get():
+        yield Bar(_OPEN.get()[-1], what, inner=True)
         return
     stderr = console(err=True)
     what_runs = TextColumn("{task.description}")  # the bar leaves it most of the line
     columns = (what_runs, BarColumn(12), MofNCompleteColumn(), TimeRemainingColumn())
-    with Bars(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as bars:
-        _open.append(bars)
+    hidden = silent.get() or not stderr.is_terminal
+    with Bars(*columns, console=stderr, transient=True, disable=hidden) as bars:
+        within = _OPEN.set((bars,))
         try:
             yield Bar(bars, what, inner=False)
         finally:
-            _open.pop()
+            _OPEN.reset(within)
 
 
 @contextmanager
@@ -145,7 +154,7 @@ def _tuning(images: int, epochs: int, seconds: float) -> None:
         note(f"the image network is tuned on {images:,} images, {minutes}; --finetune none leaves that out")
 
 
-_open: list[Bars] = []  # the bars on the screen, if there are any
+_OPEN: ContextVar[tuple[Bars, ...]] = ContextVar("open", default=())  # the bars on the screen, if any
 
 
 def console(err: bool = False) -> Console:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import math
-import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from time import monotonic as clock
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from usboost.cli import tables
-from usboost.cli.console import exit_on_error, fitting, note, say, say_command
+from usboost.cli.console import exit_on_error, fitting, note, say
+from usboost.cli.fitted import say_next, say_result
 from usboost.cli.interrupts import interrupts
 from usboost.cli.options import (
     DEFAULT_BACKBONE,
@@ -24,19 +26,17 @@ from usboost.cli.options import (
     SettingsFile,
     TablePath,
     chosen_learners,
-    given_options,
     import_named,
     reads_table,
 )
+from usboost.cli.ranks import in_each_shard
 from usboost.datasets.user.table_spec import TableSpec
-from usboost.errors import UsboostError, option
-from usboost.evaluation.names import METRICS_OF, f1_of, metric_name
+from usboost.errors import UsboostError
 from usboost.models.catalogue import catalogue
 from usboost.models.catalogue.settings_file import parsed_settings, read_settings
 
 if TYPE_CHECKING:
-    from usboost.multimodal.fit.card import Card
-    from usboost.multimodal.fit.table_fit import Fitted
+    pass
 
 
 @reads_table
@@ -121,6 +121,16 @@ def fit(
     force: Annotated[
         bool, typer.Option("--force", help="Replace a model that is in the folder already.")
     ] = False,
+    shards: Annotated[
+        int | None,
+        typer.Option(
+            "--shards",
+            min=1,
+            help="Parts that the rows of Parquet files are fitted in, which torchrun's processes share. The "
+            "model depends on their number, not on who has them.",
+            show_default="1; 8 under torchrun",
+        ),
+    ] = None,
     seed: Seed = 0,
 ) -> None:
     """Fit a model to a table and save it.
@@ -137,135 +147,106 @@ def fit(
         if named not in catalogue.OFFERED_FOR["regression"]:
             catalogue.for_table(named)
         catalogue.check_options(named, fast_predict=fast_predict)
-        cut = parsed_threshold(threshold)
-        learners = chosen_learners(learner)
-        chosen = parsed_settings(settings)
-        from_file = {} if settings_file is None else read_settings(settings_file)
+        asked = _Asked(
+            table,
+            spec,
+            out,
+            partial(catalogue.resolve_model, model, preset, time_limit is not None),
+            time_limit=None if time_limit is None else (time_limit, began),
+            read_as=(backbone, finetune, preset),
+            options={
+                "seed": seed,
+                "rounds": rounds,
+                "calibrate": calibrate,
+                "threshold": parsed_threshold(threshold),
+                "learners": chosen_learners(learner),
+                "refit": refit,
+                "device": device,
+                "class_weight": class_weight,
+                "fast_predict": fast_predict,
+            },
+            settings=parsed_settings(settings),
+            from_file=None if settings_file is None else (settings_file, read_settings(settings_file)),
+            imports=imports,
+        )
         import_named(imports)
         from usboost.multimodal.fit.bundle import check_place
 
         check_place(out, replace=force)
-        own = tables.read(table, spec)
+        in_each_shard(asked.fit, shards)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is to be fitted, and how: the command's options, checked as far as they can be without a table."""
+
+    table: Path
+    spec: TableSpec
+    out: Path
+    model: Callable[..., str]
+    time_limit: tuple[float, float] | None
+    read_as: tuple[str, Any, str | None]
+    options: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    from_file: tuple[Path, Mapping[str, Any]] | None
+    imports: list[str] | None
+
+    def fit(self) -> None:
+        """Read, fit, save and tell; in a fit on shards, the rows of one."""
+        from usboost.shards.here import here
+
+        if here().count > 1:
+            self._check_shared()
+        own = tables.read(self.table, self.spec)
         tables.show(own)
-        limited, with_images = time_limit is not None, bool(own.images)
-        model = catalogue.resolve_model(model, preset, limited, images=with_images, task=own.task)
+        model = self.model(images=bool(own.images), task=own.task)
         catalogue.for_table(model, own.task)
-        if settings_file is not None and model not in from_file:
-            note(f"{settings_file} has no settings of {model}, which is fitted as it is")
-        chosen = {**from_file.get(model, {}), **chosen}
         # imported late, so that mistakes are reported without loading torch
         from usboost.boosting.callbacks import Interrupt, ShowRounds, TimeLimit
         from usboost.multimodal.fit.fit import ImageOptions
         from usboost.multimodal.fit.fit import fit as fit_table
         from usboost.multimodal.fit.unfinished import unfinished
 
-        with unfinished(out.with_name(f"{out.name}.part"), note) as keep, fitting(model) as show:
+        backbone, finetune, preset = self.read_as
+        with unfinished(self.out.with_name(f"{self.out.name}.part"), note) as keep, fitting(model) as show:
             pressed = Interrupt(_ends_after_the_round)
             callbacks = [ShowRounds(progress=show), pressed]
-            if time_limit is not None:
-                callbacks.append(limit := TimeLimit(time_limit - (clock() - began)))
+            if self.time_limit is not None:
+                seconds, began = self.time_limit
+                callbacks.append(limit := TimeLimit(seconds - (clock() - began)))
             fitted = fit_table(
                 own,
                 model,
-                seed=seed,
-                rounds=rounds,
-                learners=learners,
-                settings=chosen,
-                images=ImageOptions.of(backbone, finetune, spec.size, preset),
+                settings=self._settings_of(model),
+                images=ImageOptions.of(backbone, finetune, self.spec.size, preset),
                 callbacks=callbacks,
-                calibrate=calibrate,
-                threshold=cut,
-                refit=refit,
-                device=device,
-                class_weight=class_weight,
-                fast_predict=fast_predict,
                 keep=keep,
+                **self.options,
             )
-            fitted.bundle.save(out)
-        if pressed.pressed or (time_limit is not None and limit.reached):
+            if not here().number:
+                fitted.bundle.save(self.out)
+        if pressed.pressed or (self.time_limit is not None and limit.reached):
             note("stopped before the fit had ended by itself; the best round so far is kept")
-        _say_result(model, fitted)
-        say(f"saved {out}")
-        _say_next(out, table, spec, imports)
+        say_result(model, fitted)
+        say(f"saved {self.out}")
+        say_next(self.out, self.table, self.spec, self.imports)
 
+    def _check_shared(self) -> None:
+        """Refuse a model that shards cannot fit, before a row is read."""
+        from usboost.models.sharded import refuse
+        from usboost.multimodal.fit.fit import build
 
-def _say_result(model: str, fitted: Fitted) -> None:
-    """How well a model predicts the validation rows, and what is kept of it."""
-    from usboost.models.tuned_images import images_tuned
+        name = self.model(images=False)
+        task = self.spec.task or catalogue.find(name).tasks[0]
+        settings = {**(self.from_file or (None, {}))[1].get(name, {}), **self.settings}
+        refuse(build(name, images=False, task=task, learners=self.options["learners"], settings=settings))
 
-    card, kept = fitted.bundle.card, fitted.bundle.model
-    if fitted.images_help is False:
-        left_out = getattr(kept, "left_out_", ())
-        what = "are not read: they do not help on rows that were not fitted to"
-        note(f"the images {what if left_out else 'do not help on the validation rows'}")
-    _say_scores(model, fitted)
-    if images_tuned(kept):
-        say("images are read by the network as it was tuned on the label")
-    show_members(kept, bool(card.classes))
-    _say_answers(card)
-    if not getattr(kept, "members", None):
-        where = "the folds" if fitted.folds else "the validation rows"
-        why = f"chosen on {where}, so these scores are optimistic"
-        say(f"best round {fitted.best_round}, {why}")
-    if fitted.again:
-        several = len(getattr(kept, "weights_", ())) > 1
-        what = "members are" if several else "the model is"
-        say(f"{what} fitted again to all of these rows; the scores are from before this final refit")
-
-
-def _say_next(out: Path, table: Path, spec: TableSpec, imports: list[str] | None) -> None:
-    """The commands for other rows, which are read as these."""
-    again = given_options({"import": imports, "text_model": spec.text_model, "images_root": spec.images_root})
-    rows = f"more{table.suffix or '.parquet'}"
-    written = "predictions.csv" if table.suffix == ".csv" else "predictions.parquet"
-    for words, name, target in (
-        ("Next, to predict other rows:", "predict", written),
-        ("Next, to score it on other rows whose labels are known:", "report", "report.html"),
-    ):
-        say_command(words, shlex.join(["usboost", name, str(out), rows, "--out", target, *again]))
-
-
-def _say_scores(model: str, fitted: Fitted) -> None:
-    card, (train, held) = fitted.bundle.card, fitted.rows
-    scores = ", ".join(f"{metric_name(key)} {fitted.scores[key]:.4f}" for key in METRICS_OF[card.task])
-    if fitted.folds:
-        how = f"each left out of one of {fitted.folds} folds"
-        say(f"{model}: validated on {fitted.judged:,} rows, {how}, {fitted.seconds:,.1f} s")
-    else:
-        say(f"{model}: trained on {train:,} rows, validated on {held:,}, {fitted.seconds:,.1f} s")
-    say(f"validation: {scores}" + (f"; F1 is {f1_of(card.classes)}" if card.classes else ""))
-    if math.isnan(fitted.scores.get("auc", 0.0)):
-        note("AUC is nan, since the validation rows lack a class")
-    if len(card.classes) == 2 and card.threshold is None and fitted.scores["f1"] == 0:
-        lower = option("threshold", "f1")
-        note(f"no validation row gets the answer {card.classes[1]!r} rightly; {lower} answers it more often")
-
-
-def _say_answers(card: Card) -> None:
-    """What is done to a model's predictions before they are answers."""
-    if card.temperature != 1.0:
-        say(f"probabilities are calibrated: temperature {card.temperature:.3f}")
-    if card.threshold is not None:
-        say(f"{card.classes[1]!r} is the answer from probability {card.threshold:.4f} on")
-    if card.margin is not None:
-        low, high = card.margin
-        say(f"9 in 10 rows are within {low:+.4g} and {high:+.4g} of the prediction")
-
-
-def show_members(model: Any, classes: bool) -> None:
-    """Say what the members of an ensemble are worth; nothing of another model."""
-    from usboost.multimodal.report import members
-
-    rows = members.cells(model)
-    if not rows:
-        return
-    titles = members.heads(classes)
-    widths = {key: max(len(row[key]) for row in (titles, *rows)) for key in titles}
-    for row in (titles, *rows):
-        shown = (row[k].ljust(n) if k == members.NAME else row[k].rjust(n) for k, n in widths.items())
-        say("  ".join(shown).rstrip())
-    for line in members.notes(model):
-        say(line)
+    def _settings_of(self, model: str) -> dict[str, Any]:
+        """The settings of a file, and what else was set."""
+        path, found = self.from_file or (None, {})
+        if path is not None and model not in found:
+            note(f"{path} has no settings of {model}, which is fitted as it is")
+        return {**found.get(model, {}), **self.settings}
 
 
 def parsed_threshold(given: str | None) -> Literal["f1"] | float | None:

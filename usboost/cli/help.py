@@ -23,7 +23,7 @@ GROUPS = {
         *("learner", "imports", "calibrate", "class_weight", "refit", "fast_predict"),
     ),
     "Scores": ("by", "by_column", "folds", "repeats", "trials", "prune"),
-    "Time": ("rounds", "time_limit", "jobs", "batch", "device"),
+    "Time": ("rounds", "time_limit", "jobs", "batch", "device", "shards"),
     "Output": ("out", "force", "sets", "explain", "against"),
 }
 """Parameters of the commands by group; those of no group are listed last."""
@@ -31,7 +31,17 @@ GROUPS = {
 RARE = frozenset(
     {
         *("text", "text_model", "images_root", "grey", "pool_images", "finetune", "learner", "imports"),
-        *("calibrate", "class_weight", "refit", "fast_predict", "prune", "batch", "device", "against"),
+        *(
+            "calibrate",
+            "class_weight",
+            "refit",
+            "fast_predict",
+            "prune",
+            "batch",
+            "device",
+            "against",
+            "shards",
+        ),
     }
 )
 """Parameters that only ``--help-all`` lists."""

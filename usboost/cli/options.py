@@ -101,7 +101,8 @@ TablePath = Annotated[
     Path,
     typer.Argument(
         metavar="TABLE",
-        help="A CSV, TSV, Excel, JSON-lines, Parquet or Feather file, or a folder of Parquet files.",
+        help="A CSV, TSV, Excel, JSON-lines, Parquet or Feather file, or a folder of Parquet files, or a "
+        "pattern in quotation marks, 'rows/*.parquet' say.",
     ),
 ]
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder that `usboost fit` saved.")]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from usboost.cli.console import console, note, progress
+from usboost.cli.console import console, note, progress, silent
 from usboost.datasets.user.table_spec import TableSpec
 
 if TYPE_CHECKING:
@@ -20,10 +20,14 @@ _SHOWN = 60  # columns of a wide table
 
 
 def read(path: Path, spec: TableSpec) -> UserTable:
-    """The whole training table; notes how many rows have no image."""
+    """The whole training table, or of a fit on shards, this one's rows; notes how many have no image."""
     from usboost.datasets.user import notes
     from usboost.datasets.user.read_table import read_table
+    from usboost.datasets.user.shards import read_shard
+    from usboost.shards.here import here
 
+    if here().count > 1:
+        return read_shard(path, spec)
     with progress("reading images") as show:
         table = read_table(path, spec, progress=show)
     for each in notes.of_images(len(table), table.without):
@@ -33,13 +37,17 @@ def read(path: Path, spec: TableSpec) -> UserTable:
 
 def show(table: UserTable) -> None:
     """What the table was read as: its columns, and notes and warnings, on stderr."""
+    if silent.get():
+        return
     from rich.markup import escape
     from rich.table import Table
 
     from usboost.datasets.user import notes
     from usboost.datasets.user.columns.schema import describe
+    from usboost.shards.here import alone
 
-    schema = describe(table)
+    table = table.sample or table
+    schema = alone(lambda: describe(table))
     for each in notes.of_table(table, schema):
         note(each)
     shown = Table(box=None, pad_edge=False, header_style="bold")

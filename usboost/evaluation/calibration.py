@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from usboost.evaluation.metrics import SMALLEST
+from usboost.evaluation.weighted import median
+from usboost.shards.here import here
 
 FOLDS = 5
 """Parts of the rows; each is scored at the temperature of the others."""
@@ -127,7 +129,8 @@ def floor_of(labels: np.ndarray) -> float | None:
     ----------
     labels : of the training rows, float64 (n,).
     """
-    return 0.0 if 0 <= labels.min() <= NEAR * np.median(labels) else None
+    least = -here().highest(-float(labels.min(initial=np.inf)))
+    return 0.0 if 0 <= least <= NEAR * median(labels) else None
 
 
 def clip_lower(predicted: np.ndarray, floor: float | None) -> np.ndarray:

@@ -12,6 +12,7 @@ from usboost.data.value import find
 from usboost.data.views import Views
 from usboost.errors import UsboostError, option
 from usboost.models.tuned_images import tune_images
+from usboost.shards.here import here
 
 ClassWeight = Literal["balanced"] | Mapping[str, float] | None
 
@@ -104,6 +105,6 @@ def times_class_weight(
 
 
 def _balancing(codes: np.ndarray, weights: np.ndarray, n_classes: int) -> np.ndarray:
-    held = np.bincount(codes, weights, n_classes)
+    held = here().sum(np.bincount(codes, weights, n_classes))
     share = held.sum() / np.count_nonzero(held)
     return np.divide(share, held, out=np.ones_like(held), where=held > 0)

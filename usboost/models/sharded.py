@@ -62,14 +62,13 @@ def fit_sharded(model: Model, rows: Callable[[int], Mapping[str, Any]], shards: 
     True
     """
     refuse(model)
-    link = _link(shards)
+    link = link_of(shards)
 
     def fit(shard: int) -> Any:
         own = copy.copy(model)
         if shard != link.shards[0]:
             own.callbacks = None  # type: ignore[attr-defined]
-        here().agree("the version of usboost", lambda: here().once(lambda: code_digest(model)))
-        here().agree("the model", lambda: str(described(model)))
+        agree_on(model)
         given = dict(rows(shard))
         if unknown := set(given) - set(GIVEN):
             raise UsboostError(f"rows({shard}) gives {sorted(unknown)[0]!r}; it gives {', '.join(GIVEN)}")
@@ -81,6 +80,12 @@ def fit_sharded(model: Model, rows: Callable[[int], Mapping[str, Any]], shards: 
     model.__dict__.update(fitted.__dict__)
     model.callbacks = callbacks  # type: ignore[attr-defined]
     return model
+
+
+def agree_on(model: Any) -> None:
+    """Refuse to go on if shards do not have the same model, unfitted, and the same version of its code."""
+    here().agree("the version of usboost", lambda: here().once(lambda: code_digest(model)))
+    here().agree("the model", lambda: str(described(model)))
 
 
 def refuse(model: Any) -> None:
@@ -110,7 +115,14 @@ def unsharded_learner(learners: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _link(shards: int) -> Link:
+def link_of(shards: int) -> Link:
+    """What joins the shards of a fit: this process alone, or those of `torch.distributed`.
+
+    Raises
+    ------
+    UsboostError
+        If there is no shard, or there are more processes than shards.
+    """
     if shards < 1:
         raise UsboostError(f"there is one shard at least, not {shards}")
     import torch.distributed as dist

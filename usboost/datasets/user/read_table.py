@@ -36,6 +36,7 @@ from usboost.datasets.user.reading.source import INDEX_COLUMN, Source, TableFile
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError, choices, option
+from usboost.shards.here import here
 
 LARGEST = 500_000_000
 """Values of a table above which it is refused: a small file can stand for any number of rows."""
@@ -56,7 +57,7 @@ def read_table(path: Path | Source, spec: TableSpec, *, progress: Progress | Non
 
     Parameters
     ----------
-    path : a file of a kind in `readers.READERS`, a folder of Parquet files, or a DataFrame's rows.
+    path : a file of a kind in `readers.READERS`, a folder or pattern of Parquet files, or a DataFrame's rows.
     progress : called with (rows whose images are read, rows).
 
     Raises
@@ -100,13 +101,10 @@ def read_columns(path: Path | Source, spec: TableSpec) -> UserTable:
         or are no classes, or no finite numbers that differ.
     """
     file = TableFile.open(path, spec.images_root) if isinstance(path, (str, Path)) else path
-    _check_columns(spec, file)
-    label, not_read = spec.label, {*spec.drop, *spec.image}
-    names = [name for name in file.names if name not in not_read and not INDEX_COLUMN.fullmatch(name)]
-    table = _load(file, names)
+    label, table = spec.label, load(file, columns_read(file, spec))
     if not table.num_rows:
         raise UsboostError(f"{file} has no rows")
-    columns = {name: Column(file, name, table[name], missing=spec.missing) for name in names}
+    columns = {name: Column(file, name, table[name], missing=spec.missing) for name in table.column_names}
     inferred, said = task_of(columns[label])
     if (spec.task or inferred) == "classification":
         labels, classes = with_positive(*classes_of(columns[label]), spec.positive, columns[label])
@@ -133,18 +131,6 @@ def read_columns(path: Path | Source, spec: TableSpec) -> UserTable:
         features[name] = column.feature(_readable(column, found), found.form)
         if found.form is not None:
             formats[name] = found.form
-    divided: dict[str, Any] = {
-        field: made(columns[name])[rows]
-        for field, name, made in (
-            ("split", spec.split, splits_of),
-            ("groups", spec.group, groups_of),
-            ("times", spec.time, times_of),
-            ("weights", spec.weight, weights_of),
-        )
-        if name is not None
-    }
-    if "weights" in divided:
-        divided["weights"] = scaled(divided["weights"])
     for each in spec.image:
         check_type(file, each)
     frame = pd.DataFrame(features, index=pd.RangeIndex(table.num_rows))
@@ -159,11 +145,26 @@ def read_columns(path: Path | Source, spec: TableSpec) -> UserTable:
         stripped=bool(classes) and has_blanks(columns[label]),
         rows=rows,
         unlabelled=len(labels) - len(rows),
-        **divided,
+        **divided_by(columns, spec, rows),
         formats=formats,
         left_out=left_out,
         notes=(*notes, *_held_nowhere(columns, spec, formats)),
     )
+
+
+def divided_by(columns: Mapping[str, Column], spec: TableSpec, rows: np.ndarray) -> dict[str, Any]:
+    """How some rows are divided and weighted, by the field of `UserTable`."""
+    found: dict[str, Any] = {
+        field: made(columns[name])[rows]
+        for field, name, made in (
+            ("split", spec.split, splits_of),
+            ("groups", spec.group, groups_of),
+            ("times", spec.time, times_of),
+            ("weights", spec.weight, weights_of),
+        )
+        if name is not None
+    }
+    return {**found, "weights": scaled(found["weights"])} if "weights" in found else found
 
 
 def _held_nowhere(
@@ -183,7 +184,7 @@ def asked_of(path: Path, spec: TableSpec) -> tuple[str, str]:
     file, label = TableFile.open(path), spec.label
     if label not in file.names:
         raise UsboostError(f"{file} has no column {label!r}; {choices(label, file.names, 'its columns are')}")
-    return task_of(Column(file, label, _load(file, [label])[label], missing=spec.missing))
+    return task_of(Column(file, label, load(file, [label])[label], missing=spec.missing))
 
 
 def check_learnable(table: UserTable) -> None:
@@ -199,12 +200,12 @@ def check_learnable(table: UserTable) -> None:
     labels, that = table.labels, ""
     if table.weights is not None:
         labels, that = labels[table.weights > 0], " of weight above 0"
-    too_few = UsboostError(
-        f"{table.file} has {len(labels)} rows{that} to learn from; {FEWEST} or more are needed"
-    )
-    if len(table) < FEWEST:
+    rows = int(here().sum(len(labels)))
+    too_few = UsboostError(f"{table.file} has {rows} rows{that} to learn from; {FEWEST} or more are needed")
+    if here().sum(len(table)) < FEWEST:
         raise too_few
     counts = np.bincount(labels, minlength=len(table.classes)) if table.classes else np.empty(0)
+    counts = here().sum(counts)
     if (counts < 2).any():
         name, count = table.classes[int(counts.argmin())], int(counts.min())
         has = f"{count} row{'s' * (count != 1)}{that}"
@@ -213,7 +214,7 @@ def check_learnable(table: UserTable) -> None:
             f"{table.file}: class {name!r} of {table.spec.label!r} has {has}, so it cannot be learnt and "
             f"checked; add rows of it, or leave its row out with {option('missing', repr(name))}{number}"
         )
-    if len(labels) < FEWEST:
+    if rows < FEWEST:
         raise too_few
     if (model := table.spec.text_model) is not None and "text" not in table.kinds.values():
         raise UsboostError(
@@ -222,8 +223,8 @@ def check_learnable(table: UserTable) -> None:
         )
 
 
-def _check_columns(spec: TableSpec, file: Source) -> None:
-    """Refuse a table whose columns do not fit.
+def columns_read(file: Source, spec: TableSpec) -> list[str]:
+    """The columns of a table that are read, which those of images are not here.
 
     Raises UsboostError if two columns have the same name, one that is named is absent or has two roles, or
     one that is not the label is called ``label`` or ``clean_label``.
@@ -244,6 +245,7 @@ def _check_columns(spec: TableSpec, file: Source) -> None:
     for name in (LABEL, CLEAN):
         if name in names and name != spec.label and name not in spec.drop:
             raise UsboostError(f"{file} has a column {name!r} that is not the label; rename or drop it")
+    return [name for name in shown if name not in (*spec.drop, *spec.image)]
 
 
 def _readable(column: Column, found: ColumnKind) -> Kind:
@@ -253,7 +255,7 @@ def _readable(column: Column, found: ColumnKind) -> Kind:
     return found.kind
 
 
-def _load(file: Source, names: list[str]) -> pa.Table:
+def load(file: Source, names: list[str]) -> pa.Table:
     """Some columns of all rows; their number is checked before and while they are read."""
     rows = file.n_rows
     if rows is not None:
@@ -263,7 +265,11 @@ def _load(file: Source, names: list[str]) -> pa.Table:
         read += batch.num_rows
         _check_size(file, read, names)
         batches.append(batch)
-    return pa.concat_tables(batches) if batches else pa.table({name: pa.nulls(0) for name in names})
+    return (
+        pa.concat_tables(batches)
+        if batches
+        else pa.table({name: pa.nulls(0, file.type_of(name)) for name in names})
+    )
 
 
 def _check_size(file: Source, rows: int, names: list[str]) -> None:

@@ -48,6 +48,7 @@ class UserTable:
     images : the rows' images by view, when they were read and there are any.
     without : how many rows have no image, by column.
     misfits : of these, the images that could not be read; paths : of images, by column.
+    sample : of a shard's rows, the rows of all shards by which it was decided what columns are.
     """
 
     file: Source
@@ -71,6 +72,7 @@ class UserTable:
     without: Mapping[str, int] = field(default_factory=dict)
     misfits: tuple[Misfits, ...] = ()
     paths: tuple[Paths, ...] = ()
+    sample: UserTable | None = None
 
     def __len__(self) -> int:
         return len(self.labels)

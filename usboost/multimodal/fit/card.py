@@ -19,6 +19,8 @@ from usboost.datasets.user.columns.formats import Written, plain_form
 from usboost.datasets.user.images.reader import ImageColumns
 from usboost.datasets.user.reading import text_file
 from usboost.datasets.user.user_table import UserTable
+from usboost.evaluation.weighted import mean
+from usboost.shards.here import here
 
 _Count = Annotated[int, Field(ge=0)]
 _Ends = Annotated[list[FiniteFloat], Field(min_length=2, max_length=2)]
@@ -194,8 +196,8 @@ def prior_of(table: UserTable, rows: np.ndarray) -> list[float]:
     """The shares of the classes among some rows, or the rows' mean."""
     labels, weights = table.labels[rows], None if table.weights is None else table.weights[rows]
     if not table.classes:
-        return [float(np.average(labels, weights=weights))]
-    counts = np.bincount(labels, weights, minlength=len(table.classes))
+        return [mean(labels, weights)]
+    counts = here().sum(np.bincount(labels, weights, minlength=len(table.classes)))
     found: list[float] = (counts / counts.sum()).tolist()
     return found
 

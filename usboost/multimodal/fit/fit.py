@@ -17,8 +17,10 @@ from usboost.models.catalogue.build import Parts
 from usboost.models.catalogue.entry import COMPONENTS, KINDS, Entry, LearnerSpec
 from usboost.models.class_weights import ClassWeight
 from usboost.models.settings import with_settings
+from usboost.models.sharded import agree_on, refuse
 from usboost.multimodal.fit.table_fit import Fitted, TableFit
 from usboost.multimodal.fit.unfinished import Keep
+from usboost.shards.here import here
 
 BOOSTING, EPOCHS, TREES = 100, 40, 2000
 """At most so many rounds, epochs and LightGBM trees; the validation rows stop them earlier."""
@@ -270,6 +272,9 @@ def fit(
         settings=settings,
         task=table.task,
     )
+    if here().count > 1:
+        refuse(model)
+        agree_on(model)
     if fast_predict:
         model.set_params(fast_predict=True)
     return TableFit(

@@ -20,6 +20,7 @@ from usboost.models.ensembles.fold_fits import StopRecorder
 from usboost.multimodal.fit.rounds import FITS, FoldRounds, OfFolds, by_folds
 from usboost.multimodal.fit.splits import Part, arrays_of, related_of
 from usboost.multimodal.fit.unfinished import Keep
+from usboost.shards.here import here
 
 
 @dataclass(frozen=True)
@@ -88,12 +89,13 @@ class Refit:
         asked to stop before its end, it is not made for so many rows, or a model of its kind cannot be told
         how far to go. An ensemble is `model` itself, to which such fits of its members are added.
         """
-        if self.wanted is False or (self.wanted is None and self._asked.stopped):
+        if self.wanted is False or (self.wanted is None and here().highest(self._asked.stopped)):
             return None
         everything = _together(*parts)
         if isinstance(model, Ensemble):
             return self._added(model, table, everything, encoding)
-        if not self.wanted and took * len(everything) / len(parts[0]) > self._time_left():
+        longer = took * here().sum(len(everything)) / here().sum(len(parts[0]))
+        if not self.wanted and here().highest(longer > self._time_left()):
             return None
         folds = self._by_folds(model, table, everything, took)
         try:
@@ -142,7 +144,7 @@ class Refit:
             if self.wanted:
                 raise
             return None
-        return None if asked.stopped else Again(again, encoding, folds)
+        return None if here().highest(asked.stopped) else Again(again, encoding, folds)
 
     def _heard(self) -> list[Callback]:
         """The callbacks of the fits after the first."""

@@ -24,6 +24,7 @@ from usboost.models.class_weights import Weighted, fit_weighted
 from usboost.models.ensembles.fold_fits import StopRecorder
 from usboost.models.tuned_images import images_tuned
 from usboost.multimodal.fit.splits import Part, related_of
+from usboost.shards.here import here
 
 FEW = 2000
 """Rows below which folds say how far a model goes."""
@@ -37,10 +38,11 @@ def by_folds(model: Any, table: UserTable, rows: int) -> bool:
     """Whether folds say how far a fit like `model` to so many rows goes.
 
     Not where the user has said which rows stop a fit, and not of a model whose rounds fit networks or whose
-    images were tuned: that takes too long for so many fits.
+    images were tuned: that takes too long for so many fits. Nor on several shards.
     """
     return (
         rows < FEW
+        and here().count == 1
         and table.split is None
         and isinstance(model, BoostedWeakLearners)
         and not any(isinstance(each, NetworkLearner) for each in model._learners().values())

@@ -12,6 +12,7 @@ from usboost.data.row_groups import Related, by_time
 from usboost.datasets.files.sampling import stratified_parts, stream
 from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError, option
+from usboost.shards.here import here
 
 HELD_OUT = 0.15
 """Share of the rows for early stopping."""
@@ -63,19 +64,23 @@ class Fold:
 def hold_out(rows: Rows, seed: int, share: float = HELD_OUT) -> tuple[np.ndarray, np.ndarray]:
     """Rows to fit to, and about a `share` of all for early stopping; both in rising order.
 
-    By group, a whole number of groups; by time, the last rows; as the user says, ``train`` and ``val``.
+    By group, a whole number of groups; by time, the last rows; as the user says, ``train`` and ``val``. In a
+    shard each row is drawn by itself.
     Raises UsboostError if there is one group, or one time, only.
     """
     if rows.splits is not None:
         train, held = np.flatnonzero(rows.splits == "train"), np.flatnonzero(rows.splits == "val")
         for name, found in (("train", train), ("val", held)):
-            if not len(found):
+            if not here().sum(len(found)):
                 raise UsboostError(
                     f"no row that counts has {option('split')} {name}; give some such row a weight above 0"
                 )
         return train, held
     if rows.related is not None:
         return rows.related.hold_out(share, rows.codes, seed)
+    if here().count > 1:
+        drawn = np.random.default_rng(here().seed(seed)).random(rows.n) < share
+        return np.flatnonzero(~drawn), np.flatnonzero(drawn)
     if rows.codes is None:
         order = np.random.default_rng(seed).permutation(rows.n)
         cut = round((1 - share) * rows.n)
@@ -175,6 +180,21 @@ class Part:
         return Part(self.rows[some], weights, in_fit)
 
 
+def of_all_shards(
+    part: Part, labels: np.ndarray, predicted: np.ndarray
+) -> tuple[Part, np.ndarray, np.ndarray]:
+    """Rows with labels (n,) and predictions (n,) or (n, M): those of all shards, or a sample of them.
+
+    See `Shards.sample`. The positions are then those among these rows.
+    """
+    if here().count == 1:
+        return part, labels, predicted
+    chosen = here().sample(len(part))
+    columns = [labels, predicted, *(() if part.weights is None else (part.weights,))]
+    found = [np.concatenate(here().gather(each[chosen])) for each in columns]
+    return Part(np.arange(len(found[0])), found[2] if len(found) > 2 else None, None), found[0], found[1]
+
+
 def counted_rows(table: UserTable) -> np.ndarray:
     """The positions of the rows that count: all but those of weight 0."""
     return np.arange(len(table)) if table.weights is None else np.flatnonzero(table.weights)
@@ -193,7 +213,8 @@ def rows_of(table: UserTable) -> Rows:
 
 def related_of(table: UserTable, rows: np.ndarray) -> Related | None:
     """How some rows are related, for splits inside a fit; None: in no way."""
-    return rows_of(table)[rows].related
+    related = rows_of(table).related
+    return None if related is None else related[rows]
 
 
 def arrays_of(related: Related | None) -> tuple[np.ndarray, ...]:

@@ -30,11 +30,13 @@ from usboost.multimodal.fit.splits import (
     arrays_of,
     counted_rows,
     hold_out,
+    of_all_shards,
     related_of,
     rows_of,
     weights_of,
 )
 from usboost.multimodal.fit.unfinished import Keep
+from usboost.shards.here import alone, here
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class Fitted:
     best_round : the round, epoch or fit kept.
     first : what the fit that did not see the validation rows has said of them.
     again : whether the bundle's model is another fit, to all of these rows.
-    judged : how many rows the scores are of.
+    judged : how many rows the scores are of; of very many rows of several shards, a sample.
     folds : how many fits to folds there were for them; 0: none.
     """
 
@@ -159,6 +161,8 @@ class TableFit:
         judged = held
         if again is not None and again.folds is not None:
             first, judged = first.by(again.folds, self.table), again.folds.held
+        judged, labels, predicted = of_all_shards(judged, first.labels, first.predicted)
+        first = replace(first, labels=labels, predicted=predicted)
         first, answers = self.answered(first, train, judged)
         return self.with_card(first, answers, (train, held, judged), encoding, again)
 
@@ -201,9 +205,12 @@ class TableFit:
         And what the card says: temperature, threshold and least probability of a classifier, floor and margin
         of a regressor.
         """
-        return self._tempered(first, held) if self.table.classes else self._bounded(first, train, held)
+        if not self.table.classes:
+            return self._bounded(first, train, held)
+        predicted, answers = here().once(lambda: alone(lambda: self._tempered(first, held)))
+        return replace(first, predicted=predicted), answers
 
-    def _tempered(self, first: First, held: Part) -> tuple[First, dict[str, Any]]:
+    def _tempered(self, first: First, held: Part) -> tuple[np.ndarray, dict[str, Any]]:
         temperature, threshold = 1.0, self.threshold
         if self.calibrate:
             folds = calibration_folds(self.table, held.rows, self.seed)
@@ -212,8 +219,7 @@ class TableFit:
         if threshold == "f1":
             threshold = best_threshold(first.labels, predicted[:, 1], held.weights)
         least = least_probability(first.labels, predicted, held.weights)
-        answers = {"temperature": temperature, "threshold": threshold, "least": least}
-        return replace(first, predicted=predicted), answers
+        return predicted, {"temperature": temperature, "threshold": threshold, "least": least}
 
     def _bounded(self, first: First, train: Part, held: Part) -> tuple[First, dict[str, Any]]:
         floor = floor_of(self.table.labels[train.rows])
@@ -231,8 +237,9 @@ class TableFit:
     ) -> Fitted:
         """The bundle of the model that is kept, the first or the one of all rows; scores are the first's."""
         train, held, judged = parts
-        rows = (len(train), len(held))
-        scores = TASKS[self.table.task].score(first.labels, first.predicted, judged.weights)
+        rows = (int(here().sum(len(train))), int(here().sum(len(held))))
+        score = TASKS[self.table.task].score
+        scores = here().once(lambda: alone(lambda: score(first.labels, first.predicted, judged.weights)))
         model, encoding = (first.model, encoding) if again is None else (again.model, again.encoding)
         folds = None if again is None else again.folds
         scored = first.model if folds is None else folds
@@ -273,7 +280,7 @@ def check_classes(table: UserTable, train: np.ndarray, *others: np.ndarray) -> N
     """
     if not table.classes:
         return
-    seen = np.bincount(table.labels[train], minlength=len(table.classes)) > 0
+    seen = here().sum(np.bincount(table.labels[train], minlength=len(table.classes))) > 0
     if not seen.all():
         name = table.classes[int(seen.argmin())]
         raise UsboostError(

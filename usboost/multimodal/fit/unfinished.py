@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from usboost.boosting.checkpoint import Checkpoint, identity_of
 from usboost.errors import UsboostError, option
 from usboost.files.arrays import key_of
+from usboost.shards.here import here
 
 
 class Keep(Protocol):
@@ -79,6 +80,8 @@ class Unfinished:
 
     def remove(self, *, began: bool) -> None:
         """Remove the fits; those of which something is finished only if `began`."""
+        if here().number:
+            return
         for each in self._ours():
             if began or not any(file.is_file() and file.name != "identity.json" for file in each.rglob("*")):
                 shutil.rmtree(each, ignore_errors=True)

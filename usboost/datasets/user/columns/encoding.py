@@ -14,6 +14,8 @@ from usboost.data.views import View, Views
 from usboost.datasets.user.columns.text_models import text_numbers
 from usboost.datasets.user.columns.texts import TextNumbers
 from usboost.errors import UsboostError
+from usboost.evaluation.weighted import median
+from usboost.shards.here import here
 
 Part = Literal["year", "month", "weekday", "yearday", "hour", "days"]
 
@@ -41,10 +43,15 @@ class DateParts:
     def fit(cls, dates: pd.Series) -> DateParts:
         """Learn from the datetime64 of the training rows."""
         present = dates.dropna()
-        reference = present.min() if len(present) else pd.Timestamp(1970, 1, 1)
+        own = present.to_numpy()
+        first = own.min(keepdims=True) if len(own) else own
+        firsts = np.concatenate(here().gather(first.view(np.int64))).view(own.dtype)
+        reference = pd.Timestamp(firsts.min() if len(firsts) else 0)
         every = cls(reference.isoformat(), PARTS)
-        found = every.expand("", present).values()
-        varying = tuple(part for part, values in zip(PARTS, found, strict=True) if values.nunique() > 1)
+        found = np.array(list(every.expand("", present).values()))
+        low, high = -found.min(axis=1, initial=np.inf), found.max(axis=1, initial=-np.inf)
+        varies = -here().highest(low) < here().highest(high)
+        varying = tuple(part for part, each in zip(PARTS, varies, strict=True) if each)
         return cls(every.reference, varying or ("days",))
 
     def to_dict(self) -> dict[str, Any]:
@@ -165,9 +172,10 @@ def imputation_of(train: pd.DataFrame, parts: Parts | None = None) -> dict[str, 
     for name in expanded:
         if isinstance(expanded[name].dtype, np.dtype):
             missing, value = expanded[name].isna(), filled.get(str(name))
+            given, lacking = here().highest(np.array([not missing.all(), missing.any()]))
             if value is None:
-                value = 0.0 if missing.all() else float(expanded[name].median())
-            rules[str(name)] = {"value": value, "indicator": bool(missing.any()) and name not in further}
+                value = median(expanded[name][~missing].to_numpy()) if given else 0.0
+            rules[str(name)] = {"value": value, "indicator": bool(lacking) and name not in further}
     return rules
 
 

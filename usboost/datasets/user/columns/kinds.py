@@ -198,11 +198,26 @@ def _refuse(column: Column, present: pd.Series, good: pd.Series, what: str) -> N
     words = others.nunique() <= _WORDS and not others.str.contains(r"\d").any()
     if good.mean() < NEARLY_ALL and not (words and distinct > FEW):
         return
-    if good.all():
-        return
+    if not good.all():
+        raise _other(column, good, what)
+
+
+def check_form(column: Column, form: Format | None) -> None:
+    """Refuse a column of text of which some value is not written in a form, which others have.
+
+    Raises UsboostError, naming the first row. `form`: None for plain numbers.
+    """
+    if is_text(column.type) and len(present := column.written().dropna()):
+        good = _good(present, form)
+        if not good.all():
+            raise _other(column, good, "dates" if isinstance(form, DateFormat) else "numbers")
+
+
+def _other(column: Column, good: pd.Series, what: str) -> UsboostError:
+    """What to say of the first value that is not what others are."""
     k = int(good.index[~good][0])
     value = column.plain().iloc[k]
-    raise UsboostError(
+    return UsboostError(
         f"{column.row(k)}: column {column.name!r} holds {what}, but here {value!r}; count that value as "
         f"missing with {option('missing', repr(value))}, or take the column as categories with "
         f"{option('categorical', repr(column.name))}"

@@ -16,6 +16,7 @@ from usboost.datasets.user.columns.formats import NumberFormat
 from usboost.datasets.user.columns.kinds import kind_of
 from usboost.datasets.user.columns.types import is_date, is_text, is_usable
 from usboost.errors import UsboostError, choices, option
+from usboost.shards.here import here
 
 
 def classes_of(column: Column) -> tuple[np.ndarray, list[str]]:
@@ -182,7 +183,7 @@ def weights_of(column: Column) -> np.ndarray:
     if values is None or not (np.isfinite(values) & (values >= 0)).all():
         wrong = 0 if values is None else int(np.flatnonzero(~(np.isfinite(values) & (values >= 0)))[0])
         raise UsboostError(f"{column.row(wrong)}: the weight {column.name!r} must be a number of at least 0")
-    if not values.any():
+    if not here().highest(bool(values.any())):
         raise UsboostError(f"{column.source}: all weights {column.name!r} are zero")
     return values
 
@@ -190,7 +191,8 @@ def weights_of(column: Column) -> np.ndarray:
 def scaled(weights: np.ndarray) -> np.ndarray:
     """Weights (n,) divided so that those of rows that count, of a weight above 0, have a mean of 1."""
     counted = weights[weights > 0]
-    return weights / counted.mean() if len(counted) else weights
+    rows, total = here().sum(float(len(counted))), here().sum(float(counted.sum()))
+    return weights / (total / rows) if rows else weights
 
 
 def groups_of(column: Column) -> np.ndarray:
@@ -248,7 +250,8 @@ def splits_of(column: Column) -> np.ndarray:
     Raises UsboostError if one is missing, is none of train, val and test, or train or val is nowhere.
     """
     texts = column.filled().to_numpy()
-    unknown, missing = set(texts) - {"train", "val", "test"}, {"train", "val"} - set(texts)
+    unknown = set(texts) - {"train", "val", "test"}
+    missing = {name for name in ("train", "val") if not here().highest(name in texts)}
     if unknown or missing:
         what = f"{min(unknown or missing)!r} is {'unknown' if unknown else 'missing'}"
         raise UsboostError(

@@ -19,7 +19,7 @@ from usboost.datasets.files.sources import sha256
 from usboost.datasets.user.reading.columnar import Feather, Parquet
 from usboost.datasets.user.reading.content import FAULTS, Content, damaged, kind_of_file, unpacked
 from usboost.datasets.user.reading.delimited import Delimited
-from usboost.datasets.user.reading.partitions import parts_of
+from usboost.datasets.user.reading.partitions import base_of, is_pattern, parts_of
 from usboost.errors import UsboostError
 
 LARGEST = 1 << 30
@@ -165,11 +165,11 @@ _ADVICE = {
 
 
 def open_content(path: Path) -> Content:
-    """What a table's file, or folder of Parquet files, holds.
+    """What a table's file, or folder or pattern of Parquet files, holds.
 
     Raises UsboostError if it is missing, damaged or of another kind.
     """
-    if path.is_dir():
+    if path.is_dir() or is_pattern(path):
         return _told(path, _readable(Parquet.open))
     if not path.is_file():
         raise UsboostError(f"table not found: {path}")
@@ -184,9 +184,10 @@ def open_content(path: Path) -> Content:
 
 def digest(path: Path) -> str:
     """Hexadecimal SHA-256 of a table's file; of a folder, of its parts' paths in it and digests."""
-    if not path.is_dir():
+    if path.is_file():
         return sha256(path)
-    names = "".join(f"{part.relative_to(path).as_posix()} {sha256(part)}\n" for part in parts_of(path))
+    base = base_of(path)
+    names = "".join(f"{part.relative_to(base).as_posix()} {sha256(part)}\n" for part in parts_of(path))
     return hashlib.sha256(names.encode()).hexdigest()
 
 

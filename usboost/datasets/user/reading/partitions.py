@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -22,11 +22,30 @@ _LOGS = {"_delta_log": "Delta", ".hoodie": "Hudi"}
 _LOOKED_AT = 10_000  # files of a sub-folder, which may hold a million images
 
 
+_SIGNS = set("*?[")
+
+
+def is_pattern(path: Path) -> bool:
+    """Whether it stands for the paths that are like it, such as ``rows/*.parquet``."""
+    return bool(_SIGNS & set(str(path))) and not path.exists()
+
+
+def base_of(path: Path) -> Path:
+    """The folder that a table's files lie in: a folder itself; what stands before a pattern's first sign."""
+    if not is_pattern(path):
+        return path if path.is_dir() else path.parent
+    return Path(*itertools.takewhile(lambda part: not _SIGNS & set(part), path.parts))
+
+
 def parts_of(folder: Path) -> list[Path]:
-    """The Parquet files of a folder, and of folders ``column=value`` in it, in the order of their names.
+    """The Parquet files of a folder, and of folders ``column=value`` in it, in the order of their names; or
+    those that are like a pattern.
 
     Raises UsboostError if a log says which of the files count, or a column is in a path twice.
     """
+    if is_pattern(folder):
+        base = base_of(folder)
+        return sorted(filter(_is_part, base.glob(str(folder.relative_to(base)))))
     for name, whose in _LOGS.items():
         if (folder / name).is_dir():
             raise UsboostError(
@@ -41,7 +60,7 @@ def others_in(folder: Path) -> list[str]:
     return [
         path.relative_to(folder).as_posix()
         for path in plain
-        if any(map(_is_part, islice(path.rglob("*"), _LOOKED_AT)))
+        if any(map(_is_part, itertools.islice(path.rglob("*"), _LOOKED_AT)))
     ]
 
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 from usboost.data.value import canonical
 from usboost.datasets.user.reading import files as readers
 from usboost.datasets.user.reading.content import FAULTS, Content, damaged, even
+from usboost.datasets.user.reading.partitions import base_of
 from usboost.errors import UsboostError, choices
 
 INDEX_COLUMN = re.compile(r"__index_level_\d+__")
@@ -75,11 +76,11 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class TableFile:
-    """A table on disk: a file of a kind in `readers.READERS`, or a folder of Parquet files.
+    """A table on disk: a file of a kind in `readers.READERS`, or a folder or pattern of Parquet files.
 
     Attributes
     ----------
-    path : the file or folder.
+    path : the file, folder or pattern, such as ``rows/*.parquet``.
     content : what it holds.
     images_root : the folder that paths of images are relative to and may not leave; by default the
         table's, of a folder of files this folder itself.
@@ -121,7 +122,7 @@ class TableFile:
     def folder(self) -> Path:
         if self.images_root is not None:
             return self.images_root
-        return self.path if self.path.is_dir() else self.path.parent
+        return base_of(self.path)
 
     @property
     def names(self) -> list[str]:

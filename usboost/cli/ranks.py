@@ -1,0 +1,113 @@
+"""One fit in the processes that torchrun, or whatever sets its variables, has started: its ranks."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+from usboost.cli.console import silent
+from usboost.errors import UsboostError
+
+SHARDS = 8
+"""Of a fit in ranks, if no other number was asked for."""
+
+COME = 40
+"""Seconds in which all ranks come to the place where they meet."""
+
+
+def ranks() -> int:
+    """How many processes were started together, this one included; 0 if it was started alone."""
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    together = "TORCHELASTIC_RUN_ID" in os.environ or ("RANK" in os.environ and size > 1)
+    return size if together else 0
+
+
+def check_alone(command: str) -> None:
+    """Refuse ranks of a command that runs in one process: each would write the same files."""
+    if ranks() > 1:
+        raise UsboostError(
+            f"torchrun has started {ranks()} processes, but usboost {command} runs in one; start it without "
+            "torchrun"
+        )
+
+
+def in_each_shard(work: Callable[[], None], shards: int | None) -> None:
+    """Do something once, or in a fit on shards, in each shard of this process; only the first shard speaks.
+
+    Parameters
+    ----------
+    shards : None: those of ranks, if there are any.
+
+    Raises
+    ------
+    UsboostError
+        If not all ranks come, there are more of them than shards, or one fails.
+    """
+    if shards is None and not ranks():
+        work()
+        return
+
+    def one(shard: int) -> None:
+        silent.set(shard > 0)
+        work()
+
+    with _joined():
+        from usboost.models.sharded import link_of
+        from usboost.shards.together import run
+
+        run(one, link_of(shards or SHARDS))
+
+
+@contextmanager
+def _joined() -> Iterator[None]:
+    """Within it the ranks are one process group."""
+    if not ranks():
+        yield
+        return
+    # what cannot be bound or reached is said below, in one sentence
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
+    if os.environ.get("LOCAL_WORLD_SIZE") == os.environ.get("WORLD_SIZE") and _has_loopback():
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # a machine need not know its own name
+    import torch.distributed as dist
+
+    failed: list[str] = []
+
+    def meet() -> None:
+        try:
+            dist.init_process_group("gloo", timeout=timedelta(seconds=COME))
+        except (RuntimeError, ValueError) as error:
+            failed.append(str(error))
+
+    # its own limit of time does not hold where something else answers, or nobody does at first
+    meeting = threading.Thread(target=meet, daemon=True)
+    meeting.start()
+    meeting.join(COME)
+    if meeting.is_alive():
+        atexit.register(os._exit, 1)  # the thread waits where nothing can end it
+    if failed or meeting.is_alive():
+        raise UsboostError(_not_met("".join(failed)))
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+def _has_loopback() -> bool:
+    return hasattr(socket, "if_nameindex") and "lo" in dict(socket.if_nameindex()).values()
+
+
+def _not_met(error: str) -> str:
+    at = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
+    if "EADDRINUSE" in error or "already in use" in error:
+        return f"{at}, where the processes of this fit meet, is in use; choose another port"
+    if "environment variable" in error:
+        return f"this process cannot join the others: {error}; start all of them with torchrun"
+    return (
+        f"not all {ranks()} processes of this fit have met at {at} within {COME} seconds; start all of them "
+        f"at the same time (this is process {os.environ.get('RANK')})"
+    )

@@ -1,0 +1,239 @@
+"""A user's table of which each shard of a fit reads its own rows, and none all of them."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from usboost.datasets.user.columns.column import Column
+from usboost.datasets.user.columns.kinds import check_form
+from usboost.datasets.user.columns.labels import codes_of, targets_of
+from usboost.datasets.user.columns.types import is_text, is_usable, plain_cells, plain_type
+from usboost.datasets.user.read_table import check_learnable, columns_read, divided_by, load, read_columns
+from usboost.datasets.user.reading.columnar import Parquet
+from usboost.datasets.user.reading.content import even
+from usboost.datasets.user.reading.partitions import base_of
+from usboost.datasets.user.reading.source import TableFile
+from usboost.datasets.user.table_spec import TableSpec
+from usboost.datasets.user.user_table import UserTable
+from usboost.errors import UsboostError, option
+from usboost.shards.here import alone, here
+
+NEAR = 0.1
+"""Share of a shard's rows up to which it ends where a row group does, so that none reads the group twice."""
+
+FEW_LABELS = 1000
+"""Different labels of a shard up to which rows of each are in the sample that decides what columns are."""
+
+NOT_SHARDED = ("image", "text", "text_model", "group", "time")
+"""Fields of `TableSpec` that need all rows in one place."""
+
+
+@dataclass(frozen=True)
+class ShardFile(TableFile):
+    """Rows of a table on disk that follow one another.
+
+    Attributes
+    ----------
+    rows : their positions in the table.
+    """
+
+    rows: range = range(0)
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.rows)
+
+    def row(self, position: int) -> str:
+        return super().row(self.rows.start + position)
+
+    def digest(self) -> str:
+        return ""  # of the whole table, which no shard reads
+
+    def batches(self, names: Collection[str], size: int) -> Iterator[pa.Table]:
+        assert isinstance(self.content, Parquet)
+        return even(self.content.pieces(list(dict.fromkeys(names)), size, self.rows), size)
+
+
+@dataclass(frozen=True)
+class Sample(TableFile):
+    """Rows of all shards, in memory: n of those of a table on disk.
+
+    Attributes
+    ----------
+    raw : their columns, as they were read; positions : in the table, int64 (n,).
+    """
+
+    raw: pa.Table = field(default_factory=lambda: pa.table({}))
+    positions: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.positions)
+
+    def row(self, position: int) -> str:
+        return super().row(int(self.positions[position]))
+
+    def digest(self) -> str:
+        return ""
+
+    def batches(self, names: Collection[str], size: int) -> Iterator[pa.Table]:
+        return even([self.raw.select(list(names))], size)
+
+
+def read_shard(path: Path, spec: TableSpec) -> UserTable:
+    """The rows of this shard of a fit; what columns and labels are, all shards agree on.
+
+    A sample of about `here.SAMPLE_ROWS` rows of all shards, or all if they are fewer, is read as a table of
+    its own, and decides: the task and the classes, the kinds and forms of the columns. It has rows of each
+    label, however rare.
+
+    Parameters
+    ----------
+    path : a Parquet file, a folder of them, or a pattern; in all processes with the same files.
+
+    Raises
+    ------
+    UsboostError
+        As `read_table`; if the table is not Parquet, the processes have different files or ask for something
+        else, `spec` names what is not done on several shards, a column is text, or a value is none of what
+        the sample says of its column.
+    """
+    check_shared(spec)
+    here().agree("what is said of the table", lambda: repr(replace(spec, images_root=None)))
+    content = here().once(lambda: _opened(path, spec))
+    here().agree(f"the list of the files of {path}", lambda: here().once(lambda: _files(path, content)))
+    cut = cuts(list(itertools.chain(*content.groups)), here().count)
+    own = ShardFile(path, content, rows=range(cut[here().number], cut[here().number + 1]))
+    raw = load(own, columns_read(own, spec))
+    return _as_decided(own, raw, _decided(own, raw, spec))
+
+
+def check_shared(spec: TableSpec) -> None:
+    """Refuse what cannot be read on several shards. Raises UsboostError, naming the option."""
+    for name in NOT_SHARDED:
+        if getattr(spec, name):
+            raise UsboostError(
+                f"{option(name)} needs all rows in one place, which several shards do not have; leave it "
+                "out, or fit without shards"
+            )
+
+
+def cuts(groups: Sequence[int], shards: int) -> list[int]:
+    """Where each shard's rows begin, and where the last one's end, int (shards + 1,).
+
+    All have about as many. A cut that is near the end of a row group is there.
+
+    Parameters
+    ----------
+    groups : rows of each row group of the table, in order.
+
+    Examples
+    --------
+    >>> from usboost.datasets.user.shards import cuts
+    >>> cuts([50, 48, 102], 4)
+    [0, 50, 98, 150, 200]
+    """
+    ends = np.cumsum([0, *groups])
+    even_cuts = ends[-1] * np.arange(shards + 1) // shards
+    nearest = ends[np.abs(even_cuts[:, None] - ends).argmin(axis=1)]
+    near = np.abs(nearest - even_cuts) <= NEAR * ends[-1] / shards
+    found: list[int] = np.where(near, nearest, even_cuts).tolist()
+    return found
+
+
+def _opened(path: Path, spec: TableSpec) -> Parquet:
+    file = TableFile.open(path, spec.images_root)
+    if not isinstance(file.content, Parquet):
+        raise UsboostError(f"{path} is not Parquet, which alone is read by shards; write it as .parquet")
+    columns_read(file, spec)
+    if not sum(map(sum, file.content.groups)):
+        raise UsboostError(f"{file} has no rows")
+    return file.content
+
+
+def _files(table: Path, content: Parquet) -> str:
+    """Names and footers of a table's files: where each column's values are, their size, range and number."""
+    base = base_of(table)
+    return "\n".join(f"{path.relative_to(base).as_posix()} {_footer(path)}" for path in content.paths)
+
+
+def _footer(path: Path) -> str:
+    with path.open("rb") as opened:
+        opened.seek(-8, 2)
+        length = int.from_bytes(opened.read(4), "little")
+        opened.seek(-8 - length, 2)
+        return hashlib.sha256(opened.read(length)).hexdigest()
+
+
+def _decided(own: ShardFile, raw: pa.Table, spec: TableSpec) -> UserTable:
+    """The table of a sample of all shards' rows."""
+    chosen = here().sample(len(own.rows))
+    if is_usable(plain_type(raw[spec.label].type)):
+        labels = plain_cells(raw[spec.label]).to_pandas()
+        if labels.nunique() <= FEW_LABELS:
+            chosen = np.union1d(chosen, labels.groupby(labels).head(2).index)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, raw.schema) as stream:
+        stream.write_table(raw.take(chosen).unify_dictionaries())
+    parts = here().gather(np.frombuffer(sink.getvalue(), dtype=np.uint8))
+    positions = here().gather(chosen + own.rows.start)
+
+    def read() -> UserTable:
+        tables = [pa.ipc.open_stream(part).read_all() for part in parts]
+        sample = Sample(own.path, own.content, None, pa.concat_tables(tables), np.concatenate(positions))
+        return read_columns(sample, spec)
+
+    return here().once(lambda: alone(read))
+
+
+def _as_decided(own: ShardFile, raw: pa.Table, sample: UserTable) -> UserTable:
+    """The rows of a shard as the sample says that they are to be read."""
+    spec = sample.spec
+    for name, kind in sample.kinds.items():
+        if kind == "text":
+            raise UsboostError(
+                f"{own}: column {name!r} is text, which is not read on several shards; leave it out with "
+                f"{option('drop', repr(name))}, or take it as categories with "
+                f"{option('categorical', repr(name))}"
+            )
+    columns = {name: Column(own, name, raw[name], missing=spec.missing) for name in raw.column_names}
+    label = columns[spec.label]
+    if sample.classes:
+        labels = codes_of(label, {name: code for code, name in enumerate(sample.classes)})
+        rows = np.flatnonzero(labels >= 0)
+    elif is_text(label.type):
+        raise UsboostError(f"{own}: the label {spec.label!r} is text; write it as numbers to predict them")
+    else:
+        labels = targets_of(label, several=False)
+        rows = np.flatnonzero(~np.isnan(labels))
+    features: dict[str, pd.Series] = {}
+    for name, kind in sample.kinds.items():
+        form = sample.formats.get(name)
+        if kind in ("number", "date"):
+            check_form(columns[name], form)
+        features[name] = columns[name].feature(kind, form)
+    frame, all_rows = pd.DataFrame(features, index=pd.RangeIndex(len(labels))), here().sum(len(labels))
+    notes = sample.notes
+    if sample.file.n_rows != all_rows:
+        said = f"what columns are is decided by a sample of {sample.file.n_rows:,} of {all_rows:,.0f} rows"
+        notes = (*notes, said)
+    table = replace(
+        sample,
+        file=own,
+        features=frame if len(rows) == len(frame) else frame.iloc[rows].reset_index(drop=True),
+        labels=labels[rows],
+        rows=rows,
+        unlabelled=len(labels) - len(rows),
+        **divided_by(columns, spec, rows),
+        notes=notes,
+    )
+    check_learnable(table)
+    return replace(table, sample=replace(sample, notes=notes))
