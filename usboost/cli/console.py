@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from usboost.cli.interrupts import CODE, interrupts
-from usboost.errors import UsboostError, options_written
+from usboost.errors import UsboostError, options_written, within_memory
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -71,7 +71,7 @@ def exit_on_error() -> Iterator[None]:
     Within it, messages write options `as_flag`.
     """
     try:
-        with options_written(as_flag):
+        with options_written(as_flag), within_memory():
             yield
     except UsboostError as error:
         typer.echo(_lines(f"error: {error}", err=True), err=True)
