@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import chdir
 from functools import lru_cache
 from pathlib import Path
@@ -120,21 +120,27 @@ def fit(folder: Path, cell: Cell) -> None:
             scored = scores.score(TASKS["classification"], said)["test"]
             row: dict[str, Any] = {**vars(cell), "stop": rule, "rows": len(splits["train"][1])}
             row |= {"best_round": fitted.best_round_, "rounds": len(fitted.history_), "fit_seconds": seconds}
-            keep(place, cell, rule, said, fitted.history_)
+            keep(place, cell, rule, predicted_of(said), fitted.history_)
             lines.append(json.dumps(row | scored))
             began = time.perf_counter()
     with (place / "cells.jsonl").open("a") as file:
         file.write("".join(f"{line}\n" for line in lines))
 
 
-def keep(place: Path, cell: Cell, rule: str, said: dict[str, Any], history: list[dict[str, Any]]) -> None:
+def predicted_of(said: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Predicted:
+    """What a fit says of the test rows, with the threshold that is best on the validation rows."""
+    y, probabilities = said["val"]
+    two = probabilities.shape[1] == 2
+    threshold = metrics.best_threshold(y, probabilities[:, 1]) if two else float("nan")
+    return Predicted(*said["test"], threshold)
+
+
+def keep(place: Path, cell: Cell, rule: str, found: Predicted, history: Sequence[dict[str, Any]]) -> None:
     """Write what a fit says of the test rows, and its rounds."""
-    (y, held), (test_y, test) = said["val"], said["test"]
-    threshold = metrics.best_threshold(y, held[:, 1]) if held.shape[1] == 2 else float("nan")
     out = kept_at(place, cell.dataset, cell.model, cell.seed, rule)
     out.parent.mkdir(exist_ok=True)
-    np.savez(out, y=test_y, probabilities=test.astype(np.float32), threshold=threshold)
-    pd.DataFrame(history).to_parquet(out.with_suffix(".parquet"))
+    np.savez(out, **vars(found) | {"probabilities": found.probabilities.astype(np.float32)})
+    pd.DataFrame(list(history)).to_parquet(out.with_suffix(".parquet"))
 
 
 def kept_at(place: Path, dataset: str, model: str, seed: int, rule: str = "log_loss") -> Path:

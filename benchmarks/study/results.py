@@ -182,7 +182,8 @@ def luck(folder: Path) -> pd.DataFrame:
         for one, other in pairs:
             if seeds := sorted(fits[one].keys() & fits[other].keys()):
                 two = ([fits[model][seed] for seed in seeds] for model in (one, other))
-                row = results_rows.row(next(two), next(two), drawn[one], drawn[other])
+                ours, theirs = two
+                row = results_rows.row(ours, theirs, drawn[one], drawn[other])
                 names = {"dataset": dataset, "model": one, "against": other}
                 found.append(names | dict(zip(results_rows.SHOWN, row)))
     return pd.DataFrame(found)
@@ -277,7 +278,7 @@ def write(folder: Path | None) -> None:
             text = between_marks(text, f"{dataset} scores", scores(frame, dataset))
             text = between_marks(text, f"{dataset} differences", differences(frame, dataset, PAIRS[dataset]))
         Path(path).write_text(text)
-    PAGE.write_text(between_marks(PAGE.read_text(), "rows", rows(pd.read_csv(LUCK))))
+    PAGE.write_text(between_marks(PAGE.read_text(), "rows", rows(pd.read_csv(LUCK, keep_default_na=False))))
     for path, (datasets, score) in FIGURES.items():
         if there := [dataset for dataset in datasets if (frame["dataset"] == dataset).any()]:
             figure(frame, Path(path), there, score)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import chdir
 from dataclasses import dataclass
 from itertools import product
@@ -39,7 +39,10 @@ from usboost.losses.codeword import CodewordExponential
 PAGE, KEPT = Path("docs/results/stability.md"), Path("benchmarks/study/papers/stability.csv")
 SEEDS, ROUNDS = 5, {"ci_a": 60, "ct": 40}
 PARTS = {"ci_a": "census", "ct": "ct"}
-ROWS: dict[str, dict[str, int | None]] = {"ci_a": {"train": 20_000, "val": 20_000, "test": None}, "ct": {"train": 8_000}}
+ROWS: dict[str, dict[str, int | None]] = {
+    "ci_a": {"train": 20_000, "val": 20_000, "test": None},
+    "ct": {"train": 8_000},
+}
 """Of each split; all where none is named."""
 TARGETS = {"2WL": "gradient", "2WL2O": "second_order", "2WL-Newton": "newton"}
 SHRINKAGE, HELD = (1.0, 0.3), (0.0, 0.2)
@@ -119,66 +122,90 @@ def fitted(fit: Fit, chosen: settings.Settings, splits: dict[str, Samples]) -> t
     return model.fit(*splits["train"], validation=splits["val"]), kept.stages
 
 
-def rounds_of(model: Any, stages: list[Stage], splits: dict[str, Samples]) -> Iterator[dict[str, float]]:
-    """What each round had and did.
+def rounds_of(model: Any, stages: list[Stage], splits: dict[str, Samples]) -> tuple[pd.DataFrame, float]:
+    """What each round had and did; and the largest rise without the few rows that end heaviest.
 
-    heavy : share of the training rows' weight, Σ_k e_ik, that the heaviest hundredth of the rows holds
+    heavy, heavy_val : share of the training and of the validation rows' weight, Σ_k e_ik, that their
+        heaviest hundredth holds before the round
     cosine : between the directions of the two learners on the training rows
-    risk, rise : on the validation rows, and by which share it rose
+    risk, rise : on the validation rows, and by which share it rose; rise_train of the training rows
     few : share of the risk's change that the `FEW` rows whose loss rose most make up
-    longest : the largest change of a validation row's margin
+    largest, largest_train : the largest weight of a validation and of a training row after it
     """
     n_classes = len(model.classes_)
     loss = CodewordExponential.of_classes(n_classes, per_class=n_classes > 2)
     train, val, test = (Scored.of(model, splits[name], loss.n_outputs) for name in ("train", "val", "test"))
-    before = loss.weights(val.f, val.y).sum(axis=1)
+
+    def weights(rows: Scored) -> np.ndarray:
+        return loss.weights(rows.f, rows.y).sum(axis=1)
+
+    found, each_val, each_train = [], [weights(val)], [weights(train)]
     for stage in stages:
-        weights = np.sort(loss.weights(train.f, train.y).sum(axis=1))[::-1]
         one, other = (
             predict(learner, train.rows[name], loss.n_outputs).ravel().astype(float)
             for name, learner in stage.learners.items()
         )
-        moved = [each.f.copy() for each in (train, val)]
-        for each in (train, val, test):
-            advance(each.f, stage, each.rows)
-        after = loss.weights(val.f, val.y).sum(axis=1)
-        change = after - before
-        probabilities = softmax(loss.scores(test.f), axis=1)
-        scored = metrics.score(test.y, probabilities)
-        yield {
-            "heavy": weights[: len(weights) // 100].sum() / weights.sum(),
-            "cosine": one @ other / max(np.linalg.norm(one) * np.linalg.norm(other), 1e-300),
-            "risk": 1 + after.mean(),
-            "rise": (1 + after.mean()) / (1 + before.mean()) - 1,
-            "few": np.sort(change)[-FEW:].sum() / change.sum(),
-            "longest": np.abs(loss.margins(val.f - moved[1], val.y)).max(),
-            "longest_train": np.abs(loss.margins(train.f - moved[0], train.y)).max(),
-            "step_U": stage.steps["U"],
-            "step_S": stage.steps["S"],
-            "f1": scored["f1"],
-            "log_loss": scored["log_loss"],
-        }
-        before = after
+        for rows in (train, val, test):
+            advance(rows.f, stage, rows.rows)
+        each_val.append(weights(val))
+        each_train.append(weights(train))
+        change = each_val[-1] - each_val[-2]
+        scored = metrics.score(test.y, softmax(loss.scores(test.f), axis=1))
+        found.append(
+            {
+                "heavy": share_of_heaviest(each_train[-2]),
+                "heavy_val": share_of_heaviest(each_val[-2]),
+                "cosine": one @ other / max(np.linalg.norm(one) * np.linalg.norm(other), 1e-300),
+                "risk": 1 + each_val[-1].mean(),
+                "rise": rise(each_val[-2:])[0],
+                "rise_train": rise(each_train[-2:])[0],
+                "few": np.sort(change)[-FEW:].sum() / change.sum(),
+                "largest": each_val[-1].max(),
+                "largest_train": each_train[-1].max(),
+                "negative": min(stage.steps.values()) < 0,
+                "f1": scored["f1"],
+                "log_loss": scored["log_loss"],
+            }
+        )
+    rest = np.argsort(each_val[-1])[:-FEW]
+    return pd.DataFrame(found), float(rise([row[rest] for row in each_val]).max())
 
 
-def summary(rounds: pd.DataFrame) -> dict[str, float]:
+def share_of_heaviest(weights: np.ndarray) -> float:
+    """The share of the weight that the heaviest hundredth of the rows holds."""
+    return float(np.sort(weights)[-max(1, len(weights) // 100) :].sum() / weights.sum())
+
+
+def rise(weights: Sequence[np.ndarray]) -> np.ndarray:
+    """By which share the risk of some rows rises from round to round, from their weights after each."""
+    risks = np.array([1 + each.mean() for each in weights])
+    return np.asarray(risks[1:] / risks[:-1] - 1)
+
+
+def summary(rounds: pd.DataFrame, without: float) -> dict[str, float]:
     """A fit in one line: its largest rise, its best round's scores, and its rounds that jump and others."""
-    best = rounds["risk"].idxmin()
-    jumps = rounds["rise"] > JUMP
+    best, jumps = int(rounds["risk"].to_numpy().argmin()), rounds["rise"] > JUMP
     worst = rounds.loc[rounds["rise"].idxmax()]
     found = {
-        "rise": rounds["rise"].max(),
+        "rise": worst["rise"],
+        "rise_without": without,
+        "rise_train": rounds["rise_train"].max(),
         "jumps": int(jumps.sum()),
-        "risk": rounds["risk"].min(),
-        "best_round": int(best) + 1,
+        "first_jump": int(jumps.to_numpy().argmax()) + 1 if jumps.any() else float("nan"),
+        "few": worst["few"] if jumps.any() else float("nan"),
+        "risk": rounds["risk"][best],
+        "best_round": best + 1,
         "f1": rounds["f1"][best],
         "log_loss": rounds["log_loss"][best],
+        "last_risk": rounds["risk"].iloc[-1],
         "last_log_loss": rounds["log_loss"].iloc[-1],
-        "negative": float((rounds[["step_U", "step_S"]] < 0).any(axis=1).mean()),
+        "negative": float(rounds["negative"].mean()),
+        "largest": rounds["largest"].iloc[-1],
+        "largest_train": rounds["largest_train"].iloc[-1],
     }
-    for name in ("heavy", "cosine", "longest", "longest_train"):
+    for name in ("heavy", "heavy_val", "cosine"):
         found |= {f"{name}_jump": rounds[name][jumps].mean(), f"{name}_else": rounds[name][~jumps].mean()}
-    return found | {"few_of_largest": worst["few"] if worst["rise"] > JUMP else float("nan")}
+    return {name: float(value) for name, value in found.items()}
 
 
 def run(folder: Path, tables: list[str]) -> None:
@@ -195,8 +222,7 @@ def run(folder: Path, tables: list[str]) -> None:
                     continue
                 if of != fit.seed:
                     splits, of = drawn(place / "data/prepared" / table, table, fit.seed), fit.seed
-                rounds = pd.DataFrame(rounds_of(*fitted(fit, chosen, splits), splits))
-                row = vars(fit) | summary(rounds)
+                row = vars(fit) | summary(*rounds_of(*fitted(fit, chosen, splits), splits))
                 with out.open("a") as file:
                     file.write(json.dumps(row) + "\n")
                 print(row, flush=True)
@@ -206,44 +232,61 @@ def kept(out: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
 
 
-def pm(values: pd.Series, digits: int, percent: bool = False) -> str:
+def pm(values: pd.Series, digits: int, factor: float = 1) -> str:
     """Mean ± half the 95 % interval over the draws."""
-    mean, half = interval(values.dropna() * (100 if percent else 1))
-    if np.isnan(mean):
-        return "–"
+    mean, half = interval(values * factor)
     return f"{mean:.{digits}f}" if np.isnan(half) else f"{mean:.{digits}f} ± {half:.{digits}f}"
 
 
+def table_of(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    return "\n".join("| " + " | ".join(row) + " |" for row in (heads, ["---"] * len(heads), *lines)) + "\n"
+
+
+def each_kind(frame: pd.DataFrame, table: str) -> Iterator[tuple[list[str], pd.DataFrame]]:
+    """The first cells of a line, and the fits that it is of."""
+    own = frame[frame["table"] == table]
+    for (model, shrinkage, held), of in own.groupby(["model", "shrinkage", "held"], sort=False):
+        yield [model, f"{shrinkage:g}", "held-out rows" if held else "all rows"], of
+
+
+KIND = ("model", "shrinkage", "steps on")
+
+
 def outcome(frame: pd.DataFrame, table: str) -> str:
-    """A line for each model, shrinkage and kind of step: how it rose, and its scores."""
-    heads = ["model", "shrinkage", "steps on", "largest rise, % (worst)", "rounds that jump"]
-    heads += ["lowest risk", "F1 there", "log-loss there", "log-loss at the end"]
-    lines = ["| " + " | ".join(row) + " |" for row in (heads, ["---"] * len(heads))]
-    groups = frame[frame["table"] == table].groupby(["model", "shrinkage", "held"], sort=False)
-    for (model, shrinkage, held), of in groups:
-        worst = 100 * of["rise"].max()
-        row = [model, f"{shrinkage:g}", f"{held:.0%} held out" if held else "all rows"]
-        row += [f"{pm(of['rise'], 1, percent=True)} ({worst:.1f})", f"{of['jumps'].mean():.1f}"]
-        row += [pm(of["risk"], 4), pm(of["f1"], 4), pm(of["log_loss"], 4), pm(of["last_log_loss"], 3)]
-        lines.append("| " + " | ".join(row) + " |")
-    return "\n".join(lines) + "\n"
+    """How each kind of fit rose, and its scores."""
+    heads = ["largest rise, %", "without ten rows", "rounds that jump", "lowest risk", "its round"]
+    heads += ["F1 there", "log-loss there", "at the end"]
+    lines = []
+    for kind, of in each_kind(frame, table):
+        row = [f"{pm(of['rise'], 1, 100)}", pm(of["rise_without"], 1, 100), f"{of['jumps'].mean():.1f}"]
+        row += [pm(of["risk"], 4), f"{of['best_round'].mean():.0f}"]
+        lines.append([*kind, *row, pm(of["f1"], 4), pm(of["log_loss"], 4), pm(of["last_log_loss"], 3)])
+    return table_of([*KIND, *heads], lines)
 
 
 def causes(frame: pd.DataFrame, table: str) -> str:
-    """What the rounds that jump have, and the others, of fits with a jump."""
-    own = frame[(frame["table"] == table) & (frame["jumps"] > 0)]
-    heads = ["model", "shrinkage", "steps on", "fits", "heaviest 1 % of rows, % of the weight"]
-    heads += ["cosine", "longest move, training rows", "longest move, validation rows", "few rows' share"]
-    lines = ["| " + " | ".join(row) + " |" for row in (heads, ["---"] * len(heads))]
-    for (model, shrinkage, held), of in own.groupby(["model", "shrinkage", "held"], sort=False):
-        row = [model, f"{shrinkage:g}", f"{held:.0%} held out" if held else "all rows", str(len(of))]
-        row.append(f"{100 * of['heavy_jump'].mean():.0f}, else {100 * of['heavy_else'].mean():.0f}")
-        row.append(f"{of['cosine_jump'].mean():.2f}, else {of['cosine_else'].mean():.2f}")
-        for name in ("longest_train", "longest"):
-            row.append(f"{of[f'{name}_jump'].mean():.1f}, else {of[f'{name}_else'].mean():.1f}")
-        row.append(f"{of['few_of_largest'].median():.2f}")
-        lines.append("| " + " | ".join(row) + " |")
-    return "\n".join(lines) + "\n"
+    """What the rounds that jump have and the others, of the fits with such rounds; and the rows' weights."""
+    heads = ["fits that jump", "first at round", "ten rows' share of the rise", "training rows' heaviest 1 %"]
+    heads += ["validation rows' heaviest 1 %", "cosine", "largest weight, training", "validation"]
+    heads += ["largest rise of training risk, %", "rounds with a step below 0, %"]
+    lines = []
+    for kind, of in each_kind(frame, table):
+        some = of[of["jumps"] > 0]
+        row = [f"{len(some)} of {len(of)}"]
+        row.append(f"{some['first_jump'].median():.0f}" if len(some) else "–")
+        row.append(f"{some['few'].median():.2f}" if len(some) else "–")
+        row += [both(of, some, "heavy"), both(of, some, "heavy_val"), both(of, some, "cosine")]
+        row += [f"{of['largest_train'].median():.0f}", f"{of['largest'].median():.0f}"]
+        row += [f"{100 * of['rise_train'].max():.1f}", f"{100 * of['negative'].mean():.0f}"]
+        lines.append([*kind, *row])
+    return table_of([*KIND, *heads], lines)
+
+
+def both(of: pd.DataFrame, some: pd.DataFrame, name: str) -> str:
+    """A mean over the rounds that jump, and over the others of the same fits."""
+    if not len(some):
+        return f"–, {of[f'{name}_else'].mean():.2f}"
+    return f"{some[f'{name}_jump'].mean():.2f}, {some[f'{name}_else'].mean():.2f}"
 
 
 def write(folder: Path | None) -> None:
