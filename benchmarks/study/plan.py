@@ -10,7 +10,7 @@ from typing import Any
 # What differs from params.yaml's `paper` profile: exact steps instead of 30 evaluations of a surrogate,
 # early stopping, the networks tuned on CI-A's validation half, fewer trees of the GBM.
 CENSUS: dict[str, Any] = {
-    "boosting.patience": 30,
+    "boosting.patience": 20,
     "profiles.paper.boosting.step": "newton",
     "networks.patience": 6,
     "profiles.paper.networks.epochs": 40,
@@ -34,7 +34,7 @@ IMAGES: dict[str, Any] = {
     "boosting.patience": 15,
     "networks.patience": 6,
     "profiles.paper.features.trees": 200,
-    "profiles.paper.data.ct": {"rows_train": 40_000, "image_size": 128},
+    "profiles.paper.data.ct": {"rows_train": 30_000, "image_size": 128},
     "profiles.paper.data.mi": {"image_size": 64, "dog_share": 0.47},
     "profiles.paper.networks": {
         "epochs": 40,
@@ -53,6 +53,10 @@ IMAGES: dict[str, Any] = {
     },
 }
 ENLARGED: dict[str, Any] = IMAGES | {"images.size": 160}
+DRAWN: dict[str, Any] = IMAGES | {
+    "profiles.paper.networks.batch_size": 128,
+    "profiles.paper.boosting.batch_size": 128,
+}
 
 # A model with one change, there to measure that change alone, and what the pipeline's own stage makes
 # otherwise: `models` of every part's params.yaml.
@@ -138,8 +142,8 @@ ONCE = ["1wl_s", *OPPONENTS]
 """Models that draw no random numbers: one fit is all there is."""
 
 PLAN: dict[str, Part] = {
-    "mi": Part(ENLARGED, [Fits(["mi"], ONCE, 1), Fits(["mi"], [*CELLS, "2wl_shrunk"])]),
-    "ct": Part(IMAGES, [Fits(["ct"], ONCE, 1), Fits(["ct"], [*CELLS, "2wl_shrunk"])]),
+    "mi": Part(ENLARGED, [Fits(["mi"], ONCE, 1), Fits(["mi"], ["2wl_shrunk", *CELLS])]),
+    "ct": Part(DRAWN, [Fits(["ct"], ONCE, 1), Fits(["ct"], ["2wl_shrunk", *CELLS], 3)]),
     "census": Part(
         CENSUS,
         [
@@ -148,8 +152,8 @@ PLAN: dict[str, Part] = {
             Fits(["ci_b"], ["baseline_paper_b"], 3),
             Fits(["ci_a", "ci_b"], ["2wl_shrunk", *CELLS], 3),
         ],
-        rounds=200,
-        rows=50_000,
+        rounds=150,
+        rows=40_000,
     ),
 }
 """By name of the part and of its workspace."""
@@ -166,10 +170,10 @@ class Cell:
 
 
 def cells() -> Iterator[Cell]:
-    """Every fit of the plan, of each dataset seed by seed."""
+    """Every fit of the plan, seed by seed."""
     for name, part in PLAN.items():
         for fits in part.fits:
-            for dataset, seed, model in product(fits.datasets, range(fits.seeds), fits.models):
+            for seed, dataset, model in product(range(fits.seeds), fits.datasets, fits.models):
                 yield Cell(name, dataset, model, seed)
 
 
