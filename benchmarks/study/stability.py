@@ -37,8 +37,9 @@ from usboost.learners.missing_views import predict, prepare
 from usboost.losses.codeword import CodewordExponential
 
 PAGE, KEPT = Path("docs/results/stability.md"), Path("benchmarks/study/papers/stability.csv")
-SEEDS, ROUNDS = 5, {"ci_a": 60, "ct": 40}
-PARTS = {"ci_a": "census", "ct": "ct"}
+SEEDS, ROUNDS = 5, {"ci_a": 60, "ci_a_few": 60, "ct": 40}
+PLACES = {"ci_a": ("census", "ci_a"), "ci_a_few": ("census", "ci_a"), "ct": ("ct", "ct")}
+"""Part and dataset of each table."""
 ROWS: dict[str, dict[str, int | None]] = {
     "ci_a": {"train": 20_000, "val": 20_000, "test": None},
     "ct": {"train": 8_000},
@@ -46,6 +47,8 @@ ROWS: dict[str, dict[str, int | None]] = {
 """Of each split; all where none is named."""
 TARGETS = {"2WL": "gradient", "2WL2O": "second_order", "2WL-Newton": "newton"}
 SHRINKAGE, HELD = (1.0, 0.3), (0.0, 0.2)
+MARKS = {"ci_a": (1.22, 1.2, 1.18), "ci_a_few": (1.2, 1.15, 1.1), "ct": (1.8, 1.6, 1.4)}
+"""Risks of the training rows at which fits are compared."""
 JUMP = 0.01
 """A round jumps where the validation risk rises by more than this share."""
 FEW = 10
@@ -107,7 +110,7 @@ def drawn(prepared: Path, table: str, seed: int) -> dict[str, Samples]:
 def fitted(fit: Fit, chosen: settings.Settings, splits: dict[str, Samples]) -> tuple[Any, list[Stage]]:
     """A fit of as many rounds as are looked at, whatever they do, and all its stages."""
     kept = Kept()
-    model = models.build("2wl", fit.table, chosen, fit.seed)
+    model = models.build("2wl", PLACES[fit.table][1], chosen, fit.seed)
     model.set_params(
         target=TARGETS[fit.model],
         step="newton",
@@ -128,7 +131,8 @@ def rounds_of(model: Any, stages: list[Stage], splits: dict[str, Samples]) -> tu
     heavy, heavy_val : share of the training and of the validation rows' weight, Σ_k e_ik, that their
         heaviest hundredth holds before the round
     cosine : between the directions of the two learners on the training rows
-    risk, rise : on the validation rows, and by which share it rose; rise_train of the training rows
+    risk, rise : on the validation rows, and by which share it rose; risk_train, rise_train of the training
+        rows
     few : share of the risk's change that the `FEW` rows whose loss rose most make up
     largest, largest_train : the largest weight of a validation and of a training row after it
     """
@@ -158,6 +162,7 @@ def rounds_of(model: Any, stages: list[Stage], splits: dict[str, Samples]) -> tu
                 "cosine": one @ other / max(np.linalg.norm(one) * np.linalg.norm(other), 1e-300),
                 "risk": 1 + each_val[-1].mean(),
                 "rise": rise(each_val[-2:])[0],
+                "risk_train": 1 + each_train[-1].mean(),
                 "rise_train": rise(each_train[-2:])[0],
                 "few": np.sort(change)[-FEW:].sum() / change.sum(),
                 "largest": each_val[-1].max(),
@@ -182,8 +187,11 @@ def rise(weights: Sequence[np.ndarray]) -> np.ndarray:
     return np.asarray(risks[1:] / risks[:-1] - 1)
 
 
-def summary(rounds: pd.DataFrame, without: float) -> dict[str, float]:
-    """A fit in one line: its largest rise, its best round's scores, and its rounds that jump and others."""
+def summary(rounds: pd.DataFrame, without: float, marks: Sequence[float]) -> dict[str, float]:
+    """A fit in one line: its largest rise, its best round's scores, and its rounds that jump and others.
+
+    For each mark the validation risk and the largest weight in the first round whose training risk is there.
+    """
     best, jumps = int(rounds["risk"].to_numpy().argmin()), rounds["rise"] > JUMP
     worst = rounds.loc[rounds["rise"].idxmax()]
     found = {
@@ -205,6 +213,10 @@ def summary(rounds: pd.DataFrame, without: float) -> dict[str, float]:
     }
     for name in ("heavy", "heavy_val", "cosine"):
         found |= {f"{name}_jump": rounds[name][jumps].mean(), f"{name}_else": rounds[name][~jumps].mean()}
+    for mark in marks:
+        there = rounds[rounds["risk_train"] <= mark].head(1)
+        for name in ("risk", "largest"):
+            found[f"{name}_at_{mark}"] = there[name].iloc[0] if len(there) else float("nan")
     return {name: float(value) for name, value in found.items()}
 
 
@@ -214,15 +226,17 @@ def run(folder: Path, tables: list[str]) -> None:
     there = {tuple(row[key] for key in Fit.__dataclass_fields__) for row in kept(out)}
     machine.limit_threads(1)
     for table in tables:
-        place = make(folder, PARTS[table])
+        part, dataset = PLACES[table]
+        place = make(folder, part)
         with chdir(place):
             chosen, splits, of = settings.load(), {}, None
             for fit in fits(table):
                 if tuple(vars(fit).values()) in there:
                     continue
                 if of != fit.seed:
-                    splits, of = drawn(place / "data/prepared" / table, table, fit.seed), fit.seed
-                row = vars(fit) | summary(*rounds_of(*fitted(fit, chosen, splits), splits))
+                    splits, of = drawn(place / "data/prepared" / dataset, table, fit.seed), fit.seed
+                rounds = rounds_of(*fitted(fit, chosen, splits), splits)
+                row = vars(fit) | summary(*rounds, MARKS[table])
                 with out.open("a") as file:
                     file.write(json.dumps(row) + "\n")
                 print(row, flush=True)
@@ -282,6 +296,21 @@ def causes(frame: pd.DataFrame, table: str) -> str:
     return table_of([*KIND, *heads], lines)
 
 
+def progress(frame: pd.DataFrame, table: str) -> str:
+    """What 2WL's validation rows have where the training risk is the same, by shrinkage; exact steps."""
+    own = frame[(frame["table"] == table) & (frame["model"] == "2WL") & (frame["held"] == 0)]
+    heads = ["training risk"]
+    for name in ("validation risk", "largest weight"):
+        heads += [f"{name}, shrinkage {shrinkage:g}" for shrinkage in SHRINKAGE]
+    lines = []
+    for mark in MARKS[table]:
+        each = [own[own["shrinkage"] == shrinkage] for shrinkage in SHRINKAGE]
+        row = [pm(of[f"risk_at_{mark}"].dropna(), 3) for of in each]
+        row += [f"{of[f'largest_at_{mark}'].median():.0f}" for of in each]
+        lines.append([f"{mark:g}", *row])
+    return table_of(heads, lines)
+
+
 def both(of: pd.DataFrame, some: pd.DataFrame, name: str) -> str:
     """A mean over the rounds that jump, and over the others of the same fits."""
     if not len(some):
@@ -302,6 +331,7 @@ def write(folder: Path | None) -> None:
     for table in frame["table"].unique():
         text = between_marks(text, f"{table} outcome", outcome(frame, table))
         text = between_marks(text, f"{table} causes", causes(frame, table))
+        text = between_marks(text, f"{table} progress", progress(frame, table))
     PAGE.write_text(text)
 
 
@@ -310,6 +340,6 @@ if __name__ == "__main__":
     place = Path(sys.argv[2]).resolve() if len(sys.argv) > 2 else None
     if sys.argv[1] == "run":
         assert place is not None, "run needs a folder"
-        run(place, sys.argv[3:] or list(PARTS))
+        run(place, sys.argv[3:] or list(PLACES))
     else:
         write(place)

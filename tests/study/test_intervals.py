@@ -136,6 +136,7 @@ def test_the_page_on_stability_says_what_was_measured() -> None:
     for name in kept["table"].unique():
         assert between_marks(text, f"{name} outcome", stability.outcome(kept, name)) == text
         assert between_marks(text, f"{name} causes", stability.causes(kept, name)) == text
+        assert between_marks(text, f"{name} progress", stability.progress(kept, name)) == text
 
 
 def test_a_cell_is_kept_once_for_each_rule() -> None:

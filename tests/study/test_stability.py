@@ -52,6 +52,7 @@ def test_a_fit_in_one_line() -> None:
             "risk": [1.4, 1.3, 1.33, 1.32],
             "rise": [-0.3, -0.07, 0.023, -0.008],
             "rise_train": [-0.3, -0.1, -0.01, -0.01],
+            "risk_train": [1.4, 1.26, 1.25, 1.24],
             "few": [0.0, 0.0, 0.7, 0.0],
             "f1": [0.1, 0.5, 0.6, 0.6],
             "log_loss": [0.4, 0.3, 0.31, 0.33],
@@ -63,10 +64,12 @@ def test_a_fit_in_one_line() -> None:
             "cosine": [0.0, 0.3, 0.5, 0.0],
         }
     )
-    found = summary(rounds, 0.001)
+    found = summary(rounds, 0.001, (1.25, 1.2))
     assert found["rise"] == 0.023 and found["rise_without"] == 0.001 and found["rise_train"] == -0.01
     assert found["jumps"] == 1 and found["first_jump"] == 3 and found["few"] == 0.7
     assert (found["best_round"], found["risk"], found["f1"], found["log_loss"]) == (2, 1.3, 0.5, 0.3)
     assert found["negative"] == 0.25 and found["last_log_loss"] == 0.33 and found["largest"] == 9.5
     assert found["heavy_jump"] == 0.9 and found["heavy_else"] == pytest.approx(0.2)
+    assert (found["risk_at_1.25"], found["largest_at_1.25"]) == (1.33, 9.0)
+    assert np.isnan(found["risk_at_1.2"])
     assert found["cosine_else"] == pytest.approx(0.1)
