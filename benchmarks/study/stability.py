@@ -40,8 +40,9 @@ PAGE, KEPT = Path("docs/results/stability.md"), Path("benchmarks/study/papers/st
 SEEDS, ROUNDS = 5, {"ci_a": 60, "ci_a_few": 60, "ct": 40}
 PLACES = {"ci_a": ("census", "ci_a"), "ci_a_few": ("census", "ci_a"), "ct": ("ct", "ct")}
 """Part and dataset of each table."""
-ROWS: dict[str, dict[str, int | None]] = {
-    "ci_a": {"train": 20_000, "val": 20_000, "test": None},
+ROWS = {
+    "ci_a": {"train": 20_000, "val": 20_000},
+    "ci_a_few": {"train": 3_000, "val": 10_000, "test": 10_000},
     "ct": {"train": 8_000},
 }
 """Of each split; all where none is named."""
