@@ -167,6 +167,8 @@ def test_the_studys_fits_do_not_see_the_test_split(
         write("ci_a", given, {"U": NAMES[:2], "S": NAMES[2:]})
         study.fit(tmp_path / name, Cell("few", "ci_a", model, 1))
         found = study.rows_of(place)
+        study.fit(tmp_path / name, Cell("few", "ci_a", model, 1))  # what is there is not fitted again
+        assert study.rows_of(place) == found
         kept = [study.kept_at(place, "ci_a", model, 1, row["stop"]) for row in found]
         frames = [pd.read_parquet(path.with_suffix(".parquet")) for path in kept]
         rounds = [frame.filter(regex="^(risk|f1|step_)").to_numpy().tolist() for frame in frames]
