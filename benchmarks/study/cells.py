@@ -1,7 +1,8 @@
 """One cell of the papers' study: its data made, its model fitted and stopped by two rules, its scores kept.
 
 A part of the plan is a workspace; its file ``cells.jsonl`` has a line for each fit and stopping rule, and
-``kept`` the test rows' predictions and the rounds. Every fit has one thread.
+``kept`` the test rows' predictions and the rounds. Every fit has one thread. A fit of other data or settings
+than its line's is made again.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ from benchmarks.study.plan import PLAN, VARIANTS, Cell
 from benchmarks.study.rows import Predicted
 from flows.local import workspace
 from tasks import machine, settings
+from tasks.code import digest_of, sha
 from tasks.fits import models, scores
 from usboost.boosting.callbacks import Callback, EarlyStopping, Patience
-from usboost.boosting.checkpoint import Checkpoint
+from usboost.boosting.checkpoint import Checkpoint, described
 from usboost.boosting.rounds import Round
 from usboost.data.views import Views
 from usboost.datasets.files.sampling import stratified_sample
@@ -104,21 +106,23 @@ def stopped(model: Any, splits: dict[str, Samples]) -> Iterator[tuple[str, Any]]
 
 
 def fit(folder: Path, cell: Cell) -> None:
-    """Fit a cell and keep what it gives, unless that is there."""
+    """Fit a cell and keep what it gives, unless that is there, of the same data and settings."""
     place = (folder / cell.part).resolve()
-    if any(row["model"] == cell.model for row in rows_of(place, cell.dataset, cell.seed)):
-        return
     machine.limit_threads(1)
     with chdir(place):  # where embeddings are kept
-        chosen = settings.load()
-        splits = samples(place / "data/prepared" / cell.dataset, PLAN[cell.part].rows, chosen.data_seed)
+        chosen, rows = settings.load(), PLAN[cell.part].rows
+        prepared = place / "data/prepared" / cell.dataset
         model = models.build(cell.model, cell.dataset, chosen, cell.seed)
-        lines, began = [], time.perf_counter()
+        decided = {"model": described(model), "data": sha(prepared / "card.json"), "rows": rows}
+        of = digest_of(decided)[:12]
+        if any((row["model"], row["of"]) == (cell.model, of) for row in rows_of(place, cell)):
+            return
+        splits, lines, began = samples(prepared, rows, chosen.data_seed), [], time.perf_counter()
         for rule, fitted in stopped(model, splits):
             seconds = time.perf_counter() - began
             said = scores.predict(TASKS["classification"], fitted, splits)
             scored = scores.score(TASKS["classification"], said)["test"]
-            row: dict[str, Any] = {**vars(cell), "stop": rule, "rows": len(splits["train"][1])}
+            row: dict[str, Any] = {**vars(cell), "stop": rule, "of": of, "rows": len(splits["train"][1])}
             row |= {"best_round": fitted.best_round_, "rounds": len(fitted.history_), "fit_seconds": seconds}
             keep(place, cell, rule, predicted_of(said), fitted.history_)
             lines.append(json.dumps(row | scored))
@@ -157,9 +161,11 @@ def predicted(folder: Path, cell: Cell) -> Predicted | None:
         return Predicted(kept["y"], kept["probabilities"], float(kept["threshold"]))
 
 
-def rows_of(place: Path, dataset: str | None = None, seed: int | None = None) -> list[dict[str, Any]]:
-    """The lines of a workspace, of one dataset and seed if they are given."""
+def rows_of(place: Path, cell: Cell | None = None) -> list[dict[str, Any]]:
+    """The lines of a workspace, or of a cell; of several for a cell and rule the last, which counts."""
     file = place / "cells.jsonl"
     lines = file.read_text().splitlines() if file.is_file() else []
-    found = [json.loads(line) for line in lines]
-    return [row for row in found if dataset in (None, row["dataset"]) and seed in (None, row["seed"])]
+    found = {(row["dataset"], row["model"], row["seed"], row["stop"]): row for row in map(json.loads, lines)}
+    if cell is None:
+        return list(found.values())
+    return [row for key, row in found.items() if key[:3] == (cell.dataset, cell.model, cell.seed)]

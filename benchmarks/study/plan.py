@@ -33,6 +33,7 @@ IMAGES: dict[str, Any] = {
     "images.finetune": "none",
     "boosting.patience": 15,
     "networks.patience": 6,
+    "external_baselines.learning_rate": 0.1,
     "profiles.paper.features.trees": 200,
     "profiles.paper.data.ct": {"rows_train": 30_000, "image_size": 128},
     "profiles.paper.data.mi": {"image_size": 64, "dog_share": 0.47},

@@ -37,7 +37,7 @@ from usboost.learners.missing_views import predict, prepare
 from usboost.losses.codeword import CodewordExponential
 
 PAGE, KEPT = Path("docs/results/stability.md"), Path("benchmarks/study/papers/stability.csv")
-SEEDS, ROUNDS = 5, {"ci_a": 60, "ci_a_few": 60, "ct": 40}
+SEEDS, ROUNDS = 5, {"ci_a": 60, "ci_a_few": 60, "ct": 30}
 PLACES = {"ci_a": ("census", "ci_a"), "ci_a_few": ("census", "ci_a"), "ct": ("ct", "ct")}
 """Part and dataset of each table."""
 ROWS = {
