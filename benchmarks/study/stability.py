@@ -292,7 +292,7 @@ def causes(frame: pd.DataFrame, table: str) -> str:
         row.append(f"{some['few'].median():.2f}" if len(some) else "–")
         row += [both(of, some, "heavy"), both(of, some, "heavy_val"), both(of, some, "cosine")]
         row += [f"{of['largest_train'].median():.0f}", f"{of['largest'].median():.0f}"]
-        row += [f"{100 * of['rise_train'].max():.1f}", f"{100 * of['negative'].mean():.0f}"]
+        row += [f"{max(100 * of['rise_train'].max(), 0):.1f}", f"{100 * of['negative'].mean():.0f}"]
         lines.append([*kind, *row])
     return table_of([*KIND, *heads], lines)
 
@@ -322,6 +322,7 @@ def both(of: pd.DataFrame, some: pd.DataFrame, name: str) -> str:
 def write(folder: Path | None) -> None:
     """Take the folder's scores into the repository; make the page's tables of those that are there."""
     if folder is not None:
+        KEPT.parent.mkdir(exist_ok=True)
         frame = pd.DataFrame(kept(folder / "stability.jsonl"))
         order = {name: k for k, name in enumerate(TARGETS)}
         frame = frame.assign(order=frame["model"].map(order)).sort_values(
