@@ -82,8 +82,8 @@ def rounds_figure(folder: Path, path: Path) -> None:
     for model, colour in ROUNDS_SHOWN.items():
         wanted = [cell for cell in cells() if (cell.dataset, cell.model) == ("ci_a", model)]
         paths = [kept_at(folder / cell.part, "ci_a", model, cell.seed) for cell in wanted]
-        for k, path in enumerate(path for path in paths if path.is_file()):
-            trace = pd.read_parquet(path.with_suffix(".parquet"))
+        for k, file in enumerate(file for file in paths if file.is_file()):
+            trace = pd.read_parquet(file.with_suffix(".parquet"))
             for ax, column in zip(axes, ("risk_val", "f1_val")):
                 label = named(model) if k == 0 else None
                 round_ = 1 + np.arange(len(trace))

@@ -144,7 +144,9 @@ ONCE = ["1wl_s", *OPPONENTS]
 
 PLAN: dict[str, Part] = {
     "mi": Part(ENLARGED, [Fits(["mi"], ONCE, 1), Fits(["mi"], ["2wl_shrunk", *CELLS])]),
-    "ct": Part(DRAWN, [Fits(["ct"], ONCE, 1), Fits(["ct"], ["2wl_shrunk", *CELLS], 3)]),
+    "ct": Part(
+        DRAWN, [Fits(["ct"], ONCE, 1), Fits(["ct"], ["2wl_shrunk", *CELLS], 3)], rows=10_000
+    ),
     "census": Part(
         CENSUS,
         [

@@ -94,7 +94,7 @@ class Scored:
 
 
 def fits(table: str) -> Iterator[Fit]:
-    for seed, model, shrinkage, held in product(range(SEEDS), TARGETS, SHRINKAGE, HELD):
+    for model, seed, shrinkage, held in product(TARGETS, range(SEEDS), SHRINKAGE, HELD):
         yield Fit(table, model, shrinkage, held, seed)
 
 
