@@ -166,7 +166,8 @@ def luck(folder: Path) -> pd.DataFrame:
                 ours, theirs = two
                 row = results_rows.row(ours, theirs, drawn[one], drawn[other])
                 names = {"dataset": dataset, "model": one, "against": other}
-                found.append(names | dict(zip(results_rows.SHOWN, row)))
+                said = [text.replace("± nan", "± –") for text in row]  # of one seed
+                found.append(names | dict(zip(results_rows.SHOWN, said)))
     return pd.DataFrame(found)
 
 

@@ -319,6 +319,15 @@ def both(of: pd.DataFrame, some: pd.DataFrame, name: str) -> str:
     return f"{some[f'{name}_jump'].mean():.2f}, {some[f'{name}_else'].mean():.2f}"
 
 
+def with_tables(text: str, frame: pd.DataFrame) -> str:
+    """The page with each table that it has marks for."""
+    for table, made in product(frame["table"].unique(), (outcome, causes, progress)):
+        name = f"{table} {made.__name__}"
+        if f"<!-- {name} -->" in text:
+            text = between_marks(text, name, made(frame, table))
+    return text
+
+
 def write(folder: Path | None) -> None:
     """Take the folder's scores into the repository; make the page's tables of those that are there."""
     if folder is not None:
@@ -330,11 +339,7 @@ def write(folder: Path | None) -> None:
         )
         frame.drop(columns="order").to_csv(KEPT, index=False, float_format="%.6g")
     frame, text = pd.read_csv(KEPT), PAGE.read_text()
-    for table in frame["table"].unique():
-        text = between_marks(text, f"{table} outcome", outcome(frame, table))
-        text = between_marks(text, f"{table} causes", causes(frame, table))
-        text = between_marks(text, f"{table} progress", progress(frame, table))
-    PAGE.write_text(text)
+    PAGE.write_text(with_tables(text, frame))
 
 
 if __name__ == "__main__":

@@ -133,10 +133,8 @@ def test_the_page_of_the_headlines_says_what_was_drawn() -> None:
 
 def test_the_page_on_stability_says_what_was_measured() -> None:
     text, kept = (ROOT / stability.PAGE).read_text(), pd.read_csv(ROOT / stability.KEPT)
-    for name in kept["table"].unique():
-        assert between_marks(text, f"{name} outcome", stability.outcome(kept, name)) == text
-        assert between_marks(text, f"{name} causes", stability.causes(kept, name)) == text
-        assert between_marks(text, f"{name} progress", stability.progress(kept, name)) == text
+    assert stability.with_tables(text, kept) == text
+    assert stability.with_tables(text, kept.assign(risk=0.0)) != text
 
 
 def test_a_cell_is_kept_once_for_each_rule() -> None:
