@@ -88,7 +88,6 @@ bench: $(READY) ## measure speed and memory, as ratios (USBOOST_DATA: the real c
 .PHONY: results
 results: $(READY) ## the papers' models on real data, several seeds each (hours); docs/results/papers.md
 	python -m benchmarks.study.results run results
-	python -m benchmarks.study.results predict results
 	python -m benchmarks.study.results write results
 
 .PHONY: fuzz

@@ -15,6 +15,7 @@ BASE, BNN = "usboost/models/estimator.py", "usboost/models/boosted/boosted_netwo
 LIGHTGBM = "usboost/models/baselines/packages.py"
 FIT, COMPARE = "usboost/multimodal/fit/table_fit.py", "usboost/multimodal/compare/compare.py"
 STUDY, ROWS = "benchmarks/study/results.py", "benchmarks/study/rows.py"
+CELLS = "benchmarks/study/cells.py"
 STATISTICS, METRICS = "usboost/evaluation/statistics.py", "usboost/evaluation/metrics.py"
 LOOP, WORK, STEPS = "usboost/boosting/loop.py", "usboost/boosting/work.py", "usboost/boosting/steps.py"
 CALLBACKS, TARGETS = "usboost/boosting/callbacks.py", "usboost/boosting/targets.py"
@@ -83,17 +84,17 @@ REVIEWED = [
         ("tests/multimodal/test_compare.py",),
     ),
     Break(
-        "4 test rows stop the embeddings' network",
-        STUDY,
-        'for split in ("train", "val")]',
-        'for split in ("train", "test")]',
+        "4 test rows stop the study's networks and boosting models",
+        CELLS,
+        'yield rule, model.fit(*splits["train"], validation=splits["val"])',
+        'yield rule, model.fit(*splits["train"], validation=splits["test"])',
         leaks("pipeline"),
     ),
     Break(
-        "4 the embeddings' network is fitted to test rows",
-        STUDY,
-        'for split in ("train", "val")]',
-        'for split in ("test", "val")]',
+        "4 test rows stop the study's other models",
+        CELLS,
+        'yield "log_loss", model.fit(*splits["train"], validation=splits["val"])',
+        'yield "log_loss", model.fit(*splits["train"], validation=splits["test"])',
         leaks("pipeline"),
     ),
     Break(
@@ -156,9 +157,9 @@ REVIEWED = [
     ),
     Break(
         "7 the study's threshold is chosen on the test split",
-        ROWS,
-        'views, y = store.read(prepared, "val")',
-        'views, y = store.read(prepared, "test")',
+        CELLS,
+        'y, probabilities = said["val"]',
+        'y, probabilities = said["test"]',
         leaks("thresholds"),
     ),
     # 8, 9 LightGBM

@@ -8,9 +8,9 @@ from itertools import product
 from typing import Any
 
 # What differs from params.yaml's `paper` profile: exact steps instead of 30 evaluations of a surrogate,
-# early stopping, the baseline tuned on CI-A's validation half (docs/results/papers.md lists the settings).
+# early stopping, the networks tuned on CI-A's validation half, fewer trees of the GBM.
 CENSUS: dict[str, Any] = {
-    "boosting.patience": 60,
+    "boosting.patience": 20,
     "profiles.paper.boosting.step": "newton",
     "networks.patience": 6,
     "profiles.paper.networks.epochs": 40,
@@ -24,74 +24,92 @@ CENSUS: dict[str, Any] = {
     "table1.ci_a.fusion": "concat",
 }
 
-# Images of the paper's size, all of CT's columns and MI's balance; fewer rows, and a small CNN instead of
-# VGG16 and ResNet50: what two cores can do. An epoch on CT's images takes the small CNN ten times as long
-# as at 32 pixels, where all fits took 1.3 hours: 10,000 rows would now take about 13, 4,000 about 5.
+# Images as large as the paper's, read by a frozen EfficientNet-Lite0 with ImageNet weights in place of
+# VGG16 and ResNet50 that are trained: what two cores can do. CT's are drawn at 128 pixels, MI's are Tiny
+# ImageNet's 64 pixels enlarged to 160.
 IMAGES: dict[str, Any] = {
+    "images.backbone": "tf_efficientnet_lite0",
+    "images.pretrained": True,
+    "images.finetune": "none",
     "boosting.patience": 15,
     "networks.patience": 6,
+    "external_baselines.learning_rate": 0.1,
     "profiles.paper.features.trees": 200,
-    "profiles.paper.data.ct": {"rows_train": 4000, "image_size": 128},
-    "profiles.paper.data.mi": {"rows_train": 5000, "image_size": 64, "dog_share": 0.47},
+    "profiles.paper.data.ct": {"rows_train": 30_000, "image_size": 128},
+    "profiles.paper.data.mi": {"image_size": 64, "dog_share": 0.47},
     "profiles.paper.networks": {
         "epochs": 40,
         "optimizer": "rmsprop",
         "learning_rate": 0.001,
         "batch_size": 64,
-        "backbone": "small_cnn",
         "head": [64],
     },
     "profiles.paper.boosting": {
-        "rounds": 60,
+        "rounds": 100,
         "step": "newton",
-        "start": "warm",
         "optimizer": "rmsprop",
         "learning_rate": 0.001,
         "batch_size": 64,
-        "backbone": "small_cnn",
         "head": [64],
     },
 }
-
-# The same images as frozen embeddings, for every model alike, of the small CNN inside a baseline.
-EMBEDDED = IMAGES | {
-    "images.finetune": "head",
-    "images.pretrained": "backbone.safetensors",
-    "boosting.patience": 60,
-    "profiles.paper.boosting": IMAGES["profiles.paper.boosting"] | {"rounds": 500},
+ENLARGED: dict[str, Any] = IMAGES | {"images.size": 160}
+DRAWN: dict[str, Any] = IMAGES | {
+    "profiles.paper.networks.batch_size": 128,
+    "profiles.paper.boosting.batch_size": 128,
 }
-EMBEDDING_SEED = 100
 
-# Another model with one change, there to measure that change alone: `models` of every part's params.yaml.
+# A model with one change, there to measure that change alone, and what the pipeline's own stage makes
+# otherwise: `models` of every part's params.yaml.
 VARIANTS: dict[str, dict[str, Any]] = {
+    "bfv_dnn": {"features": "in_sample"},
+    "baseline_paper": {
+        "like": "baseline",
+        "set": {
+            "dnn1": [32],
+            "dnn2": [256, 32],
+            "dnn3": [256, 32],
+            "fusion": "product",
+            "optimizer": "sgd",
+            "learning_rate": 0.001,
+            "batch_size": 128,
+            "n_epochs": 50,
+        },
+    },
+    "baseline_paper_b": {
+        "like": "baseline",
+        "set": {
+            "dnn1": [100, 50],
+            "dnn2": [100, 50],
+            "dnn3": [25],
+            "fusion": "concat",
+            "optimizer": "rmsprop",
+            "learning_rate": 0.001,
+            "batch_size": 128,
+            "n_epochs": 50,
+        },
+    },
     "2wl_shrunk": {"like": "2wl", "step": "newton", "shrinkage": 0.3},
     "2wl_held_out": {"like": "2wl", "step": "newton", "step_fraction": 0.2},
-    # the network is fitted to the tree's residual, so the tree is the first learner
-    "2wl_tree_first": {
-        "like": "1wl_s",
-        "learners": {"U": {"kind": "network"}},
-        "step": "newton",
-        "sequential": True,
-    },
-    "2wl_warm": {"like": "2wl", "learners": {"U": {"start": "warm"}}, "step": "newton"},
-    "2wl_bayes": {"like": "2wl", "step": "bayes"},
-    "bfv_dnn_oof": {"like": "bfv_dnn", "features": "out_of_fold"},
+    "logistic_u": {"like": "logistic", "views": ["U"]},
+    "lgbm_u": {"like": "lgbm", "views": ["U"]},
 }
 TITLES = {
+    "baseline_paper": "Baseline, the paper's settings",
+    "baseline_paper_b": "Baseline, the paper's settings",
     "2wl_shrunk": "2WL, shrinkage 0.3",
     "2wl_held_out": "2WL, steps on held-out rows",
-    "2wl_tree_first": "2WL, tree first",
-    "2wl_warm": "2WL, warm networks",
-    "2wl_bayes": "2WL, Bayesian steps",
-    "bfv_dnn_oof": "BFV+DNN, out of fold",
+    "logistic_u": "Logistic regression on U",
+    "lgbm_u": "LightGBM on U",
 }
+PAPERS_BASELINE = {"ci_a": "baseline_paper", "ci_b": "baseline_paper_b"}
+"""The baseline as Table 1 has it, of the datasets whose it can be."""
 
 
 @dataclass(frozen=True)
 class Fits:
     """Datasets × models × seeds."""
 
-    name: str
     datasets: list[str]
     models: list[str]
     seeds: int = 5
@@ -103,15 +121,14 @@ class Part:
 
     Attributes
     ----------
-    suffix : of the models' names in the tables, for models that have another part's name
-    embeds : the part whose baseline embeds this part's images
+    rounds : at most so many boosting rounds
+    rows : training rows that are drawn of the prepared ones; all when None
     """
 
     changes: Mapping[str, Any]
     fits: list[Fits]
     rounds: int | None = None
-    suffix: str = ""
-    embeds: str | None = None
+    rows: int | None = None
     datasets: list[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -119,159 +136,73 @@ class Part:
         object.__setattr__(self, "datasets", every)
 
 
-CROSSED = ["lgbm", "2wl_shrunk", "2wl_logistic", "3wl", "crossed"]
-WITH_IMAGES = [
-    "lgbm_s",
-    "baseline",
-    "bfv_dnn",
-    "leaf_dnn",
-    "2wl_fix",
-    "1wl_s",
-    "1wl_u",
-    "2wl",
-    "2wl_logistic",
-    "2wl2o",
-]
+OPPONENTS = ["prior", "logistic", "logistic_s", "logistic_u", "lgbm", "lgbm_s", "lgbm_u"]
+CELLS = ["baseline", "2wl", "bfv_dnn", "2wl2o", "1wl_u", "2wl_fix", "2wl2o_fix"]
+"""The papers' cells that draw random numbers; 1WL_S has none."""
+ONCE = ["1wl_s", *OPPONENTS]
+"""Models that draw no random numbers: one fit is all there is."""
+
 PLAN: dict[str, Part] = {
+    "mi": Part(ENLARGED, [Fits(["mi"], ONCE, 1), Fits(["mi"], ["2wl_shrunk", *CELLS])]),
+    "ct": Part(DRAWN, [Fits(["ct"], ONCE, 1), Fits(["ct"], ["2wl_shrunk", *CELLS], 3)], rows=10_000),
     "census": Part(
         CENSUS,
         [
-            Fits("main", ["ci_a"], ["lgbm_s", "lgbm", "baseline", "2wl", "2wl_logistic", "2wl_newton"]),
-            Fits("crossed", ["ci_a"], ["3wl", "crossed"]),
-            Fits("main-b", ["ci_b"], ["lgbm_s", "lgbm", "baseline", "2wl", "2wl_logistic", "3wl", "crossed"]),
-            Fits("ablations", ["ci_a"], ["2wl_shrunk", "2wl_tree_first", "2wl_warm"]),
-            Fits("rest", ["ci_a", "ci_b"], ["bfv_dnn", "1wl_s", "1wl_u", "2wl2o"]),
-            Fits("rest", ["ci_a"], ["2wl_fix", "2wl2o_fix"]),
-            Fits("rest", ["ci_b"], ["2wl_fix"], seeds=3),
+            Fits(["ci_a", "ci_b"], ONCE, 1),
+            Fits(["ci_a"], ["baseline_paper"], 3),
+            Fits(["ci_b"], ["baseline_paper_b"], 3),
+            Fits(["ci_a", "ci_b"], ["2wl_shrunk", *CELLS], 3),
         ],
-        rounds=500,
+        rounds=150,
+        rows=40_000,
     ),
-    "variants": Part(
-        CENSUS,
-        [
-            Fits("variants", ["ci_a"], ["bfv_dnn_oof"]),
-            Fits("variants", ["ci_a"], ["2wl_bayes"], seeds=3),
-            Fits("held-out", ["ci_a"], ["2wl_held_out"]),
-            Fits("leaves", ["ci_a", "ci_b"], ["leaf_dnn"]),
-        ],
-        rounds=500,
-    ),
-    "ct": Part(IMAGES, [Fits("main", ["ct"], WITH_IMAGES)]),
-    "mi": Part(IMAGES, [Fits("main", ["mi"], WITH_IMAGES)]),
-    "ct-embedded": Part(EMBEDDED, [Fits("embedded", ["ct"], CROSSED)], suffix="@embedded", embeds="ct"),
-    "mi-embedded": Part(EMBEDDED, [Fits("embedded", ["mi"], CROSSED)], suffix="@embedded", embeds="mi"),
 }
-"""By name of the part and of its workspace, the most telling first."""
+"""By name of the part and of its workspace."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One fit of the plan.
-
-    Attributes
-    ----------
-    results : folder of its model's results, as seen from the study's folder.
-    place : folder of what the study keeps of it.
-    """
+    """One fit of the plan."""
 
     part: str
-    experiment: str
     dataset: str
     model: str
     seed: int
-    suffix: str
-    results: str
-    place: str
 
 
 def cells() -> Iterator[Cell]:
-    """Every fit of the plan."""
+    """Every fit of the plan, seed by seed."""
     for name, part in PLAN.items():
         for fits in part.fits:
-            for dataset, model, seed in product(fits.datasets, fits.models, range(fits.seeds)):
-                results = f"{name}/data/results/{dataset}/{model}"
-                place = f"{name}/predicted/{dataset}/{model}/seed-{seed}"
-                yield Cell(name, f"{name}/{fits.name}", dataset, model, seed, part.suffix, results, place)
+            for seed, dataset, model in product(range(fits.seeds), fits.datasets, fits.models):
+                yield Cell(name, dataset, model, seed)
 
 
-PAIRS: dict[str, list[tuple[str, str]]] = {
-    "ci_a": [
-        ("2wl", "1wl_s"),
-        ("2wl", "1wl_u"),
-        ("2wl2o", "2wl"),
-        ("2wl_fix", "2wl"),
-        ("2wl2o_fix", "2wl2o"),
-        ("bfv_dnn", "gbm"),
-        ("2wl_shrunk", "2wl"),
-        ("2wl_held_out", "2wl"),
-        ("2wl_tree_first", "2wl"),
-        ("2wl_warm", "2wl"),
-        ("2wl_newton", "2wl2o"),
-        ("2wl_newton", "2wl_shrunk"),
-        ("2wl_logistic", "2wl_newton"),
-        ("3wl", "2wl_shrunk"),
-        ("2wl_bayes", "2wl"),
-        ("bfv_dnn_oof", "bfv_dnn"),
-        ("leaf_dnn", "bfv_dnn"),
-        ("2wl", "baseline"),
-        ("2wl_logistic", "lgbm"),
-        ("crossed", "lgbm"),
-        ("crossed", "baseline"),
-        ("crossed", "leaf_dnn"),
-    ],
-    "ci_b": [
-        ("2wl", "1wl_s"),
-        ("2wl", "1wl_u"),
-        ("2wl2o", "2wl"),
-        ("2wl_fix", "2wl"),
-        ("bfv_dnn", "gbm"),
-        ("leaf_dnn", "bfv_dnn"),
-        ("2wl_logistic", "2wl"),
-        ("3wl", "2wl"),
-        ("2wl", "baseline"),
-        ("2wl_logistic", "lgbm"),
-        ("crossed", "lgbm"),
-        ("crossed", "baseline"),
-        ("crossed", "leaf_dnn"),
-    ],
-}
-PAIRS["ct"] = PAIRS["mi"] = [
-    ("2wl", "1wl_s"),
-    ("2wl", "1wl_u"),
+_EVERY = [
     ("2wl", "baseline"),
+    ("bfv_dnn", "baseline"),
     ("2wl2o", "2wl"),
     ("2wl_fix", "2wl"),
-    ("2wl_logistic", "2wl"),
-    ("bfv_dnn", "gbm"),
-    ("leaf_dnn", "bfv_dnn"),
-    ("leaf_dnn", "baseline"),
-    ("3wl@embedded", "2wl_shrunk@embedded"),
-    ("2wl_logistic@embedded", "lgbm@embedded"),
-    ("crossed@embedded", "lgbm@embedded"),
-    ("crossed@embedded", "baseline"),
-    ("baseline", "lgbm@embedded"),
-    ("2wl_logistic", "lgbm@embedded"),
-    ("2wl_fix", "lgbm@embedded"),
+    ("2wl2o_fix", "2wl2o"),
+    ("2wl", "1wl_s"),
+    ("2wl", "1wl_u"),
+    ("2wl_shrunk", "2wl"),
+    ("2wl", "lgbm"),
+    ("2wl_shrunk", "lgbm"),
+    ("baseline", "lgbm"),
+    ("2wl_shrunk", "logistic"),
 ]
-
-_CENSUS_HEADLINES = [
-    ("crossed", "lgbm"),
-    ("2wl_logistic", "lgbm"),
-    ("bfv_dnn", "lgbm"),
-    ("bfv_dnn", "baseline"),
-    ("2wl", "baseline"),
-    ("2wl2o", "2wl"),
-    ("crossed", "leaf_dnn"),
-]
-HEADLINES: dict[str, list[tuple[str, str]]] = {
-    "ci_a": _CENSUS_HEADLINES,
-    "ci_b": _CENSUS_HEADLINES,
-    "ct": [
-        ("crossed@embedded", "lgbm@embedded"),
-        ("2wl_logistic", "lgbm@embedded"),
-        ("2wl_fix", "lgbm@embedded"),
-        ("2wl2o", "2wl"),
-    ],
-    "mi": [("crossed@embedded", "lgbm@embedded"), ("crossed@embedded", "baseline")],
+PAIRS: dict[str, list[tuple[str, str]]] = {
+    **{name: [*_EVERY, ("baseline", model), ("2wl", model)] for name, model in PAPERS_BASELINE.items()},
+    "ct": _EVERY,
+    "mi": _EVERY,
 }
-"""Differences whose intervals over the test rows are computed, too."""
+_HEADLINES = (
+    ("2wl", "baseline"),
+    ("bfv_dnn", "baseline"),
+    ("2wl2o", "2wl"),
+    ("2wl_shrunk", "2wl"),
+    ("2wl_shrunk", "lgbm"),
+)
+HEADLINES = dict.fromkeys(("ct", "mi"), _HEADLINES)
+"""Differences whose intervals over the test rows are computed, too; of datasets with seeds enough."""

@@ -1,34 +1,18 @@
-"""How much of a difference is the test rows' own luck: what kept models say of the rows, drawn again.
-
-``python -m benchmarks.study.results predict FOLDER`` reads the models of the plan's HEADLINES back from
-MLflow and keeps each one's test predictions beside its record; `table` uses them.
-"""
+"""How much of a difference is the test rows' own luck: what the study's fits say of the rows, drawn again."""
 
 from __future__ import annotations
 
-import json
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-import mlflow
 import numpy as np
 import pandas as pd
-from mlflow.tracking import MlflowClient
 from scipy import stats
 
-from benchmarks.study.plan import Cell
-from usboost.datasets.prepared import store
 from usboost.errors import UsboostError
-from usboost.evaluation import metrics, names
-from usboost.files import replacing
-from usboost.models import persistence
-from usboost.models.base import ViewsClassifier
+from usboost.evaluation import names
 
 DRAWS = 1000
-FILE = "predicted/test.npz"
 NAMES = names.NAMES | {"f1": "F1 at ½"}
 SHOWN = {metric: NAMES[metric] for metric in ("f1", "f1_tuned", "log_loss")}
 
@@ -53,72 +37,6 @@ class Predicted:
         if metric == "f1":
             return np.asarray(self.probabilities.argmax(axis=1))
         return (self.probabilities[:, 1] >= self.threshold).astype(int)
-
-
-def keep(folder: Path, cell: Cell) -> None:
-    """Write the test predictions of a cell's model from MLflow, if they are not there yet.
-
-    Raises
-    ------
-    UsboostError
-        If the cell is not there, or the model does not have the scores of its record.
-    """
-    place = folder / cell.place
-    if (place / FILE).is_file():
-        return
-    record = record_of(folder, cell)
-    if record is None:
-        raise UsboostError(f"{cell.results} has no result of seed {cell.seed}; fit the cell first")
-    run = MlflowClient().get_run(record["made"]["mlflow_run"])
-    model_id = run.outputs.model_outputs[0].model_id
-    prepared = folder / cell.part / "data/prepared" / cell.dataset
-    with tempfile.TemporaryDirectory() as temporary:
-        got = mlflow.artifacts.download_artifacts(f"models:/{model_id}", dst_path=temporary)
-        model = persistence.load(Path(got) / "artifacts" / "model")
-        found = said(model, prepared)
-    check(found, record["scores"]["test"], cell)
-    with replacing(place / Path(FILE).parent) as fresh:
-        kept = {"y": found.y, "probabilities": found.probabilities, "threshold": found.threshold}
-        np.savez(fresh / Path(FILE).name, **kept)
-
-
-def record_of(folder: Path, cell: Cell) -> dict[str, Any] | None:
-    """A cell's record among the results; None where it has not been fitted."""
-    file = folder / cell.results / "scores.json"
-    if not file.is_file():
-        return None
-    found = (record for record in json.loads(file.read_text())["seeds"] if record["seed"] == cell.seed)
-    return next(found, None)
-
-
-def said(model: ViewsClassifier, prepared: Path) -> Predicted:
-    """What a model says of the test rows, with the threshold that is best on the validation rows."""
-    views, y = store.read(prepared, "val")
-    threshold = float("nan")
-    if len(model.classes_) == 2:
-        threshold = metrics.best_threshold(y, model.predict_proba(views)[:, 1])
-    views, y = store.read(prepared, "test")
-    return Predicted(y, model.predict_proba(views), threshold)
-
-
-def check(found: Predicted, recorded: dict[str, float], cell: Cell) -> None:
-    """Refuse a model that came back as another."""
-    scored = metrics.score(found.y, found.probabilities)
-    for metric in ("f1", "log_loss"):
-        if abs(scored[metric] - recorded[metric]) > 1e-6:
-            raise UsboostError(
-                f"{cell.place}: the model in MLflow has {metric} {scored[metric]:.6f}, its record "
-                f"{recorded[metric]:.6f}"
-            )
-
-
-def read(folder: Path, cell: Cell) -> Predicted | None:
-    """What `keep` wrote."""
-    path = folder / cell.place / FILE
-    if not path.is_file():
-        return None
-    with np.load(path) as kept:
-        return Predicted(kept["y"], kept["probabilities"], float(kept["threshold"]))
 
 
 def interval(values: Sequence[float] | np.ndarray | pd.Series) -> tuple[float, float]:

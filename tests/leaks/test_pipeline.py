@@ -15,7 +15,8 @@ import yaml
 from mlflow.tracking import MlflowClient
 from sklearn.model_selection import KFold, StratifiedKFold
 
-from benchmarks.study import results as study
+from benchmarks.study import cells as study
+from benchmarks.study.plan import Cell, Part
 from tasks import settings as reading
 from tasks.fits import fit_cell as training
 from tasks.fits.identity import plan
@@ -25,8 +26,7 @@ from usboost.boosting.checkpoint import Checkpoint
 from usboost.data.encoding import TableEncoder
 from usboost.data.images import Images
 from usboost.data.views import Views
-from usboost.datasets.covertype import shapes
-from usboost.datasets.prepared import image_store, store
+from usboost.datasets.prepared import store
 from usboost.evaluation import metrics
 from usboost.learners.networks.images.backbones import Backbone, embedded
 
@@ -149,26 +149,37 @@ def test_folds_of_a_number_are_scored_by_its_rmse(run_id: str) -> None:
     assert record["scores"]["test"]["rmse"] == pytest.approx(np.mean(found), rel=1e-9)
 
 
-def test_the_embeddings_network_sees_training_and_validation_rows_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("model", ["2wl", "baseline", "lgbm"])
+def test_the_studys_fits_do_not_see_the_test_split(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """benchmarks/study fits a cell by itself: spoiled test rows change nothing but the scores."""
     monkeypatch.chdir(tmp_path)
-    Path("params.yaml").write_text(yaml.safe_dump(PARAMS, sort_keys=False))
-    splits = {"train": frame_of(64, 0), "val": frame_of(32, 1), "test": frame_of(32, 2)}
+    monkeypatch.setattr(study, "PLAN", {"few": Part({}, [])})
+    splits = {"train": frame_of(150, 0), "val": frame_of(80, 1), "test": frame_of(80, 2)}
 
-    def weights(*wrong: str) -> bytes:
-        given = {name: spoiled(frame) if name in wrong else frame for name, frame in splits.items()}
-        for k, (name, frame) in enumerate(given.items()):
-            drawn, seed = frame[store.LABEL].to_numpy(), k + 9 * (name in wrong)
-            shapes.generate(drawn, Path("drawn") / name, seed=seed, size=24, overwrite=True)
-        about = image_store.entry(24, 1, encoding="PNG", images_from="shapes")
-        write("ct", given, {"S": NAMES}, images=about)
-        study.embedding_weights(tmp_path, "ct", tmp_path / "cnn.safetensors")
-        return (tmp_path / "cnn.safetensors").read_bytes()
+    def rows(name: str, *wrong: str) -> tuple[list[Any], list[Any]]:
+        place = tmp_path / name / "few"
+        place.mkdir(parents=True)
+        (place / "params.yaml").write_text(yaml.safe_dump(PARAMS, sort_keys=False))
+        given = {split: spoiled(frame) if split in wrong else frame for split, frame in splits.items()}
+        monkeypatch.chdir(place)
+        write("ci_a", given, {"U": NAMES[:2], "S": NAMES[2:]})
+        study.fit(tmp_path / name, Cell("few", "ci_a", model, 1))
+        found = study.rows_of(place)
+        study.fit(tmp_path / name, Cell("few", "ci_a", model, 1))  # what is there is not fitted again
+        assert study.rows_of(place) == found
+        kept = [study.kept_at(place, "ci_a", model, 1, row["stop"]) for row in found]
+        frames = [pd.read_parquet(path.with_suffix(".parquet")) for path in kept]
+        rounds = [frame.filter(regex="^(risk|f1|step_)").to_numpy().tolist() for frame in frames]
+        done = [row[key] for row in found for key in ("stop", "best_round", "rounds")]
+        thresholds = [float(np.load(path)["threshold"]) for path in kept]
+        return [done, rounds, thresholds], [row["log_loss"] for row in found]
 
-    clean = weights()
-    assert clean == weights("test")
-    assert clean != weights("train")
+    (clean, scores), (forbidden, spoilt) = rows("clean"), rows("test", "test")
+    assert clean == forbidden and scores != spoilt
+    assert clean != rows("val", "val")[0]
+    assert len(scores) == (1 if model == "lgbm" else 2)
 
 
 def test_a_images_embedding_does_not_depend_on_the_others() -> None:

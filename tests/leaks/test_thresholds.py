@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
-import pandas as pd
 import pytest
 
-from benchmarks.study import rows as study
+from benchmarks.study.cells import predicted_of
+from benchmarks.study.rows import Predicted
 from tasks.fits import scores
-from tests.small_models import lgbm
-from usboost.data.encoding import TableEncoder
-from usboost.data.views import Views
-from usboost.datasets.prepared import store
 from usboost.evaluation import metrics
 from usboost.evaluation.task import TASKS
 
@@ -72,42 +66,15 @@ def test_each_test_row_is_judged_alone() -> None:
         assert whole[name] == pytest.approx(np.mean([part[name] for part in parts]), abs=1e-12)
 
 
-def test_the_studys_threshold_is_that_of_the_validation_rows(tmp_path: Path) -> None:
+def test_the_studys_threshold_is_that_of_the_validation_rows() -> None:
     """benchmarks/study keeps what models say of the test rows, with a threshold for the tuned F1."""
-    model = lgbm(views=("S",), n_trees=15).fit(*rows_of(0))
 
-    def said(name: str, val: int, test: int) -> study.Predicted:
-        return study.said(model, written(tmp_path / name, val, test))
+    def said(val: int, test: int) -> Predicted:
+        return predicted_of({"val": predicted(val), "test": predicted(test)})
 
-    clean, forbidden, allowed = said("clean", 1, 2), said("forbidden", 1, 3), said("allowed", 3, 2)
+    clean, forbidden, allowed = said(1, 2), said(1, 3), said(3, 2)
     assert clean.threshold == forbidden.threshold != allowed.threshold
-    views, y = rows_of(1)
-    assert clean.threshold == metrics.best_threshold(y, model.predict_proba(views)[:, 1])
-    np.testing.assert_array_equal(clean.y, rows_of(2)[1])
-    np.testing.assert_array_equal(clean.probabilities, model.predict_proba(rows_of(2)[0]))
-
-
-def frame_of(seed: int) -> pd.DataFrame:
-    rng = np.random.default_rng(seed)
-    frame = pd.DataFrame(rng.normal(size=(150, 3)).astype(np.float32), columns=["a", "b", "c"])
-    frame["label"] = (frame["a"] + rng.normal(size=150) > 0.7).astype(np.int8)
-    return frame
-
-
-ENCODER = TableEncoder.fit(frame_of(0), ["a", "b", "c"])
-
-
-def rows_of(seed: int) -> tuple[Views, np.ndarray]:
-    frame = frame_of(seed)
-    return Views(S=ENCODER.transform(frame)), frame["label"].to_numpy(dtype=np.int64)
-
-
-def written(folder: Path, val: int, test: int) -> Path:
-    splits = {"train": frame_of(0), "val": frame_of(val), "test": frame_of(test)}
-    views, classes = {"S": ["a", "b", "c"]}, ["no", "yes"]
-    columns = {name: {"view": "S", "kind": "continuous", "why": "a number"} for name in views["S"]}
-    columns["label"] = {"view": None, "kind": "label", "why": "what is predicted"}
-    about = {"dataset": "ci_a", "profile": "paper", "seed": 0, "columns": columns, "sources": {}}
-    card = store.describe(splits, views, classes, **about)
-    store.write(store.Prepared(splits, views, classes, card), folder)
-    return folder
+    y, probabilities = predicted(1)
+    assert clean.threshold == metrics.best_threshold(y, probabilities[:, 1])
+    np.testing.assert_array_equal(clean.y, predicted(2)[0])
+    np.testing.assert_array_equal(clean.probabilities, predicted(2)[1])

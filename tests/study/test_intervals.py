@@ -10,10 +10,11 @@ import pytest
 from scipy import stats
 
 from benchmarks.speed.bench import between_marks
-from benchmarks.study import plan, results
-from benchmarks.study.results import differences, paired, printed, rows
+from benchmarks.study import plan, results, stability
+from benchmarks.study.cells import kept_at
+from benchmarks.study.results import differences, luck, paired, printed, rows
 from benchmarks.study.results import scores as table
-from benchmarks.study.rows import FILE, interval, spread
+from benchmarks.study.rows import interval, spread
 
 ROOT = Path(__file__).parents[2]
 
@@ -43,10 +44,11 @@ def frame(seeds: dict[str, list[int]], dataset: str = "ci_a") -> pd.DataFrame:
     level = {"2wl": 0.03, "baseline": 0.0, "1wl_s": 0.01}
     luck = {seed: 10.0 ** -(seed + 1) for seed in range(6)}
     found = [
-        {"dataset": dataset, "model": model, "seed": seed, "best_round": 3, "fit_seconds": 1.0}
+        {"dataset": dataset, "model": model, "seed": seed, "stop": stop, "best_round": 3, "fit_seconds": 1.0}
         | dict.fromkeys(("f1", "f1_tuned", "log_loss", "auc"), 0.5 + level[model] + luck[seed])
         for model, of in seeds.items()
         for seed in of
+        for stop in ("log_loss", "f1")
     ]
     return pd.DataFrame([found[k] for k in rng.permutation(len(found))])
 
@@ -59,20 +61,32 @@ def test_pairs_are_of_the_same_seed() -> None:
     assert paired(frame({"2wl": [0]}), "2wl", "1wl_s", "f1").empty
 
 
+def test_a_model_that_draws_nothing_stands_beside_every_seed() -> None:
+    """One fit of LightGBM is paired with each of another model; of a model that draws, only its own seed."""
+    level = frame({"2wl": [0, 1, 2], "1wl_s": [1]})
+    found = paired(level, "2wl", "1wl_s", "f1")
+    luck = np.array([1e-1, 1e-2, 1e-3])
+    np.testing.assert_allclose(found, 0.02 + luck - luck[1], atol=1e-12)
+    assert list(paired(frame({"2wl": [0, 1], "baseline": [1]}), "2wl", "baseline", "f1").index) == [1]
+
+
 def test_a_difference_is_bold_where_zero_is_outside_its_interval() -> None:
-    both = frame({"2wl": [0, 1, 2], "1wl_s": [0, 1, 2]})
-    both.loc[both["model"] == "2wl", "log_loss"] += np.array([0.5, -0.5, 0.02])
+    both = frame({"2wl": [0, 1, 2], "1wl_s": [0, 1, 2]}).sort_values("seed")
+    wanted = (both["model"] == "2wl") & (both["stop"] == "log_loss")
+    both.loc[wanted, "log_loss"] += np.array([0.5, -0.5, 0.02])
     line = differences(both, "ci_a", [("2wl", "1wl_s")]).splitlines()[2]
     _, _, f1, _, log_loss, *_ = (cell.strip() for cell in line.split("|"))
     assert f1 == "**+0.0200 ± 0.0000**"
     assert log_loss.startswith("+0.0267 ± 1.24") and "*" not in log_loss
 
 
-def test_the_percentage_over_the_baseline_is_of_its_own_seed() -> None:
-    text = table(frame({"2wl": [2, 0, 1], "baseline": [1, 2, 0]}), "ci_a")
-    (line,) = (line for line in text.splitlines() if "± 0.4" in line or "+" in line)
+def test_the_percentage_over_the_baseline_is_of_its_own_seed_and_stopped_by_f1() -> None:
+    both = frame({"2wl": [2, 0, 1], "baseline": [1, 2, 0]})
+    both.loc[both["stop"] == "log_loss", "f1"] = 0.9
+    (line,) = (line for line in table(both, "ci_a").splitlines() if line.startswith("| 2WL"))
     gains = [100 * 0.03 / (0.5 + 10.0 ** -(seed + 1)) for seed in range(3)]
-    assert f"| {printed(gains, 2, sign=True)} |" in line
+    cells = [cell.strip() for cell in line.strip("|").split("|")]
+    assert cells[:3] == ["2WL", "3", "0.9000 ± 0.0000"] and cells[7] == printed(gains, 2, sign=True)
 
 
 def test_half_the_percentile_interval() -> None:
@@ -84,41 +98,48 @@ def test_half_the_percentile_interval() -> None:
 
 def test_rows_are_paired_by_seed(tmp_path: Path) -> None:
     """Two models that are the same seed by seed, one without its first seed, differ by nothing."""
-    one, other = plan.HEADLINES["ct"][0]
-    every = [cell for cell in plan.cells() if cell.dataset == "ct"]
-    wanted = [cell for cell in every if cell.model + cell.suffix in (one, other)]
+    one, other = "2wl2o", "2wl"
+    assert (one, other) in plan.HEADLINES["ct"]
+    wanted = [cell for cell in plan.cells() if cell.dataset == "ct" and cell.model in (one, other)]
     y = np.random.default_rng(9).integers(3, size=60)
     for cell in wanted:
         raw = np.random.default_rng(cell.seed).random((60, 3)) + 0.4 * np.eye(3)[y]
-        file = tmp_path / cell.place / FILE
-        file.parent.mkdir(parents=True)
-        if cell.model + cell.suffix == other and cell.seed == 0:
+        file = kept_at(tmp_path / cell.part, cell.dataset, cell.model, cell.seed)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if cell.model == other and cell.seed == 0:
             continue
         np.savez(file, y=y, probabilities=raw / raw.sum(axis=1, keepdims=True), threshold=np.nan)
-    text = rows(tmp_path)
-    (line,) = text.splitlines()[2:]
-    assert "+0.0000 ± 0.0000 ± " in line
+    (line,) = rows(luck(tmp_path)).splitlines()[2:]
+    assert line.startswith("| CT: 2WL2O − 2WL | +0.0000 ± 0.0000 ± ")
     seeds = {cell.seed for cell in wanted}
     assert len(seeds) > 2 and len(wanted) == 2 * len(seeds)
 
 
-def test_every_page_has_the_marks_of_its_tables() -> None:
-    """`write` would rewrite them; as they stand they are of the study's models."""
-    for path, datasets in results.CELLS.items():
-        text = (ROOT / path).read_text()
-        for name in (f"{dataset} {kind}" for dataset in datasets for kind in ("scores", "differences")):
-            assert between_marks(text, name, "new\n") != text, name
-    assert "new" in between_marks((ROOT / results.PAGE).read_text(), "rows", "new\n")
-    assert sorted(name for names in results.CELLS.values() for name in names) == sorted(plan.PAIRS)
+@pytest.mark.parametrize("dataset", plan.PAIRS)
+def test_the_page_says_what_was_scored(dataset: str) -> None:
+    """Each table is what the kept scores give."""
+    kept = pd.read_csv(ROOT / results.SCORES)
+    (page,) = (path for path, names in results.CELLS.items() if dataset in names)
+    text = (ROOT / page).read_text()
+    assert between_marks(text, f"{dataset} scores", table(kept, dataset)) == text
+    pairs = results.PAIRS[dataset]
+    assert between_marks(text, f"{dataset} differences", differences(kept, dataset, pairs)) == text
 
 
-def test_the_list_of_runs_is_by_cell_and_seed() -> None:
-    """As the kept list has it: five runs of a cell, or three, each by its first characters."""
-    fits = frame({"2wl": [2, 0, 1], "1wl_s": [0]}).assign(experiment="census/main")
-    fits["mlflow_run"] = [f"{model}{seed}" + "f" * 20 for model, seed in zip(fits["model"], fits["seed"])]
-    found = results.runs(fits)
-    assert list(found.columns) == list(pd.read_csv(ROOT / results.RUNS).columns)
-    cells = {row.model: (row.dataset, row.runs) for row in found.itertuples()}
-    assert cells == {"2WL": ("CI-A", "2wl0ffff 2wl1ffff 2wl2ffff"), "1WL_S": ("CI-A", "1wl_s0ff")}
-    kept = pd.read_csv(ROOT / results.RUNS)["runs"].str.split()
-    assert set(kept.map(len)) == {3, 5} and {len(run) for of in kept for run in of} == {8}
+def test_the_page_of_the_headlines_says_what_was_drawn() -> None:
+    text = (ROOT / results.PAGE).read_text()
+    assert between_marks(text, "rows", rows(pd.read_csv(ROOT / results.LUCK, keep_default_na=False))) == text
+
+
+def test_the_page_on_stability_says_what_was_measured() -> None:
+    text, kept = (ROOT / stability.PAGE).read_text(), pd.read_csv(ROOT / stability.KEPT)
+    assert stability.with_tables(text, kept) == text
+    assert stability.with_tables(text, kept.assign(risk=0.0)) != text
+
+
+def test_a_cell_is_kept_once_for_each_rule() -> None:
+    kept = pd.read_csv(ROOT / results.SCORES)
+    key = ["part", "dataset", "model", "seed", "stop"]
+    assert not kept.duplicated(key).any()
+    planned = {(cell.part, cell.dataset, cell.model, cell.seed) for cell in plan.cells()}
+    assert set(kept[key[:-1]].itertuples(index=False, name=None)) <= planned
