@@ -36,7 +36,8 @@ from usboost.evaluation import metrics
 from usboost.learners.missing_views import predict, prepare
 from usboost.losses.codeword import CodewordExponential
 
-PAGE, KEPT = Path("docs/results/stability.md"), Path("benchmarks/study/papers/stability.csv")
+PAGES = Path("docs/results/stability.md"), Path("docs/results/stability-tables.md")
+KEPT = Path("benchmarks/study/papers/stability.csv")
 SEEDS, ROUNDS = 5, {"ci_a": 60, "ci_a_few": 60, "ct": 30}
 PLACES = {"ci_a": ("census", "ci_a"), "ci_a_few": ("census", "ci_a"), "ct": ("ct", "ct")}
 """Part and dataset of each table."""
@@ -329,7 +330,7 @@ def with_tables(text: str, frame: pd.DataFrame) -> str:
 
 
 def write(folder: Path | None) -> None:
-    """Take the folder's scores into the repository; make the page's tables of those that are there."""
+    """Take the folder's scores into the repository; make the pages' tables of those that are there."""
     if folder is not None:
         KEPT.parent.mkdir(exist_ok=True)
         frame = pd.DataFrame(kept(folder / "stability.jsonl"))
@@ -338,8 +339,8 @@ def write(folder: Path | None) -> None:
             ["table", "order", "shrinkage", "held", "seed"], ascending=[True, True, False, True, True]
         )
         frame.drop(columns="order").to_csv(KEPT, index=False, float_format="%.6g")
-    frame, text = pd.read_csv(KEPT), PAGE.read_text()
-    PAGE.write_text(with_tables(text, frame))
+    for page in PAGES:
+        page.write_text(with_tables(page.read_text(), pd.read_csv(KEPT)))
 
 
 if __name__ == "__main__":

@@ -131,8 +131,9 @@ def test_the_page_of_the_headlines_says_what_was_drawn() -> None:
     assert between_marks(text, "rows", rows(pd.read_csv(ROOT / results.LUCK, keep_default_na=False))) == text
 
 
-def test_the_page_on_stability_says_what_was_measured() -> None:
-    text, kept = (ROOT / stability.PAGE).read_text(), pd.read_csv(ROOT / stability.KEPT)
+@pytest.mark.parametrize("page", stability.PAGES)
+def test_the_pages_on_stability_say_what_was_measured(page: Path) -> None:
+    text, kept = (ROOT / page).read_text(), pd.read_csv(ROOT / stability.KEPT)
     assert stability.with_tables(text, kept) == text
     assert stability.with_tables(text, kept.assign(risk=0.0)) != text
 
