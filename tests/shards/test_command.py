@@ -100,7 +100,6 @@ def test_scores_are_of_all_shards_held_out_rows(tmp_path: Path, monkeypatch: pyt
         (("--preset", "best"), "a EnsembleClassifier cannot be fitted on several shards"),
         (("--model", "lgbm"), "a LightGBMBaseline cannot be fitted on several shards"),
         (("--model", "2wl", "--learner", "U=ridge"), "learner 'U', a RidgeLearner, cannot"),
-        (("--model", "2wl", "--set", "trim=0.1"), "with --trim cannot"),
         (("--label", "sort"), "has no column 'sort'"),
     ],
 )
