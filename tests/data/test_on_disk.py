@@ -62,7 +62,9 @@ def test_it_has_the_rows_of_its_parts_and_files_have_no_name(tmp_path, absent):
 
 @pytest.mark.parametrize("made", [table(30, numbers=0), Table.from_numeric(np.zeros((30, 2))), table(5)[:0]])
 def test_columns_of_one_kind_or_no_rows_are_a_table_too(made):
-    equal(Table.on_disk([made]), made)
+    found = Table.on_disk([made])
+    equal(found, made)
+    assert (len(found), found.n_columns) == (len(made), made.n_columns)
 
 
 def test_parts_have_the_same_columns_and_there_is_one():

@@ -133,7 +133,7 @@ def _as_far_as_it_helps(model: Any, made: Any, frozen: Any, train: Weighted, hel
     judge, path = _judge(model, train), Path(made.pretrained)
     key = f"{path.stem}-{key_of(identity_of(judge, (train, held)))[:32]}"
     store, found = Store(path.parent), [made, half_way(made, frozen), frozen]
-    best = store.get_json(key, lambda document: int(document["best"]))
+    best = store.get_json(key, lambda document: range(len(found)).index(document["best"]))
     if best is None:
         risks = [mean(_judged(clone(judge).set_params(backbone=b), train, held), held[2]) for b in found]
         best = int(np.argmin(risks))
