@@ -105,7 +105,9 @@ def _census(folder: Path) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-def built(names: tuple[str, ...], table: UserTable, finetune: str) -> dict[str, Callable[[int], Any]]:
+def built(
+    names: tuple[str, ...], table: UserTable, finetune: str = "none"
+) -> dict[str, Callable[[int], Any]]:
     read = ImageOptions(finetune=finetune, size=160) if table.images else None
     return by_name(names, images=read, image_views=tuple(table.images) or ("U",))
 

@@ -20,6 +20,7 @@ import pandas as pd
 from benchmarks.study.equals import Case, built
 from benchmarks.study.front import kept, tables
 from usboost.learners.networks.images import finetuning
+from usboost.models.tuned_images import images_tuned
 
 READERS = ("logistic", "linear_trees")
 FROZEN = "frozen"
@@ -45,15 +46,10 @@ def measured(case: Case, recipe: str, seed: int) -> list[dict[str, Any]]:
     with mock.patch.multiple(finetuning, **changed):
         for name in READERS:
             finetune = "none" if recipe == FROZEN else "last"
-            model = built((name,), case.table)[name](seed)
-            paths = [key for key in model.get_params(deep=True) if key.split("__")[-1] == "finetune"]
-            model.set_params(**dict.fromkeys(paths, finetune))
+            model = built((name,), case.table, finetune)[name](seed)
             began = time.process_time()
             ((_, (scores, _)),) = case.single(model, refit=False)
-            taken = [
-                str(model.get_params(deep=True)[path[: -len("__finetune")]].pretrained) for path in paths
-            ]
-            tuned = any(each.endswith(".safetensors") for each in taken)
+            tuned = images_tuned(model)
             seconds = time.process_time() - began
             rows.append({"reader": name, **scores, "seconds": seconds, "tuned": tuned})
     return rows
