@@ -100,12 +100,15 @@ class Ensemble(ViewsEstimator):
             return left() - max((each.takes_whole(rows) for each in fold_fits.values()), default=0.0)
 
         inner, places = InnerFits(context.checkpoint, context.callbacks), list(fold_fits)
-        for name, fold, seconds in in_time(fold_fits, len(splits), left_for_folds):
-            try:
-                place = f"m{places.index(name)}-{fold}"
-                fold_fits[name].grow(samples, splits[fold], inner, place, seconds)
-            except Unsuited as error:
-                fold_fits[name].left_out = str(error)
+        for fold, split in enumerate(splits):
+            for name, seconds in in_time(fold_fits, fold, left_for_folds):
+                try:
+                    place = f"m{places.index(name)}-{fold}"
+                    fold_fits[name].grow(samples, split, inner, place, seconds)
+                except Unsuited as error:
+                    fold_fits[name].left_out = str(error)
+            if not fold and not self.fast_predict:  # which may have to fall back on any of them
+                _leave_out(fold_fits, samples, split[1])
         if not any(each.fits for each in fold_fits.values()):
             raise UsboostError("; ".join(each.left_out for each in fold_fits.values()))
         without = self._weigh(fold_fits, samples, splits)
@@ -173,7 +176,7 @@ class Ensemble(ViewsEstimator):
     ) -> dict[str, float]:
         """Choose the weights; the blend's loss without each member that has one."""
         rows, seen = seen_by_all(fold_fits, splits)
-        judge = Unseen(samples.y[rows], None if samples.weights is None else samples.weights[rows])
+        judge = _judge(samples, rows)
         self.losses_ = {name: judge.loss(each) for name, each in seen.items()}
         best = min(self.losses_, key=self.losses_.__getitem__)
         self.weights_ = judge.greedy_weights(seen)
@@ -279,6 +282,28 @@ class Ensemble(ViewsEstimator):
 
     def _check_member(self, model: Any) -> None:
         """Refuse a member of other classes."""
+
+
+BEHIND = 2.0
+"""Standard errors."""
+
+
+def _leave_out(fold_fits: Mapping[str, FoldFits], samples: Samples, held: np.ndarray) -> None:
+    """Let no further fit be made of members that have no weight by the first fold's held-out rows, and are
+    behind the best member there by more than `BEHIND` standard errors."""
+    seen = {name: each.seen[held] for name, each in fold_fits.items() if each.fits}
+    if len(seen) < 2:
+        return
+    judge = _judge(samples, held)
+    weights = judge.greedy_weights(seen)
+    best = min(seen, key=lambda name: judge.loss(seen[name]))
+    for name in seen.keys() - weights.keys():
+        if judge.better_than_noise(seen[best], seen[name], BEHIND):
+            fold_fits[name].left_out = "it adds nothing to the others on the first fold's rows"
+
+
+def _judge(samples: Samples, rows: np.ndarray) -> Unseen:
+    return Unseen(samples.y[rows], None if samples.weights is None else samples.weights[rows])
 
 
 def _time_left(callbacks: Sequence[Callback]) -> float:

@@ -123,7 +123,7 @@ class FoldFits:
     seconds : of each fit and its predictions
     predicting : seconds that one row takes, through all fits
     cut : whether time has stopped one of the fits
-    left_out : why it cannot be fitted; "" if it can
+    left_out : why it is not fitted, or not any more; "" if it is
     settled : whether there is to be no further fit to all rows
     """
 
@@ -227,7 +227,7 @@ class Member:
     fits : how many were made to folds; seconds : of all its fits, that to all rows with them
     predicting : seconds to predict `ROWS` rows
     cut : whether time has stopped one of the fits before its end
-    left_out : why it could not be fitted; "" if it could, or was not tried
+    left_out : why it was not fitted, or to the first fold alone; "" if it was, or was not tried
     full_refits : how many further fits there are, to all rows
     """
 
@@ -257,41 +257,40 @@ class Member:
 
 
 def in_time(
-    fold_fits: Mapping[str, FoldFits], folds: int, left: Callable[[], float]
-) -> Iterator[tuple[str, int, float]]:
-    """Member, fold and most seconds of each fit that there is time for.
+    fold_fits: Mapping[str, FoldFits], fold: int, left: Callable[[], float]
+) -> Iterator[tuple[str, float]]:
+    """Member and most seconds of each fit to a fold that there is time for.
 
-    The first fold of every member comes before the second of any. The very first fit is always made; another
-    member's first one has its share of the time left, and is left out where that is shorter than the quickest
-    fit so far. Of a member that has been fitted another fit begins only if it would end in time when it takes
-    as long as its last one.
+    The very first fit is always made; another member's first one has its share of the time left, and is left
+    out where that is shorter than the quickest fit so far. Of a member that has been fitted another fit
+    begins only if it would end in time when it takes as long as its last one.
 
     Parameters
     ----------
     fold_fits : by member, in the order in which they are tried; grown by the caller between two steps
+    fold : which; those before it have been gone through
     left : seconds for further fits
     """
-    for fold in range(folds):
-        for index, (name, each) in enumerate(fold_fits.items()):
-            seconds, fitted = left(), [each for each in fold_fits.values() if each.fits]
-            if each.left_out:
+    for index, (name, each) in enumerate(fold_fits.items()):
+        seconds, fitted = left(), [each for each in fold_fits.values() if each.fits]
+        if each.left_out:
+            continue
+        if fold:
+            if len(each.fits) < fold or each.seconds[-1] > seconds:
                 continue
-            if fold:
-                if len(each.fits) < fold or each.seconds[-1] > seconds:
-                    continue
-            elif fitted:
-                seconds /= len(fold_fits) - index + 1  # as much as this first fit is left for further ones
-                if seconds < min(each.seconds[-1] for each in fitted):
-                    continue
-            yield name, fold, seconds
+        elif fitted:
+            seconds /= len(fold_fits) - index + 1  # as much as this first fit is left for further ones
+            if seconds < min(each.seconds[-1] for each in fitted):
+                continue
+        yield name, seconds
 
 
 def seen_by_all(
     fold_fits: Mapping[str, FoldFits], splits: Sequence[tuple[np.ndarray, np.ndarray]]
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Positions of the rows, in order, that every fitted member has predicted without having seen them, and
-    these predictions by member."""
-    fitted = {name: each for name, each in fold_fits.items() if each.fits}
+    """Positions of the rows, in order, that every member still in the race has predicted without having seen
+    them, and these predictions by member."""
+    fitted = {name: each for name, each in fold_fits.items() if each.fits and not each.left_out}
     depth = min(len(each.fits) for each in fitted.values())
     rows = np.sort(np.concatenate([held for _, held in splits[:depth]]))
     return rows, {name: each.seen[rows] for name, each in fitted.items()}

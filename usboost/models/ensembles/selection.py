@@ -76,10 +76,11 @@ class Unseen:
                 found[left_out] = self.loss(blended(others, self.greedy_weights(others)))
         return found
 
-    def better_than_noise(self, blend: np.ndarray, single: np.ndarray) -> bool:
-        """Whether a blend loses less than a single model, by more than the standard error of the gain."""
-        gains = row_losses(self.y, single) - row_losses(self.y, blend)
-        return bool(mean(gains, self.weights) > error_of_mean(gains, self.weights))
+    def better_than_noise(self, one: np.ndarray, other: np.ndarray, errors: float = 1.0) -> bool:
+        """Whether one model, or a blend, loses less than another, by more than so many standard errors of the
+        gain."""
+        gains = row_losses(self.y, other) - row_losses(self.y, one)
+        return bool(mean(gains, self.weights) > errors * error_of_mean(gains, self.weights))
 
 
 def blended(predicted: Mapping[str, np.ndarray], weights: Mapping[str, float]) -> np.ndarray:
