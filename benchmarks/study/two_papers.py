@@ -1,0 +1,340 @@
+"""docs/results/bnn-and-earlyboost.md: boosted networks and Earlyboost beside their peers.
+
+``USBOOST_DATA=… python -m benchmarks.study.two_papers run [NAME …]`` fits what the kept scores lack, of each
+division and model; ``python -m benchmarks.study.two_papers write`` makes the page's tables and its figure.
+Minutes on a core.
+
+Every model has four settings to choose among, on a fifth of the training rows, and is then fitted to all of
+them. Models that have no Earlyboost in them are fitted anew for every prefix.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from lightgbm import LGBMClassifier
+from sklearn.datasets import load_digits
+from sklearn.dummy import DummyClassifier
+from sklearn.ensemble import AdaBoostClassifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from sklearn.model_selection import train_test_split
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+
+from benchmarks.study.results import between_marks
+from usboost.datasets.census import prepare as census
+from usboost.datasets.sequences.read import digits_rows, iris, pendigits, ts_split
+from usboost.learners.networks.learner import NetworkLearner
+from usboost.models.boosted.boosted_network import BoostedNetworkClassifier
+from usboost.models.boosted.early_trigger import harmonic_mean
+from usboost.models.boosted.earlyboost import EarlyBoostClassifier
+
+PAGE = Path("docs/results/bnn-and-earlyboost.md")
+FIGURE = Path("docs/figures/earlyboost.png")
+SCORES = Path("benchmarks/study/papers/two_papers.csv")
+DIVISIONS = 5
+HELD = 0.2
+THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999)
+
+Rows = tuple[np.ndarray, np.ndarray]
+Division = tuple[Rows, Rows]
+"""What is fitted to, and what scores."""
+
+
+# boosted networks
+
+
+def _bnn(seed: int) -> list[Any]:
+    learners = [NetworkLearner((16,), "adam", rate, 32, epochs) for rate, epochs in ((0.01, 30), (0.003, 30))]
+    return [
+        BoostedNetworkClassifier(loss, learner, 5, random_state=seed)
+        for loss in ("squared", "cross_entropy")
+        for learner in learners
+    ]
+
+
+def _single(seed: int) -> list[Any]:
+    """As many hidden units in one network as five rounds have, and as many epochs."""
+    return [
+        MLPClassifier(
+            (80,), batch_size=32, learning_rate_init=rate, alpha=penalty, max_iter=150, random_state=seed
+        )
+        for rate in (0.01, 0.003)
+        for penalty in (1e-4, 1e-1)
+    ]
+
+
+def _lgbm(seed: int) -> list[Any]:
+    return [
+        LGBMClassifier(
+            n_estimators=trees, learning_rate=rate, num_leaves=15, random_state=seed, n_jobs=1, verbose=-1
+        )
+        for trees, rate in ((50, 0.1), (200, 0.1), (50, 0.03), (200, 0.03))
+    ]
+
+
+def _logistic(seed: int) -> list[Any]:
+    return [LogisticRegression(C=penalty, max_iter=1000) for penalty in (0.01, 0.1, 1.0, 10.0)]
+
+
+def _prior(seed: int) -> list[Any]:
+    return [DummyClassifier(strategy="prior")]
+
+
+NETWORKS: dict[str, Callable[[int], list[Any]]] = {
+    "bnn": _bnn,
+    "network": _single,
+    "lgbm": _lgbm,
+    "logistic": _logistic,
+    "prior": _prior,
+}
+
+
+def _tables(name: str) -> Iterator[Division]:
+    """Divisions of a table, columns standardised or one-hot; of the census draws of 20,000 rows."""
+    if name == "census":
+        folder = Path(os.environ["USBOOST_DATA"]) / census.SOURCE
+        files = [folder / file.name for file in census.FILES]
+        made = census.prepare(*files, split="ci_a", seed=0, profile="paper").splits
+        whole = pd.concat([made["train"], made["test"]], keys=["train", "test"])
+        texts = [column for column in whole if whole[column].dtype.kind not in "iuf" and column != "label"]
+        for seed in range(DIVISIONS):
+            drawn = pd.concat(
+                [whole.loc[part].sample(20_000, random_state=seed) for part in ("train", "test")]
+            )
+            numbers = drawn.drop(columns=["label", *texts])
+            x = np.hstack(
+                [numbers, OneHotEncoder(min_frequency=50, sparse_output=False).fit_transform(drawn[texts])]
+            )
+            y = np.unique(drawn["label"], return_inverse=True)[1]
+            yield (x[:20_000], y[:20_000]), (x[20_000:], y[20_000:])
+        return
+    x, y = iris() if name == "iris" else load_digits(return_X_y=True)
+    y = np.unique(y, return_inverse=True)[1]
+    for seed in range(4 * DIVISIONS if name == "iris" else DIVISIONS):
+        seen, unseen = train_test_split(np.arange(len(y)), test_size=0.2, stratify=y, random_state=seed)
+        yield (x[seen], y[seen]), (x[unseen], y[unseen])
+
+
+def chosen(settings: Sequence[Any], rows: Rows) -> Any:
+    """The setting of the lowest log-loss on a fifth of the rows, fitted to all of them."""
+    x, y = rows
+    if len(settings) > 1:
+        seen, held = train_test_split(np.arange(len(y)), test_size=HELD, stratify=y, random_state=0)
+        losses = []
+        for each in settings:
+            model = make_pipeline(StandardScaler(), each).fit(x[seen], y[seen])
+            losses.append(log_loss(y[held], model.predict_proba(x[held]), labels=np.unique(y)))
+        settings = [settings[int(np.argmin(losses))]]
+    return make_pipeline(StandardScaler(), settings[0]).fit(x, y)
+
+
+def networks(name: str, model: str, seed: int, division: Division) -> Iterator[dict[str, Any]]:
+    """One line: test scores of the setting chosen."""
+    began = time.process_time()
+    fitted = chosen(NETWORKS[model](seed), division[0])
+    seconds, (x, y) = time.process_time() - began, division[1]
+    said = fitted.predict_proba(x)
+    scores = {"accuracy": float(np.mean(said.argmax(axis=1) == y)), "log_loss": log_loss(y, said)}
+    yield {"frame": 0, **scores, "seconds": seconds}
+
+
+# Earlyboost
+
+
+def _trees(seed: int) -> list[Any]:
+    return [DecisionTreeClassifier(max_depth=depth, random_state=seed) for depth in (1, 3, 5, 8)]
+
+
+def _early(seed: int) -> list[Any]:
+    return [EarlyBoostClassifier(tree, random_state=seed) for tree in _trees(seed)]
+
+
+def _ada(seed: int) -> list[Any]:
+    return [
+        AdaBoostClassifier(DecisionTreeClassifier(max_depth=depth), n_estimators=50, random_state=seed)
+        for depth in (1, 2, 3, 5)
+    ]
+
+
+SEQUENCES: dict[str, Callable[[int], list[Any]]] = {
+    "earlyboost": _early,
+    "adaboost": _ada,
+    "tree": _trees,
+    "logistic": _logistic,
+    "prior": _prior,
+}
+
+
+def _sequences(name: str) -> Iterator[Division]:
+    """Divisions of all sequences (n, T, d) into parts of the sizes that the official ones have."""
+    if name == "digits by rows":
+        data = digits_rows()
+    else:
+        raw = Path(os.environ["USBOOST_DATA"])
+        data = (
+            pendigits(raw / "pendigits") if name == "pen digits" else ts_split(raw / "gunpoint", "GunPoint")
+        )
+    seen, unseen = (np.asarray(each, dtype=float) for each in (data.X_train, data.X_test))
+    x = np.concatenate([seen, unseen])
+    y = np.unique(np.concatenate([data.y_train, data.y_test]), return_inverse=True)[1]
+    for seed in range(DIVISIONS):
+        rows = np.arange(len(y))
+        train, test = train_test_split(rows, train_size=len(seen), stratify=y, random_state=seed)
+        yield (x[train], y[train]), (x[test], y[test])
+
+
+def _asked(n_frames: int) -> list[int]:
+    """The frames after which an answer may be given, the same for all models: 25 at most."""
+    return [t for t in range(1, n_frames + 1) if t % max(1, n_frames // 25) == 0 or t == n_frames]
+
+
+def probabilities(settings: Sequence[Any], rows: Rows, unseen: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Of each array of sequences, class probabilities after the frames asked for, (frames, n, K)."""
+    x, y = rows
+    frames = _asked(x.shape[1])
+    if isinstance(settings[0], EarlyBoostClassifier):
+        (model,) = settings
+        model.fit(x, y)
+        staged = [list(model.staged_predict_proba(each)) for each in unseen]
+        return [np.stack([each[t - 1] for t in frames]) for each in staged]
+    found: list[list[np.ndarray]] = [[] for _ in unseen]
+    for t in frames:
+        (setting,) = settings
+        fitted = make_pipeline(StandardScaler(), setting).fit(x[:, :t].reshape(len(x), -1), y)
+        for each, seen in zip(found, unseen, strict=True):
+            each.append(fitted.predict_proba(seen[:, :t].reshape(len(seen), -1)))
+    return [np.stack(each) for each in found]
+
+
+def answered(said: np.ndarray, y: np.ndarray, threshold: float, n_frames: int) -> tuple[float, float, float]:
+    """Harmonic mean, accuracy and earliness of answers at the threshold, or else at the end."""
+    sure = said.max(axis=2) >= threshold
+    sure[-1] = True
+    at = sure.argmax(axis=0)
+    right = float(np.mean(said[at, np.arange(len(y))].argmax(axis=1) == y))
+    early = float(np.mean(np.array(_asked(n_frames))[at] / n_frames))
+    return harmonic_mean(right, early), right, early
+
+
+def sequences(name: str, model: str, seed: int, division: Division) -> Iterator[dict[str, Any]]:
+    """A line for each frame asked for, and one, frame 0, of answers at the threshold chosen."""
+    (x, y), (x_test, y_test) = division
+    n_frames, began = x.shape[1], time.process_time()
+    seen, held = train_test_split(np.arange(len(y)), test_size=HELD, stratify=y, random_state=0)
+    options = SEQUENCES[model](seed)
+    curves = [probabilities([each], (x[seen], y[seen]), [x[held]])[0] for each in options]
+    means = [np.mean([np.mean(p.argmax(axis=1) == y[held]) for p in each]) for each in curves]
+    best = int(np.argmax(means))  # by the mean accuracy over the frames
+    cuts = [answered(curves[best], y[held], threshold, n_frames)[0] for threshold in THRESHOLDS]
+    (said,) = probabilities([options[best]], (x, y), [x_test])
+    seconds = time.process_time() - began
+    mean, right, early = answered(said, y_test, THRESHOLDS[int(np.argmax(cuts))], n_frames)
+    yield {"frame": 0, "accuracy": right, "earliness": early, "harmonic_mean": mean, "seconds": seconds}
+    for t, each in zip(_asked(n_frames), said, strict=True):
+        yield {"frame": t, "accuracy": float(np.mean(each.argmax(axis=1) == y_test))}
+
+
+# both
+
+
+Fit = Callable[[str, str, int, Division], Iterator[dict[str, Any]]]
+PARTS: dict[str, tuple[dict[str, Callable[[int], list[Any]]], Callable[[str], Iterator[Division]], Fit]] = {
+    **dict.fromkeys(("iris", "digits", "census"), (NETWORKS, _tables, networks)),
+    **dict.fromkeys(("pen digits", "GunPoint", "digits by rows"), (SEQUENCES, _sequences, sequences)),
+}
+TITLES = {
+    "bnn": "BNN, five networks of 16",
+    "network": "one network of 80",
+    "lgbm": "LightGBM",
+    "logistic": "logistic regression",
+    "prior": "prior",
+    "earlyboost": "Earlyboost",
+    "adaboost": "AdaBoost, one per prefix",
+    "tree": "a tree, one per prefix",
+}
+
+
+def run(names: Sequence[str]) -> None:
+    """Fit what the kept scores lack."""
+    lines = pd.read_csv(SCORES) if SCORES.exists() else pd.DataFrame(columns=["data", "model", "division"])
+    there = set(map(tuple, lines[["data", "model", "division"]].drop_duplicates().to_numpy()))
+    for name in names or PARTS:
+        models, divisions, fit = PARTS[name]
+        for seed, division in enumerate(divisions(name)):
+            for model in models:
+                if (name, model, seed) in there:
+                    continue
+                new = pd.DataFrame(fit(name, model, seed, division))
+                lines = pd.concat([lines, new.assign(data=name, model=model, division=seed)])
+                lines.to_csv(SCORES, index=False, float_format="%.6g")
+                print(name, model, seed, new.iloc[0].to_dict(), flush=True)
+
+
+def table(frame: pd.DataFrame, data: Sequence[str], metrics: Sequence[str]) -> str:
+    """Markdown: mean ± standard deviation over the divisions, of models by metric."""
+    own = frame[(frame["frame"] == 0) & frame["data"].isin(data)]
+    heads = ["", *(f"{name}: {metric.replace('_', ' ')}" for name in data for metric in metrics), "seconds"]
+    rows = [heads, ["---"] * len(heads)]
+    for model in dict.fromkeys(own["model"]):
+        cells = own[own["model"] == model]
+        row = [TITLES[model]]
+        for name in data:
+            part = cells[cells["data"] == name]
+            row += [f"{part[metric].mean():.3f} ± {part[metric].std():.3f}" for metric in metrics]
+        rows.append(
+            [*row, ", ".join(f"{cells[cells['data'] == name]['seconds'].mean():.1f}" for name in data)]
+        )
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"
+
+
+def figure(frame: pd.DataFrame, path: Path) -> None:
+    """Accuracy after each frame, a panel for each set of sequences; bands are a standard deviation."""
+    from matplotlib import pyplot
+
+    names = [name for name, (models, _, _) in PARTS.items() if models is SEQUENCES]
+    drawn, axes = pyplot.subplots(1, len(names), figsize=(12, 3.8), sharey=True)
+    for axis, name in zip(axes, names, strict=True):
+        own = frame[(frame["data"] == name) & (frame["frame"] > 0)]
+        for k, model in enumerate(SEQUENCES):
+            part = own[own["model"] == model].groupby("frame")["accuracy"]
+            mean, spread = part.mean(), part.std()
+            axis.plot(
+                mean.index, mean, color=f"C{k}", label=TITLES[model], lw=2 if model == "earlyboost" else 1.2
+            )
+            axis.fill_between(mean.index, mean - spread, mean + spread, color=f"C{k}", alpha=0.15, lw=0)
+        axis.set(title=name, xlabel="frames seen")
+    axes[0].set_ylabel("accuracy, test sequences")
+    axes[0].legend(fontsize=8)
+    drawn.tight_layout()
+    drawn.savefig(path, dpi=120, metadata={"Software": None})
+    pyplot.close(drawn)
+
+
+def write() -> None:
+    """The page's tables and its figure, of the scores that are kept."""
+    frame, text = pd.read_csv(SCORES), PAGE.read_text()
+    text = between_marks(text, "bnn", table(frame, ["iris", "digits", "census"], ["accuracy", "log_loss"]))
+    shown = ["accuracy", "earliness", "harmonic_mean"]
+    for name in ("pen digits", "GunPoint", "digits by rows"):
+        text = between_marks(text, name, table(frame, [name], shown))
+    PAGE.write_text(text)
+    figure(frame, FIGURE)
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore", ConvergenceWarning)
+    what, *names = sys.argv[1:]
+    write() if what == "write" else run(names)
