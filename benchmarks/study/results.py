@@ -3,7 +3,8 @@
 ``USBOOST_DATA=... python -m benchmarks.study.results run FOLDER`` makes a workspace for each part of the
 plan and fits every cell; what is there already is skipped. ``--part``, ``--dataset``, ``--model`` and
 ``--seed`` name fewer, down to one cell. ``python -m benchmarks.study.results write FOLDER`` takes the scores
-into the repository, and ``write`` without a folder makes the pages' tables and figures of them.
+into the repository, beside those of fits that the folder lacks; ``write`` without a folder makes the pages'
+tables and figures of them.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ FIGURES = {
 ROUNDS_FIGURE = Path("docs/figures/papers-rounds.png")
 SCORES, LUCK = Path("benchmarks/study/papers/cells.csv"), Path("benchmarks/study/papers/rows.csv")
 """Every fit's scores, and the headlines' differences with their intervals."""
+_CELL = ["part", "dataset", "model", "seed"]
 
 
 def run(
@@ -60,11 +62,12 @@ def run(
             print(*of, flush=True)
 
 
-def collect(folder: Path) -> pd.DataFrame:
-    """The scores of every fit that the folder has, in the plan's order."""
+def collect(folder: Path, kept: pd.DataFrame) -> pd.DataFrame:
+    """The scores of every fit of the plan, in its order: the folder's, and those kept of others."""
     planned = {tuple(vars(cell).values()): k for k, cell in enumerate(cells())}
-    found = pd.DataFrame(row for part in PLAN for row in fitting.rows_of(folder / part))
-    place = [planned.get(key) for key in found[["part", "dataset", "model", "seed"]].itertuples(index=False)]
+    new = pd.DataFrame(row for part in PLAN for row in fitting.rows_of(folder / part))
+    found = pd.concat([kept, new]).drop_duplicates([*_CELL, "stop"], keep="last")
+    place = [planned.get(key) for key in found[_CELL].itertuples(index=False, name=None)]
     return (
         found.assign(place=place)
         .dropna(subset="place")
@@ -147,10 +150,18 @@ def differences(frame: pd.DataFrame, dataset: str, pairs: Sequence[tuple[str, st
     return "\n".join(lines) + "\n"
 
 
-def luck(folder: Path) -> pd.DataFrame:
+def _is_whole(folder: Path, dataset: str) -> bool:
+    """Whether the folder has what every fit of a dataset says, from which intervals and figures are made."""
+    wanted = (cell for cell in cells() if cell.dataset == dataset)
+    return all(
+        fitting.kept_at(folder / cell.part, dataset, cell.model, cell.seed).is_file() for cell in wanted
+    )
+
+
+def luck(folder: Path, datasets: Sequence[str]) -> pd.DataFrame:
     """The headlines' differences with their intervals over the seeds and over the test rows."""
     found = []
-    for dataset, pairs in HEADLINES.items():
+    for dataset, pairs in ((dataset, HEADLINES[dataset]) for dataset in datasets):
         fits: dict[str, dict[int, results_rows.Predicted]] = {m: {} for pair in pairs for m in pair}
         for cell in cells():
             said = fitting.predicted(folder, cell) if cell.dataset == dataset else None
@@ -184,10 +195,15 @@ def rows(frame: pd.DataFrame) -> str:
 def write(folder: Path | None) -> None:
     """Take the folder's scores into the repository; make the pages' tables of those that are there."""
     if folder is not None:
-        SCORES.parent.mkdir(exist_ok=True)
-        collect(folder).to_csv(SCORES, index=False, float_format="%.6g")
-        luck(folder).to_csv(LUCK, index=False)
-        rounds_figure(folder, ROUNDS_FIGURE)
+        collect(folder, pd.read_csv(SCORES)).to_csv(SCORES, index=False, float_format="%.6g")
+        if drawn := [dataset for dataset in HEADLINES if _is_whole(folder, dataset)]:
+            kept = pd.read_csv(LUCK, keep_default_na=False)
+            kept = kept[~kept["dataset"].isin(drawn)]
+            pd.concat([kept, luck(folder, drawn)]).sort_values("dataset", kind="stable").to_csv(
+                LUCK, index=False
+            )
+        if _is_whole(folder, "ci_a"):
+            rounds_figure(folder, ROUNDS_FIGURE)
     frame = pd.read_csv(SCORES)
     for path, datasets in CELLS.items():
         text = Path(path).read_text()

@@ -33,7 +33,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from benchmarks.study.results import between_marks
+from benchmarks.speed.bench import between_marks
 from usboost.datasets.census import prepare as census
 from usboost.datasets.sequences.read import digits_rows, iris, pendigits, ts_split
 from usboost.learners.networks.learner import NetworkLearner

@@ -109,7 +109,7 @@ def test_rows_are_paired_by_seed(tmp_path: Path) -> None:
         if cell.model == other and cell.seed == 0:
             continue
         np.savez(file, y=y, probabilities=raw / raw.sum(axis=1, keepdims=True), threshold=np.nan)
-    (line,) = rows(luck(tmp_path)).splitlines()[2:]
+    (line,) = rows(luck(tmp_path, ["ct"])).splitlines()[2:]
     assert line.startswith("| CT: 2WL2O − 2WL | +0.0000 ± 0.0000 ± ")
     seeds = {cell.seed for cell in wanted}
     assert len(seeds) > 2 and len(wanted) == 2 * len(seeds)
@@ -136,6 +136,21 @@ def test_the_pages_on_stability_say_what_was_measured(page: Path) -> None:
     text, kept = (ROOT / page).read_text(), pd.read_csv(ROOT / stability.KEPT)
     assert stability.with_tables(text, kept) == text
     assert stability.with_tables(text, kept.assign(risk=0.0)) != text
+
+
+def test_a_folder_with_one_cell_changes_its_lines_alone(tmp_path: Path) -> None:
+    kept = pd.read_csv(ROOT / results.SCORES)
+    line = kept[(kept["dataset"] == "ct") & (kept["stop"] == "f1")].iloc[-1]
+    (tmp_path / line["part"]).mkdir()
+    (tmp_path / line["part"] / "cells.jsonl").write_text(line.replace({line["f1"]: 0.5}).to_json() + "\n")
+    found = results.collect(tmp_path, kept).reset_index(drop=True)
+    other = found["f1"] != kept["f1"]
+    assert other.sum() == 1 and found.loc[other, "f1"].item() == 0.5
+    assert (
+        found.loc[other, ["model", "seed", "stop"]].iloc[0].tolist()
+        == line[["model", "seed", "stop"]].tolist()
+    )
+    pd.testing.assert_frame_equal(found[~other], kept[~other], check_dtype=False)
 
 
 def test_a_cell_is_kept_once_for_each_rule() -> None:
