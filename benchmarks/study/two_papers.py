@@ -103,23 +103,23 @@ NETWORKS: dict[str, Callable[[int], list[Any]]] = {
 
 
 def _tables(name: str) -> Iterator[Division]:
-    """Divisions of a table, columns standardised or one-hot; of the census draws of 20,000 rows."""
+    """Divisions of a table, columns standardised or one-hot; of the census three draws of 10,000 rows."""
     if name == "census":
         folder = Path(os.environ["USBOOST_DATA"]) / census.SOURCE
         files = [folder / file.name for file in census.FILES]
         made = census.prepare(*files, split="ci_a", seed=0, profile="paper").splits
         whole = pd.concat([made["train"], made["test"]], keys=["train", "test"])
         texts = [column for column in whole if whole[column].dtype.kind not in "iuf" and column != "label"]
-        for seed in range(DIVISIONS):
+        for seed in range(3):
             drawn = pd.concat(
-                [whole.loc[part].sample(20_000, random_state=seed) for part in ("train", "test")]
+                [whole.loc[part].sample(10_000, random_state=seed) for part in ("train", "test")]
             )
             numbers = drawn.drop(columns=["label", *texts])
             x = np.hstack(
                 [numbers, OneHotEncoder(min_frequency=50, sparse_output=False).fit_transform(drawn[texts])]
             )
             y = np.unique(drawn["label"], return_inverse=True)[1]
-            yield (x[:20_000], y[:20_000]), (x[20_000:], y[20_000:])
+            yield (x[:10_000], y[:10_000]), (x[10_000:], y[10_000:])
         return
     x, y = iris() if name == "iris" else load_digits(return_X_y=True)
     y = np.unique(y, return_inverse=True)[1]
@@ -198,7 +198,7 @@ def _sequences(name: str) -> Iterator[Division]:
 
 def _asked(n_frames: int) -> list[int]:
     """The frames after which an answer may be given, the same for all models: 25 at most."""
-    return [t for t in range(1, n_frames + 1) if t % max(1, n_frames // 25) == 0 or t == n_frames]
+    return [t for t in range(1, n_frames + 1) if t % -(-n_frames // 25) == 0 or t == n_frames]
 
 
 def probabilities(settings: Sequence[Any], rows: Rows, unseen: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -323,14 +323,18 @@ def figure(frame: pd.DataFrame, path: Path) -> None:
     pyplot.close(drawn)
 
 
+def with_tables(text: str, frame: pd.DataFrame) -> str:
+    """The page's text with the tables of the scores."""
+    text = between_marks(text, "bnn", table(frame, ["iris", "digits", "census"], ["accuracy", "log_loss"]))
+    for name in ("pen digits", "GunPoint", "digits by rows"):
+        text = between_marks(text, name, table(frame, [name], ["accuracy", "earliness", "harmonic_mean"]))
+    return text
+
+
 def write() -> None:
     """The page's tables and its figure, of the scores that are kept."""
-    frame, text = pd.read_csv(SCORES), PAGE.read_text()
-    text = between_marks(text, "bnn", table(frame, ["iris", "digits", "census"], ["accuracy", "log_loss"]))
-    shown = ["accuracy", "earliness", "harmonic_mean"]
-    for name in ("pen digits", "GunPoint", "digits by rows"):
-        text = between_marks(text, name, table(frame, [name], shown))
-    PAGE.write_text(text)
+    frame = pd.read_csv(SCORES)
+    PAGE.write_text(with_tables(PAGE.read_text(), frame))
     figure(frame, FIGURE)
 
 

@@ -1,0 +1,50 @@
+"""BNN and Earlyboost beside their peers: answers by hand, and the page against the kept scores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.dummy import DummyClassifier
+from sklearn.linear_model import LogisticRegression
+
+from benchmarks.study import two_papers
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_answers_at_a_threshold_by_hand() -> None:
+    """Three frames, two sequences: one is sure, and wrong, at the first; the other never is."""
+    said = np.array([[[0.9, 0.1], [0.6, 0.4]], [[0.2, 0.8], [0.5, 0.5]], [[0.1, 0.9], [0.3, 0.7]]])
+    mean, right, early = two_papers.answered(said, np.array([1, 1]), 0.8, 3)
+    assert right == 0.5 and early == pytest.approx((1 / 3 + 1) / 2)
+    assert mean == pytest.approx(2 * 0.5 * (1 / 3) / (0.5 + 1 / 3))
+    assert two_papers.answered(said, np.array([1, 1]), 0.0, 3)[2] == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize(("frames", "asked"), [(8, 8), (150, 25), (26, 13)])
+def test_all_models_may_answer_at_the_same_frames(frames: int, asked: int) -> None:
+    found = two_papers._asked(frames)
+    assert len(found) == asked and found[-1] == frames and found == sorted(set(found))
+
+
+def test_the_setting_is_chosen_without_the_test_rows() -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(200, 3)), rng.integers(0, 2, 200)
+    x[:, 0] += 3 * y
+    found = two_papers.chosen([DummyClassifier(strategy="prior"), LogisticRegression()], (x, y))
+    assert isinstance(found[-1], LogisticRegression)
+
+
+def test_every_model_has_four_settings_but_the_prior() -> None:
+    for models in (two_papers.NETWORKS, two_papers.SEQUENCES):
+        assert {name: len(make(0)) for name, make in models.items()} == dict.fromkeys(models, 4) | {
+            "prior": 1
+        }
+
+
+def test_the_page_says_what_was_scored() -> None:
+    text = (ROOT / two_papers.PAGE).read_text()
+    assert two_papers.with_tables(text, pd.read_csv(ROOT / two_papers.SCORES)) == text
