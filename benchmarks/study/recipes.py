@@ -1,4 +1,4 @@
-"""What docs/results/images.md says of how images are tuned: the log-loss of models that read them.
+"""What docs/results/tuned-images.md says of how images are tuned: the log-loss of models that read them.
 
 ``python -m benchmarks.study.recipes OUT lesions 1000 2``: draws of rows as in `benchmarks.study.front`; what
 OUT, a file, has is not made again. ``python -m benchmarks.study.recipes OUT`` shows the table. Minutes a row

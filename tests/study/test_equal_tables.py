@@ -92,7 +92,7 @@ def test_numbers_as_on_the_page(value: float, digits: int, sign: str, text: str)
         ("lesions-3000", "many-rows", "Lesions, 3,000 rows"),
         ("products-3000", "many-rows", "Products, 3,000 rows"),
         ("lesions", "many-rows", "All lesions"),
-        ("lesions-tuned", "images", "All lesions, images tuned"),
+        ("lesions-tuned", "tuned-images", "All lesions, images tuned"),
         ("products", "many-rows", "All products"),
         ("census", "census", "CI-A, 196,294 rows"),
     ],
