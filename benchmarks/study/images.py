@@ -1,4 +1,4 @@
-"""docs/results/images.md and tuned-images.md, real tables with real images: comparisons, each kept in a folder of its own.
+"""docs/results/images.md and tuned-images.md, real tables with real images: each comparison has a folder.
 
 ``python -m benchmarks.study.images TABLES OUT [NAME …]``, where TABLES holds the lesions and the products;
 a comparison whose folder has its result is not made again. Hours on two cores.
