@@ -10,16 +10,11 @@ from typing import Annotated
 
 import typer
 
-from usboost.cli import tables
+from usboost.cli import several, tables
 from usboost.cli.console import console, exit_on_error, fitting, kept_when_interrupted, note, say, say_command
 from usboost.cli.interrupts import CODE, interrupts
 from usboost.cli.options import (
     BY,
-    DEFAULT_BACKBONE,
-    OUTSIDE,
-    SCORES,
-    BackboneName,
-    Finetune,
     Import,
     Models,
     Rounds,
@@ -29,7 +24,6 @@ from usboost.cli.options import (
     TablePath,
     import_named,
     parsed_names,
-    reads_table,
     typed,
 )
 from usboost.datasets.user.table_spec import TableSpec
@@ -37,12 +31,13 @@ from usboost.errors import UsboostError
 from usboost.evaluation.names import RANKING, check_metric, metric_name
 from usboost.models.catalogue import catalogue
 from usboost.models.catalogue.settings_file import parsed_settings, read_settings
+from usboost.multimodal.options import ImageOptions
 
 
-@reads_table
 def tune(
     table: TablePath,
     spec: TableSpec,
+    images: ImageOptions,
     models: Models = None,
     trials: Annotated[int, typer.Option("--trials", min=1, help="Trials of each model.")] = 20,
     jobs: Annotated[
@@ -82,8 +77,6 @@ def tune(
     settings: Set = None,
     settings_file: SettingsFile = None,
     imports: Import = None,
-    backbone: BackboneName = DEFAULT_BACKBONE,
-    finetune: Finetune = "auto",
     seed: Seed = 0,
 ) -> None:
     """Choose the settings of models, on rows that they are not fitted to.
@@ -95,36 +88,25 @@ def tune(
     """
     with exit_on_error():
         deadline = float("inf") if time_limit is None else now() + time_limit
-        if by is not None:
-            check_metric(by, SCORES)
+        several.check_score(by)
         given = None if models is None else parsed_names(models)
         fixed = parsed_settings(settings)
         begin = {} if settings_file is None else read_settings(settings_file)
-        if out.exists() and not out.is_dir():
-            raise UsboostError(f"{out} is a file; name a folder for the search")
+        several.check_folder(out, "search")
         import_named(imports)
         own = tables.read(table, spec)
         tables.show(own)
-        names = given or catalogue.compared(one_table=not spec.image, task=own.task)
-        for name in names:
-            if name not in OUTSIDE:
-                catalogue.for_table(name, own.task)
+        names = several.names_of(given, own)
         if by is not None:
             by = check_metric(by, RANKING[own.task])
         # imported late, so that mistakes are reported without loading torch
-        from usboost.models.baselines.packages import check_outside
         from usboost.multimodal import tune as tuned
-        from usboost.multimodal.fit.fit import ImageOptions, by_name, limited
+        from usboost.multimodal.fit.fit import limited
         from usboost.multimodal.tune import DEFAULT, default_folds, fixed_of
         from usboost.multimodal.tune import tune as tune_models
         from usboost.tuning.search import Plan
 
-        for name in names:
-            if name not in catalogue.CATALOGUE:
-                check_outside(name, own.task)
-        read = ImageOptions(backbone, finetune, spec.size) if spec.image else None
-        views = tuple(own.images) or ("U",)
-        build = by_name(names, images=read, image_views=views, rounds=rounds, settings=begin, task=own.task)
+        build = several.builders(names, own, images if spec.image else None, rounds, begin)
         always = {name: {**begin.get(name, {}), **each} for name, each in fixed_of(build, fixed).items()}
         plan = Plan(trials, batch, seed, prune, jobs or min(batch, os.cpu_count() or 1), deadline)
         score = by or DEFAULT[own.task]
@@ -157,8 +139,7 @@ def tune(
             if first.chosen is not None and first.model in catalogue.CATALOGUE:
                 again = typed(
                     spec,
-                    backbone,
-                    finetune,
+                    images,
                     rounds=rounds if limited(first.model) else None,
                     settings=out / tuned.SETTINGS,
                     seed=seed or None,
