@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -229,10 +228,10 @@ class _Shard:
         beside.unlink(missing_ok=True)
         rows = pa.array(range(self.first, self.first + len(images)), pa.int64())
         table = pa.table({"row": rows, "image": pa.array(images, pa.binary())})
-        partial = self.path.with_name(f"{self.path.name}.{os.getpid()}.tmp")
+        content = io.BytesIO()
         # Encoded images neither repeat nor compress again.
-        pq.write_table(table, partial, row_group_size=1024, compression="none", use_dictionary=False)
-        partial.replace(self.path)
+        pq.write_table(table, content, row_group_size=1024, compression="none", use_dictionary=False)
+        write_atomically(self.path, content.getvalue())
         write_atomically(beside, key.encode())
 
 
