@@ -21,7 +21,6 @@ from usboost.cli.options import (
     Seed,
     SettingsFile,
     TablePath,
-    given_options,
     parsed_names,
     typed,
 )
@@ -77,10 +76,9 @@ def compare(
     more models or --repeats makes only the new fits. Ctrl-C shows what is there.
     """
     with exit_on_error():
-        several.check_score(by)
+        several.check(by, out, "comparison")
         given = None if models is None else parsed_names(models)
         chosen = read_settings(settings) if settings is not None else {}
-        several.check_folder(out, "comparison")
         own = tables.read(table, spec)
         tables.show(own)
         if others:
@@ -91,7 +89,6 @@ def compare(
         from usboost.multimodal.compare import results
         from usboost.multimodal.compare.compare import compare as compare_models
         from usboost.multimodal.compare.summary import inputs, next_steps, summary, what_is_read
-        from usboost.multimodal.fit.fit import limited
 
         read = images if spec.image else None
         models_to_fit = several.builders(names, own, read, rounds, chosen)
@@ -112,19 +109,16 @@ def compare(
             )
         if comparison.kept:
             note(f"{comparison.kept:,} of {comparison.fits:,} fits were finished before, see {out}")
-        common = [str(table), *typed(spec, images, settings=settings, seed=seed or None)]
-        asked = {"rounds": rounds, "models": models, "with": others, "folds": folds, "by": by, "out": out}
-        asked["by_column"] = by_column
+        kept = {"settings": settings, "seed": seed or None}
 
         def fit_again(name: str) -> str:
-            most = given_options({"rounds": rounds if limited(name) else None})
-            return shlex.join(["usboost", "fit", *common, *most, "--model", name, "--out", "model"])
+            return several.fit_command(table, name, rounds, spec, images, **kept)
 
-        once = bool(spec.time or spec.split)  # these divide the rows in one way only
-        more = given_options({**asked, "repeats": max(3, 2 * repeats)})
-        steps = next_steps(
-            comparison, fit_again, "" if once else shlex.join(["usboost", "compare", *common, *more])
-        )
+        asked = {"rounds": rounds, "models": models, "with": others, "folds": folds, "by": by, "out": out}
+        asked |= {"by_column": by_column, "repeats": max(3, 2 * repeats)}
+        more = shlex.join(["usboost", "compare", str(table), *typed(spec, images, **kept, **asked)])
+        # a column of times or splits divides the rows in one way only
+        steps = next_steps(comparison, fit_again, "" if spec.time or spec.split else more)
         found = {name: inputs(name, own, read) for name in names}
         said, reads = summary(comparison, found), what_is_read(found)
         _show(comparison, said, reads, kept=out is not None)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from usboost.cli.options import OUTSIDE, SCORES
+from usboost.cli.options import OUTSIDE, SCORES, typed
+from usboost.datasets.user.table_spec import Options
 from usboost.errors import UsboostError
 from usboost.evaluation.names import check_metric
 from usboost.models.catalogue import catalogue
@@ -16,14 +18,10 @@ if TYPE_CHECKING:
     from usboost.datasets.user.user_table import UserTable
 
 
-def check_score(by: str | None) -> None:
-    """Refuse a score that no task has."""
+def check(by: str | None, out: Path | None, what: str) -> None:
+    """Refuse a score that no task has, and a file in place of the folder of `what`."""
     if by is not None:
         check_metric(by, SCORES)
-
-
-def check_folder(out: Path | None, what: str) -> None:
-    """Refuse a file in place of a folder."""
     if out is not None and out.exists() and not out.is_dir():
         raise UsboostError(f"{out} is a file; name a folder for the {what}")
 
@@ -55,3 +53,11 @@ def builders(
             check_outside(name, table.task)
     views = tuple(table.images) or ("U",)
     return by_name(names, images=images, image_views=views, rounds=rounds, settings=settings, task=table.task)
+
+
+def fit_command(table: Path, model: str, rounds: int | None, *chosen: Options, **others: Any) -> str:
+    """The command that fits one of the models as it was fitted here, and saves it."""
+    from usboost.multimodal.fit.fit import limited
+
+    again = typed(*chosen, rounds=rounds if limited(model) else None, **others)
+    return shlex.join(["usboost", "fit", str(table), *again, "--model", model, "--out", "model"])

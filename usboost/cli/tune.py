@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import shlex
 from pathlib import Path
 from time import time as now
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -24,7 +23,6 @@ from usboost.cli.options import (
     TablePath,
     import_named,
     parsed_names,
-    typed,
 )
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
@@ -32,6 +30,9 @@ from usboost.evaluation.names import RANKING, check_metric, metric_name
 from usboost.models.catalogue import catalogue
 from usboost.models.catalogue.settings_file import parsed_settings, read_settings
 from usboost.multimodal.options import ImageOptions
+
+if TYPE_CHECKING:
+    from usboost.tuning.search import SearchResult
 
 
 def tune(
@@ -88,11 +89,10 @@ def tune(
     """
     with exit_on_error():
         deadline = float("inf") if time_limit is None else now() + time_limit
-        several.check_score(by)
+        several.check(by, out, "search")
         given = None if models is None else parsed_names(models)
         fixed = parsed_settings(settings)
         begin = {} if settings_file is None else read_settings(settings_file)
-        several.check_folder(out, "search")
         import_named(imports)
         own = tables.read(table, spec)
         tables.show(own)
@@ -101,7 +101,6 @@ def tune(
             by = check_metric(by, RANKING[own.task])
         # imported late, so that mistakes are reported without loading torch
         from usboost.multimodal import tune as tuned
-        from usboost.multimodal.fit.fit import limited
         from usboost.multimodal.tune import DEFAULT, default_folds, fixed_of
         from usboost.multimodal.tune import tune as tune_models
         from usboost.tuning.search import Plan
@@ -126,29 +125,28 @@ def tune(
             of_folds = f" of {parts} folds" if parts else ""
             what = f"{table.name}: {spec.label}, by {metric_name(score)}{of_folds}"
             files = tuned.write(found.models, always, out, what)
-            console().print(tuned.rendered(found.models, score))
-            means = f"Scores are means of {parts} folds. " if parts else ""
-            if any(trial.state == "finished" for each in found.models.values() for trial in each.trials):
-                what = "Those of the chosen settings are of the rows that chose them, so they are optimistic."
-                say(f"\n{means}{what}")
-            if found.interrupted:
-                note("ended before all trials had; the same command goes on from there")
+            _show(found, score, parts)
             first = tuned.ranked(found.models)[0]
             if first.chosen is None and not found.interrupted:
                 raise UsboostError(f"no trial has finished; {out / tuned.CSV} gives the reasons")
             if first.chosen is not None and first.model in catalogue.CATALOGUE:
-                again = typed(
-                    spec,
-                    images,
-                    rounds=rounds if limited(first.model) else None,
-                    settings=out / tuned.SETTINGS,
-                    seed=seed or None,
-                )
-                command = ["usboost", "fit", str(table), *again, "--model", first.model]
-                say_command(
-                    "Next, to fit with these settings and save:", shlex.join([*command, "--out", "model"])
-                )
+                kept = {"settings": out / tuned.SETTINGS, "seed": seed or None}
+                command = several.fit_command(table, first.model, rounds, spec, images, **kept)
+                say_command("Next, to fit with these settings and save:", command)
             say(f"written {' and '.join(map(str, files))}")
             if found.interrupted and time_limit is None:
                 interrupts.told()
                 raise typer.Exit(CODE)
+
+
+def _show(found: SearchResult, score: str, folds: int) -> None:
+    """The table of a search, and how to read it."""
+    from usboost.multimodal import tune as tuned
+
+    console().print(tuned.rendered(found.models, score))
+    if any(trial.state == "finished" for each in found.models.values() for trial in each.trials):
+        means = f"Scores are means of {folds} folds. " if folds else ""
+        what = "Those of the chosen settings are of the rows that chose them, so they are optimistic."
+        say(f"\n{means}{what}")
+    if found.interrupted:
+        note("ended before all trials had; the same command goes on from there")
