@@ -12,9 +12,10 @@ import typer.main
 from tasks.settings import as_key
 from usboost.cli.app import app
 from usboost.cli.console import as_flag
-from usboost.cli.options import DEFAULT_BACKBONE, typed
+from usboost.cli.options import typed
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError, as_parameter, option, options_written
+from usboost.multimodal.options import ImageOptions
 
 LIBRARY = Path(__file__).parents[2] / "usboost"
 FLAG = re.compile(r"(^|[\s(])--[a-z]")
@@ -47,7 +48,11 @@ def command(name: str) -> typer.core.TyperCommand:
 def test_what_is_typed_again_reads_the_same_table() -> None:
     for name in ("fit", "compare", "tune"):
         for spec in (ALL, TableSpec("kind"), TableSpec("kind", time="t"), TableSpec("kind", split="s")):
-            given = command(name).make_context(name, ["t.csv", *typed(spec, DEFAULT_BACKBONE, "none")]).params
+            given = (
+                command(name)
+                .make_context(name, ["t.csv", *typed(spec, ImageOptions(finetune="none"))])
+                .params
+            )
             assert TableSpec.of(given) == spec
 
 

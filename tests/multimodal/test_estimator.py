@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,10 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from usboost import MultimodalClassifier, MultimodalRegressor, UsboostError, UsboostWarning
+from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import option
 from usboost.multimodal.fit import bundle
+from usboost.multimodal.options import FitOptions, ImageOptions
 
 DRAWN = {
     "check_sample_weight_equivalence_on_dense_data": "the rows for early stopping are drawn one by one, "
@@ -314,6 +317,16 @@ def test_wrong_parameters_are_named_before_the_fit(given, said):
     frame = pd.DataFrame({"a": np.arange(60.0)})
     with pytest.raises(UsboostError, match=re.escape(said)):
         MultimodalClassifier("prior", **given).fit(frame, np.arange(60) % 2)
+
+
+def test_parameters_have_the_defaults_of_the_options_of_the_same_names():
+    options = {
+        each.name: each.default for kind in (TableSpec, ImageOptions, FitOptions) for each in fields(kind)
+    }
+    shared = [each for each in fields(MultimodalClassifier) if each.name in options]
+    assert len(shared) == 22
+    for each in shared:
+        assert each.default == (options[each.name] if options[each.name] != () else None), each.name
 
 
 def test_parameters_as_scikit_learn_and_numpy_have_them():

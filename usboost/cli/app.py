@@ -15,7 +15,8 @@ import typer
 from usboost.cli.compare import compare
 from usboost.cli.console import exit_on_error
 from usboost.cli.fit import fit
-from usboost.cli.help import Command, with_help_all
+from usboost.cli.help import Command
+from usboost.cli.options import with_options
 from usboost.cli.ranks import check_alone
 from usboost.cli.saved_model import predict, report
 from usboost.cli.tune import tune
@@ -56,4 +57,4 @@ def _prose(command: Callable[..., None]) -> str:
 
 for command in (fit, compare, tune, predict, report):
     text = _prose(command)
-    app.command(help=text, short_help=text.partition("\n")[0], cls=Command)(with_help_all(command))
+    app.command(help=text, short_help=text.partition("\n")[0], cls=Command)(with_options(command))

@@ -10,41 +10,34 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from usboost.cli import tables
+from usboost.cli import several, tables
 from usboost.cli.console import console, exit_on_error, fitting, note, say, say_command
 from usboost.cli.interrupts import CODE, interrupts
 from usboost.cli.options import (
     BY,
-    DEFAULT_BACKBONE,
-    OUTSIDE,
-    SCORES,
-    BackboneName,
     ByColumn,
-    Finetune,
     Models,
     Rounds,
     Seed,
     SettingsFile,
     TablePath,
-    given_options,
     parsed_names,
-    reads_table,
     typed,
 )
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.evaluation.names import METRICS_OF, RANKING, check_metric
-from usboost.models.catalogue import catalogue
 from usboost.models.catalogue.settings_file import read_settings
+from usboost.multimodal.options import ImageOptions
 
 if TYPE_CHECKING:
     from usboost.multimodal.compare.compare import Comparison
 
 
-@reads_table
 def compare(
     table: TablePath,
     spec: TableSpec,
+    images: ImageOptions,
     models: Models = None,
     others: Annotated[
         list[str] | None,
@@ -75,8 +68,6 @@ def compare(
     ] = None,
     rounds: Rounds = None,
     settings: SettingsFile = None,
-    backbone: BackboneName = DEFAULT_BACKBONE,
-    finetune: Finetune = "auto",
     seed: Seed = 0,
 ) -> None:
     """Compare models on the same folds of a table, with a test of each difference.
@@ -85,37 +76,22 @@ def compare(
     more models or --repeats makes only the new fits. Ctrl-C shows what is there.
     """
     with exit_on_error():
-        if by is not None:
-            check_metric(by, SCORES)
+        several.check(by, out, "comparison")
         given = None if models is None else parsed_names(models)
         chosen = read_settings(settings) if settings is not None else {}
-        if out is not None and out.exists() and not out.is_dir():
-            raise UsboostError(f"{out} is a file; name a folder for the comparison")
         own = tables.read(table, spec)
         tables.show(own)
-        names = given or catalogue.compared(one_table=not spec.image, task=own.task)
         if others:
             sys.path.insert(0, str(Path.cwd()))  # where a user's own class may be
-            names = list(dict.fromkeys([*names, *others]))
-        for name in names:
-            if name not in OUTSIDE and name not in (others or ()):
-                catalogue.for_table(name, own.task)
+        names = several.names_of(given, own, others or ())
         check_metric(by or METRICS_OF[own.task][0], RANKING[own.task])
         # imported late, so that mistakes are reported without loading torch
-        from usboost.models.baselines.packages import check_outside
         from usboost.multimodal.compare import results
         from usboost.multimodal.compare.compare import compare as compare_models
         from usboost.multimodal.compare.summary import inputs, next_steps, summary, what_is_read
-        from usboost.multimodal.fit.fit import ImageOptions, by_name, limited
 
-        for name in names:
-            if name not in catalogue.CATALOGUE:
-                check_outside(name, own.task)
-        read = ImageOptions(backbone, finetune, spec.size) if spec.image else None
-        views = tuple(own.images) or ("U",)
-        models_to_fit = by_name(
-            names, images=read, image_views=views, rounds=rounds, settings=chosen, task=own.task
-        )
+        read = images if spec.image else None
+        models_to_fit = several.builders(names, own, read, rounds, chosen)
         with fitting("comparing") as show:
             comparison = compare_models(
                 own,
@@ -133,19 +109,16 @@ def compare(
             )
         if comparison.kept:
             note(f"{comparison.kept:,} of {comparison.fits:,} fits were finished before, see {out}")
-        common = [str(table), *typed(spec, backbone, finetune, settings=settings, seed=seed or None)]
-        asked = {"rounds": rounds, "models": models, "with": others, "folds": folds, "by": by, "out": out}
-        asked["by_column"] = by_column
+        kept = {"settings": settings, "seed": seed or None}
 
         def fit_again(name: str) -> str:
-            most = given_options({"rounds": rounds if limited(name) else None})
-            return shlex.join(["usboost", "fit", *common, *most, "--model", name, "--out", "model"])
+            return several.fit_command(table, name, rounds, spec, images, **kept)
 
-        once = bool(spec.time or spec.split)  # these divide the rows in one way only
-        more = given_options({**asked, "repeats": max(3, 2 * repeats)})
-        steps = next_steps(
-            comparison, fit_again, "" if once else shlex.join(["usboost", "compare", *common, *more])
-        )
+        asked = {"rounds": rounds, "models": models, "with": others, "folds": folds, "by": by, "out": out}
+        asked |= {"by_column": by_column, "repeats": max(3, 2 * repeats)}
+        more = shlex.join(["usboost", "compare", str(table), *typed(spec, images, **kept, **asked)])
+        # a column of times or splits divides the rows in one way only
+        steps = next_steps(comparison, fit_again, "" if spec.time or spec.split else more)
         found = {name: inputs(name, own, read) for name in names}
         said, reads = summary(comparison, found), what_is_read(found)
         _show(comparison, said, reads, kept=out is not None)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from time import monotonic as clock
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -16,33 +16,26 @@ from usboost.cli.console import exit_on_error, fitting, note, say
 from usboost.cli.fitted import say_next, say_result
 from usboost.cli.interrupts import interrupts
 from usboost.cli.options import (
-    DEFAULT_BACKBONE,
     NAMES,
-    BackboneName,
-    Finetune,
     Import,
-    Seed,
     Set,
     SettingsFile,
     TablePath,
     chosen_learners,
     import_named,
-    reads_table,
 )
 from usboost.cli.ranks import in_each_shard
 from usboost.datasets.user.table_spec import TableSpec
-from usboost.errors import UsboostError
 from usboost.models.catalogue import catalogue
 from usboost.models.catalogue.settings_file import parsed_settings, read_settings
-
-if TYPE_CHECKING:
-    pass
+from usboost.multimodal.options import FitOptions, ImageOptions
 
 
-@reads_table
 def fit(
     table: TablePath,
     spec: TableSpec,
+    images: ImageOptions,
+    options: FitOptions,
     model: Annotated[
         str | None,
         typer.Option(
@@ -54,9 +47,7 @@ def fit(
     preset: Annotated[
         Literal["fast", "good", "best"] | None,
         typer.Option(
-            "--preset",
-            help="A model by its aim: fast is one model, good and best are blends of several.",
-            show_default=False,
+            "--preset", help="A model by its aim: fast is one model, good and best are blends of several."
         ),
     ] = None,
     out: Annotated[Path, typer.Option("--out", help="Folder to save the model in.")] = Path("model"),
@@ -67,33 +58,6 @@ def fit(
     settings: Set = None,
     settings_file: SettingsFile = None,
     imports: Import = None,
-    rounds: Annotated[
-        int | None,
-        typer.Option("--rounds", min=1, help="Most boosting rounds, epochs or trees; still stops early."),
-    ] = None,
-    backbone: BackboneName = DEFAULT_BACKBONE,
-    finetune: Finetune = "auto",
-    calibrate: Annotated[
-        bool,
-        typer.Option(
-            "--calibrate/--no-calibrate",
-            help="Calibrate probabilities (temperature scaling) where that helps on held-out rows.",
-        ),
-    ] = True,
-    class_weight: Annotated[
-        Literal["balanced"] | None,
-        typer.Option(
-            "--class-weight", help="Let all classes count alike in the fit, however rare.", show_default=False
-        ),
-    ] = None,
-    threshold: Annotated[
-        str | None,
-        typer.Option(
-            "--threshold",
-            help="Of two classes, probability of the positive one from which it is the answer: a number, or "
-            "f1 for the best F1 on the validation rows.",
-        ),
-    ] = None,
     time_limit: Annotated[
         float | None,
         typer.Option(
@@ -102,22 +66,6 @@ def fit(
             help="Seconds after which no new round begins; without a model, the best blend that they allow.",
         ),
     ] = None,
-    fast_predict: Annotated[
-        bool,
-        typer.Option("--fast-predict", help="Of a blend, keep its best model alone, fitted to all rows."),
-    ] = False,
-    refit: Annotated[
-        bool | None,
-        typer.Option(
-            "--refit/--no-refit",
-            help="Fit again to all rows, for as many rounds as the held-out rows chose; by default if "
-            "there is time. Of a blend, its members.",
-            show_default=False,
-        ),
-    ] = None,
-    device: Annotated[
-        str, typer.Option("--device", help="Of networks: auto (a GPU if there is one), cpu or cuda.")
-    ] = "auto",
     force: Annotated[
         bool, typer.Option("--force", help="Replace a model that is in the folder already.")
     ] = False,
@@ -131,7 +79,6 @@ def fit(
             show_default="1; 8 under torchrun",
         ),
     ] = None,
-    seed: Seed = 0,
 ) -> None:
     """Fit a model to a table and save it.
 
@@ -140,32 +87,20 @@ def fit(
     score them. Ctrl-C ends the fit and keeps the best round so far. A fit that is killed has its rounds in a
     folder beside --out, and the same command goes on.
     """
-    # long for its options: a parameter for each
     with exit_on_error():
         began = clock()
-        named = catalogue.resolve_model(model, preset, time_limit is not None)
-        if named not in catalogue.OFFERED_FOR["regression"]:
+        asked_for = partial(catalogue.resolve_model, model, preset, time_limit is not None)
+        if (named := asked_for()) not in catalogue.OFFERED_FOR["regression"]:
             catalogue.for_table(named)
-        catalogue.check_options(named, fast_predict=fast_predict)
+        catalogue.check_options(named, fast_predict=options.fast_predict)
         asked = _Asked(
             table,
             spec,
+            images.for_preset(preset),
+            replace(options, learners=chosen_learners(learner), settings=parsed_settings(settings)),
             out,
-            partial(catalogue.resolve_model, model, preset, time_limit is not None),
+            asked_for,
             time_limit=None if time_limit is None else (time_limit, began),
-            read_as=(backbone, finetune, preset),
-            options={
-                "seed": seed,
-                "rounds": rounds,
-                "calibrate": calibrate,
-                "threshold": parsed_threshold(threshold),
-                "learners": chosen_learners(learner),
-                "refit": refit,
-                "device": device,
-                "class_weight": class_weight,
-                "fast_predict": fast_predict,
-            },
-            settings=parsed_settings(settings),
             from_file=None if settings_file is None else (settings_file, read_settings(settings_file)),
             imports=imports,
         )
@@ -182,12 +117,11 @@ class _Asked:
 
     table: Path
     spec: TableSpec
+    images: ImageOptions
+    options: FitOptions
     out: Path
     model: Callable[..., str]
     time_limit: tuple[float, float] | None
-    read_as: tuple[str, Any, str | None]
-    options: Mapping[str, Any]
-    settings: Mapping[str, Any]
     from_file: tuple[Path, Mapping[str, Any]] | None
     imports: list[str] | None
 
@@ -203,11 +137,9 @@ class _Asked:
         catalogue.for_table(model, own.task)
         # imported late, so that mistakes are reported without loading torch
         from usboost.boosting.callbacks import Interrupt, ShowRounds, TimeLimit
-        from usboost.multimodal.fit.fit import ImageOptions
         from usboost.multimodal.fit.fit import fit as fit_table
         from usboost.multimodal.fit.unfinished import unfinished
 
-        backbone, finetune, preset = self.read_as
         with unfinished(self.out.with_name(f"{self.out.name}.part"), note) as keep, fitting(model) as show:
             pressed = Interrupt(_ends_after_the_round)
             callbacks = [ShowRounds(progress=show), pressed]
@@ -217,11 +149,10 @@ class _Asked:
             fitted = fit_table(
                 own,
                 model,
-                settings=self._settings_of(model),
-                images=ImageOptions.of(backbone, finetune, self.spec.size, preset),
+                images=self.images,
                 callbacks=callbacks,
                 keep=keep,
-                **self.options,
+                **vars(replace(self.options, settings=self._settings_of(model))),
             )
             if not here().number:
                 fitted.bundle.save(self.out)
@@ -238,28 +169,15 @@ class _Asked:
 
         name = self.model(images=False)
         task = self.spec.task or catalogue.find(name).tasks[0]
-        settings = {**(self.from_file or (None, {}))[1].get(name, {}), **self.settings}
-        refuse(build(name, images=False, task=task, learners=self.options["learners"], settings=settings))
+        settings = {**(self.from_file or (None, {}))[1].get(name, {}), **(self.options.settings or {})}
+        refuse(build(name, images=False, task=task, learners=self.options.learners, settings=settings))
 
     def _settings_of(self, model: str) -> dict[str, Any]:
         """The settings of a file, and what else was set."""
         path, found = self.from_file or (None, {})
         if path is not None and model not in found:
             note(f"{path} has no settings of {model}, which is fitted as it is")
-        return {**found.get(model, {}), **self.settings}
-
-
-def parsed_threshold(given: str | None) -> Literal["f1"] | float | None:
-    """``--threshold`` as a rule or number. Raises UsboostError if it is neither."""
-    if given is None or given == "f1":
-        return given  # type: ignore[return-value]
-    try:
-        found = float(given)
-    except ValueError:
-        found = -1.0
-    if not 0 <= found <= 1:
-        raise UsboostError(f"--threshold {given!r} must be f1 or a number from 0 to 1")
-    return found
+        return {**found.get(model, {}), **(self.options.settings or {})}
 
 
 def _ends_after_the_round() -> None:

@@ -2,47 +2,35 @@
 
 from __future__ import annotations
 
-import inspect
 import re
-from collections.abc import Callable
-from functools import wraps
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
 GROUPS = {
-    "Data": ("label", "task", "positive", "split", "group", "time", "weight", "missing", "strict"),
-    "Columns": ("drop", "categorical", "text", "text_model", "keep"),
+    "Data": ("label", "missing", "task", "positive", "group", "time", "weight", "split", "strict"),
+    "Columns": ("drop", "categorical", "text", "keep", "text_model"),
     "Images": (
-        *("image", "size", "backbone", "skip_unreadable", "occlusion_maps"),
-        *("images_root", "grey", "pool_images", "finetune"),
+        *("image", "images_root", "size", "grey", "pool_images", "skip_unreadable"),
+        *("backbone", "finetune", "occlusion_maps"),
     ),
     "Model": (
-        *("model", "models", "others", "preset", "settings", "settings_file", "threshold", "seed"),
-        *("learner", "imports", "calibrate", "class_weight", "refit", "fast_predict"),
+        *("model", "models", "preset", "others", "learner", "settings", "settings_file", "imports"),
+        *("calibrate", "class_weight", "threshold", "fast_predict", "refit", "seed"),
     ),
-    "Scores": ("by", "by_column", "folds", "repeats", "trials", "prune"),
-    "Time": ("rounds", "time_limit", "jobs", "batch", "device", "shards"),
+    "Scores": ("trials", "folds", "repeats", "by", "by_column", "prune"),
+    "Time": ("jobs", "batch", "rounds", "time_limit", "device", "shards"),
     "Output": ("out", "force", "sets", "explain", "against"),
 }
-"""Parameters of the commands by group; those of no group are listed last."""
+"""Parameters of the commands by group, in the order of the help; those of no group are listed last."""
 
 RARE = frozenset(
-    {
+    (
         *("text", "text_model", "images_root", "grey", "pool_images", "finetune", "learner", "imports"),
-        *(
-            "calibrate",
-            "class_weight",
-            "refit",
-            "fast_predict",
-            "prune",
-            "batch",
-            "device",
-            "against",
-            "shards",
-        ),
-    }
+        *("calibrate", "class_weight", "refit", "fast_predict", "prune", "batch", "device", "against"),
+        "shards",
+    )
 )
 """Parameters that only ``--help-all`` lists."""
 
@@ -56,7 +44,7 @@ class Command(TyperCommand):
     def format_options(self, ctx: Any, formatter: Any) -> None:
         groups: dict[str, list[tuple[str, str]]] = {name: [] for name in ("Arguments", *GROUPS, "Other")}
         everything, left_out = _ALL in ctx.meta, 0
-        for each in self.get_params(ctx):
+        for each in sorted(self.get_params(ctx), key=_place):
             said = each.get_help_record(ctx)
             if said is None:
                 continue
@@ -73,10 +61,19 @@ class Command(TyperCommand):
             formatter.write_text(f"{left_out} more options, which are rarely needed: --help-all")
 
 
+_GROUP_OF = {name: group for group, names in GROUPS.items() for name in names}
+_PLACES = list(_GROUP_OF)
+
+
 def _group_of(parameter: Any) -> str:
     if parameter.param_type_name == "argument":
         return "Arguments"
-    return next((group for group, names in GROUPS.items() if parameter.name in names), "Other")
+    return _GROUP_OF.get(parameter.name, "Other")
+
+
+def _place(parameter: Any) -> int:
+    """That of the table above; arguments, and options of no group, stay in their order."""
+    return -1 if _group_of(parameter) in ("Arguments", "Other") else _PLACES.index(parameter.name)
 
 
 def _option(said: str) -> str:
@@ -96,23 +93,7 @@ def _show_all(ctx: typer.Context, asked: bool) -> None:
         raise typer.Exit
 
 
-def with_help_all(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with an option ``--help-all``."""
-
-    @wraps(command)
-    def made(**given: Any) -> None:
-        given.pop("help_all", None)
-        command(**given)
-
-    said = typer.Option(
-        "--help-all", is_eager=True, callback=_show_all, expose_value=False, help="List all options and exit."
-    )
-    signature = inspect.signature(command, eval_str=True)
-    named = [
-        *(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in signature.parameters.values()),
-        inspect.Parameter(
-            "help_all", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, said]
-        ),
-    ]
-    made.__signature__ = signature.replace(parameters=named)  # type: ignore[attr-defined]
-    return made
+HELP_ALL = Annotated[
+    bool,
+    typer.Option("--help-all", is_eager=True, callback=_show_all, help="List all options and exit."),
+]

@@ -1,4 +1,4 @@
-"""Arguments and options of several commands; those that say how a table is read are fields of `TableSpec`."""
+"""Arguments and options of several commands; fields of `Options` with a `Help` are options, too."""
 
 from __future__ import annotations
 
@@ -7,68 +7,80 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
 from usboost.cli.console import as_flag, exit_on_error
-from usboost.datasets.user.table_spec import Help, Names, TableSpec
+from usboost.cli.help import HELP_ALL
+from usboost.datasets.user.table_spec import Help, Names, Options, TableSpec
 from usboost.errors import UsboostError
 from usboost.evaluation.names import METRICS_OF, RANKING
 from usboost.files.registry import import_parts
 from usboost.models.catalogue import catalogue
-
-_DEFAULTS = {each.name: each.default for each in fields(TableSpec)}
-_FIELDS: dict[str, tuple[Any, Help]] = {
-    name: (said[0], said[1])
-    for name, hint in get_type_hints(TableSpec, include_extras=True).items()
-    if isinstance((said := get_args(hint) or (hint,))[-1], Help)
-}
-"""The type and the help of each field that is an option."""
+from usboost.multimodal.options import AnswerOptions
 
 
-def of_field(name: str) -> Any:
-    """Typer's option for a field, as its `Help` says."""
-    said = _FIELDS[name][1]
-    shown = said.default or True
-    return typer.Option(as_flag(name), help=said.text, min=said.least, max=said.most, show_default=shown)
+def options_of(kind: type) -> dict[str, inspect.Parameter]:
+    """A command's parameters for the fields of a dataclass that have a `Help`."""
+    found: dict[str, inspect.Parameter] = {}
+    defaults = {each.name: each.default for each in fields(kind)}
+    for name, hint in get_type_hints(kind, include_extras=True).items():
+        of, *_, said = get_args(hint) or (None, None)
+        if not isinstance(said, Help):
+            continue
+        of, default, flag = said.typed or of, defaults[name], as_flag(name)
+        if bool in (of, *get_args(of)) and default is not False:
+            flag = f"{flag}/{as_flag(f'no_{name}')}"
+        if of == Names:
+            of, default = list[str] | None, None
+        if default is MISSING:
+            default = inspect.Parameter.empty
+        shown = said.default or True
+        option = typer.Option(flag, help=said.text, min=said.least, max=said.most, show_default=shown)
+        hint = Annotated[of, option]
+        found[name] = inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint
+        )
+    return found
 
 
-def reads_table(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with the options of a `TableSpec` in place of its parameter ``spec``."""
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with ``--help-all``, and with the fields of each parameter of `Options` in its place."""
+    signature = inspect.signature(command, eval_str=True)
+    kinds = {
+        name: each.annotation
+        for name, each in signature.parameters.items()
+        if isinstance(each.annotation, type) and issubclass(each.annotation, Options)
+    }
 
     @wraps(command)
-    def made(**given: Any) -> None:
+    def made(help_all: bool = False, **given: Any) -> None:
         with exit_on_error():
-            spec = TableSpec(**{name: given.pop(name) for name in _FIELDS})
-        command(spec=spec, **given)
+            chosen = {
+                name: kind(**{field: given.pop(field) for field in options_of(kind)})
+                for name, kind in kinds.items()
+            }
+        command(**chosen, **given)
 
-    signature = inspect.signature(command, eval_str=True)
+    by_name = inspect.Parameter.KEYWORD_ONLY
     parameters: list[inspect.Parameter] = []
-    for each in signature.parameters.values():
-        parameters += map(_parameter, _FIELDS) if each.name == "spec" else [each]
-    named = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
+    for name, each in signature.parameters.items():
+        parameters += options_of(kinds[name]).values() if name in kinds else [each]
+    named = [each.replace(kind=by_name) for each in parameters]
+    named.append(inspect.Parameter("help_all", by_name, default=False, annotation=HELP_ALL))
     made.__signature__ = signature.replace(parameters=named)  # type: ignore[attr-defined]
     return made
 
 
-def _parameter(name: str) -> inspect.Parameter:
-    """Of a command, for a field."""
-    kind: Any = _FIELDS[name][0]
-    default: Any = _DEFAULTS[name]
-    if kind == Names:
-        kind, default = list[str] | None, None
-    if default is MISSING:
-        default = inspect.Parameter.empty
-    hint: Any = Annotated[kind, of_field(name)]
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
-
-
-def typed(spec: TableSpec, backbone: str, finetune: str, **others: Any) -> list[str]:
-    """The options by which a table was read, and others by name, as they would be typed again."""
-    given = {name: value for name in _FIELDS if (value := getattr(spec, name)) != _DEFAULTS[name]}
-    given["backbone"] = backbone if backbone != DEFAULT_BACKBONE else None
-    given["finetune"] = finetune if finetune != "auto" else None
+def typed(*chosen: Options, **others: Any) -> list[str]:
+    """The options that were given, and others by name, as they would be typed again."""
+    given = {
+        name: value
+        for each in chosen
+        for name, parameter in options_of(type(each)).items()
+        if (value := getattr(each, name)) != parameter.default
+    }
     return given_options({**given, **others})
 
 
@@ -87,7 +99,6 @@ def given_options(options: Mapping[str, Any]) -> list[str]:
 
 
 NAMES = ", ".join(catalogue.OFFERED)
-DEFAULT_BACKBONE = "tf_efficientnet_lite0"
 
 OUTSIDE = ("catboost", "xgboost", "tabpfn", "tabicl")
 """Packages that `usboost.models.baselines.packages` knows, which is not imported for a help text."""
@@ -108,19 +119,13 @@ TablePath = Annotated[
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder that `usboost fit` saved.")]
 
 
-BackboneName = Annotated[
-    str, typer.Option("--backbone", help="Network that reads the images, by its name in timm.")
-]
-Finetune = Annotated[
-    Literal["auto", "none", "last", "all"],
-    typer.Option(
-        "--finetune",
-        help="What of the backbone is tuned on the label: none, its last blocks, or all of it; auto is last "
-        "where that takes some minutes.",
-    ),
-]
-TextModel = Annotated[str | None, of_field("text_model")]
-ImagesRoot = Annotated[Path | None, of_field("images_root")]
+def _option(kind: type, name: str) -> Any:
+    """That of one field."""
+    return get_args(options_of(kind)[name].annotation)[1]
+
+
+TextModel = Annotated[str | None, _option(TableSpec, "text_model")]
+ImagesRoot = Annotated[Path | None, _option(TableSpec, "images_root")]
 ByColumn = Annotated[
     str | None,
     typer.Option(
@@ -139,7 +144,7 @@ Models = Annotated[
 Rounds = Annotated[
     int | None, typer.Option("--rounds", min=1, help="Most rounds or epochs; not for LightGBM.")
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of splits and models.")]
+Seed = Annotated[int, _option(AnswerOptions, "seed")]
 Strict = Annotated[
     bool,
     typer.Option("--strict", help="Refuse what cannot be read, which else counts as missing."),

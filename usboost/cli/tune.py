@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import os
-import shlex
 from pathlib import Path
 from time import time as now
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from usboost.cli import tables
+from usboost.cli import several, tables
 from usboost.cli.console import console, exit_on_error, fitting, kept_when_interrupted, note, say, say_command
 from usboost.cli.interrupts import CODE, interrupts
 from usboost.cli.options import (
     BY,
-    DEFAULT_BACKBONE,
-    OUTSIDE,
-    SCORES,
-    BackboneName,
-    Finetune,
     Import,
     Models,
     Rounds,
@@ -29,20 +23,22 @@ from usboost.cli.options import (
     TablePath,
     import_named,
     parsed_names,
-    reads_table,
-    typed,
 )
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.evaluation.names import RANKING, check_metric, metric_name
 from usboost.models.catalogue import catalogue
 from usboost.models.catalogue.settings_file import parsed_settings, read_settings
+from usboost.multimodal.options import ImageOptions
+
+if TYPE_CHECKING:
+    from usboost.tuning.search import SearchResult
 
 
-@reads_table
 def tune(
     table: TablePath,
     spec: TableSpec,
+    images: ImageOptions,
     models: Models = None,
     trials: Annotated[int, typer.Option("--trials", min=1, help="Trials of each model.")] = 20,
     jobs: Annotated[
@@ -82,8 +78,6 @@ def tune(
     settings: Set = None,
     settings_file: SettingsFile = None,
     imports: Import = None,
-    backbone: BackboneName = DEFAULT_BACKBONE,
-    finetune: Finetune = "auto",
     seed: Seed = 0,
 ) -> None:
     """Choose the settings of models, on rows that they are not fitted to.
@@ -95,36 +89,23 @@ def tune(
     """
     with exit_on_error():
         deadline = float("inf") if time_limit is None else now() + time_limit
-        if by is not None:
-            check_metric(by, SCORES)
+        several.check(by, out, "search")
         given = None if models is None else parsed_names(models)
         fixed = parsed_settings(settings)
         begin = {} if settings_file is None else read_settings(settings_file)
-        if out.exists() and not out.is_dir():
-            raise UsboostError(f"{out} is a file; name a folder for the search")
         import_named(imports)
         own = tables.read(table, spec)
         tables.show(own)
-        names = given or catalogue.compared(one_table=not spec.image, task=own.task)
-        for name in names:
-            if name not in OUTSIDE:
-                catalogue.for_table(name, own.task)
+        names = several.names_of(given, own)
         if by is not None:
             by = check_metric(by, RANKING[own.task])
         # imported late, so that mistakes are reported without loading torch
-        from usboost.models.baselines.packages import check_outside
         from usboost.multimodal import tune as tuned
-        from usboost.multimodal.fit.fit import ImageOptions, by_name, limited
         from usboost.multimodal.tune import DEFAULT, default_folds, fixed_of
         from usboost.multimodal.tune import tune as tune_models
         from usboost.tuning.search import Plan
 
-        for name in names:
-            if name not in catalogue.CATALOGUE:
-                check_outside(name, own.task)
-        read = ImageOptions(backbone, finetune, spec.size) if spec.image else None
-        views = tuple(own.images) or ("U",)
-        build = by_name(names, images=read, image_views=views, rounds=rounds, settings=begin, task=own.task)
+        build = several.builders(names, own, images if spec.image else None, rounds, begin)
         always = {name: {**begin.get(name, {}), **each} for name, each in fixed_of(build, fixed).items()}
         plan = Plan(trials, batch, seed, prune, jobs or min(batch, os.cpu_count() or 1), deadline)
         score = by or DEFAULT[own.task]
@@ -144,30 +125,28 @@ def tune(
             of_folds = f" of {parts} folds" if parts else ""
             what = f"{table.name}: {spec.label}, by {metric_name(score)}{of_folds}"
             files = tuned.write(found.models, always, out, what)
-            console().print(tuned.rendered(found.models, score))
-            means = f"Scores are means of {parts} folds. " if parts else ""
-            if any(trial.state == "finished" for each in found.models.values() for trial in each.trials):
-                what = "Those of the chosen settings are of the rows that chose them, so they are optimistic."
-                say(f"\n{means}{what}")
-            if found.interrupted:
-                note("ended before all trials had; the same command goes on from there")
+            _show(found, score, parts)
             first = tuned.ranked(found.models)[0]
             if first.chosen is None and not found.interrupted:
                 raise UsboostError(f"no trial has finished; {out / tuned.CSV} gives the reasons")
             if first.chosen is not None and first.model in catalogue.CATALOGUE:
-                again = typed(
-                    spec,
-                    backbone,
-                    finetune,
-                    rounds=rounds if limited(first.model) else None,
-                    settings=out / tuned.SETTINGS,
-                    seed=seed or None,
-                )
-                command = ["usboost", "fit", str(table), *again, "--model", first.model]
-                say_command(
-                    "Next, to fit with these settings and save:", shlex.join([*command, "--out", "model"])
-                )
+                kept = {"settings": out / tuned.SETTINGS, "seed": seed or None}
+                command = several.fit_command(table, first.model, rounds, spec, images, **kept)
+                say_command("Next, to fit with these settings and save:", command)
             say(f"written {' and '.join(map(str, files))}")
             if found.interrupted and time_limit is None:
                 interrupts.told()
                 raise typer.Exit(CODE)
+
+
+def _show(found: SearchResult, score: str, folds: int) -> None:
+    """The table of a search, and how to read it."""
+    from usboost.multimodal import tune as tuned
+
+    console().print(tuned.rendered(found.models, score))
+    if any(trial.state == "finished" for each in found.models.values() for trial in each.trials):
+        means = f"Scores are means of {folds} folds. " if folds else ""
+        what = "Those of the chosen settings are of the rows that chose them, so they are optimistic."
+        say(f"\n{means}{what}")
+    if found.interrupted:
+        note("ended before all trials had; the same command goes on from there")

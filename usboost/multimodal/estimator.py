@@ -26,8 +26,8 @@ from usboost.errors import UsboostError, warn
 from usboost.models.catalogue import catalogue
 from usboost.multimodal.fit import bundle as bundles
 from usboost.multimodal.fit.bundle import Bundle
-from usboost.multimodal.fit.fit import ImageOptions
 from usboost.multimodal.fit.fit import fit as fit_table
+from usboost.multimodal.options import FitOptions, ImageOptions
 from usboost.multimodal.parameters import check_parameters, column_of, frame_of, seed_of
 from usboost.multimodal.predict.explain import explain_rows
 
@@ -52,7 +52,7 @@ class _Fitted(BaseEstimator):
 class _Multimodal(_Fitted):
     """What the classifier and the regressor share; a `Bundle` does the predicting.
 
-    Fields of the same name as those of `TableSpec` say how X is read.
+    Fields of the same name as those of `TableSpec`, `ImageOptions` and `FitOptions` are these.
     """
 
     task: ClassVar[Literal["classification", "regression"]]
@@ -93,19 +93,14 @@ class _Multimodal(_Fitted):
         table = self._table(frame, y, groups, times, weights)
         for each in of_table(table, describe(table)):
             warn(each)
-        chosen = ImageOptions.of(self.backbone, self.finetune, self.size, self.preset)
+        given = self.get_params(deep=False)
         limited, with_images = self.time_limit is not None, bool(table.images)
         fitted = fit_table(
             table,
             catalogue.resolve_model(self.model, self.preset, limited, images=with_images, task=table.task),
-            seed=seed,
-            rounds=self.rounds,
-            images=chosen if table.images else None,
+            images=ImageOptions.of(given).for_preset(self.preset) if table.images else None,
             callbacks=[*(self.callbacks or ()), *limit],
-            refit=self.refit,
-            device=self.device,
-            fast_predict=self.fast_predict,
-            **answers,
+            **vars(FitOptions.of(given, seed=seed, **answers)),
         )
         self.bundle_, self.scores_ = fitted.bundle.of_columns(list(self.feature_names_in_)), fitted.scores
         self.best_round_, self.images_help_ = fitted.best_round, fitted.images_help
@@ -294,7 +289,7 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
         leave out
     missing : further values that count as missing
     images_root : folder that paths of images are relative to
-    backbone, finetune, size : how images are read, see `usboost.multimodal.fit.fit.ImageOptions`
+    backbone, finetune, size : how images are read, see `usboost.multimodal.options.ImageOptions`
     pool_images : read several columns of images as one, by the mean of their embeddings
     skip_unreadable : count images that cannot be read as missing in `fit`; elsewhere they do anyway
     rounds : boosting rounds, epochs or trees at most
@@ -365,8 +360,7 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
         class_weight = self.class_weight
         if isinstance(class_weight, Mapping):
             class_weight = {canonical(label): weight for label, weight in class_weight.items()}
-        answers = {"calibrate": self.calibrate, "threshold": self.threshold, "class_weight": class_weight}
-        self._fit(X, y, groups, times, sample_weight, **answers)
+        self._fit(X, y, groups, times, sample_weight, class_weight=class_weight)
         self._loaded()
         return self
 

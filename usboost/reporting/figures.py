@@ -17,7 +17,6 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, NullFormatter, SymmetricalLogLocator
@@ -50,7 +49,7 @@ _DARK = {
     "#444444": "#b0b0b0",
     "#ffffff": "#14181e",
 }
-_STYLE: dict[Any, Any] = {
+STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 10,
     "axes.titlesize": 11,
@@ -103,26 +102,6 @@ _OTHER_LOOKS = tuple(
 )
 
 
-def first_second_order(traces: Traces, title: str, **lines: Any) -> Figure:
-    """2WL and 2WL2O: validation F1 against runtime (US Fig. 3); keywords as in `performance`."""
-    return performance(_only(traces, _in_figure("order")), title, **lines)
-
-
-def one_two_learners(traces: Traces, title: str, **lines: Any) -> Figure:
-    """1WL_S, 1WL_U, 2WL and 2WL2O: validation F1 against runtime (US Fig. 4)."""
-    return performance(_only(traces, _in_figure("learners")), title, **lines)
-
-
-def fixed_searched(traces: Traces, title: str, **lines: Any) -> Figure:
-    """2WL and 2WL2O with fixed and searched steps: validation F1 against runtime (US Fig. 5)."""
-    return performance(_only(traces, _in_figure("steps")), title, **lines)
-
-
-def further_models(traces: Traces, title: str, **lines: Any) -> Figure:
-    """The models in none of those figures: validation F1 against runtime."""
-    return performance(_only(traces, lambda model: not _figures(model)), title, **lines)
-
-
 def performance(
     traces: Traces,
     title: str,
@@ -154,8 +133,9 @@ def performance(
     """
     column = f"{score}_val"
     shown = _with_finite(traces, ("seconds", column))
-    with mpl.rc_context(_STYLE):
-        fig, (ax,) = _canvas(title, 1)
+    with mpl.rc_context(STYLE):
+        fig = canvas(title)
+        (ax,) = fig.axes
         extra: dict[str, Line2D] = {}
         for value, label, dashes in (
             (baseline, "Baseline, best round", (1, 1.5)),
@@ -201,20 +181,11 @@ def risk(traces: Traces, title: str) -> Figure:
     return _per_round(traces, title, {"risk_train": "risk, training", "risk_val": "risk, validation"})
 
 
-def risk_boosting(traces: Traces, title: str) -> Figure:
-    """The risks of the boosting models on the codeword exponential loss."""
-    return risk(_only(traces, _papers_loss), title)
-
-
-def risk_others(traces: Traces, title: str) -> Figure:
-    """The risks of every other model, each in its own loss."""
-    return risk(_only(traces, lambda model: not _papers_loss(model)), title)
-
-
 def _per_round(traces: Traces, title: str, panels: Mapping[str, str], *, steps: bool = False) -> Figure:
     shown = _with_finite(traces, *((column,) for column in panels))
-    with mpl.rc_context(_STYLE):
-        fig, axes = _canvas(title, len(panels))
+    with mpl.rc_context(STYLE):
+        fig = canvas(title, len(panels))
+        axes = fig.axes
         extra: dict[str, Line2D] = {}
         for ax, (column, label) in zip(axes, panels.items(), strict=True):
             ax.set_ylabel(label)
@@ -271,7 +242,7 @@ def to_svg(fig: Figure) -> str:
     """The figure as one ``<svg>`` element that follows a dark page; the same bytes every time."""
     buffer = io.StringIO()
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         fig.savefig(buffer, format="svg", transparent=True, metadata=nothing)
     # a hundredth of a point is finer than any screen, and halves the page
     svg = re.sub(r' d="[^"]*"', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path.group()), buffer.getvalue())
@@ -287,24 +258,9 @@ def to_svg(fig: Figure) -> str:
 def to_png(fig: Figure) -> bytes:
     """The figure as a PNG on white, 160 dots per inch; the same bytes every time."""
     buffer = io.BytesIO()
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         fig.savefig(buffer, format="png", dpi=160, facecolor="white", metadata={"Software": None})
     return buffer.getvalue()
-
-
-PERFORMANCE: dict[str, Callable[..., Figure]] = {
-    "order": first_second_order,
-    "learners": one_two_learners,
-    "steps": fixed_searched,
-    "others": further_models,
-}
-PER_ROUND: dict[str, Callable[..., Figure]] = {
-    "epsilon_delta": steps,
-    "risk_boosting": risk_boosting,
-    "risk_others": risk_others,
-}
-OF_NUMBERS: dict[str, Callable[..., Figure]] = {"epsilon_delta": steps, "risk": risk}
-"""Those per round where a number is predicted: the risks are all of centred and scaled labels."""
 
 
 def draw(
@@ -316,32 +272,41 @@ def draw(
     layouts: bool = True,
     score: str = "f1",
 ) -> dict[str, Figure]:
-    """Every figure of `PERFORMANCE` and `PER_ROUND` that these traces can fill; parameters as there.
+    """Every figure that these traces can fill, by name; parameters as of `performance`.
 
-    Without the paper's `layouts`, one figure has the score of all models.
+    With `layouts`, the score is in those of the paper (`order`, `learners` and `steps`: US Fig. 3, 4 and 5)
+    and one of all other models, else in one of all. Where a number is predicted, so are the risks, which are
+    all of centred and scaled labels; else those of the codeword exponential loss are apart.
     """
+    scored = partial(performance, baseline=baseline, ceiling=ceiling, score=score)
+    risks = {"risk_boosting": _papers_loss, "risk_others": lambda model: not _papers_loss(model)}
+    plan: list[tuple[str, Callable[[str], bool], Callable[..., Figure]]] = [
+        *((name, keep, scored) for name, keep in (_LAYOUTS if layouts else {"performance": _any}).items()),
+        ("epsilon_delta", _any, steps),
+        *((name, keep, risk) for name, keep in (risks if score == "f1" else {"risk": _any}).items()),
+    ]
     figures = {}
-    one: dict[str, Callable[..., Figure]] = {"performance": partial(performance, score=score)}
-    for name, function in (PERFORMANCE if layouts else one).items():
+    for name, keep, drawn in plan:
         with suppress(NothingToDraw):
-            figures[name] = function(traces, title, baseline=baseline, ceiling=ceiling)
-    for name, function in (PER_ROUND if score == "f1" else OF_NUMBERS).items():
-        with suppress(NothingToDraw):
-            figures[name] = function(traces, title)
+            figures[name] = drawn({model: trace for model, trace in traces.items() if keep(model)}, title)
     return figures
 
 
-def _only(traces: Traces, keep: Callable[[str], bool]) -> Traces:
-    return {model: trace for model, trace in traces.items() if keep(model)}
+def _any(model: str) -> bool:
+    return True
 
 
-def _figures(model: str) -> Sequence[str]:
+def _layouts(model: str) -> Sequence[str]:
     """The paper's layouts that show a model; none for one of a user's own."""
     return catalogue.CATALOGUE[model].figures if model in catalogue.CATALOGUE else ()
 
 
-def _in_figure(name: str) -> Callable[[str], bool]:
-    return lambda model: name in _figures(model)
+_LAYOUTS: dict[str, Callable[[str], bool]] = {
+    "order": lambda model: "order" in _layouts(model),
+    "learners": lambda model: "learners" in _layouts(model),
+    "steps": lambda model: "steps" in _layouts(model),
+    "others": lambda model: not _layouts(model),
+}
 
 
 def _papers_loss(model: str) -> bool:
@@ -381,13 +346,13 @@ def _line_style(model: str, shown: Traces) -> _LineStyle:
     return _LineStyle(mpl.colors.to_hex((red, green, blue)), "X", _DOTTED)
 
 
-def _canvas(title: str, panels: int) -> tuple[Figure, list[Axes]]:
+def canvas(title: str, panels: int = 1, **layout: Any) -> Figure:
+    """A figure of some panels below each other, or as `layout`, arguments of `subplots`, says."""
     fig = Figure(figsize=_SIZE[panels])
-    FigureCanvasAgg(fig)
     place(fig)
-    axes = list(fig.subplots(panels, 1, sharex=True, squeeze=False)[:, 0])
-    axes[0].set_title(_plain(title), pad=9)
-    return fig, axes
+    axes = fig.subplots(**{"nrows": panels, "sharex": True, **layout})
+    np.ravel(axes)[0].set_title(plain(title), pad=9)
+    return fig
 
 
 def _curves(ax: Axes, trace: pd.DataFrame, x: str, y: str, look: _LineStyle) -> None:
@@ -425,7 +390,7 @@ def _legend(fig: Figure, shown: Traces, extra: Mapping[str, Line2D]) -> None:
         look = _line_style(model, shown)
         line = Line2D([], [], color=look.color, linewidth=1.8, marker=look.marker)
         line.set(
-            linestyle=look.line, markersize=5.5, markeredgecolor="white", label=_plain(catalogue.title(model))
+            linestyle=look.line, markersize=5.5, markeredgecolor="white", label=plain(catalogue.title(model))
         )
         handles.append(line)
     for label, line in extra.items():
@@ -449,6 +414,6 @@ def place(fig: Figure, left: float = 0.8, bottom: float = BELOW) -> None:
     )
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Text that matplotlib prints as it is: a dollar sign would start a formula."""
     return text.replace("$", r"\$")

@@ -16,6 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import confusion
+from usboost.evaluation.statistics import LEVEL
 from usboost.models.catalogue import catalogue
 from usboost.reporting.results import dataset_name
 
@@ -159,6 +160,25 @@ def origin_rows(origins: Mapping[Key, Origin]) -> list[dict[str, Any]]:
         }
         for (dataset, model, seed), origin in origins.items()
     ]
+
+
+def common(
+    cards: Mapping[str, Mapping[str, Any]],
+    datasets: Sequence[str],
+    origins: Mapping[Key, Origin] | None,
+    **more: Any,
+) -> dict[str, Any]:
+    """What the templates of all pages know: data cards, origins, and more by name, empty where it is None."""
+    made = origin_rows(origins or {})
+    return {
+        "datasets": datasets,
+        "cards": {d: shown_card(cards[d]) if cards.get(d) else None for d in datasets},
+        "noisy": any(noise(card) for card in cards.values()),
+        "level": f"{LEVEL:.0%}",
+        "origins": made,
+        "traced": {(row["dataset"], row["model"]) for row in made},
+        **{name: value or {} for name, value in more.items()},
+    }
 
 
 _FIRST = ("profile", "seed", "splits", "rows", "class_counts", "columns", "elimination")

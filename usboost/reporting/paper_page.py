@@ -13,17 +13,14 @@ from matplotlib.figure import Figure
 
 from usboost.evaluation import selection
 from usboost.evaluation.names import metric_name, number
-from usboost.evaluation.statistics import LEVEL
 from usboost.models.catalogue import catalogue
 from usboost.reporting.figures import place, to_svg
 from usboost.reporting.page import (
     DEMO,
     Key,
     Origin,
+    common,
     environment,
-    noise,
-    origin_rows,
-    shown_card,
     sign,
     signed,
     spread,
@@ -80,7 +77,6 @@ def render(
     datasets = list(dict.fromkeys(datasets))
     rows = catalogue.ordered([*models, *frame["model"]])
     found = verdicts(frame, datasets, cards, results)
-    made = origin_rows(origins or {})
     # long, but flat: the names that the template knows, one after the other
     return (
         environment()
@@ -89,7 +85,6 @@ def render(
             title=title,
             demo=demo,
             profiles=sorted(profiles),
-            datasets=datasets,
             models=rows,
             baseline=catalogue.BASELINE,
             caveats={m: entry.caveat for m in rows if (entry := catalogue.CATALOGUE.get(m)) and entry.caveat},
@@ -97,7 +92,6 @@ def render(
             verdicts=found,
             tested=any(one["significant"] is not None for each in found for one in each["references"]),
             legend={m: about for m in rows if (about := _about(m))},
-            level=f"{LEVEL:.0%}",
             same=same_in_both(frame, "ci_a", "ci_b"),
             about={d: DATASET_ABOUT[d] for d in datasets if d in DATASET_ABOUT},
             metrics={d: metric_name(metric_of(d)) for d in datasets},
@@ -109,19 +103,13 @@ def render(
                 if not (part := frame[frame["dataset"] == d]).empty
             },
             absent=absent,
-            cards={d: shown_card(cards[d]) if d in cards else None for d in datasets},
-            drawings=drawings or {},
-            noisy=any(noise(card) for card in cards.values()),
-            images=images or {},
-            inspections=inspections or {},
             others=others,
             halves=_table(frame, with_images, [m for m in HALVES if m in rows], "test", published=not demo),
             with_images=with_images,
             half_models=[m for m in HALVES if m in rows],
-            origins=made,
-            traced={(row["dataset"], row["model"]) for row in made},
             other_page=other_page,
             numbers=False,
+            **common(cards, datasets, origins, drawings=drawings, images=images, inspections=inspections),
         )
     )
 

@@ -20,11 +20,10 @@ from usboost.reporting.page import (
     DEMO,
     Key,
     Origin,
+    common,
     confusion_rows,
     environment,
-    origin_rows,
     short,
-    shown_card,
     signed_score,
 )
 from usboost.reporting.results import read_cell, tied
@@ -63,72 +62,82 @@ def render(
     rows = read_rows(results, dataset, best.model, best.seed) if best else None
     roles, classes = card.get("roles", {}), list(map(str, card.get("classes", [])))
     label, profile = str(roles.get("label", "the label")), str(card.get("profile", ""))
-    demo, made = profile == "demo", origin_rows(origins or {})
-    prior = selection.prior_log_loss(card, "test")
-    constant = task.constant(rows[0]) if rows is not None else None
-    template = environment().get_template("user_data.html.j2")
-    # long, but flat: the names that the template knows, one after the other
-    return template.render(
-        title=f"Your data: predicting {label}" + (f": {DEMO}" if demo else ""),
-        demo=demo,
-        dataset=dataset,
-        label=label,
-        profile=profile,
-        table=next(iter(card.get("sources", {})), "your table"),
-        registered=f"usboost-{profile}-{dataset}",
-        metric=metric_name(metric),
-        numbers=task.name == "regression",
-        f1=f1_of(classes) if len(classes) > 1 else "that of the label",
-        level=f"{LEVEL:.0%}",
-        chooses=metric,
-        heads={name: metric_name(name) for name in shown},
-        tie=selection.tie_note(len(tied(frame, dataset, metric)), metric, best.val[metric]) if best else "",
-        warning=selection.probability_note(
-            best.val, {name: value for name, (value, *_) in best.test.items()}, card
+    demo = profile == "demo"
+    return (
+        environment()
+        .get_template("user_data.html.j2")
+        .render(
+            title=f"Your data: predicting {label}" + (f": {DEMO}" if demo else ""),
+            demo=demo,
+            dataset=dataset,
+            label=label,
+            profile=profile,
+            table=next(iter(card.get("sources", {})), "your table"),
+            registered=f"usboost-{profile}-{dataset}",
+            metric=metric_name(metric),
+            numbers=task.name == "regression",
+            f1=f1_of(classes) if len(classes) > 1 else "that of the label",
+            chooses=metric,
+            heads={name: metric_name(name) for name in shown},
+            absent=absent,
+            read=_read(card),
+            classes=classes,
+            other_page=other_page,
+            alone=_alone(found, shown) if "images" in card else None,
+            constant=_constant(*task.constant(rows[0]), bool(classes)) if rows is not None else None,
+            n_test=0 if rows is None else len(rows[0]),
+            n=0 if rows is None else len(rows[0]),
+            confusion=confusion_rows(rows[0], rows[1].argmax(axis=1), classes) if rows and classes else [],
+            of=of_numbers(*rows, _margin(results, dataset, best), label)
+            if rows and best and not classes
+            else None,
+            **_of_models(frame, dataset, found, shown, card),
+            **common(
+                {dataset: card},
+                [dataset],
+                origins,
+                drawings=drawings,
+                images={dataset: images} if images else {},
+                inspections={dataset: inspections} if inspections else {},
+            ),
         )
-        if best
-        else "",
-        best=_shown(best, shown) if best else None,
-        prior=prior and number(prior),
-        worse=[
-            each.model
-            for each in found
-            if prior
-            and "log_loss" in each.test
-            and selection.worse_than_prior(each.test["log_loss"][0], prior)
-        ],
-        standings=[_shown(each, shown) for each in found],
-        no_auc="auc" in shown
+    )
+
+
+def _of_models(
+    frame: pd.DataFrame,
+    dataset: str,
+    found: Sequence[Standing],
+    shown: Sequence[str],
+    card: Mapping[str, Any],
+) -> dict[str, Any]:
+    """What the page says of the models: the chosen one, those that are level with it, and doubts."""
+    best, prior, tie, warning = found[0] if found else None, selection.prior_log_loss(card, "test"), "", ""
+    if best is not None:
+        tie = selection.tie_note(len(tied(frame, dataset, shown[0])), shown[0], best.val[shown[0]])
+        test = {name: value for name, (value, *_) in best.test.items()}
+        warning = selection.probability_note(best.val, test, card)
+    worse = [
+        each.model
+        for each in found
+        if prior and "log_loss" in each.test and selection.worse_than_prior(each.test["log_loss"][0], prior)
+    ]
+    return {
+        "best": _shown(best, shown) if best else None,
+        "whose": f"{catalogue.title(best.model)} on the test rows." if best else "",
+        "tie": tie,
+        "warning": warning,
+        "prior": prior and number(prior),
+        "worse": worse,
+        "standings": [_shown(each, shown) for each in found],
+        "no_auc": "auc" in shown
         and bool(found)
         and all(np.isnan(each.test.get("auc", (np.nan,))[0]) for each in found),
-        tested=any(each.p_holm is not None for each in found),
-        level_with=[each.model for each in found if each.within_noise],
-        behind=[each.model for each in found if _clear(each) > 0],
-        ahead=[each.model for each in found if _clear(each) < 0],
-        alone=_alone(found, shown) if "images" in card else None,
-        constant=_constant(*constant, bool(classes)) if constant else None,
-        n_test=0 if rows is None else len(rows[0]),
-        absent=absent,
-        read=_read(card),
-        classes=classes,
-        confusion=confusion_rows(rows[0], rows[1].argmax(axis=1), classes)
-        if rows is not None and classes
-        else [],
-        of=of_numbers(*rows, _margin(results, dataset, best), label)
-        if rows is not None and best and not classes
-        else None,
-        n=0 if rows is None else len(rows[0]),
-        whose=f"{catalogue.title(best.model)} on the test rows." if best else "",
-        drawings=drawings or {},
-        noisy=False,
-        images={dataset: images} if images else {},
-        inspections={dataset: inspections} if inspections else {},
-        cards={dataset: shown_card(card) if card else None},
-        datasets=[dataset],
-        origins=made,
-        traced={(row["dataset"], row["model"]) for row in made},
-        other_page=other_page,
-    )
+        "tested": any(each.p_holm is not None for each in found),
+        "level_with": [each.model for each in found if each.within_noise],
+        "behind": [each.model for each in found if _clear(each) > 0],
+        "ahead": [each.model for each in found if _clear(each) < 0],
+    }
 
 
 def _constant(what: str, metric: str, value: float, classes: bool) -> tuple[str, str, str]:

@@ -14,7 +14,7 @@ from usboost.datasets.covertype import prepare as ct
 from usboost.datasets.covertype import raw as covertype
 from usboost.datasets.covertype import shapes
 from usboost.datasets.files.sampling import stream
-from usboost.datasets.prepared import store
+from usboost.datasets.prepared import image_encoding, store
 from usboost.datasets.prepared.store import Prepared
 from usboost.errors import UsboostError
 
@@ -78,13 +78,13 @@ def test_each_image_is_drawn_for_the_clean_class(made: Prepared, tmp_path: Path)
 def test_equal_arguments_give_equal_datasets_for_any_number_of_workers(
     raw: Path, made: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ct, "_PROCESS", 100)
+    monkeypatch.setattr(image_encoding, "_PROCESS", 100)
     calls: list[tuple[int, int]] = []
     again = prepare(raw, tmp_path / "w", workers=2, progress=lambda *c: calls.append(c))
     store.write(made, tmp_path / "a")
     store.write(again, tmp_path / "b")
     files = [path.relative_to(tmp_path / "a") for path in (tmp_path / "a").rglob("*.*")]
-    assert len(files) == 4 + 3 + 2
+    assert len(files) == 4 + 3
     assert all((tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes() for file in files)
     n = sum(len(frame) for frame in made.splits.values())
     assert calls[0] == (0, n) and calls[-1] == (n, n) and calls == sorted(calls)
@@ -104,7 +104,7 @@ def test_a_limit_keeps_the_shares_and_work_is_used_again(raw: Path, tmp_path: Pa
     assert np.abs(np.bincount(every) / 200 - np.bincount(y) / len(y)).max() < 0.02
     calls.clear()
     prepare(raw, tmp_path / "w", **options)
-    assert set(calls) == {(160, 200), (180, 200), (200, 200)}
+    assert calls == [(200, 200)]
 
 
 def test_the_raw_file_may_be_named_itself(raw: Path, made: Prepared, tmp_path: Path) -> None:

@@ -1,13 +1,7 @@
-"""Drawn shapes are what their class says, and their shards are the same however they are made."""
+"""Drawn shapes are what their class says, and the same ones whatever is drawn beside them."""
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -161,180 +155,36 @@ def test_decoding_gives_back_the_drawing(seed: int, size: int, label: int) -> No
     np.testing.assert_array_equal(shapes.decode(shapes.encode(image)), image)
 
 
-LABELS = np.random.default_rng(0).integers(0, 3, size=250)
-
-
-def _bytes(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-def test_shards_hold_every_row_s_image(tmp_path: Path) -> None:
-    calls: list[tuple[int, int]] = []
-    paths = shapes.generate(
-        LABELS, tmp_path / "a", seed=7, size=32, shard_rows=100, progress=lambda *c: calls.append(c)
-    )
-    tables = [pq.read_table(path) for path in paths]
-
-    assert [path.name for path in paths] == [f"images-0000{k}.parquet" for k in range(3)]
-    assert [table["row"].to_pylist() for table in tables] == [
-        list(range(0, 100)),
-        list(range(100, 200)),
-        list(range(200, 250)),
-    ]
-    assert calls == [(0, 250), (100, 250), (200, 250), (250, 250)]
-    assert {path.name for path in (tmp_path / "a").iterdir()} == {path.name for path in paths} | {
-        "images.json"
-    }
-    for table in tables:
-        for row, data in zip(table["row"].to_pylist(), table["image"].to_pylist(), strict=True):
-            expected = shapes.draw(int(LABELS[row]), shapes.image_rng(7, row), 32)
-            np.testing.assert_array_equal(shapes.decode(data), expected)
-
-
-def test_three_workers_write_the_bytes_of_one(tmp_path: Path) -> None:
-    one = shapes.generate(LABELS, tmp_path / "one", seed=7, size=32, shard_rows=40)
-    shapes.generate(LABELS, tmp_path / "three", seed=7, size=32, shard_rows=40, workers=3)
-    shapes.generate(LABELS, tmp_path / "other", seed=8, size=32, shard_rows=40)
-
-    assert len(one) == 7
-    assert _bytes(tmp_path / "one") == _bytes(tmp_path / "three")
-    assert _bytes(tmp_path / "one").keys() == _bytes(tmp_path / "other").keys()
-    assert one[0].read_bytes() != (tmp_path / "other" / one[0].name).read_bytes()
-
-
 def test_an_image_depends_on_its_seed_row_and_label_only(tmp_path: Path) -> None:
-    changed = LABELS.copy()
+    labels = np.random.default_rng(0).integers(0, 3, size=250)
+    changed = labels.copy()
     changed[10] = (changed[10] + 1) % 3
-    (path,) = shapes.generate(LABELS, tmp_path / "a", seed=7, size=32)
-    (other,) = shapes.generate(changed[:60], tmp_path / "b", seed=7, size=32)
-    images = pq.read_table(path)["image"].to_pylist()
-    others = pq.read_table(other)["image"].to_pylist()
 
+    def drawn(name: str, seed: int, labels: np.ndarray) -> list[bytes]:
+        (path,) = shapes.write({"train": (seed, labels)}, tmp_path / name, size=32)["train"]
+        table = pq.read_table(path)
+        assert table["row"].to_pylist() == list(range(len(labels)))
+        return table["image"].to_pylist()
+
+    images, others = drawn("a", 7, labels), drawn("b", 7, changed[:60])
     assert [i for i in range(60) if images[i] != others[i]] == [10]
     assert len(set(images)) == len(images)
+    for row, image in enumerate(images):
+        expected = shapes.draw(int(labels[row]), shapes.image_rng(7, row), 32)
+        np.testing.assert_array_equal(shapes.decode(image), expected)
+    again = drawn("b", 8, labels)  # in a folder of others
+    assert not set(again) & set(images)
+    for name in ("a", "b"):
+        assert {path.suffix for path in (tmp_path / name / "train").iterdir()} == {".parquet", ".key"}
 
 
-KILLED = """
-import sys
-import numpy as np
-from usboost.datasets.covertype import shapes
-labels = np.random.default_rng(1).integers(0, 3, size=1500)
-shapes.generate(labels, sys.argv[1], seed=7, size=64, shard_rows=50, workers=int(sys.argv[2]))
-"""
-
-
-@pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    folder = tmp_path_factory.mktemp("whole")
-    labels = np.random.default_rng(1).integers(0, 3, size=1500)
-    shapes.generate(labels, folder, seed=7, size=64, shard_rows=50)
-    return _bytes(folder)
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL here")
-def test_a_killed_generation_resumes_to_the_same_bytes(
-    tmp_path: Path, uninterrupted: dict[str, bytes], workers: int
-) -> None:
-    folder = tmp_path / "killed"
-    process = subprocess.Popen(
-        [sys.executable, "-c", KILLED, str(folder), str(workers)],
-        stdout=subprocess.PIPE,
-        cwd=Path(shapes.__file__).parents[3],
-    )
-    limit = time.monotonic() + 60
-    while len(list(folder.glob("*.parquet"))) < 3:
-        assert process.poll() is None
-        assert time.monotonic() < limit
-        time.sleep(0.005)
-    os.kill(process.pid, signal.SIGKILL)
-    # The pipe ends when the last process that holds it does: workers must not outlive their parent.
-    process.communicate(timeout=20)
-    kept = {path.name: path.stat().st_mtime_ns for path in folder.glob("*.parquet")}
-    assert process.returncode == -signal.SIGKILL
-    assert 3 <= len(kept) < 30
-
-    labels = np.random.default_rng(1).integers(0, 3, size=1500)
-    calls: list[tuple[int, int]] = []
-    shapes.generate(labels, folder, seed=7, size=64, shard_rows=50, progress=lambda *c: calls.append(c))
-
-    assert calls[0] == (50 * len(kept), 1500)
-    assert calls[-1] == (1500, 1500)
-    assert {name: (folder / name).stat().st_mtime_ns for name in kept} == kept
-    assert _bytes(folder) == uninterrupted
-
-
-def test_a_damaged_lost_or_foreign_shard_is_made_again(tmp_path: Path) -> None:
-    options = {"seed": 7, "size": 32, "shard_rows": 50}
-    paths = shapes.generate(LABELS, tmp_path / "a", **options)
-    others = shapes.generate(LABELS, tmp_path / "b", **{**options, "seed": 8})
-    whole = _bytes(tmp_path / "a")
-    paths[0].write_bytes(paths[0].read_bytes()[:-50])
-    paths[1].write_bytes(paths[3].read_bytes())
-    paths[2].unlink()
-    paths[4].write_bytes(others[4].read_bytes())
-    (tmp_path / "a" / "images-00001.parquet.99.tmp").write_bytes(b"left behind")
-    calls: list[int] = []
-
-    shapes.generate(LABELS, tmp_path / "a", **options, progress=lambda n, _: calls.append(n))
-
-    assert calls == [50, 100, 150, 200, 250]
-    assert _bytes(tmp_path / "a") == whole
-
-
-@pytest.mark.parametrize(
-    ("change", "named"),
-    [
-        ({"seed": 8}, "seed"),
-        ({"size": 40}, "size"),
-        ({"shard_rows": 90}, "shard_rows"),
-        ({}, "labels_sha256"),
-    ],
-)
-def test_images_of_other_parameters_are_refused_or_overwritten(
-    tmp_path: Path, change: dict[str, int], named: str
-) -> None:
-    options = {"seed": 7, "size": 32, "shard_rows": 100}
-    shapes.generate(LABELS, tmp_path / "a", **options)
-    before = _bytes(tmp_path / "a")
-    labels = LABELS if change else LABELS[::-1]
-
-    with pytest.raises(UsboostError, match=f"another {named};"):
-        shapes.generate(labels, tmp_path / "a", **{**options, **change})
-    assert _bytes(tmp_path / "a") == before
-
-    shapes.generate(labels, tmp_path / "a", **{**options, **change}, overwrite=True)
-    shapes.generate(labels, tmp_path / "b", **{**options, **change})
-    assert _bytes(tmp_path / "a") == _bytes(tmp_path / "b")
-    assert json.loads((tmp_path / "a" / "images.json").read_text())["rows"] == 250
-
-
-def test_strange_shards_and_manifests_are_refused(tmp_path: Path) -> None:
-    shapes.generate(LABELS, tmp_path, seed=7, size=32)
-    (tmp_path / "images-00009.parquet").write_bytes(b"whose?")
-    with pytest.raises(UsboostError, match="number of shards"):
-        shapes.generate(LABELS, tmp_path, seed=7, size=32)
-    for text in ("{", "[]"):
-        (tmp_path / "images.json").write_text(text)
-        with pytest.raises(UsboostError, match="holds images made with another"):
-            shapes.generate(LABELS, tmp_path, seed=7, size=32)
-    assert (tmp_path / "images-00009.parquet").read_bytes() == b"whose?"
-
-
-def test_generate_refuses_wrong_arguments(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    for labels, folder, options, message in (
-        ([0, 3], "a", {}, "range from 0 to 3"),
-        ([0, -1], "a", {}, "range from -1 to 0"),
-        ([0.0, 1.0], "a", {}, "must be integers"),
-        ([[0], [1]], "a", {}, r"of shape \(2, 1\)"),
-        (np.array([], dtype=int), "a", {}, "no labels"),
-        ([0], "a", {"size": 10}, "size is 10"),
-        ([0], "a", {"seed": -1}, "seed is -1"),
-        ([0], "a", {"workers": 0}, "workers is 0"),
-        ([0], "a", {"shard_rows": 0}, "shard_rows is 0"),
-        ([0], "file", {}, "is a file"),
+def test_labels_and_sizes_that_cannot_be_drawn_are_refused_before_anything_is(tmp_path: Path) -> None:
+    for labels, size, message in (
+        ([0, 3], 32, "unknown shape class 3"),
+        ([0, -1], 32, "unknown shape class -1"),
+        ([0], 10, "size is 10"),
+        ([], 32, "has no images"),
     ):
         with pytest.raises(UsboostError, match=message):
-            shapes.generate(labels, tmp_path / folder, **{"seed": 0, **options})
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+            shapes.write({"train": (0, np.array(labels, dtype=int))}, tmp_path, size=size)
+    assert list(tmp_path.iterdir()) == []

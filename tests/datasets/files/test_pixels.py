@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import io
 import struct
 import warnings
 import zlib
-from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from tests.datasets.files.test_image_sources import saved
 from usboost.datasets.files.image_sources import load, thumbnail
 from usboost.errors import UsboostError
 
 DEEP = np.linspace(0, 65535, 64).reshape(8, 8).astype(np.uint16)
 GREY = np.linspace(0, 255, 64).reshape(8, 8).astype(np.uint8)
 LAST_ROW = [0, 36, 73, 109, 146, 182, 219, 255]  # of eight steps from black to white
-
-
-def saved(image: Image.Image | np.ndarray, form: str = "PNG", **options: Any) -> bytes:
-    out = io.BytesIO()
-    (image if isinstance(image, Image.Image) else Image.fromarray(image)).save(out, form, **options)
-    return out.getvalue()
 
 
 def tiff(
@@ -75,6 +68,7 @@ STEPS = np.array([[0, 9362, 18724, 28086, 37449, 46811, 56173, 65535]] * 8, dtyp
     ("data", "row"),
     [
         (tiff(STEPS), LAST_ROW),
+        (saved(STEPS, "TIFF"), LAST_ROW),
         (tiff(STEPS, order=">"), LAST_ROW),
         (tiff(STEPS, packed=True), LAST_ROW),
         (tiff(STEPS, zero_is_white=True), LAST_ROW[::-1]),

@@ -174,17 +174,6 @@ def rewrite(folder: Path, split: str, frame: pd.DataFrame) -> None:
     (folder / "card.json").write_text(json.dumps(card))
 
 
-@pytest.mark.parametrize("kept", [0.0, 0.5, 0.99])
-def test_a_truncated_file_is_named(folder: Path, kept: float) -> None:
-    path = folder / "val.parquet"
-    whole = path.read_bytes()
-    path.write_bytes(whole[: int(len(whole) * kept)])
-    for reader in (read, read_frame):
-        with pytest.raises(UsboostError, match=r"val\.parquet is damaged or truncated"):
-            reader(folder, "val")
-    assert len(read_frame(folder, "train")) == 40
-
-
 def test_a_missing_file_or_split_is_named(folder: Path) -> None:
     (folder / "val.parquet").unlink()
     with pytest.raises(UsboostError, match=r"val\.parquet is missing"):

@@ -8,7 +8,6 @@ leaves part of the signal in each and some of it between them. It does not descr
 from __future__ import annotations
 
 import gzip
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import numpy as np
 from usboost.datasets.census.prepare import CLASSES, COLUMNS, FILES
 from usboost.datasets.prepared.store import LABEL
 from usboost.errors import UsboostError
+from usboost.files import write_atomically
 
 DUPLICATES = 0.016
 """Share of the training lines that repeat an earlier one, about that of the real file."""
@@ -164,13 +164,9 @@ def write_demo(folder: Path, *, rows_train: int, rows_test: int, seed: int) -> N
     others = draw(rows_test, rng)
     lines_test = _lines(others, rng, unseen=True)
 
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     for file, text in zip(FILES, ([lines[i] for i in order], lines_test), strict=True):
-        with tempfile.TemporaryDirectory(prefix=".demo.", suffix=".tmp", dir=folder) as work:
-            path = Path(work) / file.name
-            path.write_bytes(gzip.compress(("\n".join(text) + "\n").encode(), mtime=0))
-            path.replace(folder / file.name)
+        content = gzip.compress(("\n".join(text) + "\n").encode(), mtime=0)
+        write_atomically(Path(folder) / file.name, content)
 
 
 def draw(n: int, rng: np.random.Generator) -> dict[str, np.ndarray]:

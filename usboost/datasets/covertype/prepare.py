@@ -6,7 +6,7 @@ ones kept as the column `CLEAN`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +34,6 @@ SIZE = 128
 
 NOISE = 0.09
 """Share of the labels switched in each split."""
-
-_PROCESS = 2048  # fewer images than this are not worth starting one more process
 
 
 def write_demo(folder: Path, *, rows_train: int, rows_test: int, seed: int) -> None:
@@ -68,9 +66,7 @@ def prepare(
     image_size : height and width of the images in pixels, at least 24; the paper's are 128.
     work : folder for the shards of images. What is there is used again when it fits and replaced when
         not, so an interrupted preparation resumes. `store.write` links them from there.
-    workers : processes that draw, at most one for every 2048 images of a split; the images are the
-        same for any number.
-    progress : called with (images done, images in all).
+    workers, progress : of `image_encoding.write_shards`.
 
     Returns
     -------
@@ -79,7 +75,7 @@ def prepare(
     Raises
     ------
     UsboostError
-        As `covertype.read`, `covertype.three_largest` and `shapes.generate`, or if there are under 10 rows.
+        As `covertype.read`, `covertype.three_largest` and `shapes.write`, or if there are under 10 rows.
     """
     path = _file(Path(raw))
     frame, labels = covertype.read(path)
@@ -95,7 +91,8 @@ def prepare(
         splits[split] = table.iloc[of_split].reset_index(drop=True)
         splits[split][LABEL] = noisy.astype(np.int8)
         splits[split][CLEAN] = clean[split].astype(np.int8)
-    _draw(clean, work, image_size, seed, workers, progress)
+    drawn = {split: (stream(seed, 3, k), codes) for k, (split, codes) in enumerate(clean.items())}
+    shapes.write(drawn, work, size=image_size, workers=workers, progress=progress)
 
     views = {"S": list(table)}
     card = describe(
@@ -119,26 +116,6 @@ def prepare(
     return Prepared(splits, views, classes, card, images=Path(work))
 
 
-def _draw(
-    clean: Mapping[str, np.ndarray], work: Path, size: int, seed: int, workers: int, progress: Progress | None
-) -> None:
-    """Draw an image for each row of each split, by its clean class."""
-    done, total = 0, sum(map(len, clean.values()))
-    for k, (split, drawn) in enumerate(clean.items()):
-        shapes.generate(
-            drawn,
-            work / split,
-            seed=stream(seed, 3, k),
-            size=size,
-            # Enough shards for the processes to share, however many they are.
-            shard_rows=min(8192, max(256, len(drawn) // 64)),
-            workers=min(workers, -(-len(drawn) // _PROCESS)),
-            progress=_part_of(progress, done, total),
-            overwrite=True,
-        )
-        done += len(drawn)
-
-
 def _columns(names: Sequence[str]) -> dict[str, dict[str, Any]]:
     """What the card says of each column."""
     numeric = set(covertype.NUMERIC)
@@ -154,16 +131,6 @@ def _columns(names: Sequence[str]) -> dict[str, dict[str, Any]]:
         LABEL: {"view": None, "kind": "label", "why": f"what is predicted; {NOISE:.0%} switched"},
         CLEAN: {"view": None, "kind": "label", "why": "the class before any label was switched"},
     }
-
-
-def _part_of(progress: Progress | None, before: int, total: int) -> Progress:
-    """Progress of one split, reported as progress of all of them."""
-
-    def report(done: int, _: int) -> None:
-        if progress is not None:
-            progress(before + done, total)
-
-    return report
 
 
 def _file(raw: Path) -> Path:

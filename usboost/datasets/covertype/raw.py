@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 
 from usboost.datasets.files.sources import lines_of
 from usboost.errors import UsboostError
+from usboost.files import write_atomically
 
 SOURCE = "covertype"
 FILE = "covtype.data"
@@ -177,10 +178,7 @@ def write_demo(folder: Path | str, rows: int, seed: int) -> Path:
     )
 
     path = Path(folder) / FILE
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{FILE}.tmp")
-    partial.write_bytes("".join(",".join(map(str, line)) + "\n" for line in table.tolist()).encode("ascii"))
-    partial.replace(path)
+    write_atomically(path, "".join(",".join(map(str, line)) + "\n" for line in table.tolist()).encode())
     return path
 
 

@@ -21,26 +21,19 @@ the mean of 4^-n over n = 1..10, 3.3 % each.
 
 from __future__ import annotations
 
-import hashlib
 import io
-import json
 import math
-import os
-import zlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-from numpy.typing import ArrayLike
 from PIL import Image
 from skimage.draw import disk, ellipse, polygon
 
-from usboost.data.progress import spread
+from usboost.data.progress import Progress
+from usboost.datasets.prepared.image_encoding import Encoded, png_bytes, write_shards
 from usboost.errors import UsboostError
 
 KINDS = (("rectangle", "circle", "triangle", "ellipse"), ("triangle",), ("rectangle",))
@@ -51,8 +44,6 @@ SMALLEST_IMAGE = 24  # ten shapes of the smallest box still find room
 
 _WHITE = 255
 _TRIALS = 100  # places tried for one shape before the layout is drawn again, as in random_shapes
-_MANIFEST = "images.json"
-_KEY = b"usboost.shapes"  # a shard's record of what it was made from
 _DRAWING = 1  # raise when the same seed draws other pixels
 
 
@@ -193,10 +184,8 @@ def _stencil(kind: str, height: int, width: int) -> np.ndarray:
 
 
 def encode(image: np.ndarray) -> bytes:
-    """A uint8 greyscale image as PNG bytes; run lengths alone pack flat shapes well, at half the time."""
-    out = io.BytesIO()
-    Image.fromarray(image).save(out, "PNG", compress_level=3, compress_type=zlib.Z_RLE)
-    return out.getvalue()
+    """A uint8 greyscale image as PNG bytes."""
+    return png_bytes(Image.fromarray(image))
 
 
 def decode(data: bytes) -> np.ndarray:
@@ -204,143 +193,45 @@ def decode(data: bytes) -> np.ndarray:
     return np.asarray(Image.open(io.BytesIO(data)))
 
 
-def generate(
-    labels: ArrayLike,
-    folder: Path | str,
+def write(
+    labels: Mapping[str, tuple[int, np.ndarray]],
+    folder: Path,
     *,
-    seed: int,
     size: int = 128,
-    shard_rows: int = 8192,
     workers: int = 1,
-    progress: Callable[[int, int], None] | None = None,
-    overwrite: bool = False,
-) -> list[Path]:
-    """Draw one image per label and write them as Parquet shards ``images-00000.parquet``, ...
+    progress: Progress | None = None,
+) -> dict[str, list[Path]]:
+    """Draw an image for each row of each split into shards, see `image_encoding.write_shards`.
 
-    Each shard has the columns ``row`` (int64, the position in ``labels``) and ``image`` (PNG bytes).
-    Pixels depend on (seed, row, label) alone; bytes also on the versions of Pillow and PyArrow, not on
-    ``workers``. A shard gets its name when it is complete, and says what it was made from, so a
-    generation that was stopped at any point resumes with the shards that are missing.
+    Pixels depend on (seed, row, label) alone.
 
     Parameters
     ----------
-    labels : integers 0, 1, 2 of shape (n,): the clean classes, before any label is switched.
-    folder : made when missing.
-    seed : not negative.
+    labels : by split a seed, and integers 0, 1, 2 of shape (n,): the clean classes, before any label is
+        switched.
+    folder, workers, progress : of `write_shards`.
     size : height and width of the images in pixels.
-    shard_rows : images per shard; a worker holds one shard in memory (4 MB at 8192 images of 128 pixels).
-    workers : processes; 1 draws in this one. More are spawned, so a script that asks for them needs
-        the usual ``if __name__ == "__main__":``.
-    progress : called with (images done, images in all), first with those found in the folder.
-    overwrite : remove the shards of other parameters instead of refusing the folder.
-
-    Returns
-    -------
-    The paths of all shards, in the order of the rows.
 
     Raises
     ------
     UsboostError
-        If a parameter is wrong, or the folder holds images made from others and not ``overwrite``.
+        For an unknown label or a size under 24.
     """
-    codes = _checked(labels, seed, size, shard_rows, workers)
-    folder = Path(folder)
-    made_from = {
-        "drawing": _DRAWING,
-        "seed": int(seed),
-        "size": int(size),
-        "rows": len(codes),
-        "shard_rows": int(shard_rows),
-        "labels_sha256": hashlib.sha256(codes.tobytes()).hexdigest(),
+    for _, codes in labels.values():
+        for label in np.unique(codes).tolist():
+            smallest_box(label, size)
+    items = {
+        split: [(seed, row, label) for row, label in enumerate(codes.tolist())]
+        for split, (seed, codes) in labels.items()
     }
-    tasks = []
-    for k, first in enumerate(range(0, len(codes), shard_rows)):
-        path = folder / f"images-{k:05d}.parquet"
-        tasks.append(_Shard(path, {**made_from, "shard": k}, first, codes[first : first + shard_rows]))
-    _claim(folder, made_from, {task.path for task in tasks}, overwrite)
-    missing = [task for task in tasks if not task.is_complete()]
-    done = len(codes) - sum(len(task.codes) for task in missing)
-    report = progress or (lambda done, total: None)
-    report(done, len(codes))
-    for rows in spread(_Shard.write, missing, min(workers, len(missing))):
-        done += rows
-        report(done, len(codes))
-    return [task.path for task in tasks]
+
+    def made_from(first: int, items: Sequence[tuple[int, int, int]]) -> list[Any]:
+        return ["shapes", _DRAWING, size, *items]
+
+    return write_shards(
+        items, folder, partial(_drawn, size=size), made_from, workers=workers, progress=progress
+    )
 
 
-@dataclass(frozen=True)
-class _Shard:
-    """One file to write: everything a worker needs to know."""
-
-    path: Path
-    made_from: dict[str, Any]
-    first: int
-    codes: np.ndarray
-
-    def is_complete(self) -> bool:
-        """Whether the file is there, readable and made from these parameters."""
-        try:
-            metadata = pq.read_metadata(self.path)
-        except (OSError, pa.ArrowException):
-            return False
-        described = (metadata.metadata or {}).get(_KEY, b"null")
-        return metadata.num_rows == len(self.codes) and json.loads(described) == self.made_from
-
-    def write(self) -> int:
-        """Draw and write the images; returns how many."""
-        seed, size = self.made_from["seed"], self.made_from["size"]
-        rows = range(self.first, self.first + len(self.codes))
-        drawn = (draw(code, image_rng(seed, row), size) for row, code in zip(rows, self.codes.tolist()))
-        images = [encode(image) for image in drawn]
-        columns = {"row": pa.array(rows, pa.int64()), "image": pa.array(images, pa.binary())}
-        table = pa.table(columns).replace_schema_metadata({_KEY: json.dumps(self.made_from)})
-        partial = self.path.with_name(f"{self.path.name}.{os.getpid()}.tmp")
-        # PNG bytes neither repeat nor compress again.
-        pq.write_table(table, partial, row_group_size=1024, compression="none", use_dictionary=False)
-        partial.replace(self.path)
-        return len(images)
-
-
-def _checked(labels: ArrayLike, seed: int, size: int, shard_rows: int, workers: int) -> np.ndarray:
-    """The labels as one byte each, after all parameters have been looked at."""
-    for name, value, least in (("seed", seed, 0), ("shard_rows", shard_rows, 1), ("workers", workers, 1)):
-        if value < least:
-            raise UsboostError(f"{name} is {value}, but must be {least} or more")
-    smallest_box(0, size)
-    codes = np.asarray(labels)
-    if codes.ndim != 1 or not np.issubdtype(codes.dtype, np.integer):
-        raise UsboostError(f"labels must be integers of shape (n,), not {codes.dtype} of shape {codes.shape}")
-    if len(codes) == 0:
-        raise UsboostError("no labels to draw images for")
-    if codes.min() < 0 or codes.max() >= len(KINDS):
-        raise UsboostError(f"labels must be 0, 1 or 2, but range from {codes.min()} to {codes.max()}")
-    return codes.astype(np.uint8)
-
-
-def _claim(folder: Path, made_from: dict[str, Any], shards: set[Path], overwrite: bool) -> None:
-    """Make the folder ours: its manifest says what its shards are made from."""
-    if folder.exists() and not folder.is_dir():
-        raise UsboostError(f"{folder} is a file, so no images can be written there; name another folder")
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in folder.glob("images-*.tmp"):
-        path.unlink(missing_ok=True)
-    manifest = folder / _MANIFEST
-    try:
-        found = json.loads(manifest.read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
-        found = None
-    found = found if isinstance(found, dict) else {}
-    present = set(folder.glob("images-*.parquet"))
-    if found == made_from and present <= shards:
-        return
-    if present and not overwrite:
-        differing = [key for key in made_from if found.get(key) != made_from[key]] or ["number of shards"]
-        raise UsboostError(
-            f"{folder} holds images made with another {', '.join(differing)}; "
-            "name another folder or pass overwrite=True"
-        )
-    for path in present:
-        path.unlink()
-    partial = folder / f"images-manifest.{os.getpid()}.tmp"
-    partial.write_text(json.dumps(made_from, indent=1) + "\n", encoding="utf-8")
-    partial.replace(manifest)
+def _drawn(job: Sequence[tuple[int, int, int]], *, size: int) -> Encoded:
+    return [encode(draw(label, image_rng(seed, row), size)) for seed, row, label in job]

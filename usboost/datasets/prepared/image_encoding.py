@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from PIL import Image
 
 from usboost.data.images import MODES
 from usboost.data.progress import Progress, spread
@@ -57,28 +58,20 @@ def encode_files(
     shard_rows: int = 1024,
     progress: Progress | None = None,
 ) -> dict[str, list[Path]]:
-    """Make the images of each split uniform and write them as shards.
+    """Make the images of each split uniform and write them as shards, see `write_shards`.
 
     Bytes of a shard depend on its images, `size` and `channels` (and on the version of Pillow), not on
-    `workers`. A shard gets its name when it is complete and has beside it, as ``images-00000.key``, what it
-    was made from: whatever stops the work, calling again makes only the shards that are missing or whose
-    images have changed. Other shards of these splits are removed. Raises UsboostError if a parameter is
-    wrong, or images cannot be used: it names the first ones. Shards without such images are written all the
-    same.
+    `workers`. Raises UsboostError if a parameter is wrong, or images cannot be used: it names the first ones.
 
     Parameters
     ----------
     items : the images of each split in the order of the rows, None where there is none; rows of one
         Parquet file ascending.
-    folder : gets a folder of shards for each split; nothing else may keep shards there.
+    folder, workers, shard_rows, progress : of `write_shards`.
     size : height and width of the images in pixels; see `image_sources` for how they get it.
     channels : 1 (grey) or 3 (red, green, blue).
     lossless : keep every pixel, whatever the size.
     skip_unreadable : write nothing in place of images that cannot be used, instead of refusing them.
-    workers : processes, at most one for every 4096 images; see `progress.spread`. One holds 32 images
-        at a time.
-    shard_rows : images per shard.
-    progress : called with (images done, images in all), first with those found in the folder.
 
     Returns
     -------
@@ -89,27 +82,82 @@ def encode_files(
             f"size {size}, shard_rows {shard_rows} and workers {workers} must be 1 or more, "
             f"and channels 1 or 3, not {channels}"
         )
+    form = encoding(size, lossless=lossless)
+    more = [*([form] if form != encoding(size) else []), *(["skipped"] if skip_unreadable else [])]
+
+    def made_from(first: int, items: Sequence[Source | None]) -> list[Any]:
+        named = [None if item is None else identity(item) for item in items]
+        return [_ENCODING, size, channels, first, named, *more]
+
+    encode = partial(_encode, size=size, channels=channels, png=form == "PNG", skip=skip_unreadable)
+    return write_shards(
+        items,
+        folder,
+        encode,
+        made_from,
+        jobs=_read,
+        workers=workers,
+        shard_rows=shard_rows,
+        progress=progress,
+    )
+
+
+Encoded = list[bytes | str | None]
+"""Encoded images: None where there is none, and for one that cannot be used, why."""
+
+
+def write_shards(
+    items: Mapping[str, Sequence[Any]],
+    folder: Path,
+    encode: Callable[[Any], Encoded],
+    made_from: Callable[[int, Sequence[Any]], Any],
+    *,
+    jobs: Callable[[Iterator[Sequence[Any]]], Iterator[Any]] = iter,
+    workers: int = 1,
+    shard_rows: int = 1024,
+    progress: Progress | None = None,
+) -> dict[str, list[Path]]:
+    """Make the images of each split and write them as shards.
+
+    A shard gets its name when it is complete and has beside it, as ``images-00000.key``, what it was made
+    from: whatever stops the work, calling again makes only the shards that are missing or whose images have
+    changed. Other shards of these splits are removed. Raises UsboostError if images cannot be used; shards
+    without such images are written all the same.
+
+    Parameters
+    ----------
+    items : what the images of each split are made of, in the order of the rows.
+    folder : gets a folder of shards for each split; nothing else may keep shards there.
+    encode : the images of a job; importable by name.
+    made_from : of a shard's first row and items all that its bytes depend on, as JSON.
+    jobs : makes jobs of some items each, one after another; by default they are the items.
+    workers : processes, at most one for every 4096 images; see `progress.spread`. One holds 32 images
+        at a time.
+    shard_rows : images per shard.
+    progress : called with (images done, images in all), first with those found in the folder.
+
+    Returns
+    -------
+    The paths of the shards of each split, in the order of the rows.
+    """
     shards = _shards(items, Path(folder), shard_rows)
     total = sum(map(len, items.values()))
     every = [shard for of_shards in shards.values() for shard in of_shards]
-    form = encoding(size, lossless=lossless)
-    keys = {shard.path: shard.key(size, channels, form, skip_unreadable) for shard in every}
+    keys = {shard.path: _digest(made_from(shard.first, shard.items)) for shard in every}
     missing = [shard for shard in every if not shard.is_complete(keys[shard.path])]
     todo = sum(len(shard.items) for shard in missing)
     done = total - todo
     report = progress or (lambda done, total: None)
     report(done, total)
     failures: list[str] = []
-    encode = partial(_encode, size=size, channels=channels, png=form == "PNG")
-    results = spread(encode, _jobs(missing), min(workers, -(-todo // _PROCESS)))
+    parts = (shard.items[k : k + _JOB] for shard in missing for k in range(0, len(shard.items), _JOB))
+    results = spread(encode, jobs(parts), min(workers, -(-todo // _PROCESS)))
     for shard in missing:
-        images: list[bytes | str | None] = []
+        images: Encoded = []
         while len(images) < len(shard.items):
             images += next(results)
             report(done + len(images), total)
         done += len(images)
-        if skip_unreadable:
-            images = [None if isinstance(image, str) else image for image in images]
         failed = [image for image in images if isinstance(image, str)]
         failures += failed
         if len(failures) >= _MOST_FAILURES:
@@ -120,7 +168,11 @@ def encode_files(
     return {split: [shard.path for shard in of_shards] for split, of_shards in shards.items()}
 
 
-def _shards(items: Mapping[str, Sequence[Source | None]], folder: Path, rows: int) -> dict[str, list[_Shard]]:
+def _digest(made_from: Any) -> str:
+    return hashlib.sha256(json.dumps(made_from).encode()).hexdigest()
+
+
+def _shards(items: Mapping[str, Sequence[Any]], folder: Path, rows: int) -> dict[str, list[_Shard]]:
     """The shards of each split, in a folder that holds no others."""
     shards = {
         split: [
@@ -162,14 +214,7 @@ class _Shard:
 
     path: Path
     first: int
-    items: Sequence[Source | None]
-
-    def key(self, size: int, channels: int, form: str, skip_unreadable: bool) -> str:
-        """A digest of all that the shard is made from."""
-        named = [None if item is None else identity(item) for item in self.items]
-        more = [*([form] if form != encoding(size) else []), *(["skipped"] if skip_unreadable else [])]
-        made_from = [_ENCODING, size, channels, self.first, named, *more]
-        return hashlib.sha256(json.dumps(made_from).encode()).hexdigest()
+    items: Sequence[Any]
 
     def is_complete(self, key: str) -> bool:
         try:
@@ -178,42 +223,41 @@ class _Shard:
         except (OSError, ValueError, pa.ArrowException):
             return False
 
-    def write(self, images: Sequence[bytes | str | None], key: str) -> None:
+    def write(self, images: Encoded, key: str) -> None:
         beside = self.path.with_suffix(".key")
         beside.unlink(missing_ok=True)
         rows = pa.array(range(self.first, self.first + len(images)), pa.int64())
         table = pa.table({"row": rows, "image": pa.array(images, pa.binary())})
-        partial = self.path.with_name(f"{self.path.name}.{os.getpid()}.tmp")
+        content = io.BytesIO()
         # Encoded images neither repeat nor compress again.
-        pq.write_table(table, partial, row_group_size=1024, compression="none", use_dictionary=False)
-        partial.replace(self.path)
+        pq.write_table(table, content, row_group_size=1024, compression="none", use_dictionary=False)
+        write_atomically(self.path, content.getvalue())
         write_atomically(beside, key.encode())
 
 
 Job = list[tuple[str, Path | tuple[Path, str] | bytes] | None]
 
 
-def _jobs(shards: Iterable[_Shard]) -> Iterator[Job]:
-    """The images in parts for the workers; rows of a table are read here, in one pass."""
+def _read(parts: Iterable[Sequence[Source | None]]) -> Iterator[Job]:
+    """The images with their names; rows of a table are read here, in one pass."""
     readers: dict[tuple[Path, str], ParquetReader] = {}
-    for shard in shards:
-        for first in range(0, len(shard.items), _JOB):
-            job: Job = []
-            for item in shard.items[first : first + _JOB]:
-                if item is None:
-                    job.append(None)
-                elif isinstance(item, ParquetRow):
-                    where = item.path, item.column
-                    readers[where] = readers.get(where) or ParquetReader(*where)
-                    job.append((name_of(item), readers[where](item.row)))
-                else:
-                    job.append((name_of(item), item))
-            yield job
+    for items in parts:
+        job: Job = []
+        for item in items:
+            if item is None:
+                job.append(None)
+            elif isinstance(item, ParquetRow):
+                where = item.path, item.column
+                readers[where] = readers.get(where) or ParquetReader(*where)
+                job.append((name_of(item), readers[where](item.row)))
+            else:
+                job.append((name_of(item), item))
+        yield job
 
 
-def _encode(job: Job, *, size: int, channels: int, png: bool) -> list[bytes | str | None]:
-    """The encoded images, None where there is none; for one that cannot be used, why."""
-    encoded: list[bytes | str | None] = []
+def _encode(job: Job, *, size: int, channels: int, png: bool, skip: bool) -> Encoded:
+    """The encoded images; what cannot be used is left out where it is skipped."""
+    encoded: Encoded = []
     for item in job:
         if item is None:
             encoded.append(None)
@@ -222,13 +266,24 @@ def _encode(job: Job, *, size: int, channels: int, png: bool) -> list[bytes | st
         try:
             image = square(read(source, name), name, size=size, channels=channels)
         except UsboostError as error:
-            encoded.append(str(error))
+            encoded.append(None if skip else str(error))
             continue
-        out = io.BytesIO()
-        if png:
-            # Run lengths alone make photographs 4 % larger and encode them in two thirds of the time.
-            image.save(out, "PNG", compress_level=3, compress_type=zlib.Z_RLE)
-        else:
-            image.save(out, "JPEG", quality=QUALITY)
-        encoded.append(out.getvalue())
+        encoded.append(png_bytes(image) if png else _jpeg(image))
     return encoded
+
+
+def png_bytes(image: Image.Image) -> bytes:
+    """A PNG file.
+
+    Run lengths alone make photographs 4 % larger, and encode them in two thirds of the time; flat shapes
+    they pack well.
+    """
+    out = io.BytesIO()
+    image.save(out, "PNG", compress_level=3, compress_type=zlib.Z_RLE)
+    return out.getvalue()
+
+
+def _jpeg(image: Image.Image) -> bytes:
+    out = io.BytesIO()
+    image.save(out, "JPEG", quality=QUALITY)
+    return out.getvalue()

@@ -27,20 +27,31 @@ class Help:
     text : what the field is.
     default : what is done without it, if that is no value.
     least, most : of a number.
+    typed : the type of what is typed, where the field holds more than that.
     """
 
     text: str
     default: str = ""
     least: int | None = None
     most: int | None = None
+    typed: Any = None
+
+
+class Options:
+    """Of dataclasses whose fields with a `Help` are options of commands, by the same names."""
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], **others: Any) -> Self:
+        """That of a mapping's fields, if it has them beside something else, and of others."""
+        names = {each.name for each in fields(cls)}  # type: ignore[arg-type]
+        return cls(**{**{name: value for name, value in given.items() if name in names}, **others})
 
 
 @dataclass(frozen=True)
-class TableSpec:
+class TableSpec(Options):
     """What is said of a table by whoever lets it be read.
 
-    Fields with a `Help` are options of the commands that read a table, by the same names. Those that are
-    several names also take one, or None.
+    Fields that are several names also take one, or None.
 
     Parameters
     ----------
@@ -120,12 +131,6 @@ class TableSpec:
             object.__setattr__(self, name, _names(getattr(self, name)))
         if ways := [name for name in ("split", "group", "time") if getattr(self, name)][1:]:
             raise UsboostError(f"rows are divided in one way: leave {option(ways[0])} out, or the other")
-
-    @classmethod
-    def of(cls, given: Mapping[str, Any], **others: Any) -> Self:
-        """That of a mapping's fields, if it has them beside something else, and of others."""
-        names = {each.name for each in fields(cls)}
-        return cls(**{**{name: value for name, value in given.items() if name in names}, **others})
 
     @property
     def named(self) -> list[str]:

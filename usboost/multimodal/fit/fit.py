@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from usboost.boosting.callbacks import Callback
-from usboost.datasets.user.table_spec import SIZE
 from usboost.datasets.user.user_table import UserTable
 from usboost.learners.networks.images.backbones import Backbone
 from usboost.models.baselines.estimators import outside as build_outside
@@ -15,11 +14,11 @@ from usboost.models.catalogue import build as builders
 from usboost.models.catalogue import catalogue
 from usboost.models.catalogue.build import Parts
 from usboost.models.catalogue.entry import COMPONENTS, KINDS, Entry, LearnerSpec
-from usboost.models.class_weights import ClassWeight
 from usboost.models.settings import with_settings
 from usboost.models.sharded import agree_on, refuse
 from usboost.multimodal.fit.table_fit import Fitted, TableFit
 from usboost.multimodal.fit.unfinished import Keep
+from usboost.multimodal.options import AnswerOptions, FitOptions, ImageOptions
 from usboost.shards.here import here
 
 BOOSTING, EPOCHS, TREES = 100, 40, 2000
@@ -29,29 +28,6 @@ PATIENCE = (20, 0.2)
 
 _TRAINING = {"learning_rate": 0.003, "batch_size": 128}
 _TABLE, _IMAGES = (100, 50), (32,)  # widths of networks on a table, and of those after a small CNN
-
-
-@dataclass(frozen=True)
-class ImageOptions:
-    """How models read images.
-
-    Attributes
-    ----------
-    backbone : the network that turns an image into an embedding.
-    finetune : what of it is tuned on the label before a model is fitted, "none", its "last" blocks or "all";
-        "auto" is "last" where that takes some minutes, see `usboost.learners.networks.images.finetuning`.
-    size : side of the images in pixels.
-    """
-
-    backbone: str = "tf_efficientnet_lite0"
-    finetune: Literal["auto", "none", "last", "all"] = "auto"
-    size: int = SIZE
-
-    @classmethod
-    def of(cls, backbone: str, finetune: Any, size: int, preset: str | None) -> ImageOptions:
-        """As a user has chosen them; of the preset "fast" images are not tuned unless that was asked for."""
-        quick = preset == "fast" and finetune == "auto"
-        return cls(backbone, "none" if quick else finetune, size)
 
 
 def build(
@@ -231,61 +207,42 @@ def fit(
     table: UserTable,
     name: str,
     *,
-    seed: int = 0,
-    rounds: int | None = None,
-    learners: Mapping[str, str] | None = None,
-    settings: Mapping[str, Any] | None = None,
     images: ImageOptions | None = None,
     callbacks: Sequence[Callback] | None = None,
-    calibrate: bool = True,
-    threshold: Literal["f1"] | float | None = None,
-    refit: bool | None = None,
-    device: str = "auto",
-    class_weight: ClassWeight = None,
-    fast_predict: bool = False,
     keep: Keep | None = None,
+    **options: Any,
 ) -> Fitted:
     """Build a model by its name and fit it, see `usboost.multimodal.fit.table_fit.TableFit`.
 
     Parameters
     ----------
-    name, rounds, learners, settings : see `models.build`.
+    name : see `build`.
     images : how the model reads the table's images, if it has any.
-    seed : of the split and of the model.
-    device : of networks, see `usboost.learners.networks.train.pick_device`.
-    fast_predict : of an ensemble, keep one model; see `usboost.models.ensembles.ensemble.EnsembleClassifier`.
-    callbacks, calibrate, threshold, refit, class_weight, keep : of `TableFit`.
+    callbacks, keep : of `TableFit`.
+    options : the fields of `usboost.multimodal.options.FitOptions`.
 
     Raises
     ------
     UsboostError
         If the model is unknown, or cannot be fitted to these rows.
     """
-    catalogue.check_options(name, fast_predict=fast_predict)
+    chosen = FitOptions(**options)
+    catalogue.check_options(name, fast_predict=chosen.fast_predict)
     model = build(
         name,
         images=(images or ImageOptions()) if table.images else False,
         image_views=tuple(table.images) or ("U",),
-        seed=seed,
-        rounds=rounds,
-        learners=learners,
-        settings=settings,
+        seed=chosen.seed,
+        rounds=chosen.rounds,
+        learners=chosen.learners,
+        settings=chosen.settings,
         task=table.task,
     )
     if here().count > 1:
         refuse(model)
         agree_on(model)
-    if fast_predict:
+    if chosen.fast_predict:
         model.set_params(fast_predict=True)
-    return TableFit(
-        table,
-        on_device(model, device),
-        name,
-        seed=seed,
-        callbacks=callbacks or (),
-        calibrate=calibrate,
-        threshold=threshold,
-        refit=refit,
-        class_weight=class_weight,
-        keep=keep,
-    ).run()
+    answers = vars(AnswerOptions.of(vars(chosen)))
+    model = on_device(model, chosen.device)
+    return TableFit(table, model, name, callbacks=callbacks or (), keep=keep, **answers).run()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from usboost.evaluation.intervals import least_probability, margin_of
 from usboost.evaluation.metrics import best_threshold, row_losses
 from usboost.evaluation.task import TASKS, Task
 from usboost.evaluation.weighted import error_of_mean, mean
-from usboost.models.class_weights import ClassWeight, fit_weighted, times_class_weight
+from usboost.models.class_weights import fit_weighted, times_class_weight
 from usboost.multimodal.fit.bundle import Bundle
 from usboost.multimodal.fit.card import card_of, prior_of
 from usboost.multimodal.fit.refit import Again, Refit
@@ -36,6 +36,7 @@ from usboost.multimodal.fit.splits import (
     weights_of,
 )
 from usboost.multimodal.fit.unfinished import Keep
+from usboost.multimodal.options import AnswerOptions
 from usboost.shards.here import alone, here
 
 
@@ -104,7 +105,7 @@ class Fitted:
 
 
 @dataclass(frozen=True)
-class TableFit:
+class TableFit(AnswerOptions):
     """A fit of a model to 85 % of a table's rows, of each class, stopped early on the others: `run` makes it.
 
     How rows are divided: `splits.hold_out`. Without images the network (U) and the trees (S) both read the
@@ -115,33 +116,16 @@ class TableFit:
     Parameters
     ----------
     model : unfitted, of views as the table has them; name : what the card calls it.
-    seed : of the split.
     callbacks : of the fit; callbacks_of_all : of that to all rows, by default the same.
-    calibrate : whether probabilities are tempered where that helps on rows that were not fitted to.
-    threshold : of two classes, from which probability of the second on it is the answer: "f1" takes the
-        one with the best F1 on the validation rows; by default the more probable class is the answer.
-    refit : whether the model is fitted again to all rows, as far as the validation rows let it go. Scores,
-        temperature, threshold, sets and margin stay those of the first fit, which did not see the validation
-        rows. Of few rows, folds say how far it goes, and these are of the rows left out of them, see
-        `rounds`. By default it is, except where a callback asks one of the two fits to stop before its end,
-        or leaves no time for the second: then the first is kept. Of an ensemble the members kept are, and
-        the fits to folds stay.
-    class_weight : "balanced", or a weight for each class by its name, times the rows' own in the fit and in
-        early stopping. Calibration, threshold and scores are without, on the classes as frequent as they
-        are; but a temperature moves no class's share, so that probabilities lean to those of large weight.
     keep : where rounds are kept until the fit has ended, and resumed from.
+    seed, calibrate, threshold, refit, class_weight : see `usboost.multimodal.options.AnswerOptions`.
     """
 
     table: UserTable
     model: Any
     name: str
-    seed: int = 0
     callbacks: Sequence[Callback] = ()
     callbacks_of_all: Sequence[Callback] | None = None
-    calibrate: bool = True
-    threshold: Literal["f1"] | float | None = None
-    refit: bool | None = None
-    class_weight: ClassWeight = None
     keep: Keep | None = None
 
     def run(self) -> Fitted:

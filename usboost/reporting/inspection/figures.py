@@ -9,9 +9,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
@@ -19,7 +17,7 @@ from PIL import Image
 from scipy.stats import binomtest
 
 from usboost.evaluation.names import LOWER_IS_BETTER, metric_name, number
-from usboost.reporting.figures import _STYLE, BELOW, GRID, INK, LINE, MUTED, _plain, place, to_svg
+from usboost.reporting.figures import BELOW, GRID, INK, LINE, MUTED, STYLE, canvas, place, plain, to_svg
 from usboost.reporting.page import data_uri
 
 _VIEWS = ("#0072b2", "#d55e00", "#009e73", "#cc8a00", "#882255", "#44aa99")
@@ -27,7 +25,6 @@ _FEW_ROUNDS = 30  # points are marked up to here
 _MOST_POINTS = 150  # of a line
 _DWARFS = 4  # times the largest round: a start that leaves the lines no room
 _LONG = 32  # letters of a view's name, beside which others find no room in the legend
-_SIZE = (5.0, 3.7)  # inches
 _LETTER = 0.085  # inches, of a tick's label
 MOST_CLASSES = 12
 """Classes of a confusion matrix whose cells can still be read."""
@@ -39,14 +36,15 @@ def contributions(frame: pd.DataFrame, title: str) -> Figure:
     With many rounds, means of neighbouring ones are drawn. Where the start dwarfs the rounds, the axis is
     logarithmic.
     """
-    with mpl.rc_context(_STYLE):
-        fig, ax = _canvas(title)
+    with mpl.rc_context(STYLE):
+        fig = canvas(title)
+        (ax,) = fig.axes
         start, rounds = frame[frame["round"] == 0], frame[frame["round"] > 0]
         last = int(frame["round"].max())
         together = max(1, int(np.ceil(last / _MOST_POINTS)))
         marker = "o" if last <= _FEW_ROUNDS else None
         for view, size in zip(start["view"], start["contribution"]):
-            ax.plot([0], [size], color=INK, marker="D", markersize=6, linestyle="", label=_plain(str(view)))
+            ax.plot([0], [size], color=INK, marker="D", markersize=6, linestyle="", label=plain(str(view)))
             ax.annotate(f"{size:.3g}", (0, size), (8, 0), textcoords="offset points", va="center", color=INK)
         for color, (view, one) in zip(_VIEWS * 9, rounds.groupby("view", sort=False)):
             shown = one.groupby((one["round"] - 1) // together)[["round", "contribution"]].mean()
@@ -57,7 +55,7 @@ def contributions(frame: pd.DataFrame, title: str) -> Figure:
                 linewidth=1.6,
                 marker=marker,
                 markersize=4.5,
-                label=_plain(str(view)),
+                label=plain(str(view)),
             )
         mean = f", means of {together} rounds" if together > 1 else ""
         ax.set(xlabel="round", ylabel=f"|step| · ‖output‖{mean}", ylim=(0, None))
@@ -84,11 +82,11 @@ def importance(frame: pd.DataFrame, title: str) -> Figure:
 
     Two panels, of the first and the last metric in the frame: F1 and log-loss, or RMSE and R².
     """
-    with mpl.rc_context(_STYLE):
-        fig = _figure()
+    with mpl.rc_context(STYLE):
         views = list(dict.fromkeys(frame["view"]))
         metrics = list(dict.fromkeys(frame["metric"]))
-        for ax, metric in zip(fig.subplots(1, 2, sharey=True), (metrics[0], metrics[-1])):
+        fig = canvas(title, ncols=2, sharex=False, sharey=True)
+        for ax, metric in zip(fig.axes, (metrics[0], metrics[-1])):
             own = frame[frame["metric"] == metric].set_index("view").loc[views]
             colors = [color for color, _ in zip(_VIEWS * 9, views)]
             spread = own["std"].fillna(0)
@@ -99,7 +97,7 @@ def importance(frame: pd.DataFrame, title: str) -> Figure:
                     ax.annotate(
                         "nothing", (0, at), (5, 0), textcoords="offset points", va="center", color=MUTED
                     )
-            ax.set_yticks(range(len(views)), [_plain(str(view)) for view in views])
+            ax.set_yticks(range(len(views)), [plain(str(view)) for view in views])
             ax.tick_params(axis="y", length=0)
             ax.set_xlabel(
                 f"{'increase' if metric in LOWER_IS_BETTER else 'decrease'} in {metric_name(metric)}"
@@ -108,16 +106,15 @@ def importance(frame: pd.DataFrame, title: str) -> Figure:
             ax.grid(axis="y", visible=False)
             ax.set_axisbelow(True)
         fig.axes[0].invert_yaxis()  # shared by both panels
-        fig.axes[0].set_title(_plain(title), pad=9)
         place(fig, left=_width(views))
     return fig
 
 
 def calibration(bins: pd.DataFrame, title: str) -> Figure:
     """Reliability diagram: predicted against observed frequency, with 95 % intervals and counts."""
-    with mpl.rc_context(_STYLE):
-        fig = _figure()
-        above, below = fig.subplots(2, 1, sharex=True, height_ratios=[3, 1])
+    with mpl.rc_context(STYLE):
+        fig = canvas(title, nrows=2, height_ratios=[3, 1])
+        above, below = fig.axes
         above.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle=(0, (4, 2)))
         reach = [bins["observed"] - bins["observed_low"], bins["observed_high"] - bins["observed"]]
         above.errorbar(
@@ -132,7 +129,6 @@ def calibration(bins: pd.DataFrame, title: str) -> Figure:
             clip_on=False,
         )
         above.set(xlim=(0, 1), ylim=(0, 1), ylabel="observed frequency")
-        above.set_title(_plain(title), pad=9)
         width = (bins["high"] - bins["low"]) * 0.92
         below.bar((bins["low"] + bins["high"]) / 2, bins["count"], width=width, color=GRID, edgecolor=MUTED)
         below.set(xlabel="predicted probability", ylabel="samples")
@@ -143,8 +139,9 @@ def calibration(bins: pd.DataFrame, title: str) -> Figure:
 
 def confusion(counts: np.ndarray, classes: Sequence[str], title: str) -> Figure:
     """Counts, coloured by their share of the true class; for up to `MOST_CLASSES`."""
-    with mpl.rc_context(_STYLE):
-        fig, ax = _canvas(title)
+    with mpl.rc_context(STYLE):
+        fig = canvas(title)
+        (ax,) = fig.axes
         shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
         ax.imshow(shares, cmap="Blues", vmin=0, vmax=1.25, aspect="auto")
         for (i, j), count in np.ndenumerate(counts):
@@ -153,7 +150,7 @@ def confusion(counts: np.ndarray, classes: Sequence[str], title: str) -> Figure:
             # fixed colours, since the cells keep theirs on a dark page
             ax.text(j, i, text, ha="center", va="center", color="#fefefe" if dark else "#1b2027")
         short = [name if len(name) < 18 else f"{name[:16]}…" for name in classes]
-        names, turned = [_plain(name) for name in short], max(map(len, short)) > 8
+        names, turned = [plain(name) for name in short], max(map(len, short)) > 8
         slanted: dict[str, Any] = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if turned else {}
         ax.set_xticks(range(len(names)), names, **slanted)
         ax.set_yticks(range(len(names)), names)
@@ -162,20 +159,6 @@ def confusion(counts: np.ndarray, classes: Sequence[str], title: str) -> Figure:
         ax.spines[:].set_visible(False)
         width = _width(short)
         place(fig, left=width + LINE, bottom=BELOW + (width / 2 if turned else 0))
-    return fig
-
-
-def _canvas(title: str) -> tuple[Figure, Axes]:
-    fig = _figure()
-    ax = fig.subplots()
-    ax.set_title(_plain(title), pad=9)
-    return fig, ax
-
-
-def _figure() -> Figure:
-    fig = Figure(figsize=_SIZE)
-    FigureCanvasAgg(fig)
-    place(fig)
     return fig
 
 
@@ -225,15 +208,14 @@ def as_uri(figure: Figure) -> str:
 
 def predicted_against_true(true: np.ndarray, predicted: np.ndarray, label: str) -> Figure:
     """A point for each row, float64 (n,), and the line on which both are equal."""
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         fig = Figure(figsize=(5.0, 4.2), layout="constrained")
-        FigureCanvasAgg(fig)
         ax = fig.subplots()
         rows = drawn_rows(len(true))
         low, high = _span(np.concatenate([true[rows], predicted[rows]]))
         ax.plot([low, high], [low, high], color=MUTED, linewidth=1, linestyle=(0, (4, 2)))
         ax.scatter(predicted[rows], true[rows], s=9, color=BLUE, alpha=0.45, linewidths=0)
-        ax.set(xlim=(low, high), ylim=(low, high), xlabel=f"predicted {_plain(label)}", ylabel="true")
+        ax.set(xlim=(low, high), ylim=(low, high), xlabel=f"predicted {plain(label)}", ylabel="true")
         for axis in (ax.xaxis, ax.yaxis):
             _ticks(axis)
         ax.set_axisbelow(True)
@@ -247,9 +229,8 @@ def residuals(true: np.ndarray, predicted: np.ndarray, margin: Sequence[float] |
     ----------
     margin : residuals at the ends of the interval, drawn as lines; None: no lines.
     """
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         fig = Figure(figsize=(6.4, 3.7), layout="constrained")
-        FigureCanvasAgg(fig)
         left, right = fig.subplots(1, 2, sharey=True, width_ratios=[3, 1])
         rest, rows = true - predicted, drawn_rows(len(true))
         left.scatter(predicted[rows], rest[rows], s=9, color=BLUE, alpha=0.45, linewidths=0)
@@ -259,7 +240,7 @@ def residuals(true: np.ndarray, predicted: np.ndarray, margin: Sequence[float] |
             ax.axhline(0, color=MUTED, linewidth=1)
             for end in margin or ():
                 ax.axhline(end, color=ORANGE, linewidth=1, linestyle=(0, (4, 2)))
-        left.set(xlabel=f"predicted {_plain(label)}", ylabel="true − predicted")
+        left.set(xlabel=f"predicted {plain(label)}", ylabel="true − predicted")
         for axis in (left.xaxis, left.yaxis):
             _ticks(axis)
         right.set(xlabel="rows")
@@ -277,9 +258,8 @@ def learning_curve(history: Mapping[str, Sequence[float]], best_round: int) -> F
     risks = [name for name in ("risk_train", "risk_val") if name in history]
     scores = [name for name in history if name.endswith("_val") and name not in risks]
     panels = [(names, what) for names, what in ((risks, "risk"), (scores[:1], "")) if names]
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         fig = Figure(figsize=(6.4, 3.4), layout="constrained")
-        FigureCanvasAgg(fig)
         axes = np.atleast_1d(fig.subplots(1, len(panels)))
         shown: dict[str, Line2D] = {}
         for ax, (names, what) in zip(axes, panels, strict=True):
